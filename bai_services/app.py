@@ -1,0 +1,97 @@
+"""Starts the manager: `bai-manager`. It listens at once and answers when all of it is there.
+
+What serves takes more than a second to import. Whoever calls meanwhile, the Hub above all, waits
+for the answer in place of finding nobody and looking again some seconds later.
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+import logging
+import os
+import socket
+import sys
+import time
+from collections.abc import Mapping
+from urllib.parse import urlsplit
+
+from tornado.netutil import bind_sockets
+
+DEFAULT_URL, DEFAULT_PORT = "http://127.0.0.1:8091", 8091
+# An orphan of a Hub that was killed may hold the port until it has noticed.
+BIND_PATIENCE_SECONDS = 20.0
+STEP_SECONDS = 0.25
+
+log = logging.getLogger("bai.manager")
+
+
+class JsonFormatter(logging.Formatter):
+    """One JSON object a line."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        content = {
+            "time": time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(record.created))
+            + f".{int(record.msecs):03d}Z",
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            "message": record.getMessage(),
+        }
+        if record.exc_info:
+            content["exception"] = self.formatException(record.exc_info)
+        return json.dumps(content, ensure_ascii=False)
+
+
+def set_up_logging(environ: Mapping[str, str]) -> None:
+    """Log to standard error: ``BAI_LOG_FORMAT`` plain or json, ``BAI_LOG_LEVEL``."""
+    handler = logging.StreamHandler()
+    if environ.get("BAI_LOG_FORMAT") == "json":
+        handler.setFormatter(JsonFormatter())
+    else:
+        handler.setFormatter(
+            logging.Formatter("[%(levelname).1s %(asctime)s manager %(name)s] %(message)s")
+        )
+    root = logging.getLogger()
+    root.handlers[:] = [handler]
+    root.setLevel(environ.get("BAI_LOG_LEVEL", "INFO").upper())
+    # They log each request of theirs; the first with its whole URL.
+    for noisy in ("httpx", "httpcore", "alembic", "tornado.access"):
+        logging.getLogger(noisy).setLevel(logging.WARNING)
+
+
+def listen(host: str, port: int) -> list[socket.socket]:
+    """Listen on each address of the host, waiting a while for whoever still holds one.
+
+    Raises
+    ------
+    SystemExit
+        When somebody holds it for too long, or it is no address of this machine.
+    """
+    deadline = time.monotonic() + BIND_PATIENCE_SECONDS
+    is_told = False
+    while True:
+        try:
+            return bind_sockets(port, host)
+        except OSError as error:
+            if error.errno != errno.EADDRINUSE or time.monotonic() > deadline:
+                raise SystemExit(f"cannot listen on {host}:{port}: {error.strerror}") from None
+        if not is_told:
+            log.warning("%s:%d is in use; waiting for whoever holds it", host, port)
+            is_told = True
+        time.sleep(STEP_SECONDS)
+
+
+def main() -> None:
+    set_up_logging(os.environ)
+    url = urlsplit(os.environ.get("JUPYTERHUB_SERVICE_URL") or DEFAULT_URL)
+    sockets = listen(url.hostname or "127.0.0.1", url.port or DEFAULT_PORT)
+    from .serving import run
+
+    try:
+        run(os.environ, sockets)
+    except KeyboardInterrupt:
+        sys.exit(130)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,227 @@
+"""The REST client of people: CLI, sessions, scripts; see ``part_client.py`` for Hub and agent."""
+
+from __future__ import annotations
+
+import ipaddress
+import json
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from http import HTTPStatus
+from typing import Any
+
+import httpx
+
+from .core import errors, signature
+
+_ERRORS = errors.by_code()
+_BY_STATUS: Mapping[int, type[errors.BaiError]] = {
+    401: errors.NotSignedIn,
+    403: errors.Forbidden,
+    404: errors.NotFound,
+    413: errors.TooLarge,
+    429: errors.RateLimited,
+    502: errors.Unavailable,
+    503: errors.Unavailable,
+    504: errors.Unavailable,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Token:
+    """A Hub token, or the secret of the Hub or of an agent."""
+
+    value: str = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Keypair:
+    access_key: str
+    secret_key: str = field(repr=False)
+
+
+class _TokenAuth(httpx.Auth):
+    def __init__(self, token: Token) -> None:
+        self._token = token
+
+    def auth_flow(self, request: httpx.Request) -> Any:
+        request.headers["Authorization"] = f"Bearer {self._token.value}"
+        yield request
+
+
+class _KeypairAuth(httpx.Auth):
+    def __init__(self, keypair: Keypair) -> None:
+        self._keypair = keypair
+
+    def auth_flow(self, request: httpx.Request) -> Any:
+        now = datetime.now(UTC).replace(microsecond=0)
+        signed = signature.sign(
+            self._keypair.secret_key,
+            method=request.method,
+            path=request.url.raw_path.decode(),
+            host=request.headers["Host"],
+            date=now,
+            content_type=request.headers.get("Content-Type", ""),
+        )
+        request.headers["Date"] = now.isoformat()
+        request.headers[signature.VERSION_HEADER] = signature.VERSION
+        request.headers["Authorization"] = signature.authorization(self._keypair.access_key, signed)
+        yield request
+
+
+class Client:
+    """Calls ``{url}/api/v1``; an error answer is raised as the ``BaiError`` that it names.
+
+    A manager that cannot be reached raises ``Unavailable``.
+    """
+
+    def __init__(
+        self, url: str, credential: Token | Keypair | None = None, timeout_seconds: float = 30
+    ) -> None:
+        auth: httpx.Auth | None = None
+        if isinstance(credential, Token):
+            auth = _TokenAuth(credential)
+        elif isinstance(credential, Keypair):
+            auth = _KeypairAuth(credential)
+        self.url = url.rstrip("/")
+        self._http = httpx.AsyncClient(
+            base_url=self.url + "/api/v1",
+            auth=auth,
+            timeout=timeout_seconds,
+            # A proxy of the environment leads out, never back to this machine or its neighbours.
+            trust_env=not is_near(httpx.URL(self.url).host),
+        )
+
+    async def __aenter__(self) -> Client:
+        return self
+
+    async def __aexit__(self, *exc_info: object) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        await self._http.aclose()
+
+    async def get(self, path: str, /, timeout_seconds: float | None = None, **query: Any) -> Any:
+        return await self.call("GET", path, query=query, timeout_seconds=timeout_seconds)
+
+    async def post(self, path: str, body: Any = None, timeout_seconds: float | None = None) -> Any:
+        return await self.call("POST", path, body=body, timeout_seconds=timeout_seconds)
+
+    async def put(self, path: str, body: Any = None) -> Any:
+        return await self.call("PUT", path, body=body)
+
+    async def patch(self, path: str, body: Any) -> Any:
+        return await self.call("PATCH", path, body=body)
+
+    async def delete(self, path: str, /, **query: Any) -> Any:
+        return await self.call("DELETE", path, query=query)
+
+    async def items(self, path: str, /, **query: Any) -> AsyncIterator[dict[str, Any]]:
+        """Yield every item of a list, page by page."""
+        offset = 0
+        while True:
+            page = await self.get(path, offset=offset, limit=500, **query)
+            for item in page["items"]:
+                yield item
+            offset += len(page["items"])
+            if not page["items"] or offset >= page["total"]:
+                return
+
+    async def call(
+        self,
+        method: str,
+        path: str,
+        *,
+        body: Any = None,
+        query: Mapping[str, Any] | None = None,
+        content: AsyncIterator[bytes] | bytes | None = None,
+        timeout_seconds: float | None = None,
+    ) -> Any:
+        """Send one request and return its JSON, or None when the answer has no body."""
+        response = await self.send(
+            method, path, body=body, query=query, content=content, timeout_seconds=timeout_seconds
+        )
+        try:
+            return response.json() if response.content else None
+        except ValueError:
+            raise errors.BaiError(f"{self.url} does not answer as a resource manager") from None
+
+    async def send(
+        self,
+        method: str,
+        path: str,
+        *,
+        body: Any = None,
+        query: Mapping[str, Any] | None = None,
+        content: AsyncIterator[bytes] | bytes | None = None,
+        headers: Mapping[str, str] | None = None,
+        timeout_seconds: float | None = None,
+    ) -> httpx.Response:
+        """Send one request and return the answer, for those of which the headers count."""
+        options: dict[str, Any] = {} if timeout_seconds is None else {"timeout": timeout_seconds}
+        if body is not None:
+            options["json"] = body
+        if content is not None:
+            options["content"] = content
+        if headers is not None:
+            options["headers"] = dict(headers)
+        try:
+            response = await self._http.request(method, path, params=dict(query or {}), **options)
+        except httpx.TransportError as error:
+            raise unreachable(self.url) from error
+        raise_for_error(response)
+        return response
+
+    @asynccontextmanager
+    async def stream(
+        self, path: str, /, headers: Mapping[str, str] | None = None, **query: Any
+    ) -> AsyncIterator[httpx.Response]:
+        """Open a GET whose body is read bit by bit (a download, events)."""
+        try:
+            async with self._http.stream(
+                "GET", path, params=query, headers=dict(headers or {})
+            ) as response:
+                if not response.is_success:
+                    await response.aread()
+                raise_for_error(response)
+                yield response
+        except httpx.TransportError as error:
+            raise unreachable(self.url) from error
+
+
+def raise_for_error(response: httpx.Response) -> None:
+    """Raise what an error answer means; return if it is none."""
+    if response.is_error or response.is_redirect:
+        place = response.headers.get("Location", "")
+        raise_for_answer(response.url.host, response.status_code, response.content, place)
+
+
+def raise_for_answer(host: str, status: int, content: bytes, location: str = "") -> None:
+    """Raise what an answer of ``host`` means that is an error; return if it is none."""
+    if status < HTTPStatus.MULTIPLE_CHOICES:
+        return
+    if status < HTTPStatus.BAD_REQUEST:
+        raise errors.BaiError(f"{host} sends elsewhere, to {location}; use that address")
+    try:
+        found = json.loads(content)
+        code, text, details = found["error"], found["message"], found.get("details") or {}
+    except (ValueError, KeyError, TypeError):
+        # Not ours: the proxy or the Hub answered in the manager's place.
+        cls = _BY_STATUS.get(status, errors.BaiError)
+        raise cls(f"{host} answered {status}") from None
+    cls = _ERRORS.get(code) or _BY_STATUS.get(status, errors.BaiError)
+    raise cls(text, **details)
+
+
+def is_near(host: str) -> bool:
+    """Return whether ``host`` is this machine or in a private network."""
+    try:
+        return ipaddress.ip_address(host).is_private
+    except ValueError:
+        return host == "localhost"
+
+
+def unreachable(url: str) -> errors.Unavailable:
+    """Return the error of a manager that does not answer."""
+    return errors.Unavailable(f"the resource manager at {url} cannot be reached; try again shortly")

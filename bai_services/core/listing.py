@@ -1,0 +1,126 @@
+"""What a caller may ask of any list."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Generic, TypeVar
+
+from .errors import InvalidRequest
+
+DEFAULT_LIMIT = 50
+MAX_LIMIT = 500
+MAX_OFFSET = 2**31
+# So many rows of a list are counted, or up to the end of the page that was asked for.
+COUNTED = 1000
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class ListQuery:
+    """A page of a list: ``sort`` names fields, with ``-`` in front for descending.
+
+    ``filters`` maps a field, or ``field__operator`` (contains, in, gte, lte,
+    gt, lt, ne), to the text it is compared with.
+    """
+
+    limit: int = DEFAULT_LIMIT
+    offset: int = 0
+    sort: Sequence[str] = ()
+    filters: Mapping[str, str] = field(default_factory=dict)
+
+    @classmethod
+    def parse(cls, arguments: Mapping[str, str]) -> ListQuery:
+        """Read the arguments of a request's query string; the last of equal names counts.
+
+        Raises
+        ------
+        InvalidRequest
+            If ``limit`` or ``offset`` is no number in its range.
+        """
+        rest = dict(arguments)
+        return cls(
+            limit=_number(rest.pop("limit", str(DEFAULT_LIMIT)), "limit", 1, MAX_LIMIT),
+            offset=_number(rest.pop("offset", "0"), "offset", 0, MAX_OFFSET),
+            sort=tuple(name for name in rest.pop("sort", "").split(",") if name),
+            filters=rest,
+        )
+
+
+def most_counted(limit: int, offset: int) -> int:
+    """Return the highest exact ``total`` of such a page; one more says that there are more."""
+    return max(COUNTED, offset + limit)
+
+
+@dataclass(frozen=True, slots=True)
+class Page(Generic[T]):
+    """One page of a list and how many rows the whole list has (see ``most_counted``)."""
+
+    items: Sequence[T]
+    total: int
+    limit: int
+    offset: int
+
+
+def page_of(items: Sequence[T], query: ListQuery, fields: Sequence[str]) -> Page[T]:
+    """Return a page of a short list that is in memory; ``fields`` may be filtered and sorted.
+
+    Values are compared as texts: equal, ``ne``, ``in`` and ``contains``.
+
+    Raises
+    ------
+    InvalidRequest
+        If a filter or sort names another field, or a filter another comparison.
+    """
+    found = list(items)
+    for name, value in query.filters.items():
+        field_name, _, comparison = name.partition("__")
+        _check_field(field_name, fields)
+        if comparison not in _TEXT_COMPARISONS:
+            raise InvalidRequest(
+                f"{comparison!r} is not a filter of this list; use one of ne, in, contains",
+                filter=name,
+            )
+        matches = _TEXT_COMPARISONS[comparison]
+        found = [item for item in found if matches(_text(item, field_name), value)]
+    for name in reversed(query.sort):
+        field_name = name.removeprefix("-")
+        _check_field(field_name, fields)
+        key = partial(_text, name=field_name)
+        found.sort(key=key, reverse=name.startswith("-"))
+    page = found[query.offset : query.offset + query.limit]
+    return Page(page, len(found), query.limit, query.offset)
+
+
+_TEXT_COMPARISONS: Mapping[str, Callable[[str, str], bool]] = {
+    "": lambda have, asked: have == asked,
+    "ne": lambda have, asked: have != asked,
+    "in": lambda have, asked: have in asked.split(","),
+    "contains": lambda have, asked: asked.lower() in have.lower(),
+}
+
+
+def _check_field(name: str, fields: Sequence[str]) -> None:
+    if name not in fields:
+        raise InvalidRequest(
+            f"this list has no field {name!r}; it has {', '.join(sorted(fields))}", field=name
+        )
+
+
+def _text(item: object, name: str) -> str:
+    value = getattr(item, name)
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _number(text: str, name: str, low: int, high: int) -> int:
+    try:
+        number = int(text)
+    except ValueError:
+        number = low - 1
+    if not low <= number <= high:
+        raise InvalidRequest(
+            f"{name}={text!r} is not a whole number from {low} to {high}", field=name
+        )
+    return number

@@ -1,0 +1,73 @@
+"""Output of kernels as text: times of lines, what was added, what holds a word."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+# How Docker writes the time before a line: nine digits of a second, always UTC.
+_STAMP = r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{9}Z "
+_STAMPED = re.compile(_STAMP)
+# A longer line is kept in pieces, each with a time of its own.
+_PIECE_BYTES = 16_384
+# Of what is known already, so much is looked for in what came now.
+_OVERLAP = 2048
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """The lines that hold a word, with their numbers from 1, and how many lines there are."""
+
+    lines: tuple[tuple[int, str], ...]
+    total: int
+
+
+def is_timed(text: str) -> bool:
+    """Return whether the lines of an output begin with their times.
+
+    The first line may be the rest of one whose beginning is gone.
+    """
+    first, _, rest = text.partition("\n")
+    return bool(_STAMPED.match(first) or _STAMPED.match(rest))
+
+
+def without_times(text: str) -> str:
+    """Return an output as the program wrote it."""
+    if not is_timed(text):
+        return text
+
+    def kept(found: re.Match[str]) -> str:
+        begin = text.rfind("\n", 0, found.start()) + 1
+        before = found.start() - begin
+        if before < _PIECE_BYTES:
+            before = len(text[begin : found.start()].encode(errors="replace"))
+        return found[0] if 0 < before < _PIECE_BYTES else ""
+
+    return _STAMPED.sub(kept, text)
+
+
+def last_lines(text: str, most: int) -> str:
+    lines = text.splitlines(keepends=True)
+    return "".join(lines[-most:]) if most else ""
+
+
+def search(text: str, words: str) -> Found:
+    """Return the lines that hold ``words``, in whatever case."""
+    lines = text.splitlines()
+    wanted = words.casefold()
+    found = ((number, line) for number, line in enumerate(lines, 1) if wanted in line.casefold())
+    return Found(tuple(found), len(lines))
+
+
+def added(before: str, after: str) -> tuple[str, bool]:
+    """Return what an output has more than before, and whether some of it may be missing.
+
+    Both are the ends of one output, of which the older part may be cut off.
+    """
+    if after.startswith(before):
+        return after[len(before) :], False
+    known = before[-_OVERLAP:]
+    at = after.rfind(known)
+    if at < 0:
+        return after, True
+    return after[at + len(known) :], False

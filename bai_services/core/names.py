@@ -1,0 +1,111 @@
+"""Names that people give: what is allowed, checked before they reach anything else."""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+
+from .errors import InvalidRequest
+
+MAX_NAME = 64
+MAX_EMAIL = 64
+
+# One form for all: what is safe in a Hub group, a path and a label needs no second name there.
+_SLUG = re.compile(r"[a-z0-9](?:[a-z0-9_.-]*[a-z0-9])?")
+_USERNAME = re.compile(r"[a-z0-9][a-z0-9_.-]*")
+_EMAIL = re.compile(r"[^@\s<>(),;:\\\"\[\]\x00-\x1f]+@[a-z0-9](?:[a-z0-9.-]*[a-z0-9])?")
+
+
+def check_slug(what: str, name: str) -> str:
+    """Return ``name`` if it may name a domain, project or policy.
+
+    Lower-case letters, digits and ``-_.`` inside, at most 64 characters; no
+    ``--`` and no ``..``, which separate parts of longer names.
+
+    Raises
+    ------
+    InvalidRequest
+        If it is anything else; ``what`` says of what it is the name.
+    """
+    is_plain = _SLUG.fullmatch(name) is not None and ".." not in name and "--" not in name
+    if not is_plain or len(name) > MAX_NAME:
+        raise InvalidRequest(
+            f"{name!r} cannot be the name of a {what}: use 1 to {MAX_NAME} lower-case letters, "
+            "digits, and single - _ . between them",
+            field="name",
+        )
+    return name
+
+
+def check_username(name: str) -> str:
+    """Return the user name in lower case, as the Hub keeps it.
+
+    Raises
+    ------
+    InvalidRequest
+        If it does not begin with a letter or digit, holds other characters
+        than letters, digits and ``_.-``, or is longer than 64.
+    """
+    lower = name.strip().lower()
+    if _USERNAME.fullmatch(lower) is None or ".." in lower or len(lower) > MAX_NAME:
+        raise InvalidRequest(
+            f"{name!r} cannot be a user name: use 1 to {MAX_NAME} letters, digits, - _ and single "
+            "dots, and begin with a letter or digit",
+            field="username",
+        )
+    return lower
+
+
+def check_email(email: str) -> str:
+    """Return the e-mail address in lower case.
+
+    Raises
+    ------
+    InvalidRequest
+        If it is not of the form ``name@host`` or is longer than 64.
+    """
+    lower = email.strip().lower()
+    if _EMAIL.fullmatch(lower) is None or ".." in lower or len(lower) > MAX_EMAIL:
+        raise InvalidRequest(
+            f"{email!r} is not an e-mail address of at most {MAX_EMAIL} characters", field="email"
+        )
+    return lower
+
+
+def check_networks(texts: list[str]) -> list[str]:
+    """Return networks (CIDR, or one address) in their canonical form.
+
+    Raises
+    ------
+    InvalidRequest
+        If one of them is neither.
+    """
+    found = []
+    for text in texts:
+        try:
+            found.append(str(ipaddress.ip_network(text.strip(), strict=False)))
+        except ValueError:
+            raise InvalidRequest(
+                f"{text!r} is not a network; write for instance 10.0.0.0/8 or 2001:db8::/32",
+                field="allowed_client_ip",
+            ) from None
+    return found
+
+
+def is_inside(address: str, networks: list[str] | None) -> bool:
+    """Return whether an address lies in one of the networks; None allows every address.
+
+    An address that is unknown or malformed lies in none.
+    """
+    if networks is None:
+        return True
+    try:
+        ip = ipaddress.ip_address(address)
+    except ValueError:
+        return False
+    if isinstance(ip, ipaddress.IPv6Address) and ip.ipv4_mapped is not None:
+        ip = ip.ipv4_mapped
+    return any(
+        ip.version == network.version and ip in network
+        for network in map(ipaddress.ip_network, networks)
+    )

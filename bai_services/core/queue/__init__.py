@@ -1,0 +1,48 @@
+"""The queue: who starts when and where, and why not yet."""
+
+from .model import (
+    Backfill,
+    Bucket,
+    Certainty,
+    Changes,
+    Decision,
+    Estimate,
+    FairShare,
+    GiveWay,
+    GroupState,
+    Order,
+    PassResult,
+    Reason,
+    Reservation,
+    Running,
+    Snapshot,
+    Suggestion,
+    Waiting,
+    Why,
+    go_on,
+)
+from .run import Queue, run_pass
+
+__all__ = [
+    "Backfill",
+    "Bucket",
+    "Certainty",
+    "Changes",
+    "Decision",
+    "Estimate",
+    "FairShare",
+    "GiveWay",
+    "GroupState",
+    "Order",
+    "PassResult",
+    "Queue",
+    "Reason",
+    "Reservation",
+    "Running",
+    "Snapshot",
+    "Suggestion",
+    "Waiting",
+    "Why",
+    "go_on",
+    "run_pass",
+]

@@ -1,0 +1,230 @@
+"""A place and a time for the first session that cannot start, kept from those that pass it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from datetime import datetime, timedelta
+from typing import NamedTuple
+
+from ..placement import Placement, Placer
+from .durations import Durations, End, end_of
+from .model import Certainty, Reservation, Running, Waiting
+
+_SURENESS = (Certainty.KNOWN, Certainty.ESTIMATED, Certainty.UNKNOWN)
+# So often in a pass another place is looked for in vain before nobody is let into the kept one.
+_MOST_FUTILE = 4
+
+
+class Release(NamedTuple):
+    """Room that comes free; those that nothing tells of come last, the oldest first."""
+
+    seconds: float  # from now
+    started_at: datetime
+    session_id: str
+    placements: tuple[Placement, ...]
+    certainty: Certainty
+
+
+class Reserver:
+    """The reservation of one resource group in one pass (steps 5 and 6).
+
+    It looks ahead on a fork of the placer, device by device: ends of what runs
+    are replayed in order until the session fits, gangs with all their kernels.
+    From then on a session may start past it only if it is sure to end before
+    that time, if it leaves the kept place alone, or if another place will do as
+    early. Sure is an end that is enforced; a learned run time is not.
+
+    Where nothing tells when room comes free, a place is kept all the same, the
+    one that the sessions which have run longest leave; nothing starts in it then,
+    however short. So the session waits for what runs there now and for nothing else.
+    """
+
+    def __init__(
+        self,
+        placer: Placer,
+        running: Iterable[Running],
+        now: datetime,
+        durations: Durations | Mapping[str, Sequence[int]],
+    ) -> None:
+        """Take in what runs in the group; ``placer`` has all of it taken already."""
+        self._placer = placer
+        self._now = now
+        self._durations = durations if isinstance(durations, Durations) else Durations(durations)
+        self._running = list(running)
+        self._seconds = float("inf")  # from now until the reserved session starts
+        # The kept places at that time with what will still run beside them, and what is free
+        # both now and then. None: nothing is kept.
+        self._then: Placer | None = None
+        self._both: Placer | None = None
+        self._shape = -1
+        self._places: tuple[Placement, ...] = ()
+        self._kept: frozenset[str] = frozenset()  # the agents of the kept places
+        self._futile = 0
+        # With its place as it is now: it may have moved since ``reserve``.
+        self.reservation: Reservation | None = None
+
+    def reserve(self, waiting: Waiting, shape: int) -> Reservation | None:
+        """Keep the place at which a session can start first; one for each group.
+
+        ``shape`` is the handle of its request. None: there is no room even when
+        all that runs has ended (its agents are closed or gone), or a place is
+        kept already; others need not mind it then.
+        """
+        if self._then is not None:
+            return None
+        then = self._placer.fork()
+        releases = self._releases()
+        count = first_fit(then, shape, releases)
+        if count is None:
+            return None
+        seconds = releases[count - 1].seconds if count else 0.0
+        while count < len(releases) and releases[count].seconds <= seconds < float("inf"):
+            then.release(releases[count].placements)
+            count += 1
+        places = then.place(shape)
+        assert places is not None  # it fitted, and more has come free since
+        self._shape, self._seconds = shape, seconds
+        self._set_places(places)
+        self._then, self._both = then, self._placer.fork()
+        self._both.lower(sorted(self._kept), self._placer, then)
+        certainty = self._certainty(releases[:count])
+        starts_at = None if certainty is Certainty.UNKNOWN else later(self._now, seconds)
+        group = waiting.request.resource_group
+        self.reservation = Reservation(waiting.id, group, starts_at, certainty, places)
+        return self.reservation
+
+    def _releases(self) -> list[Release]:
+        found = []
+        for r in self._running:
+            seconds, certainty = end_of(r, self._now, self._durations)
+            found.append(Release(seconds, r.started_at, r.id, r.placements, certainty))
+        return sorted(found, key=lambda r: r[:3])
+
+    def _certainty(self, releases: Sequence[Release]) -> Certainty:
+        """Return how sure the time is: as its least sure end on an agent of the kept place."""
+        if self._seconds == float("inf"):
+            return Certainty.UNKNOWN
+        found = [
+            _SURENESS.index(release.certainty)
+            for release in releases
+            if any(place.agent_id in self._kept for place in release.placements)
+        ]
+        return _SURENESS[max(found, default=0)]
+
+    def ends_before(self, waiting: Waiting) -> bool:
+        """Return whether a session that starts now is sure to be gone when the reserved one starts.
+
+        Where nothing is reserved, or nothing tells when, none is.
+        """
+        return waiting.seconds is not None and self._is_over(End(waiting.seconds, Certainty.KNOWN))
+
+    def _is_over(self, end: End) -> bool:
+        """Return whether something is sure to have ended when the reserved session starts."""
+        is_known = end.certainty is Certainty.KNOWN and self._seconds < float("inf")
+        return is_known and end.seconds <= self._seconds
+
+    def place(self, waiting: Waiting, shape: int) -> tuple[Placement, ...] | None:
+        """Take room for a session as ``Placer.place`` does, but only where it delays nothing.
+
+        Its request must have been prepared before the reservation was made.
+        """
+        if self._both is None or self.ends_before(waiting):
+            return self._placer.place(shape)
+        found = self._both.place(shape)
+        if found is None:
+            return self._make_way(shape)
+        self._both.release(found)
+        self._placer.take(found)
+        return found
+
+    def _make_way(self, shape: int) -> tuple[Placement, ...] | None:
+        """Take room in the kept place if the reserved session then has another one as early."""
+        then = self._then
+        if then is None or self._futile >= _MOST_FUTILE or not self._placer.fits(shape):
+            return None
+        found = self._placer.place(shape)
+        assert found is not None  # it fits
+        then.release(self._places)
+        then.take(found)
+        places = then.place(self._shape)
+        then.release(found)  # ``started`` counts it
+        if places is None:
+            then.take(self._places)
+            self._placer.release(found)
+            self._futile += 1
+            return None
+        before = self._kept
+        self._set_places(places)
+        if self.reservation is not None:
+            self.reservation = replace(self.reservation, placements=places)
+        if self._both is not None:
+            self._both.lower(sorted(before | self._kept), self._placer, then)
+        return found
+
+    def _set_places(self, places: tuple[Placement, ...]) -> None:
+        self._places = places
+        self._kept = frozenset(place.agent_id for place in places)
+
+    def started(self, running: Running) -> None:
+        """Note a session that got a place in this pass, by the placer or by ``place``."""
+        self._running.append(running)
+        if self._then is None or self._both is None:
+            return
+        if not self._is_over(end_of(running, self._now, self._durations)):
+            self._then.take(running.placements)
+        touched = {place.agent_id for place in running.placements}
+        self._both.lower(sorted(touched), self._placer, self._then)
+
+
+def first_fit(then: Placer, shape: int, releases: Sequence[Release]) -> int | None:
+    """Return how many releases, in order, make room for a request; None: all do not.
+
+    They are given back on ``then``. Steps double until the request fits; the
+    exact one is found by halves, so that few fits are tried.
+    """
+    if then.fits(shape):
+        return 0
+    low, step = 0, 1
+    while low < len(releases):
+        high = min(len(releases), low + step)
+        _release(then, releases[low:high])
+        if then.fits(shape):
+            return _halve(then, shape, releases, low, high)
+        low, step = high, 2 * step
+    return None
+
+
+def _halve(then: Placer, shape: int, releases: Sequence[Release], low: int, high: int) -> int:
+    """Return the least count above ``low`` that makes room; ``high`` does and is given back."""
+    given = high
+    while high - low > 1:
+        middle = (low + high) // 2
+        given = _move(then, releases, given, middle)
+        if then.fits(shape):
+            high = middle
+        else:
+            low = middle
+    _move(then, releases, given, high)
+    return high
+
+
+def _move(then: Placer, releases: Sequence[Release], given: int, wanted: int) -> int:
+    """Give back up to ``wanted`` releases, or take back those beyond."""
+    _release(then, releases[given:wanted])
+    for release in releases[wanted:given]:
+        then.take(release.placements)
+    return wanted
+
+
+def _release(then: Placer, releases: Iterable[Release]) -> None:
+    for release in releases:
+        then.release(release.placements)
+
+
+def later(now: datetime, seconds: float) -> datetime:
+    """Return a time so many seconds from now, or the last one that there is."""
+    try:
+        return now + timedelta(seconds=seconds)
+    except OverflowError:
+        return datetime.max.replace(tzinfo=now.tzinfo)

@@ -1,0 +1,45 @@
+"""A sliding count of events over the last minutes."""
+
+from __future__ import annotations
+
+from collections import deque
+from datetime import datetime, timedelta
+
+WINDOW = timedelta(minutes=15)
+# The window slides in steps of this: small beside the window, and few steps to keep.
+STEP = timedelta(seconds=10)
+
+
+class SlidingCount:
+    """Counts events of the last 15 minutes, with a grain of ten seconds."""
+
+    __slots__ = ("_steps", "_total")
+
+    def __init__(self) -> None:
+        self._steps: deque[list[int]] = deque()  # [number of the step, events in it]
+        self._total = 0
+
+    def total(self, now: datetime) -> int:
+        """Return how many events the window that ends now holds."""
+        oldest = _step(now) - WINDOW // STEP
+        while self._steps and self._steps[0][0] <= oldest:
+            self._total -= self._steps.popleft()[1]
+        return self._total
+
+    def add(self, now: datetime) -> None:
+        step = _step(now)
+        if not self._steps or self._steps[-1][0] < step:
+            self._steps.append([step, 0])
+        self._steps[-1][1] += 1
+        self._total += 1
+
+    def seconds_until_room(self, now: datetime) -> int:
+        """Return after how many seconds the oldest events have left the window."""
+        if not self._steps:
+            return 0
+        leaves = self._steps[0][0] + WINDOW // STEP + 1
+        return max(1, leaves * int(STEP.total_seconds()) - int(now.timestamp()))
+
+
+def _step(now: datetime) -> int:
+    return int(now.timestamp()) // int(STEP.total_seconds())

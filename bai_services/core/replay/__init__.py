@@ -1,0 +1,1 @@
+"""Recorded workloads through the real queue, in simulated time."""

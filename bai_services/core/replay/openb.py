@@ -1,0 +1,139 @@
+"""The openb format: a node list and a pod list as CSV."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TypeVar
+
+from ..devices import Device
+from ..errors import InvalidRequest
+from ..placement import AgentState
+from ..resources import ResourceSlots
+from .workload import ARCHITECTURE, ENGINE, GROUP, BrokenRow, Job, RowError, Workload, whole
+
+MIB = 2**20
+NODE_COLUMNS = ("sn", "cpu_milli", "memory_mib", "gpu", "model")
+POD_COLUMNS = (
+    "name",
+    "cpu_milli",
+    "memory_mib",
+    "num_gpu",
+    "gpu_milli",
+    "gpu_spec",
+    "creation_time",
+    "deletion_time",
+    "scheduled_time",
+)
+_MOST_DEVICES = 64
+
+Row = Mapping[str, str | None]
+Thing = TypeVar("Thing")
+
+
+def read_nodes(lines: Iterable[str], file: str) -> tuple[list[AgentState], list[BrokenRow]]:
+    """Return the agents of a node list, by name, and its broken rows.
+
+    Raises
+    ------
+    InvalidRequest
+        If it is no node list: columns are missing.
+    """
+    agents, broken = _read(lines, file, NODE_COLUMNS, _agent)
+    return sorted(agents, key=lambda agent: agent.id), broken
+
+
+def read_pods(lines: Iterable[str], file: str) -> Workload:
+    """Return the workload of a pod list.
+
+    A pod ran from ``scheduled_time`` to ``deletion_time``; one that was never
+    scheduled from its creation, as if it had not waited. Nothing limits how long
+    it may run.
+
+    Raises
+    ------
+    InvalidRequest
+        If it is no pod list: columns are missing.
+    """
+    jobs, broken = _read(lines, file, POD_COLUMNS, _job)
+    return Workload(tuple(sorted(jobs, key=lambda job: (job.submitted, job.id))), (), tuple(broken))
+
+
+def _agent(row: Row) -> AgentState:
+    name = _text(row, "sn")
+    count = whole(row, "gpu")
+    if count > _MOST_DEVICES:
+        raise RowError("gpu", f"{count} devices on one node; at most {_MOST_DEVICES}")
+    model = row["model"] or ""
+    return AgentState(
+        id=name,
+        resource_group=GROUP,
+        architecture=ARCHITECTURE,
+        engine=ENGINE,
+        capacity={"cpu": whole(row, "cpu_milli"), "mem": whole(row, "memory_mib") * MIB},
+        devices=tuple(Device(f"{name}/{i}", "cuda", model=model) for i in range(count)),
+    )
+
+
+def _job(row: Row) -> Job:
+    count, share = whole(row, "num_gpu"), whole(row, "gpu_milli")
+    slots = {"cpu": whole(row, "cpu_milli"), "mem": whole(row, "memory_mib") * MIB}
+    if count:
+        slots.update(_devices(count, share))
+    created = whole(row, "creation_time")
+    started = whole(row, "scheduled_time") if row["scheduled_time"] else created
+    ended = whole(row, "deletion_time")
+    if ended < started:
+        raise RowError("deletion_time", f"{ended} is before it was scheduled ({started})")
+    models = tuple(filter(None, (row["gpu_spec"] or "").split("|")))
+    service = row.get("qos") or "none"
+    return Job(
+        id=_text(row, "name"),
+        submitted=created,
+        seconds=max(1, ended - started),
+        slots=ResourceSlots(slots),
+        user=service,
+        kind=f"{service}/{count}",
+        device_models=models,
+    )
+
+
+def _devices(count: int, share: int) -> dict[str, int]:
+    if share == 1000:
+        return {"cuda.device": count}
+    if count > 1 or not 1 <= share < 1000:
+        raise RowError("gpu_milli", f"{share} with {count} devices; a share is of one device")
+    return {"cuda.shares": share}
+
+
+def _text(row: Row, column: str) -> str:
+    text = (row[column] or "").strip()
+    if not text:
+        raise RowError(column, "it is empty")
+    return text
+
+
+def _read(
+    lines: Iterable[str], file: str, columns: Sequence[str], make: Callable[[Row], Thing]
+) -> tuple[list[Thing], list[BrokenRow]]:
+    rows = csv.DictReader(lines)
+    lacking = [column for column in columns if column not in (rows.fieldnames or ())]
+    if lacking:
+        raise InvalidRequest(
+            f"{file} has no column {', '.join(lacking)}; its first row must name the columns "
+            f"{', '.join(columns)}"
+        )
+    found: list[Thing] = []
+    broken: list[BrokenRow] = []
+    names: set[str] = set()
+    for row in rows:
+        try:
+            thing = make(row)
+            name = row[columns[0]] or ""
+            if name in names:
+                raise RowError(columns[0], f"{name!r} stands there twice")
+            names.add(name)
+            found.append(thing)
+        except RowError as error:
+            broken.append(BrokenRow(file, rows.line_num, error.column, str(error)))
+    return found, broken

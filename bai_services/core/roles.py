@@ -1,0 +1,153 @@
+"""Who may do what: roles, reaches and the one table of actions."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import IntEnum, StrEnum
+
+# The Hub's scope that a server's own token carries, filtered to that server. It makes whoever
+# holds the token a `Role.SESSION`, never the person.
+SESSION_SCOPE = "custom:bai:session"
+
+
+class Role(StrEnum):
+    SUPERADMIN = "superadmin"
+    ADMIN = "admin"  # administers one domain
+    USER = "user"
+    MONITOR = "monitor"  # reads everything, changes nothing
+    HUB = "hub"  # the Hub itself: authenticator and spawner
+    AGENT = "agent"
+    SESSION = "session"  # what runs in a session, for its owner: far less than the owner
+
+
+class Reach(IntEnum):
+    """How far an action of a role goes; each reach holds all smaller ones."""
+
+    NONE = 0
+    OWN = 1
+    PROJECT = 2
+    DOMAIN = 3
+    ALL = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """The person or part of the system behind one request.
+
+    ``domain`` is None for the Hub and for agents; ``projects`` holds project ids.
+    """
+
+    role: Role
+    user_id: str | None = None
+    username: str = ""
+    domain: str | None = None
+    projects: frozenset[str] = frozenset()
+    access_key: str | None = None
+    client_ip: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """Where a thing lies; None means that it has no such scope (a policy, a resource group)."""
+
+    domain: str | None = None
+    project_id: str | None = None
+    owner_id: str | None = None
+
+
+def _reaches(user: Reach, admin: Reach, monitor: Reach) -> Mapping[Role, Reach]:
+    return {
+        Role.USER: user,
+        Role.ADMIN: admin,
+        Role.MONITOR: monitor,
+        Role.SUPERADMIN: Reach.ALL,
+    }
+
+
+R = Reach
+_EVERYONE = _reaches(R.ALL, R.ALL, R.ALL)
+_SUPERADMIN = _reaches(R.NONE, R.NONE, R.NONE)
+_ADMIN_READS = _reaches(R.NONE, R.DOMAIN, R.ALL)
+_DOMAIN_WRITES = _reaches(R.NONE, R.DOMAIN, R.NONE)
+_OWN_WRITES = _reaches(R.OWN, R.DOMAIN, R.OWN)
+_OWN_READS = _reaches(R.OWN, R.DOMAIN, R.ALL)
+_HUB = {Role.HUB: Reach.ALL}
+_AGENT = {Role.AGENT: Reach.ALL}
+_SESSION = {Role.SESSION: Reach.OWN}
+
+# Every action of the product. A role that is missing in a row has no reach.
+ACTIONS: Mapping[str, Mapping[Role, Reach]] = {
+    "domain.read": _reaches(R.DOMAIN, R.DOMAIN, R.ALL),
+    "domain.write": _SUPERADMIN,
+    "project.read": _reaches(R.PROJECT, R.DOMAIN, R.ALL),
+    "project.write": _DOMAIN_WRITES,
+    "user.read": _OWN_READS,
+    "user.write": _DOMAIN_WRITES,
+    "user.change-own": _reaches(R.OWN, R.OWN, R.OWN),
+    "user.grant-role": _SUPERADMIN,
+    "keypair.read": _OWN_READS,
+    "keypair.write": _DOMAIN_WRITES,
+    "keypair.change-own": _reaches(R.OWN, R.OWN, R.OWN),
+    "ssh-key.read": {**_reaches(R.OWN, R.OWN, R.OWN), **_SESSION},
+    "ssh-key.write": _reaches(R.OWN, R.OWN, R.OWN),
+    "policy.read": _EVERYONE,
+    "policy.write": _SUPERADMIN,
+    "resource-group.read": _reaches(R.PROJECT, R.DOMAIN, R.ALL),
+    "resource-group.read-links": _reaches(R.NONE, R.NONE, R.ALL),
+    "resource-group.write": _SUPERADMIN,
+    "agent.read": _reaches(R.NONE, R.ALL, R.ALL),
+    "agent.write": _SUPERADMIN,
+    "agent.report": _AGENT,
+    "image.read": _EVERYONE,
+    "image.write": _SUPERADMIN,
+    "preset.read": _EVERYONE,
+    "preset.write": _SUPERADMIN,
+    "vfolder.read": {**_OWN_READS, **_SESSION},
+    "vfolder.create": _reaches(R.OWN, R.DOMAIN, R.NONE),
+    "vfolder.write": _OWN_WRITES,
+    "vfolder.hand-over": _SUPERADMIN,
+    "vfolder.use-existing": _SUPERADMIN,
+    "quota.read": {**_OWN_READS, **_SESSION},
+    "quota.write": _SUPERADMIN,
+    "storage-host.read": _EVERYONE,
+    "session.read": {**_OWN_READS, **_HUB, **_SESSION},
+    "session.create": {**_reaches(R.OWN, R.OWN, R.NONE), **_HUB},
+    "session.write": {**_OWN_WRITES, **_HUB, **_SESSION},
+    # Beyond what the keypair's policy lets its owner ask for.
+    "session.prioritize": _DOMAIN_WRITES,
+    # To say which agents it goes to.
+    "session.designate": _DOMAIN_WRITES,
+    # To let others use an app of it; to take that back.
+    "session.share": _reaches(R.OWN, R.OWN, R.NONE),
+    "session.unshare": _reaches(R.OWN, R.DOMAIN, R.NONE),
+    # To work inside of it as its owner does; what runs there is theirs alone.
+    "session.enter": {**_reaches(R.OWN, R.OWN, R.OWN), Role.SUPERADMIN: R.OWN},
+    "session.launch": _HUB,
+    "template.read": _reaches(R.PROJECT, R.DOMAIN, R.ALL),
+    "template.write": _reaches(R.OWN, R.DOMAIN, R.NONE),
+    "allocation.read": _OWN_READS,
+    "audit.read": _ADMIN_READS,
+    "metrics.read": _reaches(R.NONE, R.NONE, R.ALL),
+    "counter-audit.read": _reaches(R.NONE, R.NONE, R.ALL),
+    "account.verify": _HUB,
+    "account.read": _HUB,
+}
+
+
+def reach(role: Role, action: str) -> Reach:
+    """Return how far ``role`` may go with ``action``; an unknown action is a KeyError (a bug)."""
+    return ACTIONS[action].get(role, Reach.NONE)
+
+
+def reaches(caller: Caller, action: str, target: Target) -> bool:
+    """Return whether the caller may do ``action`` to something that lies at ``target``."""
+    how_far = reach(caller.role, action)
+    if how_far is Reach.ALL:
+        return True
+    if how_far >= Reach.DOMAIN and target.domain is not None and target.domain == caller.domain:
+        return True
+    if how_far >= Reach.PROJECT and target.project_id in caller.projects:
+        return True
+    is_own = target.owner_id is not None and target.owner_id == caller.user_id
+    return how_far >= Reach.OWN and is_own

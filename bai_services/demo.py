@@ -1,0 +1,258 @@
+"""Files the demo into the database: `python -m bai_services.demo`; again and again is harmless."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import os
+import secrets
+import shutil
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from .basics import ensure_basics, is_missing
+from .core.passwords import broken_rules
+from .core.roles import Caller, Role
+from .db import schema
+from .db.database import Database
+from .db.users import UserStore
+from .environment import DEFAULT_IMAGE, read_settings
+from .manager.manager import Manager
+from .manager.passwords import Passwords
+
+DOMAINS = {"default": "Demo domain", "acme": "Another tenant"}
+# Beside the project default that every domain has.
+PROJECTS = {"research": "default"}
+GROUP = "default"
+ALIAS = "python"
+PROCESS_IMAGE = "local/session:latest"
+_WORDS = "bcdfghjkmnpqrstvwxyz"
+
+
+@dataclass(frozen=True, slots=True)
+class Person:
+    username: str
+    role: Role
+    domain: str
+    full_name: str
+    projects: tuple[str, ...] = ("default",)
+
+
+PEOPLE = (
+    Person("admin", Role.SUPERADMIN, "default", "Ada Admin"),
+    Person("domain-admin", Role.ADMIN, "default", "Dora Domain"),
+    Person("user", Role.USER, "default", "Uma User"),
+    Person("user2", Role.USER, "default", "Udo User"),
+    Person("acme-user", Role.USER, "acme", "Ann Acme"),
+    Person("monitor", Role.MONITOR, "default", "Mo Monitor", ()),
+)
+
+PRESETS: Mapping[str, Mapping[str, str]] = {
+    "cpu-small": {"cpu": "1", "mem": "1g"},
+    "cpu-medium": {"cpu": "2", "mem": "4g"},
+    "gpu-quarter": {"cpu": "1", "mem": "2g", "cuda.shares": "0.25"},
+    "gpu-half": {"cpu": "1", "mem": "4g", "cuda.shares": "0.5"},
+    "gpu-whole": {"cpu": "2", "mem": "8g", "cuda.device": "1"},
+}
+
+# What the image of images/session says of itself.
+IMAGE_LABELS = {
+    "ai.backend.role": "COMPUTE",
+    "ai.backend.features": "batch query uid-match",
+    "ai.backend.resource.min.cpu": "1",
+    "ai.backend.resource.min.mem": "256m",
+    "ai.backend.resource.preferred.shmem": "64m",
+}
+APPS = {"jupyterlab": 8090, "notebook": 8091, "tensorboard": 6006, "vscode": 8180, "mlflow": 5000}
+# What a machine may lack whose own programs sessions have.
+PROGRAMS = {"vscode": "code-server", "mlflow": "mlflow", "notebook": "jupyter-notebook"}
+
+
+def _service_ports(image: str) -> str:
+    """Return the apps that an image has; sessions as processes have this machine's programs."""
+    lacks = {name for name, program in PROGRAMS.items() if shutil.which(program) is None}
+    missing = lacks if image == PROCESS_IMAGE else set()
+    return ",".join(f"{name}:http:{port}" for name, port in APPS.items() if name not in missing)
+
+
+@dataclass(frozen=True, slots=True)
+class Keys:
+    access_key: str
+    secret_key: str = field(repr=False)
+
+
+class Demo:
+    """Makes what is missing, through the manager's own use cases."""
+
+    def __init__(self, manager: Manager) -> None:
+        self._manager = manager
+        self._caller = Caller(Role.SUPERADMIN, username="demo")
+
+    async def file(self, engine: str, image: str) -> dict[str, Keys]:
+        """Bring the demo into the database and return the keypairs of the people it made.
+
+        ``image`` is what the alias ``python`` means, which the projects take by default.
+        """
+        for name, description in DOMAINS.items():
+            await ensure_basics(self._manager, self._caller, name, description)
+        for name, domain in PROJECTS.items():
+            if await is_missing(self._manager.projects, self._caller, f"{domain}/{name}"):
+                await self._manager.projects.create(self._caller, {"name": name, "domain": domain})
+        await self._group(engine)
+        await self._image(image)
+        await self._presets()
+        for domain in DOMAINS:
+            names = ("default", *(name for name, where in PROJECTS.items() if where == domain))
+            for name in names:
+                await self._default_image(f"{domain}/{name}")
+        return await self._people()
+
+    async def _people(self) -> dict[str, Keys]:
+        made = {}
+        for person in PEOPLE:
+            if not await is_missing(self._manager.users, self._caller, person.username):
+                continue
+            row = await self._manager.users.create(
+                self._caller,
+                {
+                    "username": person.username,
+                    "email": f"{person.username}@example.com",
+                    "full_name": person.full_name,
+                    "role": person.role,
+                    "domain": person.domain,
+                    "projects": list(person.projects),
+                },
+            )
+            made[person.username] = Keys(**row["keypair"])
+        return made
+
+    async def _group(self, engine: str) -> None:
+        groups = self._manager.resource_groups
+        if await is_missing(groups, self._caller, GROUP):
+            wish = {"name": GROUP, "engine": engine, "is_default": True}
+            await groups.create(self._caller, wish)
+        elif (await groups.get(self._caller, GROUP))["engine"] != engine:
+            await groups.update(self._caller, GROUP, {"engine": engine})
+
+    async def _image(self, name: str) -> None:
+        if await is_missing(self._manager.images, self._caller, name):
+            labels = {**IMAGE_LABELS, "ai.backend.service-ports": _service_ports(name)}
+            wish = {"name": name, "labels": labels, "description": "Demo session"}
+            await self._manager.images.create(self._caller, wish)
+        aliases = self._manager.image_aliases
+        if await is_missing(aliases, self._caller, ALIAS):
+            await aliases.create(self._caller, {"alias": ALIAS, "image": name})
+        elif (await aliases.get(self._caller, ALIAS))["image"] != name:
+            await aliases.update(self._caller, ALIAS, {"image": name})
+
+    async def _presets(self) -> None:
+        for name, slots in PRESETS.items():
+            if await is_missing(self._manager.presets, self._caller, name):
+                wish = {"name": name, "resource_slots": slots}
+                await self._manager.presets.create(self._caller, wish)
+
+    async def _default_image(self, project: str) -> None:
+        if (await self._manager.projects.get(self._caller, project))["default_image"] is None:
+            await self._manager.projects.update(self._caller, project, {"default_image": ALIAS})
+
+
+class DemoPasswords:
+    """Gives the accounts passwords that need not keep the rule: checks set what they like."""
+
+    def __init__(self, manager: Manager) -> None:
+        settings = manager.settings
+        self._manager = manager
+        self._users = UserStore(manager.database)
+        self._passwords = Passwords(settings.password_memory_kib, settings.password_rounds)
+
+    async def has(self, username: str) -> bool:
+        """Return whether a password was ever set: a first run may have been cut short."""
+        row = await self._users.find(username)
+        return row is not None and row["password_changed_at"] is not None
+
+    async def set(self, username: str, password: str) -> None:
+        caller = Caller(Role.SUPERADMIN, username="demo")
+        row = await self._manager.users.get(caller, username)
+        entry = self._manager.audit.entry(
+            caller, "user.reset-password", row["id"], domain=row["domain"], name=username
+        )
+        now = self._manager.clock()
+        await self._users.set_password(row["id"], await self._passwords.hash(password), now, entry)
+
+
+def random_password() -> str:
+    """Return a password that is easy to type and keeps the rule."""
+    groups = ["".join(secrets.choice(_WORDS) for _ in range(5)) for _ in range(3)]
+    return "-".join(groups) + str(secrets.randbelow(90) + 10)
+
+
+async def prepare(manager: Manager, arguments: argparse.Namespace, password: str) -> str:
+    """File the demo, set passwords, and return what to tell people of the accounts."""
+    engine = arguments.engine
+    image = arguments.image if engine == "docker" else PROCESS_IMAGE
+    await Demo(manager).file(engine, image)
+    setter = DemoPasswords(manager)
+    chosen = {}
+    for person in PEOPLE:
+        if password:
+            chosen[person.username] = password
+        elif arguments.reset_passwords or not await setter.has(person.username):
+            chosen[person.username] = random_password()
+    await asyncio.gather(*(setter.set(name, text) for name, text in chosen.items()))
+    return accounts_text({} if password else chosen, bool(password))
+
+
+def accounts_text(shown: Mapping[str, str], is_given: bool) -> str:
+    """Return the table of accounts, with the passwords that were made just now."""
+    lines = ["  Accounts:"]
+    for person in PEOPLE:
+        password = shown.get(person.username, "")
+        line = f"    {person.username:<14}{person.role:<12}domain {person.domain:<10}{password}"
+        lines.append(line.rstrip())
+    if is_given:
+        lines.append("  Each has the password of BAI_DEMO_PASSWORD.")
+    elif shown:
+        lines.append("  The passwords are shown only this once.")
+    else:
+        command = "python -m bai_services.demo --reset-passwords"
+        lines.append(f"  Passwords are as they were; new ones: {command}")
+    return "\n".join(lines)
+
+
+async def run(arguments: argparse.Namespace, password: str) -> None:
+    settings = read_settings(os.environ)
+    await asyncio.to_thread(schema.upgrade, settings.database_url)
+    manager = Manager(settings, Database(settings.database_url))
+    try:
+        text = await prepare(manager, arguments, password)
+    finally:
+        await manager.stop()
+    print(text)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m bai_services.demo", description=__doc__)
+    parser.add_argument(
+        "--engine",
+        choices=("process", "docker"),
+        default=os.environ.get("BAI_ENGINE") or "process",
+        help="engine of the resource group (default: BAI_ENGINE, else process)",
+    )
+    parser.add_argument(
+        "--image",
+        default=os.environ.get("BAI_IMAGE") or DEFAULT_IMAGE,
+        help="image of sessions in Docker (default: BAI_IMAGE, else %(default)s)",
+    )
+    parser.add_argument(
+        "--reset-passwords", action="store_true", help="make new passwords and show them"
+    )
+    arguments = parser.parse_args()
+    password = os.environ.get("BAI_DEMO_PASSWORD", "")
+    if password and (broken := broken_rules(password, "", "")):
+        print(f"warning: BAI_DEMO_PASSWORD {', '.join(broken)}", file=sys.stderr)
+    asyncio.run(run(arguments, password))
+
+
+if __name__ == "__main__":
+    main()

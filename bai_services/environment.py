@@ -1,0 +1,102 @@
+"""Reads what the parts of the manager's side are told (docs/architecture.md, Environment)."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from pathlib import Path
+
+from .core.callback import Reach
+from .home import Home
+from .manager.settings import HostPlace, Settings
+
+DEFAULT_HOME = ".bai"
+DEFAULT_IMAGE = "bai-session:latest"
+_HOST_NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
+
+
+def read_settings(environ: Mapping[str, str]) -> Settings:
+    """Return the manager's settings; secrets that no file is named for are kept in ``BAI_HOME``.
+
+    Raises
+    ------
+    SystemExit
+        If a file that is named cannot be read, with its variable and path.
+    """
+    home = Home(Path(environ.get("BAI_HOME") or DEFAULT_HOME))
+    sqlite = f"sqlite+aiosqlite:///{home.path / 'bai.sqlite'}"
+    proxies = environ.get("BAI_TRUSTED_PROXIES", "")
+    scopes = environ.get("JUPYTERHUB_OAUTH_ACCESS_SCOPES", "")
+    optional: dict[str, object] = {}
+    if proxies:
+        optional["trusted_proxies"] = tuple(part.strip() for part in proxies.split(","))
+    if limit := environ.get("BAI_MAX_FILE_BYTES"):
+        if not limit.isdecimal():
+            raise SystemExit(f"BAI_MAX_FILE_BYTES: {limit!r} is not a number of bytes")
+        optional["max_file_bytes"] = int(limit)
+    if days := environ.get("BAI_TRASH_DAYS"):
+        if not days.isdecimal():
+            raise SystemExit(f"BAI_TRASH_DAYS: {days!r} is not a number of days")
+        optional["trash_days"] = int(days)
+    if given := environ.get("BAI_STORAGE_HOSTS"):
+        optional["storage_hosts"] = _storage_hosts(given)
+    optional["callback_reach"] = _callback_reach(environ)
+    if scopes:
+        optional["hub_access_scopes"] = frozenset(json.loads(scopes))
+    database_url = environ.get("BAI_DATABASE_URL") or sqlite
+    if database_url == sqlite:
+        home.database("bai.sqlite")
+    return Settings(
+        home=home.path,
+        database_url=database_url,
+        storage_root=Path(environ.get("BAI_STORAGE_ROOT") or home.path / "vfolders").absolute(),
+        hub_token=_secret(environ, "BAI_HUB_TOKEN_FILE", home, "hub-token"),
+        agent_token=_secret(environ, "BAI_AGENT_TOKEN_FILE", home, "agent-token"),
+        key=_secret(environ, "BAI_KEY_FILE", home, "key").encode(),
+        hub_api_url=environ.get("JUPYTERHUB_API_URL", ""),
+        hub_api_token=environ.get("JUPYTERHUB_API_TOKEN", ""),
+        base_url=(environ.get("JUPYTERHUB_SERVICE_PREFIX") or "/services/bai").rstrip("/"),
+        hub_base_url=environ.get("JUPYTERHUB_BASE_URL") or "/",
+        **optional,  # type: ignore[arg-type]  # each has the type of its field
+    )
+
+
+def _callback_reach(environ: Mapping[str, str]) -> Reach:
+    hosts = environ.get("BAI_CALLBACK_HOSTS", "")
+    networks = environ.get("BAI_CALLBACK_NETWORKS", "")
+    try:
+        return Reach.parse(hosts, networks)
+    except ValueError as error:
+        raise SystemExit(
+            f"BAI_CALLBACK_HOSTS, BAI_CALLBACK_NETWORKS: {error}; write for instance "
+            "BAI_CALLBACK_HOSTS=*.example.org BAI_CALLBACK_NETWORKS=10.1.0.0/16"
+        ) from None
+
+
+def _storage_hosts(text: str) -> tuple[HostPlace, ...]:
+    """Read ``NAME=BACKEND:PATH``, comma separated; the first is the default host."""
+    found = []
+    for part in text.split(","):
+        name, _, place = part.strip().partition("=")
+        backend, _, path = place.partition(":")
+        if not _HOST_NAME.fullmatch(name) or not backend or not path.startswith("/"):
+            raise SystemExit(
+                f"BAI_STORAGE_HOSTS: {part.strip()!r} is not NAME=BACKEND:/PATH; "
+                "write for instance local=local:/srv/folders,fast=btrfs:/mnt/fast"
+            )
+        found.append(HostPlace(name, backend, Path(path)))
+    if len({host.name for host in found}) < len(found):
+        raise SystemExit("BAI_STORAGE_HOSTS: two hosts have one name")
+    return tuple(found)
+
+
+def _secret(environ: Mapping[str, str], variable: str, home: Home, name: str) -> str:
+    path = Path(environ.get(variable) or home.secret(name))
+    try:
+        text = path.read_text().strip()
+    except OSError as error:
+        raise SystemExit(f"{variable}: {path} cannot be read: {error.strerror}") from None
+    if not text:
+        raise SystemExit(f"{variable}: {path} is empty; delete it to have a new one made")
+    return text

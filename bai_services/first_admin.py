@@ -1,0 +1,93 @@
+"""Makes the first superadmin of a hub without the demo: `python -m bai_services.first_admin`."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import getpass
+import os
+import sys
+from collections.abc import Mapping
+
+from .basics import ensure_basics
+from .core.errors import AlreadyExists, BaiError
+from .core.listing import ListQuery
+from .core.roles import Caller, Role
+from .db import schema
+from .db.database import Database
+from .environment import read_settings
+from .manager.manager import Manager
+
+REFUSED = 3
+
+
+async def make(manager: Manager, wish: Mapping[str, str]) -> str:
+    """Make the account, and what every account needs; return its access key and secret.
+
+    Raises
+    ------
+    AlreadyExists
+        If there is an active superadmin, who can make others; or the name or e-mail is taken.
+    BaiError
+        If the name, the e-mail or the password breaks a rule.
+    """
+    caller = Caller(Role.SUPERADMIN, username="first-admin")
+    query = ListQuery.parse({"role": Role.SUPERADMIN, "status": "active", "limit": "1"})
+    page = await manager.users.page(caller, query)
+    if page.items:
+        raise AlreadyExists(
+            f"{page.items[0]['username']} is a superadmin already and can make others: "
+            "bai admin user create NAME --role superadmin",
+            username=page.items[0]["username"],
+        )
+    await ensure_basics(manager, caller, wish["domain"])
+    row = await manager.users.create(
+        caller, {**wish, "role": Role.SUPERADMIN, "projects": ["default"]}
+    )
+    return f"access key {row['keypair']['access_key']}\nsecret key {row['keypair']['secret_key']}"
+
+
+async def run(wish: Mapping[str, str]) -> str:
+    settings = read_settings(os.environ)
+    await asyncio.to_thread(schema.upgrade, settings.database_url)
+    manager = Manager(settings, Database(settings.database_url))
+    try:
+        return await make(manager, wish)
+    finally:
+        await manager.stop()
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m bai_services.first_admin", description=__doc__)
+    parser.add_argument("username")
+    parser.add_argument("email")
+    parser.add_argument("--domain", default="default", help="made if it is missing (%(default)s)")
+    parser.add_argument(
+        "--password-stdin", action="store_true", help="read the password from standard input"
+    )
+    options = parser.parse_args()
+    if options.password_stdin:
+        password = sys.stdin.readline().rstrip("\n")
+    else:
+        password = getpass.getpass("Password: ")
+        if getpass.getpass("Again: ") != password:
+            print("the two passwords differ", file=sys.stderr)
+            return REFUSED
+    wish = {
+        "username": options.username,
+        "email": options.email,
+        "domain": options.domain,
+        "password": password,
+    }
+    try:
+        keys = asyncio.run(run(wish))
+    except BaiError as error:
+        print(error.message, file=sys.stderr)
+        return REFUSED
+    print(f"{options.username} is a superadmin and can sign in.\n{keys}")
+    print("The secret key is shown only this once.")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
