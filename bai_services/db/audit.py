@@ -1,0 +1,73 @@
+"""The audit log: one row per change, written in the transaction of the change."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from bai_services.core.listing import ListQuery, Page
+
+from .database import Database
+from .listing import Listing
+from .tables.accounts import audit_log
+
+Row = Mapping[str, Any]
+
+_ENTRY = audit_log.insert()
+
+_LISTING = Listing(
+    columns={column.name: column for column in audit_log.columns if column.name != "details"},
+    default_sort=("-id",),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class AuditEntry:
+    """Who did what to which thing, and how it ended (``done`` or an error's code).
+
+    ``domain`` is where the thing lies: a domain admin reads the entries of their
+    domain. ``details`` never holds a secret.
+    """
+
+    at: datetime
+    actor: str
+    action: str
+    entity: str
+    entity_id: str
+    actor_id: str | None = None
+    client_ip: str = ""
+    domain: str | None = None
+    outcome: str = "done"
+    details: Mapping[str, Any] = field(default_factory=dict)
+
+
+async def record(tx: AsyncConnection, entry: AuditEntry) -> None:
+    """Write one entry as part of ``tx``."""
+    values = {name: getattr(entry, name) for name in entry.__dataclass_fields__}
+    values["entity_id"] = entry.entity_id[:255]
+    await tx.execute(_ENTRY, values)
+
+
+class AuditStore:
+    """Reads the log, and writes what is no part of another change."""
+
+    def __init__(self, database: Database) -> None:
+        self._db = database
+
+    async def add(self, entry: AuditEntry) -> None:
+        async with self._db.write() as tx:
+            await record(tx, entry)
+
+    async def page(self, query: ListQuery, domain: str | None = None) -> Page[Row]:
+        """Return a page of the log, of one domain where one is given."""
+        rows = sa.select(audit_log)
+        if domain is not None:
+            rows = rows.where(audit_log.c.domain == domain)
+        async with self._db.read() as tx:
+            items, total = await _LISTING.page(tx, rows, query)
+        return Page(items, total, query.limit, query.offset)

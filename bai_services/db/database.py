@@ -1,0 +1,192 @@
+"""The connection to bai-hub's database: SQLite (WAL) or PostgreSQL behind one interface."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy.engine import make_url
+from sqlalchemy.exc import DBAPIError, DisconnectionError, OperationalError
+from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
+
+from bai_services.core.errors import Unavailable
+
+from . import sqlite_adapter, sqlite_driver
+
+# A second writer waits this long for the first before it is told that the database is busy.
+SQLITE_BUSY_SECONDS = 30
+
+CONNECTIONS = 8
+
+# A connection to PostgreSQL that was used so lately is not asked first whether it is still there.
+FRESH_SECONDS = 1.0
+# Statements that one connection keeps prepared; there are more than the driver's own bound of 100.
+PREPARED = 500
+
+_IS_WRITE = "bai_is_write"
+
+_EMPTY = {"{}": dict, b"{}": dict, "[]": list, b"[]": list}
+
+
+class Database:
+    """Opens transactions; a transaction awaits nothing but the database."""
+
+    def __init__(self, url: str) -> None:
+        """``url`` names an async driver: ``sqlite+aiosqlite`` or ``postgresql+psycopg``."""
+        self.url = make_url(url)
+        self.is_sqlite = self.url.get_backend_name() == "sqlite"
+        self._sqlite: sqlite_driver.Connections | None = None
+        self._begun: Callable[[AsyncEngine], AbstractAsyncContextManager[AsyncConnection]]
+        if self.is_sqlite:
+            self._sqlite = _connections(self.url)
+            self._engine = create_async_engine(
+                self.url,
+                module=sqlite_adapter.Dbapi(),
+                pool_size=CONNECTIONS,
+                max_overflow=0,
+                async_creator=self._sqlite.open,
+                json_deserializer=_read_json,
+            )
+            _prepare_sqlite(self._engine.sync_engine)
+            self._reader = self._engine
+            self._begun = sqlite_adapter.begun
+        else:
+            self._engine, self._reader = _postgres(self.url), _postgres(self.url, "AUTOCOMMIT")
+            self._begun = AsyncEngine.begin
+        self._writer = self._engine.execution_options(**{_IS_WRITE: True})
+        # SQLite lets writers in by luck: one that comes back at once, as a scheduling pass does,
+        # would keep the others waiting for seconds. Here they queue.
+        self._turn = asyncio.Lock() if self.is_sqlite else contextlib.nullcontext()
+
+    @asynccontextmanager
+    async def write(self) -> AsyncIterator[AsyncConnection]:
+        """Open a transaction that may write: committed at the end, rolled back on an error."""
+        with _translated():
+            async with self._turn, self._begun(self._writer) as tx:
+                yield tx
+
+    @asynccontextmanager
+    async def read(self) -> AsyncIterator[AsyncConnection]:
+        """Open a transaction that only reads, without a lock.
+
+        On PostgreSQL each statement sees what is committed by then.
+        """
+        with _translated():
+            async with self._begun(self._reader) as tx:
+                yield tx
+
+    @asynccontextmanager
+    async def read_one_state(self) -> AsyncIterator[AsyncConnection]:
+        """Open a transaction that only reads and whose statements all see the same state."""
+        with _translated():
+            async with self._engine.begin() as tx:
+                if tx.dialect.name == "postgresql":
+                    await tx.execute(sa.text("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ"))
+                yield tx
+
+    async def check(self) -> None:
+        """Raise ``Unavailable`` unless the database answers."""
+        async with self.read() as tx:
+            await tx.execute(sa.text("SELECT 1"))
+
+    async def close(self) -> None:
+        await self._engine.dispose()
+        await self._reader.dispose()
+        if self._sqlite is not None:
+            self._sqlite.close()
+
+
+def _postgres(url: sa.URL, isolation_level: str = "READ COMMITTED") -> AsyncEngine:
+    """Return an engine whose busiest connections are used first: they have the most prepared.
+
+    Reads need no BEGIN and no COMMIT: without them one is a third of the calls to the server.
+    """
+    engine = create_async_engine(
+        url,
+        isolation_level=isolation_level,
+        pool_size=CONNECTIONS,
+        max_overflow=CONNECTIONS,
+        pool_use_lifo=True,
+        json_deserializer=_read_json,
+    )
+
+    @sa.event.listens_for(engine.sync_engine, "connect")
+    def prepare_more(connection: Any, record: Any) -> None:
+        connection.driver_connection.prepared_max = PREPARED
+
+    @sa.event.listens_for(engine.sync_engine, "checkin")
+    def note(connection: object, record: Any) -> None:
+        record.info["used_at"] = time.monotonic()
+
+    @sa.event.listens_for(engine.sync_engine, "checkout")
+    def ask(connection: Any, record: Any, proxy: object) -> None:
+        used_at = record.info.get("used_at")
+        if used_at is None or time.monotonic() - used_at < FRESH_SECONDS:
+            return
+        try:
+            engine.dialect.do_ping(connection)
+        except engine.dialect.loaded_dbapi.Error as error:
+            raise DisconnectionError from error  # the pool opens another
+
+    return engine
+
+
+def _read_json(text: str | bytes) -> Any:
+    """Return what a text says; most of what a row of a session has says nothing."""
+    empty = _EMPTY.get(text)
+    return json.loads(text) if empty is None else empty()
+
+
+def _connections(url: sa.URL) -> sqlite_driver.Connections:
+    path = url.database or ":memory:"
+    Path(path).parent.mkdir(parents=True, exist_ok=True)
+    return sqlite_driver.Connections(path, SQLITE_BUSY_SECONDS, CONNECTIONS)
+
+
+def _prepare_sqlite(engine: sa.Engine) -> None:
+    @sa.event.listens_for(engine, "connect")
+    def set_pragmas(connection: Any, record: object) -> None:
+        cursor = connection.cursor()
+        cursor.execute("PRAGMA journal_mode=WAL")
+        # With WAL this survives a kill at any point; only a power cut may lose the last commits.
+        cursor.execute("PRAGMA synchronous=NORMAL")
+        cursor.execute("PRAGMA foreign_keys=ON")
+        cursor.close()
+
+    @sa.event.listens_for(engine, "begin")
+    def begin(connection: sa.Connection) -> None:
+        # IMMEDIATE takes the write lock first: a read that becomes a write could not wait for it.
+        if connection.get_execution_options().get(_IS_WRITE):
+            connection.exec_driver_sql("BEGIN IMMEDIATE")
+        else:
+            # Of the driver itself: this one cannot fail, and SQLAlchemy's way costs three times it.
+            cursor = connection.connection.cursor()
+            cursor.execute("BEGIN")
+            cursor.close()
+
+
+class _translated:
+    """Turns a database that is away or full into an error that a user may read."""
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        if not isinstance(error, DBAPIError):
+            return
+        text = str(error.orig).lower()
+        if "disk is full" in text or "no space left" in text or "disk i/o error" in text:
+            raise Unavailable(
+                "the database's disk is full: an administrator must make room on it, then it goes "
+                "on by itself; nothing was changed",
+                reason="database-full",
+            ) from error
+        if error.connection_invalidated or isinstance(error, OperationalError):
+            raise Unavailable("the database cannot be reached; try again shortly") from error

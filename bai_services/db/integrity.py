@@ -1,0 +1,64 @@
+"""Turns a broken constraint into the error that it means."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy.exc import IntegrityError
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from bai_services.core.errors import BaiError, InUse
+
+
+def first_row(result: sa.CursorResult[Any]) -> dict[str, Any] | None:
+    """Return the one row of a result as a map, None if it has none."""
+    row = result.mappings().one_or_none()
+    return None if row is None else dict(row)
+
+
+@contextmanager
+def broken_means(error: BaiError, taken: BaiError | None = None) -> Iterator[None]:
+    """Raise ``error`` where the database refuses a row: a name taken, a reference in use.
+
+    With ``taken``, that is raised instead where a unique value is there already.
+    """
+    try:
+        yield
+    except IntegrityError as cause:
+        raise (taken if taken is not None and _is_unique(cause) else error) from cause
+
+
+def _is_unique(cause: IntegrityError) -> bool:
+    # PostgreSQL has a code for it (unique_violation), SQLite a text.
+    code = getattr(cause.orig, "sqlstate", None)
+    return code == "23505" if code is not None else "UNIQUE constraint" in str(cause.orig)
+
+
+async def refuse_in_use(
+    tx: AsyncConnection, what: str, uses: Mapping[str, sa.ColumnElement[bool]]
+) -> None:
+    """Raise ``InUse`` if rows refer to a thing that is to be deleted.
+
+    ``uses`` maps what the rows are called (in the plural) to the condition that
+    finds them; all that are found are named with their number.
+    """
+    counts: dict[str, Any] = {}
+    for name, condition in uses.items():
+        (table,) = {c.table for c in sa.sql.visitors.iterate(condition) if isinstance(c, sa.Column)}
+        count = await tx.scalar(sa.select(sa.func.count()).select_from(table).where(condition))
+        if count:
+            counts[name] = count
+    if counts:
+        text = ", ".join(f"{count} {name}" for name, count in counts.items())
+        raise InUse(f"{what} is in use by {text}", used_by=counts)
+
+
+def insert_ignoring(tx: AsyncConnection, table: sa.Table) -> Any:
+    """Return an INSERT that leaves out rows that are there already, on either database."""
+    if tx.dialect.name == "sqlite":
+        return sqlite.insert(table).on_conflict_do_nothing()
+    return postgresql.insert(table).on_conflict_do_nothing()

@@ -1,0 +1,166 @@
+"""Paging, sorting and filtering of lists, done by the database."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from bai_services.core.errors import InvalidRequest
+from bai_services.core.listing import ListQuery, most_counted
+
+_COMPARISONS: Mapping[str, Callable[[Any, Any], sa.ColumnElement[bool]]] = {
+    "": operator.eq,
+    "ne": operator.ne,
+    "gt": operator.gt,
+    "gte": operator.ge,
+    "lt": operator.lt,
+    "lte": operator.le,
+}
+_ORDERED = frozenset({"gt", "gte", "lt", "lte"})
+_OPERATORS = ("contains", "in", *filter(None, _COMPARISONS))
+
+
+# A name stands for so many keys at most; where it stands for more, rows are joined with names.
+_MOST_KEYS = 20
+_NAMING = frozenset({"", "in", "contains"})
+
+
+@dataclass(frozen=True, slots=True)
+class Named:
+    """A field of another table: that table's key, and the column of the list that refers to it."""
+
+    key: sa.ColumnElement[Any]
+    referring: sa.ColumnElement[Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """What of a select may be sorted and filtered: public name to column."""
+
+    columns: Mapping[str, sa.ColumnElement[Any]]
+    default_sort: Sequence[str] = field(default=("-created_at",))
+    # Values that most rows have: an index finds far too many rows by them, which are then sorted.
+    common: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    # Fields that are looked up first: of a key the database knows how many rows have it.
+    named: Mapping[str, Named] = field(default_factory=dict)
+
+    async def page(
+        self, tx: AsyncConnection, rows: sa.Select[Any], query: ListQuery
+    ) -> tuple[list[Mapping[str, Any]], int]:
+        """Return the rows of the page asked for, and how many there are (see ``most_counted``).
+
+        Raises
+        ------
+        InvalidRequest
+            If a filter or sort names a field that the list does not have.
+        """
+        for name, value in query.filters.items():
+            rows = rows.where(await self._looked_up(tx, name, self._condition(tx, name, value)))
+        order = [self._order(name) for name in (query.sort or self.default_sort)]
+        result = await tx.execute(rows.order_by(*order).limit(query.limit).offset(query.offset))
+        found: list[Mapping[str, Any]] = [dict(row) for row in result.mappings()]
+        if len(found) < query.limit and (found or not query.offset):
+            return found, query.offset + len(found)  # the list ends here
+        # All rows of a long list are not counted: that costs far more than reading a page of it.
+        most = most_counted(query.limit, query.offset) + 1
+        counted = rows.with_only_columns(sa.literal(1), maintain_column_froms=True).limit(most)
+        total = await tx.scalar(sa.select(sa.func.count()).select_from(counted.subquery()))
+        return found, int(total or 0)
+
+    async def _looked_up(
+        self, tx: AsyncConnection, name: str, condition: sa.ColumnElement[bool]
+    ) -> sa.ColumnElement[bool]:
+        """Return a condition on names as one on the keys that it stands for, if they are few."""
+        field_name, _, comparison = name.partition("__")
+        named = self.named.get(field_name)
+        if named is None or comparison not in _NAMING:
+            return condition
+        select = sa.select(named.key).where(condition).limit(_MOST_KEYS + 1)
+        keys = (await tx.scalars(select)).all()
+        return named.referring.in_(keys) if len(keys) <= _MOST_KEYS else condition
+
+    def _order(self, name: str) -> sa.ColumnElement[Any]:
+        column = self._column(name.removeprefix("-"))
+        return column.desc() if name.startswith("-") else column.asc()
+
+    def _condition(self, tx: AsyncConnection, name: str, value: str) -> sa.ColumnElement[bool]:
+        field_name, _, comparison = name.partition("__")
+        if comparison and comparison not in _OPERATORS:
+            raise InvalidRequest(
+                f"{comparison!r} is not a filter; use one of {', '.join(_OPERATORS)}", filter=name
+            )
+        column = self._column(field_name)
+        if comparison == "contains":
+            if "\0" in value:
+                raise InvalidRequest(f"{name} cannot hold a NUL", filter=name)
+            return _contains(column, value, is_sqlite=tx.dialect.name == "sqlite")
+        if comparison in _ORDERED and isinstance(column.type, sa.Boolean):
+            raise InvalidRequest(f"{field_name} is true or false; {name} has no order", filter=name)
+        if comparison == "in":
+            return column.in_([_typed(column, part, name) for part in value.split(",")])
+        if not comparison and value in self.common.get(field_name, ()):
+            # An expression has no index: the rows are read in the order asked for.
+            return column.concat("") == value
+        return _COMPARISONS[comparison](column, _typed(column, value, name))
+
+    def _column(self, name: str) -> sa.ColumnElement[Any]:
+        try:
+            return self.columns[name]
+        except KeyError:
+            raise InvalidRequest(
+                f"this list has no field {name!r}; it has {', '.join(sorted(self.columns))}",
+                field=name,
+            ) from None
+
+
+def _contains(
+    column: sa.ColumnElement[Any], value: str, *, is_sqlite: bool
+) -> sa.ColumnElement[bool]:
+    """Return whether a column holds a text, in capitals or not.
+
+    Every row of a long list may be asked, so what is asked is the cheapest that says the same.
+    """
+    text = column if isinstance(column.type, sa.String) else sa.cast(column, sa.String)
+    is_plain = value.isascii() and not any(map(str.isalpha, value))
+    if is_sqlite or is_plain:
+        # SQLite's LIKE takes no notice of capitals, and digits have none.
+        return text.contains(value, autoescape=True)
+    if value.isascii():
+        # The letters of a language cost several times what those of ASCII do.
+        text = sa.collate(text, "C")
+    return sa.func.lower(text).contains(value.lower(), autoescape=True)
+
+
+def _typed(column: sa.ColumnElement[Any], text: str, name: str) -> Any:
+    """Read a filter's text as the column's type.
+
+    A time without a zone is UTC; what is kept as JSON cannot be compared.
+    """
+    kind = column.type
+    if isinstance(kind, sa.TypeDecorator):
+        kind = kind.impl_instance
+    try:
+        if isinstance(kind, sa.Boolean):
+            return {"true": True, "false": False}[text.lower()]
+        if isinstance(kind, sa.DateTime):
+            time = datetime.fromisoformat(text)
+            return time.replace(tzinfo=time.tzinfo or UTC).astimezone(UTC)
+        if isinstance(kind, sa.String):
+            # A NUL cannot be in any text of ours, and PostgreSQL refuses to compare with it.
+            return text if "\0" not in text else _refuse(text)
+        if isinstance(kind, sa.Integer):
+            number = int(text)
+            return number if abs(number) < 2**63 else _refuse(text)
+        return _refuse(text)
+    except (ValueError, KeyError, OverflowError) as error:
+        raise InvalidRequest(f"{name}={text!r} cannot be compared with", filter=name) from error
+
+
+def _refuse(text: str) -> Any:
+    raise ValueError(text)

@@ -1,0 +1,1 @@
+"""Alembic's scripts; ``schema.py`` runs them."""

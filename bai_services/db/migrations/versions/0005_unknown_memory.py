@@ -1,0 +1,21 @@
+"""A device whose memory nobody knows has none written down, instead of zero.
+
+Follows 0004; made 2026-11-21.
+"""
+
+from __future__ import annotations
+
+import sqlalchemy as sa
+from alembic import op
+
+revision = "0005"
+down_revision = "0004"
+
+
+def upgrade() -> None:
+    # A new column instead of a changed one: SQLite would make the table anew, and with it
+    # everything that refers to a device.
+    op.add_column("devices", sa.Column("known_bytes", sa.BigInteger))
+    op.execute("UPDATE devices SET known_bytes = NULLIF(memory_bytes, 0)")
+    op.drop_column("devices", "memory_bytes")
+    op.alter_column("devices", "known_bytes", new_column_name="memory_bytes")

@@ -1,0 +1,17 @@
+"""Sessions say when they were last used, for the idle timeout of keypair policies.
+
+Follows 0010; made 2026-11-21.
+"""
+
+from __future__ import annotations
+
+import sqlalchemy as sa
+from alembic import op
+
+revision = "0011"
+down_revision = "0010"
+
+
+def upgrade() -> None:
+    for column in ("used_at", "use_heard_at"):
+        op.add_column("sessions", sa.Column(column, sa.DateTime()))

@@ -1,0 +1,95 @@
+"""Brings a database to the newest schema, or to any revision on the way there."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import sqlalchemy as sa
+from alembic import command
+from alembic.autogenerate import compare_metadata
+from alembic.config import Config
+from alembic.migration import MigrationContext
+from alembic.script import ScriptDirectory
+
+from .tables import metadata
+
+# Any number, the same for every manager: two that start at once migrate one after the other.
+_LOCK = 7_318_202
+
+
+def upgrade(url: str, revision: str = "head") -> None:
+    """Create or migrate the tables at ``url``; blocking, for start-up and tests.
+
+    All of it is one transaction: a migration that fails leaves the database as it was.
+    """
+    with _connected(url) as connection:
+        command.upgrade(_config(connection), revision)
+
+
+def revisions() -> list[str]:
+    """Return every revision, oldest first."""
+    scripts = ScriptDirectory.from_config(_config()).walk_revisions()
+    return [script.revision for script in scripts][::-1]
+
+
+def current(url: str) -> str | None:
+    """Return the revision that the database at ``url`` has, None for an empty one."""
+    with _connected(url) as connection:
+        return MigrationContext.configure(connection).get_current_revision()
+
+
+def differences(url: str) -> list[object]:
+    """Return what the database at ``url`` has otherwise than ``tables`` says; [] if nothing."""
+    with _connected(url) as connection:
+        context = MigrationContext.configure(connection, opts={"compare_type": True})
+        return list(compare_metadata(context, metadata))
+
+
+def write_revision(url: str, message: str) -> None:
+    """Write the migration from the newest revision to what ``tables`` says now."""
+    number = f"{len(revisions()) + 1:04}"
+    with _connected(url) as connection:
+        command.revision(_config(connection), message, autogenerate=True, rev_id=number)
+
+
+def _config(connection: sa.Connection | None = None) -> Config:
+    config = Config()
+    config.set_main_option("script_location", str(Path(__file__).parent / "migrations"))
+    config.attributes["connection"] = connection
+    return config
+
+
+@contextmanager
+def _connected(url: str) -> Iterator[sa.Connection]:
+    """Open a transaction that no other migration shares."""
+    target = sa.make_url(url)
+    is_sqlite = target.get_backend_name() == "sqlite"
+    if is_sqlite and target.database:
+        Path(target.database).parent.mkdir(parents=True, exist_ok=True)
+    engine = sa.create_engine(
+        target.set(drivername="sqlite" if is_sqlite else "postgresql+psycopg"),
+        poolclass=sa.NullPool,
+    )
+    if is_sqlite:
+        _take_over_transactions(engine)
+    try:
+        with engine.begin() as connection:
+            if not is_sqlite:
+                connection.execute(sa.text(f"SELECT pg_advisory_xact_lock({_LOCK})"))
+            yield connection
+    finally:
+        engine.dispose()
+
+
+def _take_over_transactions(engine: sa.Engine) -> None:
+    @sa.event.listens_for(engine, "connect")
+    def connect(connection: sa.engine.interfaces.DBAPIConnection, record: object) -> None:
+        # The driver would commit before each change of a table.
+        connection.isolation_level = None
+        connection.execute("PRAGMA busy_timeout=60000")
+
+    @sa.event.listens_for(engine, "begin")
+    def begin(connection: sa.Connection) -> None:
+        connection.exec_driver_sql("BEGIN IMMEDIATE")

@@ -1,0 +1,171 @@
+"""Domains, projects, people, keypairs, their policies; sign-in failures; the audit log."""
+
+from __future__ import annotations
+
+import sqlalchemy as sa
+
+from .base import CapSlots, UtcDateTime, created_at, identity, metadata
+
+keypair_policies = sa.Table(
+    "keypair_policies",
+    metadata,
+    sa.Column("name", sa.String(64), primary_key=True),
+    created_at(),
+    # LIMITED: a slot that total_resource_slots lacks counts as 0; UNLIMITED: as infinite.
+    sa.Column("default_for_unspecified", sa.String(16), nullable=False, default="LIMITED"),
+    sa.Column("total_resource_slots", CapSlots, nullable=False),
+    sa.Column("max_session_lifetime_seconds", sa.Integer, nullable=False, default=0),
+    # The most that owners may add to the lifetime of one session, in all.
+    sa.Column(
+        "max_lifetime_extension_seconds",
+        sa.Integer,
+        nullable=False,
+        default=0,
+        server_default="0",
+    ),
+    sa.Column("max_concurrent_sessions", sa.Integer),
+    sa.Column("max_pending_sessions", sa.Integer),
+    sa.Column("max_pending_slots", CapSlots),
+    sa.Column("max_priority", sa.Integer),
+    sa.Column("max_containers_per_session", sa.Integer, nullable=False, default=1),
+    sa.Column("idle_timeout_seconds", sa.Integer, nullable=False, default=0),
+    sa.Column("allowed_vfolder_hosts", sa.JSON, nullable=False),
+)
+
+user_policies = sa.Table(
+    "user_policies",
+    metadata,
+    sa.Column("name", sa.String(64), primary_key=True),
+    created_at(),
+    sa.Column("max_vfolder_count", sa.Integer, nullable=False, default=0),
+    sa.Column("max_quota_scope_bytes", sa.BigInteger, nullable=False, default=-1),
+    sa.Column("max_concurrent_logins", sa.Integer),
+    # How far apps of sessions may be shared: none, user, project, public; 0 s: for ever.
+    sa.Column("app_sharing", sa.String(16), nullable=False, default="none", server_default="none"),
+    sa.Column(
+        "max_app_share_seconds",
+        sa.Integer,
+        nullable=False,
+        default=2_592_000,
+        server_default="2592000",
+    ),
+    # Caps over all keypairs of one person.
+    sa.Column("total_resource_slots", CapSlots, nullable=False),
+    sa.Column("max_concurrent_sessions", sa.Integer),
+)
+
+project_policies = sa.Table(
+    "project_policies",
+    metadata,
+    sa.Column("name", sa.String(64), primary_key=True),
+    created_at(),
+    sa.Column("max_vfolder_count", sa.Integer, nullable=False, default=0),
+    sa.Column("max_quota_scope_bytes", sa.BigInteger, nullable=False, default=-1),
+)
+
+domains = sa.Table(
+    "domains",
+    metadata,
+    sa.Column("name", sa.String(64), primary_key=True),
+    created_at(),
+    sa.Column("description", sa.String(512), nullable=False, default=""),
+    sa.Column("is_active", sa.Boolean, nullable=False, default=True),
+    sa.Column("total_resource_slots", CapSlots, nullable=False),
+    sa.Column("max_concurrent_sessions", sa.Integer),
+    sa.Column("allowed_vfolder_hosts", sa.JSON, nullable=False),
+)
+
+projects = sa.Table(
+    "projects",
+    metadata,
+    identity(),
+    created_at(),
+    sa.Column("domain", sa.ForeignKey("domains.name"), nullable=False),
+    sa.Column("name", sa.String(64), nullable=False),
+    sa.Column("description", sa.String(512), nullable=False, default=""),
+    sa.Column("is_active", sa.Boolean, nullable=False, default=True),
+    sa.Column("type", sa.String(16), nullable=False, default="general"),
+    sa.Column("total_resource_slots", CapSlots, nullable=False),
+    sa.Column("max_concurrent_sessions", sa.Integer),
+    sa.Column("allowed_vfolder_hosts", sa.JSON, nullable=False),
+    sa.Column("resource_policy", sa.ForeignKey("project_policies.name"), nullable=False),
+    # Name or alias of the image that a session gets when it names none.
+    sa.Column("default_image", sa.String(255)),
+    sa.UniqueConstraint("domain", "name"),
+)
+
+users = sa.Table(
+    "users",
+    metadata,
+    identity(),
+    created_at(),
+    sa.Column("username", sa.String(64), nullable=False, unique=True),
+    sa.Column("email", sa.String(64), nullable=False, unique=True),
+    # argon2id, with its parameters and salt; None = no password sign-in.
+    sa.Column("password_hash", sa.String(255)),
+    sa.Column("password_changed_at", UtcDateTime),
+    sa.Column("need_password_change", sa.Boolean, nullable=False, default=False),
+    sa.Column("full_name", sa.String(64), nullable=False, default=""),
+    sa.Column("description", sa.String(500), nullable=False, default=""),
+    sa.Column("status", sa.String(32), nullable=False, default="active"),
+    sa.Column("status_info", sa.String(255), nullable=False, default=""),
+    sa.Column("role", sa.String(16), nullable=False, default="user"),
+    sa.Column("domain", sa.ForeignKey("domains.name"), nullable=False, index=True),
+    sa.Column("resource_policy", sa.ForeignKey("user_policies.name"), nullable=False),
+    # List of networks (CIDR); None = from anywhere.
+    sa.Column("allowed_client_ip", sa.JSON(none_as_null=True)),
+    sa.Column("main_access_key", sa.String(20)),
+    sa.Column("container_uid", sa.Integer),
+    sa.Column("container_gid", sa.Integer),
+    # The Hub still has to be told that this person is out; kept until it was.
+    sa.Column("needs_hub_sign_out", sa.Boolean, nullable=False, default=False),
+)
+
+memberships = sa.Table(
+    "memberships",
+    metadata,
+    sa.Column("user_id", sa.ForeignKey("users.id", ondelete="CASCADE"), primary_key=True),
+    sa.Column(
+        "project_id", sa.ForeignKey("projects.id", ondelete="CASCADE"), primary_key=True, index=True
+    ),
+)
+
+keypairs = sa.Table(
+    "keypairs",
+    metadata,
+    sa.Column("access_key", sa.String(20), primary_key=True),
+    created_at(),
+    # Signatures need the key itself: kept encrypted, never in lists or logs.
+    sa.Column("secret_key_encrypted", sa.String(255), nullable=False),
+    sa.Column("user_id", sa.ForeignKey("users.id", ondelete="CASCADE"), nullable=False, index=True),
+    sa.Column("is_active", sa.Boolean, nullable=False, default=True),
+    sa.Column("rate_limit", sa.Integer, nullable=False, default=10_000),
+    sa.Column("last_used", UtcDateTime),
+    sa.Column("resource_policy", sa.ForeignKey("keypair_policies.name"), nullable=False),
+)
+
+sign_in_failures = sa.Table(
+    "sign_in_failures",
+    metadata,
+    # Hash of what was typed as the name: an unknown name is counted like a known one.
+    sa.Column("subject", sa.String(64), primary_key=True),
+    sa.Column("count", sa.Integer, nullable=False),
+    sa.Column("last_at", UtcDateTime, nullable=False),
+    sa.Column("blocked_until", UtcDateTime),
+)
+
+audit_log = sa.Table(
+    "audit_log",
+    metadata,
+    sa.Column("id", sa.Integer, primary_key=True, autoincrement=True),
+    sa.Column("at", UtcDateTime, nullable=False, index=True),
+    sa.Column("actor_id", sa.String(64)),
+    sa.Column("actor", sa.String(64), nullable=False),
+    sa.Column("client_ip", sa.String(64), nullable=False, default=""),
+    sa.Column("action", sa.String(64), nullable=False),
+    sa.Column("entity", sa.String(64), nullable=False),
+    sa.Column("entity_id", sa.String(255), nullable=False),
+    sa.Column("domain", sa.String(64), index=True),
+    sa.Column("outcome", sa.String(64), nullable=False),
+    sa.Column("details", sa.JSON, nullable=False),
+)

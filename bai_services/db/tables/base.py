@@ -1,0 +1,70 @@
+"""What all tables share: metadata, naming of constraints, column types."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy.types import TypeDecorator
+
+from bai_services.core.resources import Caps, ResourceSlots
+
+# Named constraints, so that a migration can drop what an older one made.
+metadata = sa.MetaData(
+    naming_convention={
+        "ix": "ix_%(column_0_label)s",
+        "uq": "uq_%(table_name)s_%(column_0_N_name)s",
+        "ck": "ck_%(table_name)s_%(constraint_name)s",
+        "fk": "fk_%(table_name)s_%(column_0_N_name)s",
+        "pk": "pk_%(table_name)s",
+    }
+)
+
+
+class UtcDateTime(TypeDecorator[datetime]):
+    """An aware time, kept as naive UTC so that SQLite and PostgreSQL sort it alike."""
+
+    impl = sa.DateTime
+    cache_ok = True
+
+    def process_bind_param(self, value: datetime | None, dialect: sa.Dialect) -> datetime | None:
+        if value is None:
+            return None
+        if value.tzinfo is None:
+            raise ValueError("a time without a zone must not reach the database")
+        return value.astimezone(UTC).replace(tzinfo=None)
+
+    def process_result_value(self, value: datetime | None, dialect: sa.Dialect) -> datetime | None:
+        return None if value is None else value.replace(tzinfo=UTC)
+
+
+class Slots(TypeDecorator[ResourceSlots]):
+    """A map of slot to integer amount, as JSON."""
+
+    impl = sa.JSON
+    cache_ok = True
+
+    def process_bind_param(self, value: Any, dialect: sa.Dialect) -> dict[str, int] | None:
+        return None if value is None else dict(value)
+
+    def process_result_value(self, value: Any, dialect: sa.Dialect) -> ResourceSlots | None:
+        return None if value is None else ResourceSlots(value)
+
+
+class CapSlots(Slots):
+    """A map of slot to its limit, as JSON; keeps zeros."""
+
+    cache_ok = True
+
+    def process_result_value(self, value: Any, dialect: sa.Dialect) -> Caps | None:
+        return None if value is None else Caps(value)
+
+
+def identity() -> sa.Column[str]:
+    """A primary key that the caller makes (a UUID as text)."""
+    return sa.Column("id", sa.String(64), primary_key=True)
+
+
+def created_at() -> sa.Column[datetime]:
+    return sa.Column("created_at", UtcDateTime, nullable=False)

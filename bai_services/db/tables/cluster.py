@@ -1,0 +1,129 @@
+"""Resource groups, agents, devices, images, presets."""
+
+from __future__ import annotations
+
+import sqlalchemy as sa
+
+from .base import CapSlots, Slots, UtcDateTime, created_at, identity, metadata
+
+resource_groups = sa.Table(
+    "resource_groups",
+    metadata,
+    sa.Column("name", sa.String(64), primary_key=True),
+    created_at(),
+    sa.Column("description", sa.String(512), nullable=False, default=""),
+    sa.Column("is_active", sa.Boolean, nullable=False, default=True),
+    sa.Column("is_default", sa.Boolean, nullable=False, default=False),
+    sa.Column("is_public", sa.Boolean, nullable=False, default=True),
+    sa.Column("engine", sa.String(16), nullable=False, default="process"),
+    sa.Column("scheduler", sa.String(16), nullable=False, default="fifo"),
+    sa.Column("scheduler_opts", sa.JSON, nullable=False),
+    sa.Column("allowed_session_types", sa.JSON, nullable=False),
+    # Caps over all that runs in the group; what is not named is unlimited.
+    sa.Column("total_resource_slots", CapSlots, nullable=False, default=dict, server_default="{}"),
+    sa.Column("max_concurrent_sessions", sa.Integer),
+)
+
+# Who may use a group that is not open to all: kind is domain, project, user or keypair.
+resource_group_links = sa.Table(
+    "resource_group_links",
+    metadata,
+    sa.Column(
+        "resource_group",
+        sa.ForeignKey("resource_groups.name", ondelete="CASCADE"),
+        primary_key=True,
+    ),
+    sa.Column("kind", sa.String(16), primary_key=True),
+    sa.Column("target", sa.String(64), primary_key=True),
+)
+
+agents = sa.Table(
+    "agents",
+    metadata,
+    identity(),
+    created_at(),
+    sa.Column("resource_group", sa.ForeignKey("resource_groups.name"), nullable=False, index=True),
+    sa.Column("status", sa.String(16), nullable=False),  # ALIVE, LOST, TERMINATED
+    sa.Column("status_changed_at", UtcDateTime, nullable=False),
+    sa.Column("last_heartbeat_at", UtcDateTime, nullable=False),
+    sa.Column("schedulable", sa.Boolean, nullable=False, default=True),
+    sa.Column("engine", sa.String(16), nullable=False),
+    # Docker endpoint of this agent (unix, ssh or tls URL); empty for the process engine.
+    sa.Column("endpoint", sa.String(255), nullable=False, default=""),
+    sa.Column("architecture", sa.String(32), nullable=False),
+    sa.Column("version", sa.String(64), nullable=False),
+    # Machine facts as the agent reported them (hostname, os, isolation, notices …).
+    sa.Column("facts", sa.JSON, nullable=False),
+)
+
+# cpu and mem are counted here; device slots are counted per device.
+agent_slots = sa.Table(
+    "agent_slots",
+    metadata,
+    sa.Column("agent_id", sa.ForeignKey("agents.id", ondelete="CASCADE"), primary_key=True),
+    sa.Column("slot", sa.String(64), primary_key=True),
+    sa.Column("capacity", sa.BigInteger, nullable=False),
+    sa.Column("used", sa.BigInteger, nullable=False, default=0),
+    sa.CheckConstraint("used >= 0", name="not_negative"),
+)
+
+devices = sa.Table(
+    "devices",
+    metadata,
+    sa.Column("id", sa.String(128), primary_key=True),  # unique over all agents
+    sa.Column(
+        "agent_id", sa.ForeignKey("agents.id", ondelete="CASCADE"), nullable=False, index=True
+    ),
+    sa.Column("family", sa.String(32), nullable=False),  # cuda, rocm …
+    sa.Column("index", sa.Integer, nullable=False),
+    sa.Column("model", sa.String(128), nullable=False),
+    sa.Column("memory_bytes", sa.BigInteger),  # null: nobody knows
+    sa.Column("numa_node", sa.Integer),
+    sa.Column("is_simulated", sa.Boolean, nullable=False, default=False),
+    sa.Column("is_healthy", sa.Boolean, nullable=False, default=True),
+    # Thousandths of the device: one whole device takes capacity, a share a part of it.
+    sa.Column("capacity", sa.Integer, nullable=False, default=1000),
+    sa.Column("used", sa.Integer, nullable=False, default=0),
+    sa.Column("facts", sa.JSON, nullable=False),
+    sa.CheckConstraint("used >= 0 AND used <= capacity", name="within_device"),
+)
+
+images = sa.Table(
+    "images",
+    metadata,
+    identity(),
+    created_at(),
+    sa.Column("name", sa.String(255), nullable=False),  # canonical: [registry/]project/image:tag
+    sa.Column("architecture", sa.String(32), nullable=False),
+    sa.Column("description", sa.String(512), nullable=False, default=""),
+    sa.Column("digest", sa.String(128), nullable=False, default=""),
+    sa.Column("size_bytes", sa.BigInteger, nullable=False, default=0),
+    sa.Column("labels", sa.JSON, nullable=False),
+    sa.Column("min_slots", Slots, nullable=False),
+    sa.Column("max_slots", Slots, nullable=False),
+    sa.Column("is_active", sa.Boolean, nullable=False, default=True),
+    sa.UniqueConstraint("name", "architecture"),
+)
+
+image_aliases = sa.Table(
+    "image_aliases",
+    metadata,
+    sa.Column("alias", sa.String(64), primary_key=True),
+    created_at(),
+    sa.Column(
+        "image_id", sa.ForeignKey("images.id", ondelete="CASCADE"), nullable=False, index=True
+    ),
+)
+
+presets = sa.Table(
+    "presets",
+    metadata,
+    identity(),
+    created_at(),
+    sa.Column("name", sa.String(64), nullable=False),
+    # Empty = in every group.
+    sa.Column("resource_group", sa.String(64), nullable=False, default=""),
+    sa.Column("resource_slots", Slots, nullable=False),
+    sa.Column("shared_memory_bytes", sa.BigInteger),
+    sa.UniqueConstraint("name", "resource_group"),
+)

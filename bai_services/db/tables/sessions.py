@@ -1,0 +1,189 @@
+"""Sessions, their kernels, the ledger of allocations and the counters it must agree with."""
+
+from __future__ import annotations
+
+import sqlalchemy as sa
+
+from .base import Slots, UtcDateTime, created_at, identity, metadata
+
+sessions = sa.Table(
+    "sessions",
+    metadata,
+    identity(),
+    created_at(),
+    # Rises with every enqueue: the order of the queue when two rows share a time.
+    sa.Column("sequence", sa.BigInteger, nullable=False, unique=True),
+    sa.Column("name", sa.String(64), nullable=False),
+    # The name while the session lives, then None: unique among the owner's live sessions.
+    sa.Column("live_name", sa.String(64)),
+    sa.Column("type", sa.String(16), nullable=False),
+    sa.Column("owner_id", sa.ForeignKey("users.id"), nullable=False),
+    sa.Column("access_key", sa.String(20), nullable=False),
+    sa.Column("domain", sa.ForeignKey("domains.name"), nullable=False),
+    sa.Column("project_id", sa.ForeignKey("projects.id"), nullable=False, index=True),
+    sa.Column("resource_group", sa.ForeignKey("resource_groups.name"), nullable=False),
+    sa.Column("image", sa.String(255), nullable=False),
+    sa.Column("architecture", sa.String(32), nullable=False),
+    sa.Column("priority", sa.Integer, nullable=False, default=10),
+    sa.Column("requested_slots", Slots, nullable=False),
+    sa.Column("shared_memory_bytes", sa.BigInteger, nullable=False),
+    # [{vfolder_id, vfolder, host, path, subpath, permission}]: resolved when it was filed.
+    sa.Column("mounts", sa.JSON, nullable=False),
+    sa.Column("environ", sa.JSON, nullable=False),
+    sa.Column("options", sa.JSON, nullable=False),
+    # Kernels that start and end together; ``requested_slots`` are those of each.
+    sa.Column("cluster_size", sa.Integer, nullable=False, default=1, server_default="1"),
+    sa.Column(
+        "cluster_mode",
+        sa.String(16),
+        nullable=False,
+        default="single-node",
+        server_default="single-node",
+    ),
+    # SHA-256 of what was asked: the same name with the same content is the same session.
+    sa.Column("request_hash", sa.String(64), nullable=False),
+    sa.Column("status", sa.String(16), nullable=False),
+    sa.Column("status_info", sa.String(1024), nullable=False, default=""),
+    # Why it waits: [{check, passed, message, …numbers}], rewritten by each pass that changes it.
+    sa.Column("reasons", sa.JSON, nullable=False),
+    # Its place in the queue of its resource group, from 1, and when it may start:
+    # {starts_at, certainty}; both only while it waits.
+    sa.Column("position", sa.Integer),
+    sa.Column("estimate", sa.JSON(none_as_null=True)),
+    sa.Column("notices", sa.JSON, nullable=False),
+    sa.Column("result", sa.String(16), nullable=False, default="undefined"),
+    sa.Column("exit_code", sa.Integer),
+    # Of batch sessions: what runs, not before when, and for how long at most.
+    sa.Column("startup_command", sa.Text),
+    sa.Column("starts_at", UtcDateTime),
+    sa.Column("batch_timeout_seconds", sa.Integer),
+    # What its owner has added to the lifetime that its keypair's policy gives it.
+    sa.Column(
+        "lifetime_extension_seconds", sa.Integer, nullable=False, default=0, server_default="0"
+    ),
+    # When somebody last used it, as far as it had said at the other time; both are kept only
+    # while its keypair's policy has an idle timeout.
+    sa.Column("used_at", UtcDateTime),
+    sa.Column("use_heard_at", UtcDateTime),
+    # Who is told of each step; how far that is, is in ``session_callbacks``.
+    sa.Column("callback_url", sa.String(2048)),
+    # Hub server of the session ("" = the Hub's unnamed one) and who starts it: manager or hub.
+    sa.Column("hub_user", sa.String(64), nullable=False),
+    sa.Column("hub_server", sa.String(64), nullable=False),
+    sa.Column("started_by", sa.String(16), nullable=False),
+    sa.Column("status_changed_at", UtcDateTime, nullable=False),
+    sa.Column("scheduled_at", UtcDateTime),
+    sa.Column("started_at", UtcDateTime),
+    sa.Column("terminated_at", UtcDateTime),
+    sa.UniqueConstraint("owner_id", "live_name"),
+    sa.Index("ix_sessions_hub_server", "hub_user", "hub_server"),
+    sa.Index("ix_sessions_owner_created", "owner_id", "created_at"),
+    sa.Index("ix_sessions_created_at", "created_at"),
+    # A page of a long list is read in its order, not sorted.
+    sa.Index("ix_sessions_name", "name"),
+    sa.Index("ix_sessions_started_at", "started_at"),
+    sa.Index("ix_sessions_owner_started", "owner_id", "started_at"),
+    # Also of one person alone: of tens of thousands that have ended, a few still live.
+    sa.Index("ix_sessions_status_owner", "status", "owner_id", "created_at"),
+)
+
+kernels = sa.Table(
+    "kernels",
+    metadata,
+    identity(),
+    created_at(),
+    sa.Column(
+        "session_id", sa.ForeignKey("sessions.id", ondelete="CASCADE"), nullable=False, index=True
+    ),
+    sa.Column("role", sa.String(8), nullable=False),  # main, sub
+    sa.Column("index", sa.Integer, nullable=False),
+    sa.Column("hostname", sa.String(64), nullable=False),  # main1, sub1 …
+    sa.Column("agent_id", sa.String(64), index=True),
+    # What the agent says of the preparation: {stage, message, percent}.
+    sa.Column("progress", sa.JSON, nullable=False),
+    sa.Column("injection", sa.JSON(none_as_null=True)),
+    # When the spawner first got the launch plan: from then on something may run.
+    sa.Column("launched_at", UtcDateTime),
+    sa.Column("container_id", sa.String(128)),
+    sa.Column("usage", sa.JSON(none_as_null=True)),
+    # When a heartbeat of its agent last had it.
+    sa.Column("last_seen_at", UtcDateTime),
+    sa.Column("log", sa.Text),
+)
+
+# The ledger: a row per amount taken, never deleted; freed_at says that it was given back.
+allocations = sa.Table(
+    "allocations",
+    metadata,
+    sa.Column("id", sa.Integer, primary_key=True, autoincrement=True),
+    sa.Column("session_id", sa.ForeignKey("sessions.id"), nullable=False, index=True),
+    sa.Column("kernel_id", sa.ForeignKey("kernels.id"), nullable=False),
+    sa.Column("agent_id", sa.String(64), nullable=False),
+    sa.Column("device_id", sa.String(128)),  # None for cpu and mem
+    sa.Column("slot", sa.String(64), nullable=False),
+    sa.Column("amount", sa.BigInteger, nullable=False),
+    sa.Column("allocated_at", UtcDateTime, nullable=False),
+    sa.Column("freed_at", UtcDateTime),
+    sa.Index("ix_allocations_live", "agent_id", "freed_at"),
+    sa.Index("ix_allocations_freed_at", "freed_at"),
+)
+
+# How much each scope holds now. slot "sessions" counts sessions.
+scope_usage = sa.Table(
+    "scope_usage",
+    metadata,
+    sa.Column("scope", sa.String(16), primary_key=True),  # see ScopeKind
+    sa.Column("scope_id", sa.String(64), primary_key=True),
+    sa.Column("slot", sa.String(64), primary_key=True),
+    sa.Column("used", sa.BigInteger, nullable=False, default=0),
+    sa.CheckConstraint("used >= 0", name="not_negative"),
+)
+
+session_dependencies = sa.Table(
+    "session_dependencies",
+    metadata,
+    sa.Column("session_id", sa.ForeignKey("sessions.id", ondelete="CASCADE"), primary_key=True),
+    sa.Column(
+        "depends_on", sa.ForeignKey("sessions.id", ondelete="CASCADE"), primary_key=True, index=True
+    ),
+)
+
+status_history = sa.Table(
+    "status_history",
+    metadata,
+    sa.Column("id", sa.Integer, primary_key=True, autoincrement=True),
+    sa.Column(
+        "session_id", sa.ForeignKey("sessions.id", ondelete="CASCADE"), nullable=False, index=True
+    ),
+    sa.Column("at", UtcDateTime, nullable=False),
+    sa.Column("event", sa.String(32), nullable=False),
+    sa.Column("from_status", sa.String(16), nullable=False),
+    sa.Column("to_status", sa.String(16), nullable=False),
+    sa.Column("reason", sa.String(1024), nullable=False, default=""),
+)
+
+# Requests to file again and again; scope is "user:ID", "project:ID" or "domain:NAME".
+session_templates = sa.Table(
+    "session_templates",
+    metadata,
+    identity(),
+    created_at(),
+    sa.Column("name", sa.String(64), nullable=False),
+    sa.Column("description", sa.String(512), nullable=False, default=""),
+    sa.Column("scope", sa.String(80), nullable=False),
+    sa.Column("owner_id", sa.ForeignKey("users.id", ondelete="CASCADE"), index=True),
+    sa.Column("project_id", sa.ForeignKey("projects.id", ondelete="CASCADE"), index=True),
+    sa.Column("domain", sa.ForeignKey("domains.name", ondelete="CASCADE"), nullable=False),
+    # The body of a create, checked when it was kept and again whenever it is used.
+    sa.Column("request", sa.JSON, nullable=False),
+    sa.Column("changed_at", UtcDateTime, nullable=False),
+    sa.UniqueConstraint("scope", "name"),
+)
+
+# One row per name; "sessions" is the last sequence that was given out.
+counters = sa.Table(
+    "counters",
+    metadata,
+    sa.Column("name", sa.String(32), primary_key=True),
+    sa.Column("value", sa.BigInteger, nullable=False),
+)

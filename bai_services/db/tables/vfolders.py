@@ -1,0 +1,98 @@
+"""Folders of people and projects, and who else may use them."""
+
+from __future__ import annotations
+
+import sqlalchemy as sa
+
+from .base import UtcDateTime, created_at, identity, metadata
+
+vfolders = sa.Table(
+    "vfolders",
+    metadata,
+    identity(),
+    created_at(),
+    sa.Column("host", sa.String(64), nullable=False),
+    sa.Column("name", sa.String(64), nullable=False),
+    sa.Column("domain", sa.ForeignKey("domains.name"), nullable=False),
+    # user:<id> or project:<id>; names are unique in one scope while the folder is alive.
+    sa.Column("scope", sa.String(80), nullable=False, index=True),
+    # The name until the folder goes to the trash, then None: there a name may be taken again.
+    sa.Column("live_name", sa.String(64)),
+    sa.Column("owner_id", sa.ForeignKey("users.id"), index=True),
+    sa.Column("project_id", sa.ForeignKey("projects.id"), index=True),
+    sa.Column("creator_id", sa.String(64), nullable=False),
+    sa.Column("usage_mode", sa.String(16), nullable=False, default="general"),
+    sa.Column("permission", sa.String(2), nullable=False, default="rw"),
+    sa.Column("cloneable", sa.Boolean, nullable=False, default=False),
+    sa.Column("status", sa.String(16), nullable=False, default="ready"),
+    sa.Column("status_changed_at", UtcDateTime, nullable=False),
+    sa.Column("last_used_at", UtcDateTime),
+    # Why it is as it is, for people.
+    sa.Column("status_info", sa.String(255), nullable=False, default=""),
+    # A directory that was there before us: no quota, never deleted.
+    sa.Column("unmanaged_path", sa.String(1024)),
+    # What is being done in the background: the folder it is cloned from, who is to own it.
+    sa.Column("source_id", sa.String(64)),
+    sa.Column("next_owner_id", sa.String(64)),
+    # What it held when it was last counted.
+    sa.Column("used_files", sa.BigInteger),
+    sa.Column("used_bytes", sa.BigInteger),
+    sa.Column("counted_at", UtcDateTime),
+    sa.UniqueConstraint("scope", "live_name"),
+)
+
+vfolder_grants = sa.Table(
+    "vfolder_grants",
+    metadata,
+    sa.Column("vfolder_id", sa.ForeignKey("vfolders.id", ondelete="CASCADE"), primary_key=True),
+    sa.Column(
+        "user_id", sa.ForeignKey("users.id", ondelete="CASCADE"), primary_key=True, index=True
+    ),
+    created_at(),
+    sa.Column("permission", sa.String(2), nullable=False),
+    sa.Column("granted_by", sa.String(64), nullable=False),
+)
+
+# Which live session holds which folder: a folder in use is never deleted.
+vfolder_mounts = sa.Table(
+    "vfolder_mounts",
+    metadata,
+    sa.Column("session_id", sa.ForeignKey("sessions.id", ondelete="CASCADE"), primary_key=True),
+    sa.Column(
+        "vfolder_id", sa.ForeignKey("vfolders.id", ondelete="CASCADE"), primary_key=True, index=True
+    ),
+    sa.Column("path", sa.String(512), primary_key=True),
+)
+
+# Somebody was asked to use a folder; a grant follows once they accept.
+vfolder_invitations = sa.Table(
+    "vfolder_invitations",
+    metadata,
+    identity(),
+    created_at(),
+    sa.Column(
+        "vfolder_id", sa.ForeignKey("vfolders.id", ondelete="CASCADE"), nullable=False, index=True
+    ),
+    sa.Column(
+        "invitee_id", sa.ForeignKey("users.id", ondelete="CASCADE"), nullable=False, index=True
+    ),
+    sa.Column("inviter_id", sa.String(64), nullable=False, index=True),
+    sa.Column("inviter", sa.String(64), nullable=False),
+    sa.Column("permission", sa.String(2), nullable=False),
+    sa.Column("status", sa.String(16), nullable=False, default="pending"),
+    sa.Column("status_changed_at", UtcDateTime, nullable=False),
+)
+
+# One person's or project's bytes on one storage host.
+quota_scopes = sa.Table(
+    "quota_scopes",
+    metadata,
+    sa.Column("host", sa.String(64), primary_key=True),
+    sa.Column("scope", sa.String(80), primary_key=True),
+    # An administrator's own limit in place of the policy's; -1: none, NULL: the policy's.
+    sa.Column("override_bytes", sa.BigInteger),
+    # What the file system was last told to enforce; -1: nothing, NULL: never told.
+    sa.Column("enforced_bytes", sa.BigInteger),
+    sa.Column("used_bytes", sa.BigInteger),
+    sa.Column("counted_at", UtcDateTime),
+)
