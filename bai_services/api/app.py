@@ -1,0 +1,47 @@
+"""The tornado application of the manager."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tornado.web import Application
+
+from bai_services.manager.manager import Manager
+
+from . import app_shares, cli_login, openapi, panel_login
+from .base import APIHandler, NotFoundHandler
+from .metrics import AccessLog
+from .pages import PAGES
+from .routes import ROUTES
+
+API = "/api/v1"
+
+
+class OpenAPIHandler(APIHandler):
+    async def get(self) -> None:
+        self.write_json(self.settings["openapi"])
+
+
+def make_app(manager: Manager, sign_in: Any, **settings: Any) -> Application:
+    """Return the application that serves ``manager`` below its base URL.
+
+    The page of a session needs ``hub_oauth`` and ``cookie_secret`` among the
+    settings: browsers sign in through the Hub.
+    """
+    base = manager.settings.base_url.rstrip("/")
+    prefix = base + API
+    has_pages = settings.get("hub_oauth") is not None
+    pages = [*PAGES, *cli_login.PAGES, *panel_login.PAGES, *app_shares.PAGES] if has_pages else []
+    return Application(
+        [
+            *((base + pattern, handler) for pattern, handler in pages),
+            (prefix + "/openapi.json", OpenAPIHandler),
+            *((prefix + pattern, handler) for pattern, handler in ROUTES),
+        ],
+        default_handler_class=NotFoundHandler,
+        log_function=AccessLog(manager.metrics, ROUTES),
+        manager=manager,
+        sign_in=sign_in,
+        openapi=openapi.document(ROUTES, prefix),
+        **settings,
+    )

@@ -1,0 +1,34 @@
+"""`/audit-log`"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+from bai_services.core.listing import ListQuery
+
+from .base import APIHandler, operation
+from .fields import Shown
+
+
+class AuditEntry(Shown):
+    id: int
+    at: datetime
+    actor_id: str | None
+    actor: str
+    client_ip: str
+    action: str
+    entity: str
+    entity_id: str
+    domain: str | None
+    outcome: str
+    details: dict[str, Any]
+
+
+class AuditLogHandler(APIHandler):
+    @operation("List what was changed by whom", tag="audit", returns=AuditEntry, is_list=True)
+    async def get(self, query: ListQuery) -> Any:
+        return await self.manager.audit.page(self.caller, query)
+
+
+ROUTES = [("/audit-log", AuditLogHandler)]

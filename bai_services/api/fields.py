@@ -1,0 +1,36 @@
+"""Types of fields that several bodies share."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints
+
+# No NUL anywhere: PostgreSQL has no way to keep it.
+_PLAIN = r"^[^\x00]*$"
+
+NameText = Annotated[str, StringConstraints(max_length=64, pattern=_PLAIN)]
+ShortText = Annotated[str, StringConstraints(max_length=255, pattern=_PLAIN)]
+LongText = Annotated[str, StringConstraints(max_length=500, pattern=_PLAIN)]
+Count = Annotated[int, Field(ge=0, le=2**31 - 1)]
+Slots = dict[str, str | int | float]
+SlotTexts = dict[str, str]
+Hosts = dict[NameText, list[NameText]]
+
+
+class Body(BaseModel):
+    """A request's body: unknown fields are refused, only fields that are there count.
+
+    The defaults of its fields stand for "not given"; what a thing starts with
+    is the manager's to say.
+    """
+
+    model_config = ConfigDict(extra="forbid")
+
+    def given(self) -> dict[str, object]:
+        """Return the fields that the request has."""
+        return self.model_dump(exclude_unset=True)
+
+
+class Shown(BaseModel):
+    """A thing as the API shows it, for the OpenAPI document."""

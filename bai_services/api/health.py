@@ -1,0 +1,30 @@
+"""`/health`"""
+
+from __future__ import annotations
+
+from http import HTTPStatus
+from typing import Literal
+
+from .base import APIHandler, operation
+from .fields import Shown
+
+
+class HealthShown(Shown):
+    status: Literal["ok", "degraded"]
+    version: str
+    database: bool
+    hub: bool
+    standby: bool
+
+
+class HealthHandler(APIHandler):
+    @operation("Tell whether the manager is well", tag="health", returns=HealthShown, is_open=True)
+    async def get(self) -> None:
+        health = await self.manager.health.get()
+        if not health.database:
+            self.set_status(HTTPStatus.SERVICE_UNAVAILABLE)
+        self.write_json(health)
+        await self.finish()
+
+
+ROUTES = [("/health", HealthHandler)]

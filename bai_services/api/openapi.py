@@ -1,0 +1,142 @@
+"""The OpenAPI 3.1 document, built from the routes and their models."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import Any
+
+from pydantic import TypeAdapter
+
+from bai_services import __version__
+
+from .base import APIHandler, Operation
+
+METHODS = ("get", "post", "put", "patch", "delete", "head")
+_GROUP = re.compile(r"\(\?P<(\w+)>[^)]*\)")
+_REF = "#/components/schemas/{model}"
+
+_ERROR = {
+    "type": "object",
+    "required": ["error", "message", "details"],
+    "properties": {
+        "error": {"type": "string", "description": "stable code"},
+        "message": {"type": "string"},
+        "details": {"type": "object"},
+    },
+}
+
+_BYTES = {"application/octet-stream": {"schema": {"type": "string", "format": "binary"}}}
+
+# A piece of an upload, as the tus protocol names it.
+_PIECE = {"application/offset+octet-stream": {"schema": {"type": "string", "format": "binary"}}}
+
+_LIST_PARAMETERS = [
+    {"name": "limit", "in": "query", "schema": {"type": "integer", "minimum": 1, "maximum": 500}},
+    {"name": "offset", "in": "query", "schema": {"type": "integer", "minimum": 0}},
+    {
+        "name": "sort",
+        "in": "query",
+        "schema": {"type": "string"},
+        "description": "fields, comma separated, with - in front for descending",
+    },
+]
+
+
+def document(routes: Iterable[tuple[str, type[APIHandler]]], prefix: str) -> dict[str, Any]:
+    """Return the document for ``routes`` (pattern below ``prefix``, handler)."""
+    found = [
+        (path_of(pattern), _GROUP.findall(pattern), method, op)
+        for pattern, handler in routes
+        for method in METHODS
+        if (op := getattr(getattr(handler, method), "operation", None)) is not None
+    ]
+    schemas, definitions = _schemas(op for *_, op in found)
+    paths: dict[str, Any] = {}
+    for path, names, method, op in found:
+        paths.setdefault(path, {})[method] = _operation(method, path, names, op, schemas)
+    return {
+        "openapi": "3.1.0",
+        "info": {"title": "bai-hub", "version": __version__},
+        "servers": [{"url": prefix}],
+        "paths": paths,
+        "components": {
+            "schemas": {**definitions, "Error": _ERROR},
+            "securitySchemes": {
+                "token": {"type": "http", "scheme": "bearer"},
+                "keypair": {"type": "apiKey", "in": "header", "name": "Authorization"},
+            },
+        },
+    }
+
+
+def path_of(pattern: str) -> str:
+    """Return the OpenAPI path of a route's pattern: ``/a/(?P<b>[^/]+)`` is ``/a/{b}``."""
+    return _GROUP.sub(r"{\1}", pattern)
+
+
+def _schemas(operations: Iterable[Operation]) -> tuple[dict[Any, Any], dict[str, Any]]:
+    inputs: dict[tuple[Any, Any], TypeAdapter[Any]] = {}
+    for op in operations:
+        if op.body is not None:
+            inputs[op.body, "validation"] = TypeAdapter(op.body)
+        if op.returns is not None:
+            inputs[op.returns, "serialization"] = TypeAdapter(op.returns)
+    keyed, definitions = TypeAdapter.json_schemas(
+        [(key, key[1], adapter) for key, adapter in inputs.items()], ref_template=_REF
+    )
+    return {key: schema for (key, _), schema in keyed.items()}, definitions.get("$defs", {})
+
+
+def _operation(
+    method: str, path: str, names: list[str], op: Operation, schemas: dict[Any, Any]
+) -> dict[str, Any]:
+    answer: dict[str, Any] = {"description": op.status.phrase}
+    if op.returns is not None:
+        schema = schemas[op.returns, "serialization"]
+        answer["content"] = {
+            "application/json": {"schema": _page(schema) if op.is_list else schema}
+        }
+    if op.is_file and method == "get":
+        answer["content"] = _BYTES
+    described: dict[str, Any] = {
+        "operationId": re.sub(r"\W+", "_", f"{method}{path}").strip("_"),
+        "summary": op.summary,
+        "tags": [op.tag],
+        "parameters": [
+            {"name": name, "in": "path", "required": True, "schema": {"type": "string"}}
+            for name in names
+        ]
+        + [
+            {"name": name, "in": "query", "description": text, "schema": {"type": "string"}}
+            for name, text in op.parameters.items()
+        ]
+        + (_LIST_PARAMETERS if op.is_list else []),
+        "responses": {
+            str(op.status.value): answer,
+            "default": {
+                "description": "refused",
+                "content": {"application/json": {"schema": {"$ref": _REF.format(model="Error")}}},
+            },
+        },
+        "security": [] if op.is_open else [{"token": []}, {"keypair": []}],
+    }
+    if op.body is not None:
+        described["requestBody"] = {
+            "required": True,
+            "content": {"application/json": {"schema": schemas[op.body, "validation"]}},
+        }
+    if op.is_file and method == "put":
+        described["requestBody"] = {"required": True, "content": _BYTES}
+    if op.is_file and method == "patch":
+        described["requestBody"] = {"required": True, "content": _PIECE}
+    return described
+
+
+def _page(item: dict[str, Any]) -> dict[str, Any]:
+    numbers = {name: {"type": "integer"} for name in ("total", "limit", "offset")}
+    return {
+        "type": "object",
+        "required": ["items", *numbers],
+        "properties": {"items": {"type": "array", "items": item}, **numbers},
+    }

@@ -1,0 +1,80 @@
+"""Entries of the audit log, and reading it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from bai_services.core.errors import Forbidden
+from bai_services.core.listing import ListQuery, Page
+from bai_services.core.roles import Caller
+from bai_services.db.audit import AuditEntry, AuditStore, Row
+from bai_services.db.database import Database
+
+from . import authorizer
+from .clock import Clock
+
+
+class Audit:
+    """Makes the entry that a store method writes together with its change."""
+
+    def __init__(self, database: Database, clock: Clock) -> None:
+        self._store = AuditStore(database)
+        self._clock = clock
+
+    def entry(
+        self,
+        caller: Caller,
+        action: str,
+        entity_id: str,
+        *,
+        domain: str | None = None,
+        outcome: str = "done",
+        **details: Any,
+    ) -> AuditEntry:
+        """Return the entry for ``action``, written ``entity.verb`` (``project.create``).
+
+        ``details`` must hold no secret; for an update, name the fields that
+        changed rather than their values where these may be private.
+        """
+        return AuditEntry(
+            at=self._clock(),
+            actor_id=caller.user_id,
+            actor=caller.username or caller.role,
+            client_ip=caller.client_ip,
+            action=action,
+            entity=action.partition(".")[0],
+            entity_id=entity_id,
+            domain=domain,
+            outcome=outcome,
+            details=details,
+        )
+
+    def system(
+        self, action: str, entity_id: str, *, domain: str | None = None, **details: Any
+    ) -> AuditEntry:
+        """Return the entry for what the manager does by itself."""
+        return AuditEntry(
+            at=self._clock(),
+            actor="manager",
+            action=action,
+            entity=action.partition(".")[0],
+            entity_id=entity_id,
+            domain=domain,
+            details=details,
+        )
+
+    async def add(self, entry: AuditEntry) -> None:
+        """Write an entry that is no part of another change (a refused sign-in)."""
+        await self._store.add(entry)
+
+    async def refused(self, caller: Caller, path: str, error: Forbidden) -> None:
+        """Write that somebody was not allowed to change something; ``path`` is what they called."""
+        action = str(error.details.get("action") or "request.change")
+        await self.add(
+            self.entry(caller, action, path, domain=caller.domain or None, outcome=error.code)
+        )
+
+    async def page(self, caller: Caller, query: ListQuery) -> Page[Row]:
+        """Return the entries that the caller may see: of their domain, or all."""
+        visible = authorizer.visibility(caller, "audit.read")
+        return await self._store.page(query, visible.domain)

@@ -1,0 +1,177 @@
+"""What happens to sessions, told to whoever listens: loops inside, event streams outside."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import defaultdict, deque
+from collections.abc import AsyncGenerator, Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+
+from bai_services.core.roles import Caller, Target, reaches
+from bai_services.core.session import Status
+
+from . import authorizer
+
+# A listener that is this far behind loses the oldest: it reads the session afresh anyway.
+QUEUE_LENGTH = 256
+# What is told of a session that waits for other reasons, or has only moved on in its line or is
+# likely to start at another time.
+POSITION = "position"
+REASONS = "reasons"
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """A session that is not as it was; who may read it is decided by the last three."""
+
+    session_id: str
+    status: Status
+    kind: str  # status, reasons, position, progress, name
+    owner_id: str
+    project_id: str
+    domain: str
+
+    @property
+    def people(self) -> tuple[str, str, str]:
+        return self.owner_id, self.project_id, self.domain
+
+
+class Subscription:
+    """The changes since it was opened, in order; who has moved on comes after them, each once."""
+
+    def __init__(
+        self, session_id: str | None = None, may_hear: Callable[[Change], bool] | None = None
+    ) -> None:
+        """Listen to one session or to all, of those that ``may_hear``; without it to everybody."""
+        self.session_id = session_id
+        self._may_hear = may_hear
+        self._heard: dict[tuple[str, str, str], bool] = {}
+        self._steps: deque[Change] = deque(maxlen=QUEUE_LENGTH)
+        self._moved: dict[str, Change] = {}
+        self._has_news = asyncio.Event()
+
+    def put(self, change: Change) -> None:
+        if self.session_id in (None, change.session_id) and self.hears(change):
+            self._steps.append(change)
+            self._has_news.set()
+
+    def put_moved(self, changes: Mapping[str, Change]) -> None:
+        """Take in who has moved on, by session; all of the same people, whom it hears."""
+        self._moved.update(changes)
+        self._has_news.set()
+
+    def hears(self, change: Change) -> bool:
+        """Return whether the listener may read the sessions of these people."""
+        if self._may_hear is None:
+            return True
+        if (known := self._heard.get(change.people)) is None:
+            known = self._heard[change.people] = self._may_hear(change)
+        return known
+
+    async def get(self, timeout_seconds: float) -> Change | None:
+        """Return the next change, or None when time is over."""
+        try:
+            async with asyncio.timeout(timeout_seconds):
+                await self._has_news.wait()
+        except TimeoutError:
+            return None
+        change = self._steps.popleft() if self._steps else self._moved.pop(next(iter(self._moved)))
+        if not self._steps and not self._moved:
+            self._has_news.clear()
+        return change
+
+
+class Events:
+    """Broadcast of changes; nothing is kept for those who do not listen."""
+
+    def __init__(self) -> None:
+        self._subscriptions: set[Subscription] = set()
+        self._followers: set[Subscription] = set()
+
+    @property
+    def is_followed(self) -> bool:
+        """Return whether anybody wants to know who has moved on."""
+        return bool(self._followers)
+
+    def publish(self, change: Change) -> None:
+        for subscription in self._subscriptions:
+            subscription.put(change)
+
+    def publish_moved(self, moved: Mapping[str, Change]) -> None:
+        """Tell of many sessions at once that they have moved on.
+
+        A listener costs as much as there are people who wait, not sessions.
+        """
+        of_people: dict[tuple[str, str, str], dict[str, Change]] = defaultdict(dict)
+        for session_id, change in moved.items():
+            of_people[change.people][session_id] = change
+        for subscription in self._followers:
+            if subscription.session_id is not None:
+                followed = moved.get(subscription.session_id)
+                parts = [] if followed is None else [{followed.session_id: followed}]
+            else:
+                parts = list(of_people.values())
+            for part in parts:
+                if subscription.hears(next(iter(part.values()))):
+                    subscription.put_moved(part)
+
+    @contextmanager
+    def subscribe(self) -> Iterator[Subscription]:
+        """Hear of every step of every session."""
+        with self._kept(Subscription()) as subscription:
+            yield subscription
+
+    @contextmanager
+    def follow(
+        self, session_id: str | None, may_hear: Callable[[Change], bool]
+    ) -> Iterator[Subscription]:
+        """Hear also who has moved on, of one session or of all that one may hear of."""
+        with self._kept(Subscription(session_id, may_hear)) as subscription:
+            self._followers.add(subscription)
+            try:
+                yield subscription
+            finally:
+                self._followers.discard(subscription)
+
+    @contextmanager
+    def _kept(self, subscription: Subscription) -> Iterator[Subscription]:
+        self._subscriptions.add(subscription)
+        try:
+            yield subscription
+        finally:
+            self._subscriptions.discard(subscription)
+
+
+class Feed:
+    """The changes that one caller may read."""
+
+    def __init__(self, events: Events) -> None:
+        self._events = events
+
+    def follow(
+        self, caller: Caller, session_id: str | None, keepalive_seconds: float
+    ) -> AsyncGenerator[Change | None, None]:
+        """Give changes for ever, of one session or of all; None when nothing came for a while.
+
+        Raises
+        ------
+        Forbidden
+            If the caller may read no sessions at all.
+        """
+        # Here and not in the generator: a refusal must come before the answer has begun.
+        authorizer.visibility(caller, "session.read")
+        return self._changes(caller, session_id, keepalive_seconds)
+
+    async def _changes(
+        self, caller: Caller, session_id: str | None, keepalive_seconds: float
+    ) -> AsyncGenerator[Change | None, None]:
+        with self._events.follow(session_id, partial(_may_read, caller)) as changes:
+            while True:
+                yield await changes.get(keepalive_seconds)
+
+
+def _may_read(caller: Caller, change: Change) -> bool:
+    target = Target(change.domain, change.project_id, change.owner_id)
+    return reaches(caller, "session.read", target)

@@ -1,0 +1,49 @@
+"""Whether the manager and what it stands on are well."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable
+from dataclasses import dataclass
+
+from bai_services import __version__
+from bai_services.core.errors import BaiError
+from bai_services.db.database import Database
+
+from .hub import Hub
+from .lease import Lease
+
+LIMIT_SECONDS = 2.0
+
+
+@dataclass(frozen=True, slots=True)
+class Health:
+    status: str  # ok, degraded
+    version: str
+    database: bool
+    hub: bool
+    # Another manager writes the queue: this one answers, and takes over when that one is gone.
+    standby: bool
+
+
+class HealthCheck:
+    def __init__(self, database: Database, hub: Hub, lease: Lease) -> None:
+        self._database = database
+        self._hub = hub
+        self._lease = lease
+
+    async def get(self) -> Health:
+        """Return how things are; takes two seconds at most, whatever hangs."""
+        database, hub = await asyncio.gather(
+            _answers(self._database.check()), _answers(self._hub.check(LIMIT_SECONDS))
+        )
+        status = "ok" if database and hub else "degraded"
+        return Health(status, __version__, database, hub, bool(self._lease.other))
+
+
+async def _answers(check: Awaitable[None]) -> bool:
+    try:
+        await asyncio.wait_for(check, LIMIT_SECONDS)
+    except (BaiError, TimeoutError):
+        return False
+    return True

@@ -1,0 +1,62 @@
+"""A loop of the manager: woken by events, ticking slowly without them, surviving errors."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+
+from bai_services.core.errors import Unavailable
+
+log = logging.getLogger(__name__)
+
+FIRST_BACKOFF_SECONDS = 0.2
+MAX_BACKOFF_SECONDS = 30.0
+
+
+class Loop:
+    """Runs ``step`` when woken and at least every ``tick_seconds``; never twice at once."""
+
+    def __init__(self, name: str, step: Callable[[], Awaitable[None]], tick_seconds: float) -> None:
+        self._name = name
+        self._step = step
+        self._tick_seconds = tick_seconds
+        self._woken = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
+
+    def wake(self) -> None:
+        """Let the next step come now; cheap, any time, before the start too."""
+        self._woken.set()
+
+    def start(self) -> None:
+        self._task = asyncio.create_task(self._run(), name=self._name)
+
+    async def stop(self) -> None:
+        """Cancel the loop and wait for it."""
+        if self._task is None:
+            return
+        self._task.cancel()
+        await asyncio.gather(self._task, return_exceptions=True)
+        self._task = None
+
+    async def _run(self) -> None:
+        backoff = FIRST_BACKOFF_SECONDS
+        while True:
+            self._woken.clear()
+            try:
+                await self._step()
+                backoff = FIRST_BACKOFF_SECONDS
+            except Exception as error:
+                # What is away or full has said all there is to say; anything else is a defect.
+                trace = None if isinstance(error, Unavailable) else error
+                log.error(
+                    "%s failed: %s; again in %g s", self._name, error, backoff, exc_info=trace
+                )
+                await asyncio.sleep(backoff)
+                backoff = min(2 * backoff, MAX_BACKOFF_SECONDS)
+                continue
+            try:
+                async with asyncio.timeout(self._tick_seconds):
+                    await self._woken.wait()
+            except TimeoutError:
+                pass

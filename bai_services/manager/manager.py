@@ -1,0 +1,140 @@
+"""The manager: its parts, put together."""
+
+from __future__ import annotations
+
+from bai_services.db.allocations import AllocationStore
+from bai_services.db.database import Database
+
+from .agents import Agents
+from .app_shares import AppShares
+from .audit import Audit
+from .callers import Callers
+from .clock import Clock, utcnow
+from .counter_audit import CounterAudit
+from .domains import Domains
+from .files import Files
+from .grants import Grants
+from .groups import ResourceGroups
+from .health import HealthCheck
+from .hub import Hub
+from .images import ImageAliases, Images
+from .invitations import Invitations
+from .keypair_secrets import KeypairSecrets
+from .keypairs import Keypairs
+from .logs import Logs
+from .me import Me
+from .metrics import Metrics, Monitoring
+from .mounts import Mounts
+from .passwords import Passwords
+from .policies import Policies
+from .presets import Presets
+from .projects import Projects
+from .quotas import Quotas
+from .session_parts import SessionParts
+from .session_tokens import SessionTokens
+from .settings import Settings
+from .shared import Shared
+from .sign_in import SignIns
+from .sign_outs import SignOuts
+from .ssh_keys import SshKeys
+from .storage_hosts import StorageHosts
+from .templates import Templates
+from .uploads import Uploads
+from .users import Users
+from .vfolder_tasks import VFolderTasks
+from .vfolders import VFolders
+
+
+class Manager:
+    """Holds one object per noun; a handler calls one method of one of them."""
+
+    def __init__(self, settings: Settings, database: Database, clock: Clock = utcnow) -> None:
+        self.settings = settings
+        self.database = database
+        self.clock = clock
+        self.metrics = Metrics()
+        self.hub = Hub(settings.hub_api_url, settings.hub_api_token)
+        self.audit = Audit(database, clock)
+        shared = Shared(database, clock, self.audit, self.room_changed, self.people_left)
+        secrets = KeypairSecrets(settings.key)
+        passwords = Passwords(settings.password_memory_kib, settings.password_rounds)
+        self.callers = Callers(database, clock, secrets)
+        self.me = Me(database)
+        self.domains = Domains(shared)
+        self.projects = Projects(shared, self.domains)
+        self.users = Users(shared, self.domains, self.projects, passwords, secrets)
+        self.keypairs = Keypairs(shared, self.users, secrets)
+        self.keypair_policies = Policies("keypair", shared)
+        self.user_policies = Policies("user", shared)
+        self.project_policies = Policies("project", shared)
+        self.resource_groups = ResourceGroups(shared)
+        self.images = Images(shared)
+        self.image_aliases = ImageAliases(shared)
+        self.sign_ins = SignIns(
+            shared,
+            passwords,
+            self.hub,
+            self.metrics,
+            subject_key=settings.key,
+            token_seconds=settings.cli_token_seconds,
+        )
+        hosts = self.storage_hosts = StorageHosts(shared, settings)
+        self.quotas = Quotas(shared, hosts)
+        tasks = self.vfolder_tasks = VFolderTasks(shared, hosts, self.quotas, settings.trash_days)
+        self.vfolders = VFolders(shared, hosts, self.quotas, tasks)
+        self.mounts = Mounts(shared, hosts)
+        self.grants = Grants(shared, hosts)
+        self.invitations = Invitations(shared, hosts)
+        self.files = Files(shared, hosts, self.quotas, settings)
+        self.uploads = Uploads(self.files, settings)
+        parts = SessionParts(shared, settings, self.hub, self.mounts)
+        self.events, self.feed, self.lifecycle = parts.events, parts.feed, parts.lifecycle
+        self.sessions, self.options, self.launch = parts.sessions, parts.options, parts.launch
+        self.kernels, self.ledger = parts.kernels, parts.ledger
+        self.scheduler, self.starter = parts.scheduler, parts.starter
+        self.reconciler = parts.reconciler
+        self.session_parts = parts
+        self.lifetimes, self.uses = parts.lifetimes, parts.uses
+        self.health = HealthCheck(database, self.hub, self.scheduler.lease)
+        self.agents = Agents(shared, settings, parts.kernels)
+        self.presets = Presets(shared, parts.options)
+        self.templates = Templates(shared, self.projects)
+        self.whys = parts.whys
+        self.sign_outs = SignOuts(database, self.hub, self.sessions.stop)
+        self.monitoring = Monitoring(database, self.metrics)
+        self.counter_audit = CounterAudit(AllocationStore(database), self.metrics, clock)
+        self.lifecycle.listen(self.metrics.count_step)
+        self.app_shares = AppShares(shared, settings, self.sessions)
+        self.logs = Logs(self.sessions)
+        self.session_tokens = SessionTokens(shared, self.hub, self.sessions)
+        self.ssh_keys = SshKeys(shared)
+        # Parts are added here, one line each.
+
+    async def start(self) -> None:
+        """Start the loops (scheduler, starter, reconciler)."""
+        await self.vfolders.start()
+        self.quotas.start()
+        self.sign_outs.start()
+        self.session_parts.start()
+        self.agents.start()
+        self.counter_audit.start()
+
+    async def stop(self) -> None:
+        """Stop the loops and wait for them."""
+        await self.counter_audit.stop()
+        await self.agents.stop()
+        await self.session_parts.stop()
+        await self.sign_outs.stop()
+        await self.files.stop()
+        await self.quotas.stop()
+        await self.vfolders.stop()
+        await self.hub.close()
+        await self.database.close()
+
+    def room_changed(self) -> None:
+        """Let the scheduler look again: caps, agents or groups are others than before; cheap."""
+        self.scheduler.room_changed()
+
+    def people_left(self) -> None:
+        """Put out whoever may not come in any more, or was told to go; cheap."""
+        self.sign_outs.wake()

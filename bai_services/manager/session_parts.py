@@ -1,0 +1,116 @@
+"""Everything that makes sessions run, put together and started in order."""
+
+from __future__ import annotations
+
+from bai_services.db.allocations import AllocationStore
+from bai_services.db.callbacks import CallbackStore
+from bai_services.db.deadlines import DeadlineStore
+from bai_services.db.dependencies import DependencyStore
+from bai_services.db.kernels import KernelStore
+from bai_services.db.lease import LeaseStore
+from bai_services.db.queue import QueueStore
+from bai_services.db.requests import RequestStore
+from bai_services.db.sessions import SessionStore
+from bai_services.db.time_limits import TimeLimitStore
+from bai_services.db.usage_buckets import UsageBucketStore
+
+from .callback_calls import CallbackCalls
+from .callbacks import Callbacks
+from .deadlines import Deadlines
+from .events import Events, Feed
+from .fair_usage import FairUsage
+from .hub import Hub
+from .hub_servers import HubServers
+from .kernels import Kernels
+from .keypair_secrets import KeypairSecrets
+from .launch import Launch, LaunchPlans
+from .lease import Lease
+from .lifecycle import Lifecycle
+from .lifetimes import Lifetimes
+from .options import Options
+from .reconciler import Reconciler
+from .requests import Folders, Requests
+from .scheduler import Scheduler
+from .sessions import Ledger, Sessions
+from .settings import Settings
+from .shared import Shared
+from .starter import Starter
+from .uses import Uses
+from .wait_states import WaitStates
+from .why import Whys
+
+
+class SessionParts:
+    """The use cases and loops of sessions; each is public under its own name."""
+
+    def __init__(self, shared: Shared, settings: Settings, hub: Hub, folders: Folders) -> None:
+        database, clock = shared.database, shared.clock
+        store, kernel_store = SessionStore(database), KernelStore(database)
+        request_store = RequestStore(database)
+        self.events = Events()
+        self.feed = Feed(self.events)
+        self.lifecycle = Lifecycle(store, self.events, clock)
+        plans = LaunchPlans(kernel_store, folders)
+        dependencies = DependencyStore(database)
+        requests = Requests(request_store, folders, clock, settings.callback_reach)
+        self.kernels = Kernels(kernel_store, store, self.lifecycle, plans, clock)
+        queue = QueueStore(database)
+        states = WaitStates(queue, self.lifecycle)
+        self.sessions = Sessions(
+            store,
+            requests,
+            self.lifecycle,
+            self.kernels,
+            dependencies,
+            states,
+            (self.events, settings, clock, shared.audit),
+        )
+        self.lifetimes = Lifetimes(
+            self.sessions, (TimeLimitStore(database), store), self.lifecycle, shared.audit
+        )
+        self.uses = Uses(self.sessions, (TimeLimitStore(database), store), clock, shared.audit)
+        self.options = Options(request_store, requests, folders)
+        self.launch = Launch(store, kernel_store, plans, self.lifecycle, clock)
+        self.ledger = Ledger(AllocationStore(database))
+        lease = Lease(LeaseStore(database), clock, settings.lease_seconds)
+        usage = FairUsage(UsageBucketStore(database), lease, clock)
+        self.scheduler = Scheduler(queue, store, lease, usage, self.lifecycle, states, clock)
+        self.whys = Whys(self.sessions, self.scheduler, request_store)
+        self.deadlines = Deadlines(
+            DeadlineStore(database), dependencies, self.lifecycle, clock, lease=lease
+        )
+        self.callbacks = Callbacks(
+            CallbackStore(database),
+            CallbackCalls(settings.callback_reach),
+            KeypairSecrets(settings.key),
+            self.lifecycle,
+            clock,
+            lease=lease,
+        )
+        self.hub_servers = HubServers(hub, store, self.lifecycle)
+        self.starter = Starter(
+            store, kernel_store, self.hub_servers, self.lifecycle, clock, lease=lease
+        )
+        self.reconciler = Reconciler(
+            store,
+            kernel_store,
+            (self.sessions, self.hub_servers, self.starter, self.lifecycle),
+            clock,
+            lease=lease,
+        )
+
+    def start(self) -> None:
+        """Start the loops; all that they know is in the database."""
+        self.scheduler.start()
+        self.starter.start()
+        self.reconciler.start()
+        self.deadlines.start()
+        self.callbacks.start()
+
+    async def stop(self) -> None:
+        await self.callbacks.stop()
+        await self.deadlines.stop()
+        await self.reconciler.stop()
+        await self.scheduler.stop()
+        await self.starter.stop()
+        await self.hub_servers.stop()

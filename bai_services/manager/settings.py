@@ -1,0 +1,65 @@
+"""What the manager is told when it starts."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from bai_services.core.callback import Reach
+
+
+@dataclass(frozen=True, slots=True)
+class HostPlace:
+    """Where a storage host is and which backend it has."""
+
+    name: str
+    backend: str
+    path: Path
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """Values from the environment (see docs/architecture.md), read once by ``app.py``.
+
+    Secrets are left out of the repr.
+    """
+
+    home: Path
+    database_url: str
+    storage_root: Path
+    hub_token: str = field(repr=False)
+    agent_token: str = field(repr=False)
+    key: bytes = field(repr=False)  # Fernet key for keypair secrets
+    hub_api_url: str = ""
+    hub_api_token: str = field(default="", repr=False)
+    base_url: str = "/services/bai"  # prefix of every route
+    hub_base_url: str = "/"
+    # A Hub token or cookie must carry one of these to be a caller of the manager.
+    hub_access_scopes: frozenset[str] = frozenset(
+        {"access:services", "access:services!service=bai"}
+    )
+    # Peers whose X-Forwarded-For is believed: networks or addresses.
+    trusted_proxies: tuple[str, ...] = ("127.0.0.0/8", "::1/128")
+    # Cost of argon2id; higher values are taken up at each person's next sign-in.
+    password_memory_kib: int = 65_536
+    password_rounds: int = 3
+    # Storage hosts by name, the default one first; none given: ``local`` at ``storage_root``.
+    storage_hosts: tuple[HostPlace, ...] = ()
+    # Days that a folder stays in the trash before it is purged; 0: until somebody does it.
+    trash_days: int = 30
+    # Seconds without a new piece after which an upload that was begun is given up.
+    upload_expiry_seconds: int = 24 * 3600
+    # The most that one file of a folder may have.
+    max_file_bytes: int = 16 * 2**30
+    # Where the callbacks of sessions may go.
+    callback_reach: Reach = Reach()
+    cli_token_seconds: int = 30 * 24 * 3600
+    heartbeat_deadline_seconds: int = 40
+    # A manager that has not renewed its lease of the queue for so long is replaced by another.
+    lease_seconds: float = 15.0
+    heartbeat_interval_seconds: int = 5
+
+    @property
+    def hosts(self) -> tuple[HostPlace, ...]:
+        """Return the storage hosts, at least one."""
+        return self.storage_hosts or (HostPlace("local", "local", self.storage_root),)

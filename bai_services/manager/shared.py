@@ -1,0 +1,22 @@
+"""What every noun of accounts needs to do its work."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from bai_services.db.database import Database
+
+from .audit import Audit
+from .clock import Clock
+
+
+@dataclass(frozen=True, slots=True)
+class Shared:
+    """``caps_changed`` wakes the scheduler, ``people_left`` the signing out at the Hub."""
+
+    database: Database
+    clock: Clock
+    audit: Audit
+    caps_changed: Callable[[], None]
+    people_left: Callable[[], None]

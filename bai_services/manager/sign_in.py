@@ -1,0 +1,295 @@
+"""Signing in by password, and what the Hub hears of an account."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import hmac
+import secrets
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+from bai_services.core.errors import InvalidRequest, NotFound, SignInBlocked, SignInRefused
+from bai_services.core.passwords import (
+    BLOCK_TIME,
+    FAILURES_ALLOWED,
+    MAX_LENGTH,
+    check_password,
+)
+from bai_services.core.roles import Caller, Role
+from bai_services.db.accounts import AccountStore, PasswordAccount, SignInFailureStore
+from bai_services.db.users import Account, UserStore
+
+from . import authorizer
+from .audit import Audit
+from .callers import refusal
+from .hub import Hub
+from .metrics import Metrics
+from .passwords import Passwords
+from .shared import Shared
+
+CODE_LIFE = timedelta(minutes=2)
+CODES_AT_ONCE = 1000
+MAX_NAME = 128
+_WRONG = "the name or the password is not right"
+
+
+@dataclass(frozen=True, slots=True)
+class _Code:
+    username: str
+    challenge: str
+    expires_at: datetime
+
+
+class SignIns:
+    """Passwords, tokens for the CLI, one-time codes of its browser sign-in."""
+
+    def __init__(
+        self,
+        shared: Shared,
+        passwords: Passwords,
+        hub: Hub,
+        metrics: Metrics,
+        *,
+        subject_key: bytes,
+        token_seconds: int,
+    ) -> None:
+        """``subject_key`` hides what was typed as a name in the table of failures."""
+        self._accounts = AccountStore(shared.database)
+        self._failures = SignInFailureStore(shared.database)
+        self._users = UserStore(shared.database)
+        self._clock = shared.clock
+        self._audit = shared.audit
+        self._passwords = passwords
+        self._hub = hub
+        self._metrics = metrics
+        self._subject_key = subject_key
+        self._token_seconds = token_seconds
+        # Lost with a restart, which a sign-in of two minutes can bear.
+        self._codes: dict[str, _Code] = {}
+
+    async def verify(
+        self, caller: Caller, name: str, password: str, client_ip: str
+    ) -> dict[str, Any]:
+        """Return the account whose password the Hub was given.
+
+        Raises
+        ------
+        SignInRefused
+            If name or password is wrong (one text for both), or, after the
+            right password, with the reason why the account may not come in.
+        SignInBlocked
+            After too many failures with that name, whether it exists or not.
+        """
+        authorizer.require(caller, "account.verify")
+        return hub_account(await self._check(name, password, client_ip, "sign-in.hub"))
+
+    async def account(self, caller: Caller, username: str) -> dict[str, Any]:
+        """Return what the Hub has to know of a person."""
+        authorizer.require(caller, "account.read")
+        found = await self._accounts.by_username(username)
+        if found is None:
+            raise NotFound(f"there is no account {username}")
+        return hub_account(found)
+
+    async def token(self, name: str, password: str, client_ip: str) -> dict[str, str]:
+        """Return a Hub token for who signs in with a password; same rules as ``verify``."""
+        account = await self._check(name, password, client_ip, "sign-in.token")
+        if account.need_password_change:
+            raise SignInRefused(
+                "the password must be changed first: bai password --user NAME, or the sign-in page",
+                reason="need-password-change",
+                need_password_change=True,
+            )
+        return await self._hub_token(account.username, "bai login")
+
+    async def withdraw(self, caller: Caller, token: str) -> None:
+        """Have the Hub forget the token with which the caller signed in."""
+        authorizer.require(caller, "user.change-own")
+        await self._hub.delete_token(token)
+        entry = self._audit.entry(
+            caller, "sign-out.token", caller.user_id or "", domain=caller.domain
+        )
+        await self._audit.add(entry)
+
+    async def change_password(self, name: str, old: str, new: str, client_ip: str) -> None:
+        """Set a new password for who knows the old one; same lockout as signing in.
+
+        Raises
+        ------
+        InvalidRequest
+            If the new password breaks the rule or is the old one.
+        """
+        account = await self._check(name, old, client_ip, "sign-in.password")
+        if hmac.compare_digest(old.encode(), new.encode()):
+            raise InvalidRequest(
+                "the new password is the old one", field="password", broken_rules=["must be new"]
+            )
+        check_password(new, account.username, account.email)
+        caller = _as_caller(account, client_ip)
+        entry = self._audit.entry(
+            caller,
+            "user.change-password",
+            account.id,
+            domain=account.domain,
+            name=account.username,
+        )
+        hashed = await self._passwords.hash(new)
+        await self._users.set_password(account.id, hashed, self._clock(), entry)
+
+    def code(self, caller: Caller, challenge: str) -> dict[str, str]:
+        """Return a one-time code that lets the CLI with the ``challenge`` act as the caller.
+
+        It holds for two minutes and one use, and only with the verifier whose
+        SHA-256 the challenge is (PKCE, S256).
+        """
+        if caller.user_id is None:
+            raise InvalidRequest("only people sign in with a code")
+        now = self._clock()
+        if len(challenge) != 43:
+            raise InvalidRequest(
+                "the challenge is no SHA-256 in URL-safe base64", field="challenge"
+            )
+        self._codes = {k: c for k, c in self._codes.items() if c.expires_at > now}
+        while len(self._codes) >= CODES_AT_ONCE:
+            self._codes.pop(next(iter(self._codes)))
+        code = secrets.token_urlsafe(32)
+        expires_at = now + CODE_LIFE
+        self._codes[_hashed(code)] = _Code(caller.username, challenge, expires_at)
+        return {"code": code, "expires_at": expires_at.isoformat()}
+
+    async def redeem(self, code: str, verifier: str, client_ip: str) -> dict[str, str]:
+        """Return a Hub token for a code; whatever is wrong with it, it is used up."""
+        found = self._codes.pop(_hashed(code), None)
+        is_right = (
+            found is not None
+            and found.expires_at > self._clock()
+            and hmac.compare_digest(found.challenge, _hashed(verifier))
+        )
+        if found is None or not is_right:
+            raise SignInRefused("the code is not right, used up or too old; run bai login again")
+        account = await self._accounts.by_username(found.username)
+        if account is None:
+            raise SignInRefused(_WRONG)
+        await self._refuse(account, client_ip, "sign-in.code")
+        entry = self._audit.entry(
+            _as_caller(account, client_ip), "sign-in.code", account.id, domain=account.domain
+        )
+        await self._audit.add(entry)
+        return await self._hub_token(account.username, "bai login (browser)")
+
+    async def _hub_token(self, username: str, note: str) -> dict[str, str]:
+        await self._hub.ensure_user(username)
+        token = await self._hub.create_token(username, note, self._token_seconds)
+        return {"token": token.value, "username": username}
+
+    async def _check(self, name: str, password: str, client_ip: str, action: str) -> Account:
+        typed = name.strip().lower()
+        subject = hmac.new(self._subject_key, typed.encode(), hashlib.sha256).hexdigest()
+        now = self._clock()
+        blocked_until = await self._failures.attempt(subject, now, FAILURES_ALLOWED, BLOCK_TIME)
+        if blocked_until is not None:
+            seconds = max(1, int((blocked_until - now).total_seconds()))
+            self._metrics.sign_ins.labels("blocked").inc()
+            raise SignInBlocked(
+                f"too many failures with this name; try again in {seconds // 60 + 1} minutes",
+                retry_after_seconds=seconds,
+            )
+        found = await self._right(typed, password)
+        if found is None or found.account.status == "deleted":
+            self._metrics.sign_ins.labels("refused").inc()
+            await self._audit.add(_refused_entry(self._audit, action, client_ip, found))
+            raise SignInRefused(_WRONG)
+        account = found.account
+        entry = self._audit.entry(
+            _as_caller(account, client_ip), action, account.id, domain=account.domain
+        )
+        await self._failures.forgive(subject, entry)
+        await self._refuse(account, client_ip, action)
+        await self._take_up_parameters(found, password)
+        self._metrics.sign_ins.labels("done").inc()
+        return account
+
+    async def _right(self, typed: str, password: str) -> PasswordAccount | None:
+        """Return the account if the password is right; the work is the same if there is none."""
+        is_sane = 0 < len(typed) <= MAX_NAME and len(password) <= MAX_LENGTH and "\0" not in typed
+        found = await self._accounts.by_sign_in_name(typed) if is_sane else None
+        password_hash = None if found is None else found.password_hash
+        is_right = await self._passwords.verify(password_hash, password[:MAX_LENGTH])
+        return found if is_right else None
+
+    async def _refuse(self, account: Account, client_ip: str, action: str) -> None:
+        found = refusal(account, client_ip)
+        if found is None:
+            return
+        self._metrics.sign_ins.labels("refused").inc()
+        caller = _as_caller(account, client_ip)
+        await self._audit.add(
+            self._audit.entry(
+                caller,
+                action,
+                account.id,
+                domain=account.domain,
+                outcome=SignInRefused.code,
+                reason=found.reason,
+            )
+        )
+        raise SignInRefused(found.text, reason=found.reason)
+
+    async def _take_up_parameters(self, found: PasswordAccount, password: str) -> None:
+        old = found.password_hash
+        if old is not None and self._passwords.is_outdated(old):
+            new = await self._passwords.hash(password)
+            await self._users.rehash(found.account.id, old, new)
+
+
+def hub_account(account: Account) -> dict[str, Any]:
+    """Return the account as the Hub's authenticator takes it."""
+    domain = account.domain
+    groups = [f"d-{domain}", *(f"p-{domain}-{name}" for _, name in account.projects)]
+    is_admin = account.role is Role.ADMIN
+    return {
+        "id": account.id,
+        "username": account.username,
+        "email": account.email,
+        "role": account.role,
+        "domain": domain,
+        "need_password_change": account.need_password_change,
+        "is_active": refusal(account, None) is None,
+        "hub_admin": account.role is Role.SUPERADMIN,
+        "hub_groups": groups,
+        "hub_roles": [_domain_admin_role(domain)] if is_admin else [],
+    }
+
+
+def _domain_admin_role(domain: str) -> dict[str, Any]:
+    # Never admin:users: who holds it can rename and delete people in the Hub.
+    filtered = ("list:users", "read:users", "admin:servers", "list:groups", "read:groups")
+    return {
+        "name": f"bai-domain-admin-{domain}",
+        "description": f"Administrator of domain {domain}",
+        "scopes": ["admin-ui", *(f"{scope}!group=d-{domain}" for scope in filtered)],
+    }
+
+
+def _as_caller(account: Account, client_ip: str) -> Caller:
+    return Caller(
+        account.role,
+        user_id=account.id,
+        username=account.username,
+        domain=account.domain,
+        client_ip=client_ip,
+    )
+
+
+def _refused_entry(audit: Audit, action: str, client_ip: str, found: PasswordAccount | None) -> Any:
+    # Who it was is not known, and a mistyped name may be a password: neither is kept.
+    caller = Caller(Role.USER, username="(not signed in)", client_ip=client_ip)
+    domain = None if found is None else found.account.domain
+    return audit.entry(caller, action, "", domain=domain, outcome=SignInRefused.code)
+
+
+def _hashed(text: str) -> str:
+    digest = hashlib.sha256(text.encode()).digest()
+    return base64.urlsafe_b64encode(digest).rstrip(b"=").decode()

@@ -1,0 +1,172 @@
+"""Session templates: requests kept by name, for oneself, a project or a domain."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Mapping
+from enum import StrEnum
+from typing import Any
+
+from bai_services.core.errors import Conflict, Forbidden, InvalidRequest, NotFound
+from bai_services.core.listing import ListQuery, Page
+from bai_services.core.names import check_slug
+from bai_services.core.roles import Caller, Target, reaches
+from bai_services.db.templates import Row, TemplateReader, TemplateStore
+
+from . import authorizer
+from .projects import Projects
+from .shared import Shared
+
+# Parts of a request in which each entry stands for itself.
+_MAPS = ("resources", "environ")
+
+
+class Audience(StrEnum):
+    """Who may use a template."""
+
+    OWNER = "owner"
+    PROJECT = "project"
+    DOMAIN = "domain"
+
+
+class Templates:
+    """One method per verb; those of a project or a domain are made by administrators."""
+
+    def __init__(self, shared: Shared, projects: Projects) -> None:
+        self._store = TemplateStore(shared.database)
+        self._projects = projects
+        self._clock = shared.clock
+        self._audit = shared.audit
+
+    async def page(self, caller: Caller, query: ListQuery) -> Page[Row]:
+        page = await self._store.page(query, _reader(caller))
+        return Page([_shown(row) for row in page.items], page.total, page.limit, page.offset)
+
+    async def get(self, caller: Caller, key: str) -> Row:
+        """Return the template of that id or name: one's own, else a project's, else the domain's.
+
+        Raises
+        ------
+        NotFound
+            If the caller can see no such template.
+        Conflict
+            If several of that rank have the name.
+        """
+        return _shown(await self._find(caller, key))
+
+    async def applied(self, caller: Caller, key: str, given: Mapping[str, Any]) -> dict[str, Any]:
+        """Return a template's request with ``given`` in place of its own fields.
+
+        Of amounts and environment single entries are replaced.
+        """
+        request = dict((await self._find(caller, key))["request"])
+        merged = {**request, **given}
+        for name in _MAPS:
+            if name in given and isinstance(request.get(name), Mapping):
+                merged[name] = {**request[name], **given[name]}
+        return merged
+
+    async def create(self, caller: Caller, wish: Mapping[str, Any]) -> Row:
+        """Keep a request: name, description, ``for`` whom, and the request.
+
+        Raises
+        ------
+        AlreadyExists
+            If there is one of that name for the same people.
+        """
+        authorizer.require(caller, "template.write")
+        audience = Audience(wish.get("audience") or Audience.OWNER)
+        now = self._clock()
+        values = {
+            "id": str(uuid.uuid4()),
+            "name": check_slug("template", wish["name"]),
+            "description": wish.get("description") or "",
+            "request": wish["request"],
+            "created_at": now,
+            "changed_at": now,
+            **await self._place(caller, audience, wish),
+        }
+        _require_write(caller, values)
+        entry = self._entry(caller, "create", values)
+        return _shown(await self._store.create(values, entry))
+
+    async def update(self, caller: Caller, key: str, changes: Mapping[str, Any]) -> Row:
+        """Change name, description or request; whose it is stays."""
+        row = await self._find(caller, key)
+        _require_write(caller, row)
+        if "name" in changes:
+            check_slug("template", changes["name"])
+        values = {**changes, "changed_at": self._clock()}
+        entry = self._entry(caller, "update", row, fields=sorted(changes))
+        return _shown(await self._store.update(row["id"], values, entry))
+
+    async def delete(self, caller: Caller, key: str) -> None:
+        row = await self._find(caller, key)
+        _require_write(caller, row)
+        await self._store.delete(row["id"], self._entry(caller, "delete", row))
+
+    async def _find(self, caller: Caller, key: str) -> Row:
+        rows = await self._store.named(key, _reader(caller))
+        for rank in (
+            [row for row in rows if row["owner_id"] and row["owner_id"] == caller.user_id],
+            [row for row in rows if row["project_id"]],
+            [row for row in rows if not row["owner_id"]],
+            rows,
+        ):
+            if len(rank) == 1:
+                return rank[0]
+            if rank:
+                raise Conflict(
+                    f"several templates are called {key!r}; use the id of one",
+                    candidates=[row["id"] for row in rank],
+                )
+        raise NotFound(f"there is no template {key!r}, or you may not see it", template=key)
+
+    async def _place(
+        self, caller: Caller, audience: Audience, wish: Mapping[str, Any]
+    ) -> dict[str, Any]:
+        """Return the columns that say whose a template is."""
+        if audience is Audience.OWNER:
+            place = {"owner_id": caller.user_id, "domain": caller.domain}
+            return {**place, "project_id": None, "scope": f"user:{caller.user_id}"}
+        if audience is Audience.PROJECT:
+            if not wish.get("project"):
+                raise InvalidRequest("say which project the template is for", field="project")
+            project = await self._projects.get(caller, wish["project"])
+            place = {"project_id": project["id"], "domain": project["domain"]}
+            return {**place, "owner_id": None, "scope": f"project:{project['id']}"}
+        place = {"owner_id": None, "project_id": None, "domain": caller.domain}
+        return {**place, "scope": f"domain:{caller.domain}"}
+
+    def _entry(self, caller: Caller, verb: str, row: Row, **details: Any) -> Any:
+        return self._audit.entry(
+            caller, f"template.{verb}", row["id"], domain=row["domain"], name=row["name"], **details
+        )
+
+
+def _reader(caller: Caller) -> TemplateReader | None:
+    visible = authorizer.visibility(caller, "template.read")
+    if visible == authorizer.Visibility():
+        return None
+    return TemplateReader(
+        caller.user_id, caller.domain, caller.projects, is_domain_wide=visible.domain is not None
+    )
+
+
+def _require_write(caller: Caller, row: Row) -> None:
+    """Refuse whoever may see a template, as all of its project or domain do, and not change it."""
+    target = Target(domain=row["domain"], project_id=row["project_id"], owner_id=row["owner_id"])
+    if not reaches(caller, "template.write", target):
+        raise Forbidden(
+            "templates of a project or a domain are made and changed by its administrators",
+            action="template.write",
+        )
+
+
+def _shown(row: Row) -> dict[str, Any]:
+    audience = Audience.DOMAIN
+    if row["owner_id"]:
+        audience = Audience.OWNER
+    elif row["project_id"]:
+        audience = Audience.PROJECT
+    return {**{key: value for key, value in row.items() if key != "scope"}, "audience": audience}

@@ -1,0 +1,49 @@
+"""Has the scheduler's code compiled before its first pass, where that holds up nobody."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import sys
+from asyncio.subprocess import DEVNULL, PIPE
+
+from bai_services.core.queue import warm
+
+from .courtesy import settle
+
+log = logging.getLogger(__name__)
+
+# Attached: it ends with a manager that is killed.
+_COMMAND = ("-m", "bai_services.attached", "bai_services.core.queue.warm")
+
+# A pass in its thread gives way to the event loop this often; Python's own 5 ms add up to a
+# tenth of a second for an answer that asks the database a few times.
+SWITCH_SECONDS = 0.0005
+
+_is_warm = False
+
+
+async def warm_up() -> None:
+    """Compile what a pass runs; only the first call of a process does anything.
+
+    Compiling takes seconds in which no other thread of its process runs, so it
+    is done by another one, which leaves the code on disk; here it is loaded.
+    """
+    global _is_warm
+    sys.setswitchinterval(SWITCH_SECONDS)
+    if _is_warm:
+        return
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, *_COMMAND, stdin=DEVNULL, stdout=DEVNULL, stderr=PIPE
+    )
+    try:
+        _, errors = await process.communicate()
+    except asyncio.CancelledError:
+        process.kill()
+        await process.wait()
+        raise
+    if process.returncode:
+        log.warning("the scheduler's code could not be compiled beforehand: %s", errors.decode())
+    await asyncio.to_thread(warm.warm_up)
+    settle()
+    _is_warm = True
