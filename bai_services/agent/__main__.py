@@ -1,0 +1,5 @@
+"""``python -m bai_services.agent``"""
+
+from .app import main
+
+main()

@@ -1,0 +1,240 @@
+"""The agent's main loop: heartbeats, work, tidying."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from bai_services import __version__
+from bai_services.core.errors import BaiError, InvalidRequest, NotFound, Unavailable
+from bai_services.core.resources import ResourceSlots
+
+from .engine import Engine
+from .folders import Folders
+from .holdings import Holdings
+from .inventory import Inventory
+from .kernels import Kernel, Task
+from .link import FIRST_BACKOFF_SECONDS, MAX_BACKOFF_SECONDS, Link
+from .machine import machine_facts
+from .preparation import Work
+from .watchdog import Watchdog
+
+log = logging.getLogger(__name__)
+
+INTERVAL_SECONDS = 5.0
+OBSERVE_SECONDS = 10.0
+SLOW_FACTS_SECONDS = 60.0
+TIDY_SECONDS = 300.0
+LEAVE_SECONDS = 2.0
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """Who the agent is and what it offers."""
+
+    agent_id: str
+    resource_group: str
+    architecture: str
+    slots: ResourceSlots
+
+
+class Agent:
+    """Keeps the manager informed and does what it asks.
+
+    Items are done side by side; what costs something (Docker's calls, threads)
+    has limits of its own, so a pull that takes an hour holds up nobody else.
+    """
+
+    def __init__(
+        self,
+        identity: Identity,
+        link: Link,
+        engine: Engine,
+        inventory: Inventory,
+        folders: Folders,
+        holdings: Holdings,
+        watchdog: Watchdog,
+    ) -> None:
+        self._identity = identity
+        self._link = link
+        self._engine = engine
+        self._inventory = inventory
+        self._folders = folders
+        self._holdings = holdings
+        self._watchdog = watchdog
+        self._work = Work(link, engine, inventory, folders, holdings, watchdog, self.beat)
+        self._doing: dict[str, asyncio.Task[None]] = {}
+        self._interval_seconds = INTERVAL_SECONDS
+        self._beating = asyncio.Lock()
+        self._is_registered = asyncio.Event()
+        self._slow: tuple[float, Mapping[str, Any], Sequence[str]] | None = None
+
+    async def run(self, stop: asyncio.Event) -> None:
+        """Run until ``stop`` is set; then say goodbye and let go of everything."""
+        await asyncio.to_thread(self._holdings.restore)
+        await self._inventory.reconcile(self._holdings.all())
+        await asyncio.to_thread(self._folders.tidy)
+        loops = [
+            asyncio.create_task(self._beat_for_ever(), name="heartbeats"),
+            asyncio.create_task(self._work_for_ever(), name="work"),
+            asyncio.create_task(self._tidy_for_ever(), name="tidying"),
+            asyncio.create_task(self._watchdog.run(), name="watchdog"),
+            asyncio.create_task(self._inventory.tend(), name="devices"),
+        ]
+        ended = asyncio.create_task(stop.wait())
+        try:
+            await asyncio.wait([ended, *loops], return_when=asyncio.FIRST_COMPLETED)
+            for loop in loops:
+                if loop.done():
+                    # None of them returns: it has failed, and so has the agent.
+                    loop.result()
+        finally:
+            tasks = [ended, *loops, *self._doing.values()]
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+            await self._leave()
+            await self._engine.close()
+            await self._inventory.close()
+
+    async def beat(self) -> None:
+        """Look at everything and send one heartbeat.
+
+        Raises
+        ------
+        BaiError
+            If the manager is away, or refuses.
+        """
+        async with self._beating:
+            answer = await self._link.heartbeat(await self._content())
+            self._interval_seconds = float(answer.get("interval_seconds") or INTERVAL_SECONDS)
+        if not self._is_registered.is_set():
+            log.info("agent %s is known to the manager", self._identity.agent_id)
+            self._is_registered.set()
+
+    async def _content(self) -> dict[str, Any]:
+        devices, kernels = await asyncio.gather(self._inventory.look(), self._kernels())
+        for device in devices:
+            device["facts"] = {**device["facts"], "held": self._holdings.facts(device["id"])}
+        facts, images = await self._slow_facts()
+        return {
+            "resource_group": self._identity.resource_group,
+            "engine": self._engine.name,
+            "endpoint": self._engine.endpoint,
+            "architecture": self._identity.architecture,
+            "version": __version__,
+            "facts": {**facts, **self._inventory.facts()},
+            "slots": self._identity.slots.format(),
+            "devices": devices,
+            "kernels": None if kernels is None else [kernel.to_report() for kernel in kernels],
+            "images": list(images),
+        }
+
+    async def _kernels(self) -> list[Kernel] | None:
+        """Return all that runs or has a folder here; None when the engine does not answer."""
+        try:
+            seen = await asyncio.wait_for(self._engine.observe(), OBSERVE_SECONDS)
+        except TimeoutError:
+            seen = None
+        if seen is None:
+            return None
+        seen = [self._with_devices(kernel) for kernel in seen]
+        return [*seen, *await asyncio.to_thread(self._left_over, {k.kernel_id for k in seen})]
+
+    def _with_devices(self, kernel: Kernel) -> Kernel:
+        held = self._watchdog.usage(kernel.session_id)
+        return replace(kernel, usage={**(kernel.usage or {}), **held}) if held else kernel
+
+    def _left_over(self, seen: set[str]) -> list[Kernel]:
+        return [
+            Kernel(
+                kernel_id=folder.kernel_id,
+                session_id=folder.session_id,
+                exit_code=self._folders.exit_code(folder.name),
+            )
+            for folder in self._folders.all()
+            if folder.kernel_id not in seen
+        ]
+
+    async def _slow_facts(self) -> tuple[Mapping[str, Any], Sequence[str]]:
+        """Return facts and images; they change seldom, so they are read once a minute."""
+        now = asyncio.get_running_loop().time()
+        if self._slow is None or now - self._slow[0] > SLOW_FACTS_SECONDS:
+            facts, images, folders = await asyncio.gather(
+                self._engine.facts(),
+                self._engine.images(),
+                asyncio.to_thread(self._folders.facts),
+            )
+            self._slow = (now, {**machine_facts(), **folders, **facts}, images)
+        return self._slow[1], self._slow[2]
+
+    async def _beat_for_ever(self) -> None:
+        backoff = FIRST_BACKOFF_SECONDS
+        while True:
+            try:
+                await self.beat()
+                backoff = FIRST_BACKOFF_SECONDS
+                await asyncio.sleep(self._interval_seconds)
+                continue
+            except Unavailable as error:
+                log.info("the manager is away, again in %g s: %s", backoff, error)
+            except BaiError as error:
+                log.error("the manager refuses this agent, again in %g s: %s", backoff, error)
+            except Exception:
+                log.exception("a heartbeat failed, again in %g s", backoff)
+            await asyncio.sleep(backoff)
+            backoff = min(2 * backoff, MAX_BACKOFF_SECONDS)
+
+    async def _work_for_ever(self) -> None:
+        backoff = FIRST_BACKOFF_SECONDS
+        while True:
+            await self._is_registered.wait()
+            try:
+                for item in await self._link.work():
+                    self._begin(item)
+                backoff = FIRST_BACKOFF_SECONDS
+                continue
+            except NotFound:
+                # Forgotten by an administrator, or by another database: register anew.
+                self._is_registered.clear()
+            except Unavailable as error:
+                log.debug("no work for now: %s", error)
+            except BaiError as error:
+                log.error("work is refused, again in %g s: %s", backoff, error)
+            except Exception:
+                log.exception("waiting for work failed, again in %g s", backoff)
+            await asyncio.sleep(backoff)
+            backoff = min(2 * backoff, MAX_BACKOFF_SECONDS)
+
+    def _begin(self, item: Mapping[str, Any]) -> None:
+        """Start an item, unless it is being done: the manager offers again what takes long."""
+        try:
+            task = Task.of(item)
+        except InvalidRequest as error:
+            log.error("%s", error)
+            return
+        if task.id not in self._doing:
+            doing = asyncio.create_task(self._work.do(task), name=task.id)
+            self._doing[task.id] = doing
+            doing.add_done_callback(lambda _: self._doing.pop(task.id, None))
+
+    async def _tidy_for_ever(self) -> None:
+        while True:
+            await asyncio.sleep(TIDY_SECONDS)
+            try:
+                await self._engine.tidy()
+            except Exception:
+                log.exception("tidying failed")
+
+    async def _leave(self) -> None:
+        """Tell the manager that nothing new should come here; what runs goes on."""
+        if not self._is_registered.is_set():
+            return
+        try:
+            async with asyncio.timeout(LEAVE_SECONDS):
+                await self._link.heartbeat({**await self._content(), "is_leaving": True})
+        except (BaiError, TimeoutError) as error:
+            log.info("left without a goodbye: %s", error)

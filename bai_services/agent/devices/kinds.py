@@ -1,0 +1,117 @@
+"""All kinds of devices that this machine is searched for."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from importlib.metadata import entry_points
+
+from bai_services.core.errors import InvalidRequest, Unavailable
+
+from .amd import Instincts
+from .base import Device, DeviceInjection, DeviceKind, Finding, Granted
+from .cuda import CudaGpus, GpuRules
+from .furiosa import Npus
+from .host_files import HostFiles
+from .hyperaccel import Lpus
+from .rebellions import Atoms
+from .rngd import Rngds
+from .simulated import SimulatedGpus
+from .table import built_in, with_file
+from .tabled import TabledDevices
+from .tpu import Tpus
+
+log = logging.getLogger(__name__)
+
+# Other distributions add kinds here: a callable that takes the Machine and returns a DeviceKind.
+GROUP = "bai.accelerators"
+# Families whose row needs a piece of code beside it.
+CODE: Mapping[str, type[TabledDevices]] = {
+    "rocm": Instincts,
+    "atom": Atoms,
+    "atom-plus": Atoms,
+    "atom-max": Atoms,
+    "hyperaccel-lpu": Lpus,
+    "warboy": Npus,
+    "rngd": Rngds,
+    "tpu": Tpus,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """What a kind of devices may want to know: whose machine, its files, how GPUs are shared."""
+
+    agent_id: str
+    host: HostFiles = HostFiles()
+    gpus: GpuRules = GpuRules()
+    rngd_parts: int = 1
+
+
+class WrongRow(DeviceKind):
+    """A row of an administrator's table, or all of it, that cannot be used."""
+
+    def __init__(self, name: str, why: str) -> None:
+        # No family is called so: the project's own row of that name goes on.
+        self.family = f"table:{name}"
+        self._finding = Finding(name or "table", "wrong row of the table", "no", 0, why)
+        log.error("%s", why)
+
+    def discover(self) -> list[Device]:
+        return []
+
+    def finding(self) -> Finding:
+        return self._finding
+
+    def hidden(self) -> Mapping[str, str]:
+        return {}
+
+    def inject(self, granted: Sequence[Granted], engine: str) -> DeviceInjection:
+        raise Unavailable(self._finding.reason)
+
+
+def all_kinds(machine: Machine, simulated_gpus: int, table_file: str) -> list[DeviceKind]:
+    """Return every kind of devices, one for each family; it looks for GPUs, so it may block.
+
+    Simulated GPUs take the place of real ones where there are none.
+
+    What is wrong with the table file is a kind too: one that finds nothing, and says why.
+
+    Raises
+    ------
+    InvalidRequest
+        If a plugin takes a family that is taken.
+    """
+    real = CudaGpus(rules=machine.gpus, host=machine.host)
+    is_simulated = simulated_gpus and not real.discover()
+    gpus = SimulatedGpus(machine.agent_id, simulated_gpus) if is_simulated else real
+    rows, wrong = with_file(built_in(), table_file)
+    rows["rngd"] = replace(rows["rngd"], parts=machine.rngd_parts)
+    tabled = [
+        CODE.get(row.family, TabledDevices)(row, machine.agent_id, machine.host)
+        for row in rows.values()
+    ]
+    unusable = [WrongRow(family, why) for family, why in wrong.items()]
+    kinds: list[DeviceKind] = [gpus, *tabled, *_plugins(machine), *unusable]
+    taken: set[str] = set()
+    for kind in kinds:
+        if kind.family in taken:
+            raise InvalidRequest(
+                f"two kinds of devices are called {kind.family}; remove one plugin, or the row "
+                f"{kind.family} of {table_file or 'the table'}",
+                family=kind.family,
+            )
+        taken.add(kind.family)
+    return kinds
+
+
+def _plugins(machine: Machine) -> Sequence[DeviceKind]:
+    kinds = []
+    for entry in entry_points(group=GROUP):
+        try:
+            kinds.append(entry.load()(machine))
+        except Exception:
+            # One vendor's broken package must not take the machine's other devices away.
+            log.exception("the accelerator plugin %s cannot be used", entry.name)
+    return kinds

@@ -1,0 +1,54 @@
+"""Simulated GPUs for a machine without any: they are counted like real ones and compute nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from .base import Device, DeviceInjection, DeviceKind, Finding, Granted
+from .cuda import HIDDEN
+
+MEMORY_BYTES = 16 * 2**30
+PROCESSORS = 100
+NOTICE = (
+    "The GPUs of this session are simulated: they are scheduled and counted like real ones, "
+    "and nothing can be computed on them."
+)
+
+
+class SimulatedGpus(DeviceKind):
+    """As many CUDA devices as were asked for, marked as simulated."""
+
+    family = "cuda"
+
+    def __init__(self, agent_id: str, count: int) -> None:
+        self._devices = [
+            Device(
+                id=f"SIM-{agent_id}-{index}",
+                family=self.family,
+                index=index,
+                model="Simulated GPU",
+                memory_bytes=MEMORY_BYTES,
+                is_simulated=True,
+                processors=PROCESSORS,
+            )
+            for index in range(count)
+        ]
+
+    def discover(self) -> list[Device]:
+        return list(self._devices)
+
+    def finding(self) -> Finding:
+        return Finding(
+            self.family,
+            "Simulated GPUs",
+            "no",
+            len(self._devices),
+            "simulated, because no NVIDIA GPU was found",
+        )
+
+    def hidden(self) -> Mapping[str, str]:
+        return HIDDEN
+
+    def inject(self, granted: Sequence[Granted], engine: str) -> DeviceInjection:
+        # Whatever real device the machine should have after all, this session was given none.
+        return DeviceInjection(environ=HIDDEN, notices=[NOTICE])

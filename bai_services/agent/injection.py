@@ -1,0 +1,111 @@
+"""Puts together what a session needs to use its place: devices, home, network."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from bai_services.core.errors import NotFound
+from bai_services.core.resources import format_amount
+
+from .devices.base import Device, DeviceKind, Granted
+from .devices.cuda import limit_environ
+from .kernels import DeviceShare
+
+HOME = "/home/work"
+# Where a container finds in a file what the variables say, and which ones.
+RESOURCE_FILE = "/home/config/resource.txt"
+TOLD = (
+    "CUDA_GLOBAL_DEVICE_IDS",
+    "CUDA_RESOURCE_VIRTUALIZED",
+    "CUDA_MEMORY_LIMITS",
+    "CUDA_PROCESSOR_LIMITS",
+    "CUDA_RESERVED_MEMORY",
+)
+LISTS = ("device_nodes", "device_requests", "mounts", "notices", "capabilities", "groups")
+
+
+def granted_of(shares: Iterable[DeviceShare], devices: Mapping[str, Device]) -> list[Granted]:
+    """Return the devices of a session, lowest index first.
+
+    Raises
+    ------
+    NotFound
+        If one of them is not on this machine (any more), or not healthy.
+    """
+    found = []
+    for share in shares:
+        device = devices.get(share.id)
+        if device is None or not device.is_healthy:
+            raise NotFound(
+                f"device {share.id} was chosen for the session, but the machine has lost it",
+                device=share.id,
+            )
+        found.append(Granted(device, share.amount, share.slot or f"{device.family}.shares"))
+    return sorted(found, key=lambda g: (g.device.family, g.device.index))
+
+
+def make_injection(
+    granted: Sequence[Granted],
+    kinds: Mapping[str, DeviceKind],
+    engine: str,
+    home: Path,
+    network: str,
+) -> dict[str, Any]:
+    """Return the injection of one session, as docs/architecture.md has it.
+
+    ``kinds`` are by family. A session sees no device of a kind of which it has none.
+    """
+    injection: dict[str, Any] = {
+        "environ": {},
+        "defaults": {},
+        "device_nodes": [],
+        "device_requests": [],
+        "mounts": [{"source": str(home), "target": HOME, "read_only": False, "is_own": True}],
+        "network": network,
+        "notices": [],
+        "capabilities": [],
+        "groups": [],
+        "memlock": False,
+        "enforcement": {},
+    }
+    environ: dict[str, str] = injection["environ"]
+    for family, kind in sorted(kinds.items()):
+        mine = [g for g in granted if g.device.family == family]
+        if not mine:
+            environ.update(kind.hidden())
+            continue
+        part = kind.inject(mine, engine)
+        environ.update(part.environ)
+        injection["defaults"].update(part.defaults)
+        injection["enforcement"][family] = part.level.value
+        injection["memlock"] |= part.memlock
+        for name in LISTS:
+            injection[name] += [one for one in getattr(part, name) if one not in injection[name]]
+    environ.update(limit_environ([g for g in granted if g.device.family == "cuda"]))
+    injection["devices"] = [
+        _described(g, injection["enforcement"][g.device.family]) for g in granted
+    ]
+    environ["BAI_DEVICES"] = json.dumps(injection["devices"])
+    return injection
+
+
+def resource_file(environ: Mapping[str, str]) -> str:
+    """Return what a file tells programs of a session's share of GPUs, a line for each variable."""
+    told = [name for name in TOLD if name in environ]
+    return "".join(f"{name}={environ[name]}\n" for name in told)
+
+
+def _described(granted: Granted, level: str) -> dict[str, Any]:
+    device = granted.device
+    return {
+        "id": device.id,
+        "family": device.family,
+        "model": device.model,
+        "share": format_amount(f"{device.family}.shares", granted.amount),
+        "memory_bytes": granted.memory_bytes,
+        "is_simulated": device.is_simulated,
+        "enforcement": level,
+    }

@@ -1,0 +1,124 @@
+"""What the agent sees of a kernel, and what it is asked to do for one."""
+
+from __future__ import annotations
+
+import re
+import uuid
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from bai_services.core.errors import InvalidRequest
+from bai_services.core.gang import MAIN_HOST, folder_name
+from bai_services.core.names import check_username
+
+_HOSTNAME = re.compile(r"(main|sub)[0-9]{1,4}")
+
+
+@dataclass(frozen=True, slots=True)
+class Kernel:
+    """Something of ours that the machine has; ``exit_code`` None means that nobody knows it."""
+
+    kernel_id: str
+    session_id: str
+    container_id: str = ""
+    is_running: bool = False
+    exit_code: int | None = None
+    usage: Mapping[str, Any] | None = None
+
+    def to_report(self) -> dict[str, Any]:
+        return {name: getattr(self, name) for name in self.__dataclass_fields__}
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceShare:
+    """What a session has of one device; ``amount`` is in thousandths of it."""
+
+    id: str
+    amount: int
+    slot: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Cluster:
+    """The other kernels of a cluster session, as far as one of them must know."""
+
+    network: str
+    is_spread: bool = False  # over more than one machine
+
+    @classmethod
+    def of(cls, data: Mapping[str, Any]) -> Cluster:
+        return cls(network=str(data["network"]), is_spread=bool(data.get("is_spread")))
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """One item of work. Ids are checked: they name folders and containers."""
+
+    id: str
+    kind: str
+    session_id: str
+    kernel_id: str
+    image: str = ""
+    user: str = ""
+    uid: int = 0
+    gid: int = 0
+    slots: Mapping[str, int] = field(default_factory=dict)
+    devices: tuple[DeviceShare, ...] = ()
+    mounts: tuple[Mapping[str, Any], ...] = ()
+    hostname: str = MAIN_HOST
+    cluster: Cluster | None = None
+
+    @property
+    def folder(self) -> str:
+        """The name of the kernel's folder on this machine."""
+        return folder_name(self.session_id, self.hostname)
+
+    @classmethod
+    def of(cls, item: Mapping[str, Any]) -> Task:
+        """Read an item of the manager's answer.
+
+        Raises
+        ------
+        InvalidRequest
+            If an id is no uuid or something has another form than docs/architecture.md says.
+        """
+        try:
+            return cls(
+                id=str(item["id"]),
+                kind=str(item["kind"]),
+                session_id=str(uuid.UUID(str(item["session_id"]))),
+                kernel_id=str(uuid.UUID(str(item["kernel_id"]))),
+                image=str(item.get("image") or ""),
+                user=check_username(str(item["user"])) if item.get("user") else "",
+                uid=int(item.get("uid") or 0),
+                gid=int(item.get("gid") or 0),
+                slots={slot: int(n) for slot, n in (item.get("slots") or {}).items()},
+                devices=tuple(
+                    DeviceShare(str(d["id"]), int(d["amount"]), str(d.get("slot") or ""))
+                    for d in item.get("devices") or ()
+                ),
+                mounts=tuple(item.get("mounts") or ()),
+                hostname=_hostname(str(item.get("hostname") or MAIN_HOST)),
+                cluster=Cluster.of(item["cluster"]) if item.get("cluster") else None,
+            )
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            raise InvalidRequest(f"an item of work cannot be read: {error!r}") from error
+
+    def to_report(self, state: str, **facts: Any) -> dict[str, Any]:
+        """Return the report on this task; ``state`` is progress, done or failed."""
+        return {
+            "work_id": self.id,
+            "kind": self.kind,
+            "session_id": self.session_id,
+            "kernel_id": self.kernel_id,
+            "state": state,
+            **facts,
+        }
+
+
+def _hostname(text: str) -> str:
+    """Check a name that folders and containers are called by."""
+    if not _HOSTNAME.fullmatch(text):
+        raise ValueError(f"{text[:40]!r} is no hostname of a kernel")
+    return text

@@ -1,0 +1,71 @@
+"""The agent's side of the protocol: it calls the manager, for as long as it takes."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from bai_services.core.errors import BaiError, Unavailable
+from bai_services.part_client import PartClient
+
+log = logging.getLogger(__name__)
+
+WAIT_SECONDS = 25
+ANSWER_SECONDS = 10.0
+# After this long the manager offers the work again anyway.
+REPORT_SECONDS = 60.0
+FIRST_BACKOFF_SECONDS = 0.2
+MAX_BACKOFF_SECONDS = 5.0
+
+
+class Link:
+    """Speaks for one agent; a manager that is away is an ``Unavailable``."""
+
+    def __init__(self, client: PartClient, agent_id: str) -> None:
+        self._client = client
+        self._path = f"/agents/{agent_id}"
+
+    async def heartbeat(self, content: Mapping[str, Any]) -> Mapping[str, Any]:
+        answer: Mapping[str, Any] = await self._client.post(
+            f"{self._path}/heartbeat", dict(content), timeout_seconds=ANSWER_SECONDS
+        )
+        return answer
+
+    async def work(self) -> Sequence[Mapping[str, Any]]:
+        """Return what is to be done, as soon as there is something; [] after the wait."""
+        answer = await self._client.get(
+            f"{self._path}/work", timeout_seconds=WAIT_SECONDS + ANSWER_SECONDS, wait=WAIT_SECONDS
+        )
+        items: Sequence[Mapping[str, Any]] = answer["items"]
+        return items
+
+    async def report(self, content: Mapping[str, Any]) -> None:
+        """Send one report and forget about it where it does not arrive."""
+        try:
+            await self._client.post(
+                f"{self._path}/reports", dict(content), timeout_seconds=ANSWER_SECONDS
+            )
+        except BaiError as error:
+            log.info("a report on %s did not arrive: %s", content.get("work_id"), error)
+
+    async def deliver(self, content: Mapping[str, Any]) -> None:
+        """Send a last report, again and again while the manager is away, for a minute."""
+        backoff = FIRST_BACKOFF_SECONDS
+        deadline = asyncio.get_running_loop().time() + REPORT_SECONDS
+        while True:
+            try:
+                await self._client.post(
+                    f"{self._path}/reports", dict(content), timeout_seconds=ANSWER_SECONDS
+                )
+                return
+            except Unavailable as error:
+                if asyncio.get_running_loop().time() > deadline:
+                    log.warning("the report on %s is given up: %s", content.get("work_id"), error)
+                    return
+            except BaiError as error:
+                log.warning("the report on %s was refused: %s", content.get("work_id"), error)
+                return
+            await asyncio.sleep(backoff)
+            backoff = min(2 * backoff, MAX_BACKOFF_SECONDS)

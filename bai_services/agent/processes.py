@@ -1,0 +1,238 @@
+"""Sessions as processes of this machine: found by their environment, ended as whole trees."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import time
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from .engine import Engine, Prepared, Tell
+from .folders import Folders
+from .kernels import Kernel, Task
+from .machine import isolation_facts
+
+AGENT, SESSION, KERNEL = b"BAI_AGENT_ID", b"BAI_SESSION_ID", b"BAI_KERNEL_ID"
+KILL_ROUNDS = 20
+KILL_WAIT_SECONDS = 0.5
+
+
+@dataclass(slots=True)
+class ProcessTree:
+    """The processes of one kernel: those that carry its mark, and all below them."""
+
+    session_id: str
+    kernel_id: str
+    pids: set[int] = field(default_factory=set)
+
+
+class Processes:
+    """Looks through ``/proc``; everything here blocks."""
+
+    def __init__(self, agent_id: str, proc: Path = Path("/proc")) -> None:
+        self._agent_id = agent_id.encode()
+        self._proc = proc
+        self._cpu: dict[str, tuple[float, float]] = {}
+
+    def trees(self) -> list[ProcessTree]:
+        """Return every kernel that runs here, zombies left out."""
+        found: dict[str, ProcessTree] = {}
+        children: dict[int, list[int]] = defaultdict(list)
+        for pid in self._pids():
+            parent = self._parent(pid)
+            if parent is None:
+                continue
+            children[parent].append(pid)
+            marks = self._marks(pid)
+            if marks.get(AGENT) == self._agent_id and marks.get(SESSION):
+                session_id = marks[SESSION].decode(errors="replace")
+                kernel_id = marks.get(KERNEL, b"").decode(errors="replace")
+                tree = found.setdefault(kernel_id or session_id, ProcessTree(session_id, kernel_id))
+                tree.pids.add(pid)
+        for tree in found.values():
+            # A process may have dropped its environment; its parent still is the session's.
+            tree.pids |= _below(tree.pids, children)
+        return list(found.values())
+
+    def usage(self, tree: ProcessTree) -> dict[str, Any]:
+        """Return what a session uses now; ``cpu_cores`` is the mean since the call before."""
+        totals: dict[str, float] = defaultdict(float)
+        for pid in tree.pids:
+            for name, value in _usage_of(pid).items():
+                totals[name] += value
+        now, cpu_seconds = time.monotonic(), totals["cpu_seconds"]
+        before = self._cpu.get(tree.kernel_id)
+        self._cpu[tree.kernel_id] = (now, cpu_seconds)
+        cores = 0.0
+        if before is not None and now > before[0]:
+            # A process that ended took its seconds along: the sum may sink.
+            cores = max(0.0, (cpu_seconds - before[1]) / (now - before[0]))
+        return {
+            "cpu_seconds": round(cpu_seconds, 2),
+            "cpu_cores": round(cores, 3),
+            "mem_bytes": int(totals["mem_bytes"]),
+            "io_read_bytes": int(totals["io_read_bytes"]),
+            "io_write_bytes": int(totals["io_write_bytes"]),
+            "processes": len(tree.pids),
+            "threads": int(totals["threads"]),
+        }
+
+    def forget(self, living: Iterable[str]) -> None:
+        """Keep no figures of sessions that no longer run."""
+        self._cpu = {key: self._cpu[key] for key in set(living) & self._cpu.keys()}
+
+    def end(self, kernel_id: str, grace_seconds: float) -> bool:
+        """End every process of a kernel, politely first; return whether none is left."""
+        known: set[psutil.Process] = set()
+        left = self._left(kernel_id, known)
+        _signal(left, signal.SIGTERM)
+        deadline = time.monotonic() + grace_seconds
+        while left and time.monotonic() < deadline:
+            time.sleep(0.05)
+            left = self._left(kernel_id, known)
+        for _ in range(KILL_ROUNDS):
+            # What forks meanwhile is found in the next round.
+            if not left:
+                return True
+            _signal(left, signal.SIGKILL)
+            deadline = time.monotonic() + KILL_WAIT_SECONDS
+            while (left := self._left(kernel_id, known)) and time.monotonic() < deadline:
+                time.sleep(0.02)
+        return not left
+
+    def _left(self, kernel_id: str, known: set[psutil.Process]) -> list[psutil.Process]:
+        """Return what of a kernel lives, and add it to ``known``.
+
+        One that was seen once stays known: without its marks and with its
+        parent gone, nothing else tells whose it is.
+        """
+        for tree in self.trees():
+            if tree.kernel_id == kernel_id:
+                for pid in tree.pids:
+                    with suppress(psutil.Error):
+                        known.add(psutil.Process(pid))
+        return [process for process in known if _lives(process)]
+
+    def _pids(self) -> list[int]:
+        return [int(name) for name in os.listdir(self._proc) if name.isdecimal()]
+
+    def _parent(self, pid: int) -> int | None:
+        """Return a process's parent; None for one that has ended."""
+        try:
+            text = (self._proc / str(pid) / "stat").read_text(errors="replace")
+        except OSError:
+            return None
+        # The name in brackets may hold anything, brackets and spaces too.
+        state, parent, *_ = text.rpartition(")")[2].split()
+        return None if state in "ZX" else int(parent)
+
+    def _marks(self, pid: int) -> Mapping[bytes, bytes]:
+        try:
+            environ = (self._proc / str(pid) / "environ").read_bytes()
+        except OSError:
+            return {}
+        if SESSION not in environ:
+            return {}
+        pairs = (entry.partition(b"=") for entry in environ.split(b"\0"))
+        return {name: value for name, _, value in pairs if name in (AGENT, SESSION, KERNEL)}
+
+
+class ProcessEngine(Engine):
+    """Sessions that the spawner starts as processes of this machine."""
+
+    name = "process"
+
+    def __init__(self, agent_id: str, folders: Folders, stop_grace_seconds: float) -> None:
+        self._processes = Processes(agent_id)
+        self._folders = folders
+        self._stop_grace_seconds = stop_grace_seconds
+        self._notices: tuple[str, ...] | None = None
+
+    async def facts(self) -> dict[str, Any]:
+        found = await asyncio.to_thread(isolation_facts, self.name)
+        self._notices = tuple(found["notices"])
+        return found
+
+    async def observe(self) -> list[Kernel] | None:
+        return await asyncio.to_thread(self._observe)
+
+    async def prepare(self, task: Task, tell: Tell) -> Prepared:
+        if self._notices is None:
+            await self.facts()
+        # Sessions run as the user of the Hub and the agent; in a sandbox they only seem another's.
+        return Prepared(notices=self._notices or ())
+
+    async def remove(self, task: Task) -> None:
+        await asyncio.to_thread(self._processes.end, task.kernel_id, self._stop_grace_seconds)
+
+    async def log(self, task: Task) -> str | None:
+        return await asyncio.to_thread(self._folders.log, task.folder)
+
+    async def owners(self, pids: Collection[int]) -> Mapping[int, str]:
+        trees = await asyncio.to_thread(self._processes.trees)
+        return {pid: tree.session_id for tree in trees for pid in tree.pids & set(pids)}
+
+    def _observe(self) -> list[Kernel]:
+        trees = self._processes.trees()
+        self._processes.forget(tree.kernel_id for tree in trees)
+        return [
+            Kernel(
+                kernel_id=tree.kernel_id,
+                session_id=tree.session_id,
+                container_id=f"pid-{min(tree.pids)}",
+                is_running=True,
+                usage=self._processes.usage(tree),
+            )
+            for tree in trees
+        ]
+
+
+def _below(pids: set[int], children: Mapping[int, list[int]]) -> set[int]:
+    found: set[int] = set()
+    waiting = list(pids)
+    while waiting:
+        for child in children.get(waiting.pop(), ()):
+            if child not in found:
+                found.add(child)
+                waiting.append(child)
+    return found
+
+
+def _usage_of(pid: int) -> dict[str, float]:
+    found: dict[str, float] = {}
+    try:
+        process = psutil.Process(pid)
+        with process.oneshot():
+            times = process.cpu_times()
+            found["cpu_seconds"] = times.user + times.system
+            found["threads"] = process.num_threads()
+            found["mem_bytes"] = process.memory_info().rss
+        # Pages that processes share count once for all of them.
+        found["mem_bytes"] = process.memory_full_info().pss
+        io = process.io_counters()
+        found["io_read_bytes"], found["io_write_bytes"] = io.read_bytes, io.write_bytes
+    except (psutil.Error, OSError, AttributeError):
+        # Ended meanwhile, or not ours to look into: what was found so far counts.
+        return found
+    return found
+
+
+def _lives(process: psutil.Process) -> bool:
+    try:
+        return bool(process.is_running() and process.status() != psutil.STATUS_ZOMBIE)
+    except psutil.Error:
+        return False
+
+
+def _signal(processes: Iterable[psutil.Process], number: signal.Signals) -> None:
+    for process in processes:
+        with suppress(psutil.Error):
+            process.send_signal(number)
