@@ -1,0 +1,165 @@
+"""Opening paths below a directory so that nothing ever leads out of it.
+
+The kernel does it where it can (``openat2`` with ``RESOLVE_BENEATH``): links inside the
+directory work, links out of it do not. Elsewhere we walk part by part and follow no link.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from collections.abc import Callable, Sequence
+
+from bai_services.core.errors import Conflict, Forbidden, InvalidRequest
+from bai_services.openat2 import open_beneath
+
+MAX_PATH_BYTES = 4000  # below PATH_MAX, so that the system has the last word on nothing
+MAX_PART_BYTES = 255
+
+Opener = Callable[[int, Sequence[str], int], int]
+
+
+def parse_path(path: str) -> tuple[str, ...]:
+    """Return the parts of a path inside a folder; the folder itself has none.
+
+    Raises
+    ------
+    InvalidRequest
+        If it is absolute, holds ``..`` or a NUL, or is too long.
+    """
+    if path in ("", "/"):
+        return ()
+    if path.startswith("/"):
+        raise InvalidRequest(
+            "the path must be relative to the folder: leave the / in front out", field="path"
+        )
+    if "\0" in path:
+        raise InvalidRequest("a path cannot hold a NUL", field="path")
+    parts = tuple(part for part in path.split("/") if part not in ("", "."))
+    if ".." in parts:
+        raise InvalidRequest("the path must not hold '..'", field="path")
+    try:
+        sizes = [len(part.encode()) for part in parts]
+    except UnicodeEncodeError:
+        raise InvalidRequest("the path is no UTF-8 text", field="path") from None
+    if max(sizes, default=0) > MAX_PART_BYTES or sum(sizes) + len(sizes) > MAX_PATH_BYTES:
+        raise InvalidRequest(
+            f"the path is too long: at most {MAX_PART_BYTES} bytes between two / and "
+            f"{MAX_PATH_BYTES} in all",
+            field="path",
+        )
+    return parts
+
+
+def parse_new_path(path: str) -> tuple[str, ...]:
+    """Return the parts of a path at which something is to be made.
+
+    Raises
+    ------
+    InvalidRequest
+        As ``parse_path``, and if it holds control characters.
+    """
+    parts = parse_path(path)
+    if any(ord(c) < 32 or ord(c) == 127 for c in path):
+        raise InvalidRequest("the path must not hold control characters", field="path")
+    return parts
+
+
+def file_parts(path: str, is_new: bool = False) -> tuple[str, ...]:
+    """Return the parts of the path of one thing inside a folder, never the folder itself.
+
+    Raises
+    ------
+    InvalidRequest
+        As ``parse_path``, and if it names the folder itself or ends with ``/``.
+    """
+    parts = parse_new_path(path) if is_new else parse_path(path)
+    if not parts:
+        raise InvalidRequest("say which file: path=…", field="path")
+    if path.endswith("/"):
+        raise InvalidRequest("a path that ends with / is no file's", field="path")
+    return parts
+
+
+def open_with_kernel(root: int, parts: Sequence[str], flags: int) -> int:
+    """Return a descriptor of ``parts`` below ``root``; OSError as from ``open``."""
+    return open_beneath(root, "/".join(parts) or ".", flags)
+
+
+def open_walking(root: int, parts: Sequence[str], flags: int) -> int:
+    """Do as ``open_with_kernel``, but refuse every link on the way."""
+    here = os.dup(root)
+    try:
+        for part in parts[:-1]:
+            inner = _open_no_link(here, part, os.O_PATH | os.O_DIRECTORY)
+            os.close(here)
+            here = inner
+        return _open_no_link(here, parts[-1] if parts else ".", flags)
+    finally:
+        os.close(here)
+
+
+def _open_no_link(directory: int, name: str, flags: int) -> int:
+    try:
+        opened = os.open(name, flags | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=directory)
+    except NotADirectoryError:
+        # What O_DIRECTORY says of a link, before O_NOFOLLOW has a say.
+        if _is_link(directory, name):
+            raise OSError(errno.ELOOP, os.strerror(errno.ELOOP)) from None
+        raise
+    # O_PATH with O_NOFOLLOW opens the link itself.
+    if stat.S_ISLNK(os.fstat(opened).st_mode):
+        os.close(opened)
+        raise OSError(errno.ELOOP, os.strerror(errno.ELOOP))
+    return opened
+
+
+def best_opener() -> Opener:
+    """Return the kernel's way where it is allowed here, else the walk."""
+    root = os.open("/", os.O_PATH | os.O_CLOEXEC)
+    try:
+        os.close(open_with_kernel(root, (), os.O_PATH))
+        return open_with_kernel
+    except OSError as error:
+        # ENOSYS: a kernel before 5.6; EPERM: a sandbox that does not know the call.
+        if error.errno not in (errno.ENOSYS, errno.EPERM):
+            raise
+        return open_walking
+    finally:
+        os.close(root)
+
+
+def open_regular(opener: Opener, root: int, parts: Sequence[str]) -> int:
+    """Return a descriptor for reading a regular file.
+
+    Opening a pipe could wait for ever and opening a device could do anything, so
+    it is looked at before it is opened.
+
+    Raises
+    ------
+    Conflict
+        If it is a directory or something special.
+    """
+    path = opener(root, parts, os.O_PATH)
+    try:
+        mode = os.fstat(path).st_mode
+        if stat.S_ISDIR(mode):
+            raise Conflict("that is a directory, not a file")
+        if not stat.S_ISREG(mode):
+            raise Conflict("that is no regular file; pipes, sockets and devices are not opened")
+        return os.open(f"/proc/self/fd/{path}", os.O_RDONLY | os.O_CLOEXEC)
+    finally:
+        os.close(path)
+
+
+def leads_out() -> Forbidden:
+    """Return the error for a path that a link takes out of its folder."""
+    return Forbidden("the path leads out of the folder through a link", field="path")
+
+
+def _is_link(directory: int, name: str) -> bool:
+    try:
+        return stat.S_ISLNK(os.stat(name, dir_fd=directory, follow_symlinks=False).st_mode)
+    except OSError:
+        return False

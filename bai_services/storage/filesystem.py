@@ -1,0 +1,68 @@
+"""What is mounted where, and the tools that file systems have."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+
+from bai_services.core.errors import Unavailable
+
+TOOL_SECONDS = 60.0
+
+
+def filesystem_of(path: Path) -> str:
+    """Return the type of the file system of a directory: ``ext4``, ``btrfs``, ``ceph`` …"""
+    device = os.stat(path).st_dev
+    wanted = f"{os.major(device)}:{os.minor(device)}"
+    best, kind = -1, "unknown"
+    for line in Path("/proc/self/mountinfo").read_text().splitlines():
+        words, _, rest = line.partition(" - ")
+        fields = words.split()
+        place = fields[4].encode().decode("unicode_escape")
+        is_above = os.path.join(str(path.absolute()), "").startswith(os.path.join(place, ""))
+        # A btrfs subvolume has a device number of its own that no line shows.
+        is_better = len(place) >= best if fields[2] == wanted else len(place) > best
+        if is_above and is_better:
+            best, kind = len(place), rest.split()[0]
+    return kind
+
+
+def require_filesystem(path: Path, kinds: tuple[str, ...], backend: str) -> None:
+    """Raise ``Unavailable`` unless a directory lies on one of these file systems."""
+    kind = filesystem_of(path)
+    if kind not in kinds:
+        raise Unavailable(
+            f"storage backend {backend} needs a file system of type {' or '.join(kinds)}, "
+            f"{path} lies on {kind}: mount it there, or use backend local",
+            backend=backend,
+            filesystem=kind,
+        )
+
+
+def run_tool(*words: str) -> str:
+    """Run a tool of a file system and return what it says.
+
+    Raises
+    ------
+    Unavailable
+        If it is not installed, fails, or does not end in its time.
+    """
+    try:
+        done = subprocess.run(
+            words,
+            capture_output=True,
+            text=True,
+            timeout=TOOL_SECONDS,
+            env={**os.environ, "LC_ALL": "C"},
+        )
+    except FileNotFoundError:
+        raise Unavailable(
+            f"{words[0]} is not installed; install it on the manager's machine"
+        ) from None
+    except subprocess.TimeoutExpired:
+        raise Unavailable(f"{words[0]} {words[1]} did not end in {TOOL_SECONDS:g} s") from None
+    if done.returncode:
+        said = done.stderr.strip() or done.stdout.strip()
+        raise Unavailable(f"{' '.join(words[:3])} failed: {said}")
+    return done.stdout

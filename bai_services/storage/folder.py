@@ -1,0 +1,435 @@
+"""One folder, opened: everything in it is reached from its descriptor and never from outside."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import errno
+import heapq
+import os
+import shutil
+import stat
+import threading
+import uuid
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+from bai_services.core.errors import Changed, Conflict, InvalidRequest
+from bai_services.core.vfolder import ANYTHING, Expected
+
+from . import acl
+from .base import Copying, Entries, Entry, FileType
+from .beneath import Opener, open_regular
+from .trees import copy_facts, copy_file, copy_tree, descriptor, opened
+
+# A folder of its own group: everybody who has it mounted writes, nobody else on the machine reads.
+SHARED_MODE = 0o2770
+PRIVATE_MODE = 0o700
+_RENAME_NOREPLACE = 1
+# A directory keeps its time of change for as long as a tick of the kernel's clock.
+_SETTLED_NS = 2 * 10**9
+_CACHED_DIRECTORIES = 4
+
+_libc = ctypes.CDLL(None, use_errno=True)
+
+SORTS: dict[str, Callable[[Entry], tuple[object, str]]] = {
+    "size": lambda entry: (entry.size, entry.name),
+    "modified_at": lambda entry: (entry.modified_at, entry.name),
+    "type": lambda entry: (entry.type, entry.name),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Owner:
+    """To whom new files are given; ``gid`` is the group of all sessions."""
+
+    uid: int
+    gid: int
+
+
+# Of two that replace a file which they have both read, one must see the other's.
+_replacing = threading.Lock()
+
+
+class OpenFolder:
+    """Paths are tuples of checked parts (``beneath.parse_path``); the folder itself is ``()``.
+
+    Without an owner, what is made stays with the manager's own user.
+    """
+
+    def __init__(self, root: int, opener: Opener, owner: Owner | None = None) -> None:
+        self.root = root
+        self._opener = opener
+        self._owner = owner
+
+    @contextlib.contextmanager
+    def directory(self, parts: Sequence[str], makes: bool = False) -> Iterator[int]:
+        """Give a descriptor of a directory; with ``makes`` the ones on the way are made."""
+        flags = os.O_RDONLY | os.O_DIRECTORY
+        try:
+            number = self._opener(self.root, parts, flags)
+        except FileNotFoundError:
+            if not makes:
+                raise
+            for depth in range(1, len(parts) + 1):
+                self._make(parts[:depth])
+            number = self._opener(self.root, parts, flags)
+        with descriptor(number):
+            yield number
+
+    def list(self, parts: Sequence[str], offset: int, limit: int, sort: str, text: str) -> Entries:
+        """Return a page: ``sort`` is ``name`` or one of SORTS, with ``-`` in front for descending.
+
+        With ``text`` only names that hold it count, whatever their case.
+        """
+        field, is_down = sort.removeprefix("-"), sort.startswith("-")
+        with self.directory(parts) as here:
+            names = _names.of(here)
+            if text:
+                names = [name for name in names if text.lower() in name.lower()]
+            if field == "name":
+                page = _slice(names, offset, limit, is_down)
+                found = [entry for name in page if (entry := entry_of(name, here))]
+            else:
+                every = [entry for name in names if (entry := entry_of(name, here))]
+                every.sort(key=SORTS[field], reverse=is_down)
+                found = every[offset : offset + limit]
+        return Entries(found, len(names))
+
+    def entry(self, parts: Sequence[str]) -> Entry:
+        """Return what is at a path; a link is not followed."""
+        with self.directory(parts[:-1]) as here:
+            found = entry_of(parts[-1], here)
+        if found is None:
+            raise FileNotFoundError(errno.ENOENT, "gone")
+        return found
+
+    def make_directory(self, parts: Sequence[str], exists_ok: bool) -> None:
+        """Make a directory and those on the way to it."""
+        if not self._make_all(parts) and not exists_ok:
+            raise FileExistsError(errno.EEXIST, "exists")
+
+    def put(
+        self, temporary: Path, file: int, parts: Sequence[str], expected: Expected = ANYTHING
+    ) -> Entry:
+        """Move a complete file to its place, replacing a regular file that is there.
+
+        It is on the disk before it appears.
+        """
+        with self.directory(parts[:-1], makes=True) as parent:
+            name = parts[-1]
+            mode = existing_mode(parent, name)
+            self.give(file, is_executable=bool(mode and mode & 0o100))
+            os.fsync(file)
+            with _replacing:
+                check_expected(parent, name, expected)
+                carry(None, str(temporary), parent, name)
+            os.fsync(parent)
+            found = entry_of(name, parent)
+        return found or _describe(name, os.fstat(file))
+
+    def check_place(self, parts: Sequence[str], expected: Expected = ANYTHING) -> None:
+        """Raise what ``put`` would raise now, before the bytes are sent in vain."""
+        try:
+            with self.directory(parts[:-1]) as parent:
+                existing_mode(parent, parts[-1])
+                check_expected(parent, parts[-1], expected)
+        except FileNotFoundError:
+            if expected.etag is not None:
+                raise Changed(f"{parts[-1]} is no longer there", etag=None) from None
+
+    def move(self, source: Sequence[str], target: Sequence[str], replaces: bool) -> Entry:
+        """Rename something inside the folder; directories on the way to its new place are made."""
+        if tuple(target[: len(source)]) == tuple(source):
+            raise InvalidRequest("something cannot be moved into itself", field="target")
+        with (
+            self.directory(source[:-1]) as outer,
+            self.directory(target[:-1], makes=True) as inner,
+        ):
+            if replaces:
+                os.rename(source[-1], target[-1], src_dir_fd=outer, dst_dir_fd=inner)
+            else:
+                rename_new(outer, source[-1], inner, target[-1])
+            os.fsync(inner)
+            os.fsync(outer)
+            found = entry_of(target[-1], inner)
+        if found is None:
+            raise FileNotFoundError(errno.ENOENT, "gone")
+        return found
+
+    def copy(
+        self, source: Sequence[str], target: Sequence[str], staging: Path, progress: Copying
+    ) -> Entry:
+        """Copy a file, or a directory with everything in it; it appears when it is whole."""
+        if tuple(target[: len(source)]) == tuple(source):
+            raise InvalidRequest("something cannot be copied into itself", field="target")
+        with self.directory(source[:-1]) as outer:
+            facts = os.stat(source[-1], dir_fd=outer, follow_symlinks=False)
+            if stat.S_ISDIR(facts.st_mode):
+                staging.mkdir(mode=PRIVATE_MODE)
+                with (
+                    opened(outer, source[-1]) as a,
+                    descriptor(os.open(staging, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)) as b,
+                ):
+                    copy_tree(a, b, progress)
+                    sync_file_system(b)
+            else:
+                with (
+                    descriptor(open_regular(self._opener, self.root, source)) as a,
+                    descriptor(os.open(staging, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)) as b,
+                ):
+                    copy_file(a, b, progress)
+                    self.give(b, is_executable=bool(facts.st_mode & 0o100))
+                    os.fsync(b)
+        with self.directory(target[:-1], makes=True) as inner:
+            carry(None, str(staging), inner, target[-1], is_new=True)
+            os.fsync(inner)
+            found = entry_of(target[-1], inner)
+        if found is None:
+            raise FileNotFoundError(errno.ENOENT, "gone")
+        return found
+
+    def remove(self, parts: Sequence[str], trash: Path | None) -> bool:
+        """Remove a file, a link or an empty directory; with ``trash`` a tree is moved there.
+
+        Returns whether something now waits in ``trash``.
+        """
+        with self.directory(parts[:-1]) as parent:
+            facts = os.stat(parts[-1], dir_fd=parent, follow_symlinks=False)
+            if not stat.S_ISDIR(facts.st_mode):
+                os.unlink(parts[-1], dir_fd=parent)
+                return False
+            if trash is None:
+                os.rmdir(parts[-1], dir_fd=parent)
+                return False
+            try:
+                os.rename(parts[-1], trash, src_dir_fd=parent)
+            except OSError as error:
+                if error.errno != errno.EXDEV:
+                    raise
+                shutil.rmtree(parts[-1], dir_fd=parent)  # a folder on a file system of its own
+                return False
+            return True
+
+    def open_file(self, parts: Sequence[str]) -> int:
+        return open_regular(self._opener, self.root, parts)
+
+    def give(self, file: int, is_executable: bool) -> None:
+        """Make a new file usable by everybody who has the folder."""
+        if self._owner is None:
+            os.fchmod(file, 0o700 if is_executable else 0o600)
+            return
+        os.fchmod(file, 0o770 if is_executable else 0o660)
+        is_listed = acl.share_file(file, is_executable)
+        # Without access lists a file that is given away would be lost to sessions that run as
+        # the manager's user.
+        os.fchown(file, self._owner.uid if is_listed else -1, self._owner.gid)
+
+    def _make_all(self, parts: Sequence[str]) -> bool:
+        is_new = False
+        for depth in range(1, len(parts) + 1):
+            is_new = self._make(parts[:depth])
+        return is_new
+
+    def _make(self, parts: Sequence[str]) -> bool:
+        outer = self._opener(self.root, parts[:-1], os.O_PATH | os.O_DIRECTORY)
+        with descriptor(outer):
+            try:
+                os.mkdir(parts[-1], PRIVATE_MODE, dir_fd=outer)
+            except FileExistsError:
+                return self._existing(parts)
+            with opened(outer, parts[-1]) as made:
+                if self._owner is not None:
+                    give_directory(made, self._owner)
+        return True
+
+    def _existing(self, parts: Sequence[str]) -> bool:
+        # A file in the way is an error, a directory or a link to one is not.
+        with descriptor(self._opener(self.root, parts, os.O_PATH | os.O_DIRECTORY)):
+            return False
+
+
+def give_directory(directory: int, owner: Owner) -> None:
+    """Make a new directory usable by everybody who has the folder."""
+    os.fchmod(directory, SHARED_MODE)
+    is_listed = acl.share_directory(directory)
+    os.fchown(directory, owner.uid if is_listed else -1, owner.gid)
+    os.fchmod(directory, SHARED_MODE)
+
+
+def etag_of(facts: os.stat_result) -> str:
+    return f"{facts.st_ino:x}-{facts.st_size:x}-{facts.st_mtime_ns:x}"
+
+
+def entry_of(name: str, directory: int) -> Entry | None:
+    """Describe one thing in an open directory; None if it is gone."""
+    try:
+        return _describe(name, os.stat(name, dir_fd=directory, follow_symlinks=False))
+    except FileNotFoundError:
+        return None
+
+
+def _describe(name: str, facts: os.stat_result) -> Entry:
+    kind = FileType.OTHER
+    if stat.S_ISREG(facts.st_mode):
+        kind = FileType.FILE
+    elif stat.S_ISDIR(facts.st_mode):
+        kind = FileType.DIRECTORY
+    elif stat.S_ISLNK(facts.st_mode):
+        kind = FileType.LINK
+    is_file = kind is FileType.FILE
+    # A name that is no UTF-8 is shown as far as it is; nothing of ours can have made it.
+    return Entry(
+        os.fsencode(name).decode("utf-8", "replace"),
+        kind,
+        facts.st_size if is_file else 0,
+        datetime.fromtimestamp(facts.st_mtime, UTC),
+        etag_of(facts) if is_file else None,
+    )
+
+
+def existing_mode(parent: int, name: str) -> int | None:
+    """Return the mode of the regular file of that name, None if there is nothing."""
+    try:
+        facts = os.stat(name, dir_fd=parent, follow_symlinks=False)
+    except FileNotFoundError:
+        return None
+    if stat.S_ISDIR(facts.st_mode):
+        raise Conflict(f"{name} is a directory; upload to a path inside it")
+    if not stat.S_ISREG(facts.st_mode):
+        raise Conflict(f"{name} is a link or something special; remove it first")
+    return stat.S_IMODE(facts.st_mode) & 0o777
+
+
+def check_expected(parent: int, name: str, expected: Expected) -> None:
+    """Raise ``Changed`` unless the file is as somebody expects it."""
+    if expected == ANYTHING:
+        return
+    try:
+        have = etag_of(os.stat(name, dir_fd=parent, follow_symlinks=False))
+    except FileNotFoundError:
+        have = None
+    if expected.is_new and have is not None:
+        raise Changed(f"{name} exists already", etag=have)
+    if expected.etag is not None and (have is None or expected.etag not in ("*", have)):
+        raise Changed(
+            f"{name} has changed since it was read; read it again and put your changes into that",
+            etag=have,
+        )
+
+
+def rename_new(source: int | None, name: str, target: int, new_name: str) -> None:
+    """Rename something unless there is anything of the new name."""
+    at_cwd = -100
+    result = _libc.renameat2(
+        at_cwd if source is None else source,
+        os.fsencode(name),
+        target,
+        os.fsencode(new_name),
+        _RENAME_NOREPLACE,
+    )
+    if result == 0:
+        return
+    number = ctypes.get_errno()
+    if number != errno.EINVAL:
+        raise OSError(number, os.strerror(number))
+    # A file system without that flag (NFS): as near as it gets.
+    if entry_of(new_name, target) is not None:
+        raise FileExistsError(errno.EEXIST, "exists")
+    os.rename(name, new_name, src_dir_fd=source, dst_dir_fd=target)
+
+
+def carry(source: int | None, name: str, target: int, new_name: str, is_new: bool = False) -> None:
+    """Move something from where it was staged to its place in a folder; with ``is_new`` only if
+    there is nothing.
+
+    A folder that was there before us may lie on another file system: then it is
+    copied beside its place first, by descriptors only, for others can write there.
+    """
+    move = rename_new if is_new else _rename
+    try:
+        move(source, name, target, new_name)
+        return
+    except OSError as error:
+        if error.errno != errno.EXDEV:
+            raise
+    beside = f".bai-{uuid.uuid4().hex}"
+    facts = os.stat(name, dir_fd=source, follow_symlinks=False)
+    try:
+        _copy_beside(source, name, target, beside, stat.S_ISDIR(facts.st_mode))
+        move(target, beside, target, new_name)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            if stat.S_ISDIR(facts.st_mode):
+                shutil.rmtree(beside, dir_fd=target)
+            else:
+                os.unlink(beside, dir_fd=target)
+        raise
+
+
+def _copy_beside(
+    source: int | None, name: str, target: int, beside: str, is_directory: bool
+) -> None:
+    flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC
+    with descriptor(os.open(name, flags, dir_fd=source)) as a:
+        if is_directory:
+            os.mkdir(beside, PRIVATE_MODE, dir_fd=target)
+            with opened(target, beside) as b:
+                copy_tree(a, b, Copying())
+                sync_file_system(b)
+            return
+        made = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+        with descriptor(os.open(beside, made, 0o600, dir_fd=target)) as b:
+            copy_file(a, b)
+            copy_facts(a, b)
+            os.fsync(b)
+
+
+def _rename(source: int | None, name: str, target: int, new_name: str) -> None:
+    os.rename(name, new_name, src_dir_fd=source, dst_dir_fd=target)
+
+
+def sync_file_system(directory: int) -> None:
+    """Bring everything of a file system to the disk: quicker than file by file for many."""
+    if _libc.syncfs(directory) != 0:
+        number = ctypes.get_errno()
+        raise OSError(number, os.strerror(number))
+
+
+class _Names:
+    """The sorted names of the directories that were listed last: pages come one after another."""
+
+    def __init__(self) -> None:
+        self._known: dict[tuple[int, int], tuple[int, list[str]]] = {}
+        self._lock = threading.Lock()
+
+    def of(self, directory: int) -> list[str]:
+        """Return the names in an open directory; in order only if they were listed before."""
+        facts = os.fstat(directory)
+        key, changed = (facts.st_dev, facts.st_ino), facts.st_mtime_ns
+        with self._lock:
+            known = self._known.pop(key, None)
+        if known is not None and known[0] == changed:
+            names = known[1]
+            names.sort()
+        else:
+            names = os.listdir(directory)
+        now = datetime.now(UTC).timestamp() * 1e9
+        if now - changed > _SETTLED_NS:
+            with self._lock:
+                self._known[key] = (changed, names)
+                while len(self._known) > _CACHED_DIRECTORIES:
+                    self._known.pop(next(iter(self._known)), None)
+        return list(names)
+
+
+_names = _Names()
+
+
+def _slice(names: list[str], offset: int, limit: int, is_down: bool) -> list[str]:
+    if offset == 0 and not is_down:
+        return heapq.nsmallest(limit, names)
+    names.sort(reverse=is_down)
+    return names[offset : offset + limit]

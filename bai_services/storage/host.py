@@ -1,0 +1,471 @@
+"""A storage host: a backend on a mounted path, and the only way to the bytes of folders."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import time
+import uuid
+from collections.abc import Callable, Iterator, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, TypeVar
+
+from bai_services.core.errors import InvalidRequest, NotFound, StorageFull, Unavailable
+from bai_services.core.vfolder import ANYTHING, Expected
+
+from . import beneath, folder, trees
+from .archives import FORMATS, Unpacked, Unpacking, packed
+from .backend import Backend
+from .base import (
+    Capability,
+    Copying,
+    Entries,
+    Entry,
+    Health,
+    HostStatus,
+    Location,
+    Scope,
+    Usage,
+)
+from .downloads import ArchiveStream, Download
+from .folder import OpenFolder, Owner
+from .staging import DIRECTORY, Staging, UploadFacts, Writer, remove_any, subdirectories
+from .workers import Workers
+
+log = logging.getLogger(__name__)
+T = TypeVar("T")
+
+THREADS = 8
+# For what may take hours: copies, counts, deletions. Nobody's request waits for it.
+LONG_THREADS = 4
+PROBE_SECONDS = 5.0
+SLOW_SECONDS = 1.0
+# A host with less room than this is called full: directories and databases need some.
+FULL_BYTES = 16 * 2**20
+MAX_ARCHIVE_PATHS = 1000
+
+
+class StorageHost:
+    """Keeps a folder at ``ROOT/KIND/SCOPE/FOLDER``, all three by their ids.
+
+    What is on its way in or out waits in ``ROOT/KIND/SCOPE/.staging``: on the
+    same file system, counted against the same quota, and never in a session.
+    No path leads out of its folder, whatever links lie inside. Every method
+    raises ``NotFound`` for what is not there, ``Conflict`` where something else
+    is there, ``InvalidRequest`` for a path that is none, ``Forbidden`` for one that
+    leads out, ``StorageFull`` or ``QuotaExceeded`` when there is no room, and
+    ``Unavailable`` when the host is away.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        backend: Backend,
+        shared_gid: int | None = None,
+        opener: beneath.Opener | None = None,
+    ) -> None:
+        """With ``shared_gid`` (needs root) every member of that group may use every folder.
+
+        It is the group of all containers, and a container sees only the folders
+        that are mounted into it. Without it folders are the manager's user's alone.
+        """
+        self.name = name
+        self.backend = backend
+        self.capabilities: frozenset[Capability] = frozenset()
+        self.health = Health(HostStatus.GONE, "not looked at yet", 0, 0, datetime.now(UTC))
+        self._root = backend.root.absolute()
+        self._shared_gid = shared_gid
+        self._opener = opener or beneath.best_opener()
+        self._workers = Workers(name, THREADS)
+        self._long = Workers(f"{name}-long", LONG_THREADS)
+
+    async def start(self) -> None:
+        """Make the host ready; one that is away is reported, and is not fatal."""
+        self._workers.start()
+        self._long.start()
+        try:
+            await self._workers.run(self._prepare, seconds=PROBE_SECONDS)
+        except Unavailable as error:
+            log.error("storage host %s: %s", self.name, error.message)
+        await self.probe()
+
+    async def stop(self) -> None:
+        """Finish what runs, within a few seconds; what is long goes on at the next start."""
+        await asyncio.gather(self._long.stop(), self._workers.stop())
+
+    async def probe(self) -> Health:
+        """Look how the host is, within a few seconds."""
+        started = time.monotonic()
+        now = datetime.now(UTC)
+        try:
+            status, message, total, free = await self._workers.run(
+                self._probe, seconds=PROBE_SECONDS
+            )
+        except (Unavailable, NotFound) as error:
+            self.health = Health(HostStatus.GONE, error.message, 0, 0, now)
+            return self.health
+        taken = time.monotonic() - started
+        if status is HostStatus.READY and taken > SLOW_SECONDS:
+            status, message = HostStatus.SLOW, f"it took {taken:.1f} s to answer"
+        self.health = Health(status, message, total, free, now)
+        return self.health
+
+    async def create(self, location: Location) -> None:
+        """Make an empty folder."""
+        await self._workers.run(self._create, location)
+
+    async def check_unmanaged(self, path: str) -> None:
+        """Raise ``InvalidRequest`` unless a path is a directory that may be used as a folder."""
+        await self._workers.run(self._check_unmanaged, path)
+
+    async def delete(self, location: Location) -> None:
+        """Delete a folder with everything in it; one that is gone already is fine."""
+        if location.unmanaged_path is None:
+            await self._long.run(self._delete, location, seconds=None)
+
+    async def usage(self, location: Location) -> Usage:
+        """Count what a folder holds, by walking it."""
+        return await self._long.run(self._counted, location, seconds=None)
+
+    async def scope_bytes(self, scope: Scope) -> int | None:
+        """Return what a scope holds by the file system's counter; None if it has none."""
+        if Capability.FAST_USAGE not in self.capabilities:
+            return None
+        return await self._workers.run(self._with_scope, self.backend.usage, scope)
+
+    async def set_quota(self, scope: Scope, limit_bytes: int | None) -> None:
+        """Let the file system enforce a limit, where it can."""
+        if Capability.QUOTA in self.capabilities:
+            await self._workers.run(self._set_quota, scope, limit_bytes)
+
+    async def copy_folder(
+        self, source: Location, target_host: StorageHost, target: Location, progress: Copying
+    ) -> None:
+        """Copy a whole folder to a place that is empty or holds what an earlier try left."""
+        await self._long.run(self._copy_folder, source, target_host, target, progress, seconds=None)
+
+    async def move_folder(self, source: Location, target: Location, progress: Copying) -> None:
+        """Move a folder to another scope; again after it was cut off is fine."""
+        await self._long.run(self._move_folder, source, target, progress, seconds=None)
+
+    async def reach(self, location: Location, seconds: float) -> None:
+        """Raise ``Unavailable`` or ``NotFound`` unless the folder can be looked at in that time."""
+        await self._workers.run(self._reach, location, seconds=seconds)
+
+    async def list(
+        self, location: Location, path: str, offset: int = 0, limit: int = 100,
+        sort: str = "name", text: str = "",
+    ) -> Entries:  # fmt: skip
+        parts = beneath.parse_path(path)
+        return await self._in(location, None, OpenFolder.list, parts, offset, limit, sort, text)
+
+    async def entry(self, location: Location, path: str) -> Entry:
+        parts = beneath.file_parts(path)
+        return await self._in(location, None, OpenFolder.entry, parts)
+
+    async def make_directory(
+        self, location: Location, path: str, exists_ok: bool, uid: int | None = None
+    ) -> None:
+        parts = beneath.file_parts(path.rstrip("/"), is_new=True)
+        await self._in(location, uid, OpenFolder.make_directory, parts, exists_ok)
+
+    async def move(
+        self, location: Location, source: str, target: str, replaces: bool, uid: int | None = None
+    ) -> Entry:
+        """Move or rename something inside a folder."""
+        old, new = beneath.file_parts(source), beneath.file_parts(target, is_new=True)
+        return await self._in(location, uid, OpenFolder.move, old, new, replaces)
+
+    async def copy(
+        self, location: Location, source: str, target: str, uid: int | None, progress: Copying
+    ) -> Entry:
+        """Copy something inside a folder; it appears when it is whole."""
+        old, new = beneath.file_parts(source), beneath.file_parts(target, is_new=True)
+        return await self._long.run(self._copy, location, uid, old, new, progress, seconds=None)
+
+    async def remove(self, location: Location, path: str, is_recursive: bool = False) -> None:
+        """Remove a file, a link or an empty directory; a whole tree where that is asked for."""
+        parts = beneath.file_parts(path)
+        left = await self._workers.run(self._remove, location, parts, is_recursive)
+        if left is not None:
+            await self._long.run(trees.remove_tree, left, seconds=None)
+
+    async def open_download(self, location: Location, path: str) -> Download:
+        """Open a file; the caller closes it."""
+        parts = beneath.file_parts(path)
+        file = await self._in(location, None, OpenFolder.open_file, parts)
+        return Download(file, self._workers)
+
+    async def open_archive(
+        self, location: Location, paths: Sequence[str], form: str
+    ) -> ArchiveStream:
+        """Begin a zip or tar of what lies at some paths; the caller closes it."""
+        if form not in FORMATS or not paths or len(paths) > MAX_ARCHIVE_PATHS:
+            raise InvalidRequest(
+                f"an archive is {' or '.join(FORMATS)}, of at most {MAX_ARCHIVE_PATHS} paths",
+                field="format",
+            )
+        tops = [beneath.parse_path(path) for path in paths]
+        root = await self._workers.run(self._open_root, location)
+        opened = OpenFolder(root, self._opener)
+        try:
+            for top in tops:
+                await self._workers.run(opened.entry if top else _nothing, top)
+        except BaseException:
+            os.close(root)
+            raise
+        return ArchiveStream(root, packed(opened, tops, form), self._workers)
+
+    async def writer(
+        self, location: Location, upload_id: str | None = None,
+        checksum: tuple[str, bytes] | None = None,
+    ) -> Writer:  # fmt: skip
+        """Return what appends to an upload; without an id, to something new, sent in one go."""
+        staging = self.staging(location)
+        if upload_id is None:
+            return await self._workers.run(staging.once)
+        return await self._workers.run(staging.writer, upload_id, checksum)
+
+    async def check_place(
+        self, location: Location, path: str, size_bytes: int, expected: Expected = ANYTHING
+    ) -> None:
+        """Raise what ``land`` would raise now, before the bytes are sent in vain."""
+        parts = beneath.file_parts(path, is_new=True)
+        await self._in(location, None, OpenFolder.check_place, parts, expected)
+        await self._workers.run(self._check_room, size_bytes)
+
+    async def land(
+        self, location: Location, writer: Writer, path: str, uid: int | None,
+        expected: Expected = ANYTHING,
+    ) -> Entry:  # fmt: skip
+        """Put what was written in its place: whole, durably, at once."""
+        parts = beneath.file_parts(path, is_new=True)
+        return await self._workers.run(self._land, location, writer, parts, uid, expected)
+
+    async def unpack(
+        self, location: Location, writer: Writer, path: str, uid: int | None, max_bytes: int
+    ) -> Unpacked:
+        """Unpack a tar archive that was written at a directory of the folder."""
+        parts = beneath.parse_new_path(path)
+        return await self._long.run(
+            self._unpack, location, writer, parts, uid, max_bytes, seconds=None
+        )
+
+    async def discard(self, writer: Writer) -> None:
+        """Close a writer of something that was sent in one go, and forget what it wrote."""
+        await self._workers.run(writer.discard)
+
+    async def run(self, work: Callable[..., T], *arguments: Any) -> T:
+        """Do a step of file work on what ``staging`` gave, in a thread."""
+        return await self._workers.run(work, *arguments)
+
+    async def join(self, location: Location, facts: UploadFacts, parts: Sequence[str]) -> None:
+        """Make an upload of the parts that it was sent in."""
+        await self._long.run(self.staging(location).join, facts, parts, seconds=None)
+
+    async def sweep(self, is_start: bool = False) -> int:
+        """Remove uploads that have expired and what a crash left; return how many."""
+        return await self._long.run(self._sweep, time.time(), is_start, seconds=None)
+
+    def staging(self, location: Location) -> Staging:
+        """Return where uploads to a folder wait."""
+        return Staging(self._staging_path(location))
+
+    def source_path(self, location: Location) -> str:
+        """Return the absolute path at which machines see the folder, for mounts."""
+        return str(self._path(location))
+
+    async def _in(
+        self, location: Location, uid: int | None, work: Callable[..., T], *arguments: Any
+    ) -> T:
+        """Do work on the opened folder, in a thread; ``uid`` is whose new files will be."""
+        return await self._workers.run(self._opened_for, location, uid, work, *arguments)
+
+    def _opened_for(
+        self, location: Location, uid: int | None, work: Callable[..., T], *arguments: Any
+    ) -> T:
+        with self._opened(location, uid) as opened:
+            return work(opened, *arguments)
+
+    @contextlib.contextmanager
+    def _opened(self, location: Location, uid: int | None = None) -> Iterator[OpenFolder]:
+        with trees.descriptor(self._open_root(location)) as root:
+            yield OpenFolder(root, self._opener, self._owner(uid))
+
+    def _open_root(self, location: Location) -> int:
+        flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+        return os.open(self._path(location), flags)
+
+    def _owner(self, uid: int | None) -> Owner | None:
+        if self._shared_gid is None:
+            return None
+        return Owner(os.geteuid() if uid is None else uid, self._shared_gid)
+
+    def _scope_path(self, scope: Scope) -> Path:
+        return self._root.joinpath(*scope.parts)
+
+    def _path(self, location: Location) -> Path:
+        if location.unmanaged_path is not None:
+            return Path(location.unmanaged_path)
+        return self._scope_path(location.scope) / str(uuid.UUID(location.vfolder_id))
+
+    def _staging_path(self, location: Location) -> Path:
+        # Never in the folder itself: sessions could put a link in its place.
+        return self._scope_path(location.scope) / DIRECTORY
+
+    def _prepare(self) -> None:
+        self._root.mkdir(parents=True, exist_ok=True, mode=folder.PRIVATE_MODE)
+        self.capabilities = self.backend.capabilities()
+
+    def _probe(self) -> tuple[HostStatus, str, int, int]:
+        if not self.capabilities:
+            self._prepare()
+        room = os.statvfs(self._root)
+        total, free = room.f_blocks * room.f_frsize, room.f_bavail * room.f_frsize
+        if room.f_flag & os.ST_RDONLY:
+            return HostStatus.READ_ONLY, "it is mounted read-only", total, free
+        if not os.access(self._root, os.W_OK | os.X_OK):
+            return HostStatus.READ_ONLY, "the manager may not write to it", total, free
+        if free < FULL_BYTES:
+            return HostStatus.FULL, f"{free} bytes are left", total, free
+        return HostStatus.READY, "", total, free
+
+    def _create(self, location: Location) -> None:
+        self.backend.create(self._scope_path(location.scope))
+        if location.unmanaged_path is not None:
+            return  # only what is on its way in has a place of ours
+        path = self._path(location)
+        path.mkdir(mode=folder.PRIVATE_MODE)
+        if self._shared_gid is None:
+            return
+        try:
+            with trees.descriptor(self._open_root(location)) as made:
+                folder.give_directory(made, Owner(-1, self._shared_gid))
+        except OSError:
+            path.rmdir()
+            raise
+
+    def _check_unmanaged(self, path: str) -> None:
+        place = Path(path)
+        if not place.is_absolute() or ".." in place.parts or place != place.resolve():
+            raise InvalidRequest(
+                f"{path} must be the absolute path of a directory, without links and '..' in it",
+                field="unmanaged_path",
+            )
+        if not place.is_dir():
+            raise InvalidRequest(f"{path} is no directory", field="unmanaged_path")
+        root = self._root.resolve()
+        if len(place.parts) < 3 or place in (root, *root.parents) or root in place.parents:
+            raise InvalidRequest(
+                f"{path} holds more than one folder's files; name a directory of its own",
+                field="unmanaged_path",
+            )
+
+    def _delete(self, location: Location) -> None:
+        gone = self._staging_path(location) / f"{uuid.UUID(location.vfolder_id)}.trash"
+        # Renamed first: whoever still has it open or mounted finds no way in by its path.
+        with contextlib.suppress(FileNotFoundError):
+            gone.parent.mkdir(mode=folder.PRIVATE_MODE, exist_ok=True)
+            os.rename(self._path(location), gone)
+        trees.remove_tree(gone)
+
+    def _counted(self, location: Location) -> Usage:
+        with trees.descriptor(self._open_root(location)) as root:
+            return trees.count(root)
+
+    def _with_scope(self, work: Callable[[Path], T], scope: Scope) -> T | None:
+        path = self._scope_path(scope)
+        return work(path) if path.exists() else None
+
+    def _set_quota(self, scope: Scope, limit_bytes: int | None) -> None:
+        path = self._scope_path(scope)
+        if path.exists():
+            self.backend.set_quota(path, limit_bytes)
+
+    def _copy_folder(
+        self, source: Location, host: StorageHost, target: Location, progress: Copying
+    ) -> None:
+        held = self._counted(source)
+        progress.total_files, progress.total_bytes = held.files, held.bytes
+        host._check_room(held.bytes)
+        host._delete(target)
+        host._create(target)
+        self.backend.clone(self._path(source), host._path(target), progress)
+        with trees.descriptor(host._open_root(target)) as made:
+            if host._shared_gid is not None:
+                folder.give_directory(made, Owner(-1, host._shared_gid))
+            folder.sync_file_system(made)
+
+    def _move_folder(self, source: Location, target: Location, progress: Copying) -> None:
+        old, new = self._path(source), self._path(target)
+        if not old.exists():
+            if new.exists():
+                return  # done before it was cut off
+            raise FileNotFoundError(old)
+        self.backend.create(self._scope_path(target.scope))
+        try:
+            if not new.exists():
+                os.rename(old, new)
+                return
+        except OSError:
+            log.info("folder %s goes to another quota scope by a copy", source.vfolder_id)
+        self._copy_folder(source, self, target, progress)
+        self._delete(source)
+
+    def _reach(self, location: Location) -> None:
+        with trees.descriptor(self._open_root(location)) as root:
+            os.fstat(root)
+
+    def _copy(
+        self, location: Location, uid: int | None, old: Any, new: Any, progress: Copying
+    ) -> Entry:
+        staging = self.staging(location).fresh()
+        try:
+            with self._opened(location, uid) as opened:
+                return opened.copy(old, new, staging, progress)
+        finally:
+            remove_any(staging)
+
+    def _remove(self, location: Location, parts: Any, is_recursive: bool) -> Path | None:
+        trash = self.staging(location).fresh(".trash") if is_recursive else None
+        with self._opened(location) as opened:
+            return trash if opened.remove(parts, trash) else None
+
+    def _check_room(self, size_bytes: int) -> None:
+        room = os.statvfs(self._root)
+        free = room.f_bavail * room.f_frsize
+        if size_bytes > free:
+            raise StorageFull(
+                f"storage host {self.name} has {free} bytes left, this has {size_bytes}",
+                size_bytes=size_bytes,
+                free_bytes=free,
+            )
+
+    def _land(
+        self, location: Location, writer: Writer, parts: Any, uid: int | None, expected: Expected
+    ) -> Entry:
+        with self._opened(location, uid) as opened:
+            found = opened.put(writer.path, writer.file, parts, expected)
+        writer.close()
+        return found
+
+    def _unpack(
+        self, location: Location, writer: Writer, parts: Any, uid: int | None, max_bytes: int
+    ) -> Unpacked:
+        staging = self.staging(location).fresh(".unpacked")
+        try:
+            with self._opened(location, uid) as opened:
+                return Unpacking(opened, parts, staging, max_bytes).run(writer.path)
+        finally:
+            remove_any(staging)
+
+    def _sweep(self, now: float, is_start: bool) -> int:
+        scopes = [*subdirectories(self._root / "user"), *subdirectories(self._root / "project")]
+        return sum(Staging(scope / DIRECTORY).sweep(now, is_start) for scope in scopes)
+
+
+def _nothing(parts: Any) -> None:
+    return None
