@@ -1,0 +1,18 @@
+"""`bai completion`: what a shell needs to complete this command's words."""
+
+from __future__ import annotations
+
+import click
+from click.shell_completion import get_completion_class
+
+SHELLS = ("bash", "zsh", "fish")
+
+
+@click.command()
+@click.argument("shell", type=click.Choice(SHELLS))
+def completion(*, shell: str) -> None:
+    """Print the completion of SHELL: for bash, eval "$(bai completion bash)"."""
+    root = click.get_current_context().find_root().command
+    found = get_completion_class(shell)
+    assert found is not None  # click knows these three
+    click.echo(found(root, {}, "bai", "_BAI_COMPLETE").source())

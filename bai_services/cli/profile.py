@@ -1,0 +1,161 @@
+"""Which hub the command speaks to, and as whom: a file, overridden by the environment."""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+from bai_services.client import Keypair, Token
+from bai_services.core.errors import InvalidRequest, NotSignedIn
+
+SERVICE = "/services/bai"
+
+
+@dataclass(frozen=True, slots=True)
+class Profile:
+    """A hub's address and what proves who calls it; ``username`` is only for people to read."""
+
+    url: str
+    credential: Token | Keypair
+    username: str = ""
+
+    @property
+    def service_url(self) -> str:
+        return self.url + SERVICE
+
+
+def hub_url(text: str) -> str:
+    """Return the hub's address without a trailing slash, from what somebody pasted.
+
+    The address of the manager or of a Hub page is understood too.
+
+    Raises
+    ------
+    InvalidRequest
+        If it is no http or https address, or carries a password.
+    """
+    try:
+        parts = urlsplit(text.strip())
+        valid = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
+    except ValueError:
+        valid = False
+    if not valid:
+        raise InvalidRequest(f"{text!r} is no address; write for instance http://127.0.0.1:8000")
+    if parts.username or parts.password:
+        raise InvalidRequest("the address must not hold a name or a password")
+    path = parts.path.rstrip("/")
+    for ours in (SERVICE, "/hub"):
+        before, found, after = path.rpartition(ours)
+        if found and (not after or after.startswith("/")):
+            path = before
+            break
+    return f"{parts.scheme}://{parts.netloc}{path}"
+
+
+def folder(environ: Mapping[str, str] = os.environ) -> Path:
+    """Return the folder of the command's own files."""
+    if own := environ.get("BAI_CONFIG_DIR"):
+        return Path(own)
+    base = environ.get("XDG_CONFIG_HOME") or Path.home() / ".config"
+    return Path(base) / "bai"
+
+
+def load(environ: Mapping[str, str] = os.environ) -> Profile:
+    """Return the profile in force.
+
+    ``BAI_URL``, ``BAI_TOKEN``, ``BAI_ACCESS_KEY`` with ``BAI_SECRET_KEY`` override
+    the file. A credential of the file is only ever sent to the hub it was got from.
+
+    Raises
+    ------
+    NotSignedIn
+        If the address or a credential for it is missing.
+    InvalidRequest
+        If the file or the environment cannot be read as a profile.
+    """
+    content = _read(folder(environ) / "config.json")
+    url = hub_url(environ["BAI_URL"]) if environ.get("BAI_URL") else content.get("url")
+    if not url:
+        raise NotSignedIn("not signed in at any hub")
+    if credential := _credential(environ, "BAI_TOKEN", "BAI_ACCESS_KEY", "BAI_SECRET_KEY"):
+        return Profile(url, credential)
+    credential = _credential(content, "token", "access_key", "secret_key")
+    if credential is None or url != content.get("url"):
+        raise NotSignedIn(f"not signed in at {url}", url=url)
+    return Profile(url, credential, content.get("username", ""))
+
+
+def saved(environ: Mapping[str, str] = os.environ) -> Profile | None:
+    """Return the profile of the file, whatever the environment says; None if it holds none."""
+    try:
+        content = _read(folder(environ) / "config.json")
+        credential = _credential(content, "token", "access_key", "secret_key")
+    except InvalidRequest:
+        return None
+    url = content.get("url")
+    return Profile(url, credential, content.get("username", "")) if url and credential else None
+
+
+def save(profile: Profile, environ: Mapping[str, str] = os.environ) -> Path:
+    """Write the profile for later commands, readable by its owner only; return the file.
+
+    The file is replaced in one step: no other command ever reads half of it.
+    """
+    content = {"url": profile.url, "username": profile.username}
+    if isinstance(profile.credential, Token):
+        content["token"] = profile.credential.value
+    else:
+        content["access_key"] = profile.credential.access_key
+        content["secret_key"] = profile.credential.secret_key
+    target = folder(environ) / "config.json"
+    target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    # mkstemp makes the file with mode 0600.
+    handle, name = tempfile.mkstemp(dir=target.parent, prefix=".config-")
+    try:
+        with os.fdopen(handle, "w", encoding="utf-8") as file:
+            json.dump(content, file, indent=2)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(name, target)
+    except BaseException:
+        Path(name).unlink(missing_ok=True)
+        raise
+    return target
+
+
+def forget(environ: Mapping[str, str] = os.environ) -> bool:
+    """Remove the saved profile; return whether there was one."""
+    try:
+        (folder(environ) / "config.json").unlink()
+    except FileNotFoundError:
+        return False
+    return True
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return {}
+    except (ValueError, UnicodeDecodeError):
+        content = None
+    if not isinstance(content, dict) or not all(isinstance(v, str) for v in content.values()):
+        raise InvalidRequest(f"{path} is damaged; run bai logout, then bai login URL")
+    return content
+
+
+def _credential(
+    values: Mapping[str, str], token: str, access_key: str, secret_key: str
+) -> Token | Keypair | None:
+    if values.get(token):
+        return Token(values[token])
+    access, secret = values.get(access_key), values.get(secret_key)
+    if bool(access) != bool(secret):
+        raise InvalidRequest(f"{access_key} and {secret_key} belong together; only one is set")
+    return Keypair(access, secret) if access and secret else None

@@ -1,0 +1,1 @@
+"""Many TCP streams over one websocket, kept over its loss; both ends are made of this."""

@@ -1,0 +1,143 @@
+"""The frames of a tunnel: one byte of kind, four of stream, then what the kind says.
+
+A frame is one binary message of the websocket.
+"""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Any
+
+VERSION = 1
+KEY_BYTES = 16
+MOST_DATA_BYTES = 256 * 1024
+MOST_FRAME_BYTES = MOST_DATA_BYTES + 64
+MOST_TEXT_BYTES = 4096
+
+_HEADER = struct.Struct("!BI")
+_COUNT = struct.Struct("!I")
+_NUMBER = struct.Struct("!Q")
+_HELLO = struct.Struct(f"!B?{KEY_BYTES}sQ")
+HEADER_BYTES = _HEADER.size
+
+
+class ProtocolError(Exception):
+    """The other end sent what no end may send; the connection has to go."""
+
+
+class Kind(IntEnum):
+    # Of streams: delivered once each, in order, also when the websocket is lost in between.
+    OPEN = 1  # text: the target
+    DATA = 2  # bytes
+    FINISH = 3  # no more data this way; the other way stays open
+    RESET = 4  # text: why the stream is over, both ways
+    CREDIT = 5  # count: bytes more that the other end may send
+    # Of one websocket.
+    HELLO = 16
+    ACK = 17  # number: frames of streams received so far
+    PING = 18
+    PONG = 19
+    BYE = 20  # text: why this tunnel ends for good
+
+
+STREAM_KINDS = frozenset({Kind.OPEN, Kind.DATA, Kind.FINISH, Kind.RESET, Kind.CREDIT})
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    kind: Kind
+    stream: int
+    payload: memoryview
+
+    @property
+    def text(self) -> str:
+        return bytes(self.payload).decode(errors="replace")
+
+    @property
+    def count(self) -> int:
+        """Return the count of a CREDIT.
+
+        Raises
+        ------
+        ProtocolError
+            If there is none.
+        """
+        return int(_unpacked(_COUNT, self.payload)[0])
+
+    @property
+    def number(self) -> int:
+        """Return the number of an ACK; raises as ``count``."""
+        return int(_unpacked(_NUMBER, self.payload)[0])
+
+
+@dataclass(frozen=True, slots=True)
+class Hello:
+    """What both ends say first: which tunnel this is and how many frames came before."""
+
+    key: bytes
+    is_resumed: bool
+    received: int
+
+
+def encode(kind: Kind, stream: int = 0, payload: bytes | memoryview = b"") -> bytes:
+    return b"".join((_HEADER.pack(kind, stream), payload))
+
+
+def encode_text(kind: Kind, stream: int, text: str) -> bytes:
+    return encode(kind, stream, text.encode()[:MOST_TEXT_BYTES])
+
+
+def encode_credit(stream: int, count: int) -> bytes:
+    return encode(Kind.CREDIT, stream, _COUNT.pack(count))
+
+
+def encode_ack(received: int) -> bytes:
+    return encode(Kind.ACK, 0, _NUMBER.pack(received))
+
+
+def encode_hello(hello: Hello) -> bytes:
+    packed = _HELLO.pack(VERSION, hello.is_resumed, hello.key, hello.received)
+    return encode(Kind.HELLO, 0, packed)
+
+
+def decode(message: bytes) -> Frame:
+    """Return the frame of a message.
+
+    Raises
+    ------
+    ProtocolError
+        If it is none, or too long.
+    """
+    if not HEADER_BYTES <= len(message) <= MOST_FRAME_BYTES:
+        raise ProtocolError(f"a frame of {len(message)} bytes")
+    number, stream = _HEADER.unpack_from(message)
+    try:
+        kind = Kind(number)
+    except ValueError:
+        raise ProtocolError(f"a frame of kind {number}") from None
+    return Frame(kind, stream, memoryview(message)[HEADER_BYTES:])
+
+
+def decode_hello(frame: Frame) -> Hello:
+    """Return what a HELLO says.
+
+    Raises
+    ------
+    ProtocolError
+        If the frame is another one, or of another version of this protocol.
+    """
+    if frame.kind is not Kind.HELLO:
+        raise ProtocolError(f"{frame.kind.name} before HELLO")
+    if not frame.payload or frame.payload[0] != VERSION:
+        raise ProtocolError(f"the tunnel speaks version {VERSION}; update bai or the session")
+    _, is_resumed, key, received = _unpacked(_HELLO, frame.payload)
+    return Hello(key, is_resumed, received)
+
+
+def _unpacked(form: struct.Struct, payload: memoryview) -> tuple[Any, ...]:
+    try:
+        return form.unpack(payload)
+    except struct.error:
+        raise ProtocolError(f"{len(payload)} bytes where {form.size} belong") from None

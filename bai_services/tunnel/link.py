@@ -1,0 +1,123 @@
+"""One tunnel over one websocket after another: what was lost with one is sent again on the next."""
+
+from __future__ import annotations
+
+from collections import deque
+
+from .frames import Frame, Hello, Kind, ProtocolError, encode, encode_ack, encode_text
+from .streams import Event, Streams
+
+# What may be on its way or kept for the case that it was lost.
+MOST_KEPT_BYTES = 8 * 1024 * 1024
+ACK_EVERY_BYTES = 512 * 1024
+ACK_EVERY_FRAMES = 64
+
+
+class Goodbye(Exception):
+    """The other end has ended the tunnel for good, and says why."""
+
+
+class Link:
+    """Counts the frames of streams, keeps those that are not acknowledged; no I/O."""
+
+    def __init__(self, key: bytes, streams: Streams) -> None:
+        self.key = key
+        self.streams = streams
+        self._received = 0
+        self._unacked_bytes = 0
+        self._unacked_frames = 0
+        # Number of the oldest kept frame, the kept ones, and how many of them went out here.
+        self._first_kept = 0
+        self._kept: deque[bytes] = deque()
+        self._kept_bytes = 0
+        self._resend: deque[bytes] = deque()
+        self._control: deque[bytes] = deque()
+
+    def hello(self, *, is_resumed: bool) -> Hello:
+        """Return what to say first on a new websocket."""
+        return Hello(self.key, is_resumed, self._received)
+
+    def connected(self, received: int) -> None:
+        """Begin on a new websocket; the other end has got ``received`` frames so far.
+
+        Raises
+        ------
+        ProtocolError
+            If it cannot have.
+        """
+        self._control.clear()
+        self._resend.clear()
+        self._unacked_bytes = self._unacked_frames = 0
+        self._acknowledged(received)
+        self._resend = deque(self._kept)
+
+    def restart(self) -> None:
+        """Begin anew with an end that knows nothing of before."""
+        self._received = self._first_kept = self._kept_bytes = 0
+        self._kept.clear()
+        self._resend.clear()
+        self._control.clear()
+        self._unacked_bytes = self._unacked_frames = 0
+
+    def ping(self) -> None:
+        self._control.append(encode(Kind.PING))
+
+    def bye(self, message: str) -> None:
+        self._control.append(encode_text(Kind.BYE, 0, message))
+
+    def receive(self, frame: Frame) -> Frame | None:
+        """Return a frame that is for the streams, None for one that is not.
+
+        Raises
+        ------
+        ProtocolError
+            If no such frame may come.
+        Goodbye
+            If it is the last one.
+        """
+        match frame.kind:
+            case Kind.PING:
+                self._control.append(encode(Kind.PONG))
+            case Kind.PONG:
+                pass
+            case Kind.ACK:
+                self._acknowledged(frame.number)
+            case Kind.BYE:
+                raise Goodbye(frame.text)
+            case Kind.HELLO:
+                raise ProtocolError("HELLO in the middle")
+            case _:
+                self._count(len(frame.payload))
+                return frame
+        return None
+
+    def next_frame(self) -> tuple[bytes | None, Event | None]:
+        """Return the frame to send now, if any, and what its leaving means here."""
+        if self._control:
+            return self._control.popleft(), None
+        if self._resend:
+            return self._resend.popleft(), None
+        if self._kept_bytes >= MOST_KEPT_BYTES:
+            return None, None
+        message, event = self.streams.next_frame()
+        if message is not None:
+            self._kept.append(message)
+            self._kept_bytes += len(message)
+        return message, event
+
+    def _count(self, size: int) -> None:
+        self._received += 1
+        self._unacked_frames += 1
+        self._unacked_bytes += size
+        if self._unacked_bytes >= ACK_EVERY_BYTES or self._unacked_frames >= ACK_EVERY_FRAMES:
+            self._unacked_bytes = self._unacked_frames = 0
+            self._control.append(encode_ack(self._received))
+
+    def _acknowledged(self, number: int) -> None:
+        count = number - self._first_kept
+        # What is to be sent again cannot have arrived on this websocket yet.
+        if not 0 <= count <= len(self._kept) - len(self._resend):
+            raise ProtocolError(f"{number} frames acknowledged that were not sent")
+        for _ in range(count):
+            self._kept_bytes -= len(self._kept.popleft())
+        self._first_kept = number

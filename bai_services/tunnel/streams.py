@@ -1,0 +1,249 @@
+"""The streams of a tunnel: credit, half-close, resets, turns. Events in, frames out; no I/O."""
+
+from __future__ import annotations
+
+from collections import OrderedDict, deque
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from .frames import (
+    MOST_DATA_BYTES,
+    MOST_TEXT_BYTES,
+    Frame,
+    Kind,
+    ProtocolError,
+    encode,
+    encode_credit,
+    encode_text,
+)
+
+# What either end may send before it hears from the other.
+FIRST_WINDOW_BYTES = 64 * 1024
+MOST_WINDOW_BYTES = 4 * 1024 * 1024
+# What all windows together may have grown by: the most that streams whose receivers hang can hold.
+GROWTH_BYTES = 32 * 1024 * 1024
+MOST_STREAMS = 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """The other end asks for a stream to ``target``."""
+
+    stream: int
+    target: str
+
+
+@dataclass(frozen=True, slots=True)
+class Data:
+    stream: int
+    content: memoryview
+
+
+@dataclass(frozen=True, slots=True)
+class Finished:
+    """The other end sends no more; this end still may."""
+
+    stream: int
+
+
+@dataclass(frozen=True, slots=True)
+class Reset:
+    """The stream is over, both ways; a message says why, if anybody knows."""
+
+    stream: int
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class Writable:
+    """All that was given to ``send`` is on its way."""
+
+    stream: int
+
+
+Event = Opened | Data | Finished | Reset | Writable
+
+
+@dataclass(slots=True)
+class _Stream:
+    credit: int = FIRST_WINDOW_BYTES
+    waiting: deque[memoryview] = field(default_factory=deque)
+    is_finishing: bool = False
+    has_finished: bool = False
+    window: int = FIRST_WINDOW_BYTES
+    # What the other end may still send, and what was taken off it since it was last told.
+    granted: int = FIRST_WINDOW_BYTES
+    consumed: int = 0
+    is_finished_there: bool = False
+
+
+class Streams:
+    """One end's streams. The client opens them; the server is told."""
+
+    def __init__(self, *, is_client: bool, most_streams: int = MOST_STREAMS) -> None:
+        self._is_client = is_client
+        self._most = most_streams
+        self._streams: dict[int, _Stream] = {}
+        self._last = 0
+        self._growth = 0
+        self._control: deque[bytes] = deque()
+        # Streams with something to send and credit for it, whose turn is next in front.
+        self._turns: OrderedDict[int, None] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._streams)
+
+    def __contains__(self, stream: int) -> bool:
+        return stream in self._streams
+
+    @property
+    def limit(self) -> str:
+        """What to say where there are as many streams as may be."""
+        return f"a tunnel has at most {self._most} streams; close some"
+
+    def open(self, target: str) -> int | None:
+        """Return a new stream to ``target``; None where there are as many as may be."""
+        if len(self._streams) >= self._most:
+            return None
+        self._last += 1
+        self._streams[self._last] = _Stream()
+        self._control.append(encode_text(Kind.OPEN, self._last, target))
+        return self._last
+
+    def send(self, stream: int, content: bytes) -> None:
+        """Take data for a stream; the caller gives no more before ``Writable`` comes."""
+        found = self._streams.get(stream)
+        if found is not None and not found.is_finishing:
+            found.waiting.append(memoryview(content))
+            self._queue(stream, found)
+
+    def finish(self, stream: int) -> None:
+        """Send no more, after what was given."""
+        found = self._streams.get(stream)
+        if found is not None:
+            found.is_finishing = True
+            self._queue(stream, found)
+
+    def reset(self, stream: int, message: str = "") -> None:
+        """End a stream both ways; what waits to be sent is dropped."""
+        if stream in self._streams:
+            self._control.append(encode_text(Kind.RESET, stream, message))
+            self._forget(stream)
+
+    def consume(self, stream: int, count: int) -> None:
+        """Say that ``count`` bytes received have been handed on: the other end may send more."""
+        found = self._streams.get(stream)
+        if found is None:
+            return
+        found.consumed += count
+        if found.is_finished_there or found.consumed * 2 < found.window:
+            return
+        grant = found.consumed
+        # Nearly all was used up before word of more came: the window is what holds this stream.
+        if found.granted * 4 <= found.window < MOST_WINDOW_BYTES:
+            growth = min(found.window, GROWTH_BYTES - self._growth)
+            self._growth += growth
+            found.window += growth
+            grant += growth
+        found.consumed = 0
+        found.granted += grant
+        self._control.append(encode_credit(stream, grant))
+
+    def receive(self, frame: Frame) -> Sequence[Event]:
+        """Return what a frame of the other end means.
+
+        Raises
+        ------
+        ProtocolError
+            If it may not be.
+        """
+        if frame.kind is Kind.OPEN:
+            return self._opened(frame)
+        if frame.stream > self._last:
+            raise ProtocolError(f"{frame.kind.name} for stream {frame.stream}, never opened")
+        found = self._streams.get(frame.stream)
+        if found is None:
+            return ()  # sent before word of its end arrived there
+        match frame.kind:
+            case Kind.DATA:
+                return self._data(frame, found)
+            case Kind.CREDIT:
+                found.credit += frame.count
+                self._queue(frame.stream, found)
+                return ()
+            case Kind.FINISH:
+                if found.is_finished_there:
+                    raise ProtocolError(f"stream {frame.stream} finished twice")
+                found.is_finished_there = True
+                self._forget_if_over(frame.stream, found)
+                return (Finished(frame.stream),)
+            case Kind.RESET:
+                self._forget(frame.stream)
+                return (Reset(frame.stream, frame.text),)
+            case _:
+                raise ProtocolError(f"{frame.kind.name} is not of a stream")
+
+    def next_frame(self) -> tuple[bytes | None, Event | None]:
+        """Return the frame to send now and what its leaving means here; streams take turns."""
+        if self._control:
+            return self._control.popleft(), None
+        if not self._turns:
+            return None, None
+        stream, _ = self._turns.popitem(last=False)
+        found = self._streams[stream]
+        if not found.waiting:
+            found.has_finished = True
+            self._forget_if_over(stream, found)
+            return encode(Kind.FINISH, stream), None
+        piece = found.waiting[0]
+        most = min(found.credit, MOST_DATA_BYTES)
+        if len(piece) > most:
+            found.waiting[0] = piece[most:]
+            piece = piece[:most]
+        else:
+            found.waiting.popleft()
+        found.credit -= len(piece)
+        self._queue(stream, found)
+        is_writable = not found.waiting and not found.is_finishing
+        return encode(Kind.DATA, stream, piece), Writable(stream) if is_writable else None
+
+    def end_all(self, message: str) -> list[Reset]:
+        """Forget every stream, as after the loss of the other end, and say which there were."""
+        ended = [Reset(stream, message) for stream in self._streams]
+        for reset in ended:
+            self._forget(reset.stream)
+        self._control.clear()
+        return ended
+
+    def _opened(self, frame: Frame) -> Sequence[Event]:
+        if self._is_client:
+            raise ProtocolError("the server opens no streams")
+        if frame.stream <= self._last or len(frame.payload) > MOST_TEXT_BYTES:
+            raise ProtocolError(f"stream {frame.stream} cannot be opened")
+        self._last = frame.stream
+        if len(self._streams) >= self._most:
+            self._control.append(encode_text(Kind.RESET, frame.stream, self.limit))
+            return ()
+        self._streams[frame.stream] = _Stream()
+        return (Opened(frame.stream, frame.text),)
+
+    def _data(self, frame: Frame, found: _Stream) -> Sequence[Event]:
+        count = len(frame.payload)
+        if found.is_finished_there or count > found.granted:
+            raise ProtocolError(f"data for stream {frame.stream} beyond its end or its credit")
+        found.granted -= count
+        return (Data(frame.stream, frame.payload),)
+
+    def _queue(self, stream: int, found: _Stream) -> None:
+        can_send = found.credit > 0 if found.waiting else found.is_finishing
+        if can_send and not found.has_finished:
+            self._turns.setdefault(stream)
+
+    def _forget_if_over(self, stream: int, found: _Stream) -> None:
+        if found.has_finished and found.is_finished_there:
+            self._forget(stream)
+
+    def _forget(self, stream: int) -> None:
+        found = self._streams.pop(stream)
+        self._growth -= found.window - FIRST_WINDOW_BYTES
+        self._turns.pop(stream, None)
