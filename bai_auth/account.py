@@ -1,0 +1,61 @@
+"""An account of bai-hub in the words of the Hub's authentication."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from jupyterhub import orm
+from jupyterhub.user import User
+
+# What bai-hub lets an account be called; the Hub takes the same.
+USERNAME_PATTERN = r"[a-z0-9][a-z0-9_.-]{0,63}"
+_USERNAME = re.compile(USERNAME_PATTERN)
+
+Role = Mapping[str, Any]
+
+
+def is_username(name: str) -> bool:
+    return _USERNAME.fullmatch(name) is not None
+
+
+def authentication(account: Mapping[str, Any], default_roles: Sequence[Role]) -> dict[str, Any]:
+    """Return what ``Authenticator.authenticate`` and ``refresh_user`` hand to the Hub.
+
+    The Hub strips every role that is not listed, its own ``user`` and ``admin``
+    too: ``default_roles`` are these as they stand in its database, so that they
+    stay with whom they belong to.
+    """
+    is_admin = bool(account["hub_admin"])
+    roles = [dict(role) for role in default_roles if role["name"] in _kept(account)]
+    roles += [dict(role) for role in account["hub_roles"]]
+    return {
+        "name": account["username"],
+        "admin": is_admin,
+        "groups": list(account["hub_groups"]),
+        "roles": roles,
+    }
+
+
+def is_up_to_date(user: User, account: Mapping[str, Any]) -> bool:
+    """Return whether the Hub has the person as ``authentication`` would say.
+
+    Nothing is to be done then; else the Hub writes groups and roles anew, before each start too.
+    """
+    roles = {role.name: role for role in user.orm_user.roles}
+    told = account["hub_roles"]
+    return (
+        bool(user.admin) == bool(account["hub_admin"])
+        and {group.name for group in user.orm_user.groups} == set(account["hub_groups"])
+        and roles.keys() == _kept(account) | {role["name"] for role in told}
+        and all(_is_same(roles[role["name"]], role) for role in told)
+    )
+
+
+def _kept(account: Mapping[str, Any]) -> set[str]:
+    return {"user", "admin"} if account["hub_admin"] else {"user"}
+
+
+def _is_same(have: orm.Role, told: Role) -> bool:
+    return have.description == told["description"] and set(have.scopes) == set(told["scopes"])

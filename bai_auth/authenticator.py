@@ -1,0 +1,236 @@
+"""Signs people in with the accounts of bai-hub's manager."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+from jupyterhub import orm
+from jupyterhub.auth import Authenticator
+from jupyterhub.handlers import BaseHandler
+from jupyterhub.user import User
+from tornado.httputil import HTTPServerRequest
+from traitlets import Set, TraitError, Unicode, default
+
+from bai_services.client import Token
+from bai_services.core import errors
+from bai_services.part_client import PartClient
+from bai_services.texts.catalogue import translator_for
+
+from .account import USERNAME_PATTERN, authentication, is_up_to_date, is_username
+from .failures import PasswordChangeNeeded, sign_in_failed
+from .handlers import HANDLERS
+from .joined import Joined
+
+Model = dict[str, Any]
+
+
+class BaiAuthenticator(Authenticator):
+    """Accounts, groups and roles come from bai-hub's database, through its manager.
+
+    A person signs in with a user name or an e-mail address. Domains and projects
+    arrive as Hub groups, administrators of a domain as a Hub role that is
+    filtered by the group of their domain.
+    """
+
+    manager_url = Unicode(
+        help="""
+        Address of the manager without ``/api/v1``, reached directly and not through the
+        proxy, for example ``http://127.0.0.1:8091/services/bai``.
+
+        Defaults to the environment variable ``BAI_MANAGER_URL``. While nothing answers
+        there, sign-in pages say so with status 503, and whoever is signed in stays so.
+        """,
+    ).tag(config=True)
+
+    hub_token_file = Unicode(
+        help="""
+        Path of the file with the secret that tells the manager that the Hub is calling.
+
+        Defaults to the environment variable ``BAI_HUB_TOKEN_FILE``. It is read once, at
+        start; the manager has to be given the same file.
+        """,
+    ).tag(config=True)
+
+    trusted_proxies = Set(
+        Unicode(),
+        default_value={"127.0.0.1", "::1"},
+        help="""
+        Addresses of proxies whose ``X-Forwarded-For`` is believed.
+
+        A request that reaches the Hub from anywhere else counts as coming from that
+        address, whatever its headers say. Lockouts and allowed addresses of accounts go
+        by this. Empty believes nobody.
+        """,
+    ).tag(config=True)
+
+    _client: PartClient | None = None
+    _accounts: Joined[Model] | None = None
+
+    @default("manager_url")
+    def _manager_url_default(self) -> str:
+        return os.environ.get("BAI_MANAGER_URL", "")
+
+    @default("hub_token_file")
+    def _hub_token_file_default(self) -> str:
+        return os.environ.get("BAI_HUB_TOKEN_FILE", "")
+
+    # The manager has the last word on all of these; who it lets in is let in.
+    @default("allow_all")
+    def _allow_all_default(self) -> bool:
+        return True
+
+    @default("manage_groups")
+    def _manage_groups_default(self) -> bool:
+        return True
+
+    @default("manage_roles")
+    def _manage_roles_default(self) -> bool:
+        return True
+
+    @default("refresh_pre_spawn")
+    def _refresh_pre_spawn_default(self) -> bool:
+        return True
+
+    @default("auth_refresh_strict")
+    def _auth_refresh_strict_default(self) -> bool:
+        # Tokens of a person who was deactivated must not outlive the account.
+        return True
+
+    @default("username_pattern")
+    def _username_pattern_default(self) -> str:
+        return USERNAME_PATTERN
+
+    @property
+    def client(self) -> PartClient:
+        """The one connection to the manager.
+
+        Raises
+        ------
+        TraitError
+            If ``manager_url`` or ``hub_token_file`` is missing or wrong.
+        """
+        if self._client is None:
+            self._client = PartClient(
+                self._required_url(), Token(self._secret()), timeout_seconds=20
+            )
+        return self._client
+
+    def _required_url(self) -> str:
+        if not self.manager_url:
+            raise TraitError(
+                "BaiAuthenticator.manager_url is empty: set it, or the environment variable "
+                "BAI_MANAGER_URL, to the manager's address"
+            )
+        return self.manager_url
+
+    def _secret(self) -> str:
+        hint = (
+            "set BaiAuthenticator.hub_token_file, or the environment variable "
+            "BAI_HUB_TOKEN_FILE, to the file with the Hub's secret"
+        )
+        if not self.hub_token_file:
+            raise TraitError(f"BaiAuthenticator.hub_token_file is empty: {hint}")
+        try:
+            secret = Path(self.hub_token_file).read_text().strip()
+        except OSError as error:
+            raise TraitError(f"{self.hub_token_file}: {error.strerror}; {hint}") from error
+        if not secret:
+            raise TraitError(f"{self.hub_token_file} is empty; {hint}")
+        return secret
+
+    def get_handlers(self, app: Any) -> list[tuple[str, type[BaseHandler]]]:
+        # Asked once at start: a wrong setting ends the start, not the first sign-in.
+        _ = self.client
+        return list(HANDLERS)
+
+    async def authenticate(self, handler: BaseHandler, data: Model) -> Model:
+        """Check a name or e-mail address with its password.
+
+        Raises
+        ------
+        SignInFailed
+            With the status and the text of the page.
+        PasswordChangeNeeded
+            When the password is right and has to be replaced first.
+        """
+        body = {
+            "name": data.get("username", ""),
+            "password": data.get("password", ""),
+            "client_ip": self.client_address(handler.request),
+        }
+        try:
+            account = await self.client.post("/auth/verify", body)
+        except errors.BaiError as error:
+            if not isinstance(error, (errors.NotSignedIn, errors.InvalidRequest)):
+                self.log.error("Sign-in is not possible: %s", error)
+            raise sign_in_failed(error, translator_for(handler)) from error
+        if account["need_password_change"]:
+            raise PasswordChangeNeeded(account["username"])
+        return authentication(account, _default_roles(handler))
+
+    async def change_password(self, handler: BaseHandler, name: str, old: str, new: str) -> None:
+        """Set a new password; the old one proves that it is theirs.
+
+        Raises
+        ------
+        BaiError
+            As the manager names it: wrong password, blocked, against the rule, down.
+        """
+        await self.client.post(
+            "/auth/password",
+            {
+                "name": name,
+                "old_password": old,
+                "new_password": new,
+                "client_ip": self.client_address(handler.request),
+            },
+        )
+
+    async def refresh_user(self, user: User, handler: BaseHandler | None = None) -> bool | Model:
+        """Read the account again: False when it is gone or inactive.
+
+        While the manager is down everybody stays as they were: nobody is signed
+        out by an outage, and what they would start is refused by the manager.
+        """
+        if not is_username(user.name):
+            return False
+        try:
+            account = await self._read_account(user.name)
+        except errors.NotFound:
+            self.log.warning("%s has no account any more", user.name)
+            return False
+        except errors.BaiError as error:
+            self.log.warning("%s stays as signed in: %s", user.name, error)
+            return True
+        if not account["is_active"]:
+            self.log.warning("The account of %s is not active", user.name)
+            return False
+        if handler is None or is_up_to_date(user, account):
+            return True
+        return authentication(account, _default_roles(handler))
+
+    async def _read_account(self, name: str) -> Model:
+        if self._accounts is None:
+            self._accounts = Joined(
+                lambda name: self.client.get(f"/auth/accounts/{quote(name, safe='')}")
+            )
+        return await self._accounts(name)
+
+    def client_address(self, request: HTTPServerRequest) -> str:
+        """Return the address a request comes from, as far as it can be believed."""
+        stream = getattr(request.connection, "stream", None)
+        peer = stream.socket.getpeername() if stream is not None and stream.socket else ""
+        if isinstance(peer, tuple) and peer[0] not in self.trusted_proxies:
+            return str(peer[0])
+        return str(request.remote_ip or "")
+
+
+def _default_roles(handler: BaseHandler) -> list[Model]:
+    found = handler.db.query(orm.Role).filter(orm.Role.name.in_(("user", "admin")))
+    return [
+        {"name": role.name, "description": role.description, "scopes": list(role.scopes)}
+        for role in found
+    ]

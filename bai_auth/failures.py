@@ -1,0 +1,87 @@
+"""Sign-ins that do not succeed: what the person reads, and the status of the page."""
+
+from __future__ import annotations
+
+import math
+from http import HTTPStatus
+
+from tornado.web import HTTPError
+
+from bai_services.core import errors
+from bai_services.core.passwords import MIN_LENGTH
+from bai_services.texts.catalogue import Translator
+
+# Reasons that the manager names; anything else reads like a wrong password, which gives away least.
+REASONS = {
+    "inactive": "sign_in.inactive",
+    "before-verification": "sign_in.before_verification",
+    "address": "sign_in.address",
+}
+
+
+class SignInFailed(HTTPError):
+    """A sign-in that did not succeed, said in the person's language.
+
+    ``headers`` go into the answer (the Hub copies them from the exception).
+    """
+
+    def __init__(self, status: HTTPStatus, text: str) -> None:
+        super().__init__(status, text)
+        self.headers: dict[str, str] = {}
+
+
+class PasswordChangeNeeded(Exception):
+    """The password was right, and has to be replaced before anything else."""
+
+    def __init__(self, username: str) -> None:
+        super().__init__(f"{username} must set a new password")
+        self.username = username
+
+
+def sign_in_failed(error: errors.BaiError, translate: Translator) -> SignInFailed:
+    """Return the failure that tells the person what the manager answered.
+
+    A manager that is down is said to be down (503), never taken for a refusal.
+    """
+    if isinstance(error, errors.SignInBlocked):
+        seconds = _seconds(error)
+        failed = SignInFailed(HTTPStatus.FORBIDDEN, blocked_text(seconds, translate))
+        failed.headers["Retry-After"] = str(seconds)
+        return failed
+    if isinstance(error, (errors.SignInRefused, errors.InvalidRequest)):
+        key = REASONS.get(str(error.details.get("reason")), "sign_in.refused")
+        return SignInFailed(HTTPStatus.FORBIDDEN, translate(key))
+    return SignInFailed(HTTPStatus.SERVICE_UNAVAILABLE, translate("sign_in.unavailable"))
+
+
+def blocked_text(seconds: int, translate: Translator) -> str:
+    """Say how long a block still lasts: minutes, rounded up, or seconds below one minute."""
+    if seconds < 60:
+        return translate("sign_in.blocked_seconds", count=seconds)
+    return translate("sign_in.blocked_minutes", count=math.ceil(seconds / 60))
+
+
+def rule_text(translate: Translator) -> str:
+    return translate("password.rule", least=MIN_LENGTH)
+
+
+def password_text(error: errors.BaiError, translate: Translator) -> str:
+    """Say why a new password was not taken."""
+    if isinstance(error, errors.InvalidRequest):
+        if "broken_rules" in error.details:
+            return translate("password.rule_broken")
+        # The manager's own words are better than none, in English as they are.
+        return error.message
+    if isinstance(error, errors.SignInRefused) and "reason" in error.details:
+        key = REASONS.get(str(error.details["reason"]), "password.wrong")
+        return translate(key)
+    if isinstance(error, errors.SignInRefused):
+        return translate("password.wrong")
+    return str(sign_in_failed(error, translate).log_message).replace("%%", "%")
+
+
+def _seconds(error: errors.BaiError) -> int:
+    try:
+        return max(1, math.ceil(float(error.details["retry_after_seconds"])))
+    except (KeyError, TypeError, ValueError):
+        return 60

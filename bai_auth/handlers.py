@@ -1,0 +1,160 @@
+"""The login page and the page that changes a password."""
+
+from __future__ import annotations
+
+from http import HTTPStatus
+from typing import Any
+from urllib.parse import urlencode
+
+from jupyterhub.handlers import BaseHandler
+from jupyterhub.handlers.login import LoginHandler as HubLoginHandler
+from jupyterhub.utils import url_path_join
+from tornado import web
+from tornado.httputil import url_concat
+
+from bai_services.core import errors
+from bai_services.texts import catalogue
+
+from .failures import PasswordChangeNeeded, password_text, rule_text
+
+YEAR_SECONDS = 365 * 24 * 3600
+
+
+class Page(BaseHandler):
+    """Gives every template of ours its texts."""
+
+    def render_template(self, name: str, sync: bool = False, **ns: Any) -> Any:
+        translate = catalogue.translator_for(self)
+        ns.setdefault("translate", translate)
+        ns.setdefault("languages", self._language_links(translate.language))
+        return super().render_template(name, sync=sync, **ns)
+
+    def remember_language(self) -> None:
+        """Keep the language that ``?lang=`` picks for this browser's next pages."""
+        chosen = self.get_query_argument(catalogue.ARGUMENT, "")
+        if chosen in catalogue.LANGUAGES:
+            self.set_cookie(
+                catalogue.COOKIE,
+                chosen,
+                path=self.base_url,
+                max_age=YEAR_SECONDS,
+                samesite="Lax",
+                httponly=True,
+                secure=self.request.protocol == "https",
+            )
+
+    def _language_links(self, current: str) -> list[dict[str, Any]]:
+        """One link per language, to this page as it is."""
+        kept = {
+            name: self.get_argument(name)
+            for name in ("next", "username")
+            if self.get_argument(name, "")
+        }
+        return [
+            {
+                "code": code,
+                "name": name,
+                "is_current": code == current,
+                "url": "?" + urlencode({**kept, catalogue.ARGUMENT: code}),
+            }
+            for code, name in catalogue.LANGUAGES.items()
+        ]
+
+    async def render_change_form(self, username: str, **ns: Any) -> str:
+        """Return the form for a new password."""
+        action = url_path_join(self.hub.base_url, "change-password")
+        page = self.render_template(
+            "change-password.html",
+            username=username,
+            rule=rule_text(catalogue.translator_for(self)),
+            action=url_concat(action, {"next": self.get_argument("next", "")}),
+            xsrf=self.xsrf_token.decode("ascii"),
+            **ns,
+        )
+        return str(await page)
+
+
+class LoginHandler(Page, HubLoginHandler):
+    """The Hub's own login, with our page, and the way to a new password."""
+
+    async def get(self) -> None:
+        self.remember_language()
+        await super().get()
+
+    async def post(self) -> None:
+        try:
+            await super().post()
+        except PasswordChangeNeeded as needed:
+            self.finish(await self.render_change_form(needed.username, must_change=True))
+
+    def check_xsrf_cookie(self) -> None:
+        try:
+            super().check_xsrf_cookie()
+        except web.HTTPError as error:
+            text = catalogue.translator_for(self)("common.form_expired")
+            raise web.HTTPError(error.status_code, text) from error
+
+
+class ChangePasswordHandler(Page):
+    """A new password, for whoever is signed in or has just proved the old one.
+
+    The old password is asked again each time: nothing keeps it between two pages.
+    """
+
+    @web.authenticated
+    async def get(self) -> None:
+        self.remember_language()
+        self.finish(await self.render_change_form(self.current_user.name))
+
+    async def post(self) -> None:
+        user = self.current_user
+        # Who is signed in changes their own password, whatever the form says.
+        name = user.name if user else self.get_body_argument("username", "")
+        must_change = user is None
+        old = self.get_body_argument("old_password", "", strip=False)
+        new = self.get_body_argument("new_password", "", strip=False)
+        problem = self._problem(old, new)
+        if problem is None:
+            problem = await self._change(name, old, new)
+        if problem is not None:
+            status, field, text = problem
+            self.set_status(status)
+            page = self.render_change_form(
+                name, must_change=must_change, error=text, error_field=field
+            )
+            self.finish(await page)
+        elif user is None and await self.login_user({"username": name, "password": new}):
+            self.redirect(self.get_next_url(self._jupyterhub_user))
+        else:
+            self.finish(await self.render_change_form(name, is_done=True))
+
+    def _problem(self, old: str, new: str) -> tuple[HTTPStatus, str, str] | None:
+        """Return what is wrong before the manager is asked: status, field, text."""
+        translate = catalogue.translator_for(self)
+        if new != self.get_body_argument("repeat_password", "", strip=False):
+            return HTTPStatus.BAD_REQUEST, "repeat_password", translate("password.differs")
+        if new == old:
+            return HTTPStatus.BAD_REQUEST, "new_password", translate("password.same")
+        return None
+
+    async def _change(self, name: str, old: str, new: str) -> tuple[HTTPStatus, str, str] | None:
+        """Ask the manager; return what it found wrong."""
+        try:
+            await self.authenticator.change_password(self, name, old, new)
+        except errors.InvalidRequest as error:
+            text = password_text(error, catalogue.translator_for(self))
+            return HTTPStatus.BAD_REQUEST, "new_password", text
+        except errors.NotSignedIn as error:
+            text = password_text(error, catalogue.translator_for(self))
+            return HTTPStatus.FORBIDDEN, "old_password", text
+        except errors.BaiError as error:
+            self.log.error("A password cannot be changed: %s", error)
+            text = password_text(error, catalogue.translator_for(self))
+            return HTTPStatus.SERVICE_UNAVAILABLE, "", text
+        return None
+
+
+HANDLERS: list[tuple[str, type[BaseHandler]]] = [
+    ("/login", LoginHandler),
+    ("/change-password", ChangePasswordHandler),
+]
