@@ -1,0 +1,1 @@
+"""How a session is started, watched and ended: one engine per kind of agent."""

@@ -1,0 +1,68 @@
+"""What the containers of a cluster session need to log in to each other by SSH."""
+
+from __future__ import annotations
+
+import io
+import tarfile
+import time
+
+from bai_spawner.plan import LaunchPlan
+
+FOLDER = "opt/bai-cluster"
+PORT = 2200
+
+
+def archive(plan: LaunchPlan) -> bytes:
+    """Return a tar archive for the root of a container: one key for all, and both ends' options.
+
+    The key lives as long as the containers and opens nothing but them. It is
+    host key and login at once, so that the far end is known before the first contact.
+    """
+    private, public = plan.cluster_key["private"], plan.cluster_key["public"]
+    files = {
+        f"{FOLDER}/id_ed25519": (private, 0o600),
+        f"{FOLDER}/authorized_keys": (f"{public}\n", 0o644),
+        f"{FOLDER}/known_hosts": (f"* {' '.join(public.split()[:2])}\n", 0o644),
+        f"{FOLDER}/sshd_config": (_sshd_config(plan), 0o600),
+        "etc/ssh/ssh_config.d/50-bai-cluster.conf": (_ssh_config(plan), 0o644),
+    }
+    packed = io.BytesIO()
+    with tarfile.open(fileobj=packed, mode="w") as tar:
+        for name, (text, mode) in files.items():
+            data = text.encode()
+            info = tarfile.TarInfo(name)
+            info.size, info.mode, info.mtime = len(data), mode, int(time.time())
+            if name.startswith(FOLDER):
+                info.uid, info.gid = plan.uid, plan.gid
+            tar.addfile(info, io.BytesIO(data))
+    return packed.getvalue()
+
+
+def _ssh_config(plan: LaunchPlan) -> str:
+    return (
+        f"Host {' '.join(plan.cluster_hosts)}\n"
+        f"  Port {PORT}\n"
+        f"  IdentityFile /{FOLDER}/id_ed25519\n"
+        "  IdentitiesOnly yes\n"
+        f"  UserKnownHostsFile /{FOLDER}/known_hosts\n"
+        "  HostKeyAlgorithms ssh-ed25519\n"
+        "  StrictHostKeyChecking yes\n"
+    )
+
+
+def _sshd_config(plan: LaunchPlan) -> str:
+    # A login does not get the container's environment by itself.
+    given = {k: plan.environ.get(k, v) for k, v in plan.injection.defaults.items()}
+    given |= {k: v for k, v in plan.environ.items() if k.startswith("BAI_")}
+    given |= plan.injection.environ
+    words = [f'{k}="{v}"' for k, v in sorted(given.items()) if not set(v) & set('"\\\n\r')]
+    return (
+        f"Port {PORT}\n"
+        f"HostKey /{FOLDER}/id_ed25519\n"
+        f"AuthorizedKeysFile /{FOLDER}/authorized_keys\n"
+        "AuthenticationMethods publickey\n"
+        "PidFile none\n"
+        "StrictModes no\n"
+        "UsePAM no\n"
+        f"SetEnv {' '.join(words)}\n"
+    )

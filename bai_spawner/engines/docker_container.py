@@ -1,0 +1,260 @@
+"""One kernel's container: DockerSpawner, with what a launch plan says and without its traps."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import docker
+from docker.types import Mount, Ulimit
+from dockerspawner import DockerSpawner
+
+from bai_services.core.gang import MAIN_HOST
+from bai_spawner.plan import HOME, Injection, LaunchPlan
+
+from .cluster_files import archive
+from .docker_calls import DockerCalls
+
+NOT_THERE = 404
+GATEWAY_BRIDGE = "docker_gwbridge"
+REMOVED_MEANWHILE = 409
+
+
+@dataclass(frozen=True, slots=True)
+class ContainerLimits:
+    """What the engine's settings say of every container."""
+
+    pids: int
+    log_max_size: str
+    port: int
+    extra_hosts: Mapping[str, str]
+
+
+class KernelContainer(DockerSpawner):
+    """Creates and starts a container as DockerSpawner does, on the endpoint that the plan names.
+
+    What an administrator has set for containers (``c.DockerSpawner.extra_host_config``,
+    ``extra_create_kwargs``, ``volumes``, ``post_start_cmd`` …) holds here too; where the plan says
+    something, it wins. Ours are: the client and its threads, which DockerSpawner has one of for
+    the whole Hub; no pull, the agent has done that; the words of a plan are no templates.
+    """
+
+    def __init__(
+        self,
+        plan: LaunchPlan,
+        environ: Mapping[str, str],
+        command: Sequence[str],
+        calls: DockerCalls,
+        limits: ContainerLimits,
+        **kwargs: Any,
+    ) -> None:
+        self._plan = plan
+        self._environ = dict(environ)
+        self._command = list(command) or None
+        self._calls = calls
+        super().__init__(
+            image=plan.image,
+            port=limits.port,
+            network_name=plan.injection.network or "bridge",
+            use_internal_ip=True,
+            use_internal_hostname=False,
+            mem_limit=plan.slots.get("mem") or None,
+            cpu_limit=None,
+            # A container of that name was left by a start that a crash cut off.
+            remove=True,
+            **kwargs,
+        )
+        self.object_name = container_name(plan.session_id, plan.hostname)
+        self._limits = limits
+
+    @property
+    def client(self) -> docker.APIClient:
+        """The client that forms the host configuration; it sends nothing by itself."""
+        return self._client
+
+    async def docker(self, method: str, *args: Any, **kwargs: Any) -> Any:
+        # Shielded: a start that is given up ends after its call, so that what it made is found.
+        return await self._calls.run(
+            self._plan.endpoint,
+            self._plan.user,
+            lambda client: getattr(client, method)(*args, **kwargs),
+            shield=True,
+        )
+
+    async def start(self) -> tuple[str, int]:
+        """Return address and port; the address is empty if the container ended at once."""
+        self._client = await self._calls.run(
+            self._plan.endpoint, self._plan.user, lambda client: client
+        )
+        ip, port = await super().start()
+        if ip and self._plan.is_cluster and self._plan.hostname == MAIN_HOST:
+            ip = await self._outer_ip() or ip
+        return ip, port
+
+    async def _outer_ip(self) -> str:
+        """Return the address by which its machine reaches it; empty where that is the usual one.
+
+        No address of a network over several machines is known outside of it. Docker gives each
+        container on one a second address, on a bridge of the machine.
+        """
+        network = await self.docker("inspect_network", self._plan.injection.network)
+        if network["Driver"] != "overlay":
+            return ""
+        outer = await self.docker("inspect_network", GATEWAY_BRIDGE)
+        address: str = outer["Containers"].get(self.object_id, {}).get("IPv4Address", "")
+        return address.partition("/")[0]
+
+    async def create_object(self) -> Mapping[str, Any]:
+        """Create the container out of the administrator's options and the plan's, which win."""
+        own = {
+            "extra_create_kwargs": _create_options(self._plan),
+            "extra_host_config": _host_options(self._plan, self._limits),
+        }
+        for name, options in own.items():
+            asked = self._eval_if_callable(getattr(self, name))
+            if inspect.isawaitable(asked):
+                asked = await asked
+            merged = {**(asked or {}), **_literal(options)}
+            if name == "extra_host_config":
+                merged = with_rights(merged, self._plan.injection)
+            setattr(self, name, merged)
+        made: Mapping[str, Any] = await super().create_object()
+        if self._plan.is_cluster:
+            await self.docker("put_archive", self.object_name, "/", archive(self._plan))
+        return made
+
+    async def pull_image(self, image: str) -> None:
+        """Do nothing: the agent has the image ready, with progress, before a plan is given."""
+
+    async def remove_object(self) -> None:
+        """Remove the container, running or not, with its volumes; one that is gone is no error."""
+        try:
+            await self.docker("remove_container", self.object_name, force=True, v=True)
+        except docker.errors.APIError as error:
+            if error.status_code not in (NOT_THERE, REMOVED_MEANWHILE):
+                raise
+
+    def get_env(self) -> dict[str, str]:
+        return self._environ
+
+    async def get_command(self) -> list[str] | None:
+        return self._command
+
+    @property
+    def mount_binds(self) -> list[Mount]:
+        """The administrator's mounts and the plan's folders, outer places first."""
+        return [
+            *super().mount_binds,
+            *(
+                Mount(m.target, m.source, "bind", m.read_only, propagation="rprivate")
+                for m in self._plan.all_mounts
+            ),
+        ]
+
+    def template_namespace(self) -> dict[str, str]:
+        """Return the names that the administrator's templates may use."""
+        user, server = self._plan.user, self._plan.name
+        return {
+            "username": self.escape(user),
+            "safe_username": self.escape(user),
+            "raw_username": user,
+            "imagename": self._plan.image.replace("/", "-").replace(":", "-"),
+            "servername": self.escape(server.lower()),
+            "raw_servername": server,
+            "prefix": self.prefix,
+        }
+
+
+def container_name(session_id: str, hostname: str = MAIN_HOST) -> str:
+    return f"bai-{session_id}-{hostname}"
+
+
+def labels_of(plan: LaunchPlan) -> dict[str, str]:
+    return {
+        "bai.session-id": plan.session_id,
+        "bai.kernel-id": plan.kernel_id,
+        "bai.agent-id": plan.agent_id,
+        "bai.owner": plan.user,
+    }
+
+
+def _create_options(plan: LaunchPlan) -> dict[str, Any]:
+    options: dict[str, Any] = {
+        "hostname": plan.hostname,
+        "user": f"{plan.uid}:{plan.gid}",
+        "working_dir": HOME,
+        "labels": {**plan.labels, **labels_of(plan)},
+    }
+    if plan.is_cluster:
+        # The network is the session's own: there its kernels are called by these names.
+        endpoint = {"Aliases": [plan.hostname]}
+        options["networking_config"] = {"EndpointsConfig": {plan.injection.network: endpoint}}
+    return options
+
+
+def _host_options(plan: LaunchPlan, limits: ContainerLimits) -> dict[str, Any]:
+    host: dict[str, Any] = {
+        "cap_drop": ["ALL"],
+        "security_opt": ["no-new-privileges:true"],
+        "privileged": False,
+        "pids_limit": limits.pids,
+        "init": True,
+        # Its exit code and its log are read after its end; only then it is removed.
+        "auto_remove": False,
+        "restart_policy": {"Name": "no"},
+        "log_config": {
+            "type": "json-file",
+            "config": {"max-size": limits.log_max_size, "max-file": "1"},
+        },
+        "extra_hosts": dict(limits.extra_hosts),
+        "devices": [_device(node) for node in plan.injection.device_nodes],
+        "device_requests": [_request(request) for request in plan.injection.device_requests],
+    }
+    if mem := plan.slots.get("mem"):
+        host["memswap_limit"] = mem  # the same as the memory: no swap beside it
+    if cpu := plan.slots.get("cpu"):
+        host["nano_cpus"] = cpu * 1_000_000
+    if plan.shared_memory_bytes:
+        host["shm_size"] = plan.shared_memory_bytes
+    return host
+
+
+def with_rights(host: Mapping[str, Any], injection: Injection) -> dict[str, Any]:
+    """Return host options with what the devices need beside what the administrator gave."""
+    ulimits = list(host.get("ulimits") or ())
+    if injection.memlock:
+        ulimits = [limit for limit in ulimits if Ulimit(**limit).name != "memlock"]
+        ulimits.append(Ulimit(name="memlock", soft=-1, hard=-1))
+    added = {
+        "cap_add": [*(host.get("cap_add") or ()), *injection.capabilities],
+        "group_add": [*(host.get("group_add") or ()), *injection.groups],
+        "ulimits": ulimits,
+    }
+    return {**host, **{name: values for name, values in added.items() if values}}
+
+
+def _device(node: Any) -> str:
+    """Return Docker's text for a device node, which may be a path or a map with more."""
+    if not isinstance(node, Mapping):
+        return f"{node}:{node}:rw"
+    path = node["path"]
+    return f"{path}:{node.get('target') or path}:{node.get('permissions') or 'rw'}"
+
+
+def _request(request: Mapping[str, Any]) -> dict[str, Any]:
+    """Return Docker's request for devices by a vendor's runtime."""
+    known = ("driver", "count", "device_ids", "capabilities", "options")
+    return {name: request[name] for name in known if name in request}
+
+
+def _literal(value: Any) -> Any:
+    """Return a value that comes out of DockerSpawner's templates as it went in."""
+    if isinstance(value, str):
+        return value.replace("{", "{{").replace("}", "}}")
+    if isinstance(value, dict):
+        return {_literal(key): _literal(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_literal(item) for item in value]
+    return value

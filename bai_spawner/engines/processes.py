@@ -1,0 +1,147 @@
+"""Processes of this machine: which are a session's, whether they live, how they end."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import psutil
+
+KILL_ROUNDS = 20
+KILL_WAIT_SECONDS = 0.5
+STEP_SECONDS = 0.002
+
+
+def is_alive(pid: int, started: float) -> bool:
+    """Return whether process ``pid`` is still the one that started then; a zombie is not alive."""
+    reap(pid)
+    try:
+        process = psutil.Process(pid)
+        is_same = abs(process.create_time() - started) < 0.1
+        return bool(is_same and process.status() != psutil.STATUS_ZOMBIE)
+    except psutil.Error:
+        return False
+
+
+def reap(pid: int) -> None:
+    """Take the exit status of an ended child, so that it does not stay a zombie."""
+    try:
+        os.waitpid(pid, os.WNOHANG)
+    except ChildProcessError:
+        return
+
+
+def started_at(pid: int) -> float:
+    """Return when a process started, 0 if there is none."""
+    try:
+        return float(psutil.Process(pid).create_time())
+    except psutil.Error:
+        return 0
+
+
+def children(pid: int) -> list[psutil.Process]:
+    try:
+        return list(psutil.Process(pid).children())
+    except psutil.Error:
+        return []
+
+
+def of_kernel(kernel_id: str) -> list[psutil.Process]:
+    """Return every process that carries the kernel's mark, however it left its parent."""
+    return _marked(f"BAI_KERNEL_ID={kernel_id}".encode())
+
+
+def of_session(session_id: str) -> list[psutil.Process]:
+    """Return every process that carries the session's mark, however it left its parent."""
+    return _marked(f"BAI_SESSION_ID={session_id}".encode())
+
+
+def _marked(mark: bytes) -> list[psutil.Process]:
+    found = []
+    for name in os.listdir("/proc"):
+        if not name.isdigit():
+            continue
+        try:
+            if mark in Path(f"/proc/{name}/environ").read_bytes().split(b"\0"):
+                found.append(psutil.Process(int(name)))
+        except (OSError, psutil.Error):
+            continue
+    return [process for process in found if process.pid != os.getpid()]
+
+
+def signal_all(processes: list[psutil.Process], number: signal.Signals) -> None:
+    for process in processes:
+        try:
+            process.send_signal(number)
+        except psutil.Error:
+            continue
+
+
+def kill_kernel(kernel_id: str) -> None:
+    """End every process of a kernel for good; what forks meanwhile is found again."""
+    _kill(lambda: of_kernel(kernel_id))
+
+
+def kill_session(session_id: str) -> None:
+    """End every process of a session for good; what forks meanwhile is found again."""
+    _kill(lambda: of_session(session_id))
+
+
+def _kill(find: Callable[[], list[psutil.Process]]) -> None:
+    for _ in range(KILL_ROUNDS):
+        left = [p for p in find() if _lives(p)]
+        if not left:
+            return
+        signal_all(left, signal.SIGKILL)
+        deadline = time.monotonic() + KILL_WAIT_SECONDS
+        while any(_lives(p) for p in left) and time.monotonic() < deadline:
+            for process in left:
+                reap(process.pid)
+            time.sleep(0.01)
+
+
+def _lives(process: psutil.Process) -> bool:
+    try:
+        return bool(process.is_running() and process.status() != psutil.STATUS_ZOMBIE)
+    except psutil.Error:
+        return False
+
+
+def outlast(pid: int, started: float, seconds: float) -> None:
+    """Wait for a process that is about to end by itself, and end it if it does not."""
+    deadline = time.monotonic() + seconds
+    while is_alive(pid, started) and time.monotonic() < deadline:
+        time.sleep(STEP_SECONDS)
+    if is_alive(pid, started):
+        os.kill(pid, signal.SIGKILL)
+
+
+def read_status(path: Path) -> dict[str, int]:
+    """Return what a sandbox or its stand-in wrote: ``child-pid``, later ``exit-code``."""
+    found: dict[str, int] = {}
+    try:
+        text = path.read_text()
+    except OSError:
+        return found
+    decoder, position = json.JSONDecoder(), 0
+    while (position := text.find("{", position)) >= 0:
+        try:
+            values, position = decoder.raw_decode(text, position)
+        except ValueError:  # half written
+            break
+        found.update(values)
+    return found
+
+
+def read_tail(path: Path, max_bytes: int) -> str:
+    """Return the end of a file, empty if there is none."""
+    try:
+        with open(path, "rb") as file:
+            file.seek(max(0, os.fstat(file.fileno()).st_size - max_bytes))
+            return file.read(max_bytes).decode(errors="replace")
+    except OSError:
+        return ""

@@ -1,0 +1,235 @@
+"""The start form: what it offers comes from the manager, what it sends goes there unchecked."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+from collections.abc import Mapping, Sequence
+from contextvars import ContextVar
+from dataclasses import dataclass
+from itertools import zip_longest
+from typing import Any
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
+
+from bai_services.core import errors
+from bai_services.texts.catalogue import LANGUAGES, Translator, translator
+
+from .server import SessionServer
+
+# Each project and resource group offers something else; beyond this many, the first ones' offer
+# is shown for the rest, and the manager says what is wrong with the choice.
+MOST_OFFERS = 24
+RESOURCE = "resource:"
+UNIT = ":unit"
+PLAIN = ("name", "project", "resource_group", "image", "preset")
+LANGUAGE = "language"
+PORTS = "preopen_ports"
+_PORT = re.compile("[0-9]{1,5}")
+
+Form = Mapping[str, Sequence[str]]
+
+
+@dataclass(frozen=True, slots=True)
+class Sent:
+    """What a person sent: shown again, in their language, when the Hub shows the form again."""
+
+    options: Mapping[str, Any]
+    language: str
+
+
+# The Hub renders a refused form out of another spawner object, in the same request.
+_sent: ContextVar[Sent | None] = ContextVar("bai_start_form", default=None)
+
+_templates = Environment(
+    loader=PackageLoader("bai_spawner"),
+    autoescape=True,
+    undefined=StrictUndefined,
+    trim_blocks=True,
+    lstrip_blocks=True,
+)
+
+
+def parse(form: Form) -> dict[str, Any]:
+    """Return the session that a form (lists of texts by field) asks for, empty fields left out.
+
+    Nothing is checked here: the manager checks every request alike.
+    """
+    found: dict[str, Any] = {}
+    for name in PLAIN:
+        if text := _first(form, name):
+            found[name] = text
+    if "preset" not in found:
+        resources = {
+            field.removeprefix(RESOURCE): text
+            for field in form
+            if field.startswith(RESOURCE)
+            and not field.endswith(UNIT)
+            and (text := _amount(form, field)) not in ("", "0")
+        }
+        if resources:
+            found["resources"] = resources
+    if text := _amount(form, "shared_memory"):
+        found["shared_memory"] = text
+    if mounts := _mounts(form):
+        found["mounts"] = mounts
+    if environ := _environ(form):
+        found["environ"] = environ
+    if ports := _ports(form):
+        found[PORTS] = ports
+    language = _first(form, LANGUAGE)
+    _sent.set(Sent(found, language if language in LANGUAGES else ""))
+    return found
+
+
+def _first(form: Form, name: str) -> str:
+    values = form.get(name) or [""]
+    return str(values[0]).strip()
+
+
+def _amount(form: Form, name: str) -> str:
+    """Return an amount with its unit: ``1.5`` and the unit field ``g`` are ``1.5g``."""
+    text = _first(form, name)
+    return text + _first(form, name + UNIT) if text else ""
+
+
+def _mounts(form: Form) -> list[dict[str, str]]:
+    names = ("vfolder", "subpath", "path", "permission")
+    rows = zip_longest(*(form.get(f"mount_{name}", ()) for name in names), fillvalue="")
+    found = []
+    for values in rows:
+        row = {name: value.strip() for name, value in zip(names, values, strict=True)}
+        if row["vfolder"]:
+            found.append({name: value for name, value in row.items() if value})
+    return found
+
+
+def _environ(form: Form) -> dict[str, str]:
+    rows = zip(form.get("environ_name", ()), form.get("environ_value", ()), strict=False)
+    return {name.strip(): value for name, value in rows if name.strip()}
+
+
+def _ports(form: Form) -> list[int | str]:
+    """Return the ports of a field, between spaces or commas; what is none stays as it was sent."""
+    words = _first(form, PORTS).replace(",", " ").split()
+    return [int(word) if _PORT.fullmatch(word) else word for word in words]
+
+
+async def render(spawner: SessionServer) -> str:
+    """Return the form's HTML, or a message in its place when the manager is away."""
+    sent = _sent.get()
+    translate = spawner.translate
+    if sent is not None and sent.language:
+        translate = translator(sent.language)
+    if sent is not None:
+        values = showable(sent.options)
+    else:
+        values = showable(spawner.orm_spawner.user_options or {})
+    try:
+        offers = await gather_offers(spawner, values)
+    except errors.BaiError as error:
+        is_away = isinstance(error, errors.Unavailable)
+        message = translate("spawn.manager-away") if is_away else error.message
+        return _templates.get_template("start_form_message.html").render(
+            translate=translate, message=message
+        )
+    if not offers["projects"]:
+        return _templates.get_template("start_form_message.html").render(
+            translate=translate, message=translate("spawn.no-projects")
+        )
+    return _templates.get_template("start_form.html").render(
+        translate=translate,
+        texts=translate.area("spawn"),
+        languages=LANGUAGES,
+        offers=offers,
+        values=values,
+        server=spawner.display_name or spawner.name or "default",
+        is_named=bool(spawner.name),
+        as_json=as_json,
+        label_of=lambda slot: label_of(slot, translate),
+    )
+
+
+def showable(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what of saved options the form can show; REST callers may have saved anything."""
+    found: dict[str, Any] = {
+        name: str(options[name]) for name in (*PLAIN, "shared_memory") if options.get(name)
+    }
+    for name in ("resources", "environ"):
+        if isinstance(options.get(name), Mapping):
+            found[name] = {str(key): str(value) for key, value in options[name].items()}
+    if ports := options.get(PORTS):
+        found[PORTS] = ", ".join(map(str, ports)) if isinstance(ports, list) else str(ports)
+    if isinstance(options.get("mounts"), Sequence):
+        found["mounts"] = [row for row in options["mounts"] if isinstance(row, Mapping)]
+    return found
+
+
+async def gather_offers(spawner: SessionServer, values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what each project and resource group of the person offers.
+
+    The answer holds ``projects``, the chosen ``project`` and ``resource_group``
+    and ``by_choice``: the manager's answers by ``PROJECT/GROUP``, of which
+    ``PROJECT/`` is the project's first choice.
+    """
+    owner = spawner.user.name
+    asked = str(values.get("project") or "")
+    try:
+        first = await spawner.sessions.options(owner, asked)
+    except (errors.NotFound, errors.Forbidden):
+        # The project of the last time is not theirs any more.
+        asked, first = "", await spawner.sessions.options(owner)
+    projects = [project["name"] for project in first["projects"]]
+    chosen = asked if asked in projects else next(iter(projects), "")
+    firsts = dict([(chosen, first)])
+    others = [name for name in projects if name != chosen][:MOST_OFFERS]
+    answers = await asyncio.gather(*(spawner.sessions.options(owner, name) for name in others))
+    firsts |= dict(zip(others, answers, strict=True))
+    by_choice = {f"{project}/": answer for project, answer in firsts.items()}
+    pairs = [
+        (project, group["name"])
+        for project, answer in firsts.items()
+        for group in answer["resource_groups"]
+    ][:MOST_OFFERS]
+    alone = {p for p, answer in firsts.items() if len(answer["resource_groups"]) == 1}
+    wanted = [pair for pair in pairs if pair[0] not in alone]
+    answers = await asyncio.gather(
+        *(spawner.sessions.options(owner, project, group) for project, group in wanted)
+    )
+    for (project, group), answer in zip(wanted, answers, strict=True):
+        by_choice[f"{project}/{group}"] = answer
+    return {
+        "projects": first["projects"],
+        "project": chosen,
+        "resource_group": default_group(firsts[chosen], values) if chosen else "",
+        "by_choice": by_choice,
+    }
+
+
+def default_group(offer: Mapping[str, Any], values: Mapping[str, Any]) -> str:
+    names = [group["name"] for group in offer["resource_groups"]]
+    if values.get("resource_group") in names:
+        return str(values["resource_group"])
+    marked = [group["name"] for group in offer["resource_groups"] if group.get("is_default")]
+    return str(next(iter(marked or names), ""))
+
+
+def label_of(slot: str, translate: Translator) -> str:
+    if slot in ("cpu", "mem"):
+        return translate(f"spawn.{slot}")
+    family, _, kind = slot.partition(".")
+    if kind == "shares":
+        return translate("spawn.shares", family=family)
+    if kind == "device":
+        return translate("spawn.devices", family=family)
+    return slot
+
+
+def as_json(value: Any) -> Markup:
+    """Return JSON for a script element: nothing in it can end the element or begin another."""
+    text = json.dumps(value, ensure_ascii=False)
+    for character, escaped in (("<", "\\u003c"), (">", "\\u003e"), ("&", "\\u0026")):
+        text = text.replace(character, escaped)
+    return Markup(text)

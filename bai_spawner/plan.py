@@ -1,0 +1,161 @@
+"""What the manager tells the spawner to start."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import PurePosixPath
+from typing import Any
+
+from bai_services.core.errors import InvalidRequest
+
+HOME = "/home/work"
+
+
+@dataclass(frozen=True, slots=True)
+class Mount:
+    """A folder of the agent's machine at a place in the session.
+
+    ``is_own`` says that it belongs to the session's user, who may then read and write it anyway.
+    With a ``subpath`` it is that directory of the folder: opened beneath it and bound as opened.
+    """
+
+    source: str
+    target: str
+    read_only: bool
+    is_own: bool = False
+    subpath: str = ""
+
+    @classmethod
+    def of(cls, data: Mapping[str, Any]) -> Mount:
+        source, target = str(data["source"]), str(data["target"])
+        for path in (source, target):
+            parts = PurePosixPath(path).parts
+            if not path.startswith("/") or ".." in parts or "\0" in path:
+                raise InvalidRequest(f"{path!r} is no absolute path", path=path)
+        facts = bool(data.get("read_only")), bool(data.get("is_own"))
+        return cls(source, target, *facts, subpath=str(data.get("subpath") or ""))
+
+
+@dataclass(frozen=True, slots=True)
+class Injection:
+    """What the devices of a session need inside it; the agent that owns them made it."""
+
+    environ: Mapping[str, str] = field(default_factory=dict)
+    defaults: Mapping[str, str] = field(default_factory=dict)
+    """Variables for which whatever the user has set counts instead."""
+    device_nodes: Sequence[Any] = ()
+    device_requests: Sequence[Mapping[str, Any]] = ()
+    mounts: Sequence[Mount] = ()
+    network: str = ""
+    capabilities: Sequence[str] = ()
+    groups: Sequence[str] = ()
+    memlock: bool = False
+    """Drivers that map a session's memory need it locked, without limit."""
+
+    @classmethod
+    def of(cls, data: Mapping[str, Any]) -> Injection:
+        return cls(
+            environ=_texts(data.get("environ")),
+            defaults=_texts(data.get("defaults")),
+            device_nodes=tuple(data.get("device_nodes") or ()),
+            device_requests=tuple(data.get("device_requests") or ()),
+            mounts=tuple(Mount.of(mount) for mount in data.get("mounts") or ()),
+            network=str(data.get("network") or ""),
+            capabilities=tuple(map(str, data.get("capabilities") or ())),
+            groups=tuple(map(str, data.get("groups") or ())),
+            memlock=bool(data.get("memlock")),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class LaunchPlan:
+    """One kernel to start: amounts are integers (millicores, bytes), paths are the agent's."""
+
+    session_id: str
+    kernel_id: str
+    agent_id: str
+    name: str
+    user: str
+    engine: str
+    endpoint: str
+    image: str
+    command: tuple[str, ...]
+    uid: int
+    gid: int
+    hostname: str
+    slots: Mapping[str, int]
+    shared_memory_bytes: int
+    mounts: tuple[Mount, ...]
+    environ: Mapping[str, str]
+    injection: Injection
+    labels: Mapping[str, str]
+    # Of a cluster session: the plans of its other kernels, and a key pair for its SSH.
+    subs: tuple[LaunchPlan, ...] = ()
+    cluster_key: Mapping[str, str] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, data: Mapping[str, Any]) -> LaunchPlan:
+        """Read the answer of ``POST /sessions/{id}/launch``.
+
+        Raises
+        ------
+        InvalidRequest
+            If an id is no uuid or a path not absolute: both name files and containers.
+        """
+        try:
+            session_id = str(uuid.UUID(str(data["session_id"])))
+            kernel_id = str(uuid.UUID(str(data["kernel_id"])))
+            return cls(
+                session_id=session_id,
+                kernel_id=kernel_id,
+                agent_id=str(data["agent_id"]),
+                name=str(data["name"]),
+                user=str(data["user"]),
+                engine=str(data["engine"]),
+                endpoint=str(data.get("endpoint") or ""),
+                image=str(data.get("image") or ""),
+                command=tuple(data.get("command") or ()),
+                uid=int(data["uid"]),
+                gid=int(data["gid"]),
+                hostname=str(data.get("hostname") or "main1"),
+                slots={slot: int(amount) for slot, amount in (data.get("slots") or {}).items()},
+                shared_memory_bytes=int(data.get("shared_memory_bytes") or 0),
+                mounts=tuple(Mount.of(mount) for mount in data.get("mounts") or ()),
+                environ=_texts(data.get("environ")),
+                injection=Injection.of(data.get("injection") or {}),
+                labels=_texts(data.get("labels")),
+                subs=tuple(cls.of(sub) for sub in data.get("subs") or ()),
+                cluster_key=_texts(data.get("cluster_key")),
+            )
+        except (KeyError, TypeError, ValueError) as error:
+            raise InvalidRequest(f"the launch plan cannot be read: {error!r}") from error
+
+    @property
+    def is_cluster(self) -> bool:
+        return bool(self.cluster_key)
+
+    @property
+    def cluster_hosts(self) -> tuple[str, ...]:
+        """The names of all kernels of a cluster session."""
+        return tuple(filter(None, self.environ.get("BAI_CLUSTER_HOSTS", "").split(",")))
+
+    @property
+    def all_mounts(self) -> tuple[Mount, ...]:
+        """The mounts of folders and devices, outer places first."""
+        mounts = (*self.injection.mounts, *self.mounts)
+        return tuple(sorted(mounts, key=lambda m: len(PurePosixPath(m.target).parts)))
+
+    @property
+    def marks(self) -> dict[str, str]:
+        """The environment by which the agent knows a process or container as ours."""
+        return {
+            "BAI_SESSION_ID": self.session_id,
+            "BAI_KERNEL_ID": self.kernel_id,
+            "BAI_AGENT_ID": self.agent_id,
+        }
+
+
+def _texts(data: Mapping[str, Any] | None) -> dict[str, str]:
+    return {str(name): str(value) for name, value in (data or {}).items()}

@@ -1,0 +1,47 @@
+"""What the Hub's page of a pending start says, out of what the manager says of the session."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from bai_services.core.session import Status
+from bai_services.texts.catalogue import Translator
+
+AT_STATUS = {
+    Status.PENDING: 5,
+    Status.SCHEDULED: 20,
+    Status.PREPARING: 25,
+    Status.PREPARED: 70,
+    Status.RUNNING: 95,
+}
+PREPARING_SPAN = 40
+
+
+def event_of(session: Mapping[str, Any], translate: Translator) -> dict[str, Any]:
+    """Return the progress event for a session as it is now."""
+    status = session["status"]
+    percent = AT_STATUS.get(status, 10)
+    if status == Status.PENDING:
+        return {"progress": percent, "message": _why_it_waits(session, translate)}
+    if status == Status.PREPARING:
+        stage = session.get("progress") or {}
+        done = float(stage.get("percent") or 0)
+        percent += round(PREPARING_SPAN * min(max(done, 0), 100) / 100)
+        message = str(stage.get("message") or translate("spawn.preparing"))
+        if done:
+            message = f"{message} ({done:.0f} %)"
+        return {"progress": percent, "message": message}
+    key = "spawn.starting" if status == Status.PREPARED else f"spawn.{str(status).lower()}"
+    return {"progress": percent, "message": translate(key)}
+
+
+def _why_it_waits(session: Mapping[str, Any], translate: Translator) -> str:
+    text = translate("spawn.pending")
+    position = session.get("queue_position")
+    if position:
+        text = translate("spawn.pending-at", position=position)
+    failed = [r for r in session.get("reasons") or () if not r.get("passed")]
+    if failed:
+        text += " " + "; ".join(str(r.get("message") or r.get("check")) for r in failed)
+    return text

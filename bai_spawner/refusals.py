@@ -1,0 +1,97 @@
+"""How the Hub is told, and the person shown, that a start does not happen."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from http import HTTPStatus
+from typing import Any
+
+from jupyterhub.spawner import SpawnException
+from markupsafe import Markup, escape
+
+from bai_services.core import errors
+from bai_services.texts.catalogue import Translator
+
+from .engines.base import EngineError, EngineUnreachable
+
+QUEUED = "queued"
+EXITED = "exited-at-start"
+NO_ANSWER = "no-answer"
+
+STATUS: Mapping[str, HTTPStatus] = {
+    errors.InvalidRequest.code: HTTPStatus.BAD_REQUEST,
+    errors.NotFound.code: HTTPStatus.NOT_FOUND,
+    errors.Forbidden.code: HTTPStatus.FORBIDDEN,
+    errors.QuotaExceeded.code: HTTPStatus.FORBIDDEN,
+    errors.RateLimited.code: HTTPStatus.TOO_MANY_REQUESTS,
+    errors.Unavailable.code: HTTPStatus.SERVICE_UNAVAILABLE,
+    errors.StorageFull.code: HTTPStatus.INSUFFICIENT_STORAGE,
+}
+
+
+class StartRefused(SpawnException):
+    """A start that does not happen; the Hub shows the text on every page that tells of it.
+
+    ``session_page`` is where the session can be followed, empty where there is none;
+    ``title`` and ``language`` are for our template of the Hub's page.
+    """
+
+    title = ""
+    language = "en"
+
+    def __init__(
+        self, message: str, *, reason: str, status: int, html: Markup, session_page: str = ""
+    ) -> None:
+        super().__init__(message, reason=reason, status_code=status, message_html=str(html))
+        # The names under which the Hub's pages and its REST API look for what may be shown.
+        self.jupyterhub_message = message
+        self.jupyterhub_html_message = str(html)
+        self.session_page = session_page
+
+
+def queued(session: Mapping[str, Any], page: str, translate: Translator) -> StartRefused:
+    """Return what is raised when the grace is over and the session waits on."""
+    name = session["name"]
+    text = translate("spawn.queued", name=name)
+    link = Markup('<a class="alert-link" data-bai-queued href="{}">{}</a>').format(
+        page, translate("spawn.queued-link")
+    )
+    refused = StartRefused(
+        f"{text} {page}",
+        reason=QUEUED,
+        status=HTTPStatus.CONFLICT,
+        html=escape(text) + Markup(" ") + link,
+        session_page=page,
+    )
+    refused.title, refused.language = translate("spawn.queued-title"), translate.language
+    return refused
+
+
+def of_manager(error: errors.BaiError, translate: Translator, page: str = "") -> StartRefused:
+    """Return what is raised for a refusal of the manager, in the manager's words."""
+    text = error.message
+    if isinstance(error, errors.Unavailable):
+        text = translate("spawn.manager-away")
+    html = escape(text)
+    if page:
+        html += Markup(" ") + _link(page, translate("spawn.session-link"))
+    status = STATUS.get(error.code, HTTPStatus.CONFLICT)
+    return StartRefused(text, reason=error.code, status=status, html=html, session_page=page)
+
+
+def of_engine(error: EngineError, page: str, translate: Translator) -> StartRefused:
+    """Return what is raised when an engine could not start or keep the session."""
+    text = translate("spawn.not-started", reason=str(error))
+    status = (
+        HTTPStatus.SERVICE_UNAVAILABLE
+        if isinstance(error, EngineUnreachable)
+        else HTTPStatus.INTERNAL_SERVER_ERROR
+    )
+    html = Markup('<span style="white-space: pre-wrap">{}</span> {}').format(
+        text, _link(page, translate("spawn.session-link"))
+    )
+    return StartRefused(text, reason=error.reason, status=status, html=html, session_page=page)
+
+
+def _link(page: str, text: str) -> Markup:
+    return Markup('<a class="alert-link" href="{}">{}</a>').format(page, text)

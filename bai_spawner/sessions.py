@@ -1,0 +1,189 @@
+"""The manager's sessions, as the spawner uses them."""
+
+from __future__ import annotations
+
+import asyncio
+import bisect
+import json
+import logging
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+from bai_services.client import Token
+from bai_services.core import errors
+from bai_services.core.session import ENDED, LIVE, Status
+from bai_services.part_client import PartClient
+
+from .engines.base import Running
+from .plan import LaunchPlan
+
+# A body of the API may have one MiB; the log is cut so that it fits as JSON.
+MAX_LOG_BYTES = 2**20 - 4096
+REPORT_TRIES = 4
+REPORT_FIRST_WAIT_SECONDS = 0.2
+LONG_POLL_SECONDS = 20
+# What the main kernel of a session printed, and its other kernels by hostname.
+Logs = tuple[str, Mapping[str, str]]
+NO_LOGS: Logs = ("", {})
+ANSWER_SECONDS = 15
+
+WAITING = frozenset({Status.PENDING, Status.SCHEDULED, Status.PREPARING})
+
+
+def is_ended(session: Mapping[str, Any]) -> bool:
+    return session["status"] in ENDED
+
+
+def is_overtaken(session: Mapping[str, Any]) -> bool:
+    """Return whether a stop came before the start that the manager had asked for.
+
+    Filing the session anew then would start what nobody wants any more.
+    """
+    was_stopped = session["status"] in (Status.CANCELLED, Status.TERMINATED)
+    return was_stopped and session["started_by"] == "manager" and not session["started_at"]
+
+
+def is_waiting(session: Mapping[str, Any]) -> bool:
+    return session["status"] in WAITING
+
+
+class Sessions:
+    """Speaks to the manager with the Hub's secret; every method may raise a ``BaiError``."""
+
+    def __init__(self, client: PartClient) -> None:
+        self._client = client
+
+    @classmethod
+    def connect(cls, manager_url: str, token_file: str, timeout_seconds: float) -> Sessions:
+        """Return the sessions of the manager at ``manager_url``; nothing is sent yet.
+
+        Raises
+        ------
+        Unavailable
+            If the file with the Hub's secret cannot be read.
+        """
+        try:
+            secret = Path(token_file).read_text().strip()
+        except OSError as error:
+            raise errors.Unavailable(
+                "the Hub has no secret for the resource manager; see BAI_HUB_TOKEN_FILE"
+            ) from error
+        return cls(PartClient(manager_url, Token(secret), timeout_seconds))
+
+    async def close(self) -> None:
+        await self._client.close()
+
+    async def options(self, owner: str, project: str = "", group: str = "") -> dict[str, Any]:
+        """Return what the start form offers to ``owner``."""
+        query = {"owner": owner, "project": project, "resource_group": group}
+        return await self._get("/sessions/options", **{k: v for k, v in query.items() if v})
+
+    async def file(self, body: Mapping[str, Any]) -> dict[str, Any]:
+        """File a session; the live one of that name and content is returned as it is."""
+        return await self._post("/sessions", body)
+
+    async def get(self, session_id: str) -> dict[str, Any]:
+        return await self._get(_path(session_id))
+
+    async def find_live(self, hub_user: str, hub_server: str) -> dict[str, Any] | None:
+        """Return the live session of a Hub server, if it has one."""
+        query = {"hub_user": hub_user, "hub_server": hub_server, "sort": "-created_at", "limit": 20}
+        page = await self._get("/sessions", **query)
+        live = (s for s in page["items"] if s["status"] in LIVE)
+        return next(live, None)
+
+    async def wait_until_prepared(self, session_id: str, seconds: float) -> dict[str, Any]:
+        """Return the session when it no longer waits, or as it is after ``seconds``."""
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + seconds
+        while True:
+            left = max(0.0, deadline - loop.time())
+            turn = min(left, LONG_POLL_SECONDS)
+            session: dict[str, Any] = await self._client.get(
+                _path(session_id),
+                timeout_seconds=turn + ANSWER_SECONDS,
+                wait=Status.PREPARED.value,
+                timeout=f"{turn:.3f}",
+            )
+            if not is_waiting(session) or loop.time() >= deadline:
+                return session
+
+    async def detach(self, session_id: str) -> dict[str, Any]:
+        """Leave the start of a waiting session to the manager."""
+        return await self._post(_path(session_id, "detach"), {})
+
+    async def launch(self, session_id: str, user: str, server: str) -> LaunchPlan:
+        body = {"user": user, "server": server}
+        return LaunchPlan.of(await self._post(_path(session_id, "launch"), body))
+
+    async def started(self, running: Running) -> None:
+        body: dict[str, Any] = {"container_id": running.container_id}
+        if running.subs:
+            body["sub_containers"] = {sub.hostname: sub.container_id for sub in running.subs}
+        await self._post(_path(running.session_id, "started"), body)
+
+    async def exited(
+        self, session_id: str, exit_code: int | None, reason: str, logs: Logs = NO_LOGS
+    ) -> None:
+        log, of_subs = logs
+        body: dict[str, Any] = {"exit_code": exit_code, "reason": reason[:1000]}
+        if not of_subs:
+            body["log"] = fitting(log)
+        else:
+            body["log"] = fitting(log, MAX_LOG_BYTES // 2)
+            share = MAX_LOG_BYTES // 2 // len(of_subs) - 128
+            body["sub_logs"] = {name: fitting(text, share) for name, text in of_subs.items()}
+        await self._post(_path(session_id, "exited"), body)
+
+    async def report_exit(
+        self, session_id: str, exit_code: int | None, reason: str, logs: Logs, to: logging.Logger
+    ) -> bool:
+        """Tell the manager of an end, a few times if it is away; return whether it knows.
+
+        Where it does not, its reconciler finds out from the agent.
+        """
+        wait = REPORT_FIRST_WAIT_SECONDS
+        for attempt in range(REPORT_TRIES):
+            try:
+                await self.exited(session_id, exit_code, reason, logs)
+                return True
+            except errors.Unavailable as error:
+                if attempt == REPORT_TRIES - 1:
+                    to.warning("Session %s: its end is not reported: %s", session_id, error)
+            except errors.BaiError as error:
+                to.warning("Session %s: its end was not accepted: %s", session_id, error)
+                return False
+            await asyncio.sleep(wait)
+            wait *= 2
+        return False
+
+    async def cancel(self, session_id: str) -> None:
+        await self._client.delete(_path(session_id))
+
+    async def _get(self, path: str, **query: Any) -> dict[str, Any]:
+        answer: dict[str, Any] = await self._client.get(path, **query)
+        return answer
+
+    async def _post(self, path: str, body: Mapping[str, Any]) -> dict[str, Any]:
+        answer: dict[str, Any] = await self._client.post(path, dict(body))
+        return answer
+
+
+def fitting(log: str, max_bytes: int = MAX_LOG_BYTES) -> str:
+    """Return the longest end of ``log``, in whole lines, that fits into one body as JSON."""
+
+    def is_too_long(cut: int) -> bool:
+        return len(json.dumps(log[cut:], ensure_ascii=False).encode(errors="replace")) > max_bytes
+
+    if not is_too_long(0):
+        return log
+    first = bisect.bisect_left(range(len(log)), True, key=lambda cut: not is_too_long(cut))
+    return log[first:].partition("\n")[2] or log[first:]
+
+
+def _path(session_id: str, verb: str = "") -> str:
+    # An id may come from a request to the Hub: it must not lead to another route.
+    path = f"/sessions/{quote(session_id, safe='')}"
+    return f"{path}/{verb}" if verb else path

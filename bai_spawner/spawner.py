@@ -1,0 +1,163 @@
+"""The Hub's spawner: it takes a session of the manager and hands it to an engine."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any
+
+from jupyterhub.utils import url_path_join
+from traitlets import default
+
+from bai_services.core import errors
+
+from . import form, gang, refusals
+from .engines.base import Engine, EngineUnreachable, Exit, Running
+from .progress import event_of
+from .server import SESSION_ID, SessionServer
+from .sessions import MAX_LOG_BYTES, is_ended
+from .start import Start
+
+PROGRESS_STEP_SECONDS = 0.5
+STOPPED = "stopped through the Hub"
+
+
+class BaiSpawner(SessionServer):
+    """Starts sessions of the resource manager; it decides nothing and keeps no books."""
+
+    _start: Start | None = None
+    _last_exit = 0
+
+    @default("options_form")
+    def _default_options_form(self) -> Any:
+        return form.render
+
+    @default("options_from_form")
+    def _default_options_from_form(self) -> Any:
+        return form.parse
+
+    @default("apply_user_options")
+    def _default_apply_user_options(self) -> Any:
+        # ``Start`` reads them; the Hub warns in each start where nobody is said to.
+        return lambda spawner, options: None
+
+    async def start(self) -> str:
+        self._last_exit = 0
+        try:
+            self._start = Start(self)
+            return await self._start.run()
+        except errors.BaiError as error:
+            # The secret cannot be read: nothing has been asked of anybody yet.
+            raise refusals.of_manager(error, self.translate) from error
+        finally:
+            self._start = None
+
+    async def stop(self, now: bool = False) -> None:
+        running = self._running
+        if running is None:
+            return
+        engine = self.engine(running.engine)
+        try:
+            ended = await gang.stop(engine, running, now)
+        except EngineUnreachable as error:
+            self.log.error("%s cannot be stopped now: %s", self._log_name, error)
+            # The Hub forgets it in any case; the manager goes on trying through the agent.
+            await self._leave_to_manager(running.session_id)
+            return
+        await self._finish(engine, running, ended, STOPPED)
+
+    async def poll(self) -> int | None:
+        running = self._running
+        if running is None:
+            return None if self._start is not None else self._last_exit
+        engine = self.engine(running.engine)
+        try:
+            ended = await gang.poll(engine, running)
+        except EngineUnreachable as error:
+            self.log.warning("%s is taken as running: %s", self._log_name, error)
+            return None
+        if self._start is not None:
+            return None  # its own start sees what is wrong, and says it
+        if ended is None:
+            await self._report_late()
+            return None
+        if running.subs:
+            # One has ended: the others go before anybody is told that nothing runs.
+            try:
+                main = await gang.stop(engine, running, now=True)
+                ended = Exit(main.code, ended.reason)
+            except EngineUnreachable as error:
+                self.log.warning("%s: a kernel cannot be ended: %s", self._log_name, error)
+        await self._finish(engine, running, ended, ended.reason)
+        return self._last_exit
+
+    async def _finish(self, engine: Engine, running: Running, ended: Exit, reason: str) -> None:
+        logs = await gang.read_logs(engine, running, MAX_LOG_BYTES)
+        await self.sessions.report_exit(running.session_id, ended.code, reason, logs, self.log)
+        await gang.remove(engine, running)
+        self.forget()
+        self._last_exit = ended.as_poll
+
+    async def _report_late(self) -> None:
+        try:
+            await self.report_started()
+        except errors.BaiError as error:
+            # It has ended for the manager, whose reconciler takes it from here.
+            self.log.warning("%s is not the manager's any more: %s", self._log_name, error)
+            self._is_reported = True
+
+    async def _leave_to_manager(self, session_id: str) -> None:
+        try:
+            await self.sessions.cancel(session_id)
+        except errors.BaiError as error:
+            self.log.warning("Session %s is not ended: %s", session_id, error)
+
+    async def get_url(self) -> str:
+        if self._running is None:
+            return str(self.server.url)
+        return str(url_path_join(self._running.url, self.server.base_url))
+
+    def get_state(self) -> dict[str, Any]:
+        state: dict[str, Any] = super().get_state()
+        if self._running is not None:
+            state["running"] = self._running.to_state()
+            state["is_reported"] = self._is_reported
+        return state
+
+    def load_state(self, state: dict[str, Any]) -> None:
+        super().load_state(state)
+        if "running" in state:
+            self._running = Running.of_state(state["running"])
+            self._is_reported = bool(state.get("is_reported"))
+
+    def clear_state(self) -> None:
+        super().clear_state()
+        self.forget()
+
+    async def progress(self) -> AsyncIterator[dict[str, Any]]:
+        """Yield what the manager says of the session until the start ends."""
+        translate, last = self.translate, None
+        while self.pending == "spawn":
+            if (start := self._start) is not None and start.session_id:
+                try:
+                    session = await self.sessions.get(start.session_id)
+                except errors.BaiError:
+                    session = None
+                event = event_of(session, translate) if session else None
+                if event is not None and event != last:
+                    yield event
+                    last = event
+            await asyncio.sleep(PROGRESS_STEP_SECONDS)
+
+    async def delete_forever(self) -> None:
+        """Cancel the session that waits for this server, which is being removed."""
+        session_id = (self.orm_spawner.user_options or {}).get(SESSION_ID)
+        if not session_id:
+            return
+        try:
+            session = await self.sessions.get(str(session_id))
+            own = (session["hub_user"], session["hub_server"]) == (self.user.name, self.name)
+            if own and not is_ended(session):
+                await self.sessions.cancel(session["id"])
+        except errors.BaiError as error:
+            self.log.warning("Session %s is not cancelled: %s", session_id, error)

@@ -1,0 +1,264 @@
+"""One start: from what was asked of the Hub to a server that answers, or to nothing at all."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Mapping
+from typing import Any
+
+from jupyterhub.utils import url_path_join
+
+from bai_services.core import errors
+from bai_services.core.logs import without_times
+from bai_services.core.session import SessionType
+
+from . import gang, refusals
+from .answer import wait_for_answer
+from .engines.base import Engine, EngineError, EngineUnreachable, Running
+from .plan import LaunchPlan
+from .server import SESSION_ID, SessionServer
+from .sessions import MAX_LOG_BYTES, NO_LOGS, is_ended, is_overtaken, is_waiting
+
+# What a start through the Hub may ask for; the manager checks the values like any request.
+FIELDS = frozenset(
+    {"name", "project", "image", "resource_group", "preset", "resources", "shared_memory"}
+    | {"mounts", "environ", "priority", "cluster_size", "cluster_mode", "callback_url"}
+    | {"preopen_ports"}
+)
+DEFAULT_NAME = "default"
+# Kept of start_timeout for the end of a start that fails, so that our words reach the person.
+MARGIN_SECONDS = 5
+LOG_TAIL_LINES = 15
+CANCEL_SECONDS = 10
+
+
+class Start:
+    """One attempt of one spawner, whose ``progress`` reads ``session_id``."""
+
+    def __init__(self, spawner: SessionServer) -> None:
+        self._spawner = spawner
+        self._sessions = spawner.sessions
+        self._translate = spawner.translate
+        self._deadline = time.monotonic() + spawner.start_timeout - MARGIN_SECONDS
+        self.session_id = ""
+
+    async def run(self) -> str:
+        """Return the URL of the running server.
+
+        Raises
+        ------
+        StartRefused
+            With the reason; nothing of the start is left, except a session that is queued.
+        """
+        try:
+            plan = await self._plan_of_prepared()
+            if plan is None:
+                session = await self._obtain()
+                await self._wait(session)
+                plan = await self._launch(self.session_id)
+        except errors.BaiError as error:
+            # The live session of that name, where it is in the way.
+            twin = error.details.get("session") if error.code == "already-exists" else None
+            session_id = self.session_id or str(twin or "")
+            page = self._spawner.page_of(session_id) if session_id else ""
+            raise refusals.of_manager(error, self._translate, page) from error
+        except asyncio.CancelledError:
+            await self._withdraw()
+            raise
+        return await self._bring_up(plan)
+
+    async def _launch(self, session_id: str) -> LaunchPlan:
+        return await self._sessions.launch(session_id, self._spawner.user.name, self._spawner.name)
+
+    async def _plan_of_prepared(self) -> LaunchPlan | None:
+        """Return the plan of the session that the manager starts here, None where it does not.
+
+        The manager asks for a start when everything is prepared: one question is enough then.
+        """
+        asked = (self._spawner.user_options or {}).get(SESSION_ID)
+        if asked is None:
+            return None
+        try:
+            plan = await self._launch(str(asked))
+        except errors.Conflict:
+            return None  # it waits still, or has ended
+        self.session_id = plan.session_id
+        return plan
+
+    async def _obtain(self) -> dict[str, Any]:
+        """Return the session that this start is for, filed now if there is none."""
+        options = dict(self._spawner.user_options or {})
+        asked = options.pop(SESSION_ID, None)
+        if asked is not None:
+            session = await self._own(str(asked))
+            if not is_ended(session):
+                self.session_id = session["id"]
+                return session
+            if is_overtaken(session):
+                # The next start of this server is a person's.
+                self._spawner.forget_session()
+                raise errors.Conflict(f"session {session['name']} was stopped before its start")
+            if session.get("type") == SessionType.BATCH:
+                raise errors.Conflict(
+                    f"the batch session {session['name']} has ended; file it anew to run it again"
+                )
+            # A server that is started again brings the id of its last session.
+            options = options or self._same_again(session)
+        session = await self._sessions.file(self._order(options))
+        self.session_id = session["id"]
+        self._spawner.remember_session(session["id"], options)
+        return session
+
+    async def _own(self, session_id: str) -> dict[str, Any]:
+        session = await self._sessions.get(session_id)
+        server = (session["hub_user"], session["hub_server"])
+        if server != (self._spawner.user.name, self._spawner.name):
+            # The same words as for one that does not exist.
+            raise errors.NotFound(f"there is no session {session_id} for this server")
+        return session
+
+    def _same_again(self, session: Mapping[str, Any]) -> dict[str, Any]:
+        wanted = {
+            "name": session["name"],
+            "project": session["project"],
+            "image": session["image"],
+            "resource_group": session["resource_group"],
+            "resources": session["requested"],
+            "shared_memory": session.get("shared_memory"),
+            "mounts": [
+                {"vfolder": m["vfolder_id"], "path": m["path"], "permission": m["permission"]}
+                for m in session.get("mounts") or ()
+            ],
+            "environ": session.get("environ"),
+            "preopen_ports": session.get("preopen_ports"),
+            "callback_url": (session.get("callback") or {}).get("url"),
+        }
+        return {name: value for name, value in wanted.items() if value}
+
+    def _order(self, options: Mapping[str, Any]) -> dict[str, Any]:
+        unknown = sorted(set(options) - FIELDS)
+        if unknown:
+            raise errors.InvalidRequest(
+                f"unknown options: {', '.join(unknown)}; known are {', '.join(sorted(FIELDS))}",
+                unknown=unknown,
+            )
+        spawner = self._spawner
+        return {
+            "name": spawner.display_name or spawner.name or DEFAULT_NAME,
+            **options,
+            "owner": spawner.user.name,
+            "hub_server": spawner.name,
+        }
+
+    async def _wait(self, session: Mapping[str, Any]) -> None:
+        if not is_waiting(session):
+            return
+        grace = min(self._spawner.queue_grace_seconds, self._left())
+        session = await self._sessions.wait_until_prepared(self.session_id, grace)
+        if is_waiting(session):
+            session = await self._sessions.detach(self.session_id)
+        if is_waiting(session):
+            page = self._spawner.page_of(self.session_id, session)
+            raise refusals.queued(session, page, self._translate)
+        if is_ended(session):
+            why = session.get("status_info") or session["status"]
+            raise errors.Conflict(f"the session {session['name']} ended before its start: {why}")
+
+    async def _withdraw(self) -> None:
+        """Cancel the session of a start that the person gave up, or that took too long."""
+        if not self.session_id:
+            return
+        try:
+            async with asyncio.timeout(CANCEL_SECONDS):
+                await self._sessions.cancel(self.session_id)
+        except (errors.BaiError, TimeoutError) as error:
+            self._spawner.log.warning("Session %s is not cancelled: %s", self.session_id, error)
+
+    async def _bring_up(self, plan: LaunchPlan) -> str:
+        running: Running | None = None
+        engine: Engine | None = None
+        try:
+            engine = self._spawner.engine(plan.engine)
+            running = await self._start_engine(engine, plan)
+            self._spawner.remember(running)
+            await self._answer(engine, running)
+            await self._spawner.report_started()
+        except EngineError as error:
+            await self._undo(engine, running, error.reason, str(error))
+            page = self._spawner.page_of(self.session_id)
+            raise refusals.of_engine(error, page, self._translate) from error
+        except errors.BaiError as error:
+            await self._undo(engine, running, error.code, error.message)
+            page = self._spawner.page_of(self.session_id)
+            raise refusals.of_manager(error, self._translate, page) from error
+        except asyncio.CancelledError:
+            await self._undo(engine, running, "start-cancelled", "the start was cancelled")
+            raise
+        except Exception:
+            # A bug of ours: the Hub logs it, and it must not leave a session behind either.
+            await self._undo(engine, running, "internal", "internal error")
+            raise
+        return running.url
+
+    async def _start_engine(self, engine: Engine, plan: LaunchPlan) -> Running:
+        spawner = self._spawner
+        spawner.ip, spawner.port = await engine.address(plan)
+        environ = {**spawner.get_env(), "BAI_MANAGER_URL": spawner.session_manager_url}
+        if not engine.is_local:
+            # The Hub's own paths and Python mean nothing elsewhere.
+            for name in spawner.env_keep:
+                if name not in spawner.environment:
+                    environ.pop(name, None)
+        return await gang.start(engine, plan, environ, spawner.own_command())
+
+    async def _answer(self, engine: Engine, running: Running) -> None:
+        """Wait for the server; raise an EngineError with its last lines if it does not answer."""
+        spawner = self._spawner
+        url = url_path_join(running.url, spawner.server.base_url, "api")
+
+        async def ended() -> Any:
+            try:
+                return await gang.poll(engine, running)
+            except EngineUnreachable:
+                return None
+
+        try:
+            how = await wait_for_answer(url, self._left(), spawner.answer_step_seconds, ended)
+        except TimeoutError:
+            lines = await self._last_lines(engine, running)
+            raise EngineError(
+                self._translate("spawn.no-answer", seconds=f"{spawner.start_timeout:g}") + lines,
+                reason=refusals.NO_ANSWER,
+            ) from None
+        if how is not None:
+            lines = await self._last_lines(engine, running)
+            code = "?" if how.code is None else how.code
+            text = self._translate("spawn.exited", code=code, how=how.reason)
+            raise EngineError(text + lines, reason=refusals.EXITED)
+
+    async def _last_lines(self, engine: Engine, running: Running) -> str:
+        log = without_times(await engine.read_log(running, 16 * 1024)).rstrip()
+        lines = log.splitlines()[-LOG_TAIL_LINES:]
+        return "\n" + "\n".join(lines) if lines else ""
+
+    async def _undo(
+        self, engine: Engine | None, running: Running | None, reason: str, text: str
+    ) -> None:
+        """Leave nothing of the start, and tell the manager why it ended."""
+        logs, code = NO_LOGS, None
+        if engine is not None and running is not None:
+            try:
+                code = (await gang.stop(engine, running, now=True)).code
+                logs = await gang.read_logs(engine, running, MAX_LOG_BYTES)
+                await gang.remove(engine, running)
+            except EngineError as error:
+                self._spawner.log.warning(
+                    "Session %s may have left something: %s", self.session_id, error
+                )
+        self._spawner.forget()
+        told = f"{reason}: {text.splitlines()[0] if text else ''}"
+        await self._sessions.report_exit(self.session_id, code, told, logs, self._spawner.log)
+
+    def _left(self) -> float:
+        return max(0.1, self._deadline - time.monotonic())
