@@ -1,0 +1,21 @@
+"""The session's side of bai-hub: apps behind Jupyter's authentication, settings of its server."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+
+def config_path() -> str:
+    """Return the folder for ``JUPYTER_CONFIG_PATH`` that gives a server the session's settings."""
+    return str(Path(__file__).parent / "config")
+
+
+def _jupyter_server_extension_points() -> list[dict[str, str]]:
+    return [{"module": "bai_labext"}]
+
+
+def _load_jupyter_server_extension(server_app: Any) -> None:
+    from bai_labext import extension
+
+    extension.load(server_app)

@@ -1,0 +1,276 @@
+"""The one catalogue of the apps of a session."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from pathlib import Path
+
+ICONS = Path(__file__).parent / "icons"
+
+
+class Kind(StrEnum):
+    BUILTIN = "builtin"  # the Jupyter server itself serves it
+    PROCESS = "process"  # started at the first request
+    PORT = "port"  # whatever listens on a port of the session
+    TCP = "tcp"  # nothing for a browser
+
+
+class ArgumentKind(StrEnum):
+    FOLDER = "folder"  # made where it is not there yet
+    FILE = "file"  # must be there
+
+
+@dataclass(frozen=True, slots=True)
+class Argument:
+    """Something an app is told when it starts; ``default`` may hold ``{home}`` and ``{NAME}``
+    of the session's environment variables, and empty means that it must be given."""
+
+    name: str
+    title: str
+    kind: ArgumentKind
+    default: str = ""
+    variable: str = ""
+    """An environment variable whose value goes before the default."""
+
+
+@dataclass(frozen=True, slots=True)
+class App:
+    """One app of a session, reached at ``path`` below the session's own address.
+
+    What is started listens on a unix socket in a folder that only its user can open, where it
+    can: on a loopback port any other user of the same machine could reach it without Jupyter's
+    authentication. ``{python}``, ``{program}``, ``{home}`` and the arguments are filled in when
+    it starts, ``{unix_socket}``, ``{port}`` and ``{base_url}`` by the proxy.
+    """
+
+    name: str
+    title: str
+    category: str
+    path: str
+    ready_path: str
+    kind: Kind = Kind.PROCESS
+    command: tuple[str, ...] = ()
+    program: str = ""
+    """A program that must be on ``PATH``, or a module as ``python:NAME``."""
+    timeout_seconds: float = 30
+    environment: Mapping[str, str] = field(default_factory=dict)
+    arguments: tuple[Argument, ...] = ()
+    needs_path_prefix: bool = False
+    """The app wants the whole path of a request instead of the part below its own."""
+    uses_tcp: bool = False
+    """It cannot listen on a unix socket."""
+    port: int = 0
+    """Of what listens by itself: its port where no label names another."""
+    stops_when_idle: bool = False
+    """Nothing of the person's runs in it: it may be ended when nobody uses it."""
+    quiet_bytes: int = 0
+    """Websocket messages of so many bytes only keep a connection open."""
+    polled: str = ""
+    """A pattern of the paths that an open page asks for by itself: no sign of use."""
+    aliases: tuple[str, ...] = ()
+    """Other names that images' service-port labels use."""
+
+    @property
+    def is_builtin(self) -> bool:
+        return self.kind is Kind.BUILTIN
+
+    @property
+    def icon_path(self) -> str:
+        icon = ICONS / f"{self.name}.svg"
+        return str(icon) if icon.is_file() else ""
+
+
+_NOTEBOOKS, _TOOLS, _APPS, _UTILITIES = "Notebook", "Development", "Apps", "Utilities"
+
+CATALOGUE: tuple[App, ...] = (
+    App(
+        name="jupyterlab",
+        title="JupyterLab",
+        category=_NOTEBOOKS,
+        kind=Kind.BUILTIN,
+        path="lab",
+        ready_path="api/status",
+    ),
+    App(
+        name="notebook",
+        title="Jupyter Notebook",
+        category=_NOTEBOOKS,
+        kind=Kind.BUILTIN,
+        program="python:notebook",
+        path="tree",
+        ready_path="tree",
+        aliases=("jupyter",),
+    ),
+    App(
+        name="terminal",
+        title="Terminal",
+        category=_UTILITIES,
+        kind=Kind.BUILTIN,
+        path="lab",
+        ready_path="api/terminals",
+        aliases=("ttyd",),
+    ),
+    App(
+        name="filebrowser",
+        title="File browser",
+        category=_UTILITIES,
+        kind=Kind.BUILTIN,
+        path="lab/tree",
+        ready_path="api/contents",
+    ),
+    App(
+        name="ssh",
+        title="SSH and SFTP",
+        category=_UTILITIES,
+        kind=Kind.TCP,
+        program="sshd",
+        path="",
+        ready_path="",
+        aliases=("sshd", "sftp", "sftpd"),
+    ),
+    App(
+        name="vscode",
+        title="VS Code",
+        category=_TOOLS,
+        path="vscode/",
+        ready_path="vscode/healthz",
+        program="code-server",
+        command=(
+            *("{program}", "--auth", "none", "--disable-telemetry", "--disable-update-check"),
+            *("--socket", "{unix_socket}"),
+        ),
+        # The header of its protocol: an acknowledgement or a sign of life has nothing behind it.
+        quiet_bytes=13,
+        aliases=("code-server",),
+    ),
+    App(
+        name="tensorboard",
+        title="TensorBoard",
+        category=_APPS,
+        path="tensorboard/",
+        ready_path="tensorboard/data/environment",
+        program="python:tensorboard",
+        command=(
+            *("{python}", "-m", "bai_labext.tensorboard_server", "--logdir", "{log_dir}"),
+            *("--host", "unix://{unix_socket}", "--port", "0"),
+            # Its quicker loader is a second server, on a loopback port.
+            "--load_fast=false",
+        ),
+        arguments=(
+            Argument(
+                name="log_dir",
+                title="Log folder",
+                kind=ArgumentKind.FOLDER,
+                default="{home}/logs",
+                variable="BAI_TENSORBOARD_LOGDIR",
+            ),
+        ),
+        stops_when_idle=True,
+        polled=r"/data/.*",
+    ),
+    App(
+        name="mlflow",
+        title="MLflow",
+        category=_APPS,
+        path="mlflow/",
+        ready_path="mlflow/health",
+        program="python:mlflow",
+        command=(
+            *("{python}", "-m", "mlflow", "server", "--workers", "1"),
+            *("--uvicorn-opts", "--uds {unix_socket}"),
+            *("--backend-store-uri", "sqlite:///{store}/mlflow.db"),
+            *("--artifacts-destination", "{store}/artifacts"),
+        ),
+        # Seven seconds of CPU time at the first start, but much to read from a disk that is cold.
+        timeout_seconds=240,
+        environment={
+            # A job runner of eight processes and 2 GB, of no use in a session.
+            "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false",
+            # Guards a port that anyone can reach; here Jupyter authenticates every request.
+            "MLFLOW_SERVER_DISABLE_SECURITY_MIDDLEWARE": "true",
+        },
+        arguments=(
+            Argument(
+                name="store",
+                title="Store",
+                kind=ArgumentKind.FOLDER,
+                default="{home}/mlflow",
+                variable="BAI_MLFLOW_STORE",
+            ),
+        ),
+        stops_when_idle=True,
+        polled=r"/(ajax-api|graphql|health).*",
+        aliases=("mlflow-ui",),
+    ),
+    App(
+        name="streamlit",
+        title="Streamlit",
+        category=_APPS,
+        path="streamlit/",
+        ready_path="streamlit/_stcore/health",
+        program="python:streamlit",
+        command=("{python}", "-m", "bai_labext.streamlit_server", "{script}", "{unix_socket}"),
+        # Pandas and Arrow, from a disk that may be cold.
+        timeout_seconds=120,
+        environment={
+            "STREAMLIT_SERVER_HEADLESS": "true",
+            "STREAMLIT_BROWSER_GATHER_USAGE_STATS": "false",
+        },
+        arguments=(Argument("script", "Script", ArgumentKind.FILE),),
+    ),
+    App(
+        name="gradio",
+        title="Gradio",
+        category=_APPS,
+        path="gradio/",
+        ready_path="gradio/",
+        program="python:gradio",
+        command=("{python}", "{script}"),
+        timeout_seconds=120,
+        environment={
+            "GRADIO_SERVER_NAME": "127.0.0.1",
+            "GRADIO_SERVER_PORT": "{port}",
+            "GRADIO_ROOT_PATH": "{base_url}gradio",
+            "GRADIO_ANALYTICS_ENABLED": "False",
+        },
+        arguments=(Argument("script", "Script", ArgumentKind.FILE),),
+        uses_tcp=True,
+    ),
+    App(
+        name="nni",
+        title="NNI",
+        category=_APPS,
+        kind=Kind.PORT,
+        program="nnictl",
+        path="proxy/{port}/",
+        ready_path="proxy/{port}/",
+        port=8080,
+        aliases=("nniboard",),
+    ),
+    App(
+        name="rstudio",
+        title="RStudio",
+        category=_TOOLS,
+        path="rstudio/",
+        ready_path="rstudio/",
+        program="rserver",
+        command=(
+            *("{program}", "--server-daemonize=0", "--auth-none=1", "--www-frame-origin=same"),
+            *("--www-verify-user-agent=0", "--www-root-path={base_url}rstudio/"),
+            *("--www-socket={unix_socket}", "--server-user={user}"),
+            *("--server-data-dir={home}/.local/share/rserver",),
+            *("--secure-cookie-key-file={home}/.local/share/rserver.key",),
+        ),
+        polled=r"/events/get_events",
+    ),
+)
+
+BY_NAME: Mapping[str, App] = {app.name: app for app in CATALOGUE}
+# What a label calls it, too.
+BY_ANY_NAME: Mapping[str, App] = {
+    name: app for app in CATALOGUE for name in (app.name, *app.aliases)
+}
+# What is opened by its number alone.
+ANY_PORT = App("ports", "Ports", "Ports", "proxy/", "proxy/", Kind.PORT)

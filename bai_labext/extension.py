@@ -1,0 +1,117 @@
+"""The server extension of a session: wires the panel's interface and tells what is not offered."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import Any
+
+from jupyter_server.base.handlers import JupyterHandler
+from jupyter_server.utils import url_path_join
+from tornado import web
+from tornado.httpserver import HTTPServer
+
+from bai_labext import apps, shared_apps, targets, tunnel
+from bai_labext.activity import Activity, ActivityHandler, note_writes
+from bai_labext.apps import Offer
+from bai_labext.arguments import Arguments
+from bai_labext.catalogue import Kind
+from bai_labext.commands import Commands
+from bai_labext.front import FrontServer
+from bai_labext.handlers import ROUTES
+from bai_labext.manager_link import ManagerLink
+from bai_labext.ports import named_ports
+from bai_labext.running_apps import LOG_MOST_BYTES, RunningApps
+from bai_labext.sshd import SshHandler, SshServer
+from bai_labext.uses import Uses, activity_times
+
+
+class NotOfferedHandler(JupyterHandler):
+    """The address of an app that this session does not offer: says so instead of "not found"."""
+
+    def initialize(self, refusal: str) -> None:
+        self.refusal = refusal
+
+    @web.authenticated
+    def get(self) -> None:
+        self.set_status(404)
+        # Not HTTPError: Jupyter's page for a 404 leaves the reason out.
+        page = {"status_code": 404, "status_message": "Not offered", "message": self.refusal}
+        self.finish(self.render_template("error.html", **page))  # type: ignore[no-untyped-call]
+
+
+def load(server_app: Any) -> None:
+    """Add the extension's handlers to a Jupyter server, and what stands before it."""
+    HTTPServer.configure(FrontServer)
+    web_app = server_app.web_app
+    base_url = web_app.settings["base_url"]
+    offers = with_ports(apps.offers(), os.environ)
+    home = apps.home(os.environ)
+    running = RunningApps(
+        web_app,
+        offers,
+        home,
+        Arguments(os.environ, home),
+        Uses(lambda: activity_times(web_app.settings)),
+        idle_seconds(os.environ),
+        log_bytes(os.environ),
+    )
+    link = ManagerLink(os.environ)
+    shared = {"link": link, "running": running}
+    handlers: list[tuple[Any, ...]] = [
+        (url_path_join(base_url, "bai", "api", path), handler, shared) for path, handler in ROUTES
+    ]
+    activity = Activity(web_app.settings, running.uses, link)
+    at_work = url_path_join(base_url, "bai", "api", "session", "activity")
+    handlers.append((at_work, ActivityHandler, {"activity": activity}))
+    note_writes(web_app, running.uses)
+    handlers += _tunnel(server_app, base_url, link, running.uses)
+    for offer in offers:
+        if not offer.is_offered and offer.app.kind is Kind.PROCESS:
+            pattern = url_path_join(base_url, offer.app.name) + r"(?:/.*)?"
+            handlers.append((pattern, NotOfferedHandler, {"refusal": offer.refusal}))
+            server_app.log.info("bai_labext: %s", offer.refusal)
+    web_app.add_handlers(".*$", handlers)
+    # jupyter-server-proxy is loaded after this extension, and all are before the loop runs.
+    server_app.io_loop.add_callback(running.watch)
+    server_app.io_loop.add_callback(shared_apps.serve, web_app, running, shared["link"])
+    server_app.io_loop.add_callback(running.stop_idle)
+    server_app.io_loop.add_callback(activity.keep_reporting)
+
+
+def with_ports(offers: list[Offer], environ: Mapping[str, str]) -> list[Offer]:
+    """Return the offers with the named ports; a label's port goes before the catalogue's."""
+    named = named_ports(environ)
+    titles = {offer.app.title for offer in named}
+    kept = [o for o in offers if o.app.kind is not Kind.PORT or o.app.title not in titles]
+    return [*kept, *named]
+
+
+def idle_seconds(environ: Mapping[str, str]) -> float:
+    """Return how long an app may run unused: ``BAI_APP_IDLE_MINUTES``, an hour if not set."""
+    text = environ.get("BAI_APP_IDLE_MINUTES", "60")
+    return 60.0 * int(text) if text.isdecimal() else 0.0
+
+
+def log_bytes(environ: Mapping[str, str]) -> int:
+    """Return how much the log of an app may hold: ``BAI_APP_LOG_MIB``, 8 MiB if not set."""
+    text = environ.get("BAI_APP_LOG_MIB", "")
+    return int(text) * 2**20 if text.isdecimal() and int(text) else LOG_MOST_BYTES
+
+
+def _tunnel(server_app: Any, base_url: str, link: ManagerLink, uses: Uses) -> list[tuple[Any, ...]]:
+    server = SshServer(os.environ, link)
+    token = server_app.identity_provider.token
+    joined = targets.Targets(
+        {
+            "http": targets.jupyter(server_app.port, base_url, token),
+            "ssh": server.serve,
+            "exec": Commands(apps.home(os.environ)).serve,
+        },
+        uses.used,
+    )
+    path, handler, arguments = tunnel.route(joined, os.environ)
+    return [
+        (url_path_join(base_url, "bai", path), handler, arguments),
+        (url_path_join(base_url, "bai", "api", "ssh"), SshHandler, {"server": server}),
+    ]

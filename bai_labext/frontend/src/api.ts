@@ -1,0 +1,94 @@
+import { URLExt } from '@jupyterlab/coreutils';
+import { ServerConnection } from '@jupyterlab/services';
+
+import type { AppState, Log, Look, Marks, Session } from './types';
+
+const FORBIDDEN = 403;
+const FAILED_DEPENDENCY = 424;
+
+/** Why nothing is known now: what does not answer, or that nobody is signed in any more. */
+export type Trouble = 'manager' | 'unreachable' | 'ended' | 'signed-out' | 'other';
+
+/** An answer that is an error; `message` is for people. */
+export class ApiError extends Error {
+  constructor(
+    message: string,
+    readonly code: string
+  ) {
+    super(message);
+  }
+
+  get trouble(): Trouble {
+    switch (this.code) {
+      case 'unavailable':
+        return 'manager';
+      case 'unreachable':
+      case 'ended':
+      case 'signed-out':
+        return this.code;
+      default:
+        return 'other';
+    }
+  }
+}
+
+/** The session's server under `bai/api`; it speaks to the manager, no token is ever here. */
+export class Api {
+  constructor(private readonly settings: ServerConnection.ISettings) {}
+
+  get baseUrl(): string {
+    return this.settings.baseUrl;
+  }
+
+  /** Ask for parts of what is known; one that still is as its mark says is left out. */
+  look = (marks: Marks): Promise<Look> =>
+    this.call(`look?${new URLSearchParams(marks).toString()}`);
+
+  rename = (name: string): Promise<Session> => this.call('session', 'PATCH', { name });
+  stop = (): Promise<unknown> => this.call('session', 'DELETE');
+  stopOther = (id: string): Promise<unknown> => this.call(`sessions/${id}`, 'DELETE');
+  appLog = (name: string): Promise<Log> => this.call(`apps/${name}/log`);
+  startApp = (name: string, args: Record<string, string>): Promise<{ state: AppState }> =>
+    this.call(`apps/${name}`, 'POST', { arguments: args });
+  stopApp = (name: string): Promise<{ state: AppState }> => this.call(`apps/${name}`, 'DELETE');
+
+  extend = (seconds: number): Promise<Session> =>
+    this.call('session/lifetime', 'POST', { seconds });
+
+  /** Somebody uses the session now. */
+  atWork = (): Promise<unknown> => this.call('session/activity', 'POST');
+
+  log = (kernel: string, mark = '', hasTimes = false): Promise<Log> => {
+    const query = new URLSearchParams({ kernel, mark, times: String(hasTimes) });
+    return this.call(`session/log?${query.toString()}`);
+  };
+
+  texts = (language: string): Promise<{ language: string; texts: Record<string, string> }> =>
+    this.call(language ? `texts?lang=${language}` : 'texts');
+
+  private async call<T>(path: string, method = 'GET', body?: unknown): Promise<T> {
+    const url = URLExt.join(this.settings.baseUrl, 'bai/api', path);
+    const init: RequestInit = { method, ...(body ? { body: JSON.stringify(body) } : {}) };
+    let response: Response;
+    try {
+      response = await ServerConnection.makeRequest(url, init, this.settings);
+    } catch {
+      throw new ApiError('the session does not answer', 'unreachable');
+    }
+    const content = (await response.json().catch(() => ({}))) as Record<string, string>;
+    if (!response.ok) {
+      const message = content.message ?? response.statusText;
+      throw new ApiError(message, content.error ?? codeOf(response.status));
+    }
+    return content as T;
+  }
+}
+
+/** What a status means that does not come from our own part of the session's server. */
+function codeOf(status: number): string {
+  // The Hub answers so for a server that is not running.
+  if (status === FAILED_DEPENDENCY) {
+    return 'ended';
+  }
+  return status === FORBIDDEN ? 'signed-out' : 'http';
+}

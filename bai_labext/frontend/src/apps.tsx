@@ -1,0 +1,66 @@
+import * as React from 'react';
+
+import type { Actions } from './actions';
+import { Button } from './button';
+import type { Model } from './model';
+import type { Translate } from './texts';
+import type { App } from './types';
+
+interface Props {
+  model: Model;
+  actions: Actions;
+  t: Translate;
+}
+
+/** Every app that the session offers, its state, and what can be done with it. */
+export function Apps({ model, actions, t }: Props): React.ReactElement {
+  return (
+    <ul className="bai-List">
+      {model.apps.map(app => (
+        <li key={app.name}>
+          <div className="bai-List-main">
+            <span className="bai-List-title">{app.title}</span>
+            <span className={`bai-State bai-mod-${app.state}`} aria-live="polite">
+              {t(`app-${app.state}`)}
+            </span>
+            {app.message && (
+              <span className={app.state === 'failed' ? 'bai-Problem' : 'bai-Hint'}>
+                {app.message}
+              </span>
+            )}
+          </div>
+          <AppButtons app={app} actions={actions} t={t} />
+        </li>
+      ))}
+    </ul>
+  );
+}
+
+function AppButtons(props: { app: App; actions: Actions; t: Translate }): React.ReactElement {
+  const { app, actions, t } = props;
+  const isUp = app.state === 'running' || app.state === 'starting';
+  const isProcess = app.kind === 'process';
+  // What listens by itself can be opened once it does; what is started, at any time.
+  const canOpen =
+    app.kind === 'tcp' ? false : app.kind === 'port' ? isUp : app.state !== 'starting';
+  const needsArguments = app.arguments.some(each => each.is_required && !each.value);
+  return (
+    <span className="bai-Buttons">
+      {canOpen && (isUp || !needsArguments) && (
+        <Button label={t('open')} of={app.title} onClick={() => actions.openApp(app)} />
+      )}
+      {isProcess && !isUp && (
+        <Button label={t('start')} of={app.title} onClick={() => actions.startApp(app)} />
+      )}
+      {isProcess && isUp && (
+        <Button label={t('stop')} of={app.title} onClick={() => actions.stopApp(app)} />
+      )}
+      {(isProcess || app.kind === 'port') && (
+        <Button label={t('share-button')} of={app.title} onClick={() => actions.shareApp(app)} />
+      )}
+      {isProcess && (
+        <Button label={t('log')} of={app.title} onClick={() => actions.showAppLog(app)} />
+      )}
+    </span>
+  );
+}

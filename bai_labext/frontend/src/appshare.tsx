@@ -1,0 +1,177 @@
+import { Clipboard, Dialog, showDialog } from '@jupyterlab/apputils';
+import * as React from 'react';
+
+import { Button } from './button';
+import { useOwnEnter } from './enter';
+import { Form } from './form';
+import type { Person } from './person';
+import type { Translate } from './texts';
+import type { App, AppShare, Items, Session } from './types';
+
+const DAY_SECONDS = 86_400;
+const DAYS = [1, 7, 30];
+
+/** Show who else may open an app of this session, and let that be changed. */
+export async function showAppSharing(
+  app: App,
+  session: Session,
+  person: Person,
+  t: Translate
+): Promise<void> {
+  const title = t('share-app-title', { name: app.title });
+  await showDialog({
+    title,
+    body: new AppSharing(title, app, session, person, t),
+    buttons: [Dialog.okButton({ label: t('close') })]
+  });
+}
+
+class AppSharing extends Form {
+  constructor(
+    title: string,
+    private readonly app: App,
+    private readonly session: Session,
+    private readonly person: Person,
+    private readonly t: Translate
+  ) {
+    super(title);
+  }
+
+  protected override render(): React.ReactElement {
+    return <Shares app={this.app} session={this.session} person={this.person} t={this.t} />;
+  }
+}
+
+interface Props {
+  app: App;
+  session: Session;
+  person: Person;
+  t: Translate;
+}
+
+function Shares({ app, session, person, t }: Props): React.ReactElement {
+  const base = `/sessions/${session.id}/app-shares`;
+  const [shares, setShares] = React.useState<AppShare[] | null>(null);
+  const [wrong, setWrong] = React.useState('');
+  const latest = React.useRef(0);
+  const doing = (action: () => Promise<unknown>): void => {
+    const turn = (latest.current += 1);
+    setWrong('');
+    action()
+      .then(() => person.get<Items<AppShare>>(`${base}?limit=200`))
+      .then(({ items }) => items.filter(share => share.app === app.name))
+      // What a slower, older look has seen is no longer so.
+      .then(seen => turn === latest.current && setShares(seen))
+      .catch((error: unknown) => setWrong(error instanceof Error ? error.message : String(error)));
+  };
+  React.useEffect(() => doing(() => Promise.resolve()), []);
+  return (
+    <>
+      <NewShare
+        session={session}
+        t={t}
+        onShare={wish => doing(() => person.post(base, { app: app.name, ...wish }))}
+      />
+      {wrong && (
+        <p className="bai-Problem" role="alert">
+          {wrong}
+        </p>
+      )}
+      {shares?.length === 0 && <p className="bai-Hint">{t('app-shared-with-nobody')}</p>}
+      <ul className="bai-List" aria-live="polite">
+        {(shares ?? []).map(share => (
+          <li key={share.id}>
+            <span className="bai-List-main">
+              {share.user ?? share.project ?? t('everybody')}
+              <span className="bai-Hint">
+                {t('until', { time: new Date(share.expires_at).toLocaleString() })}
+                {(share.allowed_addresses ?? []).length > 0 &&
+                  ` · ${(share.allowed_addresses ?? []).join(', ')}`}
+              </span>
+            </span>
+            <span className="bai-Buttons">
+              <Button
+                label={t('copy-address')}
+                of={share.user ?? share.project ?? t('everybody')}
+                onClick={() =>
+                  Clipboard.copyToSystem(new URL(share.url, window.location.href).href)
+                }
+              />
+              <Button
+                label={t('stop-sharing')}
+                of={share.user ?? share.project ?? t('everybody')}
+                onClick={() => doing(() => person.delete(`${base}/${share.id}`))}
+              />
+            </span>
+          </li>
+        ))}
+      </ul>
+    </>
+  );
+}
+
+function NewShare(props: {
+  session: Session;
+  t: Translate;
+  onShare: (wish: Record<string, unknown>) => void;
+}): React.ReactElement {
+  const { session, t, onShare } = props;
+  const [audience, setAudience] = React.useState('user');
+  const [user, setUser] = React.useState('');
+  const [addresses, setAddresses] = React.useState('');
+  const [days, setDays] = React.useState(DAYS[0] ?? 1);
+  const share = (): void => {
+    const listed = addresses.split(/[\s,]+/).filter(Boolean);
+    onShare({
+      ...(audience === 'user' ? { user: user.trim() } : {}),
+      ...(audience === 'project' ? { project: session.project } : {}),
+      ...(audience === 'public' ? { public: true, allowed_addresses: listed } : {}),
+      expires_in: days * DAY_SECONDS
+    });
+  };
+  const row = React.useRef<HTMLDivElement>(null);
+  useOwnEnter(row, share);
+  return (
+    <div className="bai-Form-row" ref={row}>
+      <select
+        aria-label={t('share-with')}
+        value={audience}
+        onChange={event => setAudience(event.target.value)}
+      >
+        <option value="user">{t('one-person')}</option>
+        <option value="project">{t('project-members', { name: session.project })}</option>
+        <option value="public">{t('everybody')}</option>
+      </select>
+      {audience === 'user' && (
+        <input
+          className="jp-mod-styled"
+          value={user}
+          placeholder={t('name-or-email')}
+          aria-label={t('name-or-email')}
+          onChange={event => setUser(event.target.value)}
+        />
+      )}
+      {audience === 'public' && (
+        <input
+          className="jp-mod-styled"
+          value={addresses}
+          placeholder={t('allowed-addresses')}
+          aria-label={t('allowed-addresses')}
+          onChange={event => setAddresses(event.target.value)}
+        />
+      )}
+      <select
+        aria-label={t('for-days')}
+        value={days}
+        onChange={event => setDays(Number(event.target.value))}
+      >
+        {DAYS.map(count => (
+          <option key={count} value={count}>
+            {t('days', { count })}
+          </option>
+        ))}
+      </select>
+      <Button label={t('share-button')} onClick={share} />
+    </div>
+  );
+}

@@ -1,0 +1,63 @@
+import * as React from 'react';
+
+const WIDTH = 120;
+const HEIGHT = 28;
+const DASH = 8;
+
+/** A line over the last minutes with its present value; no line where nothing is known. */
+export function Chart(props: {
+  label: string;
+  shown: string;
+  values: (number | null)[];
+  second?: (number | null)[];
+  limit?: number;
+  level?: string;
+}): React.ReactElement {
+  const { label, shown, values, second = [], limit = 0, level = 'ok' } = props;
+  const known = [...values, ...second].filter(value => value !== null);
+  const top = Math.max(limit, ...known) || 1;
+  return (
+    <div className={`bai-Chart bai-mod-${level}`} role="img" aria-label={`${label}: ${shown}`}>
+      <span className="bai-Chart-label">{label}</span>
+      <span className="bai-Chart-value">{shown}</span>
+      {known.length > 0 && (
+        <svg viewBox={`0 0 ${WIDTH} ${HEIGHT}`} preserveAspectRatio="none" aria-hidden="true">
+          <polygon className="bai-Chart-area" points={area(values, top)} />
+          <polyline className="bai-Chart-line" points={line(values, top)} />
+          {second.length > 0 && (
+            <polyline className="bai-Chart-second" points={line(second, top)} />
+          )}
+        </svg>
+      )}
+    </div>
+  );
+}
+
+function points(values: (number | null)[], top: number): [number, number][] {
+  const step = WIDTH / Math.max(1, values.length - 1);
+  return values.flatMap((value, i): [number, number][] =>
+    value === null ? [] : [[i * step, HEIGHT - 1 - (value / top) * (HEIGHT - 3)]]
+  );
+}
+
+function line(values: (number | null)[], top: number): string {
+  const found = points(values, top);
+  const [only] = found;
+  // A single point would not be seen.
+  const drawn =
+    found.length === 1 && only
+      ? [Math.max(0, only[0] - DASH), Math.max(DASH, only[0])].map(x => [x, only[1]] as const)
+      : found;
+  return drawn.map(([x, y]) => `${x.toFixed(1)},${y.toFixed(1)}`).join(' ');
+}
+
+function area(values: (number | null)[], top: number): string {
+  const upper = line(values, top).split(' ');
+  const [first] = upper;
+  const last = upper.at(-1);
+  if (!first || !last) {
+    return '';
+  }
+  const x = (point: string): string => point.split(',')[0] ?? '0';
+  return [`${x(first)},${HEIGHT}`, ...upper, `${x(last)},${HEIGHT}`].join(' ');
+}

@@ -1,0 +1,31 @@
+import * as React from 'react';
+
+/**
+ * Keep Enter from JupyterLab's dialog, whose own button it would press.
+ *
+ * In a field it does `onEnter`, on a button what the button does.
+ */
+export function useOwnEnter(within: React.RefObject<HTMLElement>, onEnter: () => void): void {
+  const latest = React.useRef(onEnter);
+  latest.current = onEnter;
+  React.useEffect(() => {
+    const listen = (event: KeyboardEvent): void => {
+      const { target } = event;
+      if (event.key !== 'Enter' || !(target instanceof HTMLElement)) {
+        return;
+      }
+      if (within.current?.contains(target)) {
+        event.preventDefault();
+        event.stopImmediatePropagation();
+        if (target instanceof HTMLButtonElement) {
+          target.click();
+        } else {
+          latest.current();
+        }
+      }
+    };
+    // Before the dialog, which listens on its own node.
+    document.addEventListener('keydown', listen, true);
+    return () => document.removeEventListener('keydown', listen, true);
+  }, [within]);
+}

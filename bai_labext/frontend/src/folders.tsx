@@ -1,0 +1,202 @@
+import { UseSignal } from '@jupyterlab/ui-components';
+import * as React from 'react';
+
+import type { Actions } from './actions';
+import { Button } from './button';
+import { bytes } from './format';
+import type { Model } from './model';
+import { level } from './samples';
+import type { Translate } from './texts';
+import type { Folder, Quota } from './types';
+import { Upload, wantedOf } from './uploads';
+
+interface Props {
+  model: Model;
+  actions: Actions;
+  t: Translate;
+}
+
+/** The person's folders: where they are in this session, or that they are not. */
+export function Folders(props: Props): React.ReactElement {
+  const { model, t } = props;
+  if (!model.folders) {
+    return <p className="bai-Hint">{t('loading')}</p>;
+  }
+  return (
+    <>
+      {model.quotas.map(quota => (
+        <QuotaBar key={`${quota.host}/${quota.scope}`} quota={quota} t={t} />
+      ))}
+      {model.folders.length === 0 && <p className="bai-Hint">{t('no-folders')}</p>}
+      <ul className="bai-List">
+        {model.folders.map(folder => (
+          <FolderRow key={folder.id} folder={folder} {...props} />
+        ))}
+      </ul>
+    </>
+  );
+}
+
+function QuotaBar({ quota, t }: { quota: Quota; t: Translate }): React.ReactElement {
+  const { limit_bytes: limit, used_bytes: used } = quota;
+  const whose = quota.project
+    ? t('quota-project', { name: quota.project, host: quota.host })
+    : t('quota-own', { host: quota.host });
+  const counted = used === null ? t('unknown') : bytes(used);
+  const shown =
+    limit === null
+      ? t('used-no-limit', { used: counted })
+      : t('of-limit', { used: counted, limit: bytes(limit) });
+  return (
+    <div className={`bai-Quota bai-mod-${level(used ?? 0, limit ?? 0)}`}>
+      <span className="bai-Hint">{whose}</span>
+      <span className="bai-Hint">{shown}</span>
+      {limit !== null && (
+        <progress value={used ?? 0} max={limit || 1} aria-label={`${whose}: ${shown}`} />
+      )}
+    </div>
+  );
+}
+
+function FolderRow(props: Props & { folder: Folder }): React.ReactElement {
+  const { folder, actions, t } = props;
+  const [isOver, setOver] = React.useState(false);
+  const chosen = React.useRef<HTMLInputElement>(null);
+  const canWrite = folder.is_owner || folder.permission === 'rw' || folder.permission === 'wd';
+  const canTake = canWrite && folder.status === 'ready';
+
+  const over = (event: React.DragEvent): void => {
+    if (event.dataTransfer.types.includes('Files')) {
+      event.preventDefault();
+      event.dataTransfer.dropEffect = canTake ? 'copy' : 'none';
+      setOver(canTake);
+    }
+  };
+  const drop = (event: React.DragEvent): void => {
+    event.preventDefault();
+    setOver(false);
+    if (canTake) {
+      actions.upload(folder, wantedOf(event.dataTransfer));
+    }
+  };
+  const choose = (event: React.ChangeEvent<HTMLInputElement>): void => {
+    const files = [...(event.target.files ?? [])].map(file => ({ file, path: file.name }));
+    event.target.value = '';
+    actions.upload(folder, Promise.resolve(files));
+  };
+  return (
+    <li
+      className={isOver ? 'bai-mod-over' : ''}
+      onDragOver={over}
+      onDragLeave={() => setOver(false)}
+      onDrop={drop}
+    >
+      <div className="bai-List-main">
+        <span className="bai-List-title">{folder.name}</span>
+        <span className="bai-Hint">{folderFacts(folder, t)}</span>
+        {isOver && <span className="bai-Hint">{t('drop-here')}</span>}
+      </div>
+      <span className="bai-Buttons">
+        {folder.path && actions.canBrowse(folder.path) && (
+          <Button label={t('open')} of={folder.name} onClick={() => actions.browse(folder)} />
+        )}
+        {canTake && (
+          <Button label={t('upload')} of={folder.name} onClick={() => chosen.current?.click()} />
+        )}
+        {folder.is_owner && !folder.project && folder.status === 'ready' && (
+          <Button
+            label={t('share-button')}
+            of={folder.name}
+            onClick={() => actions.share(folder)}
+          />
+        )}
+      </span>
+      {canTake && (
+        <input ref={chosen} type="file" multiple hidden aria-hidden="true" onChange={choose} />
+      )}
+      <UseSignal signal={actions.uploads.changed}>
+        {() => <Sent folder={folder} actions={actions} t={t} />}
+      </UseSignal>
+    </li>
+  );
+}
+
+/** What is on its way into a folder: one line together, and one for each that needs a word. */
+function Sent(props: { folder: Folder; actions: Actions; t: Translate }): React.ReactElement {
+  const { folder, actions, t } = props;
+  const all = actions.uploads.of(folder.id);
+  if (all.length === 0) {
+    return <></>;
+  }
+  const done = all.filter(upload => upload.state === 'done').length;
+  const total = all.reduce((sum, upload) => sum + upload.file.size, 0);
+  const sent = all.reduce((sum, upload) => sum + upload.sent, 0);
+  const isUnderWay = all.some(({ state }) => state === 'waiting' || state === 'sending');
+  return (
+    <div className="bai-Uploads">
+      <span className="bai-Hint">
+        {/* The bytes change many times a second: not to be read out. */}
+        <span aria-live="polite">{t('uploaded', { done, count: all.length })}</span>
+        {` · ${bytes(sent)} / ${bytes(total)}`}
+      </span>
+      {isUnderWay ? (
+        <progress value={sent} max={total || 1} aria-label={t('upload')} />
+      ) : (
+        <Button
+          label={t('clear')}
+          of={folder.name}
+          onClick={() => actions.uploads.clear(folder.id)}
+        />
+      )}
+      {all.filter(needsWord).map(upload => (
+        <div key={upload.path} className="bai-Uploads-item">
+          <span className="bai-Problem" role="alert">
+            {upload.path}: {upload.state === 'exists' ? t('upload-exists') : upload.message}
+          </span>
+          <span className="bai-Buttons">
+            {upload.state === 'exists' ? (
+              <Button
+                label={t('replace')}
+                of={upload.path}
+                onClick={() => actions.uploads.replace(upload)}
+              />
+            ) : (
+              <Button
+                label={t('go-on')}
+                of={upload.path}
+                onClick={() => actions.uploadAgain(upload)}
+              />
+            )}
+            <Button
+              label={t('leave-out')}
+              of={upload.path}
+              onClick={() => actions.uploads.stop(upload)}
+            />
+          </span>
+        </div>
+      ))}
+      {isUnderWay && (
+        <Button
+          label={t('cancel')}
+          of={t('upload')}
+          onClick={() => all.forEach(upload => actions.uploads.stop(upload))}
+        />
+      )}
+    </div>
+  );
+}
+
+function needsWord(upload: Upload): boolean {
+  return upload.state === 'failed' || upload.state === 'exists';
+}
+
+function folderFacts(folder: Folder, t: Translate): string {
+  return [
+    folder.path ? t('mounted-at', { path: folder.path }) : t('not-mounted'),
+    folder.project ?? (folder.is_owner ? '' : (folder.owner ?? '')),
+    folder.permission === 'ro' ? t('ro') : '',
+    folder.used_bytes === null ? '' : bytes(folder.used_bytes)
+  ]
+    .filter(text => text !== '')
+    .join(' · ');
+}

@@ -1,0 +1,57 @@
+/** Amounts and times as people read them. */
+
+const UNITS = ['B', 'KiB', 'MiB', 'GiB', 'TiB', 'PiB'];
+const SUFFIXES = 'kmgtpe';
+
+/** 1536 -> "1.5 KiB" */
+export function bytes(count: number): string {
+  let value = Math.max(0, count);
+  let unit = 0;
+  while (value >= 1024 && unit < UNITS.length - 1) {
+    value /= 1024;
+    unit += 1;
+  }
+  const digits = value < 10 && unit > 0 ? 1 : 0;
+  return `${trimmed(value.toFixed(digits))} ${UNITS[unit] ?? ''}`;
+}
+
+/** An amount of memory as the manager writes it: "1.5g" -> 1610612736; NaN for anything else. */
+export function parseAmount(text: string): number {
+  const match = /^(\d+(?:\.\d+)?)([kmgtpe]?)$/i.exec(text.trim());
+  if (!match) {
+    return NaN;
+  }
+  const power = SUFFIXES.indexOf((match[2] ?? '').toLowerCase()) + 1;
+  return Number(match[1]) * (match[2] ? 1024 ** power : 1);
+}
+
+/** A slot and its amount: ("mem", "2g") -> "2 GiB", ("cpu", "1") -> "1" */
+export function amount(slot: string, text: string): string {
+  const value = slot === 'mem' ? parseAmount(text) : NaN;
+  return Number.isNaN(value) ? text : bytes(value);
+}
+
+/** 3725 seconds -> "1:02:05" */
+export function duration(seconds: number): string {
+  const whole = Math.max(0, Math.floor(seconds));
+  const days = Math.floor(whole / 86400);
+  const parts = [Math.floor((whole % 86400) / 3600), Math.floor((whole % 3600) / 60), whole % 60];
+  const clock = parts.map((part, i) => (i === 0 ? String(part) : String(part).padStart(2, '0')));
+  return (days ? `${days}d ` : '') + clock.join(':');
+}
+
+/** Times of the manager in a text, as clocks here show them. */
+export function inLocalTime(text: string): string {
+  return text.replace(/\d{4}-\d\d-\d\dT[\d:.]+(?:Z|[+-]\d\d:\d\d)/g, time =>
+    new Date(time).toLocaleString()
+  );
+}
+
+/** 0.251 -> "0.25", 12.4 -> "12" */
+export function cores(count: number): string {
+  return trimmed(count.toFixed(count < 10 ? 2 : 0));
+}
+
+function trimmed(text: string): string {
+  return text.includes('.') ? text.replace(/\.?0+$/, '') : text;
+}

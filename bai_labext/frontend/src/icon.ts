@@ -1,0 +1,46 @@
+import { LabIcon } from '@jupyterlab/ui-components';
+
+import gradio from '../../icons/gradio.svg';
+import mlflow from '../../icons/mlflow.svg';
+import nni from '../../icons/nni.svg';
+import notebook from '../../icons/notebook.svg';
+import rstudio from '../../icons/rstudio.svg';
+import streamlit from '../../icons/streamlit.svg';
+import tensorboard from '../../icons/tensorboard.svg';
+import vscode from '../../icons/vscode.svg';
+
+const SESSION = `<svg xmlns="http://www.w3.org/2000/svg" width="16" viewBox="0 0 16 16">
+<g class="jp-icon3" fill="#616161">
+<path d="M4 4h8v8H4zm1.5 1.5v5h5v-5z"/>
+<path d="M5 1h1v2H5zm5 0h1v2h-1zM5 13h1v2H5zm5 0h1v2h-1zM1 5h2v1H1zm0 5h2v1H1zm12-5h2v1h-2zm0 5h2v1h-2z"/>
+<path d="M7 7h2v2H7z"/>
+</g></svg>`;
+const APP = `<svg xmlns="http://www.w3.org/2000/svg" width="16" viewBox="0 0 16 16">
+<path class="jp-icon3" fill="#616161" d="M1 2h14v12H1zm1 3v8h12V5zm1-2v1h1V3zm2 0v1h1V3z"/>
+</svg>`;
+
+/** A device with its pins. */
+export const sessionIcon = new LabIcon({ name: 'bai-labext:session', svgstr: SESSION });
+/** A window: an app that has no picture of its own. */
+const appIcon = new LabIcon({ name: 'bai-labext:app', svgstr: APP });
+
+const PICTURES: Record<string, string> = {
+  gradio,
+  mlflow,
+  nni,
+  notebook,
+  rstudio,
+  streamlit,
+  tensorboard,
+  vscode
+};
+const icons = new Map(
+  Object.entries(PICTURES).map(([name, svgstr]) => [
+    name,
+    new LabIcon({ name: `bai-labext:app-${name}`, svgstr })
+  ])
+);
+
+export function iconOf(app: string): LabIcon {
+  return icons.get(app) ?? appIcon;
+}

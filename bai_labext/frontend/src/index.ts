@@ -1,0 +1,99 @@
+import { ILayoutRestorer, JupyterFrontEnd, JupyterFrontEndPlugin } from '@jupyterlab/application';
+import { ICommandPalette } from '@jupyterlab/apputils';
+import { ILauncher } from '@jupyterlab/launcher';
+import { ISettingRegistry } from '@jupyterlab/settingregistry';
+import { IStatusBar } from '@jupyterlab/statusbar';
+import { ITranslator } from '@jupyterlab/translation';
+
+import { Actions } from './actions';
+import { Api } from './api';
+import { sessionIcon } from './icon';
+import { Tiles } from './launcher';
+import { Model } from './model';
+import { SessionPanel } from './panel';
+import { tellOfPresence } from './presence';
+import { StatusItem } from './status';
+import { Stops } from './stops';
+import { Translate, loadTexts } from './texts';
+
+const ID = 'bai-labext:plugin';
+const DEFAULT_SECONDS = 5;
+const RANK = 50;
+
+const plugin: JupyterFrontEndPlugin<void> = {
+  id: ID,
+  description: 'The session, its apps, folders and its owner’s other sessions.',
+  autoStart: true,
+  optional: [
+    ICommandPalette,
+    ILauncher,
+    ILayoutRestorer,
+    ISettingRegistry,
+    IStatusBar,
+    ITranslator
+  ],
+  activate: async (
+    app: JupyterFrontEnd,
+    palette: ICommandPalette | null,
+    launcher: ILauncher | null,
+    restorer: ILayoutRestorer | null,
+    registry: ISettingRegistry | null,
+    statusBar: IStatusBar | null,
+    translator: ITranslator | null
+  ): Promise<void> => {
+    const api = new Api(app.serviceManager.serverSettings);
+    const [t, settings] = await Promise.all([
+      loadTexts(api, translator?.languageCode ?? 'en'),
+      registry?.load(ID).catch(() => null)
+    ]);
+    const model = new Model(api);
+    const actions = new Actions(model, t, app);
+    const panel = new SessionPanel(model, actions, t);
+    panel.title.icon = sessionIcon;
+    app.shell.add(panel, 'right', { rank: RANK, type: 'Session' });
+    restorer?.add(panel, panel.id);
+
+    const show = (): void => {
+      // Later: the palette gives the focus back to where it was once a command has run.
+      requestAnimationFrame(() => app.shell.activateById(panel.id));
+    };
+    addCommands(app, palette, t, actions, show);
+    new Tiles(app, launcher, model, actions, t);
+    new Stops(model, t, actions);
+    tellOfPresence(api);
+    const composite = settings?.composite ?? {};
+    if (statusBar && composite.statusBar !== false) {
+      const item = new StatusItem(model, t, show);
+      statusBar.registerStatusItem('bai-labext:status', { item, align: 'right', rank: RANK });
+    }
+    const seconds = (): number => {
+      const chosen = settings?.composite.interval;
+      return typeof chosen === 'number' ? chosen : DEFAULT_SECONDS;
+    };
+    settings?.changed.connect(() => model.setInterval(seconds()));
+    model.start(seconds());
+  }
+};
+
+function addCommands(
+  app: JupyterFrontEnd,
+  palette: ICommandPalette | null,
+  t: Translate,
+  actions: Actions,
+  show: () => void
+): void {
+  const commands: Record<string, [string, () => void]> = {
+    'bai:show-session': [t('command-show'), show],
+    'bai:show-log': [t('command-log'), () => actions.showLog()],
+    'bai:rename-session': [t('command-rename'), () => actions.rename()],
+    'bai:start-session': [t('command-start'), () => actions.startSession()],
+    'bai:copy-ssh': [t('command-ssh'), () => actions.copySsh()],
+    'bai:stop-session': [t('command-stop'), () => actions.stop()]
+  };
+  for (const [id, [label, execute]] of Object.entries(commands)) {
+    app.commands.addCommand(id, { label, execute });
+    palette?.addItem({ command: id, category: t('session') });
+  }
+}
+
+export default plugin;

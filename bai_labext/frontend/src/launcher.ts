@@ -1,0 +1,66 @@
+import type { JupyterFrontEnd } from '@jupyterlab/application';
+import type { ILauncher } from '@jupyterlab/launcher';
+
+import type { Actions } from './actions';
+import { iconOf, sessionIcon } from './icon';
+import type { Model } from './model';
+import type { Translate } from './texts';
+import type { App } from './types';
+
+const COMMAND = 'bai:open-app';
+
+/** A tile in the launcher for every app that the session offers and JupyterLab itself has not. */
+export class Tiles {
+  private tiles = new Map<string, ReturnType<ILauncher['add']>>();
+
+  constructor(
+    app: JupyterFrontEnd,
+    private readonly launcher: ILauncher | null,
+    private readonly model: Model,
+    actions: Actions,
+    private readonly t: Translate
+  ) {
+    const named = (name: unknown): App | undefined => model.apps.find(item => item.name === name);
+    app.commands.addCommand(COMMAND, {
+      label: args => named(args['name'])?.title ?? t('open'),
+      caption: args => {
+        const found = named(args['name']);
+        return found ? `${found.title}: ${t(`app-${found.state}`)}` : '';
+      },
+      // The launcher asks for the icon of a section without saying of which tile.
+      icon: args => (typeof args['name'] === 'string' ? iconOf(args['name']) : sessionIcon),
+      execute: args => {
+        const found = named(args['name']);
+        const isWanting = found?.arguments.some(each => each.is_required && !each.value);
+        if (found && isWanting && found.state !== 'running') {
+          actions.startApp(found);
+        } else if (found) {
+          actions.openApp(found);
+        }
+      }
+    });
+    model.changed.connect(() => this.look());
+  }
+
+  private look(): void {
+    const shown = this.model.apps.filter(isTile);
+    for (const [name, tile] of this.tiles) {
+      if (!shown.some(app => app.name === name)) {
+        tile.dispose();
+        this.tiles.delete(name);
+      }
+    }
+    for (const [rank, app] of shown.entries()) {
+      if (this.launcher && !this.tiles.has(app.name)) {
+        const args = { name: app.name };
+        const category = this.t('apps-of-session');
+        this.tiles.set(app.name, this.launcher.add({ command: COMMAND, args, category, rank }));
+      }
+    }
+  }
+}
+
+/** What JupyterLab has tiles for itself is left to it. */
+function isTile(app: App): boolean {
+  return app.kind === 'process' || (app.kind === 'port' && app.state === 'running');
+}

@@ -1,0 +1,173 @@
+import { ReactWidget, UseSignal } from '@jupyterlab/ui-components';
+import * as React from 'react';
+
+import type { Actions } from './actions';
+import { Apps } from './apps';
+import { Button } from './button';
+import { Charts } from './charts';
+import { idleSecondsLeft, idleStepReached, secondsLeft } from './ends';
+import { Facts } from './facts';
+import { Folders } from './folders';
+import { duration } from './format';
+import type { Model } from './model';
+import { deviceNotices } from './samples';
+import { Sessions } from './sessions';
+import type { Translate } from './texts';
+
+const SOON_SECONDS = 30 * 60;
+
+interface Props {
+  model: Model;
+  actions: Actions;
+  t: Translate;
+}
+
+/** The sidebar about this session. */
+export class SessionPanel extends ReactWidget {
+  constructor(
+    private readonly model: Model,
+    private readonly actions: Actions,
+    private readonly t: Translate
+  ) {
+    super();
+    this.id = 'bai-session-panel';
+    this.addClass('bai-Panel');
+    this.title.caption = t('session');
+    this.node.setAttribute('role', 'region');
+    this.node.setAttribute('aria-label', t('session'));
+    // By keyboard it can be reached and scrolled.
+    this.node.tabIndex = -1;
+  }
+
+  protected override render(): React.ReactElement {
+    return (
+      <UseSignal signal={this.model.changed}>
+        {() => <Content model={this.model} actions={this.actions} t={this.t} />}
+      </UseSignal>
+    );
+  }
+
+  protected override onActivateRequest(): void {
+    this.node.focus();
+  }
+
+  protected override onAfterShow(): void {
+    this.model.setPanelShown(true);
+  }
+
+  protected override onAfterHide(): void {
+    this.model.setPanelShown(false);
+  }
+}
+
+function Content(props: Props): React.ReactElement {
+  const { model, actions, t } = props;
+  const { session, usage } = model;
+  // What was read last is older than the end.
+  const hasEnded = model.trouble?.kind === 'ended';
+  const status = hasEnded ? 'TERMINATED' : session?.status;
+  return (
+    <>
+      <header className="bai-Head">
+        <h2>{session?.name ?? t('session')}</h2>
+        {status && <span className={`bai-State bai-mod-${status}`}>{t(status)}</span>}
+      </header>
+      <TroubleNotice {...props} />
+      {!hasEnded && <StopNotice {...props} />}
+      {session && !hasEnded && (
+        <div className="bai-Buttons bai-mod-wide">
+          <Button label={t('log')} onClick={() => actions.showLog()} />
+          <Button label={t('rename')} onClick={() => actions.rename()} />
+          {model.sshCommand && <Button label={t('copy-ssh')} onClick={() => actions.copySsh()} />}
+          <Button label={t('stop')} isDanger onClick={() => actions.stop()} />
+        </div>
+      )}
+      <Section title={t('usage')}>
+        <Charts model={model} t={t} />
+        {(usage ? deviceNotices(usage) : []).map(notice => (
+          <p key={notice} className="bai-Notice">
+            {notice}
+          </p>
+        ))}
+      </Section>
+      {!hasEnded && (
+        <Section title={t('apps')}>
+          <Apps {...props} />
+        </Section>
+      )}
+      {session && (
+        <Section title={t('details')}>
+          <Facts session={session} hasEnded={hasEnded} t={t} />
+        </Section>
+      )}
+      <Section title={t('folders')}>
+        <Folders {...props} />
+      </Section>
+      <Section title={t('sessions')}>
+        <Sessions {...props} />
+      </Section>
+    </>
+  );
+}
+
+/** What does not answer, and what can be done about it. */
+function TroubleNotice({ model, actions, t }: Props): React.ReactElement {
+  const { trouble } = model;
+  if (!trouble) {
+    return <></>;
+  }
+  const { kind, message } = trouble;
+  return (
+    <div className="bai-Notice" role="status">
+      <p>{t(`trouble-${kind}`, { message })}</p>
+      <div className="bai-Buttons">
+        {kind === 'signed-out' && (
+          <Button label={t('sign-in-again')} onClick={() => actions.signInAgain()} />
+        )}
+        {(kind === 'ended' || kind === 'unreachable') && model.session && (
+          <Button label={t('session-page')} onClick={() => actions.openPage()} />
+        )}
+        <Button label={t('try-now')} onClick={() => model.refresh()} />
+      </div>
+    </div>
+  );
+}
+
+/** When and why the session will end, and how to put that off. */
+function StopNotice({ model, actions, t }: Props): React.ReactElement {
+  const { session } = model;
+  const left = session ? secondsLeft(session) : null;
+  const addable = session?.lifetime?.addable_seconds ?? 0;
+  return (
+    <>
+      {left !== null && left < SOON_SECONDS && (
+        <div className="bai-Notice bai-mod-alarm">
+          <p>{t('stops-in', { time: duration(left) })}</p>
+          {addable > 0 && (
+            <div className="bai-Buttons">
+              <Button label={t('keep-alive')} onClick={() => actions.keepAlive()} />
+            </div>
+          )}
+        </div>
+      )}
+      {session && idleStepReached(session) !== null && (
+        <div className="bai-Notice bai-mod-alarm">
+          <p>{t('idle-stops-in', { time: duration(idleSecondsLeft(session) ?? 0) })}</p>
+          <div className="bai-Buttons">
+            <Button label={t('still-here')} onClick={() => actions.stayHere()} />
+          </div>
+        </div>
+      )}
+      {session?.is_draining && <p className="bai-Notice">{t('draining')}</p>}
+    </>
+  );
+}
+
+function Section(props: { title: string; children: React.ReactNode }): React.ReactElement {
+  return (
+    <details className="bai-Section" open>
+      <summary>{props.title}</summary>
+      {props.children}
+    </details>
+  );
+}

@@ -1,0 +1,132 @@
+/** Reports of use turned into the series that the charts show. */
+
+import type { DeviceUse, Usage } from './types';
+
+/** What is in use of one device; null: nobody knows. */
+export interface DeviceSample {
+  memory: number | null;
+  limit: number;
+  utilization: number | null;
+}
+
+/** One look at all kernels of the session together; rates are per second. */
+export interface Sample {
+  at: number;
+  cpu: number;
+  memory: number;
+  received: number | null;
+  sent: number | null;
+  read: number | null;
+  written: number | null;
+  deviceMemory: number | null;
+  deviceLimit: number;
+  devices: Record<string, DeviceSample>;
+}
+
+interface Totals {
+  at: number;
+  counters: Record<Counter, number | null>;
+}
+
+type Counter = 'net_rx_bytes' | 'net_tx_bytes' | 'io_read_bytes' | 'io_write_bytes';
+const COUNTERS: Counter[] = ['net_rx_bytes', 'net_tx_bytes', 'io_read_bytes', 'io_write_bytes'];
+
+export const KEPT_SECONDS = 300;
+
+/** The last minutes; counters that only grow become rates. */
+export class Series {
+  private before: Totals | null = null;
+  samples: Sample[] = [];
+
+  /** Take a report; one that the agent has not renewed since the last is left out. */
+  add(usage: Usage): boolean {
+    const uses = usage.kernels.map(kernel => kernel.usage);
+    const times = usage.kernels.map(kernel => Date.parse(kernel.at ?? '')).filter(isNumber);
+    if (times.length === 0) {
+      return false;
+    }
+    const at = Math.max(...times) / 1000;
+    if (this.before && at <= this.before.at) {
+      return false;
+    }
+    const counters = Object.fromEntries(
+      COUNTERS.map(name => [name, sumOrNull(uses.map(use => use[name]))])
+    ) as Record<Counter, number | null>;
+    const rate = (name: Counter): number | null => this.rate(name, counters[name], at);
+    const devices = uses.flatMap(use => use.devices ?? []);
+    const sample: Sample = {
+      at,
+      cpu: sum(uses.map(use => use.cpu_cores)),
+      memory: sum(uses.map(use => use.mem_bytes)),
+      received: rate('net_rx_bytes'),
+      sent: rate('net_tx_bytes'),
+      read: rate('io_read_bytes'),
+      written: rate('io_write_bytes'),
+      deviceMemory: sumOrNull(devices.map(device => device.memory_bytes)),
+      deviceLimit: sum(devices.map(device => device.limit_bytes)),
+      devices: byDevice(devices)
+    };
+    this.before = { at, counters };
+    this.samples = [...this.samples, sample].filter(kept => kept.at > at - KEPT_SECONDS);
+    return true;
+  }
+
+  get last(): Sample | null {
+    return this.samples.at(-1) ?? null;
+  }
+
+  private rate(name: Counter, now: number | null, at: number): number | null {
+    const before = this.before?.counters[name];
+    if (now === null || before === null || before === undefined || !this.before) {
+      return null;
+    }
+    // A process that ended took its counts along: the sum may sink.
+    return Math.max(0, (now - before) / (at - this.before.at));
+  }
+}
+
+/** How near a limit: at 80 % a warning, at 95 % an alarm. */
+export function level(used: number, limit: number): 'ok' | 'warning' | 'alarm' {
+  const part = limit > 0 ? used / limit : 0;
+  return part >= 0.95 ? 'alarm' : part >= 0.8 ? 'warning' : 'ok';
+}
+
+/** Notices that the agent has about the session's devices. */
+export function deviceNotices(usage: Usage): string[] {
+  return usage.kernels.map(kernel => kernel.usage.device_notice ?? '').filter(text => text !== '');
+}
+
+/** A device that several kernels have parts of is one: its load is that of all who share it. */
+function byDevice(uses: DeviceUse[]): Record<string, DeviceSample> {
+  const ids = [...new Set(uses.map(use => use.id))];
+  return Object.fromEntries(
+    ids.map(id => {
+      const same = uses.filter(use => use.id === id);
+      return [
+        id,
+        {
+          memory: sumOrNull(same.map(use => use.memory_bytes)),
+          limit: sum(same.map(use => use.limit_bytes)),
+          utilization: mostOrNull(same.map(use => use.utilization_percent))
+        }
+      ];
+    })
+  );
+}
+
+function isNumber(value: number | null | undefined): value is number {
+  return typeof value === 'number' && Number.isFinite(value);
+}
+
+function sum(values: (number | null | undefined)[]): number {
+  return values.filter(isNumber).reduce((total, value) => total + value, 0);
+}
+
+function sumOrNull(values: (number | null | undefined)[]): number | null {
+  return values.some(isNumber) ? sum(values) : null;
+}
+
+function mostOrNull(values: (number | null | undefined)[]): number | null {
+  const known = values.filter(isNumber);
+  return known.length ? Math.max(...known) : null;
+}

@@ -1,0 +1,74 @@
+import * as React from 'react';
+
+import type { Actions } from './actions';
+import { Button } from './button';
+import { duration, inLocalTime } from './format';
+import type { Model } from './model';
+import type { Translate } from './texts';
+import type { OtherSession } from './types';
+
+interface Props {
+  model: Model;
+  actions: Actions;
+  t: Translate;
+}
+
+/** The person's other sessions; for those that wait, where in the queue and why. */
+export function Sessions({ model, actions, t }: Props): React.ReactElement {
+  if (!model.sessions) {
+    return <p className="bai-Hint">{t('loading')}</p>;
+  }
+  return (
+    <>
+      {model.sessions.length === 0 && <p className="bai-Hint">{t('no-sessions')}</p>}
+      <ul className="bai-List">
+        {model.sessions.map(session => (
+          <li key={session.id}>
+            <div className="bai-List-main">
+              <span className="bai-List-title">{session.name}</span>
+              <span className={`bai-State bai-mod-${session.status}`}>{t(session.status)}</span>
+              <span className="bai-Hint">{sessionFacts(session, t)}</span>
+              {session.status === 'PENDING' && whyWaiting(session) && (
+                <span className="bai-Hint">{whyWaiting(session)}</span>
+              )}
+            </div>
+            <span className="bai-Buttons">
+              <Button
+                label={t('open')}
+                of={session.name}
+                onClick={() => actions.openSession(session)}
+              />
+              <Button
+                label={t('stop')}
+                of={session.name}
+                onClick={() => actions.stopOther(session)}
+              />
+            </span>
+          </li>
+        ))}
+      </ul>
+      <div className="bai-Buttons">
+        <Button label={t('new-session')} onClick={() => actions.startSession()} />
+      </div>
+    </>
+  );
+}
+
+function whyWaiting(session: OtherSession): string {
+  return inLocalTime(session.reason || session.status_info);
+}
+
+function sessionFacts(session: OtherSession, t: Translate): string {
+  const startsAt = session.estimated_start?.starts_at;
+  const left = startsAt ? (Date.parse(startsAt) - Date.now()) / 1000 : NaN;
+  const running = session.started_at ? (Date.now() - Date.parse(session.started_at)) / 1000 : NaN;
+  return [
+    session.queue_position === null
+      ? ''
+      : t('queue-position', { position: session.queue_position }),
+    left > 0 ? t('starts-in', { time: duration(left) }) : '',
+    session.status === 'RUNNING' && running >= 0 ? duration(running) : ''
+  ]
+    .filter(text => text !== '')
+    .join(' · ');
+}

@@ -1,0 +1,193 @@
+/** What the session's server answers under `bai/api`. */
+
+export interface Mount {
+  vfolder: string;
+  vfolder_id: string;
+  path: string;
+  permission: string;
+}
+
+export interface Device {
+  id: string;
+  family: string;
+  model: string;
+  share: string;
+  /** null: nobody knows */
+  memory_bytes: number | null;
+  is_simulated: boolean;
+  enforcement?: string;
+}
+
+export interface Lifetime {
+  seconds: number;
+  added_seconds: number;
+  addable_seconds: number;
+}
+
+export interface Kernel {
+  hostname: string;
+  role: string;
+  agent: string | null;
+}
+
+export interface Session {
+  id: string;
+  name: string;
+  type: string;
+  status: string;
+  status_info: string;
+  owner: string;
+  project: string;
+  domain: string;
+  image: string;
+  resource_group: string;
+  agent: string | null;
+  requested: Record<string, string>;
+  shared_memory: string;
+  mounts: Mount[];
+  notices: string[];
+  page: string;
+  started_at: string | null;
+  created_at: string;
+  cluster_size: number;
+  devices: Device[];
+  kernels: Kernel[];
+  enforcement: Record<string, string> | null;
+  /** When a limit of time ends it; null: none does. */
+  ends_at: string | null;
+  lifetime: Lifetime | null;
+  idle_since: string | null;
+  /** When it ends unless somebody uses it; null: never by that. */
+  idle_ends_at: string | null;
+  is_draining: boolean | null;
+}
+
+export interface DeviceUse {
+  id: string;
+  memory_bytes?: number | null;
+  limit_bytes?: number | null;
+  utilization_percent?: number | null;
+}
+
+export interface KernelUse {
+  cpu_cores?: number;
+  mem_bytes?: number;
+  mem_limit_bytes?: number;
+  net_rx_bytes?: number;
+  net_tx_bytes?: number;
+  io_read_bytes?: number;
+  io_write_bytes?: number;
+  devices?: DeviceUse[];
+  device_notice?: string;
+}
+
+export interface Usage {
+  kernels: { at: string | null; usage: KernelUse }[];
+}
+
+export type AppState = 'builtin' | 'missing' | 'stopped' | 'starting' | 'running' | 'failed';
+
+/** What an app is told when it starts. */
+export interface Argument {
+  name: string;
+  title: string;
+  value: string;
+  is_required: boolean;
+}
+
+export interface App {
+  name: string;
+  title: string;
+  kind: 'builtin' | 'process' | 'port' | 'tcp';
+  path: string;
+  state: AppState;
+  message: string;
+  arguments: Argument[];
+}
+
+/** Somebody else who may open an app of this session. */
+export interface AppShare {
+  id: string;
+  app: string;
+  user: string | null;
+  project: string | null;
+  allowed_addresses: string[] | null;
+  expires_at: string;
+  url: string;
+}
+
+export interface Folder {
+  id: string;
+  name: string;
+  host: string;
+  owner: string | null;
+  project: string | null;
+  permission: string | null;
+  is_owner: boolean;
+  status: string;
+  used_bytes: number | null;
+  used_files: number | null;
+  path: string | null;
+}
+
+export interface Quota {
+  host: string;
+  scope: string;
+  kind: string;
+  owner: string | null;
+  project: string | null;
+  /** null: no limit */
+  limit_bytes: number | null;
+  /** null: not counted yet */
+  used_bytes: number | null;
+}
+
+export interface OtherSession {
+  id: string;
+  name: string;
+  type: string;
+  status: string;
+  status_info: string;
+  image: string;
+  requested: Record<string, string>;
+  queue_position: number | null;
+  estimated_start: { starts_at?: string | null; certainty?: string } | null;
+  /** What keeps it waiting. */
+  reason: string;
+  starts_at: string | null;
+  started_at: string | null;
+  created_at: string;
+  url: string;
+  page: string;
+}
+
+/** Output of a kernel or an app; `mark` asks for what came after it. */
+export interface Log {
+  log: string;
+  mark?: string;
+  is_more?: boolean;
+  is_live?: boolean;
+}
+
+export interface Items<T> {
+  items: T[];
+}
+
+/** What a panel looks at again and again. */
+export interface Parts {
+  apps: Items<App>;
+  session: Session;
+  usage: Usage;
+  folders: Items<Folder> & { quotas: Quota[] };
+  sessions: Items<OtherSession>;
+}
+
+/** By what it is known again whether a part has changed; empty where nothing of it is known. */
+export type Marks = Partial<Record<keyof Parts, string>>;
+
+/** What has changed, with its new marks; `error` where the manager did not tell all. */
+export type Look = Partial<Parts> & {
+  marks: Marks;
+  error?: string;
+  message?: string;
+};

@@ -1,0 +1,2 @@
+import './index.css';
+import './contrast.css';

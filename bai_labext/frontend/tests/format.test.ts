@@ -1,0 +1,30 @@
+import assert from 'node:assert/strict';
+import test from 'node:test';
+
+import { amount, bytes, cores, duration, parseAmount } from '../src/format.ts';
+
+test('bytes are in the unit that leaves the fewest digits', () => {
+  const shown = [0, 1023, 1536, 1024 ** 2, 20 * 1024 ** 3].map(bytes);
+  assert.deepEqual(shown, ['0 B', '1023 B', '1.5 KiB', '1 MiB', '20 GiB']);
+});
+
+test('amounts of memory are read as the manager writes them', () => {
+  assert.equal(parseAmount('1.5g'), 1.5 * 1024 ** 3);
+  assert.equal(parseAmount('64m'), 64 * 1024 ** 2);
+  assert.ok(Number.isNaN(parseAmount('much')));
+  assert.equal(amount('mem', '2g'), '2 GiB');
+  assert.equal(amount('cuda.shares', '0.25'), '0.25');
+});
+
+test('durations are a clock, days in front', () => {
+  assert.deepEqual([59, 3725, 90061, -4].map(duration), [
+    '0:00:59',
+    '1:02:05',
+    '1d 1:01:01',
+    '0:00:00'
+  ]);
+});
+
+test('cores lose no digit that counts', () => {
+  assert.deepEqual([0, 0.251, 1.5, 100].map(cores), ['0', '0.25', '1.5', '100']);
+});

@@ -1,0 +1,70 @@
+import assert from 'node:assert/strict';
+import test from 'node:test';
+
+import { KEPT_SECONDS, Series, deviceNotices, level } from '../src/samples.ts';
+import type { KernelUse } from '../src/types.ts';
+
+const START = Date.parse('2030-01-01T00:00:00Z');
+
+function report(
+  seconds: number,
+  ...uses: KernelUse[]
+): { kernels: { at: string; usage: KernelUse }[] } {
+  const at = new Date(START + seconds * 1000).toISOString();
+  return { kernels: uses.map(usage => ({ at, usage })) };
+}
+
+test('counters become rates, the first report has none', () => {
+  const series = new Series();
+  series.add(report(0, { io_read_bytes: 100 }));
+  series.add(report(5, { io_read_bytes: 600 }));
+  series.add(report(10, { io_read_bytes: 50 }));
+  assert.deepEqual(
+    series.samples.map(sample => sample.read),
+    [null, 100, 0]
+  );
+});
+
+test('kernels count together; what nobody tells is unknown, not nothing', () => {
+  const series = new Series();
+  series.add(report(0, { cpu_cores: 1, mem_bytes: 10 }, { cpu_cores: 0.5, mem_bytes: 5 }));
+  assert.equal(series.last?.cpu, 1.5);
+  assert.equal(series.last.memory, 15);
+  assert.equal(series.last.received, null);
+  assert.equal(series.last.deviceMemory, null);
+});
+
+test('a report that says nothing new is left out', () => {
+  const series = new Series();
+  assert.ok(series.add(report(0, { cpu_cores: 1 })));
+  assert.ok(!series.add(report(0, { cpu_cores: 2 })));
+  assert.ok(!series.add({ kernels: [{ at: null, usage: {} }] }));
+  assert.ok(!series.add({ kernels: [] }));
+  assert.equal(series.samples.length, 1);
+});
+
+test('only the last minutes are kept', () => {
+  const series = new Series();
+  for (let seconds = 0; seconds <= 2 * KEPT_SECONDS; seconds += 5) {
+    series.add(report(seconds, { cpu_cores: 1 }));
+  }
+  assert.equal(series.samples.length, KEPT_SECONDS / 5);
+});
+
+test('devices: memory held against the share, and what the agent notices', () => {
+  const series = new Series();
+  const usage = report(0, {
+    devices: [{ id: 'gpu-0', memory_bytes: 96, limit_bytes: 100 }],
+    device_notice: 'over its share'
+  });
+  series.add(usage);
+  assert.equal(level(series.last?.deviceMemory ?? 0, series.last?.deviceLimit ?? 0), 'alarm');
+  assert.deepEqual(deviceNotices(usage), ['over its share']);
+});
+
+test('levels', () => {
+  assert.deepEqual(
+    [level(79, 100), level(80, 100), level(95, 100), level(5, 0)],
+    ['ok', 'warning', 'alarm', 'ok']
+  );
+});

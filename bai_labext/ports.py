@@ -1,0 +1,119 @@
+"""Ports of a session: which were named, what listens there, and what does not and why."""
+
+from __future__ import annotations
+
+import socket
+import time
+from collections.abc import Callable, Iterable, Mapping
+
+from bai_labext.apps import Offer
+from bai_labext.catalogue import BY_ANY_NAME, App, Kind
+from bai_labext.listeners import Listener, listeners
+from bai_services.core.errors import InvalidRequest
+from bai_services.core.labels import Protocol, parse_service_ports
+
+CATEGORY = "Ports"
+# What stands behind no app of the catalogue is not named as a wrong port.
+MOST_HINTS = 3
+KNOWN_SECONDS = 2.0
+OPENABLE = frozenset({Protocol.HTTP, Protocol.PREOPEN})
+
+
+def named_ports(environ: Mapping[str, str]) -> list[Offer]:
+    """Return the apps that listen by themselves: those of the image's label and of the start.
+
+    ``BAI_SERVICE_PORTS`` is the label, ``BAI_PREOPEN_PORTS`` are numbers between commas.
+    """
+    found: dict[int, Offer] = {}
+    try:
+        labelled = parse_service_ports(environ.get("BAI_SERVICE_PORTS", ""))
+    except InvalidRequest:
+        labelled = ()
+    for service in labelled:
+        known = BY_ANY_NAME.get(service.name)
+        if service.protocol not in OPENABLE or (known is not None and known.kind is not Kind.PORT):
+            continue
+        for number in service.ports:
+            name = service.name if len(service.ports) == 1 else f"{service.name}-{number}"
+            title = known.title if known is not None else name
+            found[number] = Offer(_port_app(name, title, number), port=number)
+    for word in environ.get("BAI_PREOPEN_PORTS", "").split(","):
+        if word.strip().isdecimal():
+            number = int(word)
+            found.setdefault(
+                number, Offer(_port_app(f"port-{number}", f"Port {number}", number), port=number)
+            )
+    return list(found.values())
+
+
+def _port_app(name: str, title: str, number: int) -> App:
+    path = f"proxy/{number}/"
+    return App(
+        name=name,
+        title=title,
+        category=CATEGORY,
+        kind=Kind.PORT,
+        path=path,
+        ready_path=path,
+        port=number,
+    )
+
+
+def ready_host(port: int, found: Iterable[Listener]) -> str:
+    """Return the loopback address at which a port answers; empty if nothing listens on it.
+
+    IPv4 where both do: that is what clients without a name for the host try.
+    """
+    mine = [each for each in found if each.port == port and each.is_reachable]
+    if not mine:
+        return ""
+    if any(each.address.version == 4 for each in mine):
+        return "127.0.0.1"
+    # One socket of IPv6 serves both unless it says otherwise, which only trying tells.
+    return "127.0.0.1" if _answers("127.0.0.1", port) else "::1"
+
+
+class Hosts:
+    """Where ports of this machine answer; looked up again after a moment."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._known: dict[int, tuple[float, str]] = {}
+
+    def of(self, port: int) -> str:
+        """Return the host of a port as an address has it; ``localhost`` where nothing is known."""
+        at, host = self._known.get(port, (float("-inf"), ""))
+        if self._clock() - at >= KNOWN_SECONDS:
+            found = ready_host(port, listeners())
+            host = f"[{found}]" if ":" in found else "localhost"
+            self._known = {p: k for p, k in self._known.items() if self._clock() - k[0] < 60}
+            self._known[port] = (self._clock(), host)
+        return host
+
+
+def _answers(host: str, port: int) -> bool:
+    try:
+        with socket.create_connection((host, port), timeout=1):
+            return True
+    except OSError:
+        return False
+
+
+def why_not(port: int, found: Iterable[Listener], known: Iterable[int]) -> str:
+    """Say why a port cannot be opened, and what listens elsewhere instead."""
+    everything = list(found)
+    elsewhere = sorted({str(each.address) for each in everything if each.port == port})
+    if elsewhere:
+        return (
+            f"What listens on port {port} takes connections to {', '.join(elsewhere)} only; "
+            "let it listen on 127.0.0.1 or 0.0.0.0."
+        )
+    expected = set(known)
+    others = sorted(
+        {e.port for e in everything if e.is_reachable and e.port not in expected | {port}}
+    )
+    hint = ""
+    if others:
+        listed = ", ".join(map(str, others[:MOST_HINTS]))
+        hint = f" Something of yours listens on {listed}."
+    return f"Nothing listens on port {port} yet.{hint}"

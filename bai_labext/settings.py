@@ -1,0 +1,60 @@
+"""Settings of a session's Jupyter server: its apps, its home, and no work that slows its start."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from bai_labext import apps
+from bai_labext.arguments import Arguments
+
+# A dict here wins over the files with which packages switch themselves on. What a session does
+# not use costs its start; what is missing is logged by Jupyter and left out.
+SERVER_EXTENSIONS = {
+    "bai_labext": True,
+    "jupyter_server_proxy": True,
+    "jupyter_server_terminals": True,
+    "jupyterlab": True,
+    "jupyter_lsp": False,
+    "nbclassic": False,
+    # An app of its own, where the image has it.
+    "notebook": find_spec("notebook") is not None,
+    "notebook_shim": False,
+}
+
+
+def configure(c: Any, environ: Mapping[str, str] | None = None) -> None:
+    """Fill a Jupyter server's configuration ``c`` for a session."""
+    env = os.environ if environ is None else environ
+    # Jupyter's own way to say "start here"; the Hub's is JUPYTERHUB_ROOT_DIR and wins later.
+    c.ServerApp.root_dir = apps.home(env)
+    c.ServerApp.open_browser = False
+    c.ServerApp.jpserver_extensions = SERVER_EXTENSIONS
+    # A container never runs as root. The process engine does where the whole demo does.
+    c.ServerApp.allow_root = os.geteuid() == 0 and env.get("BAI_SESSION_ENGINE") == "process"
+    # Not a login shell: /etc/profile would take the session's programs off PATH.
+    c.ServerApp.terminado_settings = {"shell_command": [shell(env)]}
+    # Trash cannot cross mounts, and inside the home folder it eats the quota unseen.
+    c.FileContentsManager.delete_to_trash = False
+
+    c.LabApp.news_url = None
+    c.LabApp.check_for_updates_class = "jupyterlab.handlers.announcements.NeverCheckForUpdate"
+    c.LabApp.extension_manager = "readonly"
+    c.LabApp.collaborative = False
+
+    # Made by `make install`; a session without it has no panel.
+    c.LabApp.extra_labextensions_path = [str(Path(__file__).parent / "labextension")]
+
+    home = apps.home(env)
+    c.ServerProxy.servers = apps.server_processes(apps.offers(env), Arguments(env, home), home)
+
+
+def shell(environ: Mapping[str, str]) -> str:
+    """Return the shell of terminals: the session's, else bash, else what every system has."""
+    for candidate in (environ.get("SHELL", ""), "/bin/bash"):
+        if os.access(candidate, os.X_OK):
+            return candidate
+    return "/bin/sh"

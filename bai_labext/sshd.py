@@ -1,0 +1,190 @@
+"""The session's SSH server: OpenSSH's own, one process for each stream, for its owner only.
+
+It listens nowhere: a stream of the tunnel is its standard input and output. It runs as the
+session's user and needs no capability.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import pwd
+import shutil
+import socket
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from tornado import web
+
+from bai_labext.handlers import PanelHandler
+from bai_labext.manager_link import ManagerLink
+from bai_services.core.errors import Conflict, Unavailable
+from bai_services.tunnel.end import Stream
+
+# What a login makes itself, and what is about this server's own process.
+OWN_VARIABLES = frozenset({"_", "LOGNAME", "OLDPWD", "PWD", "SHLVL", "TERM", "USER"})
+PRIVILEGE_SEPARATION = "/run/sshd"
+
+
+class SshServer:
+    """Keys and settings in a folder of this process's own, made at the first question."""
+
+    def __init__(self, environ: Mapping[str, str], link: ManagerLink) -> None:
+        self._environ = environ
+        self._link = link
+        self._folder: Path | None = None
+        self._preparing = asyncio.Lock()
+        self._ends: set[asyncio.Task[None]] = set()
+
+    async def described(self) -> dict[str, Any]:
+        """Return the user's name and the host key, which a client pins.
+
+        Raises
+        ------
+        Conflict
+            If this session cannot have an SSH server.
+        """
+        folder = await self._prepared()
+        host_key = (folder / "host_key.pub").read_text(encoding="utf-8").split()[:2]
+        return {"user": _user(), "host_key": " ".join(host_key)}
+
+    async def serve(self, stream: Stream, _: str) -> None:
+        """Join a stream with an SSH server that takes the keys of the owner's settings."""
+        folder = await self._prepared()
+        await self._renew_keys(folder / "authorized_keys")
+        ours, theirs = socket.socketpair()
+        try:
+            process = await asyncio.create_subprocess_exec(
+                *(_program(self._environ), "-i", "-E", str(folder / "log")),
+                *("-f", str(folder / "config")),
+                stdin=theirs.fileno(),
+                stdout=theirs.fileno(),
+                stderr=asyncio.subprocess.DEVNULL,
+                start_new_session=True,
+            )
+        except BaseException:
+            ours.close()
+            raise
+        finally:
+            theirs.close()
+        # Nobody else waits for it: it would stay as a zombie.
+        ending = asyncio.ensure_future(_wait(process))
+        self._ends.add(ending)
+        ending.add_done_callback(self._ends.discard)
+        ours.setblocking(False)
+        await asyncio.get_running_loop().create_connection(lambda: stream, sock=ours)
+
+    async def _prepared(self) -> Path:
+        async with self._preparing:
+            if self._folder is None:
+                self._folder = await self._prepare()
+            return self._folder
+
+    async def _prepare(self) -> Path:
+        program = _program(self._environ)
+        if os.geteuid() == 0:
+            # As root it changes into an empty folder before anybody has signed in.
+            os.makedirs(PRIVILEGE_SEPARATION, mode=0o755, exist_ok=True)
+        # Not in the home folder, parts of which may be folders that others see.
+        folder = Path(tempfile.mkdtemp(prefix="bai-ssh-"))
+        making = await asyncio.create_subprocess_exec(
+            *("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "", "-f", folder / "host_key"),
+            stdin=asyncio.subprocess.DEVNULL,
+        )
+        if await making.wait():
+            raise Unavailable(f"no host key could be made for {program}")
+        _write(folder / "config", config(folder, _user(), self._environ))
+        return folder
+
+    async def _renew_keys(self, file: Path) -> None:
+        try:
+            keys = await self._link.ssh_keys()
+        except Unavailable:
+            # The manager is away: whoever could sign in before still can.
+            if not os.access(file, os.R_OK):
+                raise
+            return
+        _write(file, "".join(f"{key}\n" for key in keys))
+
+
+class SshHandler(PanelHandler):
+    """How a client reaches the SSH server: its user and host key."""
+
+    def initialize(self, server: SshServer) -> None:  # type: ignore[override]
+        self.server = server
+
+    @web.authenticated
+    async def get(self) -> None:
+        self.write_json(await self.server.described())
+
+
+def config(folder: Path, user: str, environ: Mapping[str, str]) -> str:
+    """Return the settings of the server."""
+    lines = {
+        "HostKey": str(folder / "host_key"),
+        "AuthorizedKeysFile": str(folder / "authorized_keys"),
+        "AllowUsers": user,
+        "AuthenticationMethods": "publickey",
+        "PermitRootLogin": "prohibit-password",
+        "UsePAM": "no",
+        # The home folder may be writable for other users of the container; the key file is not.
+        "StrictModes": "no",
+        "PidFile": "none",
+        "X11Forwarding": "no",
+        "PrintMotd": "no",
+        "UseDNS": "no",
+        "AcceptEnv": "LANG LC_*",
+        "Subsystem": "sftp internal-sftp",
+        # A login does not get the session's environment by itself.
+        "SetEnv": " ".join(_variables(environ)),
+    }
+    return "".join(f"{name} {value}\n" for name, value in lines.items() if value)
+
+
+def _variables(environ: Mapping[str, str]) -> list[str]:
+    def quoted(text: str) -> str:
+        return text.replace("\\", "\\\\").replace('"', '\\"')
+
+    return [
+        f'"{name}={quoted(value)}"'
+        for name, value in sorted(environ.items())
+        # A line cannot hold a line's end.
+        if name not in OWN_VARIABLES and name.isidentifier() and not set(value) & set("\n\r\0")
+    ]
+
+
+def _program(environ: Mapping[str, str]) -> str:
+    path = f"{environ.get('PATH', '')}:/usr/sbin:/usr/local/sbin"
+    found = shutil.which("sshd", path=path)
+    if found is None or shutil.which("ssh-keygen") is None:
+        raise Conflict(
+            "this session's image has no SSH server (package openssh-server); "
+            "bai session attach and bai app work without"
+        )
+    return os.path.abspath(found)
+
+
+def _user() -> str:
+    number = os.getuid()
+    try:
+        name = pwd.getpwuid(number).pw_name
+        is_found = pwd.getpwnam(name).pw_uid == number
+    except KeyError:
+        is_found = False
+    if not is_found:
+        raise Conflict(f"user {number} of this session has no name of its own to sign in with")
+    return name
+
+
+def _write(path: Path, text: str) -> None:
+    """Write a file for this user only, in one step."""
+    handle, name = tempfile.mkstemp(dir=path.parent)
+    with os.fdopen(handle, "w", encoding="utf-8") as file:
+        file.write(text)
+    os.replace(name, path)
+
+
+async def _wait(process: asyncio.subprocess.Process) -> None:
+    await process.wait()

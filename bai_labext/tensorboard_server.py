@@ -1,0 +1,38 @@
+"""TensorBoard on a unix socket: ``python -m bai_labext.tensorboard_server --host unix://PATH``.
+
+TensorBoard itself listens on TCP only, where other users of the machine would reach it.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+from absl import app
+from tensorboard import default, main_lib, program
+
+
+class UnixSocketServer(program.WerkzeugServer):
+    """Werkzeug's server binds ``unix://`` addresses; only TensorBoard's idea of a URL does not."""
+
+    def get_url(self) -> str:
+        return str(self._flags.host)
+
+
+class UnixSocketTensorBoard(program.TensorBoard):
+    """Not registered as a server of this machine: ``%tensorboard`` would try to reuse its port."""
+
+    def _register_info(self, server: Any) -> None:
+        pass
+
+
+def main() -> None:
+    main_lib.global_init()
+    tensorboard = UnixSocketTensorBoard(
+        plugins=default.get_plugins(), server_class=UnixSocketServer
+    )
+    app.run(tensorboard.main, argv=sys.argv, flags_parser=tensorboard.configure)
+
+
+if __name__ == "__main__":
+    main()
