@@ -1,0 +1,152 @@
+"""A manager with the demo in it, its loops running, for agents that are real."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from bai_services.client import Client
+from tests.testbed.manager import (
+    AGENT_TOKEN,
+    Api,
+    MovableClock,
+    make_world,
+    manager_on,
+    serving,
+)
+from tests.testbed.wait import wait_until_async
+
+
+@pytest.fixture
+def clock() -> MovableClock:
+    return MovableClock()
+
+
+@pytest.fixture
+def agent_home(tmp_path: Path) -> Path:
+    home = tmp_path / "agent"
+    home.mkdir()
+    return home
+
+
+@pytest.fixture
+async def api(tmp_path: Path, clock: MovableClock) -> AsyncIterator[Api]:
+    """The manager's HTTP server on SQLite; its own tests run on PostgreSQL too."""
+    url = f"sqlite+aiosqlite:///{tmp_path}/bai.sqlite"
+    async with (
+        manager_on(url, tmp_path, clock, heartbeat_interval_seconds=1) as manager,
+        serving(await make_world(manager, clock)) as served,
+    ):
+        await manager.start()
+        yield served
+
+
+@dataclass
+class RunningAgent:
+    """One agent process; ``log`` is what it printed."""
+
+    id: str
+    home: Path
+    process: subprocess.Popen[bytes]
+    log: Path
+
+    async def kill(self) -> None:
+        self.process.kill()
+        await asyncio.to_thread(self.process.wait, 10)
+
+    async def stop(self) -> int:
+        """Ask the agent to end and return its exit code; the manager hears its goodbye."""
+        self.process.terminate()
+        return await asyncio.to_thread(self.process.wait, 15)
+
+
+@dataclass
+class Agents:
+    """Starts agent processes and ends them with the test."""
+
+    api: Api
+    home: Path
+    started: list[RunningAgent] = field(default_factory=list)
+
+    async def start(
+        self, agent_id: str = "m1", words: Sequence[str] = (), **environ: str
+    ) -> RunningAgent:
+        """Start an agent, by a command that runs what follows, and wait until it is known."""
+        token = self.home / "token"
+        token.write_text(AGENT_TOKEN)
+        log = self.home / f"{agent_id}-{len(self.started)}.log"
+        settings = {
+            "BAI_MANAGER_URL": self.api.url,
+            "BAI_AGENT_TOKEN_FILE": str(token),
+            "BAI_AGENT_ID": agent_id,
+            "BAI_AGENT_CPU": "8",
+            "BAI_AGENT_MEM": "16g",
+            "BAI_HOME": str(self.home),
+        }
+        process = launch({**settings, **environ}, log, words)
+        agent = RunningAgent(agent_id, self.home, process, log)
+        self.started.append(agent)
+        admin = await self.api.client("admin")
+
+        async def is_alive() -> bool:
+            if process.poll() is not None:
+                pytest.fail(f"the agent ended: {log.read_text()}")
+            page = await admin.get("/agents", id=agent_id, status="ALIVE")
+            return bool(page["total"])
+
+        await wait_until_async(is_alive, 30, f"agent {agent_id} to be known")
+        return agent
+
+    async def end(self) -> None:
+        for agent in self.started:
+            if agent.process.poll() is None:
+                try:
+                    await agent.stop()
+                except subprocess.TimeoutExpired:
+                    await agent.kill()
+
+
+def launch(
+    environ: Mapping[str, str], log: Path, words: Sequence[str] = ()
+) -> subprocess.Popen[bytes]:
+    """Start an agent's process that knows of bai-hub only what ``environ`` says."""
+    kept = {name: text for name, text in os.environ.items() if not name.startswith("BAI_")}
+    with open(log, "wb") as output:
+        return subprocess.Popen(
+            [*words, sys.executable, "-m", "bai_services.agent"],
+            env={**kept, **environ},
+            stdout=output,
+            stderr=output,
+        )
+
+
+@pytest.fixture
+async def agents(api: Api, agent_home: Path) -> AsyncIterator[Agents]:
+    made = Agents(api, agent_home)
+    yield made
+    await made.end()
+
+
+async def status_of(
+    client: Client, key: str, condition: Callable[[dict[str, object]], object], seconds: float = 30
+) -> dict[str, object]:
+    """Return the session once it is as ``condition`` wants it."""
+    session: dict[str, object] = {}
+
+    async def look() -> object:
+        session.clear()
+        session.update(await client.get(f"/sessions/{key}"))
+        return condition(session)
+
+    try:
+        await wait_until_async(look, seconds, f"session {key}")
+    except TimeoutError as error:
+        raise AssertionError(f"{error}: {session}") from None
+    return session

@@ -1,0 +1,186 @@
+"""Directories of folders in sessions: the one that was asked for, whatever takes its place."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tempfile
+import threading
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bai_services.agent import preparation
+from bai_services.agent.binds import Binds
+from bai_services.agent.folders import Folders
+from bai_services.agent.kernels import Task
+from bai_services.core.errors import Forbidden, NotFound, Unavailable
+from tests.conftest import missing
+from tests.testbed import PartMissing
+from tests.testbed.dead_mount import dead_mount
+
+pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="only root mounts")
+
+NAME = "11111111-1111-1111-1111-111111111111"
+SWAPS = 3000
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A folder with ``sub/own`` in it, beside something that is not the session's."""
+    (tmp_path / "folder/sub").mkdir(parents=True)
+    (tmp_path / "folder/sub/own").write_text("mine")
+    (tmp_path / "secret").mkdir()
+    (tmp_path / "secret/precious").write_text("somebody else's")
+    return tmp_path / "folder"
+
+
+@pytest.fixture
+def binds(tmp_path: Path) -> Iterator[Binds]:
+    made = Binds(tmp_path / "agent")
+    yield made
+    assert made.remove(NAME)
+
+
+def wanted(folder: Path, subpath: str = "sub") -> list[dict[str, Any]]:
+    whole = {"source": str(folder), "target": "/home/work/all", "read_only": False}
+    return [whole, {**whole, "target": "/home/work/data", "read_only": True, "subpath": subpath}]
+
+
+def test_only_the_directory_is_bound(binds: Binds, folder: Path) -> None:
+    (mount,) = binds.make(NAME, wanted(folder))
+    assert (mount["target"], mount["read_only"]) == ("/home/work/data", True)
+    place = Path(mount["source"])
+    assert os.listdir(place) == ["own"]
+    assert place.parent.stat().st_mode & 0o077 == 0
+    assert binds.make(NAME, wanted(folder)) == [mount]  # asked for again after a crash
+
+
+def test_a_link_that_comes_later_changes_nothing(binds: Binds, folder: Path) -> None:
+    (mount,) = binds.make(NAME, wanted(folder))
+    (folder / "sub").rename(folder / "aside")
+    (folder / "sub").symlink_to(folder.parent / "secret")
+    assert os.listdir(mount["source"]) == ["own"]
+
+
+@pytest.mark.parametrize(
+    "link, subpath, error",
+    [
+        pytest.param("../secret", "link", Forbidden, id="out of the folder"),
+        pytest.param("/", "link/etc", Forbidden, id="from the root"),
+        pytest.param("/proc/self/root", "link", Forbidden, id="magic"),
+        pytest.param("link", "link", Forbidden, id="to itself"),
+        pytest.param("sub", "link/../..", Forbidden, id="dot-dot"),
+        pytest.param("sub/own", "link", NotFound, id="to a file"),
+        pytest.param("nowhere", "link", NotFound, id="to nothing"),
+        pytest.param("sub", "none", NotFound, id="no such directory"),
+    ],
+)
+def test_nothing_else_is_bound(
+    binds: Binds, folder: Path, link: str, subpath: str, error: type[Exception]
+) -> None:
+    (folder / "link").symlink_to(link)
+    with pytest.raises(error):
+        binds.make(NAME, wanted(folder, subpath))
+
+
+def test_a_link_inside_of_the_folder_is_followed(binds: Binds, folder: Path) -> None:
+    (folder / "link").symlink_to("sub")
+    (mount,) = binds.make(NAME, wanted(folder, "link"))
+    assert os.listdir(mount["source"]) == ["own"]
+
+
+def test_nobody_wins_a_race_against_the_check(binds: Binds, folder: Path) -> None:
+    """Directory and link change places all the time: what is bound is the directory, or nothing."""
+    (folder / "link").symlink_to(folder.parent / "secret")
+    is_over = threading.Event()
+
+    def swap() -> None:
+        while not is_over.is_set():
+            for old, new in (("sub", "spare"), ("link", "sub"), ("sub", "link"), ("spare", "sub")):
+                os.rename(folder / old, folder / new)
+
+    swapping = threading.Thread(target=swap)
+    swapping.start()
+    try:
+        for _ in range(SWAPS):
+            try:
+                (mount,) = binds.make(NAME, wanted(folder))
+            except (Forbidden, NotFound):
+                continue
+            assert os.listdir(mount["source"]) == ["own"]
+    finally:
+        is_over.set()
+        swapping.join()
+    binds.make(NAME, wanted(folder))
+
+
+def test_removing_a_session_leaves_the_files(tmp_path: Path, folder: Path) -> None:
+    folders = Folders(tmp_path / "agent")
+    item = {
+        "id": "w",
+        "kind": "prepare",
+        "session_id": NAME,
+        "kernel_id": str(uuid.uuid4()),
+        "user": "ann",
+        "mounts": wanted(folder),
+    }
+    task = Task.of(item)
+    folders.make(task, None, None)
+    (mount,) = folders.bind(task)
+    assert folders.remove(task.folder)
+    assert not Path(mount["source"]).parent.exists()
+    assert (folder / "sub/own").read_text() == "mine"
+
+
+def test_a_place_that_lost_its_mount_is_missed_and_not_written_to(
+    binds: Binds, folder: Path
+) -> None:
+    (kept,) = binds.make(NAME, wanted(folder))
+    lost = Path(kept["source"]).parent / "7"
+    lost.mkdir()
+    binds.tidy()
+    assert not lost.exists()
+    assert os.listdir(kept["source"]) == ["own"]
+
+
+def test_who_may_not_mount_says_so() -> None:
+    script = """
+import os, pathlib
+from bai_services.agent.binds import Binds
+from bai_services.core.errors import Unavailable
+os.setgid(65534); os.setuid(65534)
+pathlib.Path("folder/sub").mkdir(parents=True)
+mount = {"source": "folder", "target": "/in", "subpath": "sub"}
+try:
+    Binds(pathlib.Path("home")).make("s", [mount])
+except Unavailable as error:
+    print(error.message)
+"""
+    environ = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    words = [sys.executable, "-c", script]
+    # Not the test's own place: nobody else may go through what lies above that.
+    with tempfile.TemporaryDirectory() as place:
+        os.chmod(place, 0o777)
+        done = subprocess.run(words, cwd=place, env=environ, capture_output=True, text=True)
+    assert "may not mount, which needs root; mount the whole folder" in done.stdout, done.stderr
+
+
+async def test_a_dead_mount_of_the_machine_is_waited_for_no_longer_than_its_time(
+    binds: Binds, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(preparation, "MOUNT_SECONDS", 0.2)
+    try:
+        with dead_mount(folder):
+            for look in (lambda: os.listdir(folder), lambda: binds.make(NAME, wanted(folder))):
+                with pytest.raises(Unavailable, match="does not answer on the machine"):
+                    await preparation.in_time(look)
+    except PartMissing as reason:
+        missing("fuse", reason)
+    assert await preparation.in_time(os.listdir, folder) == ["sub"]
+    with pytest.raises(NotFound):
+        await preparation.in_time(binds.make, NAME, wanted(folder, "none"))

@@ -1,0 +1,128 @@
+"""Who may have a context on a GPU, and what that means for how firmly its shares are held."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from .test_cuda import driver
+from .test_mps import Program, install
+
+__all__ = ["driver"]
+
+# In a process of its own: the binding loads one library for good.
+STEPS = """
+import json, sys
+from pathlib import Path
+from bai_services.agent.devices.base import Granted
+from bai_services.agent.devices.cuda import CudaGpus, GpuRules
+from bai_services.agent.devices.mps_servers import MpsServers
+from bai_services.core.errors import Unavailable
+
+root, mode, may_set = Path(sys.argv[1]), Path(sys.argv[2]), sys.argv[3] == "may-set"
+mps = None if sys.argv[4] == "no-mps" else MpsServers(root, 0, has_own_shm=False)
+gpus = CudaGpus(rules=GpuRules("docker", mps=mps, may_set_mode=may_set))
+gpus.discover()
+gpus.tend()
+gpu = gpus.discover()[0]
+said = {"level": gpu.sharing.level, "facts": dict(gpu.facts), "healthy": gpu.is_healthy}
+said["most"] = gpu.sharing.most_now
+for name, amount in (("share", 250), ("whole", 1000)):
+    try:
+        part = gpus.inject([Granted(gpu, amount, "cuda.shares")], "docker")
+        said[name] = {"notices": list(part.notices), "level": part.level}
+    except Unavailable as error:
+        said[name] = {"error": error.message}
+    else:
+        said[name]["mps"] = "CUDA_MPS_PIPE_DIRECTORY" in part.environ
+    said[name]["mode"] = mode.read_text().strip() if mode.exists() else "0"
+gpu = gpus.discover()[0]
+said["level_after"] = gpu.sharing.level
+gpus.close()
+said["mode_after"] = mode.read_text().strip() if mode.exists() else "0"
+print(json.dumps(said))
+"""
+
+
+@pytest.fixture
+def root(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    root = tmp_path_factory.mktemp("m")
+    program = Program(root / "bin")
+    install(program.folder)
+    yield root
+    program.sweep(root)
+
+
+def steps(root: Path, driver: Path, mode: str, *words: str) -> Any:
+    # Nobody can write where there is no folder: so is a driver that refuses.
+    file = root / "mode"
+    root = root.parent if root.name == "nowhere" else root
+    if mode:
+        file.write_text(mode)
+    may_set, mps = words if words else ("leave", "mps")
+    done = subprocess.run(
+        [sys.executable, "-c", STEPS, str(root / "mps"), str(file), may_set, mps],
+        env={
+            "PATH": f"{root / 'bin'}:{os.environ['PATH']}",
+            "LD_LIBRARY_PATH": str(driver),
+            "NVML_MODE": str(file),
+        },
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+def test_in_the_default_mode_a_program_can_leave_mps(root: Path, driver: Path) -> None:
+    said = steps(root, driver, "0")
+    assert (said["level"], said["share"]["level"]) == ("soft", "soft")
+    assert said["facts"]["compute_mode"] == "DEFAULT"
+    assert "a program can leave MPS" in said["facts"]["not_firmer"]["process"]
+    assert said["share"]["mps"] and "which nobody forces it to" in said["share"]["notices"][0]
+    # Nobody has said that the mode may be changed.
+    assert said["mode_after"] == "0"
+
+
+def test_where_only_mps_may_use_the_gpu_it_holds_each_program(root: Path, driver: Path) -> None:
+    said = steps(root, driver, "3")
+    assert (said["level"], said["share"]["level"]) == ("process", "process")
+    assert "one of your programs at a time" in said["whole"]["notices"][0]
+    assert said["mode_after"] == "3"
+
+
+def test_the_agent_sets_the_mode_where_it_may(root: Path, driver: Path) -> None:
+    said = steps(root, driver, "0", "may-set", "mps")
+    assert (said["level"], said["share"]["level"], said["share"]["mode"]) == (
+        "process",
+        "process",
+        "3",
+    )
+    # A whole GPU is for as many programs as its session has.
+    assert (said["whole"]["mode"], said["whole"]["notices"]) == ("0", [])
+    assert said["mode_after"] == "0"
+
+
+def test_a_mode_that_cannot_be_set_leaves_less(root: Path, driver: Path) -> None:
+    said = steps(root / "nowhere", driver, "", "may-set", "mps")
+    assert "does not put it into the compute mode" in said["share"]["error"]
+    assert said["level_after"] == "soft"
+
+
+def test_without_mps_only_one_program_would_compute(root: Path, driver: Path) -> None:
+    said = steps(root, driver, "3", "leave", "no-mps")
+    assert said["most"] == 0
+    assert "a second program is refused" in said["facts"]["shares_withheld"]
+
+
+def test_a_gpu_that_no_program_can_use_is_not_offered(root: Path, driver: Path) -> None:
+    said = steps(root, driver, "2")
+    assert (said["healthy"], said["most"]) == (False, 0)
+    assert "PROHIBITED" in said["facts"]["shares_withheld"]

@@ -1,0 +1,383 @@
+"""The agent's process with a real Docker engine: images, networks, use, strays."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+import uuid
+from collections.abc import AsyncIterator, Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import docker
+import pytest
+from docker.models.containers import Container
+
+from bai_services.agent.docker_calls import DockerCalls
+from bai_services.agent.kernels import Cluster
+from bai_services.agent.networks import (
+    CLUSTER_PREFIX,
+    CLUSTER_UNUSED_SECONDS,
+    Networks,
+    network_name,
+    read_pool,
+)
+from bai_services.client import Client
+from bai_services.core.errors import Unavailable
+from bai_services.core.placement import warm_up
+from tests.testbed.docker_engine import DockerEngine
+from tests.testbed.images import base_image
+from tests.testbed.manager import Api
+from tests.testbed.registry import Registry, serve
+from tests.testbed.wait import wait_until_async
+
+from .conftest import Agents, RunningAgent, status_of
+from .test_cuda import driver
+
+__all__ = ["driver"]
+
+POOL = "10.251.0.0/20"
+MISSING_IMAGE = "registry.invalid/nobody/nothing:1"
+
+pytestmark = [pytest.mark.docker, pytest.mark.usefixtures("refused_sockets")]
+
+
+@pytest.fixture
+def engine(docker_engine: DockerEngine) -> Iterator[DockerEngine]:
+    """The engine, freed of what the test leaves there."""
+    yield docker_engine
+    client = docker_engine.client
+    for container in client.containers.list(all=True, filters={"label": "bai.test"}):
+        container.remove(force=True)
+    for network in client.networks.list(filters={"label": "bai.agent-id=docker-test"}):
+        network.remove()
+
+
+@pytest.fixture
+async def image(api: Api, engine: DockerEngine) -> str:
+    """A small image that the engine has, known to the manager as ``base``."""
+    name = await asyncio.to_thread(base_image, engine)
+    admin = await api.client("admin")
+    await admin.patch("/resource-groups/default", {"engine": "docker"})
+    for alias, real in (("base", name), ("missing", MISSING_IMAGE)):
+        made = await admin.post("/images", {"name": real})
+        await admin.post("/image-aliases", {"alias": alias, "image": made["id"]})
+    return name
+
+
+@pytest.fixture
+async def agent(agents: Agents, image: str, engine: DockerEngine) -> RunningAgent:
+    return await start(agents, engine)
+
+
+async def start(agents: Agents, engine: DockerEngine, **environ: str) -> RunningAgent:
+    return await agents.start(
+        "docker-test",
+        BAI_AGENT_ENGINE="docker",
+        BAI_AGENT_DOCKER_HOST=engine.host,
+        BAI_AGENT_NETWORK_POOL=POOL,
+        **environ,
+    )
+
+
+async def filed(user: Client, image: str, name: str = "lab1") -> dict[str, Any]:
+    wish = {"cpu": "1", "mem": "1g", "cuda.shares": "0.25"}
+    session = await user.post("/sessions", {"name": name, "image": image, "resources": wish})
+    return dict(session)
+
+
+async def plan_of(api: Api, user: Client, image: str, name: str = "lab1") -> dict[str, Any]:
+    """Bring a session to PREPARED and return its launch plan."""
+    session = await filed(user, image, name)
+    session = await status_of(user, session["id"], lambda s: s["status"] != "PREPARING")
+    session = await status_of(user, session["id"], lambda s: s["status"] == "PREPARED")
+    where = {"user": session["hub_user"], "server": session["hub_server"]}
+    return dict(await api.hub.post(f"/sessions/{session['id']}/launch", where))
+
+
+def run(engine: DockerEngine, image: str, plan: dict[str, Any], command: str) -> Container:
+    """Start a container as the spawner does: the plan's labels, network, home and user."""
+    home = plan["injection"]["mounts"][0]
+    return engine.client.containers.run(
+        image,
+        ["/bin/sh", "-c", command],
+        detach=True,
+        labels={**plan["labels"], "bai.test": "yes"},
+        network=plan["injection"]["network"],
+        environment=plan["injection"]["environ"],
+        user=f"{plan['uid']}:{plan['gid']}",
+        mounts=[docker.types.Mount(home["target"], home["source"], "bind")],
+        init=True,
+    )
+
+
+async def test_what_an_agent_says_of_docker(
+    api: Api, agent: RunningAgent, image: str, engine: DockerEngine
+) -> None:
+    shown = await (await api.client("admin")).get("/agents/docker-test")
+    assert (shown["engine"], shown["endpoint"]) == ("docker", engine.host)
+    assert shown["facts"]["isolation"] == "docker"
+    assert shown["facts"]["docker"]
+    assert image in shown["facts"]["images"]
+
+
+async def test_a_home_and_a_network_for_the_user(
+    api: Api, agent: RunningAgent, image: str, engine: DockerEngine
+) -> None:
+    plan = await plan_of(api, await api.client("user"), "base")
+    injection = plan["injection"]
+    assert injection["network"] == network_name("user")
+    network = engine.client.networks.get(network_name("user"))
+    assert network.attrs["IPAM"]["Config"][0]["Subnet"].endswith("/26")
+    command = "touch /home/work/made && id -u && env"
+    container = await asyncio.to_thread(run, engine, image, plan, command)
+    assert (await asyncio.to_thread(container.wait))["StatusCode"] == 0
+    printed = container.logs().decode().splitlines()
+    assert printed[0] == str(plan["uid"])
+    assert "NVIDIA_VISIBLE_DEVICES=void" in printed
+    made = agent.home / "sessions" / plan["session_id"] / "home" / "made"
+    assert made.stat().st_uid == plan["uid"]
+
+
+async def test_people_cannot_reach_each_other(
+    api: Api, agent: RunningAgent, image: str, engine: DockerEngine
+) -> None:
+    user, user2 = await api.client("user"), await api.client("user2")
+    one = await plan_of(api, user, "base")
+    two = await plan_of(api, user2, "base")
+    mine = await plan_of(api, user, "base", "lab2")
+    assert one["injection"]["network"] != two["injection"]["network"]
+    serve = "cd /tmp && exec python3 -m http.server 8888"
+    server = await asyncio.to_thread(run, engine, image, one, serve)
+    server.reload()
+    (about,) = server.attrs["NetworkSettings"]["Networks"].values()
+    look = (
+        "import urllib.request; "
+        f"print(urllib.request.urlopen('http://{about['IPAddress']}:8888', timeout=3).status)"
+    )
+    friend = await asyncio.to_thread(run, engine, image, mine, "sleep 60")
+    stranger = await asyncio.to_thread(run, engine, image, two, "sleep 60")
+
+    async def answers() -> bool:
+        return (await asyncio.to_thread(friend.exec_run, ["python3", "-c", look])).exit_code == 0
+
+    # The same person's sessions may speak to each other; it shows that the server answers at all.
+    await wait_until_async(answers, 20, "the server to answer its own network")
+    refused = await asyncio.to_thread(stranger.exec_run, ["python3", "-c", look])
+    assert refused.exit_code != 0
+    assert b"timed out" in refused.output or b"unreachable" in refused.output
+
+
+async def test_a_missing_image_fails_clearly_and_blocks_nobody(
+    api: Api, agent: RunningAgent, image: str
+) -> None:
+    user, user2 = await api.client("user"), await api.client("user2")
+    lost = [await filed(user, "missing", f"lost{i}") for i in range(3)]
+    began = time.monotonic()
+    await plan_of(api, user2, "base")
+    seconds = time.monotonic() - began
+    for session in lost:
+        ended = await status_of(user, session["id"], lambda s: s["status"] == "ERROR", 60)
+        assert MISSING_IMAGE in str(ended["status_info"])
+        assert ended["allocations"] == []
+    assert seconds < 15, seconds
+    assert await api.world.manager.ledger.audit() == []
+
+
+@pytest.fixture
+async def registry(engine: DockerEngine) -> AsyncIterator[Registry]:
+    server, served = await serve()
+    yield served
+    server.stop()
+    await server.close_all_connections()
+    with suppress(docker.errors.ImageNotFound):
+        engine.client.images.remove(served.name)
+
+
+async def test_one_pull_serves_everybody_who_waits(
+    api: Api, agent: RunningAgent, image: str, registry: Registry
+) -> None:
+    admin, user, user2 = [await api.client(name) for name in ("admin", "user", "user2")]
+    made = await admin.post("/images", {"name": registry.name})
+    waiting = [await filed(user, made["name"], f"wait{i}") for i in range(3)]
+
+    def pulls(session: dict[str, Any]) -> bool:
+        return session["progress"] == {
+            "stage": "pull",
+            "message": f"pulling image {registry.name}",
+            "percent": None,
+        }
+
+    for session in waiting:
+        await status_of(user, session["id"], pulls)
+    await wait_until_async(lambda: registry.asked, 30, "the engine to ask for the blobs")
+    # As long as the pull hangs, others get theirs.
+    await plan_of(api, user2, "base")
+    assert (await user.get("/sessions/wait0"))["status"] == "PREPARING"
+    registry.opened.set()
+    for session in waiting:
+        await status_of(user, session["id"], lambda s: s["status"] == "PREPARED")
+    assert set(registry.asked.values()) == {1}
+
+
+async def test_use_and_log_and_end_of_a_container(
+    api: Api, agent: RunningAgent, image: str, engine: DockerEngine
+) -> None:
+    user = await api.client("user")
+    plan = await plan_of(api, user, "base")
+    command = "echo hello; while true; do :; done"
+    container = await asyncio.to_thread(run, engine, image, plan, command)
+    path = f"/sessions/{plan['session_id']}"
+    await api.hub.post(f"{path}/started", {"container_id": container.id})
+
+    async def is_seen() -> bool:
+        (kernel,) = (await user.get(f"{path}/usage"))["kernels"]
+        return float(kernel["usage"].get("cpu_cores", 0)) > 0.05
+
+    await wait_until_async(is_seen, 30, "its use to be seen")
+    (kernel,) = (await user.get(f"{path}/usage"))["kernels"]
+    assert {"mem_bytes", "net_rx_bytes", "io_write_bytes", "processes"} <= set(kernel["usage"])
+    assert "hello" in json.dumps(await user.get(f"{path}/logs"))
+
+
+async def test_a_container_that_outlived_its_agent_is_removed(
+    api: Api, agents: Agents, agent: RunningAgent, image: str, engine: DockerEngine
+) -> None:
+    user = await api.client("user")
+    plan = await plan_of(api, user, "base")
+    container = await asyncio.to_thread(run, engine, image, plan, "sleep 300")
+    await agent.kill()
+    path = f"/sessions/{plan['session_id']}/exited"
+    await api.hub.post(path, {"exit_code": 0, "reason": "test"})
+    await start(agents, engine)
+
+    def is_there() -> bool:
+        return bool(engine.client.containers.list(all=True, filters={"id": container.id}))
+
+    async def is_gone() -> bool:
+        api.world.clock.advance(seconds=5)
+        return not await asyncio.to_thread(is_there)
+
+    await wait_until_async(is_gone, 60, "the container to go")
+    folder = agent.home / "sessions" / plan["session_id"]
+    await wait_until_async(lambda: not folder.exists(), 30, "its folder to go")
+    assert not await asyncio.to_thread(is_there)
+
+
+async def test_a_killed_agent_knows_its_devices_again_by_what_runs(
+    api: Api, agents: Agents, image: str, engine: DockerEngine, driver: Path
+) -> None:
+    gpu = {"LD_LIBRARY_PATH": str(driver), "NVML_COUNT": "1"}
+    agent = await start(agents, engine, **gpu)
+    # What a first pass runs is compiled, which may take long.
+    await asyncio.to_thread(warm_up)
+    user = await api.client("user")
+    plans = [await plan_of(api, user, "base", name) for name in ("goes-on", "is-ended")]
+    containers = []
+    for plan in plans:
+        assert plan["injection"]["environ"]["NVIDIA_VISIBLE_DEVICES"] == "GPU-0000-0"
+        container = await asyncio.to_thread(run, engine, image, plan, "sleep 300")
+        path = f"/sessions/{plan['session_id']}/started"
+        await api.hub.post(path, {"container_id": container.id})
+        containers.append(container)
+    kernels = [plan["kernel_id"] for plan in plans]
+    await agent.kill()
+    # While nobody looks, one of the two ends.
+    await asyncio.to_thread(containers[1].remove, force=True)
+    await start(agents, engine, **gpu)
+    admin = await api.client("admin")
+
+    async def held() -> dict[str, Any]:
+        (device,) = (await admin.get("/devices"))["items"]
+        return {**device["facts"].get("held", {"kernels": []}), "used": device["used"]}
+
+    async def is_known() -> bool:
+        return kernels[0] in (await held())["kernels"]
+
+    await wait_until_async(is_known, 90, "what an agent before it gave out to be known")
+    beats: set[str] = set()
+
+    async def is_settled() -> bool:
+        beat = (await admin.get("/agents/docker-test"))["last_heartbeat_at"]
+        if beat not in beats:
+            # Each word of the agent counts as some time after the last one.
+            beats.add(beat)
+            api.world.clock.advance(seconds=15)
+        wanted = {"kernels": kernels[:1], "thousandths": 250, "used": "0.25"}
+        return await held() == wanted
+
+    await wait_until_async(is_settled, 90, "only what runs to be held")
+    goes_on, ended = [await user.get(f"/sessions/{plan['session_id']}") for plan in plans]
+    assert (goes_on["status"], ended["status"]) == ("RUNNING", "ERROR")
+    assert await asyncio.to_thread(containers[0].reload) is None
+    assert containers[0].status == "running"
+
+
+class Ticking:
+    """A clock of seconds that somebody moves."""
+
+    def __init__(self) -> None:
+        self.seconds = 0.0
+
+    def __call__(self) -> float:
+        return self.seconds
+
+
+@pytest.fixture
+async def calls(engine: DockerEngine) -> AsyncIterator[DockerCalls]:
+    made = DockerCalls(engine.host, 30)
+    yield made
+    made.close()
+
+
+async def test_the_network_of_a_cluster_session_goes_soon_after_it(
+    calls: DockerCalls, engine: DockerEngine
+) -> None:
+    clock = Ticking()
+    networks = Networks(calls, "docker-test", read_pool("10.252.1.0/24", 26), 26, clock)
+    cluster = Cluster(f"{CLUSTER_PREFIX}{uuid.uuid4()}")
+    for _ in range(2):
+        assert await networks.ensure_cluster(cluster, "user") == cluster.network
+    of_user = await networks.ensure(f"p-{uuid.uuid4().hex[:6]}")
+    clock.seconds = CLUSTER_UNUSED_SECONDS - 1
+    assert cluster.network not in await networks.tidy(3600)
+    clock.seconds = CLUSTER_UNUSED_SECONDS
+    removed = await networks.tidy(3600)
+    assert cluster.network in removed and of_user not in removed
+    clock.seconds = 3600
+    assert of_user in await networks.tidy(3600)
+
+
+async def test_networks_on_small_subnets_until_the_pool_is_empty(
+    calls: DockerCalls, engine: DockerEngine
+) -> None:
+    clock = Ticking()
+    pool = read_pool("10.252.0.0/24", 26)
+    networks = Networks(calls, "docker-test", pool, 26, clock)
+    mark = uuid.uuid4().hex[:6]
+    people = [f"p{i}-{mark}" for i in range(4)]
+    names = await asyncio.gather(*map(networks.ensure, people))
+    assert await networks.ensure(people[0]) == names[0]
+    with pytest.raises(Unavailable, match="10.252.0.0/24"):
+        await networks.ensure(f"late-{mark}")
+    busy = await asyncio.to_thread(
+        engine.client.containers.run,
+        base_image(engine),
+        ["sleep", "60"],
+        detach=True,
+        network=names[0],
+        labels={"bai.test": "yes"},
+    )
+    clock.seconds = 3599
+    assert set(await networks.tidy(3600)) & set(names) == set()
+    clock.seconds = 3600
+    assert set(await networks.tidy(3600)) & set(names) == set(names[1:])
+    await asyncio.to_thread(busy.remove, force=True)
+    # An hour counts from when it was last in use.
+    clock.seconds = 7199
+    assert names[0] not in await networks.tidy(3600)
+    clock.seconds = 7201
+    assert names[0] in await networks.tidy(3600)
+    assert await networks.ensure(f"late-{mark}") == network_name(f"late-{mark}")

@@ -1,0 +1,101 @@
+"""Folders of sessions: made, found again, removed whatever is in them."""
+
+from __future__ import annotations
+
+import os
+import uuid
+from pathlib import Path
+
+import pytest
+
+from bai_services.agent.folders import LOG_LIMIT_BYTES, Folders, SessionFolder
+from bai_services.agent.kernels import Task
+from bai_services.core.errors import InvalidRequest
+
+as_root = pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
+
+
+def task(session_id: str | None = None) -> Task:
+    item = {"id": "w", "kind": "prepare", "kernel_id": str(uuid.uuid4()), "user": "ann"}
+    return Task.of({**item, "session_id": session_id or str(uuid.uuid4())})
+
+
+@pytest.mark.parametrize(
+    "session_id", ["../x", "", "a/b", "x" * 36], ids=["a path", "nothing", "slash", "no uuid"]
+)
+def test_only_uuids_name_folders(session_id: str) -> None:
+    with pytest.raises(InvalidRequest):
+        task(session_id or "-")
+
+
+def test_made_twice_found_and_removed(tmp_path: Path) -> None:
+    folders, mine = Folders(tmp_path), task()
+    home = folders.make(mine, None, None)
+    (home / "file").write_text("kept")
+    assert folders.make(mine, None, None) == home
+    assert (home / "file").read_text() == "kept"
+    assert folders.all() == [SessionFolder(mine.session_id, mine.kernel_id)]
+    assert folders.remove(mine.session_id)
+    assert folders.remove(mine.session_id)
+    assert folders.all() == []
+
+
+def test_nothing_outside_is_removed(tmp_path: Path) -> None:
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    (outside / "precious").write_text("x")
+    folders, mine = Folders(tmp_path / "state"), task()
+    home = folders.make(mine, None, None)
+    (home / "link").symlink_to(outside)
+    locked = home / "locked"
+    locked.mkdir()
+    (locked / "file").write_text("x")
+    locked.chmod(0)
+    assert folders.remove(mine.session_id)
+    assert (outside / "precious").exists()
+
+
+@as_root
+def test_the_home_belongs_to_the_sessions_user(tmp_path: Path) -> None:
+    home = Folders(tmp_path).make(task(), 1234, 2345)
+    about = home.stat()
+    assert (about.st_uid, about.st_gid, about.st_mode & 0o777) == (1234, 2345, 0o700)
+    assert home.parent.stat().st_mode & 0o777 == 0o700
+
+
+@pytest.mark.parametrize(
+    "text, code",
+    [
+        pytest.param('{ "child-pid": 7 }\n', None, id="runs"),
+        pytest.param('{"child-pid": 7}\n{ "exit-code": 3 }\n', 3, id="ended"),
+        pytest.param('{ "exit-code": 0 }\n{ "exit', 0, id="half written"),
+        pytest.param("", None, id="empty"),
+    ],
+)
+def test_exit_code(tmp_path: Path, text: str, code: int | None) -> None:
+    folders, mine = Folders(tmp_path), task()
+    folders.make(mine, None, None)
+    assert folders.exit_code(mine.session_id) is None
+    (folders.path(mine.session_id) / "exit.json").write_text(text)
+    assert folders.exit_code(mine.session_id) == code
+
+
+def test_the_end_of_a_log(tmp_path: Path) -> None:
+    folders, mine = Folders(tmp_path), task()
+    folders.make(mine, None, None)
+    assert folders.log(mine.session_id) is None
+    long = b"x" * LOG_LIMIT_BYTES + "é\xff\n".encode("latin-1") + b"last"
+    (folders.path(mine.session_id) / "session.log").write_bytes(long)
+    text = folders.log(mine.session_id)
+    assert text is not None
+    assert len(text) <= LOG_LIMIT_BYTES
+    assert text.endswith("last")
+
+
+def test_marks_that_cannot_be_read_are_left_alone(tmp_path: Path) -> None:
+    folders = Folders(tmp_path)
+    assert folders.all() == []
+    for name, text in (("a", "{"), ("b", "[]"), ("c", '{"session_id": "d", "kernel_id": "k"}')):
+        (tmp_path / "sessions" / name).mkdir(parents=True)
+        (tmp_path / "sessions" / name / "kernel.json").write_text(text)
+    assert folders.all() == []

@@ -1,0 +1,96 @@
+"""What a machine has, by affinity and cgroup; whether bubblewrap isolates."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import stat
+from pathlib import Path
+
+import pytest
+
+from bai_services.agent import machine
+
+
+@pytest.mark.parametrize(
+    "files, cpu_millis, mem_bytes",
+    [
+        pytest.param({}, None, None, id="no cgroup limits nothing"),
+        pytest.param(
+            {"cpu.max": "50000 100000", "memory.max": "1048576"}, 500, 2**20, id="cgroup v2"
+        ),
+        pytest.param({"cpu.max": "max 100000", "memory.max": "max"}, None, None, id="v2 unlimited"),
+        pytest.param(
+            {
+                "cpu/cpu.cfs_quota_us": "25000",
+                "cpu/cpu.cfs_period_us": "100000",
+                "memory/memory.limit_in_bytes": "2097152",
+            },
+            250,
+            2**21,
+            id="cgroup v1",
+        ),
+        pytest.param(
+            {
+                "cpu/cpu.cfs_quota_us": "-1",
+                "cpu/cpu.cfs_period_us": "100000",
+                "memory/memory.limit_in_bytes": "9223372036854771712",
+            },
+            None,
+            None,
+            id="v1 unlimited",
+        ),
+    ],
+)
+def test_capacity(
+    tmp_path: Path, files: dict[str, str], cpu_millis: int | None, mem_bytes: int | None
+) -> None:
+    for name, text in files.items():
+        path = tmp_path / "sys/fs/cgroup" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text + "\n")
+    found = machine.capacity(tmp_path)
+    pages = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    assert found.cpu_millis == (cpu_millis or len(os.sched_getaffinity(0)) * 1000)
+    assert found.mem_bytes == (mem_bytes or pages)
+
+
+@pytest.mark.parametrize(
+    "name, slug",
+    [
+        ("node1.example.org", "node1.example.org"),
+        ("_My Node_", "My-Node"),
+        ("a..b", "a.b"),
+        ("é", "agent"),
+        ("x" * 80, "x" * 64),
+    ],
+)
+def test_hostname_slug(name: str, slug: str) -> None:
+    assert machine.hostname_slug(name) == slug
+
+
+def fake_bubblewrap(folder: Path, script: str) -> None:
+    program = folder / "bwrap"
+    program.write_text(f"#!/bin/sh\n{script}\n")
+    program.chmod(program.stat().st_mode | stat.S_IXUSR)
+
+
+def test_bubblewrap_that_is_missing_or_refuses(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert "not installed" in str(machine.bubblewrap_problem())
+    fake_bubblewrap(tmp_path, "echo 'No permissions to create new namespace' >&2; exit 1")
+    assert "No permissions" in str(machine.bubblewrap_problem())
+    facts = machine.isolation_facts("process")
+    assert facts["isolation"] == "none"
+    assert "not isolated" in facts["notices"][0]
+    assert machine.isolation_facts("docker") == {"isolation": "docker", "notices": []}
+
+
+@pytest.mark.skipif(shutil.which("bwrap") is None, reason="bubblewrap is not installed")
+def test_bubblewrap_that_only_pretends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    # It runs what it is given without any isolation.
+    fake_bubblewrap(tmp_path, 'while [ "$1" != "--" ]; do shift; done; shift; exec "$@"')
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    assert machine.bubblewrap_problem() is not None

@@ -1,0 +1,492 @@
+"""The MPS daemons, on a stand-in for the program that writes down what it is told."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import psutil
+import pytest
+
+from bai_services.agent.devices import mps, mps_servers
+from bai_services.agent.devices.base import Device, Granted, Holding
+from bai_services.agent.devices.cuda import CudaGpus, GpuRules
+from bai_services.agent.devices.mps import Limits, MpsControl
+from bai_services.agent.devices.mps_servers import MpsServers
+from bai_services.core.errors import Unavailable
+from bai_services.core.sharing import Level, Sharing
+from tests.testbed.manager import MovableClock
+from tests.testbed.wait import wait_until
+
+GIB = 2**30
+GPU = "GPU-0"
+LIMITS = Limits(25, 19 * 1024 + 768, 250)
+
+
+@dataclass
+class Program:
+    """The stand-in: what it was told, its servers, and how it misbehaves."""
+
+    folder: Path
+
+    def told(self) -> list[str]:
+        try:
+            lines = (self.folder / "told").read_text().splitlines()
+        except FileNotFoundError:
+            return []
+        return [line.partition(" ")[2] for line in lines]
+
+    def forget(self) -> None:
+        (self.folder / "told").unlink(missing_ok=True)
+
+    def misbehave(self, name: str, *, is_on: bool = True) -> None:
+        file = self.folder / name
+        file.touch() if is_on else file.unlink()
+
+    def compute(self, status: str = "ACTIVE", clients: tuple[int, ...] = (7, 8)) -> None:
+        text = json.dumps({"101": {"status": status, "clients": clients}})
+        (self.folder / "servers").write_text(text)
+
+    def sweep(self, root: Path) -> None:
+        """End what a test has left below a folder, and what is mounted there."""
+        for process in self.processes(root):
+            process.kill()
+        for place in root.rglob("shm"):
+            if place.is_mount():
+                subprocess.run(["umount", "--lazy", str(place)], check=True)
+
+    def processes(self, root: Path) -> list[psutil.Process]:
+        found = []
+        for process in psutil.process_iter():
+            try:
+                pipe = process.environ().get("CUDA_MPS_PIPE_DIRECTORY", "")
+                if pipe.startswith(str(root)) and process.status() != psutil.STATUS_ZOMBIE:
+                    found.append(process)
+            except psutil.Error:
+                continue
+        return found
+
+
+def install(folder: Path) -> Path:
+    """Put the stand-in into a folder, under the name of the real program."""
+    folder.mkdir(exist_ok=True)
+    program = folder / mps.PROGRAM
+    text = Path(__file__).with_name("fake_mps.py").read_text()
+    program.write_text(text.replace("#!/usr/bin/env python3", f"#!{sys.executable} -IS", 1))
+    program.chmod(0o755)
+    return program
+
+
+@pytest.fixture
+def program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Program:
+    folder = tmp_path / "bin"
+    install(folder)
+    monkeypatch.setenv("PATH", f"{folder}:{os.environ['PATH']}")
+    return Program(folder)
+
+
+@pytest.fixture
+def root(tmp_path_factory: pytest.TempPathFactory, program: Program) -> Iterator[Path]:
+    # A short one: the address of a socket is not long.
+    root = tmp_path_factory.mktemp("m")
+    yield root
+    program.sweep(root)
+
+
+@pytest.fixture
+def clock() -> MovableClock:
+    return MovableClock()
+
+
+@pytest.fixture
+def servers(root: Path, clock: MovableClock) -> MpsServers:
+    return made(root, clock)
+
+
+def made(root: Path, clock: MovableClock, share: int = 250) -> MpsServers:
+    servers = MpsServers(root, share, has_own_shm=False, clock=lambda: clock().timestamp())
+    servers.want({GPU: 80 * GIB})
+    return servers
+
+
+def test_limits_are_in_force_before_the_gpu_is_offered(
+    servers: MpsServers, program: Program, root: Path
+) -> None:
+    assert servers.why_not(GPU) == "MPS is being started"
+    assert servers.control(GPU) is None
+    servers.tend()
+    assert servers.why_not(GPU) == ""
+    flags = "-d -M" if os.geteuid() == 0 else "-d"
+    assert program.told() == [
+        f"start {GPU} {flags}",
+        f"set_default_device_pinned_mem_limit 0 {LIMITS.memory_mib}M",
+        "set_default_active_thread_percentage 25",
+        "get_default_active_thread_percentage",
+    ]
+    folder = root / GPU
+    modes = {name: (folder / name).stat().st_mode & 0o777 for name in (".", "pipe", "log")}
+    assert modes == {".": 0o711, "pipe": 0o755, "log": 0o700}
+    control = servers.control(GPU)
+    assert control is not None and control.pipe == folder / "pipe"
+
+
+def test_each_gpu_has_a_daemon_of_its_own(
+    servers: MpsServers, program: Program, root: Path
+) -> None:
+    servers.want({"GPU-0": 80 * GIB, "GPU-1": 40 * GIB})
+    servers.tend()
+    assert sorted(path.name for path in root.iterdir()) == ["GPU-0", "GPU-1"]
+    starts = sorted(line.split()[1] for line in program.told() if line.startswith("start"))
+    assert starts == ["GPU-0", "GPU-1"]
+    servers.want({"GPU-1": 40 * GIB})
+    servers.tend()
+    assert [path.name for path in root.iterdir()] == ["GPU-1"]
+    assert len(program.processes(root)) == 1
+
+
+def test_one_that_does_not_start_is_tried_again_later_and_later(
+    servers: MpsServers, program: Program, clock: MovableClock
+) -> None:
+    program.misbehave("no-start")
+    servers.tend()
+    assert "MPS cannot be used on this device" in servers.why_not(GPU)
+    program.misbehave("no-start", is_on=False)
+    servers.tend()
+    assert program.told() == []
+    clock.advance(seconds=5)
+    servers.tend()
+    assert servers.why_not(GPU) == ""
+
+
+def test_one_that_refuses_its_limits_is_never_offered(
+    servers: MpsServers, program: Program, root: Path
+) -> None:
+    program.misbehave("refuse")
+    servers.tend()
+    assert "Invalid command" in servers.why_not(GPU)
+    assert program.processes(root) == []
+
+
+def test_one_that_dies_is_started_anew(servers: MpsServers, program: Program, root: Path) -> None:
+    servers.tend()
+    for process in program.processes(root):
+        process.kill()
+    servers.tend()
+    assert "does not work" in servers.why_not(GPU)
+    servers.tend()
+    assert servers.control(GPU) is None
+    servers.tend()
+    assert servers.why_not(GPU) == ""
+    assert len(program.processes(root)) == 1
+
+
+def test_one_that_hangs_is_killed_and_started_anew(
+    servers: MpsServers, program: Program, root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    servers.tend()
+    (before,) = program.processes(root)
+    program.misbehave("hang")
+    with monkeypatch.context() as patch:
+        patch.setattr(mps, "COMMAND_SECONDS", 0.5)
+        servers.tend()
+        assert "no answer" in servers.why_not(GPU)
+        servers.tend()
+    program.misbehave("hang", is_on=False)
+    servers.tend()
+    assert servers.why_not(GPU) == ""
+    assert before not in program.processes(root)
+
+
+def test_a_moment_without_an_answer_ends_no_session(
+    servers: MpsServers, program: Program, root: Path
+) -> None:
+    servers.tend()
+    before = program.processes(root)
+    program.misbehave("refuse")
+    servers.tend()
+    assert servers.control(GPU) is None
+    program.misbehave("refuse", is_on=False)
+    servers.tend()
+    assert servers.why_not(GPU) == ""
+    assert program.processes(root) == before
+
+
+def test_a_server_with_a_fault_lets_its_programs_go(servers: MpsServers, program: Program) -> None:
+    servers.tend()
+    program.compute("FAULT")
+    program.forget()
+    servers.tend()
+    assert servers.why_not(GPU) == "MPS recovers from the fault of a program"
+    assert [line for line in program.told() if line.startswith("term")] == [
+        "terminate_client 101 7",
+        "terminate_client 101 8",
+    ]
+    servers.tend()
+    assert servers.why_not(GPU) == ""
+
+
+def test_programs_end_in_order(servers: MpsServers, program: Program) -> None:
+    servers.tend()
+    program.compute(clients=(7, 8, 9))
+    program.forget()
+    servers.end(GPU, {8, 4711})
+    assert [line for line in program.told() if line.startswith("term")] == [
+        "terminate_client 101 8"
+    ]
+
+
+def test_the_daemon_outlives_an_agent_that_is_killed(
+    servers: MpsServers, program: Program, root: Path, clock: MovableClock
+) -> None:
+    servers.tend()
+    before = program.processes(root)
+    program.forget()
+    # Another agent, which knows nothing but what lies in the folder.
+    again = made(root, clock)
+    again.tend()
+    assert again.why_not(GPU) == ""
+    assert program.processes(root) == before
+    assert not [line for line in program.told() if line.startswith(("start", "set"))]
+
+
+def test_what_computes_goes_on_until_somebody_has_looked_for_gpus(
+    servers: MpsServers, program: Program, root: Path, clock: MovableClock
+) -> None:
+    servers.tend()
+    before = program.processes(root)
+    again = MpsServers(root, 250, has_own_shm=False)
+    again.tend()
+    assert program.processes(root) == before
+    # The driver fails for a moment: it knows no GPU.
+    program.compute()
+    again.want({})
+    again.tend()
+    assert program.processes(root) == before
+    program.compute(clients=())
+    again.tend()
+    assert program.processes(root) == []
+
+
+def test_half_of_a_start_is_done_again(
+    servers: MpsServers, program: Program, root: Path, clock: MovableClock
+) -> None:
+    servers.tend()
+    # As when the agent was killed before the limits were set.
+    (root / GPU / "limits.json").unlink()
+    before = program.processes(root)
+    again = made(root, clock)
+    again.tend()
+    assert again.why_not(GPU) == ""
+    assert program.processes(root) != before
+
+
+def test_other_limits_wait_for_the_sessions_that_compute(
+    servers: MpsServers, program: Program, root: Path, clock: MovableClock
+) -> None:
+    servers.tend()
+    program.compute()
+    again = made(root, clock, share=500)
+    again.tend()
+    assert "other limits" in again.why_not(GPU)
+    program.compute(clients=())
+    again.tend()
+    assert again.why_not(GPU) == ""
+    assert "set_default_active_thread_percentage 50" in program.told()
+
+
+def last_limits(program: Program) -> list[str]:
+    return [line for line in program.told() if line.startswith("set")][-2:]
+
+
+def of_share(share: int) -> list[str]:
+    limits = Limits.of(share, 80 * GIB)
+    return [
+        f"set_default_device_pinned_mem_limit 0 {limits.memory_mib}M",
+        f"set_default_active_thread_percentage {limits.percent}",
+    ]
+
+
+def test_an_empty_gpu_takes_its_first_share_for_all(
+    program: Program, root: Path, clock: MovableClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    servers = made(root, clock, share=0)
+    with pytest.raises(Unavailable, match="MPS is being started"):
+        servers.serve(GPU, 500)
+    servers.tend()
+    # Nobody has a share yet: the least that there is.
+    assert last_limits(program) == of_share(50)
+    assert servers.serve(GPU, 500) == Limits.of(500, 80 * GIB)
+    assert last_limits(program) == of_share(500)
+    assert len(program.processes(root)) == 1
+    program.forget()
+    servers.serve(GPU, 500)
+    assert program.told() == []
+    program.compute()
+    with monkeypatch.context() as patch:
+        patch.setattr(mps_servers, "LEAVE_SECONDS", 0.2)
+        with pytest.raises(Unavailable, match="programs with shares of 0.5 compute there"):
+            servers.serve(GPU, 250)
+    program.compute(clients=())
+    servers.serve(GPU, 250)
+    assert last_limits(program) == of_share(250)
+
+
+def test_a_daemon_that_takes_no_other_share_offers_none(
+    program: Program, root: Path, clock: MovableClock
+) -> None:
+    servers = made(root, clock, share=0)
+    servers.tend()
+    program.misbehave("no-start")
+    with pytest.raises(Unavailable, match="MPS cannot be used on this device"):
+        servers.serve(GPU, 500)
+    assert servers.control(GPU) is None
+    program.misbehave("no-start", is_on=False)
+    servers.tend()
+    servers.tend()
+    assert servers.serve(GPU, 500).percent == 50
+
+
+def test_the_share_of_what_runs_outlives_agent_and_daemon(
+    program: Program, root: Path, clock: MovableClock
+) -> None:
+    servers = made(root, clock, share=0)
+    servers.tend()
+    servers.serve(GPU, 500)
+    before = program.processes(root)
+    held = [Holding("k", GPU, "cuda", 500, 39 * GIB, "cuda.shares")]
+    # The agent is killed; its daemon goes on.
+    again = made(root, clock, share=0)
+    again.reconcile(held)
+    again.tend()
+    assert program.processes(root) == before
+    assert again.limits(GPU) == Limits.of(500, 80 * GIB)
+    # Both are killed; a session with its share is still here.
+    for process in program.processes(root):
+        process.kill()
+    program.forget()
+    both = made(root, clock, share=0)
+    both.reconcile(held)
+    both.tend()
+    assert last_limits(program) == of_share(500)
+    # Killed in the middle of a start, so that the folder tells nothing either.
+    (root / GPU / "limits.json").unlink()
+    again = made(root, clock, share=0)
+    again.reconcile(held)
+    again.tend()
+    assert again.limits(GPU) == Limits.of(500, 80 * GIB)
+    # The daemon alone is killed.
+    for process in program.processes(root):
+        process.kill()
+    program.forget()
+    for _ in range(3):
+        both.tend()
+    assert last_limits(program) == of_share(500)
+    # Nobody has a share any more: what goes on is taken over, and the next one decides.
+    empty = made(root, clock, share=0)
+    empty.tend()
+    assert empty.limits(GPU) == Limits.of(500, 80 * GIB)
+    assert empty.serve(GPU, 250).share == 250
+
+
+def test_a_clean_stop_leaves_nothing(servers: MpsServers, program: Program, root: Path) -> None:
+    servers.tend()
+    servers.close()
+    assert program.told()[-1] == "quit"
+    assert list(root.iterdir()) == []
+    assert program.processes(root) == []
+
+
+def test_sessions_that_compute_keep_their_daemon(
+    servers: MpsServers, program: Program, root: Path
+) -> None:
+    servers.tend()
+    program.compute()
+    servers.close()
+    assert len(program.processes(root)) == 1
+
+
+def test_a_killed_daemon_leaves_no_socket_that_hinders_the_next(
+    servers: MpsServers, program: Program, root: Path, clock: MovableClock
+) -> None:
+    servers.tend()
+    (daemon,) = program.processes(root)
+    os.kill(daemon.pid, signal.SIGKILL)
+    wait_until(lambda: not program.processes(root), 10, "the daemon to end")
+    assert (root / GPU / "pipe" / "control").exists()
+    again = made(root, clock)
+    again.tend()
+    assert again.why_not(GPU) == ""
+
+
+def test_a_path_too_long_for_a_socket_is_said(tmp_path: Path, clock: MovableClock) -> None:
+    assert "too long" in made(tmp_path / ("x" * 80), clock).problem()
+    assert made(Path("/run/bai-hub/mps"), clock).problem() == ""
+
+
+def test_containers_share_the_memory_of_the_daemon(program: Program, root: Path) -> None:
+    if os.geteuid() or shutil.which("unshare") is None:
+        pytest.skip("needs root and unshare")
+    control = MpsControl(root / GPU, GPU, has_own_shm=True)
+    try:
+        control.start(LIMITS)
+    except mps.MpsFailed as error:
+        control.kill()
+        pytest.skip(f"this machine mounts nothing: {error}")
+    assert control.shm is not None
+    (control.shm / "seen").touch()
+    (daemon,) = program.processes(root)
+    assert os.listdir(f"/proc/{daemon.pid}/root/dev/shm") == ["seen"]
+    control.quit()
+    assert not (root / GPU).exists()
+
+
+def given(level: Level) -> Granted:
+    sharing = Sharing(level, 250, 250, is_uniform=level is Level.PROCESS)
+    return Granted(Device(GPU, "cuda", 0, "H", 80 * GIB, sharing=sharing), 250, "cuda.shares")
+
+
+def test_a_container_gets_the_pipe_of_its_gpu_and_no_setting_to_loosen(
+    servers: MpsServers, program: Program
+) -> None:
+    gpus = CudaGpus(rules=GpuRules(engine="docker", mps=servers))
+    with pytest.raises(
+        Unavailable, match="GPU GPU-0 cannot be shared so now: MPS is being started"
+    ):
+        gpus.inject([given(Level.PROCESS)], "docker")
+    servers.tend()
+    part = gpus.inject([given(Level.PROCESS)], "docker")
+    control = servers.control(GPU)
+    assert control is not None
+    assert list(part.mounts) == [
+        {"source": str(control.pipe), "target": "/run/mps", "read_only": False}
+    ]
+    assert part.environ["CUDA_MPS_PIPE_DIRECTORY"] == "/run/mps"
+    assert part.environ["CUDA_MPS_PINNED_DEVICE_MEM_LIMIT"] == f"0={LIMITS.memory_mib}M"
+    assert part.level is Level.PROCESS
+    assert "error of one" in part.notices[0]
+
+
+def test_a_container_that_the_driver_limits_gets_its_limit_by_the_hook() -> None:
+    part = CudaGpus().inject([given(Level.CGROUP)], "docker")
+    assert part.environ["NVIDIA_GPU_MEMORY_LIMIT"] == str(20 * GIB)
+    assert list(part.device_requests) == [{"driver": "cdi", "device_ids": ["nvidia.com/gpu=GPU-0"]}]
+    assert (part.level, list(part.mounts)) == (Level.CGROUP, [])
+
+
+@pytest.mark.parametrize(
+    "share, memory, limits",
+    [
+        pytest.param(250, 81 * GIB, Limits(25, 20 * 1024, 250), id="a quarter"),
+        pytest.param(50, 17 * GIB, Limits(5, 819, 50), id="the smallest share"),
+        pytest.param(125, 9 * GIB, Limits(13, 1024, 125), id="percent are rounded half up"),
+    ],
+)
+def test_the_limits_of_a_share(share: int, memory: int, limits: Limits) -> None:
+    assert Limits.of(share, memory) == limits

@@ -1,0 +1,195 @@
+"""Devices that divide in hardware, what several of them are told, and signs of idleness."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bai_services.agent.devices.base import Device, DeviceKind, Finding, Granted
+from bai_services.agent.devices.host_files import HostFiles
+from bai_services.agent.devices.nccl import nccl_defaults
+from bai_services.agent.devices.rngd import Rngds
+from bai_services.agent.devices.table import built_in
+from bai_services.agent.engine import Engine
+from bai_services.agent.folders import Folders
+from bai_services.agent.holdings import Holdings
+from bai_services.agent.inventory import Inventory
+from bai_services.agent.kernels import Task
+from bai_services.agent.processes import ProcessEngine
+from bai_services.agent.watchdog import Action, Watchdog
+from bai_services.core.sharing import Level
+from bai_spawner.engines.base import merged_environ
+from bai_spawner.plan import Injection
+from tests.spawner.plans import plan as a_plan
+
+from .test_vendors import UUID, FakeMachine, amd, furiosa, machine
+
+__all__ = ["machine"]
+
+GIB = 2**30
+
+
+def test_partitions_of_an_mi300_are_slots_of_their_own(machine: FakeMachine) -> None:
+    amd(machine)
+    files = {f"/sys/devices/0000:0{n}:00.0/current_compute_partition": "CPX" for n in (0, 1)}
+    files |= {f"/sys/devices/0000:0{n}:00.0/unique_id": UUID for n in (0, 1)}
+    machine.files(files)
+    kind = machine.kind("rocm")
+    parts = kind.discover()
+    assert [(d.id, d.slot, d.sharing.level) for d in parts] == [
+        (f"{UUID}.128", "rocm.cpx", Level.HARDWARE),
+        (f"{UUID}.129", "rocm.cpx", Level.HARDWARE),
+    ]
+    assert kind.inject([Granted(parts[0], 1000, "rocm.cpx")], "process").level is Level.HARDWARE
+    machine.files({path: "SPX" for path in files if path.endswith("partition")})
+    whole = [d for d in kind.discover() if d.is_healthy]
+    assert {d.slot for d in whole} == {""}
+
+
+@pytest.mark.parametrize(
+    "parts, slot, elements",
+    [
+        pytest.param(2, "rngd.pe-4", ["pe0-3", "pe4-7"], id="halves"),
+        pytest.param(4, "rngd.pe-2", ["pe0-1", "pe2-3", "pe4-5", "pe6-7"], id="quarters"),
+        pytest.param(8, "rngd.pe-1", [f"pe{n}" for n in range(8)], id="eighths"),
+    ],
+)
+def test_an_rngd_is_divided_in_its_natural_parts(
+    machine: FakeMachine, parts: int, slot: str, elements: list[str]
+) -> None:
+    furiosa(machine)
+    names = [f"pe{n}" for n in range(8)] + ["pe0-1", "pe2-3", "pe4-5", "pe6-7", "pe0-3", "pe4-7"]
+    machine.files({f"/dev/rngd/npu0{name}": "" for name in names})
+    # Another card, whose number begins alike.
+    machine.files({"/dev/rngd/npu01mgmt": ""})
+    kind = Rngds(replace(built_in()["rngd"], parts=parts), "m1", HostFiles(machine.root))
+    devices = kind.discover()
+    assert [d.id for d in devices] == [f"RNGD-1.{name}" for name in elements]
+    assert {(d.slot, d.memory_bytes) for d in devices} == {(slot, 48 * GIB // parts)}
+    part = kind.inject([Granted(devices[0], 1000, slot)], "docker")
+    assert list(part.device_nodes) == ["/dev/rngd/npu0mgmt", f"/dev/rngd/npu0{elements[0]}"]
+    assert part.level is Level.HARDWARE
+
+
+def test_a_number_does_not_begin_another_one(tmp_path: Path) -> None:
+    for name in ("npu1mgmt", "npu10mgmt", "npu1"):
+        (tmp_path / name).touch()
+    assert HostFiles(tmp_path).paths("/npu{i}*", 1) == ["/npu1", "/npu1mgmt"]
+
+
+def gpu(number: int, numa: int | None = None, linked: int | None = None) -> Granted:
+    links = {} if linked is None else {f"g{linked}": 4}
+    device = Device(f"g{number}", "cuda", number, "H", GIB, numa_node=numa, facts={"links": links})
+    return Granted(device, 1000, "cuda.device")
+
+
+def test_nccl_is_told_of_links_and_the_nearest_adapters(tmp_path: Path) -> None:
+    host = HostFiles(tmp_path)
+    for name, numa, state in (("a", 0, "4: ACTIVE"), ("b", 1, "4: ACTIVE"), ("c", 1, "1: DOWN")):
+        folder = tmp_path / f"sys/class/infiniband/mlx5_{name}"
+        (folder / "ports/1/gid_attrs/types").mkdir(parents=True)
+        (folder / "device").mkdir()
+        (folder / "ports/1/state").write_text(state)
+        (folder / "device/numa_node").write_text(str(numa))
+        for index, kind in enumerate(("IB/RoCE v1", "RoCE v2")):
+            (folder / f"ports/1/gid_attrs/types/{index}").write_text(kind)
+    pair = [gpu(0, 1, linked=1), gpu(1, 1, linked=0)]
+    assert nccl_defaults(pair, host, "process") == {
+        "NCCL_P2P_LEVEL": "NVL",
+        "NCCL_IB_HCA": "mlx5_b",
+        "NCCL_IB_GID_INDEX": "1",
+    }
+    assert nccl_defaults([gpu(0), gpu(1)], host, "process")["NCCL_IB_HCA"] == "mlx5_a,mlx5_b"
+    # A container is given no adapter.
+    assert nccl_defaults([gpu(0), gpu(1)], host, "docker") == {"NCCL_IB_DISABLE": "1"}
+    assert nccl_defaults([gpu(0)], host, "process") == {}
+    part = replace(gpu(1), amount=500)
+    assert nccl_defaults([gpu(0), part], host, "process") == {}
+
+
+def test_what_a_user_set_counts_before_what_serves_well() -> None:
+    injection = Injection(environ={"A": "agent"}, defaults={"NCCL_IB_DISABLE": "1", "B": "2"})
+    plan = replace(a_plan(), injection=injection, environ={"NCCL_IB_DISABLE": "0", "A": "user"})
+    environ = merged_environ(plan, {}, {})
+    assert (environ["NCCL_IB_DISABLE"], environ["B"], environ["A"]) == ("0", "2", "agent")
+
+
+class Cards(DeviceKind):
+    """One card of 96 GiB whose driver tells no processes, and perhaps not how busy it is."""
+
+    family = "gaudi2"
+
+    def __init__(self) -> None:
+        self.seen: dict[str, Any] = {}
+
+    def discover(self) -> list[Device]:
+        return [Device("hl0", self.family, 0, "HL-225", 96 * GIB)]
+
+    def finding(self) -> Finding:
+        return Finding(self.family, "Gaudi", "stand-in", 1)
+
+    def sample(self) -> dict[str, dict[str, Any]]:
+        return {"hl0": dict(self.seen)}
+
+    def hidden(self) -> dict[str, str]:
+        return {}
+
+    def inject(self, granted: Any, engine: str) -> Any:
+        raise NotImplementedError
+
+
+@pytest.mark.parametrize(
+    "seen, is_active",
+    [
+        pytest.param({"memory_used_bytes": 5 * GIB}, True, id="it holds memory"),
+        pytest.param({"memory_used_bytes": GIB // 2}, False, id="no more than it does by itself"),
+        pytest.param({}, False, id="nothing is known"),
+        pytest.param(
+            {"memory_used_bytes": 5 * GIB, "utilization_percent": 0}, False, id="it says idle"
+        ),
+    ],
+)
+async def test_a_device_is_idle_by_its_memory_where_it_tells_nothing_else(
+    tmp_path: Path, seen: dict[str, Any], is_active: bool
+) -> None:
+    cards, folders = Cards(), Folders(tmp_path)
+    cards.seen = seen
+    inventory = Inventory([cards])
+    await inventory.look()
+    engine: Engine = ProcessEngine("m1", folders, 1.0)
+    holdings = Holdings(folders)
+    watchdog = Watchdog(inventory, engine, holdings, Action.STOP)
+    key = "0" * 32
+    task = Task("w", "prepare", key, key)
+    folders.make(task, None, None)
+    holdings.add(task, [Granted(cards.discover()[0], 1000, "gaudi2.device")])
+    await watchdog.look()
+    (use,) = watchdog.usage(key)["devices"]
+    assert use["memory_bytes"] == seen.get("memory_used_bytes")
+    assert (use["active_at"] is not None) == is_active
+    active_at = use["active_at"]
+    cards.seen = {"memory_used_bytes": 0}
+    await inventory.look()
+    await watchdog.look()
+    # Idle since then: the time of its last work stays.
+    assert watchdog.usage(key)["devices"][0]["active_at"] == active_at
+
+
+async def test_a_mask_on_a_device_in_use_withdraws_it_and_goes_on_counting(tmp_path: Path) -> None:
+    cards = Cards()
+    cards.seen = {"memory_used_bytes": 7 * GIB}
+    inventory = Inventory([cards], masked=["hl0"])
+    (report,) = await inventory.look()
+    assert (report["is_healthy"], report["facts"]["masked"]) == (False, True)
+    folders = Folders(tmp_path)
+    holdings = Holdings(folders)
+    watchdog = Watchdog(inventory, ProcessEngine("m1", folders, 1.0), holdings, Action.STOP)
+    key = "1" * 32
+    task = Task("w", "prepare", key, key)
+    folders.make(task, None, None)
+    holdings.add(task, [Granted(cards.discover()[0], 1000, "gaudi2.device")])
+    await watchdog.look()
+    assert watchdog.usage(key)["devices"][0]["memory_bytes"] == 7 * GIB

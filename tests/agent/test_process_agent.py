@@ -1,0 +1,210 @@
+"""The agent's process with the process engine, against a real manager."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from bai_services.client import Client
+from tests.testbed.manager import Api
+from tests.testbed.wait import wait_until, wait_until_async
+
+from .conftest import Agents, launch, status_of
+
+
+@pytest.fixture
+def children() -> Iterator[list[subprocess.Popen[bytes]]]:
+    """Processes that the test starts; they do not outlive it."""
+    started: list[subprocess.Popen[bytes]] = []
+    yield started
+    for process in started:
+        process.kill()
+        process.wait(10)
+
+
+@pytest.fixture
+async def user(api: Api) -> Client:
+    return await api.client("user")
+
+
+async def prepared(user: Client, name: str = "lab1", **resources: str) -> dict[str, Any]:
+    wish = {"cpu": "1", "mem": "1g", **resources}
+    session = await user.post("/sessions", {"name": name, "resources": wish})
+    return await status_of(user, session["id"], lambda s: s["status"] == "PREPARED")
+
+
+async def plan_of(api: Api, session: dict[str, Any]) -> dict[str, Any]:
+    where = {"user": session["hub_user"], "server": session["hub_server"]}
+    plan = await api.hub.post(f"/sessions/{session['id']}/launch", where)
+    return dict(plan)
+
+
+def start_as_spawner(
+    plan: dict[str, Any], words: list[str], children: list[subprocess.Popen[bytes]]
+) -> subprocess.Popen[bytes]:
+    """Start a process with the marks that a session's processes carry."""
+    marks = {
+        "BAI_SESSION_ID": plan["session_id"],
+        "BAI_KERNEL_ID": plan["kernel_id"],
+        "BAI_AGENT_ID": plan["agent_id"],
+    }
+    process = subprocess.Popen(words, env={"PATH": os.environ["PATH"], **marks})
+    children.append(process)
+    return process
+
+
+async def test_what_an_agent_says_of_its_machine(api: Api, agents: Agents) -> None:
+    await agents.start()
+    agent = await (await api.client("admin")).get("/agents/m1")
+    assert agent["slots"] == {"cpu": "8", "cuda.shares": "2", "mem": "16g"}
+    assert [(d["is_simulated"], d["model"]) for d in agent["devices"]] == [
+        (True, "Simulated GPU"),
+        (True, "Simulated GPU"),
+    ]
+    facts = agent["facts"]
+    assert facts["isolation"] in ("bubblewrap", "none")
+    assert facts["enforcement"] == {"cuda": "none"}
+    assert {"hostname", "os", "kernel"} <= set(facts)
+    assert agent["engine"] == "process"
+
+
+async def test_a_session_is_prepared(api: Api, agents: Agents, user: Client) -> None:
+    agent = await agents.start()
+    session = await prepared(user, **{"cuda.shares": "0.25"})
+    assert any("simulated" in notice for notice in session["notices"])
+    injection = (await plan_of(api, session))["injection"]
+    home = agent.home / "sessions" / session["id"] / "home"
+    assert injection["mounts"] == [
+        {"source": str(home), "target": "/home/work", "read_only": False, "is_own": True}
+    ]
+    assert (home.stat().st_mode & 0o777, home.parent.stat().st_mode & 0o777) == (0o700, 0o700)
+    environ = injection["environ"]
+    assert (environ["CUDA_VISIBLE_DEVICES"], environ["NVIDIA_VISIBLE_DEVICES"]) == ("", "void")
+    assert environ["BAI_CUDA_SHARES"] == "0.25"
+    assert environ["CUDA_MEMORY_LIMITS"] == f"0:{4 * 2**30}"
+    (device,) = json.loads(environ["BAI_DEVICES"])
+    assert (device["share"], device["is_simulated"]) == ("0.25", True)
+
+
+async def test_a_session_without_gpu_sees_none(api: Api, agents: Agents, user: Client) -> None:
+    await agents.start()
+    injection = (await plan_of(api, await prepared(user)))["injection"]
+    environ = injection["environ"]
+    assert (environ["CUDA_VISIBLE_DEVICES"], environ["NVIDIA_VISIBLE_DEVICES"]) == ("", "void")
+    assert (environ["BAI_DEVICES"], environ["BAI_CUDA_SHARES"]) == ("[]", "0")
+    assert injection["device_requests"] == injection["device_nodes"] == []
+
+
+async def test_use_and_log_of_a_session(
+    api: Api, agents: Agents, user: Client, children: list[subprocess.Popen[bytes]]
+) -> None:
+    agent = await agents.start()
+    session = await prepared(user)
+    plan = await plan_of(api, session)
+    block = "x = bytearray(50 * 2**20)\nwhile True: pass"
+    busy = start_as_spawner(plan, [sys.executable, "-c", block], children)
+    await api.hub.post(f"/sessions/{session['id']}/started", {"container_id": f"pid-{busy.pid}"})
+    (agent.home / "sessions" / session["id"] / "session.log").write_text("hello\n")
+
+    async def is_seen() -> bool:
+        (kernel,) = (await user.get(f"/sessions/{session['id']}/usage"))["kernels"]
+        used = kernel["usage"]
+        return used.get("mem_bytes", 0) > 50 * 2**20 and used.get("cpu_cores", 0) > 0.05
+
+    await wait_until_async(is_seen, 30, "its use to be seen")
+    answer = await user.get(f"/sessions/{session['id']}/logs")
+    assert "hello" in json.dumps(answer)
+
+
+async def test_a_session_that_outlived_its_agent_is_removed(
+    api: Api, agents: Agents, user: Client, children: list[subprocess.Popen[bytes]]
+) -> None:
+    agent = await agents.start()
+    session = await prepared(user)
+    plan = await plan_of(api, session)
+    # Its child has taken the marks off and does not listen; it is left to itself at the first TERM.
+    script = "env -i /bin/sh -c 'trap \"\" TERM; sleep 300 & sleep 301' & exec sleep 302"
+    process = start_as_spawner(plan, ["/bin/sh", "-c", script], children)
+    tree = psutil.Process(process.pid)
+    wait_until(lambda: len(tree.children(recursive=True)) >= 3, 10, "the tree to grow")
+    members = [tree, *tree.children(recursive=True)]
+    folder = agent.home / "sessions" / session["id"]
+    await agent.kill()
+    await api.hub.post(f"/sessions/{session['id']}/exited", {"exit_code": 0, "reason": "test"})
+    await agents.start()
+
+    async def is_gone() -> bool:
+        # The Hub gets time to remove it by itself first.
+        api.world.clock.advance(seconds=5)
+        process.poll()
+        return not folder.exists() and not any(_lives(p) for p in members)
+
+    await wait_until_async(is_gone, 60, "strays and folder to go")
+    assert await api.world.manager.ledger.audit() == []
+
+
+async def test_an_agent_waits_for_its_manager(
+    api: Api, agents: Agents, user: Client, agent_home: Path
+) -> None:
+    agent = await agents.start()
+    manager = api.world.manager
+    # Whatever was promised to the killed one is offered again.
+    os.kill(agent.process.pid, signal.SIGSTOP)
+    session = await user.post("/sessions", {"name": "lab1", "resources": {"cpu": "1"}})
+    await status_of(user, session["id"], lambda s: s["status"] in ("SCHEDULED", "PREPARING"))
+    await agent.kill()
+    again = await agents.start()
+
+    async def is_prepared() -> bool:
+        manager.clock.advance(seconds=2)
+        return (await user.get("/sessions/lab1"))["status"] == "PREPARED"
+
+    await wait_until_async(is_prepared, 30, "the work to be offered again")
+    assert await again.stop() == 0
+    assert (await (await api.client("admin")).get("/agents/m1"))["status"] == "TERMINATED"
+
+
+async def test_a_wrong_secret_is_said(api: Api, agent_home: Path) -> None:
+    (agent_home / "token").write_text("wrong")
+    log = agent_home / "log"
+    environ = {
+        "BAI_MANAGER_URL": api.url,
+        "BAI_AGENT_TOKEN_FILE": str(agent_home / "token"),
+        "BAI_HOME": str(agent_home),
+    }
+    process = launch(environ, log)
+    try:
+        await wait_until_async(
+            lambda: "refuses this agent" in log.read_text(), 30, "the refusal in its log"
+        )
+        assert process.poll() is None
+    finally:
+        process.terminate()
+        assert await asyncio.to_thread(process.wait, 15) == 0
+    assert "wrong" not in log.read_text()
+
+
+def test_a_missing_secret_ends_it(tmp_path: Path) -> None:
+    environ = {"PATH": os.environ["PATH"], "BAI_MANAGER_URL": "http://127.0.0.1:1"}
+    done = subprocess.run(
+        [sys.executable, "-m", "bai_services.agent"], env=environ, capture_output=True, text=True
+    )
+    assert done.returncode == 2
+    assert "BAI_AGENT_TOKEN_FILE" in done.stderr
+
+
+def _lives(process: psutil.Process) -> bool:
+    try:
+        return bool(process.is_running() and process.status() != psutil.STATUS_ZOMBIE)
+    except psutil.Error:
+        return False

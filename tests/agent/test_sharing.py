@@ -1,0 +1,220 @@
+"""Which level of enforcement an agent reaches, and what its sessions get of it."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bai_services.agent.devices.host_files import HostFiles
+from bai_services.agent.devices.ladder import cgroup_problem, climb, sharing_of
+from bai_services.agent.sharing_settings import SharingSettings
+from bai_services.agent.watchdog import Action
+from bai_services.client import Client
+from bai_services.core.errors import InsufficientResources, QuotaExceeded
+from bai_services.core.placement import warm_up
+from bai_services.core.sharing import ANY_SHARE, Level
+from tests.testbed.manager import Api
+from tests.testbed.wait import wait_until, wait_until_async
+
+from .conftest import Agents, status_of
+from .test_cuda import driver
+from .test_mps import Program, install
+from .test_process_agent import prepared
+
+__all__ = ["driver"]
+
+
+@pytest.mark.parametrize(
+    "cgroup, process, soft, level",
+    [
+        pytest.param("", "", "", Level.CGROUP, id="the driver limits containers"),
+        pytest.param("old driver", "", "", Level.PROCESS, id="MPS is there"),
+        pytest.param("old driver", "no MPS", "", Level.SOFT, id="somebody watches"),
+        pytest.param("old driver", "no MPS", "warns only", Level.NONE, id="nobody acts"),
+    ],
+)
+def test_the_firmest_level_is_chosen(cgroup: str, process: str, soft: str, level: Level) -> None:
+    rung = climb(cgroup, process, soft)
+    assert rung.level is level
+    assert list(rung.why_not.values()) == [text for text in (cgroup, process, soft) if text]
+
+
+def test_what_a_gpu_can_bear_on_a_level() -> None:
+    found = {level: sharing_of(level, 250) for level in Level}
+    any_share = sharing_of(Level.PROCESS, 0)
+    assert (any_share.least, any_share.most, any_share.is_uniform) == (50, 1000, True)
+    assert (found[Level.PROCESS].least, found[Level.PROCESS].most) == (250, 250)
+    assert found[Level.PROCESS].clients == 4
+    # One GPU's limit; and what nobody enforces may lie on several.
+    assert found[Level.CGROUP].most == 1000
+    assert found[Level.SOFT].most == found[Level.NONE].most == ANY_SHARE
+
+
+def test_the_driver_limits_containers_where_all_its_parts_are_there(tmp_path: Path) -> None:
+    host = HostFiles(tmp_path)
+    assert cgroup_problem("process", host, True) == "only containers have a limit of the driver"
+    assert "R615" in cgroup_problem("docker", host, False)
+    assert "cgroup v2" in cgroup_problem("docker", host, True)
+    (tmp_path / "sys/fs/cgroup").mkdir(parents=True)
+    (tmp_path / "sys/fs/cgroup/cgroup.controllers").write_text("cpu memory dmem")
+    assert "no hook" in cgroup_problem("docker", host, True)
+    (tmp_path / "etc/cdi").mkdir(parents=True)
+    (tmp_path / "etc/cdi/nvidia.yaml").write_text("args: [nvidia-cdi-hook, create-symlinks]")
+    assert "no hook" in cgroup_problem("docker", host, True)
+    (tmp_path / "etc/cdi/nvidia.yaml").write_text("args: [hook, apply-cuda-memory-limits]")
+    assert cgroup_problem("docker", host, True) == ""
+
+
+def test_settings_say_why_there_is_no_mps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    off = SharingSettings(mps_share="", run_folder=str(tmp_path))
+    rules = off.rules("docker", "m1", tmp_path, Action.WARN)
+    assert (rules.mps, "mps_share is empty" in rules.no_mps) == (None, True)
+    assert "warn" in rules.no_watchdog
+    monkeypatch.setenv("PATH", str(tmp_path))
+    rules = SharingSettings().rules("docker", "m1", tmp_path, Action.STOP)
+    assert "is not installed" in rules.no_mps
+    assert rules.no_watchdog == ""
+
+
+@pytest.fixture
+def program(tmp_path_factory: pytest.TempPathFactory) -> Program:
+    folder = tmp_path_factory.mktemp("bin")
+    install(folder)
+    return Program(folder)
+
+
+@pytest.fixture
+def run_folder(tmp_path_factory: pytest.TempPathFactory, program: Program) -> Iterator[Path]:
+    root = tmp_path_factory.mktemp("r")
+    yield root
+    program.sweep(root)
+
+
+async def device_of(api: Api, device_id: str) -> dict[str, Any]:
+    page = await (await api.client("admin")).get("/devices")
+    return next(dict(d) for d in page["items"] if d["id"] == device_id)
+
+
+async def facts_of(api: Api, device_id: str) -> dict[str, Any]:
+    return dict((await device_of(api, device_id))["facts"])
+
+
+async def has_its_limits(api: Api, session: dict[str, Any], pipe: str) -> None:
+    plan = await api.hub.post(
+        f"/sessions/{session['id']}/launch",
+        {"user": session["hub_user"], "server": session["hub_server"]},
+    )
+    injection = plan["injection"]
+    given = injection["environ"]
+    assert given["CUDA_MPS_PIPE_DIRECTORY"] == pipe
+    assert given["CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"] == "25"
+    assert given["CUDA_MPS_PINNED_DEVICE_MEM_LIMIT"] == "0=20224M"
+    assert {"source": pipe, "target": pipe, "read_only": False} in injection["mounts"]
+    # Never its log, in which other people's programs are named.
+    assert not any("log" in mount["source"] for mount in injection["mounts"])
+
+
+async def shares_in_force(api: Api, *gpus: str) -> list[str | None]:
+    return [(await device_of(api, gpu))["share_in_force"] for gpu in gpus]
+
+
+async def served_by_mps(api: Api, gpu: str) -> dict[str, Any]:
+    """Return the facts of a GPU once MPS serves it; skip where this machine cannot have MPS."""
+
+    async def settled() -> dict[str, Any] | None:
+        facts = await facts_of(api, gpu)
+        return None if facts["shares_withheld"] == "MPS is being started" else facts
+
+    facts = await wait_until_async(settled, 60, "MPS to be started, or not")
+    if facts["enforcement"] != "process" or facts["shares_withheld"]:
+        pytest.skip(f"this machine cannot have MPS: {facts}")
+    return facts
+
+
+async def half_that_waits(user: Client) -> str:
+    """Ask for a half where a GPU in use serves quarters; return the session that waits for it."""
+    body = {"name": "half", "resources": {"cpu": "1", "mem": "1g", "cuda.shares": "0.5"}}
+    half = await user.post("/sessions", body)
+    waiting = await status_of(user, half["id"], lambda s: bool(s["reasons"]))
+    assert any(
+        "the devices with room serve only shares of 0.25 until they are empty" in r["message"]
+        for r in waiting["reasons"]
+    )
+    return str(half["id"])
+
+
+async def test_sessions_share_a_gpu_through_mps_and_outlive_their_agent(
+    api: Api, agents: Agents, driver: Path, program: Program, run_folder: Path
+) -> None:
+    environ = {
+        "LD_LIBRARY_PATH": str(driver),
+        "PATH": f"{program.folder}:{os.environ['PATH']}",
+        "FAKE_MPS": str(program.folder),
+        "NVML_MODE": str(run_folder / "mode"),
+        "BAI_AGENT_SET_COMPUTE_MODE": "true",
+        "BAI_AGENT_RUN_FOLDER": str(run_folder),
+    }
+    agent = await agents.start(**environ)
+    facts = await served_by_mps(api, "GPU-0000-0")
+    assert facts["shares"] == {
+        "least": "0.05", "most": "1", "on_one_device": True, "is_paused": False,
+        "is_uniform": True, "clients": 20,
+    }  # fmt: skip
+    # What a first pass runs is compiled, which may take long.
+    await asyncio.to_thread(warm_up)
+    user = await api.client("user")
+    session = await prepared(user, **{"cuda.shares": "0.25"})
+    assert session["enforcement"] == {"cuda": "process"}
+    gpu = next(a["device"] for a in session["allocations"] if a["slot"] == "cuda.shares")
+    await has_its_limits(api, session, str(run_folder / "mps" / gpu / "pipe"))
+    whole = await prepared(user, "whole", **{"cuda.device": "1"})
+    assert whole["enforcement"] == {"cuda": "none"}
+    device = await device_of(api, gpu)
+    assert (device["used"], device["share_in_force"]) == ("0.25", "0.25")
+    offer = (await user.get("/sessions/options"))["limits"]["cuda.shares"]
+    assert (offer["in_force"], offer["enforcement"]) == (["0.25"], "process")
+    # An empty GPU would take a half; this one serves quarters as long as there is one.
+    half = await half_that_waits(user)
+    before = {process.pid for process in program.processes(run_folder)}
+    await agent.kill()
+    again = await agents.start(**environ)
+    await asyncio.to_thread(
+        wait_until, lambda: again.log.read_text().count("goes on") == 2, 60, "MPS to go on"
+    )
+    assert {process.pid for process in program.processes(run_folder)} == before
+    held = (await facts_of(api, gpu))["held"]
+    assert (held["thousandths"], len(held["kernels"])) == (250, 1)
+    # The whole one ends: its GPU is empty and takes the half.
+    await user.delete(f"/sessions/{whole['id']}")
+    placed = await status_of(user, half, lambda s: bool(s["allocations"]))
+    other = next(a["device"] for a in placed["allocations"] if a["slot"] == "cuda.shares")
+    assert other != gpu
+    assert await shares_in_force(api, gpu, other) == ["0.25", "0.5"]
+    limited = f"{other} set_default_active_thread_percentage 50"
+    told = program.folder / "told"
+    await wait_until_async(lambda: limited in told.read_text(), 60, "the limits of the other GPU")
+    assert (run_folder / "mps" / gpu / "percent").read_text() == "25"
+    await again.stop()
+    wait_until(lambda: not program.processes(run_folder), 20, "MPS to end with its agent")
+
+
+async def test_less_than_the_administrator_demands_is_not_offered(
+    api: Api, agents: Agents, driver: Path, tmp_path: Path
+) -> None:
+    await agents.start(
+        LD_LIBRARY_PATH=str(driver),
+        BAI_AGENT_MPS_SHARE="",
+        BAI_AGENT_MINIMUM_ENFORCEMENT="process",
+    )
+    facts = await facts_of(api, "GPU-0000-0")
+    assert facts["shares"] is None
+    assert facts["shares_withheld"] == "the machine reaches only soft, and process is demanded"
+    user = await api.client("user")
+    with pytest.raises((QuotaExceeded, InsufficientResources), match="at most 0 "):
+        await user.post("/sessions", {"name": "part", "resources": {"cuda.shares": "0.25"}})
+    await prepared(user, **{"cuda.device": "1"})

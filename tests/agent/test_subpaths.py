@@ -1,0 +1,267 @@
+"""A directory of a folder in a session, from the request to the process inside, on both engines."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import docker.errors
+import pytest
+
+from bai_services.agent.binds import Binds
+from bai_services.client import Client
+from bai_services.core.errors import InvalidRequest
+from bai_services.core.logs import without_times
+from bai_spawner.engines import bubblewrap
+from bai_spawner.engines.base import Engine, EngineError
+from bai_spawner.engines.docker import DockerEngine as ContainerEngine
+from bai_spawner.engines.docker_container import container_name
+from bai_spawner.engines.process import ProcessEngine
+from bai_spawner.plan import LaunchPlan
+from tests.testbed.docker_engine import DockerEngine
+from tests.testbed.images import base_image
+from tests.testbed.manager import Api
+from tests.testbed.wait import wait_until_async
+
+from .conftest import Agents, status_of
+
+pytestmark = [
+    pytest.mark.skipif(os.geteuid() != 0, reason="only root mounts"),
+    pytest.mark.usefixtures("refused_sockets"),
+]
+# As an ordinary user: nothing may be mounted.
+ORDINARY = ("setpriv", "--bounding-set", "-sys_admin")
+END = "the-end-of-the-script"
+ENVIRON = {"JUPYTERHUB_SERVICE_URL": "http://127.0.0.1:9999/user/ada/", "LC_ALL": "C"}
+
+
+@dataclass
+class Machine:
+    """An agent with its engine, and the Hub's engine that starts what was prepared there."""
+
+    api: Api
+    user: Client
+    engine: Engine
+    wish: Mapping[str, Any]
+    home: Path
+
+    async def prepared(self, name: str, *mounts: Mapping[str, str]) -> dict[str, Any]:
+        """File a session with mounts; return it prepared, or ended."""
+        body = {"name": name, **self.wish, "mounts": list(mounts)}
+        session = await self.user.post("/sessions", body)
+        return await status_of(
+            self.user, session["id"], lambda s: s["status"] in ("PREPARED", "ERROR"), 180
+        )
+
+    async def run(self, session: Mapping[str, Any], script: str) -> str:
+        """Run a script as the session; return what it printed."""
+        where = {"user": session["hub_user"], "server": session["hub_server"]}
+        data = await self.api.hub.post(f"/sessions/{session['id']}/launch", where)
+        plan = LaunchPlan.of(dict(data))
+        # It stays: an engine takes a container that ends at once for one that failed.
+        command = ["sh", "-c", f"{script}; echo {END}; sleep 600"]
+        running = await self.engine.start(plan, ENVIRON, command)
+
+        async def said() -> str | None:
+            log = without_times(await self.engine.read_log(running, 9999))
+            return log if END in log else None
+
+        try:
+            return str(await wait_until_async(said, 180, "the script to end"))
+        finally:
+            await self.engine.stop(running, now=True)
+            await self.engine.remove(running)
+
+
+async def _on_processes(
+    api: Api, agents: Agents, words: Sequence[str] = (), isolation: str = "bubblewrap"
+) -> Machine:
+    problem = bubblewrap.probe(1000, 1000)
+    if isolation == "bubblewrap" and isinstance(problem, str):
+        pytest.skip(problem)
+    await agents.start(words=words)
+    engine = ProcessEngine(state_dir=str(agents.home), isolation=isolation)
+    wish = {"resources": {"cpu": "1", "mem": "1g"}}
+    return Machine(api, await api.client("user"), engine, wish, agents.home)
+
+
+async def _on_docker(
+    api: Api,
+    agents: Agents,
+    docker_engine: DockerEngine,
+    shared: dict[str, Any],
+    words: Sequence[str] = (),
+) -> Machine:
+    image = await asyncio.to_thread(base_image, docker_engine)
+    admin = await api.client("admin")
+    await admin.patch("/resource-groups/default", {"engine": "docker"})
+    await admin.post("/images", {"name": image})
+    await agents.start(
+        "docker-test",
+        words,
+        BAI_AGENT_ENGINE="docker",
+        BAI_AGENT_DOCKER_HOST=docker_engine.host,
+        BAI_AGENT_NETWORK_POOL="10.251.16.0/20",
+    )
+    engine = ContainerEngine(shared, stop_grace_seconds=3)
+    wish = {"resources": {"cpu": "1", "mem": "1g"}, "image": image}
+    return Machine(api, await api.client("user"), engine, wish, agents.home)
+
+
+@pytest.fixture
+def shared() -> Iterator[dict[str, Any]]:
+    parts: dict[str, Any] = {}
+    yield parts
+    if "docker" in parts:
+        parts["docker"].close()
+
+
+@pytest.fixture(params=["process", pytest.param("docker", marks=pytest.mark.docker)])
+async def machine(
+    request: pytest.FixtureRequest, api: Api, agents: Agents, shared: dict[str, Any]
+) -> AsyncIterator[Machine]:
+    if request.param == "process":
+        made = await _on_processes(api, agents)
+        yield made
+    else:
+        engine: DockerEngine = request.getfixturevalue("docker_engine")
+        made = await _on_docker(api, agents, engine, shared)
+        yield made
+        _forgotten(engine, (await made.user.get("/sessions", limit=100))["items"])
+    _unmount_all(made.home)
+
+
+def _forgotten(engine: DockerEngine, sessions: Sequence[Mapping[str, Any]]) -> None:
+    for session in sessions:
+        with suppress(docker.errors.NotFound):
+            engine.client.api.remove_container(container_name(session["id"]), force=True)
+    for network in engine.client.networks.list(filters={"label": "bai.agent-id=docker-test"}):
+        network.remove()
+
+
+def _unmount_all(home: Path) -> None:
+    for folder in (home / "mounts").glob("*"):
+        assert Binds(home).remove(folder.name)
+
+
+async def filled(user: Client, paths: Sequence[str]) -> dict[str, Any]:
+    """Make the folder ``data`` with files of which each holds its own path."""
+    made = await user.post("/vfolders", {"name": "data"})
+    for path in paths:
+        await user.call("PUT", "/vfolders/data/content", query={"path": path}, content=_once(path))
+    return dict(made)
+
+
+async def _once(text: str) -> AsyncIterator[bytes]:
+    yield text.encode()
+
+
+def place_of(api: Api, folder: Mapping[str, Any]) -> Path:
+    root = api.world.manager.settings.storage_root
+    return Path(root) / "user" / folder["owner_id"] / folder["id"]
+
+
+async def test_a_session_has_the_directory_and_nothing_beside_it(machine: Machine) -> None:
+    await filled(machine.user, ["raw/2024/f", "raw/other", "top"])
+    session = await machine.prepared(
+        "lab1",
+        {"vfolder": "data", "subpath": "raw/2024", "path": "/in", "permission": "ro"},
+        {"vfolder": "data", "subpath": "raw", "path": "out"},
+    )
+    assert [(m["subpath"], m["path"]) for m in session["mounts"]] == [
+        ("raw/2024", "/in"),
+        ("raw", "/home/work/out"),
+    ]
+    said = await machine.run(
+        session,
+        "ls /in /home/work/out; cat /in/f; echo; echo x > /in/g; ls /in/..; "
+        "echo new > /home/work/out/new",
+    )
+    assert "raw/2024/f" in said and "Read-only file system" in said
+    assert "top" not in said.split()
+    answer = [e["name"] async for e in machine.user.items("/vfolders/data/files", path="raw")]
+    assert answer == ["2024", "new", "other"]
+
+
+async def test_a_link_that_takes_its_place_after_the_check_is_not_followed(
+    machine: Machine,
+) -> None:
+    folder = await filled(machine.user, ["own/f"])
+    session = await machine.prepared("lab1", {"vfolder": "data", "subpath": "own", "path": "/in"})
+    place = place_of(machine.api, folder)
+    (place / "own").rename(place / "aside")
+    (place / "own").symlink_to("/etc")
+    said = await machine.run(session, "ls /in; cat /in/f; echo")
+    assert said.split() == ["f", "own/f", END]
+
+
+@pytest.mark.parametrize(
+    "target, reason",
+    [("/etc", "leads out of its folder"), ("../..", "leads out of its folder"), ("no", "has no")],
+    ids=["absolute", "above", "missing"],
+)
+async def test_what_is_no_directory_of_the_folder_ends_the_start(
+    machine: Machine, target: str, reason: str
+) -> None:
+    folder = await filled(machine.user, ["f"])
+    (place_of(machine.api, folder) / "way").symlink_to(target)
+    session = await machine.prepared("lab1", {"vfolder": "data", "subpath": "way"})
+    assert session["status"] == "ERROR"
+    assert reason in session["status_info"]
+
+
+@pytest.fixture(params=["bubblewrap", "none"])
+async def ordinary(request: pytest.FixtureRequest, api: Api, agents: Agents) -> Machine:
+    """A machine whose agent may not mount: the engine opens the directories by itself."""
+    return await _on_processes(api, agents, ORDINARY, request.param)
+
+
+async def test_an_agent_that_may_not_mount_leaves_it_to_the_sandbox(ordinary: Machine) -> None:
+    await filled(ordinary.user, ["raw/2024/f", "top"])
+    session = await ordinary.prepared(
+        "lab1",
+        {"vfolder": "data", "subpath": "raw/2024", "path": "in"},
+        {"vfolder": "data", "subpath": "raw", "path": "again", "permission": "ro"},
+    )
+    assert session["status"] == "PREPARED", session["status_info"]
+    assert not list((ordinary.home / "mounts").glob("*/*"))
+    said = await ordinary.run(
+        session,
+        "cd ~; cat in/f; echo; echo new > in/new; ls again/2024; echo x > again/x; "
+        "ls in/.. /home/work",
+    )
+    assert "raw/2024/f" in said
+    is_isolated = ordinary.engine.isolation == "bubblewrap"  # type: ignore[attr-defined]
+    assert ("Read-only file system" in said) == is_isolated
+    if is_isolated:
+        assert "top" not in said.split()
+    names = [e["name"] async for e in ordinary.user.items("/vfolders/data/files", path="raw/2024")]
+    assert names == ["f", "new"]
+
+
+async def test_a_link_that_comes_after_the_check_leads_nowhere(ordinary: Machine) -> None:
+    folder = await filled(ordinary.user, ["own/f"])
+    session = await ordinary.prepared("lab1", {"vfolder": "data", "subpath": "own", "path": "in"})
+    place = place_of(ordinary.api, folder)
+    (place / "own").rename(place / "aside")
+    (place / "own").symlink_to("/etc")
+    with pytest.raises(EngineError, match="own of the folder at /home/work/in cannot be mounted"):
+        await ordinary.run(session, "ls in")
+
+
+@pytest.mark.docker
+async def test_containers_of_an_agent_that_may_not_mount_are_refused_at_once(
+    api: Api, agents: Agents, docker_engine: DockerEngine, shared: dict[str, Any]
+) -> None:
+    machine = await _on_docker(api, agents, docker_engine, shared, ORDINARY)
+    await filled(machine.user, ["raw/f"])
+    with pytest.raises(InvalidRequest, match="no machine of resource group default can mount"):
+        await machine.prepared("lab1", {"vfolder": "data", "subpath": "raw"})
+    whole = await machine.prepared("lab2", {"vfolder": "data"})
+    assert whole["status"] == "PREPARED", whole["status_info"]
+    _forgotten(docker_engine, [whole])

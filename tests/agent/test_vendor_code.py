@@ -1,0 +1,221 @@
+"""Vendors that need a piece of code beside their row: AMD's library, Rebellions' groups, TPUs."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from bai_services.agent.devices.amd import AmdSmi, Instincts
+from bai_services.agent.devices.base import Device, DeviceProcess, Granted, Holding
+from bai_services.agent.devices.host_files import HostFiles
+from bai_services.agent.devices.rebellions import Atoms
+from bai_services.agent.devices.table import built_in
+from bai_services.core.errors import Unavailable
+
+from .test_vendors import UUID, FakeMachine, amd, machine
+
+__all__ = ["machine"]
+
+GIB = 2**30
+
+
+class AmdSmiError(Exception):
+    """What the binding raises."""
+
+
+def amdsmi(**functions: Any) -> Any:
+    """A stand-in for the binding, of two GPUs, that knows only these functions."""
+    plain = {
+        "AmdSmiException": AmdSmiError,
+        "amdsmi_init": lambda: None,
+        "amdsmi_get_processor_handles": lambda: ["h0", "h1"],
+        "amdsmi_get_gpu_device_bdf": lambda handle: f"0000:0{handle[1]}:00.0",
+    }
+    return SimpleNamespace(**{**plain, **functions})
+
+
+def instincts(machine: FakeMachine, module: Any) -> Instincts:
+    amd(machine)
+    files = machine.root / "sys/devices/0000:00:00.0"
+    for name in ("gpu_busy_percent", "mem_info_vram_used", "hwmon/hwmon4/power1_average"):
+        (files / name).unlink()
+    return Instincts(built_in()["rocm"], "m1", HostFiles(machine.root), AmdSmi(module))
+
+
+def failing(*_: Any) -> Any:
+    raise AmdSmiError
+
+
+def test_amds_library_adds_what_the_files_leave_out(machine: FakeMachine) -> None:
+    kind = instincts(
+        machine,
+        amdsmi(
+            amdsmi_get_gpu_activity=lambda handle: {"gfx_activity": 64, "umc_activity": "N/A"},
+            amdsmi_get_gpu_vram_usage=lambda handle: {"vram_total": 196592, "vram_used": 2048},
+            amdsmi_get_power_info=lambda handle: {
+                "current_socket_power": "N/A",
+                "average_socket_power": 140,
+            },
+            amdsmi_get_gpu_process_list=lambda handle: [
+                {"pid": 4711, "memory_usage": {"vram_mem": GIB}},
+                {"pid": 4712, "memory_usage": {}},
+            ],
+        ),
+    )
+    kind.discover()
+    sample = kind.sample()
+    assert sample[f"{UUID}0"] == {
+        "utilization_percent": 64,
+        "memory_used_bytes": 2 * GIB,
+        "temperature_celsius": 45.5,
+        "power_watts": 140,
+    }
+    # What the files say counts.
+    assert sample[f"{UUID}1"]["utilization_percent"] == 37
+    assert kind.tells_processes
+    assert kind.processes()[:2] == [
+        DeviceProcess(f"{UUID}0", 4711, GIB),
+        DeviceProcess(f"{UUID}0", 4712, None),
+    ]
+
+
+@pytest.mark.parametrize(
+    "module, tells",
+    [
+        pytest.param(amdsmi(amdsmi_init=failing), False, id="no driver"),
+        pytest.param(amdsmi(amdsmi_get_gpu_activity=failing), True, id="a call fails"),
+        pytest.param(amdsmi(amdsmi_get_processor_handles=failing), True, id="it knows no GPU"),
+    ],
+)
+def test_what_amds_library_does_not_know_is_unknown(
+    machine: FakeMachine, module: Any, tells: bool
+) -> None:
+    kind = instincts(machine, module)
+    kind.discover()
+    assert kind.sample()[f"{UUID}0"]["utilization_percent"] is None
+    assert (kind.tells_processes, kind.processes()) == (tells, [])
+
+
+class Tool:
+    """`rbln-stat` with four devices: it writes down what it is told and makes nodes for groups."""
+
+    def __init__(self, machine: FakeMachine) -> None:
+        self.told = machine.root / "told"
+        self.devices = machine.root / "dev"
+        self.refuses = machine.root / "refuses"
+        items = [{"npu": n, "name": "RBLN-CA25", "uuid": f"rbln-{n}"} for n in range(4)]
+        contexts = [
+            {"npu": "1", "pid": "4711", "memalloc": "1024"},
+            {"npu": "2", "pid": "4712", "memalloc": "unknown"},
+            {"npu": "9", "pid": "1", "memalloc": "1"},
+        ]
+        machine.files({f"/dev/rbln{n}": "" for n in range(4)} | {"/dev/rsd0": ""})
+        listing = json.dumps({"devices": items, "contexts": contexts})
+        place = machine.tools / "rbln-stat"
+        place.write_text(
+            f"""#!/bin/sh
+if [ "$1" != group ]; then echo '{listing}'; exit; fi
+test -e {self.refuses} && {{ echo 'device is busy' >&2; exit 1; }}
+echo "$@" >> {self.told}
+test "$2" = -c && touch {self.devices}/rsd$3
+test "$2" = -d && rm {self.devices}/rsd$3
+exit 0
+"""
+        )
+        place.chmod(0o755)
+
+    def forget(self) -> None:
+        self.told.unlink(missing_ok=True)
+
+    def lines(self) -> list[str]:
+        return self.told.read_text().splitlines() if self.told.exists() else []
+
+    def groups(self) -> list[str]:
+        return sorted(path.name for path in self.devices.glob("rsd*"))
+
+
+def atoms(machine: FakeMachine) -> tuple[Atoms, list[Device]]:
+    kind = Atoms(built_in()["atom-max"], "m1", HostFiles(machine.root))
+    return kind, kind.discover()
+
+
+def held(devices: Sequence[Device], kernel: str = "k1") -> list[Holding]:
+    return [Holding(kernel, d.id, d.family, 1000, None, "atom-max.device") for d in devices]
+
+
+def granted(devices: Sequence[Device]) -> list[Granted]:
+    return [Granted(device, 1000, "atom-max.device") for device in devices]
+
+
+def test_several_devices_of_a_session_are_one_group(machine: FakeMachine) -> None:
+    tool = Tool(machine)
+    kind, devices = atoms(machine)
+    one = kind.inject(granted(devices[:1]), "docker")
+    assert (list(one.device_nodes), tool.lines()) == (["/dev/rbln0"], [])
+    part = kind.inject(granted(devices[1:3]), "docker")
+    assert tool.lines() == ["group -c 2 -a 1,2"]
+    assert list(part.device_nodes) == [
+        "/dev/rbln1",
+        "/dev/rbln2",
+        {"path": "/dev/rsd2", "target": "/dev/rsd0"},
+    ]
+    for _ in range(2):
+        kind.release(held(devices[1:3]))
+    assert tool.lines()[1:] == ["group -d 2"]
+
+
+def test_a_killed_agent_leaves_groups_that_only_live_sessions_keep(machine: FakeMachine) -> None:
+    tool = Tool(machine)
+    kind, devices = atoms(machine)
+    kind.inject(granted(devices[:2]), "docker")
+    kind.inject(granted(devices[2:]), "docker")
+    assert tool.groups() == ["rsd0", "rsd1", "rsd3"]
+    again = Atoms(built_in()["atom-max"], "m1", HostFiles(machine.root))
+    again.reconcile(held(devices[2:]))
+    again.discover()
+    tool.forget()
+    # The first session has ended; of its devices one is given anew, with nothing of the second's.
+    again.inject(granted(devices[:2]), "docker")
+    assert tool.lines() == ["group -d 1", "group -c 1 -a 0,1"]
+    again.release(held(devices[2:]))
+    assert tool.groups() == ["rsd0", "rsd1"]
+
+
+def test_a_group_that_is_not_made_is_said(machine: FakeMachine) -> None:
+    tool = Tool(machine)
+    kind, devices = atoms(machine)
+    tool.refuses.touch()
+    with pytest.raises(Unavailable, match="device is busy"):
+        kind.inject(granted(devices[:2]), "docker")
+    kind.release(held(devices[:2]))
+
+
+def test_contexts_tell_who_holds_what(machine: FakeMachine) -> None:
+    Tool(machine)
+    kind, _ = atoms(machine)
+    assert kind.processes() == [
+        DeviceProcess("rbln-1", 4711, 1024),
+        DeviceProcess("rbln-2", 4712, None),
+    ]
+
+
+def test_a_tpu_that_is_passed_through_is_given_by_its_group(machine: FakeMachine) -> None:
+    for number, (vendor, device) in enumerate([("0x1ae0", "0x0063"), ("0x10de", "0x2330")]):
+        address = f"0000:0{number}:05.0"
+        texts = {"vendor": vendor, "device": device, "numa_node": "1"}
+        machine.pci(address, f"/sys/bus/pci/drivers/vfio-pci/{address}", texts)
+        machine.pci(address, f"/sys/bus/pci/devices/{address}", texts)
+        group = machine.root / f"sys/kernel/iommu_groups/{7 + number}"
+        group.mkdir(parents=True)
+        (machine.root / f"sys/devices/{address}/iommu_group").symlink_to(group)
+    machine.files({"/dev/vfio/7": "", "/dev/vfio/8": "", "/dev/vfio/vfio": ""})
+    kind = machine.kind("tpu")
+    (chip,) = kind.discover()
+    assert (chip.model, chip.numa_node, chip.facts["pci"]) == ("TPU v5e", 1, "0000:00:05.0")
+    part = kind.inject([Granted(chip, 1000, "tpu.device")], "docker")
+    assert list(part.device_nodes) == ["/dev/vfio/7", "/dev/vfio/vfio"]
+    assert part.environ["TPU_VISIBLE_CHIPS"] == "0"

@@ -1,0 +1,423 @@
+"""Accelerators of the table, on folders and tools that answer as the vendors document them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bai_services.agent.devices.base import Granted
+from bai_services.agent.devices.host_files import HostFiles, pointed
+from bai_services.agent.devices.kinds import CODE, Machine, all_kinds
+from bai_services.agent.devices.table import built_in, read_table, with_file
+from bai_services.agent.devices.tabled import TabledDevices
+from bai_services.agent.inventory import Inventory
+from bai_services.core.errors import InvalidRequest
+
+UUID = "0a1b2c3d"
+
+
+class FakeMachine:
+    """A folder that stands for ``/`` and another one for the vendors' tools."""
+
+    def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.root = folder / "root"
+        self.tools = folder / "tools"
+        self.root.mkdir()
+        self.tools.mkdir()
+        monkeypatch.setenv("PATH", f"{self.tools}:/usr/bin:/bin")
+
+    def files(self, texts: Mapping[str, str]) -> None:
+        for path, text in texts.items():
+            place = self.root / path.lstrip("/")
+            place.parent.mkdir(parents=True, exist_ok=True)
+            place.write_text(f"{text}\n")
+
+    def pci(self, address: str, link: str, texts: Mapping[str, str]) -> None:
+        """Make a PCI device and the ``device`` link that leads to it."""
+        self.files({f"/sys/devices/{address}/{name}": text for name, text in texts.items()})
+        place = self.root / link.lstrip("/")
+        place.parent.mkdir(parents=True, exist_ok=True)
+        place.symlink_to(self.root / "sys/devices" / address)
+
+    def tool(self, name: str, prints: str, code: int = 0) -> None:
+        place = self.tools / name
+        place.write_text(f"#!/bin/sh\ncat <<'END'\n{prints}\nEND\nexit {code}\n")
+        place.chmod(0o755)
+
+    def kind(self, family: str) -> TabledDevices:
+        make = CODE.get(family, TabledDevices)
+        return make(built_in()[family], "m1", HostFiles(self.root))
+
+
+@pytest.fixture
+def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FakeMachine:
+    return FakeMachine(tmp_path, monkeypatch)
+
+
+def amd(machine: FakeMachine) -> None:
+    for number, (device_class, device) in enumerate(
+        [("0x120000", "0x74a1"), ("0x038000", "0x740c"), ("0x030000", "0x744c")]
+    ):
+        render = f"/sys/class/drm/renderD{128 + number}"
+        machine.pci(
+            f"0000:0{number}:00.0",
+            f"{render}/device",
+            {
+                "vendor": "0x1002",
+                "class": device_class,
+                "device": device,
+                "unique_id": f"{UUID}{number}",
+                "mem_info_vram_total": str(192 * 2**30),
+                "mem_info_vram_used": str(2**30),
+                "gpu_busy_percent": "37",
+                "numa_node": "-1" if number else "1",
+                "hwmon/hwmon4/temp1_input": "45500",
+                "hwmon/hwmon4/power1_average": "123000000",
+            },
+        )
+        machine.files({f"/dev/dri/renderD{128 + number}": ""})
+    machine.files({"/dev/kfd": ""})
+
+
+def gaudi(machine: FakeMachine) -> None:
+    machine.tool(
+        "hl-smi",
+        "0, 01P0-HL2080A0-15, HL-225, 0000:19:00.0, 98304 MiB, 768 MiB, 12 %, 31 C, 98 W\n"
+        "1, 01P0-HL3080A0-16, HL-325L, 0000:1a:00.0, 131072 MiB, 672 MiB, N/A, 30 C, 201 W",
+    )
+    for number in (0, 1):
+        machine.files({f"/dev/accel/accel{number}": "", f"/dev/accel/accel_controlD{number}": ""})
+
+
+def furiosa(machine: FakeMachine) -> None:
+    machine.files(
+        {
+            "/sys/class/npu_mgmt/npu1_mgmt/platform_type": "FuriosaAI",
+            "/sys/class/npu_mgmt/npu1_mgmt/device_uuid": UUID,
+            "/sys/class/npu_mgmt/npu1_mgmt/device_type": "Warboy",
+            "/sys/class/npu_mgmt/npu1_mgmt/busname": "0000:3b:00.0",
+            "/sys/class/npu_mgmt/npu2_mgmt/platform_type": "Other",
+            "/dev/npu1": "",
+            "/dev/npu1pe0": "",
+            "/dev/npu10": "",
+            "/sys/class/rngd_mgmt/rngd!npu0mgmt/platform_type": "FuriosaAI",
+            "/sys/class/rngd_mgmt/rngd!npu0mgmt/device_uuid": "RNGD-1",
+            "/sys/class/rngd_mgmt/rngd!npu0mgmt/device_type": "RNGD",
+            "/sys/class/rngd_mgmt/rngd!npu0mgmt/busname": "0000:5e:00.0",
+            "/dev/rngd/npu0mgmt": "",
+            "/dev/rngd/npu0pe0": "",
+        }
+    )
+
+
+def rebellions(machine: FakeMachine) -> None:
+    names = ["RBLN-CA02", "RBLN-CA12", "RBLN-CA25"]
+    items = [
+        {
+            "npu": number,
+            "name": name,
+            "uuid": f"rbln-{number}",
+            "memory": {"used": "1048576", "total": "16877879296"},
+            "util": "3.5",
+            "temperature": "41C",
+            "card_power": "45000mW",
+            "pci": {"bus_id": f"0000:0{number}:00.0", "numa_node": "1"},
+        }
+        for number, name in enumerate(names)
+    ]
+    machine.tool("rbln-stat", json.dumps({"devices": items, "contexts": []}))
+    machine.files({f"/dev/rbln{number}": "" for number in range(3)})
+
+
+def graphcore(machine: FakeMachine) -> None:
+    machine.tool("gc-monitor", json.dumps({"cards": [{"id": "2", "serial": "S1", "type": "C600"}]}))
+    machine.files({"/dev/ipu2": "", "/etc/ipuof.conf.d/ipuof.conf": "{}"})
+
+
+def others(machine: FakeMachine) -> None:
+    machine.pci(
+        "0000:d8:00.0",
+        "/sys/bus/pci/drivers/xclmgmt/0000:d8:00.0",
+        {"vendor": "0x10ee", "device": "0x5000"},
+    )
+    machine.pci(
+        "0000:21:00.0", "/sys/class/accel/accel3/device", {"vendor": "0x1ae0", "device": "0x0063"}
+    )
+    machine.pci("0000:41:00.0", "/sys/class/tenstorrent/tenstorrent!5/device", {"numa_node": "0"})
+    machine.files(
+        {
+            "/sys/bus/pci/devices/0000:d8:00.1/drm/renderD140/x": "",
+            "/dev/xfpga/xvc_pri.m55296.0": "",
+            "/dev/xfpga/xvc_pri.m1.0": "",
+            "/dev/accel3": "",
+            "/sys/class/tenstorrent/tenstorrent!5/tt_serial": "TT5",
+            "/sys/class/tenstorrent/tenstorrent!5/tt_card_type": "n300",
+            "/dev/tenstorrent/5": "",
+            "/dev/hugepages-1G/x": "",
+            "/sys/class/groq/groqA0/x": "",
+            "/dev/groqA0": "",
+            "/sys/class/rdu/rdu0/x": "",
+            "/dev/rdu0": "",
+            "/sys/class/sapeon/sapeon0/x": "",
+            "/dev/sapeon0": "",
+        }
+    )
+
+
+EVERYTHING = (amd, gaudi, furiosa, rebellions, graphcore, others)
+
+
+@pytest.mark.parametrize(
+    ("family", "ids", "model", "nodes"),
+    [
+        ("rocm", [f"{UUID}0", f"{UUID}1"], "Instinct MI300X", ["/dev/dri/renderD128", "/dev/kfd"]),
+        (
+            "gaudi2",
+            ["01P0-HL2080A0-15"],
+            "HL-225",
+            ["/dev/accel/accel0", "/dev/accel/accel_controlD0"],
+        ),
+        (
+            "gaudi3",
+            ["01P0-HL3080A0-16"],
+            "HL-325L",
+            ["/dev/accel/accel1", "/dev/accel/accel_controlD1"],
+        ),
+        ("warboy", [UUID], "Warboy", ["/dev/npu1", "/dev/npu1pe0"]),
+        ("rngd", ["RNGD-1"], "RNGD", ["/dev/rngd/npu0mgmt", "/dev/rngd/npu0pe0"]),
+        ("atom", ["rbln-0"], "RBLN-CA02", ["/dev/rbln0"]),
+        ("atom-plus", ["rbln-1"], "RBLN-CA12", ["/dev/rbln1"]),
+        ("atom-max", ["rbln-2"], "RBLN-CA25", ["/dev/rbln2"]),
+        ("ipu", ["S1"], "C600", ["/dev/ipu2"]),
+        (
+            "hyperaccel-lpu",
+            ["m1-hyperaccel-lpu-0"],
+            "HyperAccel LPU",
+            ["/dev/xfpga/xvc_pri.m55296.0", "/dev/dri/renderD140"],
+        ),
+        (
+            "tenstorrent",
+            ["TT5"],
+            "n300",
+            [{"path": "/dev/tenstorrent/5", "target": "/dev/tenstorrent/0"}],
+        ),
+        ("tpu", ["m1-tpu-3"], "TPU v5e", ["/dev/accel3"]),
+        ("groq", ["m1-groq-0"], "Groq LPU", ["/dev/groqA0"]),
+        ("sambanova", ["m1-sambanova-0"], "SambaNova SN30/SN40L", ["/dev/rdu0"]),
+        ("sapeon", ["m1-sapeon-0"], "Sapeon X220/X330", ["/dev/sapeon0"]),
+    ],
+)
+def test_a_vendors_devices_are_found_and_given(
+    machine: FakeMachine, family: str, ids: list[str], model: str, nodes: list[Any]
+) -> None:
+    for vendor in EVERYTHING:
+        vendor(machine)
+    kind = machine.kind(family)
+    devices = kind.discover()
+    assert [d.id for d in devices] == ids
+    assert devices[0].model == model
+    assert all(d.is_healthy and d.family == family for d in devices)
+    assert (kind.finding().found, kind.finding().reason) == (len(ids), "")
+    part = kind.inject([Granted(devices[0], 1000, f"{family}.device")], "docker")
+    # What the session needs of this device, and nothing of any other.
+    assert list(part.device_nodes) == nodes
+
+
+def test_every_row_of_the_table_is_among_them() -> None:
+    cases = test_a_vendors_devices_are_found_and_given.pytestmark[0].args[1]
+    assert {case[0] for case in cases} == set(built_in())
+
+
+def test_what_a_device_does_is_read_and_the_unknown_stays_unknown(machine: FakeMachine) -> None:
+    for vendor in EVERYTHING:
+        vendor(machine)
+    rocm = machine.kind("rocm")
+    first, second = rocm.discover()
+    assert (first.memory_bytes, first.numa_node, second.numa_node) == (192 * 2**30, 1, None)
+    assert rocm.sample()[first.id] == {
+        "utilization_percent": 37,
+        "memory_used_bytes": 2**30,
+        "temperature_celsius": 45.5,
+        "power_watts": 123,
+    }
+    gaudi3 = machine.kind("gaudi3")
+    (device,) = gaudi3.discover()
+    assert device.memory_bytes == 128 * 2**30
+    assert gaudi3.sample()[device.id] == {
+        "utilization_percent": None,  # The tool says N/A.
+        "memory_used_bytes": 672 * 2**20,
+        "temperature_celsius": 30,
+        "power_watts": 201,
+    }
+    atom = machine.kind("atom")
+    (device,) = atom.discover()
+    assert atom.sample()[device.id]["utilization_percent"] == 3.5
+
+
+def test_environment_mounts_and_rights_come_from_the_row(machine: FakeMachine) -> None:
+    for vendor in EVERYTHING:
+        vendor(machine)
+    tpu = machine.kind("tpu")
+    part = tpu.inject([Granted(d, 1000, "tpu.device") for d in tpu.discover()], "docker")
+    assert part.environ["TPU_VISIBLE_CHIPS"] == "3"
+    assert part.environ["TPU_CHIPS_PER_PROCESS_BOUNDS"] == "1,1,1"
+    assert part.memlock
+    tt = machine.kind("tenstorrent")
+    part = tt.inject([Granted(d, 1000, "tenstorrent.device") for d in tt.discover()], "docker")
+    assert list(part.mounts) == [
+        {"source": "/dev/hugepages-1G", "target": "/dev/hugepages-1G", "read_only": False}
+    ]
+    assert list(part.capabilities) == ["IPC_LOCK"]
+
+
+def test_a_device_that_vanishes_stays_known_as_unhealthy(machine: FakeMachine) -> None:
+    rebellions(machine)
+    kind = machine.kind("atom")
+    assert [d.is_healthy for d in kind.discover()] == [True]
+    machine.tool("rbln-stat", json.dumps({"devices": []}))
+    assert [d.is_healthy for d in kind.discover()] == [False]
+    assert kind.sample() == {}
+
+
+@pytest.mark.parametrize(
+    ("prints", "code", "reason"),
+    [
+        ("{", 0, "printed no JSON"),
+        ("[]", 1, "ended with 1"),
+        ('{"devices": 5}', 0, "lists no devices at /devices"),
+        ('{"devices": [{"npu": "x", "name": "RBLN-CA02"}]}', 0, "the number 'x'"),
+    ],
+)
+def test_a_tool_that_prints_nonsense_is_named_and_not_fatal(
+    machine: FakeMachine, prints: str, code: int, reason: str
+) -> None:
+    rebellions(machine)
+    kind = machine.kind("atom")
+    assert len(kind.discover()) == 1
+    machine.tool("rbln-stat", prints, code)
+    # Known, because something may run on it; not offered, because nobody knows how it is.
+    assert [d.is_healthy for d in kind.discover()] == [False]
+    assert reason in kind.finding().reason
+
+
+def test_two_devices_with_one_id_are_one_and_said(machine: FakeMachine) -> None:
+    item = {"npu": 0, "name": "RBLN-CA02", "uuid": "same"}
+    machine.tool("rbln-stat", json.dumps({"devices": [item, {**item, "npu": 1}]}))
+    kind = machine.kind("atom")
+    assert [d.index for d in kind.discover()] == [0]
+    assert "two devices have the id same" in kind.finding().reason
+
+
+@pytest.mark.parametrize(
+    ("family", "reason"),
+    [
+        ("warboy", "there is no /sys/class/npu_mgmt/npu{i}_mgmt"),
+        ("atom", "rbln-stat is not installed, or lists no device"),
+        ("tpu", "no /sys/class/accel/accel{i} where device/vendor is 0x1ae0"),
+    ],
+)
+def test_why_nothing_was_found_is_said(machine: FakeMachine, family: str, reason: str) -> None:
+    machine.pci("0000:21:00.0", "/sys/class/accel/accel3/device", {"vendor": "0x8086"})
+    kind = machine.kind(family)
+    assert kind.discover() == []
+    assert kind.finding().reason == reason
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("- a", "must map the names of families"),
+        ("Warboy: {}", "Warboy: a family is named by"),
+        ("x: {title: X, tried: 'no', find: {path: /sys/x}, nods: []}", "x: nods is unknown"),
+        ("x: {title: X, tried: 'no', find: {path: /sys/x, glob: a}}", "x.find: glob is unknown"),
+        ("x: {title: X, tried: maybe, find: {path: /sys/x}}", "x.tried is one of"),
+        ("x: {title: X, tried: 'no', find: {}}", "needs either path or command"),
+        ("x: {title: X, tried: 'no', find: {path: /sys/x}, nodes: /dev/x}", "must be a list"),
+        ("x: {title: X, tried: 'no', find: {path: /sys/x}, metrics: {watts: {path: p}}}", "watts"),
+        ("x: {title: X, tried: 'no', find: {path: /sys/x}, mounts: {/a: rx}}", "ro or rw"),
+        ("x: {title: X, tried: 'no', find: {path: /s}, facts: {pci: '/s/{pci}'}}", "facts.pci"),
+        ("x: {", "is no YAML"),
+        ("x: {tried: 'no', find: {path: /sys/x}}", "title is missing"),
+    ],
+)
+def test_a_wrong_table_names_its_place(text: str, message: str) -> None:
+    with pytest.raises(InvalidRequest, match=message):
+        read_table(text, "table.yaml")
+
+
+def test_an_administrator_adds_a_row(machine: FakeMachine, tmp_path: Path) -> None:
+    table = tmp_path / "table.yaml"
+    table.write_text("mychip: {title: My chip, tried: device, find: {path: '/dev/mychip{i}'}}")
+    machine.files({"/dev/mychip7": ""})
+    rows, wrong = with_file(built_in(), str(table))
+    assert (set(rows), wrong) == ({*built_in(), "mychip"}, {})
+    kind = TabledDevices(rows["mychip"], "m1", HostFiles(machine.root))
+    assert [(d.id, d.index, d.model) for d in kind.discover()] == [("m1-mychip-7", 7, "My chip")]
+
+
+@pytest.mark.parametrize(
+    ("text", "family", "reason"),
+    [
+        pytest.param(
+            """
+            mychip: {title: My chip, tried: device, find: {path: '/dev/mychip{i}'}}
+            warboy: {title: Ours, tried: device, find: {path: /sys/x}, nods: []}
+            """,
+            "warboy",
+            "table.yaml: warboy: nods is unknown; there are capabilities, divided",
+            id="a row with an unknown key",
+        ),
+        pytest.param("- a", "table", "must map the names of families", id="no table"),
+        pytest.param(b"\xff\xfe\x00", "table", "cannot be read", id="no text"),
+        pytest.param(None, "table", "cannot be read", id="no file"),
+    ],
+)
+async def test_what_is_wrong_with_a_table_is_said_and_the_rest_goes_on(
+    machine: FakeMachine, tmp_path: Path, text: str | bytes | None, family: str, reason: str
+) -> None:
+    table = tmp_path / "table.yaml"
+    if text is not None:
+        table.write_bytes(text if isinstance(text, bytes) else text.encode())
+    furiosa(machine)
+    machine.files({"/dev/mychip7": ""})
+    inventory = Inventory(all_kinds(Machine("m1", HostFiles(machine.root)), 0, str(table)))
+    seen = {report["id"] for report in await inventory.look()}
+    # The project's own row of the family stays, and the rows that are right count.
+    mine = {"m1-mychip-7"} if family == "warboy" else set()
+    assert seen == {UUID, "RNGD-1"} | mine
+    looks = [look for look in inventory.facts()["discovery"] if look["family"] == family]
+    assert (looks[-1]["found"], reason in looks[-1]["reason"]) == (0, True)
+
+
+async def test_a_machine_shows_all_its_kinds_and_masked_devices_are_not_offered(
+    machine: FakeMachine,
+) -> None:
+    furiosa(machine)
+    kinds = all_kinds(Machine("m1", HostFiles(machine.root)), 1, "")
+    inventory = Inventory(kinds, masked=[UUID])
+    reports = {r["id"]: r for r in await inventory.look()}
+    assert set(reports) == {"SIM-m1-0", UUID, "RNGD-1"}
+    assert not reports[UUID]["is_healthy"]
+    assert reports[UUID]["facts"]["masked"]
+    assert reports["RNGD-1"]["is_healthy"]
+    found = {f["family"]: f for f in inventory.facts()["discovery"]}
+    assert found["rngd"]["found"] == 1
+    assert found["ipu"] == {
+        "family": "ipu",
+        "title": "Graphcore IPU",
+        "tried": "stand-in",
+        "found": 0,
+        "reason": "gc-monitor is not installed, or lists no device",
+    }
+
+
+def test_pointers_are_those_of_rfc_6901() -> None:
+    data = {"a/b": [{"m~n": 8}], "": 0}
+    assert pointed(data, "") == data
+    assert pointed(data, "/a~1b/0/m~0n") == 8
+    assert pointed(data, "/a~1b/1") is None
+    assert pointed(data, "/nothing/here") is None

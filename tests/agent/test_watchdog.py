@@ -1,0 +1,247 @@
+"""What a session holds of a device, and what happens when it is more than its share."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import subprocess
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bai_services.agent.devices.base import DeviceProcess
+from bai_services.agent.watchdog import DeviceUse, uses_of
+from bai_services.client import Client
+from bai_services.core.placement import warm_up
+from tests.testbed.manager import Api
+from tests.testbed.wait import wait_until_async
+
+from .conftest import Agents, status_of
+from .test_cuda import driver
+from .test_process_agent import plan_of, prepared, start_as_spawner
+
+__all__ = ["driver"]
+
+GIB = 2**30
+SLEEPER = ["sleep", "1000"]
+
+
+@pytest.mark.parametrize(
+    ("limits", "held", "uses"),
+    [
+        pytest.param(
+            {"g": 100},
+            {"g": [("g", 1, 60), ("g", 2, 42)]},
+            [DeviceUse("g", 102, 100, 2)],
+            id="all processes count together",
+        ),
+        pytest.param({"g": 100}, {}, [DeviceUse("g", 0, 100, 0)], id="nothing is held"),
+        pytest.param(
+            {"g": 100},
+            {"g": [("g", 1, 60), ("g", 2, None)]},
+            [DeviceUse("g", None, 100, 2)],
+            id="one that nobody knows makes the sum unknown",
+        ),
+        pytest.param(
+            {},
+            {"g": [("g", 1, 1)]},
+            [DeviceUse("g", 1, 0, 1)],
+            id="a device that was not given has the limit 0",
+        ),
+    ],
+)
+def test_what_a_session_holds(
+    limits: Mapping[str, int], held: Mapping[str, list[Any]], uses: list[DeviceUse]
+) -> None:
+    processes = {key: [DeviceProcess(*one) for one in value] for key, value in held.items()}
+    assert uses_of(limits, processes) == uses
+
+
+@pytest.mark.parametrize(
+    ("busy", "percent"),
+    [
+        pytest.param([30.0, 12.5], 42.5, id="its programs together"),
+        pytest.param([0.0, 0.0], 0.0, id="idle is known"),
+        pytest.param([30.0, None], None, id="one that nobody knows makes the sum unknown"),
+        pytest.param([], None, id="no program, nothing known"),
+        pytest.param([80.0, 80.0], 100.0, id="never more than a device"),
+    ],
+)
+def test_how_busy_a_session_keeps_a_device(busy: list[float | None], percent: float | None) -> None:
+    held = {"g": [DeviceProcess("g", pid, 1, part) for pid, part in enumerate(busy)]}
+    assert uses_of({"g": 100}, held)[0].utilization_percent == percent
+
+
+@pytest.mark.parametrize(
+    ("held", "is_over"), [(100, False), (102, False), (103, True), (None, False)]
+)
+def test_two_percent_more_is_not_too_much(held: int | None, is_over: bool) -> None:
+    assert DeviceUse("g", held, 100, 1).is_over is is_over
+
+
+@pytest.fixture
+async def user(api: Api) -> Client:
+    return await api.client("user")
+
+
+@pytest.fixture
+def children() -> Iterator[list[subprocess.Popen[bytes]]]:
+    started: list[subprocess.Popen[bytes]] = []
+    yield started
+    for process in started:
+        process.kill()
+        process.wait(10)
+
+
+@pytest.fixture
+async def held(
+    api: Api, agents: Agents, driver: Path, tmp_path: Path
+) -> AsyncIterator[Callable[[str, Mapping[int, int]], Any]]:
+    """Start an agent with an action, or say what processes hold of the first GPU."""
+    file = tmp_path / "processes"
+
+    async def hold(action: str, processes: Mapping[int, int]) -> None:
+        text = "".join(f"0 {pid} {count}\n" for pid, count in processes.items())
+        written = file.with_suffix(".new")
+        written.write_text(text)
+        written.replace(file)
+        if action:
+            await agents.start(
+                LD_LIBRARY_PATH=str(driver),
+                NVML_PROCESSES=str(file),
+                BAI_AGENT_DEVICE_EXCESS=action,
+            )
+
+    yield hold
+
+
+async def devices_of(user: Client, session_id: str) -> dict[str, Any]:
+    return dict((await user.get(f"/sessions/{session_id}"))["usage"])
+
+
+async def ended(process: subprocess.Popen[bytes]) -> int:
+    return await asyncio.to_thread(process.wait, 20)
+
+
+async def test_the_largest_process_of_a_greedy_session_is_ended(
+    api: Api, user: Client, held: Any, children: list[subprocess.Popen[bytes]]
+) -> None:
+    await held("terminate", {})
+    session = await prepared(user, **{"cuda.shares": "0.25"})
+    plan = await plan_of(api, session)
+    (given,) = json.loads(plan["injection"]["environ"]["BAI_DEVICES"])
+    assert given["memory_bytes"] == 20 * GIB
+    small, large = (start_as_spawner(plan, SLEEPER, children) for _ in range(2))
+    neighbour = start_as_spawner({**plan, "agent_id": "another"}, SLEEPER, children)
+
+    await held("", {small.pid: 9 * GIB, large.pid: 10 * GIB, neighbour.pid: 60 * GIB})
+    await user_sees(user, session, 19 * GIB)
+    assert (small.poll(), large.poll()) == (None, None)
+
+    await held("", {small.pid: 10 * GIB, large.pid: 11 * GIB, neighbour.pid: 60 * GIB})
+    assert await ended(large) < 0
+    await held("", {small.pid: 10 * GIB, neighbour.pid: 60 * GIB})
+    await user_sees(user, session, 10 * GIB)
+    assert (small.poll(), neighbour.poll()) == (None, None)
+    usage = await devices_of(user, session["id"])
+    assert f"largest process there ({large.pid}) was ended" in usage["device_notice"]
+
+
+async def test_a_session_may_be_stopped_for_it(
+    api: Api, user: Client, held: Any, children: list[subprocess.Popen[bytes]]
+) -> None:
+    await held("stop", {})
+    session = await prepared(user, **{"cuda.shares": "0.25"})
+    process = start_as_spawner(await plan_of(api, session), SLEEPER, children)
+    await held("", {process.pid: 21 * GIB})
+    assert await ended(process) < 0
+
+
+async def test_a_warning_leaves_it_running(
+    api: Api, user: Client, held: Any, children: list[subprocess.Popen[bytes]]
+) -> None:
+    await held("warn", {})
+    session = await prepared(user, **{"cuda.shares": "0.25"})
+    process = start_as_spawner(await plan_of(api, session), SLEEPER, children)
+    await held("", {process.pid: 21 * GIB})
+
+    async def is_told() -> bool:
+        return "device_notice" in await devices_of(user, session["id"])
+
+    await wait_until_async(is_told, 20, "the notice")
+    assert process.poll() is None
+
+
+async def test_limits_are_known_again_after_a_restart(
+    api: Api, user: Client, agents: Agents, held: Any, children: list[subprocess.Popen[bytes]]
+) -> None:
+    await held("terminate", {})
+    session = await prepared(user, **{"cuda.shares": "0.25"})
+    process = start_as_spawner(await plan_of(api, session), SLEEPER, children)
+    await status_of(user, session["id"], lambda s: bool(s["usage"]))
+    await agents.started[0].kill()
+    await held("terminate", {process.pid: 21 * GIB})
+    assert await ended(process) < 0
+
+
+async def test_each_session_of_a_gpu_sees_its_own_use(
+    api: Api,
+    user: Client,
+    agents: Agents,
+    driver: Path,
+    tmp_path: Path,
+    children: list[subprocess.Popen[bytes]],
+) -> None:
+    files = {name: tmp_path / name for name in ("processes", "busy")}
+    environ = {"NVML_PROCESSES": str(files["processes"]), "NVML_BUSY": str(files["busy"])}
+    environ |= {"NVML_COUNT": "1", "BAI_AGENT_DEVICE_EXCESS": "warn"}
+    await agents.start(LD_LIBRARY_PATH=str(driver), **environ)
+    # What a first pass runs is compiled, which may take long.
+    await asyncio.to_thread(warm_up)
+    sessions = [
+        await prepared(user, name, **{"cuda.shares": "0.25"}) for name in ("first", "second")
+    ]
+    pids = [
+        [start_as_spawner(await plan_of(api, s), SLEEPER, children).pid for _ in range(2)]
+        for s in sessions
+    ]
+    written(files["processes"], [f"0 {pid} {GIB}" for two in pids for pid in two])
+    (first, second), _ = pids
+    # Of the second session nothing is told, though the driver tells of others: it did nothing.
+    written(files["busy"], [f"0 {first} 20", f"0 {first} 40", f"0 {second} 5"])
+    await seen_busy(user, sessions, [35, 0])
+    # A pid of nobody is MPS's server, whose work may be anybody's.
+    written(files["busy"], [f"0 {first} 20", f"0 {second} 1", "0 1 50"])
+    await seen_busy(user, sessions, [21, None])
+    # No sample at all: nobody did anything.
+    written(files["busy"], [])
+    await seen_busy(user, sessions, [0, 0])
+    # A driver that does not tell.
+    files["busy"].unlink()
+    await seen_busy(user, sessions, [None, None])
+
+
+def written(file: Path, lines: list[str]) -> None:
+    new = file.with_suffix(".new")
+    new.write_text("".join(f"{line}\n" for line in lines))
+    new.replace(file)
+
+
+async def seen_busy(
+    user: Client, sessions: list[Mapping[str, Any]], percents: list[float | None]
+) -> None:
+    async def are_seen() -> bool:
+        found = [await user.get(f"/sessions/{session['id']}") for session in sessions]
+        return [s["devices"][0]["utilization_percent"] for s in found] == percents
+
+    await wait_until_async(are_seen, 60, f"{percents} percent")
+
+
+async def user_sees(user: Client, session: Mapping[str, Any], held_bytes: int) -> None:
+    async def is_seen() -> bool:
+        devices = (await devices_of(user, session["id"])).get("devices", [])
+        return [d["memory_bytes"] for d in devices] == [held_bytes]
+
+    await wait_until_async(is_seen, 20, f"{held_bytes} bytes to be reported")

@@ -1,0 +1,49 @@
+"""A manager that a test may kill: ``killable.py HOME PORT`` prints how to reach it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from pathlib import Path
+
+from tornado.httpserver import HTTPServer
+from tornado.netutil import bind_sockets
+
+from bai_services.api.app import make_app
+from bai_services.api.sign_in import SignIn
+from tests.testbed.manager import MovableClock, make_world, manager_on
+
+
+async def main(home: Path, port: int) -> None:
+    kept = home / "kept.json"
+    async with manager_on(
+        f"sqlite+aiosqlite:///{home}/bai.sqlite", home, MovableClock()
+    ) as manager:
+        await manager.vfolders.start()
+        if kept.exists():
+            facts = json.loads(kept.read_text())
+            # What encrypts the keypairs' secrets is made anew with each manager of a test.
+            manager.callers._secrets = manager.callers._secrets.__class__(facts["key"].encode())
+        else:
+            world = await make_world(manager, manager.clock)  # type: ignore[arg-type]
+            folder = await manager.vfolders.create(await world.caller("user"), {"name": "data"})
+            keys = world.keys["user"]
+            facts = {
+                "access": keys.access_key,
+                "secret": keys.secret_key,
+                "folder": folder.id,
+                "key": manager.settings.key.decode(),
+            }
+            kept.write_text(json.dumps(facts))
+        server = HTTPServer(make_app(manager, SignIn(manager)))
+        sockets = bind_sockets(port, "127.0.0.1")
+        server.add_sockets(sockets)
+        port = sockets[0].getsockname()[1]
+        url = f"http://127.0.0.1:{port}{manager.settings.base_url}"
+        print(url, facts["access"], facts["secret"], facts["folder"], port, flush=True)
+        await asyncio.Event().wait()
+
+
+if __name__ == "__main__":
+    asyncio.run(main(Path(sys.argv[1]), int(sys.argv[2])))

@@ -1,0 +1,403 @@
+"""Domains, projects, people, keypairs and policies over REST: what is there and what is refused."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from bai_services.client import Client
+from bai_services.core.errors import (
+    AlreadyExists,
+    BaiError,
+    Conflict,
+    Forbidden,
+    InUse,
+    InvalidRequest,
+    NotFound,
+    NotSignedIn,
+)
+from tests.testbed.manager import Api
+
+HOSTS = {"local": ["create-vfolder", "mount-in-session"]}
+
+
+@pytest.fixture
+async def admin(api: Api) -> Client:
+    return await api.client("admin")
+
+
+@pytest.fixture
+async def domain_admin(api: Api) -> Client:
+    return await api.client("domain-admin")
+
+
+async def refused(kind: type[BaiError], call: Any, match: str | None = None) -> BaiError:
+    with pytest.raises(kind, match=match) as caught:
+        await call
+    assert type(caught.value) is kind
+    return caught.value
+
+
+async def names(client: Client, path: str, field: str = "name") -> list[str]:
+    return [item[field] async for item in client.items(path)]
+
+
+async def test_a_domain_from_its_making_to_its_end(api: Api, admin: Client) -> None:
+    wish = {
+        "name": "lab",
+        "description": "The lab",
+        "total_resource_slots": {"cpu": "8", "cuda.shares": "0"},
+        "max_concurrent_sessions": 4,
+        "allowed_vfolder_hosts": HOSTS,
+    }
+    made = await admin.post("/domains", wish)
+    assert made == {**wish, "is_active": True, "created_at": api.world.clock().isoformat()}
+    (project,) = (await admin.get("/projects", domain="lab"))["items"]
+    assert (project["name"], project["is_active"]) == ("default", True)
+    changed = await admin.patch("/domains/lab", {"max_concurrent_sessions": None})
+    assert changed == {**made, "max_concurrent_sessions": None}
+    assert await admin.get("/domains/lab") == changed
+    await admin.delete("/domains/lab")
+    await refused(NotFound, admin.get("/domains/lab"))
+    assert (await admin.get("/projects", domain="lab"))["total"] == 0
+
+
+async def test_a_project_and_its_members(admin: Client, domain_admin: Client, api: Api) -> None:
+    made = await domain_admin.post("/projects", {"name": "vision", "default_image": "python"})
+    assert (made["domain"], made["type"], made["resource_policy"]) == (
+        "default",
+        "general",
+        "default",
+    )
+    await domain_admin.put("/projects/vision/members/user2")
+    await domain_admin.put("/projects/vision/members/user2")
+    members = await domain_admin.get("/projects/vision/members")
+    assert [m["username"] for m in members["items"]] == ["user2"]
+    assert "vision" in await names(await api.client("user2"), "/projects")
+    await domain_admin.delete("/projects/vision/members/user2")
+    await refused(NotFound, domain_admin.delete("/projects/vision/members/user2"))
+    error = InvalidRequest
+    await refused(error, admin.put("/projects/vision/members/acme-user"), "own domain")
+    await domain_admin.patch(f"/projects/{made['id']}", {"name": "vision-2", "is_active": False})
+    await domain_admin.delete("/projects/vision-2")
+    await refused(NotFound, domain_admin.get(f"/projects/{made['id']}"))
+
+
+async def test_a_name_means_the_project_of_ones_own_domain(admin: Client, api: Api) -> None:
+    assert (await admin.get("/projects/default"))["domain"] == "default"
+    assert (await admin.get("/projects/acme%2Fdefault"))["domain"] == "acme"
+    acme = await api.client("acme-user")
+    assert (await acme.get("/projects/default"))["domain"] == "acme"
+    await admin.post("/projects", {"name": "twin", "domain": "acme"})
+    await admin.post("/domains", {"name": "third"})
+    await admin.post("/projects", {"name": "twin", "domain": "third"})
+    await refused(Conflict, admin.get("/projects/twin"), "acme/twin, third/twin")
+
+
+async def test_a_person_from_making_to_deletion(api: Api, domain_admin: Client) -> None:
+    wish = {
+        "username": "Grace",
+        "email": "Grace@Example.org",
+        "password": "a b c 1 2 3",
+        "full_name": "Grace H.",
+        "projects": ["default", "research"],
+        "allowed_client_ip": ["127.0.0.0/8"],
+    }
+    made = await domain_admin.post("/users", wish)
+    keypair = made.pop("keypair")
+    assert made["username"] == "grace" and made["email"] == "grace@example.org"
+    assert made["role"] == "user" and made["domain"] == "default"
+    assert [p["name"] for p in made["projects"]] == ["default", "research"]
+    assert made["main_access_key"] == keypair["access_key"]
+    assert len(keypair["access_key"]) == 20 and len(keypair["secret_key"]) == 40
+    for key in ("grace", "grace@example.org", made["id"]):
+        assert await domain_admin.get(f"/users/{key}") == made
+    account = await api.hub.post(
+        "/auth/verify", {"name": "grace", "password": "a b c 1 2 3", "client_ip": "127.0.0.1"}
+    )
+    assert account["hub_groups"] == ["d-default", "p-default-default", "p-default-research"]
+    await domain_admin.delete("/users/grace")
+    gone = await domain_admin.get("/users/grace")
+    assert gone["status"] == "deleted"
+    keypairs = (await domain_admin.get("/keypairs", user="grace"))["items"]
+    assert [k["is_active"] for k in keypairs] == [False]
+    again = {"username": "grace", "email": "other@example.org"}
+    await refused(AlreadyExists, domain_admin.post("/users", again), "taken by a deleted person")
+
+
+async def test_the_main_keypair_of_a_new_person_signs(api: Api, admin: Client) -> None:
+    wish = {"username": "new", "email": "new@example.org", "domain": "acme"}
+    made = await admin.post("/users", wish)
+    api.world.keys["new"] = type(api.world.keys["user"])(**made["keypair"])
+    me = await (await api.client("new")).get("/me")
+    assert me == {
+        "id": made["id"],
+        "username": "new",
+        "email": "new@example.org",
+        "full_name": "",
+        "role": "user",
+        "domain": "acme",
+        "projects": [],
+        "keypairs": [made["main_access_key"]],
+        "need_password_change": False,
+        "limits": {"sessions": "30"},
+        "usage": {},
+    }
+
+
+async def test_limits_are_the_tightest_of_all_scopes(api: Api, admin: Client) -> None:
+    await admin.patch("/domains/default", {"total_resource_slots": {"cpu": 8, "mem": "16g"}})
+    await admin.patch("/user-policies/default", {"total_resource_slots": {"cpu": "2.5"}})
+    await admin.patch(
+        "/keypair-policies/default",
+        {"total_resource_slots": {"cuda.shares": 0.5}, "max_concurrent_sessions": 3},
+    )
+    limits = (await (await api.client("user")).get("/me"))["limits"]
+    assert limits == {"cpu": "2.5", "cuda.shares": "0.5", "mem": "16g", "sessions": "3"}
+
+
+async def test_a_keypair_gets_a_new_secret_and_goes(api: Api, admin: Client) -> None:
+    made = await admin.post("/keypairs", {"user": "user", "rate_limit": 50})
+    assert (made["user"], made["is_main"], made["rate_limit"]) == ("user", False, 50)
+    key = made["access_key"]
+    changed = await admin.patch(f"/keypairs/{key}", {"new_secret": True, "is_main": True})
+    assert changed["is_main"] and changed["secret_key"] != made["secret_key"]
+    await refused(InUse, admin.delete(f"/keypairs/{key}"), "as their main keypair")
+    first = api.world.keys["user"].access_key
+    await admin.patch(f"/keypairs/{first}", {"is_main": True})
+    await admin.delete(f"/keypairs/{key}")
+    await refused(NotFound, admin.get(f"/keypairs/{key}"))
+
+
+async def test_people_may_renew_their_own_keypair_and_make_none(api: Api) -> None:
+    user = await api.client("user")
+    key = api.world.keys["user"].access_key
+    renewed = await user.patch(f"/keypairs/{key}", {"new_secret": True})
+    await refused(NotSignedIn, user.get("/me"))
+    api.world.keys["user"] = type(api.world.keys["user"])(key, renewed["secret_key"])
+    user = await api.client("user")
+    await refused(Forbidden, user.post("/keypairs", {}))
+    await refused(Forbidden, user.patch(f"/keypairs/{key}", {"rate_limit": 99}))
+    await refused(Forbidden, user.delete(f"/keypairs/{key}"))
+    other = api.world.keys["user2"].access_key
+    await refused(NotFound, user.patch(f"/keypairs/{other}", {"new_secret": True}))
+    # Nothing of that has happened: all three go on with what they had.
+    kept = await user.get(f"/keypairs/{key}")
+    assert kept["rate_limit"] != 99 and await names(user, "/keypairs", "access_key") == [key]
+    assert (await (await api.client("user2")).get("/me"))["username"] == "user2"
+
+
+@pytest.mark.parametrize(
+    "kind, change",
+    [
+        ("keypair", {"total_resource_slots": {"cpu": "4", "cuda.shares": "0"}, "max_priority": 50}),
+        ("user", {"max_vfolder_count": 3, "total_resource_slots": {"mem": "4g"}}),
+        ("project", {"max_quota_scope_bytes": 2**40}),
+    ],
+)
+async def test_policies_of_each_kind(admin: Client, kind: str, change: dict[str, Any]) -> None:
+    path = f"/{kind}-policies"
+    made = await admin.post(path, {"name": "strict"})
+    changed = await admin.patch(f"{path}/strict", change)
+    assert changed == {**made, **change}
+    assert await names(admin, path) == ["default", "strict"]
+    await refused(AlreadyExists, admin.post(path, {"name": "strict"}))
+    await refused(InUse, admin.delete(f"{path}/default"), "in use by")
+    await admin.delete(f"{path}/strict")
+    await refused(NotFound, admin.get(f"{path}/strict"))
+
+
+async def test_what_is_in_use_is_not_deleted_and_says_by_what(admin: Client) -> None:
+    error = await refused(InUse, admin.delete("/domains/default"))
+    assert error.details["used_by"] == {"users": 5, "projects": 1}
+    error = await refused(InUse, admin.delete("/keypair-policies/default"))
+    assert error.details["used_by"] == {"keypairs": 6}
+
+
+@pytest.mark.parametrize(
+    "path, body, match",
+    [
+        pytest.param("/domains", {"name": "A b"}, "cannot be the name of a domain", id="odd name"),
+        pytest.param("/domains", {}, "name: Field required", id="no name"),
+        pytest.param("/domains", {"name": "x", "color": 1}, "color: Extra inputs", id="unknown"),
+        pytest.param(
+            "/domains",
+            {"name": "x", "total_resource_slots": {"cuda.shares": "0.255"}},
+            "between two steps",
+            id="cap off the step",
+        ),
+        pytest.param(
+            "/domains",
+            {"name": "x", "total_resource_slots": {"gpu": "1"}},
+            "not a resource slot",
+            id="unknown slot",
+        ),
+        pytest.param(
+            "/domains",
+            {"name": "x", "allowed_vfolder_hosts": {"local": ["fly"]}},
+            "fly is no permission",
+            id="unknown permission",
+        ),
+        pytest.param("/domains", {"name": "x", "description": "\0"}, "description", id="a NUL"),
+        pytest.param(
+            "/domains", {"name": "x", "description": "x" * 501}, "description", id="too long"
+        ),
+        pytest.param(
+            "/users", {"username": "x", "email": "nobody"}, "e-mail address", id="no address"
+        ),
+        pytest.param(
+            "/users",
+            {"username": "x", "email": "x@example.org", "password": "secret"},
+            "at least 8 characters, must hold a digit",
+            id="weak password",
+        ),
+        pytest.param(
+            "/users",
+            {"username": "x", "email": "x@example.org", "role": "king"},
+            "'king' is no role",
+            id="unknown role",
+        ),
+        pytest.param(
+            "/users",
+            {"username": "x", "email": "x@example.org", "status": "deleted"},
+            "'deleted' is no status",
+            id="deleted from the start",
+        ),
+        pytest.param(
+            "/users",
+            {"username": "x", "email": "x@example.org", "allowed_client_ip": ["ten"]},
+            "is not a network",
+            id="no network",
+        ),
+        pytest.param(
+            "/users",
+            {"username": "x", "email": "x@example.org", "domain": "acme", "projects": ["research"]},
+            "not in domain acme",
+            id="project of another domain",
+        ),
+        pytest.param("/keypairs", {"user": "user", "rate_limit": 0}, "rate_limit", id="no rate"),
+        pytest.param(
+            "/keypair-policies",
+            {"name": "x", "default_for_unspecified": "OPEN"},
+            "default_for_unspecified",
+            id="neither LIMITED nor UNLIMITED",
+        ),
+    ],
+)
+async def test_bad_input_is_named(admin: Client, path: str, body: Any, match: str) -> None:
+    error = await refused(InvalidRequest, admin.post(path, body), match)
+    assert "secret" not in error.message
+
+
+@pytest.mark.parametrize(
+    "path, body",
+    [
+        pytest.param("/projects", {"name": "x", "domain": "nowhere"}, id="domain"),
+        pytest.param("/projects", {"name": "x", "resource_policy": "nope"}, id="project policy"),
+        pytest.param(
+            "/users",
+            {"username": "x", "email": "x@example.org", "projects": ["nowhere"]},
+            id="project",
+        ),
+        pytest.param(
+            "/users",
+            {"username": "x", "email": "x@example.org", "resource_policy": "nope"},
+            id="user policy",
+        ),
+        pytest.param(
+            "/users",
+            {"username": "x", "email": "x@example.org", "keypair_policy": "nope"},
+            id="keypair policy",
+        ),
+        pytest.param("/keypairs", {"user": "nobody"}, id="user"),
+    ],
+)
+async def test_unknown_things_are_not_found_and_nothing_is_made(
+    admin: Client, path: str, body: Any
+) -> None:
+    before = (await admin.get(path))["total"]
+    await refused(NotFound, admin.post(path, body))
+    assert (await admin.get(path))["total"] == before
+
+
+async def test_odd_keys_in_paths_are_not_found(admin: Client) -> None:
+    for path in ("/users/%00", "/users/..%2f..", "/projects/%F0%9F%98%80", "/domains/%27--"):
+        error = await refused(NotFound, admin.get(path))
+        assert "internal" not in error.message
+
+
+async def test_names_and_addresses_are_unique(admin: Client) -> None:
+    before = [(await admin.get(path))["total"] for path in ("/users", "/domains", "/projects")]
+    taken = {"username": "user", "email": "fresh@example.org"}
+    await refused(AlreadyExists, admin.post("/users", taken), "user name user is taken")
+    taken = {"username": "fresh", "email": "USER@example.com"}
+    await refused(AlreadyExists, admin.post("/users", taken), "email user@example.com is taken")
+    await refused(AlreadyExists, admin.post("/domains", {"name": "acme"}))
+    await refused(AlreadyExists, admin.post("/projects", {"name": "research"}))
+    await refused(InvalidRequest, admin.patch("/users/user", {"username": "u"}), "do not change")
+    after = [(await admin.get(path))["total"] for path in ("/users", "/domains", "/projects")]
+    assert after == before
+
+
+async def test_the_last_superadmin_stays(admin: Client, api: Api) -> None:
+    for change in ({"role": "user"}, {"status": "inactive"}):
+        await refused(Conflict, admin.patch("/users/admin", change), "last active superadmin")
+    await refused(Conflict, admin.delete("/users/admin"), "your own account")
+    await admin.patch("/users/user", {"role": "superadmin"})
+    await admin.patch("/users/admin", {"role": "user"})
+    other = await api.client("user")
+    await refused(Conflict, other.patch("/users/user", {"role": "user"}))
+    roles = {item["username"]: item["role"] async for item in other.items("/users")}
+    assert (roles["user"], roles["admin"]) == ("superadmin", "user")
+
+
+async def test_somebody_who_moves_leaves_projects_behind(admin: Client) -> None:
+    moved = await admin.patch("/users/user", {"domain": "acme"})
+    assert (moved["domain"], moved["projects"]) == ("acme", [])
+
+
+async def test_a_list_is_paged_sorted_and_filtered(admin: Client) -> None:
+    page = await admin.get("/users", limit=2, offset=1, sort="-username")
+    assert [u["username"] for u in page["items"]] == ["user", "monitor"]
+    assert (page["total"], page["limit"], page["offset"]) == (6, 2, 1)
+    page = await admin.get("/users", role="user", domain__ne="acme", sort="username")
+    assert [u["username"] for u in page["items"]] == ["user", "user2"]
+    page = await admin.get("/users", email__contains="ACME")
+    assert [u["username"] for u in page["items"]] == ["acme-user"]
+    await refused(InvalidRequest, admin.get("/users", password_hash="x"), "no field")
+
+
+async def test_a_change_that_was_not_allowed_is_in_the_audit_log(
+    api: Api, admin: Client, domain_admin: Client
+) -> None:
+    user = await api.client("user")
+    await refused(Forbidden, user.post("/domains", {"name": "lab"}), "domain.write")
+    await refused(Forbidden, user.get("/audit-log"), "audit.read")
+    (entry,) = (await admin.get("/audit-log", outcome="forbidden"))["items"]
+    assert (entry["actor"], entry["action"], entry["domain"]) == (
+        "user",
+        "domain.write",
+        "default",
+    )
+    assert entry["entity_id"].endswith("/domains")
+    # So the admin of their domain sees it too.
+    assert len((await domain_admin.get("/audit-log", outcome="forbidden"))["items"]) == 1
+
+
+async def test_every_change_is_in_the_audit_log(admin: Client, domain_admin: Client) -> None:
+    await admin.post("/domains", {"name": "lab"})
+    await domain_admin.patch("/users/user", {"full_name": "U", "password": "new pass 1"})
+    await admin.delete("/domains/lab")
+    page = await admin.get("/audit-log", sort="-id", limit=3)
+    assert [(e["actor"], e["action"], e["outcome"]) for e in page["items"]] == [
+        ("admin", "domain.delete", "done"),
+        ("domain-admin", "user.update", "done"),
+        ("admin", "domain.create", "done"),
+    ]
+    entry = page["items"][1]
+    assert entry["details"] == {"name": "user", "fields": ["full_name", "password"]}
+    assert (entry["domain"], entry["client_ip"]) == ("default", "127.0.0.1")
+    assert "new pass" not in str(page)
+    mine = await domain_admin.get("/audit-log", limit=500)
+    assert {e["domain"] for e in mine["items"]} == {"default"}

@@ -1,0 +1,249 @@
+"""Agents over HTTP: what they say, what administrators see, deadlines, work that comes at once."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import Any
+
+import pytest
+
+from bai_services.client import Client
+from bai_services.core import errors
+from tests.testbed.agent_voice import AgentVoice
+from tests.testbed.manager import Api
+from tests.testbed.wait import wait_until_async
+
+
+def device(device_id: str, **facts: Any) -> dict[str, Any]:
+    return {"id": device_id, "family": "cuda", "index": 0, "memory_bytes": 2**34, **facts}
+
+
+async def free(admin: Client, agent_id: str = "a1") -> dict[str, str]:
+    return dict((await admin.get(f"/agents/{agent_id}"))["slots"])
+
+
+async def placed(api: Api, **resources: str) -> dict[str, Any]:
+    """File a session and give it its place; returns it."""
+    user = await api.client("user")
+    session = await user.post("/sessions", {"name": "lab1", "resources": resources})
+    await api.world.manager.scheduler.run_pass()
+    return dict(await user.get(f"/sessions/{session['id']}"))
+
+
+async def test_a_heartbeat_registers_an_agent(api: Api) -> None:
+    admin = await api.client("admin")
+    voice = AgentVoice(api.agent, facts={"hostname": "node1"}, images=["py:1"])
+    await voice.beat()
+    agent = await admin.get("/agents/a1")
+    assert (agent["status"], agent["schedulable"], agent["kernels"]) == ("ALIVE", True, 0)
+    assert agent["slots"] == {"cpu": "8", "cuda.shares": "2", "mem": "16g"}
+    assert agent["used"] == {}
+    assert agent["facts"] == {"hostname": "node1", "images": ["py:1"]}
+    assert [d["capacity"] for d in agent["devices"]] == ["1", "1"]
+    page = await admin.get("/devices", agent_id="a1", is_simulated="true", sort="-index")
+    assert [d["id"] for d in page["items"]] == ["a1-g1", "a1-g0"]
+    assert page["items"][0]["resource_group"] == "default"
+
+
+async def test_an_agent_of_no_group_is_told(api: Api) -> None:
+    with pytest.raises(errors.NotFound, match="resource group none"):
+        await AgentVoice(api.agent, group="none").beat()
+    with pytest.raises(errors.NotFound, match="heartbeat first"):
+        await AgentVoice(api.agent).work()
+
+
+async def test_an_agent_of_another_engine_gets_a_notice(api: Api) -> None:
+    admin = await api.client("admin")
+    await AgentVoice(api.agent, engine="docker").beat()
+    (notice,) = (await admin.get("/agents/a1"))["facts"]["notices"]
+    assert "this agent offers docker" in notice
+
+
+@pytest.mark.parametrize(
+    "facts, part",
+    [
+        pytest.param({"slots": {"cpu": "8", "cuda.shares": "1"}}, "only cpu and mem", id="slots"),
+        pytest.param({"slots": {"cpu": "many"}}, "amount", id="no amount"),
+        pytest.param({"devices": [device("a b")]}, "id of a device", id="device id"),
+        pytest.param({"devices": [device("a", family="C D")]}, "family", id="family"),
+        pytest.param({"engine": "lxc"}, "engine", id="engine"),
+        pytest.param({"architecture": "x\0"}, "architecture", id="a NUL"),
+    ],
+)
+async def test_heartbeats_that_are_refused(api: Api, facts: dict[str, Any], part: str) -> None:
+    with pytest.raises(errors.InvalidRequest, match=part):
+        await AgentVoice(api.agent, **facts).beat()
+
+
+async def test_an_odd_id_is_refused(api: Api) -> None:
+    with pytest.raises(errors.InvalidRequest, match="id of an agent"):
+        await AgentVoice(api.agent, agent_id="-a", devices=[]).beat()
+
+
+async def test_only_agents_speak_the_protocol(api: Api) -> None:
+    for client in (await api.client("admin"), api.hub):
+        voice = AgentVoice(client)
+        for call in (voice.beat(), voice.work()):
+            with pytest.raises(errors.Forbidden):
+                await call
+    with pytest.raises(errors.NotSignedIn):
+        await AgentVoice(api.nobody).beat()
+    await AgentVoice(api.agent).beat()
+    user = await api.client("user")
+    for path in ("/agents", "/agents/a1", "/devices"):
+        with pytest.raises(errors.Forbidden):
+            await user.get(path)
+    assert (await (await api.client("monitor")).get("/agents"))["total"] == 1
+
+
+async def test_what_is_in_use_stays_when_a_machine_shrinks(api: Api) -> None:
+    admin = await api.client("admin")
+    voice = AgentVoice(api.agent)
+    await voice.beat()
+    session = await placed(api, cpu="4", mem="8g", **{"cuda.shares": "0.5"})
+    assert session["status"] == "SCHEDULED"
+    taken = next(a["device"] for a in session["allocations"] if a["device"])
+    await voice.beat(slots={"cpu": "2", "mem": "16g"}, devices=[])
+    agent = await admin.get("/agents/a1")
+    assert agent["slots"] == {"cpu": "2", "mem": "16g"}
+    assert agent["used"] == {"cpu": "4", "cuda.shares": "0.5", "mem": "8g"}
+    # The device that is used is unhealthy; the other one, simulated and free, is forgotten.
+    assert [(d["id"], d["is_healthy"]) for d in agent["devices"]] == [(taken, False)]
+    assert await api.world.manager.ledger.audit() == []
+    await (await api.client("user")).delete(f"/sessions/{session['id']}")
+    assert (await admin.get("/agents/a1"))["used"] == {}
+    assert await api.world.manager.ledger.audit() == []
+
+
+async def test_a_device_belongs_to_one_living_agent(api: Api) -> None:
+    admin, clock = await api.client("admin"), api.world.clock
+    real = [device("GPU-1")]
+    first, second = (AgentVoice(api.agent, a, devices=real) for a in ("a1", "a2"))
+    await first.beat()
+    await second.beat()
+    assert "cuda.shares" not in await free(admin, "a2")
+    clock.advance(seconds=41)
+    await api.world.manager.agents.check_deadlines()
+    # The card was moved to the other machine.
+    await second.beat()
+    assert (await free(admin, "a2"))["cuda.shares"] == "1"
+    assert (await admin.get("/devices"))["items"][0]["agent_id"] == "a2"
+
+
+async def test_an_agent_is_lost_after_the_deadline_and_comes_back(api: Api) -> None:
+    admin, clock, agents = await api.client("admin"), api.world.clock, api.world.manager.agents
+    voice = AgentVoice(api.agent)
+    await voice.beat()
+    clock.advance(seconds=40)
+    await agents.check_deadlines()
+    assert (await admin.get("/agents/a1"))["status"] == "ALIVE"
+    clock.advance(seconds=1)
+    await agents.check_deadlines()
+    lost = await admin.get("/agents/a1")
+    assert (lost["status"], lost["status_changed_at"]) == ("LOST", clock().isoformat())
+    assert (await placed(api, cpu="1"))["status"] == "PENDING"
+    await voice.beat()
+    assert (await admin.get("/agents/a1"))["status"] == "ALIVE"
+    await api.world.manager.scheduler.run_pass()
+    assert len(await voice.work()) == 1
+
+
+async def test_silence_before_the_managers_start_means_nothing(api: Api) -> None:
+    admin, clock, manager = await api.client("admin"), api.world.clock, api.world.manager
+    await AgentVoice(api.agent).beat()
+    clock.advance(minutes=10)
+    manager.agents.start()
+    await manager.agents.check_deadlines()
+    assert (await admin.get("/agents/a1"))["status"] == "ALIVE"
+    clock.advance(seconds=41)
+    await manager.agents.check_deadlines()
+    assert (await admin.get("/agents/a1"))["status"] == "LOST"
+
+
+async def test_an_agent_that_leaves_takes_nothing_new(api: Api) -> None:
+    admin = await api.client("admin")
+    voice = AgentVoice(api.agent)
+    await voice.beat()
+    await voice.beat(is_leaving=True)
+    assert (await admin.get("/agents/a1"))["status"] == "TERMINATED"
+    assert (await placed(api, cpu="1"))["status"] == "PENDING"
+
+
+async def test_change_and_delete(api: Api) -> None:
+    admin, clock = await api.client("admin"), api.world.clock
+    voice = AgentVoice(api.agent)
+    await voice.beat()
+    await admin.patch("/agents/a1", {"schedulable": False})
+    session = await placed(api, cpu="1")
+    assert session["status"] == "PENDING"
+    assert "1 not schedulable" in session["reasons"][0]["message"]
+    await admin.patch("/agents/a1", {"schedulable": True})
+    await api.world.manager.scheduler.run_pass()
+    await admin.post("/resource-groups", {"name": "other"})
+    await admin.patch("/agents/a1", {"resource_group": "other"})
+    # The administrator's word counts, whatever the agent was started with.
+    await voice.beat()
+    assert (await admin.get("/agents/a1"))["resource_group"] == "other"
+    with pytest.raises(errors.NotFound):
+        await admin.patch("/agents/a1", {"resource_group": "none"})
+    with pytest.raises(errors.InUse, match="alive"):
+        await admin.delete("/agents/a1")
+    clock.advance(seconds=41)
+    await api.world.manager.agents.check_deadlines()
+    with pytest.raises(errors.InUse, match="1 sessions hold"):
+        await admin.delete("/agents/a1")
+    await (await api.client("user")).delete("/sessions/lab1")
+    await admin.delete("/agents/a1")
+    assert (await admin.get("/devices"))["total"] == 0
+    for call in (
+        admin.get("/agents/a1"),
+        admin.delete("/agents/a1"),
+        admin.patch("/agents/a1", {"schedulable": True}),
+    ):
+        with pytest.raises(errors.NotFound):
+            await call
+
+
+async def test_work_is_offered_at_once(api: Api) -> None:
+    voice = AgentVoice(api.agent)
+    await voice.beat()
+    await api.world.manager.start()
+    user = await api.client("user")
+    # Filed once before, so that the figure is not that of cold caches.
+    for name in ("warm", "real"):
+        waiting = asyncio.create_task(voice.work(20))
+        began = time.perf_counter()
+        await user.post("/sessions", {"name": name, "resources": {"cpu": "1"}})
+        (item,) = await waiting
+        seconds = time.perf_counter() - began
+    assert (item["kind"], item["user"]) == ("prepare", "user")
+    # A few milliseconds on an idle machine; the bound is for one that is busy with other tests.
+    assert seconds < 2, seconds
+
+
+async def test_the_poll_of_an_agent_that_died_takes_no_work(api: Api) -> None:
+    voice = AgentVoice(api.agent)
+    await voice.beat()
+    dead = asyncio.create_task(voice.work(20))
+
+    async def is_waiting() -> bool:
+        return any("Agents.work" in repr(task) for task in asyncio.all_tasks())
+
+    await wait_until_async(is_waiting, 5, "the poll to arrive")
+    dead.cancel()
+    await asyncio.gather(dead, return_exceptions=True)
+
+    async def is_gone() -> bool:
+        return not await is_waiting()
+
+    await wait_until_async(is_gone, 5, "the poll to end")
+    await placed(api, cpu="1")
+    assert [item["kind"] for item in await voice.work()] == ["prepare"]
+
+
+@pytest.mark.parametrize("wait", ["-1", "26", "x", "nan"])
+async def test_waits_that_are_refused(api: Api, wait: str) -> None:
+    await AgentVoice(api.agent).beat()
+    with pytest.raises(errors.InvalidRequest, match="seconds"):
+        await api.agent.get("/agents/a1/work", wait=wait)

@@ -1,0 +1,253 @@
+"""Sharing one app of a session: who may give it, who gets in, and when that ends."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+import pytest
+
+from bai_services.client import Client
+from bai_services.core import errors
+from bai_services.core.roles import Role
+from tests.api.test_sessions import started
+from tests.testbed.agent_voice import AgentVoice
+from tests.testbed.manager import Api
+
+HERE = "192.0.2.7"
+SMALL = {"cpu": "1", "mem": "1g"}
+
+Enter = Callable[..., Awaitable[dict[str, Any]]]
+
+
+@pytest.fixture
+async def allow(api: Api) -> Callable[..., Awaitable[None]]:
+    """Set what the policy of everybody lets them share."""
+
+    async def change(app_sharing: str = "public", **others: Any) -> None:
+        admin = await api.client("admin")
+        policy = (await admin.get("/users/user"))["resource_policy"]
+        await admin.patch(f"/user-policies/{policy}", {"app_sharing": app_sharing, **others})
+
+    return change
+
+
+@pytest.fixture
+async def session(
+    api: Api, agent: AgentVoice, allow: Callable[..., Awaitable[None]]
+) -> dict[str, Any]:
+    await allow()
+    return await started(api, agent, "lab1")
+
+
+@pytest.fixture
+def enter(api: Api, session: dict[str, Any]) -> Enter:
+    """Come by the link of a share and return what the session is told of the visit."""
+
+    async def come(share: dict[str, Any], name: str | None, **others: str) -> dict[str, Any]:
+        shares = api.world.manager.app_shares
+        caller = None if name is None else await api.world.caller(name)
+        address = await shares.entrance(share["id"], caller, others.get("client_ip", HERE))
+        assert urlsplit(address).path == f"{session['url']}shared/{share['app']}/"
+        entry = parse_qs(urlsplit(address).query)["bai_entry"][0]
+        return dict(await ask(api, session, share["app"], entry=entry, **others))
+
+    return come
+
+
+async def ask(api: Api, session: dict[str, Any], app: str, **shown: str) -> dict[str, Any]:
+    """Ask, as the session does, whether somebody may use an app."""
+    manager = api.world.manager
+    caller = await manager.callers.in_session("user", "10.0.0.1")
+    assert caller.role is Role.SESSION
+    facts = {"session_id": session["id"], "app": app, "client_ip": HERE, **shown}
+    return dict(await manager.app_shares.visit(caller, facts))
+
+
+def shares_of(session: dict[str, Any]) -> str:
+    return f"/sessions/{session['id']}/app-shares"
+
+
+async def test_a_share_is_listed_for_both_and_can_be_taken_back(
+    api: Api, user: Client, session: dict[str, Any], enter: Enter
+) -> None:
+    made = await user.post(shares_of(session), {"app": "tensorboard", "user": "user2"})
+    assert (made["audience"], made["user"], made["owner"]) == ("user", "user2", "user")
+    assert made["url"] == f"/services/bai/shared/{made['id']}"
+    guest = await api.client("user2")
+    for client, path in ((user, shares_of(session)), (user, "/app-shares"), (guest, "/app-shares")):
+        assert [item["id"] for item in (await client.get(path))["items"]] == [made["id"]]
+    visit = await enter(made, "user2")
+    assert (await ask(api, session, "tensorboard", visit=visit["visit"]))["audience"] == "user"
+    await user.delete(f"{shares_of(session)}/{made['id']}")
+    with pytest.raises(errors.Forbidden, match="not shared with you"):
+        await ask(api, session, "tensorboard", visit=visit["visit"])
+    assert (await guest.get("/app-shares"))["items"] == []
+    with pytest.raises(errors.NotFound):
+        await user.delete(f"{shares_of(session)}/{made['id']}")
+
+
+@pytest.mark.parametrize(
+    ("audience", "comes", "gets_in"),
+    [
+        ({"user": "user2"}, "user2", True),
+        ({"user": "user2"}, None, False),
+        ({"user": "user2"}, "user", False),
+        ({"user": "user2"}, "admin", False),
+        ({"project": "default"}, "user2", True),
+        ({"project": "default"}, "acme-user", False),
+        ({"project": "default"}, None, False),
+        ({"public": True, "allowed_addresses": ["192.0.2.0/24"]}, None, True),
+        ({"public": True, "allowed_addresses": ["192.0.2.0/24"]}, "acme-user", True),
+        ({"public": True, "allowed_addresses": ["198.51.100.0/24"]}, None, False),
+        ({"user": "user2", "allowed_addresses": ["198.51.100.0/24"]}, "user2", False),
+    ],
+)
+async def test_only_whom_a_share_is_for_gets_in(
+    api: Api,
+    user: Client,
+    session: dict[str, Any],
+    enter: Enter,
+    audience: dict[str, Any],
+    comes: str | None,
+    gets_in: bool,
+) -> None:
+    if comes is not None and comes not in api.world.keys:
+        pytest.fail(f"the demo has no {comes}: {sorted(api.world.keys)}")
+    made = await user.post(shares_of(session), {"app": "tensorboard", **audience})
+    if gets_in:
+        assert (await enter(made, comes))["visit"]
+    else:
+        # The same words as for a share that does not exist: a guess learns nothing.
+        with pytest.raises(errors.NotFound, match="no such share, or none for you"):
+            await enter(made, comes)
+
+
+async def test_an_entry_is_good_once_and_for_its_own_app_and_session(
+    api: Api, user: Client, session: dict[str, Any]
+) -> None:
+    made = await user.post(shares_of(session), {"app": "tensorboard", "user": "user2"})
+    shares = api.world.manager.app_shares
+    guest = await api.world.caller("user2")
+
+    async def entry() -> str:
+        address = await shares.entrance(made["id"], guest, HERE)
+        return parse_qs(urlsplit(address).query)["bai_entry"][0]
+
+    for wrong in (
+        {"app": "mlflow", "entry": await entry()},
+        {"app": "tensorboard", "entry": await entry(), "session_id": "another"},
+        {"app": "tensorboard", "visit": await entry()},
+        {"app": "tensorboard", "entry": "e.made.up.1.x.y"},
+        {"app": "tensorboard"},
+    ):
+        with pytest.raises(errors.Forbidden):
+            await ask(api, session, **wrong)
+    once = await entry()
+    assert await ask(api, session, "tensorboard", entry=once)
+    with pytest.raises(errors.Forbidden):
+        await ask(api, session, "tensorboard", entry=once)
+    late = await entry()
+    api.world.clock.advance(minutes=2)
+    with pytest.raises(errors.Forbidden):
+        await ask(api, session, "tensorboard", entry=late)
+
+
+async def test_a_visit_ends_with_the_share_the_policy_the_account_and_the_membership(
+    api: Api, user: Client, session: dict[str, Any], enter: Enter, allow: Any
+) -> None:
+    admin = await api.client("admin")
+    short = {"app": "tensorboard", "expires_in": 600}
+    to_person = await user.post(shares_of(session), {**short, "user": "user2"})
+    to_project = await user.post(shares_of(session), {**short, "project": "default"})
+    visits = [(await enter(share, "user2"))["visit"] for share in (to_person, to_project)]
+
+    async def is_in(visit: str, **others: str) -> bool:
+        try:
+            await ask(api, session, "tensorboard", visit=visit, **others)
+        except errors.Forbidden:
+            return False
+        return True
+
+    assert [await is_in(visit) for visit in visits] == [True, True]
+    await allow("user")
+    assert [await is_in(visit) for visit in visits] == [True, False]
+    await allow()
+    project = await api.world.project_id()
+    guest = await api.world.user_id("user2")
+    await admin.delete(f"/projects/{project}/members/{guest}")
+    assert [await is_in(visit) for visit in visits] == [True, False]
+    await admin.put(f"/projects/{project}/members/{guest}", {})
+    await admin.patch("/users/user2", {"status": "inactive"})
+    assert [await is_in(visit) for visit in visits] == [False, False]
+    await admin.patch("/users/user2", {"status": "active"})
+    assert [await is_in(visit) for visit in visits] == [True, True]
+    api.world.clock.advance(minutes=10)
+    assert [await is_in(visit) for visit in visits] == [False, False]
+    assert (await user.get(shares_of(session)))["items"] == []
+
+
+async def test_what_the_policy_does_not_allow_is_refused(
+    api: Api, user: Client, session: dict[str, Any], allow: Any
+) -> None:
+    await allow("none")
+    with pytest.raises(errors.Forbidden, match="app_sharing"):
+        await user.post(shares_of(session), {"app": "tensorboard", "user": "user2"})
+    await allow("project", max_app_share_seconds=3600)
+    public = {"app": "tensorboard", "public": True, "allowed_addresses": ["0.0.0.0/0"]}
+    with pytest.raises(errors.Forbidden, match="project; public was asked for"):
+        await user.post(shares_of(session), public)
+    with pytest.raises(errors.InvalidRequest, match="your policy allows 3600 s"):
+        await user.post(
+            shares_of(session), {"app": "tensorboard", "user": "user2", "expires_in": 3601}
+        )
+
+
+@pytest.mark.parametrize(
+    ("wish", "why"),
+    [
+        ({"app": "tensorboard"}, "one of them"),
+        ({"app": "tensorboard", "user": "user2", "public": True}, "one of them"),
+        ({"app": "terminal", "user": "user2"}, "whole session"),
+        ({"app": "tensorboard", "user": "user"}, "theirs already"),
+        ({"app": "tensorboard", "user": "nobody-here"}, "nobody named"),
+        ({"app": "tensorboard", "user": "acme-user"}, "nobody named"),
+        ({"app": "tensorboard", "project": "other"}, "belongs to project default"),
+        ({"app": "tensorboard", "public": True}, "addresses"),
+        ({"app": "tensorboard", "user": "user2", "allowed_addresses": ["x"]}, "no address"),
+    ],
+)
+async def test_a_share_that_means_nothing_is_refused(
+    user: Client, session: dict[str, Any], wish: dict[str, Any], why: str
+) -> None:
+    with pytest.raises((errors.InvalidRequest, errors.NotFound), match=why):
+        await user.post(shares_of(session), wish)
+
+
+async def test_nobody_shares_a_session_of_somebody_else_but_admins_take_back(
+    api: Api, user: Client, session: dict[str, Any]
+) -> None:
+    made = await user.post(shares_of(session), {"app": "tensorboard", "user": "user2"})
+    other, domain_admin = await api.client("user2"), await api.client("domain-admin")
+    wish = {"app": "tensorboard", "user": "user2"}
+    with pytest.raises(errors.NotFound):
+        await other.post(shares_of(session), wish)
+    with pytest.raises(errors.NotFound):
+        await other.delete(f"{shares_of(session)}/{made['id']}")
+    with pytest.raises(errors.Forbidden):
+        await domain_admin.post(shares_of(session), wish)
+    await domain_admin.delete(f"{shares_of(session)}/{made['id']}")
+    assert (await user.get(shares_of(session)))["items"] == []
+
+
+async def test_a_session_that_does_not_run_lets_nobody_in(
+    api: Api, agent: AgentVoice, user: Client, allow: Any
+) -> None:
+    await allow()
+    waiting = await user.post("/sessions", {"name": "lab2", "resources": SMALL})
+    made = await user.post(shares_of(waiting), {"app": "tensorboard", "user": "user2"})
+    with pytest.raises(errors.Conflict, match="answer while it runs"):
+        await api.world.manager.app_shares.entrance(
+            made["id"], await api.world.caller("user2"), HERE
+        )

@@ -1,0 +1,132 @@
+"""The API's frame: bodies in, errors out, the document of what there is."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator
+from http import HTTPStatus
+
+import httpx
+import pytest
+from pydantic import BaseModel, ConfigDict
+from tornado.httpserver import HTTPServer
+from tornado.testing import bind_unused_port
+from tornado.web import Application
+
+from bai_services.api import openapi
+from bai_services.api.base import HTTP_STATUS, APIHandler, NotFoundHandler, operation
+from bai_services.core import errors
+from bai_services.core.listing import ListQuery
+from bai_services.core.resources import ResourceSlots
+
+
+class Wish(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+    name: str
+    count: int = 1
+
+
+class EchoHandler(APIHandler):
+    @operation("Echo", tag="echo", body=Wish, returns=Wish, status=HTTPStatus.CREATED, is_open=True)
+    async def post(self, body: Wish) -> Wish:
+        return body
+
+    @operation("List", tag="echo", returns=Wish, is_list=True, is_open=True)
+    async def get(self, query: ListQuery) -> dict[str, object]:
+        return {"slots": ResourceSlots({"mem": 2**30}), "limit": query.limit}
+
+
+class FailHandler(APIHandler):
+    @operation("Fail", tag="fail", is_open=True)
+    async def get(self, code: str) -> None:
+        if code == "bug":
+            raise RuntimeError("the password is 1234")
+        raise errors.by_code()[code]("told so", limit=ResourceSlots({"cpu": 500}))
+
+
+ROUTES = [("/echo", EchoHandler), (r"/fail/(?P<code>[^/]+)", FailHandler)]
+
+
+@pytest.fixture
+async def http() -> AsyncIterator[httpx.AsyncClient]:
+    server = HTTPServer(Application(ROUTES, default_handler_class=NotFoundHandler))
+    socket, port = bind_unused_port()
+    server.add_socket(socket)
+    async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}") as client:
+        yield client
+    server.stop()
+    await server.close_all_connections()
+
+
+async def test_a_body_is_checked_and_the_answer_written(http: httpx.AsyncClient) -> None:
+    answer = await http.post("/echo", json={"name": "a"})
+    assert (answer.status_code, answer.json()) == (201, {"name": "a", "count": 1})
+
+
+@pytest.mark.parametrize(
+    "body, part",
+    [
+        pytest.param('{"name": 3}', "name: ", id="wrong type"),
+        pytest.param('{"name": "a", "nmae": 1}', "nmae: ", id="a field that is none"),
+        pytest.param("{", "Invalid JSON", id="no JSON"),
+        pytest.param("", "name: Field required", id="no body"),
+        pytest.param('"\\ud800"', "", id="half a character"),
+    ],
+)
+async def test_a_bad_body_is_named(http: httpx.AsyncClient, body: str, part: str) -> None:
+    answer = await http.post("/echo", content=body)
+    assert answer.status_code == 400
+    assert answer.json()["error"] == "invalid-request"
+    assert part in answer.json()["message"]
+
+
+async def test_a_body_over_the_limit_is_refused(http: httpx.AsyncClient) -> None:
+    answer = await http.post("/echo", json={"name": "x" * 2**20})
+    assert (answer.status_code, answer.json()["error"]) == (413, "too-large")
+
+
+async def test_lists_read_their_arguments(http: httpx.AsyncClient) -> None:
+    answer = await http.get("/echo", params={"limit": 7})
+    assert answer.json() == {"slots": {"mem": "1g"}, "limit": 7}
+    answer = await http.get("/echo", params={"limit": 0})
+    assert "1 to 500" in answer.json()["message"]
+
+
+@pytest.mark.parametrize("code", sorted(errors.by_code()))
+async def test_every_error_has_its_status(http: httpx.AsyncClient, code: str) -> None:
+    answer = await http.get(f"/fail/{code}")
+    assert answer.status_code == HTTP_STATUS[errors.by_code()[code]]
+    assert answer.json() == {
+        "error": code,
+        "message": "told so",
+        "details": {"limit": {"cpu": "0.5"}},
+    }
+
+
+async def test_a_bug_says_nothing_of_itself(
+    http: httpx.AsyncClient, caplog: pytest.LogCaptureFixture
+) -> None:
+    answer = await http.get("/fail/bug")
+    assert answer.status_code == 500
+    assert "1234" not in answer.text
+    assert "1234" in caplog.text
+
+
+async def test_what_is_no_route_is_not_found(http: httpx.AsyncClient) -> None:
+    answer = await http.get("/nothing")
+    assert (answer.status_code, answer.json()["error"]) == (404, "not-found")
+    answer = await http.delete("/echo")
+    assert (answer.status_code, answer.json()["error"]) == (405, "http-405")
+
+
+def test_the_document_names_every_operation() -> None:
+    document = openapi.document(ROUTES, "/api")
+    assert json.loads(json.dumps(document))["openapi"] == "3.1.0"
+    assert set(document["paths"]) == {"/echo", "/fail/{code}"}
+    post = document["paths"]["/echo"]["post"]
+    body = post["requestBody"]["content"]["application/json"]["schema"]
+    assert body == {"$ref": "#/components/schemas/Wish"}
+    assert document["components"]["schemas"]["Wish"]["required"] == ["name"]
+    parameters = document["paths"]["/echo"]["get"]["parameters"]
+    assert [p["name"] for p in parameters] == ["limit", "offset", "sort"]

@@ -1,0 +1,220 @@
+"""Callbacks of sessions: each step told once it is made, in order, signed, and in nobody's way."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bai_services.client import Client, Keypair
+from bai_services.core import errors
+from bai_services.core.callback import TRIES, Reach, secret_of, signature
+from bai_services.db.database import Database
+from bai_services.manager.manager import Manager
+from tests.testbed.agent_voice import AgentVoice
+from tests.testbed.manager import Api, MovableClock, manager_on
+from tests.testbed.receiver import Receiver, receiving
+from tests.testbed.wait import wait_until_async
+
+from .test_sessions import started, status_of
+
+HERE = Reach.parse("", "127.0.0.1/32")
+SMALL = {"cpu": "1", "mem": "1g"}
+TO_RUNNING = ["SCHEDULED", "PREPARING", "PREPARED", "RUNNING"]
+
+Session = dict[str, Any]
+
+
+@pytest.fixture
+async def manager(database_url: str, tmp_path: Path, clock: MovableClock) -> AsyncIterator[Manager]:
+    """A manager that may call this machine; its loops do not run unless the test starts them."""
+    async with manager_on(database_url, tmp_path, clock, callback_reach=HERE) as made:
+        yield made
+
+
+@pytest.fixture
+async def receiver() -> AsyncIterator[Receiver]:
+    async with receiving() as made:
+        yield made
+
+
+async def filed(client: Client, name: str, url: str, **body: Any) -> Session:
+    wish = {"name": name, "resources": SMALL, "callback_url": url, **body}
+    return dict(await client.post("/sessions", wish))
+
+
+async def callback_of(client: Client, name: str) -> Session:
+    return dict((await client.get(f"/sessions/{name}"))["callback"])
+
+
+async def told(receiver: Receiver, count: int) -> list[str]:
+    """Return the statuses told once there are so many."""
+    await wait_until_async(lambda: len(receiver.calls) >= count, 60, f"{count} calls")
+    return receiver.statuses
+
+
+async def until_callback(client: Client, name: str, **facts: Any) -> Session:
+    """Return how far the callback of a session is once it has these facts."""
+
+    async def found() -> Session | None:
+        state = await callback_of(client, name)
+        return state if facts.items() <= state.items() else None
+
+    return dict(await wait_until_async(found, 60, f"the callback of {name} to have {facts}"))
+
+
+async def test_every_step_is_told_in_order_and_signed(
+    api: Api, agent: AgentVoice, user: Client, receiver: Receiver
+) -> None:
+    session = await started(api, agent, "lab1", callback_url=receiver.url)
+    assert await told(receiver, 4) == TO_RUNNING
+    await api.hub.post(f"/sessions/{session['id']}/exited", {"exit_code": 0, "log": ""})
+    assert await told(receiver, 5) == [*TO_RUNNING, "TERMINATED"]
+    state = await until_callback(user, "lab1", is_open=False)
+    assert (state["delivered"], state["given_up"], state["last_error"]) == (5, 0, "")
+    history = (await user.get(f"/sessions/{session['id']}/history"))["items"]
+    keys = (await user.get("/me"))["keypairs"]
+    secret = (await user.get(f"/keypairs/{keys[0]}/callback-secret"))["callback_secret"]
+    for call, step in zip(receiver.calls, history, strict=True):
+        content = call.content
+        assert content["event"] == "session.status"
+        assert (content["session_id"], content["name"]) == (session["id"], "lab1")
+        assert (content["from_status"], content["status"]) == (
+            step["from_status"],
+            step["to_status"],
+        )
+        assert call.headers["Content-Type"] == "application/json"
+        assert call.headers["Bai-Delivery"] == str(content["delivery"])
+        stamp = int(call.headers["Bai-Timestamp"])
+        assert call.headers["Bai-Signature"] == signature(secret, stamp, call.body)
+    assert receiver.calls[-1].content["exit_code"] == 0
+
+
+async def test_a_failure_is_tried_again_later_and_holds_back_what_follows(
+    api: Api, agent: AgentVoice, user: Client, receiver: Receiver, clock: MovableClock
+) -> None:
+    receiver.answers.extend([500, 503])
+    await started(api, agent, "lab1", callback_url=receiver.url)
+    state = await until_callback(user, "lab1", tries=1)
+    assert state["last_error"] == "it answered 500"
+    assert state["next_at"] is not None
+    assert receiver.statuses == ["SCHEDULED"], "nothing is told before what came before it"
+    for tries in (2, 0):
+        clock.advance(seconds=5)
+        api.world.manager.session_parts.callbacks.wake()
+        if tries:
+            await until_callback(user, "lab1", tries=tries)
+    assert await told(receiver, 6) == ["SCHEDULED", "SCHEDULED", *TO_RUNNING]
+    state = await until_callback(user, "lab1", delivered=4)
+    assert (state["tries"], state["last_error"], state["is_open"]) == (0, "", True)
+
+
+async def test_what_nobody_takes_is_given_up_and_the_rest_is_told(
+    api: Api, agent: AgentVoice, user: Client, receiver: Receiver, clock: MovableClock
+) -> None:
+    receiver.answers.extend([500] * TRIES)
+    await started(api, agent, "lab1", callback_url=receiver.url)
+    for tries in range(1, TRIES):
+        state = await until_callback(user, "lab1", tries=tries)
+        clock.now = datetime.fromisoformat(state["next_at"])
+        api.world.manager.session_parts.callbacks.wake()
+    state = await until_callback(user, "lab1", delivered=3)
+    assert (state["given_up"], state["is_open"], state["tries"]) == (1, True, 0)
+    assert receiver.statuses == ["SCHEDULED"] * TRIES + TO_RUNNING[1:]
+
+
+async def test_a_receiver_that_does_not_answer_holds_nobody_up(
+    api: Api, agent: AgentVoice, user: Client, receiver: Receiver
+) -> None:
+    admin = await api.client("admin")
+    async with receiving() as slow:
+        slow.is_open.clear()
+        waiting = [await filed(user, f"slow-{n}", slow.url, priority=0) for n in range(5)]
+        for session in waiting:
+            await user.delete(f"/sessions/{session['id']}")
+        await wait_until_async(lambda: len(slow.calls) == 2, 60, "two calls for one person")
+        other = await filed(admin, "quick", receiver.url)
+        await admin.delete(f"/sessions/{other['id']}")
+        statuses = await told(receiver, 1)
+        assert statuses[-1] in ("CANCELLED", "SCHEDULED")
+        assert len(slow.calls) == 2
+        slow.is_open.set()
+        for session in waiting:
+            await until_callback(user, session["id"], is_open=False)
+
+
+async def test_a_restart_goes_on_where_the_last_manager_was(
+    api: Api, user: Client, receiver: Receiver, clock: MovableClock, database_url: str
+) -> None:
+    first = api.world.manager
+    session = await filed(user, "lab1", receiver.url)
+    await user.delete(f"/sessions/{session['id']}")
+    assert await first.scheduler.lease.hold() is not None
+    second = Manager(first.settings, Database(database_url), clock)
+    try:
+        await second.session_parts.callbacks.step()
+        assert receiver.calls == [], "one that stands by tells nothing"
+        await first.scheduler.lease.stop()
+        await second.session_parts.callbacks.step()
+        assert await told(receiver, 1) == ["CANCELLED"]
+        state = await until_callback(user, session["id"], is_open=False)
+        assert state["delivered"] == 1
+    finally:
+        await second.stop()
+
+
+async def test_an_address_that_may_not_be_reached_is_refused_at_once(
+    api: Api, user: Client
+) -> None:
+    for url in ("http://10.0.0.1/", "http://169.254.169.254/latest", "file:///etc/passwd"):
+        with pytest.raises(errors.InvalidRequest, match="callback_url") as refused:
+            await filed(user, "lab1", url)
+        assert refused.value.details["field"] == "callback_url"
+    with pytest.raises(errors.InvalidRequest, match="callback_url"):
+        await user.post("/bulk-sessions", {"sessions": [{"name": "lab2", "callback_url": "x"}]})
+    assert (await user.get("/sessions"))["items"] == []
+
+
+async def test_a_template_and_a_repeated_request_keep_the_url(
+    api: Api, user: Client, receiver: Receiver
+) -> None:
+    request = {"resources": SMALL, "callback_url": receiver.url}
+    await user.post("/session-templates", {"name": "told", "request": request})
+    session = await user.post("/sessions", {"name": "lab1", "template": "told"})
+    assert session["callback"]["url"] == receiver.url
+    again = await user.post("/sessions", {"name": "lab1", "template": "told"})
+    assert again["id"] == session["id"]
+    with pytest.raises(errors.AlreadyExists):
+        await filed(user, "lab1", receiver.url + "2")
+    plain = await user.post("/sessions", {"name": "lab2", "resources": SMALL})
+    assert plain["callback"] is None
+
+
+async def test_only_the_owner_reads_what_their_callbacks_are_signed_with(
+    api: Api, user: Client
+) -> None:
+    (key, *_) = (await user.get("/me"))["keypairs"]
+    before = await user.get(f"/keypairs/{key}/callback-secret")
+    assert before["access_key"] == key
+    with pytest.raises(errors.Forbidden):
+        await (await api.client("admin")).get(f"/keypairs/{key}/callback-secret")
+    changed = await user.patch(f"/keypairs/{key}", {"new_secret": True})
+    anew = Client(api.url, Keypair(key, changed["secret_key"]))
+    try:
+        after = await anew.get(f"/keypairs/{key}/callback-secret")
+    finally:
+        await anew.close()
+    assert after["callback_secret"] == secret_of(changed["secret_key"]) != before["callback_secret"]
+
+
+async def test_the_status_follows_while_a_callback_waits(
+    api: Api, agent: AgentVoice, user: Client, receiver: Receiver
+) -> None:
+    receiver.is_open.clear()
+    session = await started(api, agent, "lab1", callback_url=receiver.url)
+    assert (await status_of(user, session["id"], "RUNNING"))["callback"]["delivered"] == 0
+    receiver.is_open.set()
+    assert await told(receiver, 4) == TO_RUNNING

@@ -1,0 +1,296 @@
+"""Cluster sessions over HTTP: filed, placed and prepared as a whole, ended as a whole."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from bai_services.client import Client
+from bai_services.core import errors
+from bai_services.core.gang import gang_end
+from tests.testbed.agent_voice import AgentVoice
+from tests.testbed.manager import Api
+
+from .test_sessions import status_of
+
+SMALL = {"cpu": "1", "mem": "1g"}
+
+
+@pytest.fixture
+async def admin(api: Api) -> Client:
+    """The superadmin, who lets sessions have up to four containers."""
+    client = await api.client("admin")
+    for policy in (await client.get("/keypair-policies"))["items"]:
+        changes = {"max_containers_per_session": 4}
+        await client.patch(f"/keypair-policies/{policy['name']}", changes)
+    return client
+
+
+async def prepared(agent: AgentVoice, user: Client, **body: Any) -> list[dict[str, Any]]:
+    """File a cluster session and prepare its kernels; return their items, main first."""
+    wish = {"name": "gang1", "resources": SMALL, "cluster_size": 3, **body}
+    await user.post("/sessions", wish)
+    await status_of(user, "gang1", "SCHEDULED")
+    items = await agent.work(5)
+    for item in items[:-1]:
+        await agent.report(item, injection={"network": "n"})
+    assert (await user.get("/sessions/gang1"))["status"] == "PREPARING"
+    await agent.report(items[-1], injection={"network": "n"})
+    await status_of(user, "gang1", "PREPARED")
+    return items
+
+
+async def test_from_the_request_to_the_end(
+    api: Api, admin: Client, agent: AgentVoice, user: Client
+) -> None:
+    items = await prepared(agent, user)
+    assert [item["hostname"] for item in items] == ["main1", "sub1", "sub2"]
+    network = {"network": f"bai-c-{items[0]['session_id']}", "is_spread": False}
+    assert [item["cluster"] for item in items] == [network] * 3
+    session = await user.get("/sessions/gang1")
+    assert [k["agent"] for k in session["kernels"]] == ["a1"] * 3
+    assert sum(a["slot"] == "cpu" for a in session["allocations"]) == 3
+
+    path = f"/sessions/{session['id']}"
+    where = {"user": "user", "server": session["hub_server"]}
+    plan = await api.hub.post(f"{path}/launch", where)
+    assert [sub["hostname"] for sub in plan["subs"]] == ["sub1", "sub2"]
+    assert plan["environ"]["BAI_CLUSTER_HOSTS"] == "main1,sub1,sub2"
+    assert plan["subs"][1]["environ"]["BAI_CLUSTER_LOCAL_RANK"] == "2"
+    assert plan["subs"][1]["labels"]["bai.kernel-id"] == items[2]["kernel_id"]
+    assert plan["cluster_key"]["private"].startswith("-----BEGIN OPENSSH PRIVATE KEY")
+    containers = {"sub1": "c2", "sub2": "c3"}
+    await api.hub.post(f"{path}/started", {"container_id": "c1", "sub_containers": containers})
+    session = await status_of(user, "gang1", "RUNNING")
+    assert [k["container_id"] for k in session["kernels"]] == ["c1", "c2", "c3"]
+
+    usages = [{"cpu_cores": n} for n in range(3)]
+    await agent.beat(
+        [agent.running(item, usage=used) for item, used in zip(items, usages, strict=True)]
+    )
+    kernels = (await user.get(f"{path}/usage"))["kernels"]
+    assert [kernel["usage"] for kernel in kernels] == usages
+    await user.delete(path)
+    logs = {"sub1": "one\n", "sub2": "two\n"}
+    end = {"exit_code": 0, "reason": "stopped through the Hub", "log": "main\n", "sub_logs": logs}
+    await api.hub.post(f"{path}/exited", end)
+    ended = await status_of(user, session["id"], "TERMINATED")
+    assert ended["allocations"] == []
+    assert (await user.get(f"{path}/logs"))["log"] == "main\n"
+    assert (await user.get(f"{path}/logs", kernel="sub2"))["log"] == "two\n"
+    with pytest.raises(errors.NotFound, match="main1, sub1, sub2"):
+        await user.get(f"{path}/logs", kernel="sub9")
+
+
+async def test_every_kernel_has_the_same_folders(
+    api: Api, admin: Client, agent: AgentVoice, user: Client
+) -> None:
+    await api.world.manager.vfolders.start()
+    await user.post("/vfolders", {"name": "data"})
+    mounts = [
+        {"vfolder": "data", "path": "/all", "permission": "ro"},
+        {"vfolder": "data", "path": "/in", "subpath": "raw"},
+    ]
+    items = await prepared(agent, user, mounts=mounts)
+    # Its agent binds the directory for each kernel; the rest is in each kernel's plan.
+    assert [[m["target"] for m in item["mounts"]] for item in items] == [["/all", "/in"]] * 3
+    assert all(item["mounts"] == items[0]["mounts"] for item in items)
+    session = await user.get("/sessions/gang1")
+    where = {"user": "user", "server": session["hub_server"]}
+    plan = await api.hub.post(f"/sessions/{session['id']}/launch", where)
+    kernels = [plan, *plan["subs"]]
+    assert [[(m["target"], m["read_only"]) for m in kernel["mounts"]] for kernel in kernels] == [
+        [("/all", True)]
+    ] * 3
+
+
+async def running(api: Api, agent: AgentVoice, user: Client, **body: Any) -> list[dict[str, Any]]:
+    """Bring a session (of three kernels) to RUNNING and return their items."""
+    items = await prepared(agent, user, **body)
+    session = await user.get("/sessions/gang1")
+    path = f"/sessions/{session['id']}"
+    await api.hub.post(f"{path}/launch", {"user": "user", "server": session["hub_server"]})
+    containers = {f"sub{n}": f"c{n + 1}" for n in range(1, len(items))}
+    await api.hub.post(f"{path}/started", {"container_id": "c1", "sub_containers": containers})
+    await status_of(user, session["id"], "RUNNING")
+    api.world.clock.advance(seconds=20)  # none of them is young any more
+    return items
+
+
+def ended(agent: AgentVoice, items: list[dict[str, Any]], which: int, code: int) -> list[Any]:
+    """Return a heartbeat's kernels of which one has ended."""
+    kernels = [agent.running(item) for item in items]
+    kernels[which] |= {"is_running": False, "exit_code": code}
+    return kernels
+
+
+BATCH = {"type": "batch", "startup_command": "true"}
+
+
+@pytest.mark.parametrize(
+    "by, code, body",
+    [
+        pytest.param("heartbeat", 0, {}, id="heartbeat says 0"),
+        pytest.param("heartbeat", 137, BATCH, id="heartbeat says 137 of a batch session"),
+        pytest.param("poll", 0, BATCH, id="poll says 0 of a batch session"),
+        pytest.param("poll", 137, {}, id="poll says 137"),
+    ],
+)
+async def test_a_sub_that_ends_is_a_failure_whatever_its_code(
+    api: Api,
+    admin: Client,
+    agent: AgentVoice,
+    user: Client,
+    by: str,
+    code: int,
+    body: dict[str, Any],
+) -> None:
+    items = await running(api, agent, user, **body)
+    key = items[0]["session_id"]
+    end = {"exit_code": 143, "log": "", "sub_logs": {}}
+    if by == "heartbeat":
+        for _ in range(2):
+            await agent.beat(ended(agent, items, 1, code))
+        session = await status_of(user, key, "TERMINATING")
+        # What is left still runs: nothing is free before the Hub has ended it.
+        assert len(session["allocations"]) > 0
+        await api.hub.post(f"/sessions/{key}/exited", {**end, "reason": "stopped through the Hub"})
+    else:
+        await api.hub.post(
+            f"/sessions/{key}/exited", {**end, "reason": gang_end("sub1", "exited", code)}
+        )
+    session = await status_of(user, key, "TERMINATED")
+    assert (session["result"], session["allocations"]) == ("failure", [])
+    assert session["exit_code"] == 143  # the main kernel's
+    assert session["status_info"] == gang_end("sub1", "exited", code)
+
+
+@pytest.mark.parametrize(
+    "code, result, why",
+    [(0, "success", "ended by itself"), (3, "failure", gang_end("main1", "exited", 3))],
+)
+async def test_a_main_kernel_that_ends_takes_the_others_along(
+    api: Api, admin: Client, agent: AgentVoice, user: Client, code: int, result: str, why: str
+) -> None:
+    items = await running(api, agent, user)
+    key = items[0]["session_id"]
+    gone = ended(agent, items, 0, code)
+    await agent.beat(gone)
+    assert (await user.get(f"/sessions/{key}"))["status"] == "RUNNING"
+    await agent.beat(gone)
+    await status_of(user, key, "TERMINATING")
+    # The Hub is away: what is held is freed only when the last kernel is gone.
+    api.world.clock.advance(seconds=20)
+    for _ in range(3):
+        await agent.beat(gone)
+    assert (await user.get(f"/sessions/{key}"))["status"] == "TERMINATING"
+    for _ in range(2):
+        await agent.beat([])
+    session = await status_of(user, key, "TERMINATED")
+    assert (session["result"], session["status_info"]) == (result, why)
+    assert session["allocations"] == []
+
+
+@pytest.mark.parametrize("code", [0, 3, 137])
+@pytest.mark.parametrize("size", [1, 3], ids=["one kernel", "three kernels"])
+async def test_the_end_of_a_main_kernel_is_the_same_whoever_says_it_first(
+    api: Api, admin: Client, agent: AgentVoice, user: Client, size: int, code: int
+) -> None:
+    ends = []
+    for first in ("heartbeat", "poll"):
+        items = await running(api, agent, user, cluster_size=size)
+        key = items[0]["session_id"]
+        by_hub = {"exit_code": code, "reason": "exited", "log": "", "sub_logs": {}}
+        if first == "poll":
+            await api.hub.post(f"/sessions/{key}/exited", by_hub)
+        for _ in range(2):
+            await agent.beat(ended(agent, items, 0, code))
+        await api.hub.post(f"/sessions/{key}/exited", by_hub)
+        session = await user.get(f"/sessions/{key}")
+        ends.append([session[name] for name in ("status", "result", "exit_code")])
+        assert session["allocations"] == []
+        await agent.beat([])
+    result = "success" if code == 0 else "failure"
+    status = "ERROR" if (size, result) == (1, "failure") else "TERMINATED"
+    assert ends == [[status, result, code]] * 2
+
+
+async def test_one_kernel_that_cannot_be_prepared_ends_all(
+    admin: Client, agent: AgentVoice, user: Client
+) -> None:
+    await user.post("/sessions", {"name": "gang1", "resources": SMALL, "cluster_size": 2})
+    await status_of(user, "gang1", "SCHEDULED")
+    first, second = await agent.work(5)
+    await agent.report(first, injection={})
+    error = {"code": "unavailable", "message": "the image cannot be pulled"}
+    await agent.report(second, "failed", error=error)
+    session = await user.get(f"/sessions/{first['session_id']}")
+    assert (session["status"], session["allocations"]) == ("ERROR", [])
+    assert session["status_info"] == "sub1 on a1: the image cannot be pulled"
+
+
+async def test_kernels_of_several_agents(
+    api: Api, admin: Client, agent: AgentVoice, user: Client
+) -> None:
+    other = AgentVoice(api.agent, "a2")
+    await other.beat()
+    body = {"name": "wide", "resources": {"cpu": "6", "mem": "1g"}, "cluster_size": 2}
+    with pytest.raises(errors.InsufficientResources, match="2 kernels of .*on one agent"):
+        await user.post("/sessions", body)
+    await user.post("/sessions", {**body, "cluster_mode": "multi-node"})
+    session = await status_of(user, "wide", "SCHEDULED")
+    assert {k["agent"] for k in session["kernels"]} == {"a1", "a2"}
+    for voice in (agent, other):
+        item = await voice.prepare()
+        assert item["cluster"]["is_spread"]
+    await status_of(user, "wide", "PREPARED")
+
+
+@pytest.mark.parametrize(
+    "body, error, part",
+    [
+        pytest.param(
+            {"cluster_size": 5}, errors.QuotaExceeded, "containers.*4", id="beyond the policy"
+        ),
+        pytest.param(
+            {"cluster_size": 4, "cluster_mode": "multi-node", "resources": {"cpu": "8"}},
+            errors.InsufficientResources,
+            "could never hold 4 kernels.*1 of 4",
+            id="larger than the group",
+        ),
+        pytest.param(
+            {"cluster_size": 2, "cluster_mode": "ring"},
+            errors.InvalidRequest,
+            "single-node, multi-node",
+            id="unknown mode",
+        ),
+        pytest.param({"cluster_size": 0}, errors.InvalidRequest, "cluster_size", id="no kernel"),
+        pytest.param(
+            {"agent_list": ["a1"]}, errors.Forbidden, "may", id="designated agents by a user"
+        ),
+    ],
+)
+async def test_what_is_refused_at_once(
+    admin: Client,
+    agent: AgentVoice,
+    user: Client,
+    body: dict[str, Any],
+    error: type[errors.BaiError],
+    part: str,
+) -> None:
+    with pytest.raises(error, match=part):
+        await user.post("/sessions", {"name": "gang1", "resources": SMALL, **body})
+    assert (await user.get("/sessions"))["total"] == 0
+
+
+async def test_administrators_designate_agents(api: Api, admin: Client, agent: AgentVoice) -> None:
+    other = AgentVoice(api.agent, "a2")
+    await other.beat()
+    body = {"name": "there", "project": "default", "resources": SMALL}
+    with pytest.raises(errors.NotFound, match="no agent nowhere"):
+        await admin.post("/sessions", {**body, "agent_list": ["nowhere"]})
+    with pytest.raises(errors.InvalidRequest, match="strict, preferred"):
+        await admin.post("/sessions", {**body, "agent_list": ["a2"], "agent_selection": "maybe"})
+    await admin.post("/sessions", {**body, "agent_list": ["a2"]})
+    assert (await status_of(admin, "there", "SCHEDULED"))["agent"] == "a2"

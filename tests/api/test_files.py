@@ -1,0 +1,440 @@
+"""Files over the API: sent and received bit by bit, never shown as a page."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import json
+import os
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Iterator
+from contextlib import AsyncExitStack, suppress
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import httpx
+import pytest
+
+from bai_services.api.files import BIG_BYTES, MAX_DISCARDED_BYTES, byte_range, content_disposition
+from bai_services.client import Client, Keypair
+from bai_services.core.errors import (
+    BaiError,
+    Conflict,
+    Forbidden,
+    InvalidRequest,
+    NotFound,
+    NotSignedIn,
+    TooLarge,
+)
+from bai_services.storage.downloads import Download
+from bai_services.storage.host import THREADS
+from bai_services.storage.staging import DIRECTORY
+from tests.testbed.manager import Api
+from tests.testbed.wait import wait_until_async
+
+MIB = 2**20
+
+
+@pytest.fixture
+async def api(api: Api) -> Api:
+    await api.world.manager.vfolders.start()
+    return api
+
+
+@pytest.fixture
+async def user(api: Api) -> Client:
+    client = await api.client("user")
+    await client.post("/vfolders", {"name": "data"})
+    return client
+
+
+async def put(client: Client, path: str, content: Any, key: str = "data") -> dict[str, Any]:
+    answer: dict[str, Any] = await client.call(
+        "PUT", f"/vfolders/{key}/content", query={"path": path}, content=content
+    )
+    return answer
+
+
+async def get(client: Client, path: str, **headers: str) -> httpx.Response:
+    return await client._http.get(
+        "/vfolders/data/content",
+        params={"path": path},
+        headers={name.replace("_", "-"): value for name, value in headers.items()},
+    )
+
+
+def uploads(api: Api) -> list[str]:
+    root = api.world.manager.settings.storage_root
+    return [str(path) for path in root.glob(f"*/*/{DIRECTORY}/*")]
+
+
+async def test_a_file_goes_in_and_comes_out(api: Api, user: Client) -> None:
+    content = os.urandom(2 * MIB + 17)
+    entry = await put(user, "in/a file.bin", content)
+    assert (entry["name"], entry["type"], entry["size"]) == ("a file.bin", "file", len(content))
+    answer = await get(user, "in/a file.bin")
+    assert (answer.status_code, answer.content) == (200, content)
+    listed = await user.get("/vfolders/data/files", path="in")
+    assert [(i["name"], i["size"]) for i in listed["items"]] == [("a file.bin", len(content))]
+    assert (await user.get("/vfolders/data/files"))["items"][0]["type"] == "directory"
+    usage = await user.get("/vfolders/data/usage")
+    assert (usage["files"], usage["bytes"]) == (2, len(content))
+    await user.delete("/vfolders/data/content", path="in/a file.bin")
+    with pytest.raises(NotFound):
+        await user.delete("/vfolders/data/content", path="in/a file.bin")
+    assert uploads(api) == []
+
+
+async def test_a_body_of_unknown_size_and_an_empty_one(user: Client) -> None:
+    async def pieces() -> AsyncIterator[bytes]:
+        for number in range(5):
+            yield bytes([number]) * 300_000
+
+    assert (await put(user, "chunked", pieces()))["size"] == 1_500_000
+    assert (await put(user, "empty", b""))["size"] == 0
+    assert (await get(user, "empty")).content == b""
+
+
+async def test_a_download_is_a_file_and_no_page(user: Client) -> None:
+    await put(user, 'x/한 "글".html', b"<script>alert(1)</script>")
+    answer = await get(user, 'x/한 "글".html')
+    headers = answer.headers
+    assert headers["Content-Type"] == "application/octet-stream"
+    assert headers["X-Content-Type-Options"] == "nosniff"
+    assert headers["Content-Security-Policy"] == "sandbox; default-src 'none'"
+    assert headers["Content-Disposition"] == (
+        "attachment; filename=\"_ ___.html\"; filename*=UTF-8''%ED%95%9C%20%22%EA%B8%80%22.html"
+    )
+
+
+async def test_parts_of_a_file(user: Client) -> None:
+    content = bytes(range(256)) * 10
+    await put(user, "f", content)
+    whole = await get(user, "f")
+    etag = whole.headers["ETag"]
+    assert whole.headers["Accept-Ranges"] == "bytes"
+    part = await get(user, "f", Range="bytes=10-19")
+    assert (part.status_code, part.content) == (206, content[10:20])
+    assert part.headers["Content-Range"] == "bytes 10-19/2560"
+    assert (await get(user, "f", Range="bytes=-5")).content == content[-5:]
+    assert (await get(user, "f", Range="bytes=2550-")).content == content[2550:]
+    outside = await get(user, "f", Range="bytes=2560-")
+    assert (outside.status_code, outside.headers["Content-Range"]) == (416, "bytes */2560")
+    same = await get(user, "f", If_None_Match=etag)
+    assert (same.status_code, same.content) == (304, b"")
+    assert (await get(user, "f", Range="bytes=0-0", If_Range=etag)).status_code == 206
+    await put(user, "f", content + b"!")
+    changed = await get(user, "f", Range="bytes=0-0", If_Range=etag)
+    assert (changed.status_code, len(changed.content)) == (200, 2561)
+    assert (await get(user, "f", If_None_Match=etag)).status_code == 200
+
+
+async def test_a_big_file_goes_past_the_server_whole_and_in_parts(api: Api, user: Client) -> None:
+    content = os.urandom(BIG_BYTES + 12_345)
+    await put(user, "big", content)
+    answer = await get(user, "big")
+    assert (answer.status_code, answer.content == content) == (200, True)
+    assert answer.headers["Content-Length"] == str(len(content))
+    part = await get(user, "big", Range="bytes=7-")
+    assert (part.status_code, part.content == content[7:]) == (206, True)
+    assert part.headers["Content-Range"] == f"bytes 7-{len(content) - 1}/{len(content)}"
+    both = await asyncio.gather(get(user, "big"), get(user, "big"))
+    assert all(answer.content == content for answer in both)
+
+
+async def test_a_receiver_that_rests_holds_up_nobody_and_one_that_leaves_ends_it(
+    api: Api, user: Client
+) -> None:
+    size = 64 * MIB  # more than a connection holds on its way
+    await put(user, "big", b"x" * size)
+    async with AsyncExitStack() as stack:
+        resting = [
+            await stack.enter_async_context(user.stream("/vfolders/data/content", path="big"))
+            for _ in range(THREADS + 1)
+        ]
+        assert (await user.get("/vfolders/data/files"))["items"][0]["size"] == size
+        received = 0
+        async for piece in resting[0].aiter_bytes():
+            received += len(piece)
+        assert received == size
+    # All others have gone in the middle: nothing of theirs is open.
+    opened = Path(f"/proc/{os.getpid()}/fd")
+    await wait_until_async(lambda: not of_folder(opened), 10, "the file to be closed")
+
+
+def of_folder(opened: Path) -> list[str]:
+    """Return which files of folders this process has open."""
+    found = []
+    for number in opened.iterdir():
+        with suppress(FileNotFoundError):
+            found.append(os.readlink(number))
+    return [path for path in found if path.endswith("/big")]
+
+
+async def test_a_big_file_that_shrinks_breaks_off(
+    api: Api, user: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await put(user, "big", b"x" * (BIG_BYTES + 1))
+    (path,) = api.world.manager.settings.storage_root.glob("user/*/*/big")
+    opened = Download.send
+
+    async def shrunk(file: Download, *arguments: Any) -> int:
+        os.truncate(path, BIG_BYTES - 1)
+        return await opened(file, *arguments)
+
+    monkeypatch.setattr(Download, "send", shrunk)
+    with pytest.raises(httpx.RemoteProtocolError):
+        await get(user, "big")
+
+
+async def test_a_file_system_that_cannot_send_is_read(
+    user: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refused(*arguments: object) -> int:
+        raise OSError(errno.EINVAL, "not here")
+
+    monkeypatch.setattr(os, "sendfile", refused)
+    content = os.urandom(BIG_BYTES + 1)
+    await put(user, "big", content)
+    assert (await get(user, "big")).content == content
+
+
+@pytest.mark.parametrize(
+    "header, part",
+    [
+        pytest.param("", (0, 10), id="none"),
+        pytest.param("bytes=0-", (0, 10), id="all"),
+        pytest.param("bytes=3-5", (3, 3), id="inside"),
+        pytest.param("bytes=3-99", (3, 7), id="over the end"),
+        pytest.param("bytes=-3", (7, 3), id="the last"),
+        pytest.param("bytes=-99", (0, 10), id="more than there is"),
+        pytest.param("bytes=-0", None, id="the last nothing"),
+        pytest.param("bytes=10-", None, id="behind the end"),
+        pytest.param("bytes=5-3", (0, 10), id="backwards is not understood"),
+        pytest.param("bytes=0-1,4-5", (0, 10), id="several are answered with everything"),
+        pytest.param("lines=1-2", (0, 10), id="another unit"),
+    ],
+)
+def test_ranges(header: str, part: tuple[int, int] | None) -> None:
+    assert byte_range(header, 10) == part
+
+
+def test_a_name_cannot_break_out_of_its_header() -> None:
+    header = content_disposition('a/x"\r\nSet-Cookie: b')
+    assert "\r" not in header and "\n" not in header
+    assert header.count('"') == 2
+
+
+@pytest.mark.parametrize(
+    "path, error",
+    [
+        pytest.param("../../etc/passwd", InvalidRequest, id="up"),
+        pytest.param("/etc/passwd", InvalidRequest, id="absolute"),
+        pytest.param("a\0b", InvalidRequest, id="NUL"),
+        pytest.param("", InvalidRequest, id="no path"),
+        pytest.param("dir", Conflict, id="a directory"),
+        pytest.param("link", (Forbidden, Conflict), id="a link out"),
+        pytest.param("x" * 300, InvalidRequest, id="too long"),
+    ],
+)
+async def test_paths_that_are_refused(
+    api: Api, user: Client, path: str, error: type[BaiError]
+) -> None:
+    await put(user, "dir/file", b"x")
+    (root,) = api.world.manager.settings.storage_root.glob("user/*/[!.]*")
+    (root / "link").symlink_to("/etc/passwd")
+    content = "/vfolders/data/content"
+    with pytest.raises(error):
+        await put(user, path, b"x" * 100_000)
+    with pytest.raises(error):
+        await user.get(content, path=path)
+    if path != "link":
+        with pytest.raises(error):
+            await user.delete(content, path=path)
+    assert uploads(api) == []
+
+
+async def test_who_may_read_and_write(api: Api, user: Client) -> None:
+    await put(user, "f", b"mine")
+    guest = await api.client("user2")
+    await user.put("/vfolders/data/grants/user2", {"permission": "ro"})
+    assert (await get(guest, "f")).content == b"mine"
+    with pytest.raises(Forbidden, match="read-only"):
+        await put(guest, "f", b"x" * MIB)
+    with pytest.raises(Forbidden):
+        await guest.delete("/vfolders/data/content", path="f")
+    await user.put("/vfolders/data/grants/user2", {"permission": "rw"})
+    await put(guest, "f", b"theirs")
+    assert (await get(user, "f")).content == b"theirs"
+    with pytest.raises(NotFound):
+        await put(await api.client("acme-user"), "f", b"x")
+    with pytest.raises(NotSignedIn):
+        await put(api.nobody, "f", b"x" * MIB)
+    await user.delete("/vfolders/data")
+    with pytest.raises(NotFound):
+        await user.get("/vfolders/data/files")
+
+
+async def test_a_permission_that_goes_during_an_upload_counts_at_its_end(
+    api: Api, user: Client
+) -> None:
+    guest = await api.client("user2")
+    await user.put("/vfolders/data/grants/user2", {"permission": "rw"})
+
+    async def pieces() -> AsyncIterator[bytes]:
+        yield b"x" * MIB
+        await wait_until_async(lambda: uploads(api), 10, "the upload to begin")
+        await user.put("/vfolders/data/grants/user2", {"permission": "ro"})
+        yield b"y"
+
+    with pytest.raises(Forbidden):
+        await put(guest, "late", pieces())
+    assert (await user.get("/vfolders/data/files"))["total"] == 0
+    await wait_until_async(lambda: not uploads(api), 10, "the half file to go")
+
+
+async def test_a_file_over_the_limit(api: Api, user: Client) -> None:
+    manager = api.world.manager
+    manager.files._max_file_bytes = 3 * MIB
+
+    async def pieces() -> AsyncIterator[bytes]:
+        for _ in range(5):
+            yield b"x" * MIB
+
+    for content in (b"x" * (3 * MIB + 1), pieces()):
+        with pytest.raises(TooLarge, match=str(3 * MIB)):
+            await put(user, "big", content)
+    assert (await put(user, "fits", b"x" * 3 * MIB))["size"] == 3 * MIB
+    await wait_until_async(lambda: not uploads(api), 10, "the half files to go")
+
+
+async def raw(api: Api, path: str, headers: str, read_until: bytes) -> bytes:
+    """Send the head of a PUT and return what comes back."""
+    address = urlsplit(api.url)
+    reader, writer = await asyncio.open_connection(address.hostname, address.port)
+    head = f"PUT {address.path}/api/v1{path} HTTP/1.1\r\nHost: x\r\n{headers}\r\n\r\n"
+    writer.write(head.encode())
+    try:
+        return await asyncio.wait_for(reader.readuntil(read_until), 10)
+    finally:
+        writer.close()
+        await writer.wait_closed()
+
+
+async def test_who_asks_first_is_told_first(api: Api, user: Client) -> None:
+    path = "/vfolders/data/content?path=f"
+    refused = await raw(api, path, "Expect: 100-continue\r\nContent-Length: 99999999999", b"\r\n")
+    assert refused == b"HTTP/1.1 401 Unauthorized\r\n"
+    refused = await raw(api, path, f"Content-Length: {MAX_DISCARDED_BYTES + 1}", b"\r\n")
+    assert refused == b"HTTP/1.1 401 Unauthorized\r\n"
+
+
+async def test_an_upload_that_breaks_off_leaves_nothing(api: Api, user: Client) -> None:
+    class Broken(Exception):
+        pass
+
+    async def pieces() -> AsyncIterator[bytes]:
+        yield b"x" * MIB
+        await wait_until_async(lambda: uploads(api), 10, "the upload to begin")
+        raise Broken
+
+    with pytest.raises(Broken):
+        await put(user, "half", pieces())
+    await wait_until_async(lambda: not uploads(api), 10, "the half file to go")
+    assert (await user.get("/vfolders/data/files"))["total"] == 0
+
+
+async def test_pages_of_files(user: Client) -> None:
+    for name in ("b", "a", "c"):
+        await put(user, name, b"")
+    page = await user.get("/vfolders/data/files", limit=2, offset=1)
+    assert ([i["name"] for i in page["items"]], page["total"]) == (["b", "c"], 3)
+    with pytest.raises(InvalidRequest, match="sorted by one of name"):
+        await user.get("/vfolders/data/files", sort="colour")
+
+
+# Serves one person in a process of its own, so that its memory can be measured.
+SERVER = """
+import asyncio, json, resource, sys
+from pathlib import Path
+from tests.testbed.manager import MovableClock, make_world, manager_on, serving
+
+async def main() -> None:
+    home = Path(sys.argv[1])
+    url = f"sqlite+aiosqlite:///{home}/bai.sqlite"
+    async with manager_on(url, home, MovableClock()) as manager:
+        world = await make_world(manager, manager.clock)
+        await manager.vfolders.start()
+        async with serving(world) as api:
+            keys = world.keys["user"]
+            print(json.dumps([api.url, keys.access_key, keys.secret_key]), flush=True)
+            while line := await asyncio.to_thread(sys.stdin.readline):
+                print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, flush=True)
+
+asyncio.run(main())
+"""
+
+
+class Served:
+    """A manager in a process of its own."""
+
+    def __init__(self, home: Path) -> None:
+        self._process = subprocess.Popen(
+            [sys.executable, "-c", SERVER, str(home)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        url, access_key, secret_key = json.loads(self._read())
+        self.client = Client(url, Keypair(access_key, secret_key), timeout_seconds=120)
+
+    def most_kib(self) -> int:
+        """Return the most memory that the process has ever had."""
+        assert self._process.stdin is not None
+        self._process.stdin.write("\n")
+        self._process.stdin.flush()
+        return int(self._read())
+
+    def stop(self) -> None:
+        assert self._process.stdin is not None and self._process.stdout is not None
+        self._process.stdin.close()
+        self._process.wait(30)
+        self._process.stdout.close()
+
+    def _read(self) -> str:
+        assert self._process.stdout is not None
+        return self._process.stdout.readline()
+
+
+@pytest.fixture
+def served(tmp_path: Path) -> Iterator[Served]:
+    made = Served(tmp_path)
+    yield made
+    made.stop()
+
+
+async def test_memory_stays_flat_for_a_big_file(served: Served) -> None:
+    size = 200 * MIB
+    block = os.urandom(MIB)
+
+    async def pieces() -> AsyncIterator[bytes]:
+        for _ in range(size // MIB):
+            yield block
+
+    async with served.client as client:
+        await client.post("/vfolders", {"name": "data"})
+        await put(client, "warm", block)
+        before = served.most_kib()
+        assert (await put(client, "big", pieces()))["size"] == size
+        known = {"Content-Length": str(size)}
+        path = "/vfolders/data/content?path=known"
+        answer = await client._http.put(path, content=pieces(), headers=known)
+        assert answer.json()["size"] == size
+        received = 0
+        async with client.stream("/vfolders/data/content", path="big") as answer:
+            async for piece in answer.aiter_bytes():
+                received += len(piece)
+    assert received == size
+    assert served.most_kib() - before < 32 * 1024

@@ -1,0 +1,78 @@
+"""Options of resource groups over HTTP: in effect at the next pass, weights by name or id."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from bai_services.client import Client
+from bai_services.core import errors
+from tests.testbed.agent_voice import AgentVoice
+from tests.testbed.manager import Api
+
+from .test_sessions import status_of
+
+GROUP = "/resource-groups/default"
+
+
+async def file(user: Client, name: str, cpu: str) -> None:
+    await user.post("/sessions", {"name": name, "resources": {"cpu": cpu, "mem": "1g"}})
+
+
+async def test_a_change_is_in_effect_at_the_next_pass(
+    api: Api, agent: AgentVoice, user: Client
+) -> None:
+    admin = await api.client("admin")
+    await admin.patch(GROUP, {"scheduler_opts": {"backfill": "off"}})
+    await file(user, "runs", "6")
+    await status_of(user, "runs", "SCHEDULED")
+    await file(user, "large", "8")
+    await file(user, "small", "2")
+    await file(user, "late", "8")
+    await api.world.manager.scheduler.run_pass()
+    for name in ("large", "small", "late"):
+        assert (await user.get(f"/sessions/{name}"))["status"] == "PENDING"
+
+    # Nothing else happens: the change itself has the queue looked at.
+    await admin.patch(GROUP, {"scheduler_opts": {"backfill": "aggressive"}})
+    await status_of(user, "small", "SCHEDULED")
+    await admin.patch(GROUP, {"scheduler": "lifo"})
+    for name in ("small", "runs"):
+        await user.delete(f"/sessions/{name}")
+    await status_of(user, "late", "SCHEDULED")
+    assert (await user.get("/sessions/large"))["status"] == "PENDING"
+
+
+async def test_weights_name_people_and_projects(api: Api) -> None:
+    admin = await api.client("admin")
+    project, person = await api.world.project_id(), await api.world.user_id("user")
+    named = {"domain": {"default": 2}, "project": {"default/default": 3}, "user": {"user": 4}}
+    changed = await admin.patch(GROUP, options(named))
+    by_id = {"domain": {"default": 2}, "project": {project: 3}, "user": {person: 4}}
+    assert changed["scheduler_opts"] == options(by_id)["scheduler_opts"]
+    assert (await admin.patch(GROUP, options(by_id)))["scheduler_opts"] == changed["scheduler_opts"]
+    made = await admin.post("/resource-groups", {"name": "gpu", **options({"user": {"user": 5}})})
+    assert made["scheduler_opts"]["fair_share"]["weights"] == {"user": {person: 5}}
+
+
+@pytest.mark.parametrize(
+    "weights, part",
+    [
+        pytest.param({"user": {"nobody-here": 2}}, "no one user 'nobody-here'", id="no such user"),
+        pytest.param({"project": {"research/x": 2}}, "DOMAIN/NAME", id="no such project"),
+        pytest.param({"project": {"default": 2}}, "DOMAIN/NAME", id="a project of several domains"),
+        pytest.param({"domain": {"nowhere": 2}}, "no one domain", id="no such domain"),
+        pytest.param({"user": {"user": 1, "USER": 2}}, "two weights", id="one named twice"),
+    ],
+)
+async def test_weights_of_nobody_are_refused(api: Api, weights: Any, part: str) -> None:
+    admin = await api.client("admin")
+    before = await admin.get(GROUP)
+    with pytest.raises(errors.InvalidRequest, match=part):
+        await admin.patch(GROUP, options(weights))
+    assert await admin.get(GROUP) == before
+
+
+def options(weights: Any) -> dict[str, Any]:
+    return {"scheduler_opts": {"fair_share": {"weights": weights}}}

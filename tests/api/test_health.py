@@ -1,0 +1,60 @@
+"""Health and metrics."""
+
+from __future__ import annotations
+
+import httpx
+import pytest
+import sqlalchemy as sa
+
+from bai_services import __version__
+from bai_services.core.errors import Forbidden
+from bai_services.db.lease import LeaseStore
+from bai_services.db.tables.sessions import scope_usage
+from bai_services.manager.lease import Lease
+from tests.testbed.manager import Api
+
+
+async def test_health_needs_no_sign_in_and_says_what_is_missing(api: Api) -> None:
+    assert await api.nobody.get("/health") == {
+        "status": "degraded",
+        "version": __version__,
+        "database": True,
+        "hub": False,
+        "standby": False,
+    }
+
+
+async def test_one_that_waits_for_another_manager_says_so(api: Api) -> None:
+    other = Lease(LeaseStore(api.world.manager.database), api.world.clock, seconds=60)
+    assert await other.hold() is not None
+    assert await api.world.manager.scheduler.lease.hold() is None
+    assert (await api.nobody.get("/health"))["standby"] is True
+    await other.stop()
+    assert await api.world.manager.scheduler.lease.hold() is not None
+    assert (await api.nobody.get("/health"))["standby"] is False
+
+
+async def test_the_audit_of_counters_names_what_differs(api: Api) -> None:
+    monitor = await api.client("monitor")
+    assert (await monitor.get("/counter-audit"))["differences"] == []
+    async with api.world.manager.database.write() as tx:
+        values = {"scope": "user", "scope_id": "nobody", "slot": "cpu", "used": 500}
+        await tx.execute(sa.insert(scope_usage).values(values))
+    (told,) = (await monitor.get("/counter-audit"))["differences"]
+    assert "nobody" in told
+    assert b"bai_counter_differences 1.0" in api.world.manager.metrics.text()
+
+
+async def test_metrics_are_for_those_who_watch(api: Api) -> None:
+    with pytest.raises(Forbidden):
+        await (await api.client("user")).get("/metrics")
+    async with (await api.client("monitor"))._http as http:
+        text = (await http.get("/metrics")).text
+    assert "bai_requests_total" in text
+
+
+async def test_the_document_is_open(api: Api) -> None:
+    async with httpx.AsyncClient() as http:
+        document = (await http.get(f"{api.url}/api/v1/openapi.json")).json()
+    assert document["openapi"] == "3.1.0"
+    assert "/users/{key}" in document["paths"]

@@ -1,0 +1,224 @@
+"""Hosts that are slow, read-only, full or gone, and the sessions whose folders lie there.
+
+A host that still answers holds no start up; one that does not ends the start of those who need
+it after its time, and nobody else's.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import subprocess
+from collections.abc import AsyncIterator, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bai_services.client import Client
+from bai_services.core.hosts import PERMISSIONS
+from bai_services.manager import mounts, quotas
+from bai_services.manager.settings import HostPlace
+from bai_services.storage import host as storage_host
+from bai_services.storage.host import FULL_BYTES
+from bai_services.storage.registry import ENTRY_POINTS
+from tests.conftest import missing
+from tests.testbed import PartMissing
+from tests.testbed.agent_voice import AgentVoice
+from tests.testbed.dead_mount import dead_mount
+from tests.testbed.distribution import install
+from tests.testbed.manager import Api, MovableClock, make_world, manager_on, serving
+
+pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="only root mounts")
+
+SLOW = """
+import time
+from bai_services.storage.local import LocalBackend
+
+
+class SlowBackend(LocalBackend):
+    def capabilities(self):
+        time.sleep(0.2)
+        return super().capabilities()
+"""
+MIB = 2**20
+
+
+@pytest.fixture
+def disk(tmp_path: Path) -> Iterator[Path]:
+    place = tmp_path / "disk"
+    place.mkdir()
+    done = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=40m", "none", str(place)], capture_output=True
+    )
+    if done.returncode:
+        missing("mount", done.stderr.decode())
+    yield place
+    subprocess.run(["umount", "-l", str(place)], check=True)
+
+
+@pytest.fixture
+async def api(tmp_path: Path, disk: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Api]:
+    """A manager with the folders ``data`` (of ``user``) on a host of its own."""
+    points = {ENTRY_POINTS: {"slow": "bai_slow:SlowBackend"}}
+    install(tmp_path / "packages", "bai_slow", SLOW, points, monkeypatch)
+    hosts = (HostPlace("local", "slow", disk), HostPlace("near", "local", tmp_path / "near"))
+    url = f"sqlite+aiosqlite:///{tmp_path}/bai.sqlite"
+    clock = MovableClock()
+    async with (
+        manager_on(url, tmp_path, clock, storage_hosts=hosts) as manager,
+        serving(await make_world(manager, clock)) as served,
+    ):
+        await manager.vfolders.start()
+        user = await served.client("user")
+        await user.post("/vfolders", {"name": "data"})
+        yield served
+
+
+@pytest.fixture
+async def agent(api: Api) -> AgentVoice:
+    voice = AgentVoice(api.agent)
+    await voice.beat()
+    api.world.manager.session_parts.start()
+    return voice
+
+
+async def started(api: Api, agent: AgentVoice, name: str, *folders: str) -> dict[str, Any]:
+    """File a session, prepare it, and return its launch plan."""
+    user = await api.client("user")
+    body = {"name": name, "mounts": [{"vfolder": folder} for folder in folders]}
+    session = await user.post("/sessions", body)
+    await scheduled(user, session)
+    await agent.prepare()
+    session = await user.get(f"/sessions/{session['id']}", wait="PREPARED", timeout="20")
+    assert session["status"] == "PREPARED", session
+    where = {"user": session["hub_user"], "server": session["hub_server"]}
+    return dict(await api.hub.post(f"/sessions/{session['id']}/launch", where))
+
+
+async def scheduled(user: Client, session: dict[str, Any]) -> None:
+    # The first pass of a test run may have to compile its loops.
+    found = await user.get(f"/sessions/{session['id']}", wait="SCHEDULED", timeout="60")
+    assert found["status"] != "PENDING", found
+
+
+async def host_of(api: Api) -> dict[str, Any]:
+    await api.world.manager.storage_hosts.get("local").probe()
+    (shown,) = (await (await api.client("user")).get("/storage-hosts", name="local"))["items"]
+    return dict(shown)
+
+
+async def test_one_that_is_slow(
+    api: Api, agent: AgentVoice, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(storage_host, "SLOW_SECONDS", 0.1)
+    shown = await host_of(api)
+    assert (shown["status"], "s to answer" in shown["message"]) == ("slow", True)
+    (mount,) = (await started(api, agent, "lab1", "data"))["mounts"]
+    assert mount["target"] == "/home/work/data"
+
+
+async def test_one_that_is_full(api: Api, agent: AgentVoice, disk: Path) -> None:
+    room = os.statvfs(disk)
+    (disk / "fill").write_bytes(bytes(room.f_bavail * room.f_frsize - FULL_BYTES + MIB))
+    shown = await host_of(api)
+    assert (shown["status"], "bytes are left" in shown["message"]) == ("full", True)
+    assert (await started(api, agent, "lab1", "data"))["mounts"]
+
+
+async def test_one_that_is_read_only(api: Api, agent: AgentVoice, disk: Path) -> None:
+    words = ["mount", "-o", "remount,ro", str(disk)]
+    await asyncio.to_thread(subprocess.run, words, check=True)
+    shown = await host_of(api)
+    assert (shown["status"], shown["message"]) == ("read-only", "it is mounted read-only")
+    assert (await started(api, agent, "lab1", "data"))["mounts"]
+
+
+@pytest.fixture
+def dead(api: Api, disk: Path) -> Iterator[ExitStack]:
+    """What the block enters ends before the manager does, so that nothing of it waits for ever."""
+    with ExitStack() as stack:
+        yield stack
+
+
+async def test_one_that_does_not_answer(
+    api: Api, agent: AgentVoice, disk: Path, dead: ExitStack, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(mounts, "REACH_SECONDS", 0.5)
+    monkeypatch.setattr(storage_host, "PROBE_SECONDS", 0.5)
+    try:
+        dead.enter_context(dead_mount(disk))
+    except PartMissing as reason:
+        missing("fuse", reason)
+    user = await api.client("user")
+    lost = await user.post("/sessions", {"name": "lost", "mounts": [{"vfolder": "data"}]})
+    await scheduled(user, lost)
+    # Another one of the same machine starts, whatever becomes of the first.
+    plan = asyncio.create_task(started(api, agent, "lab1"))
+    ended = await user.get(f"/sessions/{lost['id']}", wait="ERROR", timeout="20")
+    assert ended["status"] == "ERROR", ended
+    assert "storage host local does not answer" in ended["status_info"]
+    assert ended["allocations"] == []
+    assert (await plan)["mounts"] == []
+    shown = await host_of(api)
+    assert (shown["status"], "does not answer" in shown["message"]) == ("gone", True)
+
+
+async def test_one_that_does_not_answer_keeps_nobody_elses_figures_old(
+    api: Api, disk: Path, dead: ExitStack, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(quotas, "COUNT_SECONDS", 0.3)
+    monkeypatch.setattr(storage_host, "PROBE_SECONDS", 0.5)
+    user, admin = await api.client("user"), await api.client("admin")
+    every = {name: list(PERMISSIONS) for name in ("local", "near")}
+    await admin.patch("/domains/default", {"allowed_vfolder_hosts": every})
+    await user.post("/vfolders", {"name": "here", "host": "near"})
+    where = "/vfolders/here/content"
+    try:
+        dead.enter_context(dead_mount(disk))
+    except PartMissing as reason:
+        missing("fuse", reason)
+    for size in (3, 5):  # it dies in the middle of a round; then it is known to be gone
+        await user.call("PUT", where, query={"path": "f"}, content=b"x" * size)
+        await api.world.manager.quotas.step()
+        here, lost = [await user.get(f"/vfolders/{name}") for name in ("here", "data")]
+        assert (here["used_bytes"], lost["counted_at"]) == (size, None)
+        await api.world.manager.storage_hosts.get("local").probe()
+        shown = (await user.get("/storage-hosts", sort="name"))["items"]
+        assert [host["status"] for host in shown] == ["gone", "ready"]
+        api.world.clock.advance(minutes=11)
+
+
+async def test_one_that_goes_between_preparing_and_starting(
+    api: Api, agent: AgentVoice, disk: Path, dead: ExitStack, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(mounts, "REACH_SECONDS", 0.5)
+    user = await api.client("user")
+    session = await user.post("/sessions", {"name": "lab1", "mounts": [{"vfolder": "data"}]})
+    await scheduled(user, session)
+    items = await agent.work(5)
+    try:
+        dead.enter_context(dead_mount(disk))
+    except PartMissing as reason:
+        missing("fuse", reason)
+    # The machine's word that it is ready is taken in, though nobody can look at the folder now.
+    await agent.report(items[0], injection={})
+    session = await user.get(f"/sessions/{session['id']}", wait="PREPARED", timeout="20")
+    assert session["status"] == "PREPARED", session
+    where = {"user": session["hub_user"], "server": session["hub_server"]}
+    answer = await api.hub._http.post(f"/sessions/{session['id']}/launch", json=where)
+    assert answer.status_code == 503 and "does not answer" in answer.json()["message"]
+
+
+async def test_a_folder_of_every_session_that_is_missing_is_told_in_the_sessions_row(
+    api: Api, agent: AgentVoice, disk: Path
+) -> None:
+    user = await api.client("user")
+    made = await user.post("/vfolders", {"name": ".local"})
+    (disk / "user" / made["owner_id"] / made["id"]).rmdir()
+    plan = await started(api, agent, "lab1", "data")
+    assert [mount["target"] for mount in plan["mounts"]] == ["/home/work/data"]
+    session = await user.get("/sessions/lab1")
+    (notice,) = session["notices"]
+    assert "folder .local" in notice and "has it not" in notice

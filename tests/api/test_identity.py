@@ -1,0 +1,218 @@
+"""Who is behind a request: secrets, signatures, their clock window and their rate limit."""
+
+from __future__ import annotations
+
+import logging
+from datetime import timedelta
+
+import httpx
+import pytest
+from tornado.httputil import HTTPHeaders, HTTPServerRequest, RequestStartLine
+
+from bai_services.api.sign_in import SignIn
+from bai_services.client import Client, Keypair
+from bai_services.core import signature
+from bai_services.core.errors import Forbidden, NotSignedIn, RateLimited
+from tests.testbed.manager import SUPERADMIN, Api, MovableClock
+
+SKEW = timedelta(minutes=15)
+
+
+async def signed(
+    api: Api,
+    *,
+    minutes_off: float = 0,
+    signed_path: str | None = None,
+    access_key: str | None = None,
+    date: str | None = None,
+) -> httpx.Response:
+    """Send ``GET /me`` with a signature made by hand."""
+    keys = api.world.keys["user"]
+    when = api.world.clock() + timedelta(minutes=minutes_off)
+    async with httpx.AsyncClient(base_url=api.url + "/api/v1/") as http:
+        request = http.build_request("GET", "me")
+        sign = signature.sign(
+            keys.secret_key,
+            method="GET",
+            path=signed_path or request.url.raw_path.decode(),
+            host=request.headers["Host"],
+            date=when,
+            content_type="",
+        )
+        request.headers["Date"] = date if date is not None else when.isoformat()
+        request.headers["Authorization"] = signature.authorization(
+            access_key or keys.access_key, sign
+        )
+        return await http.send(request)
+
+
+@pytest.mark.parametrize(
+    "minutes, status",
+    [
+        pytest.param(0, 200, id="now"),
+        pytest.param(-14.9, 200, id="just inside, late"),
+        pytest.param(14.9, 200, id="just inside, early"),
+        pytest.param(-15.1, 401, id="too old"),
+        pytest.param(15.1, 401, id="too early"),
+    ],
+)
+async def test_a_signature_holds_for_fifteen_minutes(api: Api, minutes: float, status: int) -> None:
+    answer = await signed(api, minutes_off=minutes)
+    assert answer.status_code == status
+    if status == 401:
+        assert "set the clock" in answer.json()["message"]
+
+
+async def test_a_wrong_signature_and_an_unknown_key_read_the_same(api: Api) -> None:
+    wrong = await signed(api, signed_path="/services/bai/api/v1/users")
+    unknown = await signed(api, access_key="AKNOSUCHKEY000000000")
+    assert (wrong.status_code, wrong.json()) == (unknown.status_code, unknown.json())
+    assert wrong.json()["error"] == "not-signed-in"
+
+
+@pytest.mark.parametrize("date", ["", "yesterday", "2026-01-01T00:00:00"])
+async def test_a_date_must_be_a_time_with_a_zone(api: Api, date: str) -> None:
+    answer = await signed(api, date=date)
+    assert answer.status_code == 401
+    assert "Date header" in answer.json()["message"]
+
+
+async def test_query_and_content_type_are_part_of_what_is_signed(api: Api) -> None:
+    admin = await api.client("admin")
+    page = await admin.get("/users", limit=1, username__contains="us er&x=1")
+    assert page["total"] == 0
+    await admin.patch("/users/user", {"full_name": "U"})
+
+
+@pytest.mark.parametrize(
+    "header",
+    [
+        pytest.param("Bearer", id="no token"),
+        pytest.param("Bearer wrong", id="wrong token"),
+        pytest.param("Basic dXNlcjpwYXNz", id="other scheme"),
+        pytest.param("BackendAI nonsense", id="malformed signature"),
+        pytest.param("Bearer hub-secre", id="part of a secret"),
+    ],
+)
+async def test_what_proves_nothing_is_refused(api: Api, header: str) -> None:
+    async with httpx.AsyncClient() as http:
+        answer = await http.get(f"{api.url}/api/v1/me", headers={"Authorization": header})
+    assert (answer.status_code, answer.json()["error"]) == (401, "not-signed-in")
+
+
+async def test_parts_of_the_system_do_their_part_only(api: Api) -> None:
+    assert (await api.hub.get("/auth/accounts/user"))["username"] == "user"
+    for client in (api.hub, api.agent):
+        with pytest.raises(Forbidden):
+            await client.get("/me")
+        with pytest.raises(Forbidden):
+            await client.get("/users")
+    with pytest.raises(Forbidden):
+        await api.agent.get("/auth/accounts/user")
+    with pytest.raises(NotSignedIn):
+        await api.nobody.get("/me")
+
+
+async def test_no_secret_means_no_access_with_an_empty_one(api: Api) -> None:
+    object.__setattr__(api.world.manager.settings, "agent_token", "")
+    async with httpx.AsyncClient() as http:
+        answer = await http.get(f"{api.url}/api/v1/agents", headers={"Authorization": "Bearer"})
+    assert answer.status_code == 401
+
+
+async def test_an_inactive_keypair_or_account_is_refused_at_once(api: Api) -> None:
+    user, admin = await api.client("user"), await api.client("admin")
+    access_key = api.world.keys["user"].access_key
+    await user.get("/me")
+    await admin.patch(f"/keypairs/{access_key}", {"is_active": False})
+    with pytest.raises(NotSignedIn, match="is not active"):
+        await user.get("/me")
+    await admin.patch(f"/keypairs/{access_key}", {"is_active": True})
+    await user.get("/me")
+    await admin.patch("/users/user", {"status": "inactive"})
+    with pytest.raises(NotSignedIn, match="this account is not active"):
+        await user.get("/me")
+
+
+async def test_accounts_can_be_bound_to_networks(api: Api) -> None:
+    user, admin = await api.client("user"), await api.client("admin")
+    await admin.patch("/users/user", {"allowed_client_ip": ["10.0.0.0/8"]})
+    with pytest.raises(NotSignedIn, match=r"may not be used from 127\.0\.0\.1"):
+        await user.get("/me")
+    await admin.patch("/users/user", {"allowed_client_ip": ["127.0.0.1"]})
+    await user.get("/me")
+
+
+async def test_a_keypair_has_its_rate(api: Api, clock: MovableClock) -> None:
+    user, admin = await api.client("user"), await api.client("admin")
+    access_key = api.world.keys["user"].access_key
+    await admin.patch(f"/keypairs/{access_key}", {"rate_limit": 3})
+    for _ in range(3):
+        await user.get("/me")
+    with pytest.raises(RateLimited, match="may send 3 requests in 15 minutes") as caught:
+        await user.get("/me")
+    assert 0 < caught.value.details["retry_after_seconds"] <= 910
+    await admin.get("/me")
+    # Others cannot use the keypair's rate up: what is not signed right does not count.
+    clock.advance(minutes=14)
+    for _ in range(5):
+        async with Client(api.url, Keypair(access_key, "x" * 40)) as thief:
+            with pytest.raises(NotSignedIn):
+                await thief.get("/me")
+
+
+async def test_the_rate_window_slides(api: Api, clock: MovableClock) -> None:
+    access_key = api.world.keys["user"].access_key
+    await api.world.manager.keypairs.update(SUPERADMIN, access_key, {"rate_limit": 2})
+    statuses = [(await signed(api)).status_code for _ in range(3)]
+    clock.advance(minutes=15, seconds=11)
+    statuses += [(await signed(api)).status_code for _ in range(3)]
+    assert statuses == [200, 200, 429, 200, 200, 429]
+
+
+async def test_the_last_use_is_written(api: Api, clock: MovableClock) -> None:
+    user = await api.client("user")
+    await user.get("/me")
+    (keypair,) = (await user.get("/keypairs"))["items"]
+    assert keypair["last_used"] == clock().isoformat()
+
+
+async def test_no_secret_reaches_logs_lists_or_reprs(
+    api: Api, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.DEBUG)
+    keys = api.world.keys["user"]
+    admin = await api.client("admin")
+    new = await admin.post("/keypairs", {"user": "user"})
+    await (await api.client("user")).get("/me")
+    seen = [
+        await admin.get("/keypairs"),
+        await admin.get(f"/keypairs/{new['access_key']}"),
+        await admin.get("/users"),
+        await admin.get("/audit-log", limit=500),
+        repr(api.world.manager.settings),
+        repr(keys),
+        caplog.text,
+    ]
+    settings = api.world.manager.settings
+    secrets = [keys.secret_key, new["secret_key"], settings.hub_token, settings.agent_token]
+    for secret in [*secrets, settings.key.decode()]:
+        assert not any(secret in str(text) for text in seen)
+    assert not any("secret_key" in str(text) or "password_hash" in str(text) for text in seen[:4])
+
+
+@pytest.mark.parametrize(
+    "peer, forwarded, found",
+    [
+        pytest.param("10.0.0.9", "", "10.0.0.9", id="no proxy"),
+        pytest.param("127.0.0.1", "10.0.0.9", "10.0.0.9", id="our proxy says who"),
+        pytest.param("127.0.0.1", "1.2.3.4, 10.0.0.9", "10.0.0.9", id="the client made one up"),
+        pytest.param("10.0.0.9", "1.2.3.4", "10.0.0.9", id="a stranger is no proxy"),
+    ],
+)
+async def test_the_address_of_the_person(api: Api, peer: str, forwarded: str, found: str) -> None:
+    headers = HTTPHeaders({"Host": "hub"} | ({"X-Forwarded-For": forwarded} if forwarded else {}))
+    start = RequestStartLine("GET", "/", "HTTP/1.1")
+    request = HTTPServerRequest(start_line=start, headers=headers)
+    request.remote_ip = peer
+    assert SignIn(api.world.manager).client_ip(request) == found

@@ -1,0 +1,119 @@
+"""Images and aliases over HTTP."""
+
+from __future__ import annotations
+
+import pytest
+
+from bai_services.core import errors
+from tests.testbed.manager import Api
+
+LABELS = {
+    "ai.backend.resource.min.cpu": "2",
+    "ai.backend.resource.max.mem": "8g",
+    "ai.backend.service-ports": "lab:http:8090",
+    "ai.backend.resource.preferred.shmem": "64m",
+}
+
+
+async def test_labels_say_amounts_and_apps(api: Api) -> None:
+    admin = await api.client("admin")
+    made = await admin.post("/images", {"name": "team/py", "labels": LABELS})
+    assert made["name"] == "team/py:latest"
+    assert (made["min_slots"], made["max_slots"]) == ({"cpu": "2"}, {"mem": "8g"})
+    assert (made["apps"], made["preferred_shared_memory"]) == (["lab"], "64m")
+    # What is given counts before what the labels say.
+    changed = await admin.patch(f"/images/{made['id']}", {"min_slots": {"cpu": "1", "mem": "1g"}})
+    assert changed["min_slots"] == {"cpu": "1", "mem": "1g"}
+    relabelled = await admin.patch(
+        f"/images/{made['id']}", {"labels": {"ai.backend.resource.min.cpu": "3"}}
+    )
+    assert (relabelled["min_slots"], relabelled["apps"]) == ({"cpu": "3"}, [])
+
+
+@pytest.mark.parametrize(
+    "body, part",
+    [
+        pytest.param({"name": "A B"}, "no image name", id="odd name"),
+        pytest.param(
+            {"name": "a", "labels": {"ai.backend.kernelspec": "9"}}, "only 1", id="a wrong label"
+        ),
+        pytest.param(
+            {"name": "a", "min_slots": {"mem": "9g"}, "labels": LABELS}, "above", id="contradiction"
+        ),
+        pytest.param({"name": "a", "min_slots": {"gold": 1}}, "resource slot", id="unknown slot"),
+        pytest.param({"name": "a", "architecture": "x 86"}, "architecture", id="architecture"),
+    ],
+)
+async def test_what_is_refused(api: Api, body: dict[str, object], part: str) -> None:
+    admin = await api.client("admin")
+    with pytest.raises(errors.InvalidRequest, match=part):
+        await admin.post("/images", body)
+
+
+async def test_one_name_for_several_architectures(api: Api) -> None:
+    admin = await api.client("admin")
+    ids = [
+        (await admin.post("/images", {"name": "py", "architecture": a}))["id"]
+        for a in ("x86_64", "aarch64")
+    ]
+    with pytest.raises(errors.AlreadyExists):
+        await admin.post("/images", {"name": "py:latest", "architecture": "aarch64"})
+    with pytest.raises(errors.InvalidRequest, match="aarch64, x86_64"):
+        await admin.get("/images/py")
+    assert (await admin.get(f"/images/{ids[1]}"))["architecture"] == "aarch64"
+
+
+async def test_names_with_slashes_are_keys(api: Api) -> None:
+    admin = await api.client("admin")
+    await admin.post("/images", {"name": "reg.example.org:5000/a/b:1"})
+    assert (await admin.get("/images/reg.example.org%3A5000%2Fa%2Fb%3A1"))["aliases"] == []
+
+
+async def test_aliases(api: Api) -> None:
+    admin, user = await api.client("admin"), await api.client("user")
+    one = await admin.post("/images", {"name": "py:1"})
+    two = await admin.post("/images", {"name": "py:2"})
+    alias = await admin.post("/image-aliases", {"alias": "py", "image": "py:1"})
+    assert (alias["image"], alias["image_id"]) == ("py:1", one["id"])
+    assert (await user.get("/images/py"))["id"] == one["id"]
+    assert (await user.get("/images/py"))["aliases"] == ["py"]
+    with pytest.raises(errors.AlreadyExists):
+        await admin.post("/image-aliases", {"alias": "py", "image": "py:2"})
+    await admin.patch("/image-aliases/py", {"image": "py:2"})
+    assert (await user.get("/images/py"))["id"] == two["id"]
+    page = await user.get("/image-aliases", image="py:2")
+    assert [item["alias"] for item in page["items"]] == ["py"]
+    with pytest.raises(errors.NotFound):
+        await admin.post("/image-aliases", {"alias": "none", "image": "none:1"})
+    with pytest.raises(errors.InvalidRequest):
+        await admin.post("/image-aliases", {"alias": "a:b", "image": "py:1"})
+    # The image takes its aliases along.
+    await admin.delete("/images/py:2")
+    with pytest.raises(errors.NotFound):
+        await user.get("/image-aliases/py")
+
+
+async def test_an_image_in_use_stays(api: Api) -> None:
+    admin = await api.client("admin")
+    project = await api.world.project_id()
+    await admin.post("/images", {"name": "py:1"})
+    await admin.post("/image-aliases", {"alias": "py", "image": "py:1"})
+    await admin.patch(f"/projects/{project}", {"default_image": "py"})
+    for path in ("/images/py:1", "/image-aliases/py"):
+        with pytest.raises(errors.InUse, match="1 projects"):
+            await admin.delete(path)
+
+
+async def test_people_read_and_only_superadmins_write(api: Api) -> None:
+    for name in ("user", "domain-admin", "monitor"):
+        client = await api.client(name)
+        assert (await client.get("/images"))["total"] >= 1
+        for call in (
+            client.post("/images", {"name": "mine"}),
+            client.patch("/images/python", {"is_active": False}),
+            client.delete("/images/python"),
+            client.post("/image-aliases", {"alias": "mine", "image": "python"}),
+            client.delete("/image-aliases/python"),
+        ):
+            with pytest.raises(errors.Forbidden):
+                await call

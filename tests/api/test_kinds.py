@@ -1,0 +1,480 @@
+"""Batch sessions, dependencies, time limits, many at once, priorities: over HTTP."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+
+from bai_services.client import Client
+from bai_services.core import errors
+from bai_services.db.tables.sessions import session_templates
+from tests.api.test_sessions import started, status_of
+from tests.testbed.agent_voice import AgentVoice
+from tests.testbed.manager import Api
+from tests.testbed.wait import wait_until_async
+
+SMALL = {"cpu": "1", "mem": "1g"}
+BATCH = {"type": "batch", "startup_command": "python train.py", "resources": SMALL}
+
+Session = dict[str, Any]
+
+
+async def exited(api: Api, session: Session, code: int | None, **facts: Any) -> None:
+    """Say what the spawner says of an end."""
+    end = {"exit_code": code, "reason": "exited", "log": "", **facts}
+    await api.hub.post(f"/sessions/{session['id']}/exited", end)
+
+
+async def waits_for(client: Client, name: str, check: str) -> Session:
+    """Return a session once it is told that it waits because of that check."""
+
+    async def found() -> Session | None:
+        session = dict(await client.get(f"/sessions/{name}"))
+        assert session["status"] == "PENDING", session
+        return session if any(r["check"] == check for r in session["reasons"]) else None
+
+    return dict(await wait_until_async(found, 10, f"{name} to wait for {check}"))
+
+
+async def test_a_batch_session_ends_with_its_command(
+    api: Api, agent: AgentVoice, user: Client
+) -> None:
+    session = await user.post("/sessions", {"name": "train", **BATCH, "batch_timeout": "2h"})
+    assert (session["type"], session["batch_timeout"]) == ("batch", 7200)
+    await agent.prepare()
+    await status_of(user, "train", "PREPARED")
+    where = {"user": session["hub_user"], "server": session["hub_server"]}
+    plan = await api.hub.post(f"/sessions/{session['id']}/launch", where)
+    assert plan["command"][-1] == "bai_labext.batch"
+    assert plan["environ"]["BAI_STARTUP_COMMAND"] == "python train.py"
+    await api.hub.post(f"/sessions/{session['id']}/started", {"container_id": "c1"})
+    await status_of(user, "train", "RUNNING")
+    with pytest.raises(errors.Conflict, match="runs it once"):
+        await api.hub.post(f"/sessions/{session['id']}/launch", where)
+    await exited(api, session, 3, log="epoch 1\n")
+    ended = await status_of(user, "train", "TERMINATED")
+    assert (ended["result"], ended["exit_code"]) == ("failure", 3)
+    assert ended["status_info"] == "the command ended with exit code 3"
+    assert (await user.get("/sessions/train/logs"))["log"] == "epoch 1\n"
+
+
+async def test_an_end_that_the_agent_sees_first_brings_the_log(
+    api: Api, agent: AgentVoice, user: Client
+) -> None:
+    session = await started(api, agent, "train", **BATCH)
+    kernel = agent.running({"kernel_id": session["kernel_id"], "session_id": session["id"]})
+    await agent.beat([{**kernel, "is_running": False, "exit_code": 0}])
+    ending = await status_of(user, "train", "TERMINATING")
+    assert (ending["result"], ending["exit_code"]) == ("success", 0)
+    await exited(api, session, 0, reason="stopped through the Hub", log="done\n")
+    ended = await status_of(user, "train", "TERMINATED")
+    assert (ended["result"], ended["exit_code"]) == ("success", 0)
+    assert ended["status_info"] == "the command ended with exit code 0"
+    assert (await user.get("/sessions/train/logs"))["log"] == "done\n"
+
+
+# How a batch session ends: what the spawner says, then status and result.
+ENDS: dict[str, tuple[int | None, dict[str, Any], str, str]] = {
+    "by itself": (0, {}, "TERMINATED", "success"),
+    "by a signal": (137, {}, "TERMINATED", "failure"),
+    "killed for its memory": (
+        137,
+        {"reason": "was killed for more memory"},
+        "TERMINATED",
+        "failure",
+    ),
+    "stopped in the Hub": (0, {"reason": "stopped through the Hub"}, "TERMINATED", "undefined"),
+    "nobody knows how": (None, {"reason": "removed from outside"}, "ERROR", "failure"),
+}
+
+
+@pytest.mark.parametrize("end", ENDS)
+async def test_only_its_own_command_is_a_success(
+    api: Api, agent: AgentVoice, user: Client, end: str
+) -> None:
+    code, facts, status, result = ENDS[end]
+    session = await started(api, agent, "train", **BATCH)
+    await exited(api, session, code, **facts)
+    ended = await status_of(user, "train", status)
+    assert (ended["result"], ended["exit_code"]) == (result, code)
+
+
+async def test_a_stop_is_no_success(api: Api, agent: AgentVoice, user: Client) -> None:
+    session = await started(api, agent, "train", **BATCH)
+    await user.delete("/sessions/train")
+    await exited(api, session, 0, reason="stopped through the Hub")
+    ended = await status_of(user, "train", "TERMINATED")
+    assert (ended["result"], ended["status_info"]) == ("undefined", "stopped by user")
+
+
+REFUSALS: dict[str, tuple[dict[str, Any], type[Exception], str]] = {
+    "no command": ({"startup_command": None}, errors.InvalidRequest, "needs a startup_command"),
+    "an empty command": ({"startup_command": "  "}, errors.InvalidRequest, "startup_command"),
+    "a long command": ({"startup_command": "x" * 20000}, errors.InvalidRequest, "16384 bytes"),
+    "a NUL": ({"startup_command": "a\0b"}, errors.InvalidRequest, "NUL"),
+    "not batch": ({"type": "interactive"}, errors.InvalidRequest, "only batch sessions"),
+    "past": ({"starts_at": "2020-01-01T00:00Z"}, errors.InvalidRequest, "is past"),
+    "no zone": ({"starts_at": "2999-01-01T00:00"}, errors.InvalidRequest, "no time zone"),
+    "far away": ({"starts_at": "2999-01-01T00:00Z"}, errors.InvalidRequest, "365 days"),
+    "no time": ({"starts_at": "soon"}, errors.InvalidRequest, "no span of time"),
+    "no timeout": ({"batch_timeout": 0}, errors.InvalidRequest, "not within"),
+    "odd timeout": ({"batch_timeout": "-5"}, errors.InvalidRequest, "no span of time"),
+    "itself": ({"dependencies": ["train"]}, errors.InvalidRequest, "train -> train"),
+    "unknown": ({"dependencies": ["nope"]}, errors.NotFound, "no session 'nope'"),
+    "somebody else's": ({"dependencies": ["theirs"]}, errors.NotFound, "the same owner"),
+    "what failed": ({"dependencies": ["gone"]}, errors.Conflict, "gone (CANCELLED)"),
+    "priority": ({"priority": 60}, errors.Forbidden, "above 50"),
+    "two ways to wait": (
+        {"enqueue_only": True, "max_wait_seconds": 3},
+        errors.InvalidRequest,
+        "exclude each other",
+    ),
+}
+
+
+async def test_refusals(api: Api, agent: AgentVoice, user: Client) -> None:
+    admin = await api.client("admin")
+    await admin.patch("/keypair-policies/default", {"max_priority": 50})
+    theirs = await (await api.client("user2")).post("/sessions", {"name": "theirs", **BATCH})
+    await user.post("/sessions", {"name": "gone", **BATCH})
+    await user.delete("/sessions/gone")
+    before = (await user.get("/sessions"))["total"]
+    cases = {**REFUSALS, "an id of theirs": ({"dependencies": [theirs["id"]]}, errors.NotFound, "")}
+    for case, (body, error, part) in cases.items():
+        with pytest.raises(error) as caught:
+            await user.post("/sessions", {"name": "train", **BATCH, **body})
+        assert part in str(caught.value), case
+    assert (await user.get("/sessions"))["total"] == before
+
+
+async def test_a_dependent_starts_after_success(api: Api, agent: AgentVoice, user: Client) -> None:
+    first = await started(api, agent, "load", **BATCH)
+    second = await user.post("/sessions", {"name": "train", **BATCH, "dependencies": ["load"]})
+    assert [d["name"] for d in second["dependencies"]] == ["load"]
+    waiting = await waits_for(user, "train", "dependencies")
+    assert "load (RUNNING)" in waiting["reasons"][0]["message"]
+    await exited(api, first, 0)
+    await status_of(user, "train", "SCHEDULED")
+
+
+async def test_whoever_waits_for_what_failed_is_cancelled(
+    api: Api, agent: AgentVoice, user: Client
+) -> None:
+    first = await started(api, agent, "load", **BATCH)
+    await user.post("/sessions", {"name": "train", **BATCH, "dependencies": ["load"]})
+    await user.post("/sessions", {"name": "test", **BATCH, "dependencies": ["train"]})
+    await user.post("/sessions", {"name": "aside", **BATCH})
+    await exited(api, first, 1)
+    train = await status_of(user, "train", "CANCELLED")
+    test = await status_of(user, "test", "CANCELLED")
+    assert train["status_info"] == (
+        "DEPENDENCY_FAILED: session load it depends on is TERMINATED with failure"
+    )
+    assert test["status_info"].endswith("session train it depends on is CANCELLED")
+    await status_of(user, "aside", "SCHEDULED")
+    graph = await user.get("/sessions/train/dependency-graph")
+    assert {i["name"]: len(i["depends_on"]) for i in graph["items"]} == {
+        "load": 0, "train": 1, "test": 1,
+    }  # fmt: skip
+    assert graph["is_complete"]
+
+
+async def test_not_before(api: Api, agent: AgentVoice, user: Client) -> None:
+    session = await user.post("/sessions", {"name": "later", **BATCH, "starts_at": "10min"})
+    assert session["starts_at"] == (api.world.clock() + timedelta(minutes=10)).isoformat()
+    await waits_for(user, "later", "not-before")
+    api.world.clock.advance(minutes=10)
+    api.world.manager.scheduler.wake()
+    await status_of(user, "later", "SCHEDULED")
+
+
+async def test_a_group_lets_nobody_wait_too_long(api: Api, agent: AgentVoice, user: Client) -> None:
+    admin = await api.client("admin")
+    options = {"scheduler_opts": {"pending_timeout": 600}}
+    await admin.patch("/resource-groups/default", options)
+    large = {**BATCH, "resources": {"cpu": "8", "mem": "1g"}}
+    running = await started(api, agent, "first", **large)
+    await user.post("/sessions", {"name": "waits", **large})
+    await user.post("/sessions", {"name": "awaits", **large, "dependencies": ["first"]})
+    await user.post("/sessions", {"name": "later", **large, "starts_at": "20min"})
+    api.world.clock.advance(seconds=601)
+    ended = await status_of(user, "waits", "CANCELLED")
+    assert ended["status_info"] == (
+        "PENDING_TIMEOUT_EXCEEDED: waited longer than 10min, the most that resource group default "
+        "allows"
+    )
+    # What could not have started yet has not waited in vain.
+    for name in ("awaits", "later"):
+        assert (await user.get(f"/sessions/{name}"))["status"] == "PENDING"
+    await exited(api, running, 0)
+    await status_of(user, "awaits", "SCHEDULED")
+
+
+async def test_a_batch_timeout_is_a_failure(api: Api, agent: AgentVoice, user: Client) -> None:
+    session = await started(api, agent, "train", **BATCH, batch_timeout=60)
+    other = await started(api, agent, "other", **BATCH, batch_timeout=600)
+    api.world.clock.advance(seconds=61)
+    ending = await status_of(user, "train", "TERMINATING")
+    assert ending["status_info"] == (
+        "BATCH_TIMEOUT_EXCEEDED: ran longer than 1min, its batch_timeout"
+    )
+    await exited(api, session, 143, reason="stopped through the Hub", log="half\n")
+    ended = await status_of(user, "train", "TERMINATED")
+    assert (ended["result"], ended["exit_code"]) == ("failure", 143)
+    assert ended["status_info"].startswith("BATCH_TIMEOUT_EXCEEDED")
+    assert (await user.get(f"/sessions/{other['id']}"))["status"] == "RUNNING"
+
+
+async def test_a_policy_limits_how_long_a_session_runs(
+    api: Api, agent: AgentVoice, user: Client
+) -> None:
+    await started(api, agent, "lab1", resources=SMALL)
+    admin = await api.client("admin")
+    # Also what runs already: policies count as they are now.
+    await admin.patch("/keypair-policies/default", {"max_session_lifetime_seconds": 600})
+    api.world.clock.advance(seconds=599)
+    await api.world.manager.session_parts.deadlines.step()
+    assert (await user.get("/sessions/lab1"))["status"] == "RUNNING"
+    api.world.clock.advance(seconds=1)
+    ending = await status_of(user, "lab1", "TERMINATING")
+    assert ending["status_info"].startswith("SESSION_LIFETIME_EXCEEDED: ran longer than 10min")
+
+
+async def test_owners_extend_a_lifetime_as_far_as_the_policy_lets_them(
+    api: Api, agent: AgentVoice, user: Client
+) -> None:
+    await started(api, agent, "lab1", resources=SMALL)
+    admin = await api.client("admin")
+    asked = ("/sessions/lab1/lifetime", {"seconds": 300})
+    with pytest.raises(errors.Conflict, match="not limited"):
+        await user.post(*asked)
+    assert (await user.get("/sessions/lab1"))["ends_at"] is None
+    await admin.patch("/keypair-policies/default", {"max_session_lifetime_seconds": 600})
+    with pytest.raises(errors.InvalidRequest, match="lets 0 s be added"):
+        await user.post(*asked)
+    await admin.patch("/keypair-policies/default", {"max_lifetime_extension_seconds": 500})
+    session = await user.post(*asked)
+    assert session["lifetime"] == {"seconds": 900, "added_seconds": 300, "addable_seconds": 200}
+    began, ends = (datetime.fromisoformat(session[name]) for name in ("started_at", "ends_at"))
+    assert ends - began == timedelta(seconds=900)
+    with pytest.raises(errors.InvalidRequest, match="200 s are left"):
+        await user.post(*asked)
+    other = await api.client("user2")
+    with pytest.raises(errors.NotFound):
+        await other.post(f"/sessions/{session['id']}/lifetime", {"seconds": 1})
+    api.world.clock.advance(seconds=899)
+    await api.world.manager.session_parts.deadlines.step()
+    assert (await user.get("/sessions/lab1"))["status"] == "RUNNING"
+    api.world.clock.advance(seconds=1)
+    ending = await status_of(user, "lab1", "TERMINATING")
+    assert ending["status_info"].startswith("SESSION_LIFETIME_EXCEEDED: ran longer than 15min")
+    with pytest.raises(errors.Conflict, match="that runs"):
+        await user.post(*asked)
+
+
+async def test_a_session_says_that_its_agent_is_being_emptied(
+    api: Api, agent: AgentVoice, user: Client
+) -> None:
+    session = await started(api, agent, "lab1", resources=SMALL)
+    assert session["is_draining"] is False
+    admin = await api.client("admin")
+    await admin.patch(f"/agents/{agent.id}", {"schedulable": False})
+    assert (await user.get("/sessions/lab1"))["is_draining"] is True
+
+
+def chain(*names: str) -> list[dict[str, Any]]:
+    """Return batch sessions of which each depends on the one before."""
+    return [
+        {"name": name, **BATCH, "dependencies": list(names[max(0, i - 1) : i])}
+        for i, name in enumerate(names)
+    ]
+
+
+async def test_many_at_once_by_name(api: Api, agent: AgentVoice, user: Client) -> None:
+    # In any order: the last one is told first.
+    body = {"sessions": chain("load", "train", "test")[::-1]}
+    made = (await user.post("/bulk-sessions", body))["items"]
+    assert [s["name"] for s in made] == ["test", "train", "load"]
+    assert made[0]["dependencies"][0]["id"] == made[1]["id"]
+    await status_of(user, "load", "SCHEDULED")
+    await waits_for(user, "test", "dependencies")
+    again = (await user.post("/bulk-sessions", body))["items"]
+    assert [s["id"] for s in again] == [s["id"] for s in made]
+    more = {"sessions": chain("train", "other")}
+    more["sessions"][0] = {**body["sessions"][1]}
+    both = (await user.post("/bulk-sessions", more))["items"]
+    assert both[0]["id"] == made[1]["id"] == both[1]["dependencies"][0]["id"]
+
+
+BULK_REFUSALS: dict[str, tuple[list[dict[str, Any]], type[Exception], str]] = {
+    "a circle": (
+        [
+            {"name": "job1", **BATCH, "dependencies": ["job2"]},
+            {"name": "job2", **BATCH, "dependencies": ["job1"]},
+        ],
+        errors.InvalidRequest,
+        "job1 -> job2 -> job1",
+    ),
+    "one name twice": (
+        [{"name": "job1", **BATCH}, {"name": "job1", **BATCH}],
+        errors.InvalidRequest,
+        "more than once",
+    ),
+    "the second is wrong": (
+        [{"name": "job1", **BATCH}, {"name": "job2", **BATCH, "image": "nope:1"}],
+        errors.NotFound,
+        "session 2 (job2): there is no image",
+    ),
+    "more than may wait": (
+        [{"name": f"job{n}", **BATCH} for n in range(4)],
+        errors.QuotaExceeded,
+        "may have 3 sessions wait at once",
+    ),
+    "none": ([], errors.InvalidRequest, "sessions"),
+}
+
+
+async def test_many_at_once_all_or_none(api: Api, agent: AgentVoice, user: Client) -> None:
+    admin = await api.client("admin")
+    await admin.patch("/keypair-policies/default", {"max_pending_sessions": 3})
+    for case, (sessions, error, part) in BULK_REFUSALS.items():
+        with pytest.raises(error) as caught:
+            await user.post("/bulk-sessions", {"sessions": sessions})
+        assert part in str(caught.value), case
+    assert (await user.get("/sessions"))["total"] == 0
+
+
+async def test_the_slots_of_waiting_sessions_are_capped(
+    api: Api, agent: AgentVoice, user: Client
+) -> None:
+    admin = await api.client("admin")
+    await admin.patch("/keypair-policies/default", {"max_pending_slots": {"cpu": "3"}})
+    two = {**BATCH, "resources": {"cpu": "2", "mem": "1g"}, "starts_at": "1h"}
+    with pytest.raises(errors.QuotaExceeded, match="cpu=3 waiting, of which 1 is left"):
+        await user.post(
+            "/bulk-sessions", {"sessions": [{"name": n, **two} for n in ("aaaa", "bbbb")]}
+        )
+    await user.post("/sessions", {"name": "aaaa", **two})
+    with pytest.raises(errors.QuotaExceeded, match="cpu=3 waiting"):
+        await user.post("/sessions", {"name": "bbbb", **two})
+
+
+async def test_reuse_by_name(api: Api, agent: AgentVoice, user: Client) -> None:
+    first = await user.post("/sessions", {"name": "lab1", "resources": SMALL})
+    other = {"name": "lab1", "resources": {"cpu": "2", "mem": "2g"}}
+    with pytest.raises(errors.AlreadyExists):
+        await user.post("/sessions", other)
+    assert (await user.post("/sessions", {**other, "reuse": True}))["id"] == first["id"]
+    await user.delete("/sessions/lab1")
+    await status_of(user, first["id"], "CANCELLED")
+    assert (await user.post("/sessions", {**other, "reuse": True}))["id"] != first["id"]
+
+
+async def test_an_answer_may_wait_until_it_runs(api: Api, agent: AgentVoice, user: Client) -> None:
+    waited = await user.post("/sessions", {"name": "lab1", "max_wait_seconds": 0.2})
+    assert waited["status"] in ("PENDING", "SCHEDULED")
+    assert (await user.post("/sessions", {"name": "lab2", "enqueue_only": True}))["name"] == "lab2"
+
+
+async def test_the_priority_of_what_waits(api: Api, agent: AgentVoice, user: Client) -> None:
+    admin = await api.client("admin")
+    await admin.patch("/keypair-policies/default", {"max_priority": 50})
+    large = {**BATCH, "resources": {"cpu": "8", "mem": "1g"}}
+    running = await started(api, agent, "first", **large)
+    for name in ("one1", "two2"):
+        await user.post("/sessions", {"name": name, **large})
+    changed = await user.patch("/sessions/two2", {"priority": 50})
+    assert changed["priority"] == 50
+
+    async def is_next() -> bool:
+        return bool((await user.get("/sessions/two2"))["queue_position"] == 1)
+
+    await wait_until_async(is_next, 10, "the queue to be another one")
+    with pytest.raises(errors.Forbidden, match="above 50"):
+        await user.patch("/sessions/one1", {"priority": 51})
+    with pytest.raises(errors.InvalidRequest, match="within 0 to 100"):
+        await admin.patch(f"/sessions/{changed['id']}", {"priority": 101})
+    one = (await user.get("/sessions/one1"))["id"]
+    assert (await admin.patch(f"/sessions/{one}", {"priority": 90}))["priority"] == 90
+    with pytest.raises(errors.Conflict, match="RUNNING"):
+        await user.patch("/sessions/first", {"priority": 20})
+    await exited(api, running, 0)
+    await status_of(user, "one1", "SCHEDULED")
+    assert (await user.get("/sessions/two2"))["status"] == "PENDING"
+
+
+async def test_templates(api: Api, agent: AgentVoice, user: Client) -> None:
+    request = {**BATCH, "environ": {"SEED": "1", "MODE": "fast"}}
+    kept = await user.post("/session-templates", {"name": "train", "request": request})
+    assert (kept["audience"], kept["owner"]) == ("owner", "user")
+    with pytest.raises(errors.AlreadyExists):
+        await user.post("/session-templates", {"name": "train", "request": request})
+    wish = {"name": "run-1", "template": "train", "environ": {"SEED": "2"}}
+    session = await user.post("/sessions", {**wish, "resources": {"mem": "2g"}})
+    assert session["environ"] == {"SEED": "2", "MODE": "fast"}
+    assert session["requested"] == {"cpu": "1", "mem": "2g"}
+    assert session["startup_command"] == "python train.py"
+    both = [{"name": f"run-{n}", "template": "train"} for n in (2, 3)]
+    assert len((await user.post("/bulk-sessions", {"sessions": both}))["items"]) == 2
+    with pytest.raises(errors.InvalidRequest, match="nope"):
+        await user.post("/session-templates", {"name": "odd1", "request": {"nope": 1}})
+    changed = await user.patch("/session-templates/train", {"description": "for the thesis"})
+    assert changed["description"] == "for the thesis"
+    await user.delete("/session-templates/train")
+    with pytest.raises(errors.NotFound):
+        await user.post("/sessions", {**wish, "name": "run-4"})
+
+
+@pytest.mark.parametrize(
+    "stale, part",
+    [
+        pytest.param({"gpu_count": 2}, "gpu_count", id="a field that is gone"),
+        pytest.param({"cluster_size": "many"}, "cluster_size", id="a value of another kind"),
+        pytest.param({"resources": ["cpu"]}, "resources", id="a map that is none any more"),
+    ],
+)
+async def test_a_template_of_an_older_version_says_what_is_wrong_with_it(
+    api: Api, agent: AgentVoice, user: Client, stale: dict[str, Any], part: str
+) -> None:
+    kept = await user.post("/session-templates", {"name": "train", "request": BATCH})
+    async with api.world.manager.database.write() as tx:
+        await tx.execute(
+            sa.update(session_templates)
+            .where(session_templates.c.id == kept["id"])
+            .values(request={**BATCH, **stale})
+        )
+    wish = {"name": "run-1", "template": "train"}
+    for path, body in (("/sessions", wish), ("/bulk-sessions", {"sessions": [wish]})):
+        with pytest.raises(errors.InvalidRequest, match=f"template 'train' .*{part}") as refused:
+            await user.post(path, body)
+        assert [p["field"] for p in refused.value.details["problems"]] == [part]
+    assert (await user.get("/sessions"))["total"] == 0
+    assert (await user.get("/session-templates/train"))["request"] == {**BATCH, **stale}
+    await user.patch("/session-templates/train", {"request": BATCH})
+    await user.post("/sessions", wish)
+
+
+async def test_templates_of_a_project_and_of_a_domain(api: Api, agent: AgentVoice) -> None:
+    user, user2 = await api.client("user"), await api.client("user2")
+    admin, stranger = await api.client("domain-admin"), await api.client("acme-user")
+    wish = {"request": BATCH}
+    with pytest.raises(errors.Forbidden):
+        await user.post("/session-templates", {"name": "all1", **wish, "audience": "domain"})
+    await admin.post("/session-templates", {"name": "all1", **wish, "audience": "domain"})
+    await admin.post(
+        "/session-templates", {"name": "all1", **wish, "audience": "project", "project": "default"}
+    )
+    await user2.post("/session-templates", {"name": "mine", **wish})
+    found = (await user.get("/session-templates"))["items"]
+    assert [(t["name"], t["audience"]) for t in found].count(("all1", "domain")) == 1
+    assert {t["name"] for t in found} == {"all1"}
+    # The nearer one goes first.
+    assert (await user.get("/session-templates/all1"))["audience"] == "project"
+    with pytest.raises(errors.Forbidden):
+        await user.delete("/session-templates/all1")
+    assert (await stranger.get("/session-templates"))["total"] == 0
+    with pytest.raises(errors.InvalidRequest, match="which project"):
+        await admin.post("/session-templates", {"name": "none", **wish, "audience": "project"})

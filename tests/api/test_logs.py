@@ -1,0 +1,116 @@
+"""The output of a session: parts of it, as a file, and as it comes."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from typing import Any
+
+import httpx
+import pytest
+
+from bai_services.client import Client
+from bai_services.core import errors
+from tests.api.test_sessions import started
+from tests.testbed.agent_voice import AgentVoice
+from tests.testbed.manager import Api
+
+AT = "2026-05-01T12:00:00.123456789Z "
+
+
+class Printer:
+    """An agent that answers every question for a log with what was printed so far."""
+
+    def __init__(self, agent: AgentVoice) -> None:
+        self.text = ""
+        self._agent = agent
+        self._task = asyncio.create_task(self._answer())
+
+    async def _answer(self) -> None:
+        while True:
+            for item in await self._agent.work(5):
+                if item["kind"] == "logs":
+                    await self._agent.report(item, "done", log=self.text)
+
+    async def stop(self) -> None:
+        self._task.cancel()
+        await asyncio.wait([self._task])
+
+
+@pytest.fixture
+async def session(api: Api, agent: AgentVoice) -> dict[str, Any]:
+    return await started(api, agent, "lab1")
+
+
+@pytest.fixture
+async def printer(agent: AgentVoice, session: dict[str, Any]) -> AsyncIterator[Printer]:
+    made = Printer(agent)
+    yield made
+    await made.stop()
+
+
+async def test_parts_of_a_log(user: Client, session: dict[str, Any], printer: Printer) -> None:
+    printer.text = f"{AT}Epoch 1\n{AT}loss .5\n{AT}epoch 2\n"
+    path = f"/sessions/{session['id']}/logs"
+    assert (await user.get(path))["log"] == "Epoch 1\nloss .5\nepoch 2\n"
+    timed = await user.get(path, times="true", lines="1")
+    assert (timed["log"], timed["has_times"]) == (f"{AT}epoch 2\n", True)
+    found = await user.get(path, search="EPOCH", lines="1")
+    assert found["matches"] == [{"number": 3, "text": "epoch 2"}]
+    assert (found["log"], found["match_count"]) == ("epoch 2\n", 2)
+    for wrong in ({"lines": "0"}, {"lines": "x"}, {"search": "x" * 201}):
+        with pytest.raises(errors.InvalidRequest):
+            await user.get(path, **wrong)
+    with pytest.raises(errors.NotFound, match="it has main1"):
+        await user.get(path, kernel="sub9")
+
+
+async def test_a_log_is_a_file_that_is_no_page(
+    user: Client, session: dict[str, Any], printer: Printer
+) -> None:
+    printer.text = "<script>\n"
+    answer = await user.send("GET", f"/sessions/{session['id']}/log-file")
+    assert answer.text == "<script>\n"
+    assert answer.headers["Content-Type"] == "text/plain; charset=utf-8"
+    assert answer.headers["Content-Disposition"].startswith("attachment; filename=")
+    assert "sandbox" in answer.headers["Content-Security-Policy"]
+
+
+async def test_a_log_is_followed_to_the_end_of_its_session(
+    api: Api, session: dict[str, Any], printer: Printer
+) -> None:
+    printer.text = f"{AT}one\n"
+    key = f"/sessions/{session['id']}"
+    token = {"Authorization": "Bearer hub-secret"}
+    pieces: list[str] = []
+    async with (
+        httpx.AsyncClient(base_url=f"{api.url}/api/v1", headers=token, timeout=60) as client,
+        client.stream("GET", f"{key}/log-stream") as answer,
+    ):
+        assert answer.headers["Content-Type"] == "text/event-stream"
+        event = ""
+        async for line in answer.aiter_lines():
+            if line.startswith("event: "):
+                event = line.removeprefix("event: ")
+            if line.startswith("data: ") and event == "log":
+                pieces.append(json.loads(line.removeprefix("data: "))["text"])
+                if len(pieces) == 1:
+                    printer.text += f"{AT}two\n"
+                if len(pieces) == 2:
+                    facts = {
+                        "exit_code": 0,
+                        "reason": "exited",
+                        "log": printer.text + f"{AT}last\n",
+                    }
+                    await api.hub.post(f"{key}/exited", facts)
+    assert (pieces, event) == (["one\n", "two\n", "last\n"], "end")
+
+
+async def test_nobody_follows_the_log_of_somebody_else(
+    api: Api, session: dict[str, Any], printer: Printer
+) -> None:
+    other = await api.client("user2")
+    for path in ("logs", "log-file", "log-stream"):
+        with pytest.raises(errors.NotFound):
+            await other.get(f"/sessions/{session['id']}/{path}")

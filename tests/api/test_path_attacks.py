@@ -1,0 +1,157 @@
+"""Paths that want out of a folder, over every route that takes one: nothing outside changes."""
+
+from __future__ import annotations
+
+import base64
+import io
+import os
+import shutil
+import tarfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote, unquote_to_bytes
+
+import pytest
+
+from bai_services.client import Client
+from bai_services.storage.staging import DIRECTORY
+from tests.testbed.manager import Api
+
+REFUSALS = ("http-400", "invalid-request", "forbidden", "conflict", "not-found")
+SECRET = b"a secret of somebody else"
+# As they stand in the address: what a server decodes twice, or not as it should, leads out.
+IN_ADDRESSES = {
+    "dot-dot": "../../outside/secret",
+    "dot-dot inside": "dir/../../../outside/secret",
+    "encoded": "%2e%2e%2f%2e%2e%2foutside%2fsecret",
+    "encoded twice": "%252e%252e%252f%252e%252e%252foutside%252fsecret",
+    "encoded too long": "%c0%ae%c0%ae/%c0%ae%c0%ae/outside/secret",
+    "backslashes": "..%5c..%5coutside%5csecret",
+    "absolute": "/etc/passwd",
+    "absolute twice": "//etc/passwd",
+    "absolute, encoded": "%2fetc%2fpasswd",
+    "of a process": "/proc/self/root/etc/passwd",
+    "NUL": "file%00/../../outside/secret",
+    "a line's end": "file%0d%0aX-Header:%20x",
+    "a bell": "file%07",
+    "DEL": "file%7f",
+    "half a character": "%ed%a0%80",
+    "no UTF-8": "%ff%fe",
+    "one part too long": "x" * 256,
+    "too long": "/".join(["x" * 200] * 30),
+    "very deep": "d/" * 3000,
+    "out by a link": "out/secret",
+    "a link out": "out-file",
+    "only dots": "..",
+    "full-width dots": "%ef%bc%8e%ef%bc%8e/%ef%bc%8e%ef%bc%8e/outside/secret",
+    "a slash that is none": "..%e2%88%95..%e2%88%95outside%e2%88%95secret",
+    "dots of one letter": "%e2%80%a5/%e2%80%a5/outside/secret",
+    "right to left": "%e2%80%ae/../../outside/secret",
+}
+# In Unicode, with other slashes or decoded once: a name like any other, inside.
+HARMLESS = {
+    "encoded twice",
+    "backslashes",
+    "full-width dots",
+    "a slash that is none",
+    "dots of one letter",
+}
+
+
+@pytest.fixture
+def database_url(tmp_path: Path, _migrated_sqlite: Path) -> str:
+    shutil.copy(_migrated_sqlite, tmp_path / "bai.sqlite")
+    return f"sqlite+aiosqlite:///{tmp_path}/bai.sqlite"
+
+
+@pytest.fixture
+async def user(api: Api) -> Client:
+    await api.world.manager.vfolders.start()
+    client = await api.client("user")
+    await client.post("/vfolders", {"name": "data"})
+    return client
+
+
+@pytest.fixture
+def root(api: Api, user: Client) -> Path:
+    """The folder, with a file, a directory, and links to what lies beside it."""
+    (found,) = api.world.manager.settings.storage_root.glob("user/*/[!.]*")
+    outside = found.parent.parent / "outside"
+    outside.mkdir()
+    (outside / "secret").write_bytes(SECRET)
+    (found / "dir").mkdir()
+    (found / "file").write_bytes(b"mine")
+    (found / "out").symlink_to(outside)
+    (found / "out-file").symlink_to(outside / "secret")
+    return found
+
+
+def everything_but(root: Path, top: Path) -> Mapping[str, Any]:
+    """Return what lies on the storage host, but for the folder and what waits beside it."""
+    found: dict[str, Any] = {}
+    for place, _, files in os.walk(top):
+        if Path(place).is_relative_to(root) or DIRECTORY in Path(place).parts:
+            continue
+        found[place] = sorted(files)
+        found.update({f"{place}/{name}": Path(place, name).read_bytes() for name in files})
+    return found
+
+
+def archive_of(name: bytes) -> bytes:
+    packed = io.BytesIO()
+    with tarfile.open(fileobj=packed, mode="w", format=tarfile.PAX_FORMAT) as archive:
+        info = tarfile.TarInfo(name.decode("utf-8", "surrogateescape"))
+        info.size = 1
+        archive.addfile(info, io.BytesIO(b"x"))
+    return packed.getvalue()
+
+
+def requests_with(address: str, text: str, raw: bytes) -> list[tuple[str, str, dict[str, Any]]]:
+    """Return every request of a folder in which a path can be said."""
+    named = base64.b64encode(raw).decode()
+    upload = {"Upload-Length": "1", "Upload-Metadata": f"path {named}"}
+    length = {"Upload-Length": "1"}
+    return [
+        ("GET", f"/files?path={address}", {}),
+        ("GET", f"/content?path={address}", {}),
+        ("PUT", f"/content?path={address}", {"content": b"x"}),
+        ("GET", f"/archive?path={address}&format=tar", {}),
+        ("PUT", f"/archive?path={address}", {"content": archive_of(b"f")}),
+        ("PUT", "/archive?path=dir", {"content": archive_of(raw)}),
+        ("POST", "/directories", {"json": {"paths": [text]}}),
+        ("POST", "/move", {"json": {"source": text, "target": "moved"}}),
+        ("POST", "/move", {"json": {"source": "file", "target": text}}),
+        ("POST", "/copy", {"json": {"source": text, "target": "copied"}}),
+        ("POST", "/copy", {"json": {"source": "file", "target": text}}),
+        ("POST", "/uploads", {"headers": upload}),
+        ("POST", f"/uploads?path={address}", {"headers": length}),
+        ("DELETE", f"/content?path={address}&recursive=true", {}),
+    ]
+
+
+@pytest.mark.parametrize("attack", IN_ADDRESSES)
+async def test_nothing_outside_of_a_folder_is_reached(
+    api: Api, user: Client, root: Path, attack: str
+) -> None:
+    address = IN_ADDRESSES[attack]
+    text, raw = unquote(address, errors="replace"), unquote_to_bytes(address)
+    top = api.world.manager.settings.storage_root
+    before = everything_but(root, top)
+    done = []
+    for method, path, options in requests_with(address, text, raw):
+        answer = await user._http.request(method, f"/vfolders/data{path}", **options)
+        called = f"{method} {path[:60]}"
+        assert SECRET not in answer.content and b"root:x:0" not in answer.content, called
+        assert answer.status_code < 500, (called, answer.text)
+        if answer.is_success:
+            done.append(called)
+        else:
+            assert answer.json()["error"] in REFUSALS, answer.text
+        (root / "file").write_bytes(b"mine")
+    assert everything_but(root, top) == before
+    assert (root / "out-file").is_symlink() or attack == "a link out"
+    if attack not in HARMLESS:
+        # A link itself may be removed; nothing else of these is done.
+        reads_and_writes = [call for call in done if "/content" in call or "/files" in call]
+        assert [call for call in reads_and_writes if not call.startswith("DELETE")] == []

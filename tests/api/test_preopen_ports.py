@@ -1,0 +1,45 @@
+"""Ports that somebody names at the start of a session."""
+
+from __future__ import annotations
+
+import pytest
+
+from bai_services.client import Client
+from bai_services.core import errors
+from tests.testbed.agent_voice import AgentVoice
+from tests.testbed.manager import Api
+
+SMALL = {"cpu": "1", "mem": "1g"}
+
+
+async def test_they_reach_the_session_as_a_variable_that_nobody_can_ask_for(
+    api: Api, agent: AgentVoice, user: Client
+) -> None:
+    wish = {"name": "lab1", "resources": SMALL, "preopen_ports": [8501, 9000]}
+    session = await user.post("/sessions", wish)
+    assert session["preopen_ports"] == [8501, 9000]
+    assert session["environ"] == {}
+    key = f"/sessions/{session['id']}"
+    # The first placement of a process may have to compile what it runs.
+    await user.get(key, wait="SCHEDULED", timeout="60", timeout_seconds=70)
+    await agent.prepare()
+    await user.get(key, wait="PREPARED", timeout="60", timeout_seconds=70)
+    where = {"user": session["hub_user"], "server": session["hub_server"]}
+    plan = await api.hub.post(f"/sessions/{session['id']}/launch", where)
+    assert plan["environ"]["BAI_PREOPEN_PORTS"] == "8501,9000"
+    assert "jupyterlab:http:" in plan["environ"]["BAI_SERVICE_PORTS"]
+    # The same again is the same session; other ports are another content.
+    assert (await user.post("/sessions", wish))["id"] == session["id"]
+    with pytest.raises(errors.AlreadyExists):
+        await user.post("/sessions", {**wish, "preopen_ports": [8501]})
+    forged = {"name": "lab2", "resources": SMALL, "environ": {"BAI_PREOPEN_PORTS": "2200"}}
+    with pytest.raises(errors.InvalidRequest, match="reserved"):
+        await user.post("/sessions", forged)
+
+
+@pytest.mark.parametrize("ports", [[2200], [80], [8501, 8501], ["x"], [6006]])
+async def test_a_port_that_is_not_free_is_refused(
+    agent: AgentVoice, user: Client, ports: list[object]
+) -> None:
+    with pytest.raises(errors.InvalidRequest, match="port"):
+        await user.post("/sessions", {"name": "lab1", "resources": SMALL, "preopen_ports": ports})

@@ -1,0 +1,200 @@
+"""Bodies of a known length are taken straight from the connection, which goes on as any other."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+import subprocess
+from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import pytest
+
+from bai_services.client import Client
+from bai_services.core import signature
+from bai_services.manager.pieces import PIECE_BYTES
+from bai_services.manager.settings import HostPlace
+from bai_services.storage.staging import DIRECTORY
+from tests.conftest import missing
+from tests.testbed.manager import Api, MovableClock, make_world, manager_on, serving
+from tests.testbed.wait import wait_until_async
+
+from .test_uploads import MIB, PIECE, begin, offset_of
+
+CONTENT = "/vfolders/data/content"
+# Shorter and longer than what is written at once, also with what tornado has read ahead.
+SIZES = [0, 1, 5000, MIB, PIECE_BYTES, 3 * PIECE_BYTES + 7]
+
+
+@pytest.fixture
+def disk(tmp_path: Path) -> Iterator[Path]:
+    place = tmp_path / "disk"
+    place.mkdir()
+    words = ["mount", "-t", "tmpfs", "-o", "size=64m", "none", str(place)]
+    done = subprocess.run(words, capture_output=True, text=True)
+    if done.returncode:
+        missing("mount", done.stderr)
+    yield place
+    subprocess.run(["umount", "-l", str(place)], check=True)
+
+
+@pytest.fixture
+async def api(tmp_path: Path, disk: Path, _migrated_sqlite: Path) -> AsyncIterator[Api]:
+    shutil.copy(_migrated_sqlite, tmp_path / "bai.sqlite")
+    url, clock = f"sqlite+aiosqlite:///{tmp_path}/bai.sqlite", MovableClock()
+    hosts = (HostPlace("local", "local", disk),)
+    async with (
+        manager_on(url, tmp_path, clock, storage_hosts=hosts) as manager,
+        serving(await make_world(manager, clock)) as served,
+    ):
+        await manager.vfolders.start()
+        yield served
+
+
+@pytest.fixture
+async def user(api: Api) -> Client:
+    client = await api.client("user")
+    await client.post("/vfolders", {"name": "data"})
+    return client
+
+
+class Wire:
+    """HTTP by hand, so that a test says when which byte goes."""
+
+    def __init__(
+        self, api: Api, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> None:
+        self._api = api
+        self._reader = reader
+        self._writer = writer
+
+    def send(self, content: bytes) -> None:
+        self._writer.write(content)
+
+    def head(self, method: str, path: str, length: int, more: Mapping[str, str]) -> None:
+        address = urlsplit(f"{self._api.url}/api/v1{path}")
+        target, keys = f"{address.path}?{address.query}".rstrip("?"), self._api.world.keys["user"]
+        now = datetime.now(UTC).replace(microsecond=0)
+        made = signature.sign(
+            keys.secret_key,
+            method=method,
+            path=target,
+            host=address.netloc,
+            date=now,
+            content_type=more.get("Content-Type", ""),
+        )
+        headers = {
+            "Host": address.netloc,
+            "Date": now.isoformat(),
+            signature.VERSION_HEADER: signature.VERSION,
+            "Authorization": signature.authorization(keys.access_key, made),
+            "Content-Length": str(length),
+            **more,
+        }
+        lines = [f"{name}: {value}" for name, value in headers.items()]
+        self.send("\r\n".join([f"{method} {target} HTTP/1.1", *lines, "", ""]).encode())
+
+    async def answer(self) -> tuple[int, bytes]:
+        """Return the status and the body of the next answer."""
+        head = (await asyncio.wait_for(self._reader.readuntil(b"\r\n\r\n"), 60)).decode()
+        lengths = [
+            int(line.partition(":")[2])
+            for line in head.splitlines()
+            if line.lower().startswith("content-length:")
+        ]
+        return int(head.split()[1]), await self._reader.readexactly(sum(lengths))
+
+
+@asynccontextmanager
+async def wire(api: Api) -> AsyncIterator[Wire]:
+    address = urlsplit(api.url)
+    reader, writer = await asyncio.open_connection(address.hostname, address.port)
+    try:
+        yield Wire(api, reader, writer)
+    finally:
+        writer.close()
+        await asyncio.gather(writer.wait_closed(), return_exceptions=True)
+
+
+async def content_of(user: Client, path: str) -> bytes:
+    return (await user._http.get(CONTENT, params={"path": path})).content
+
+
+async def test_one_connection_serves_request_after_request(api: Api, user: Client) -> None:
+    async with wire(api) as connection:
+        for size in SIZES:
+            content = os.urandom(size)
+            # The head of the next comes with the end of this one: nothing of it may be taken.
+            connection.head("PUT", f"{CONTENT}?path=f{size}", size, {})
+            connection.send(content)
+            connection.head("PUT", f"{CONTENT}?path=next", 4, {})
+            connection.send(b"next")
+            statuses = [(await connection.answer())[0] for _ in range(2)]
+            assert statuses == [200, 200]
+            assert await content_of(user, f"f{size}") == content
+            assert await content_of(user, "next") == b"next"
+
+
+async def test_who_waits_for_a_word_gets_it(api: Api, user: Client) -> None:
+    async with wire(api) as connection:
+        connection.head("PUT", f"{CONTENT}?path=f", MIB, {"Expect": "100-continue"})
+        assert (await connection.answer())[0] == 100
+        content = os.urandom(MIB)
+        connection.send(content)
+        assert (await connection.answer())[0] == 200
+    assert await content_of(user, "f") == content
+
+
+async def test_what_came_before_a_connection_broke_is_kept(api: Api, user: Client) -> None:
+    content = os.urandom(PIECE_BYTES + 300_000)
+    upload = await begin(user, len(content), "f")
+    sent = [100_000, PIECE_BYTES + 200_000, len(content)]
+    offset = 0
+    for end in sent:
+        # Less than what is written at once, then more; a body that does not come to its end.
+        async with wire(api) as connection:
+            headers = {**PIECE, "Upload-Offset": str(offset)}
+            connection.head("PATCH", upload, len(content) - offset, headers)
+            connection.send(content[offset:end])
+            if end == len(content):
+                assert (await connection.answer())[0] == 204
+        if end < len(content):
+            await wait_until_async(
+                lambda end=end: _arrived(user, upload, end), 60, f"{end} bytes to be kept"
+            )
+            offset = end
+    assert await content_of(user, "f") == content
+
+
+async def _arrived(user: Client, upload: str, end: int) -> bool:
+    return await offset_of(user, upload) == end
+
+
+async def test_a_disk_that_fills_up_meanwhile_is_told_at_the_end(
+    api: Api, user: Client, disk: Path
+) -> None:
+    size = 20 * MIB
+    async with wire(api) as connection:
+        connection.head("PUT", f"{CONTENT}?path=f", size, {})
+        connection.send(b"x" * 4 * MIB)
+        await wait_until_async(
+            lambda: any(p.stat().st_size for p in disk.glob(f"*/*/{DIRECTORY}/*")), 60, "a piece"
+        )
+        room = os.statvfs(disk)
+        (disk / "filler").write_bytes(bytes(room.f_bavail * room.f_frsize))
+        connection.send(b"x" * (size - 4 * MIB))
+        status, said = await connection.answer()
+        assert (status, b"full" in said) == (507, True)
+        (disk / "filler").unlink()
+        # The rest of what was refused is out of the way of what comes next.
+        connection.head("PUT", f"{CONTENT}?path=g", 4, {})
+        connection.send(b"next")
+        assert (await connection.answer())[0] == 200
+    assert [i["name"] for i in (await user.get("/vfolders/data/files"))["items"]] == ["g"]
+    await wait_until_async(
+        lambda: not list(disk.glob(f"*/*/{DIRECTORY}/*")), 60, "the half file to go"
+    )

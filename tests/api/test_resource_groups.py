@@ -1,0 +1,158 @@
+"""Resource groups over HTTP: who sees which, one default, links, deletes."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from bai_services.core import errors
+from tests.testbed.agent_voice import AgentVoice
+from tests.testbed.manager import Api
+
+
+async def names(client: object) -> list[str]:
+    page = await client.get("/resource-groups")  # type: ignore[attr-defined]
+    return [item["name"] for item in page["items"]]
+
+
+async def test_make_change_delete(api: Api) -> None:
+    admin = await api.client("admin")
+    made = await admin.post("/resource-groups", {"name": "gpu", "engine": "docker"})
+    assert made["scheduler"] == "fifo"
+    assert made["allowed_session_types"] == ["interactive", "batch", "inference"]
+    assert (await admin.patch("/resource-groups/gpu", {"description": "big"}))["engine"] == "docker"
+    assert (await admin.get("/resource-groups/gpu"))["description"] == "big"
+    with pytest.raises(errors.AlreadyExists):
+        await admin.post("/resource-groups", {"name": "gpu"})
+    await admin.delete("/resource-groups/gpu")
+    with pytest.raises(errors.NotFound):
+        await admin.get("/resource-groups/gpu")
+    with pytest.raises(errors.NotFound):
+        await admin.delete("/resource-groups/gpu")
+
+
+@pytest.mark.parametrize(
+    "body, part",
+    [
+        pytest.param({"name": "Big One"}, "cannot be the name", id="odd name"),
+        pytest.param({"name": "g1", "engine": "lxc"}, "process, docker", id="unknown engine"),
+        pytest.param({"name": "g1", "scheduler": "magic"}, "fifo", id="unknown scheduler"),
+        pytest.param(
+            {"name": "g1", "allowed_session_types": ["game"]}, "interactive", id="unknown type"
+        ),
+        pytest.param(
+            {"name": "g1", "scheduler_opts": {"placement": "magic"}},
+            "priced, fgd",
+            id="unknown placement",
+        ),
+        pytest.param(
+            {"name": "g1", "scheduler_opts": {"speed": 1}}, "pending_timeout", id="unknown option"
+        ),
+        pytest.param({"name": "g1", "colour": 1}, "colour", id="unknown field"),
+        pytest.param({}, "name", id="no name"),
+    ],
+)
+async def test_what_is_refused(api: Api, body: dict[str, object], part: str) -> None:
+    admin = await api.client("admin")
+    with pytest.raises(errors.InvalidRequest, match=part):
+        await admin.post("/resource-groups", body)
+
+
+async def test_one_group_is_the_default(api: Api) -> None:
+    admin = await api.client("admin")
+    await admin.post("/resource-groups", {"name": "new", "is_default": True})
+    page = await admin.get("/resource-groups", is_default="true")
+    assert [item["name"] for item in page["items"]] == ["new"]
+
+
+async def test_a_private_group_is_seen_by_those_it_is_linked_to(api: Api) -> None:
+    admin, user, user2 = await asyncio.gather(*map(api.client, ("admin", "user", "user2")))
+    domain_admin, acme = await api.client("domain-admin"), await api.client("acme-user")
+    await admin.post("/resource-groups", {"name": "secret", "is_public": False})
+    for client in (user, user2, domain_admin, acme):
+        assert await names(client) == ["default"]
+    path = "/resource-groups/secret/links"
+
+    link = await admin.put(f"{path}/user/user")
+    assert (link["kind"], link["name"]) == ("user", "user")
+    assert await names(user) == ["default", "secret"]
+    assert await names(user2) == ["default"]
+    # Whoever administers the domain sees what its people may use.
+    assert await names(domain_admin) == ["default", "secret"]
+    with pytest.raises(errors.NotFound):
+        await user2.get("/resource-groups/secret")
+    await admin.delete(f"{path}/user/{link['target']}")
+    assert await names(user) == ["default"]
+
+    await admin.put(f"{path}/project/acme%2Fdefault")
+    assert await names(acme) == ["default", "secret"]
+    assert await names(user) == ["default"]
+    await admin.put(f"{path}/domain/default")
+    assert await names(user2) == ["default", "secret"]
+    await admin.put(f"{path}/keypair/{api.world.keys['user'].access_key}")
+    page = await admin.get(path, sort="kind")
+    assert [(i["kind"], i["name"]) for i in page["items"][:1]] == [("domain", "default")]
+    assert page["total"] == 3
+
+
+async def test_links_that_are_refused(api: Api) -> None:
+    admin, user = await api.client("admin"), await api.client("user")
+    path = "/resource-groups/default/links"
+    with pytest.raises(errors.NotFound):
+        await admin.put(f"{path}/user/nobody")
+    # Both domains have a project of that name.
+    with pytest.raises(errors.NotFound):
+        await admin.put(f"{path}/project/default")
+    with pytest.raises(errors.InvalidRequest):
+        await admin.put(f"{path}/planet/mars")
+    with pytest.raises(errors.NotFound):
+        await admin.put("/resource-groups/none/links/user/user")
+    with pytest.raises(errors.NotFound):
+        await admin.delete(f"{path}/user/user")
+    for call in (user.get(path), user.put(f"{path}/user/user")):
+        with pytest.raises(errors.Forbidden):
+            await call
+
+
+async def test_only_superadmins_change_groups(api: Api) -> None:
+    for name in ("user", "domain-admin", "monitor"):
+        client = await api.client(name)
+        for call in (
+            client.post("/resource-groups", {"name": "mine"}),
+            client.patch("/resource-groups/default", {"is_active": False}),
+            client.delete("/resource-groups/default"),
+        ):
+            with pytest.raises(errors.Forbidden):
+                await call
+
+
+async def test_a_group_in_use_stays(api: Api) -> None:
+    admin = await api.client("admin")
+    await AgentVoice(api.agent).beat()
+    with pytest.raises(errors.InUse, match="1 agents"):
+        await admin.delete("/resource-groups/default")
+    with pytest.raises(errors.InUse, match="agents"):
+        await admin.patch("/resource-groups/default", {"engine": "docker"})
+
+
+async def test_options_and_caps_are_kept_as_they_are_meant(api: Api) -> None:
+    admin = await api.client("admin")
+    options = {"placement": "spread", "pending_timeout": "2h", "fair_share": {"half_life_days": 3}}
+    body = {"name": "gpu", "scheduler": "fair-share", "scheduler_opts": options}
+    made = await admin.post("/resource-groups", {**body, "total_resource_slots": {"cpu": 4}})
+    assert made["scheduler_opts"] == {**options, "pending_timeout": 7200}
+    assert (made["total_resource_slots"], made["max_concurrent_sessions"]) == ({"cpu": "4"}, None)
+    changed = await admin.patch("/resource-groups/gpu", {"max_concurrent_sessions": 3})
+    assert (changed["max_concurrent_sessions"], changed["scheduler"]) == (3, "fair-share")
+
+
+async def test_lost_agents_do_not_hold_a_group_to_its_engine(api: Api) -> None:
+    admin = await api.client("admin")
+    await AgentVoice(api.agent).beat()
+    await AgentVoice(api.agent, "a2").beat(is_leaving=True)
+    with pytest.raises(errors.InUse, match="1 agents"):
+        await admin.patch("/resource-groups/default", {"engine": "docker"})
+    await AgentVoice(api.agent).beat(is_leaving=True)
+    changed = await admin.patch("/resource-groups/default", {"engine": "docker"})
+    assert changed["engine"] == "docker"

@@ -1,0 +1,478 @@
+"""Sessions over HTTP: from the filing to the end, and every refusal on the way."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import Any
+
+import httpx
+import pytest
+
+from bai_services.client import Client
+from bai_services.core import errors
+from tests.testbed.agent_voice import AgentVoice
+from tests.testbed.manager import Api
+from tests.testbed.wait import wait_until_async
+
+QUARTER = {"cpu": "1", "mem": "1g", "cuda.shares": "0.25"}
+
+
+async def status_of(client: Client, key: str, status: str) -> dict[str, Any]:
+    """Return the session once it has that status."""
+    session = await client.get(f"/sessions/{key}", wait=status, timeout="60", timeout_seconds=70)
+    assert session["status"] == status, session
+    return dict(session)
+
+
+async def started(api: Api, agent: AgentVoice, name: str, **body: Any) -> dict[str, Any]:
+    """File a session and bring it to RUNNING, as agent and spawner do."""
+    user = await api.client("user")
+    session = await user.post("/sessions", {"name": name, "resources": QUARTER, **body})
+    # The first placement of a process may have to compile what it runs.
+    await status_of(user, session["id"], "SCHEDULED")
+    item = await agent.prepare()
+    await status_of(user, session["id"], "PREPARED")
+    where = {"user": session["hub_user"], "server": session["hub_server"]}
+    await api.hub.post(f"/sessions/{session['id']}/launch", where)
+    await api.hub.post(f"/sessions/{session['id']}/started", {"container_id": "c1"})
+    await agent.beat([agent.running(item)])
+    return await status_of(user, session["id"], "RUNNING")
+
+
+async def test_a_session_from_filing_to_end(api: Api, agent: AgentVoice, user: Client) -> None:
+    session = await user.post(
+        "/sessions", {"name": "lab1", "project": "default", "resources": QUARTER}
+    )
+    assert (session["status"], session["reasons"]) == ("PENDING", [])
+    assert session["image"] == "local/session:latest"
+    session = await status_of(user, "lab1", "SCHEDULED")
+    assert session["allocations"] == [
+        {"agent": "a1", "device": None, "slot": "cpu", "amount": "1", "is_simulated": False},
+        {"agent": "a1", "device": None, "slot": "mem", "amount": "1g", "is_simulated": False},
+        {
+            "agent": "a1",
+            "device": "a1-g0",
+            "slot": "cuda.shares",
+            "amount": "0.25",
+            "is_simulated": True,
+        },
+    ]
+    item = await agent.prepare()
+    assert item["devices"] == [{"id": "a1-g0", "slot": "cuda.shares", "amount": 250}]
+    await status_of(user, "lab1", "PREPARED")
+    where = {"user": "user", "server": session["hub_server"]}
+    plan = await api.hub.post(f"/sessions/{session['id']}/launch", where)
+    assert plan["slots"] == {"cpu": 1000, "mem": 2**30, "cuda.shares": 250}
+    assert plan["labels"]["bai.session-id"] == session["id"]
+    assert plan["injection"] == {"environ": {"CUDA_VISIBLE_DEVICES": "0"}}
+    assert plan["environ"]["BAI_KERNEL_ID"] == item["kernel_id"]
+    await api.hub.post(f"/sessions/{session['id']}/started", {"container_id": "c1"})
+    running = await status_of(user, "lab1", "RUNNING")
+    assert running["url"] == f"/user/user/{session['hub_server']}/"
+    usage = {"cpu_util": 12.5}
+    await agent.beat([agent.running(item, usage=usage)])
+    assert (await user.get("/sessions/lab1/usage"))["kernels"][0]["usage"] == usage
+    stopping = await user.delete("/sessions/lab1")
+    assert (stopping["status"], len(stopping["allocations"])) == ("TERMINATING", 3)
+    end = {"exit_code": 0, "reason": "stopped through the Hub", "log": "bye\n"}
+    for _ in range(2):
+        await api.hub.post(f"/sessions/{session['id']}/exited", end)
+    ended = await status_of(user, session["id"], "TERMINATED")
+    assert (ended["allocations"], ended["result"]) == ([], "success")
+    assert (await user.get(f"/sessions/{session['id']}/logs"))["log"] == "bye\n"
+    steps = (await user.get(f"/sessions/{session['id']}/history"))["items"]
+    assert [s["to_status"] for s in steps] == [
+        "SCHEDULED",
+        "PREPARING",
+        "PREPARED",
+        "RUNNING",
+        "TERMINATING",
+        "TERMINATED",
+    ]
+
+
+async def test_the_same_twice_is_one_and_says_so(api: Api, agent: AgentVoice) -> None:
+    async with (await api.client("user"))._http as http:
+        body = {"name": "lab1", "resources": QUARTER}
+        made = await http.post("/sessions", json=body)
+        again = await http.post("/sessions", json={**body, "resources": {"mem": "1024m"} | QUARTER})
+        other = await http.post("/sessions", json={**body, "environ": {"A": "b"}})
+    assert (made.status_code, again.status_code, other.status_code) == (201, 200, 409)
+    assert made.json()["id"] == again.json()["id"]
+    assert other.json()["error"] == "already-exists"
+
+
+async def test_what_does_not_fit_waits_and_says_why(
+    api: Api, agent: AgentVoice, user: Client
+) -> None:
+    first = await user.post("/sessions", {"name": "big1", "resources": {"cpu": "6", "mem": "1g"}})
+    await status_of(user, "big1", "SCHEDULED")
+    await user.post("/sessions", {"name": "big2", "resources": {"cpu": "6", "mem": "1g"}})
+
+    async def reasons(name: str) -> Any:
+        return (await user.get(f"/sessions/{name}"))["reasons"]
+
+    found = await wait_until_async(lambda: reasons("big2"), 10, "reasons")
+    assert "cpu=6 asked, but at most 2 is free" in found[0]["message"]
+    # There is room beside the place that is kept for big2 for one core, and not for two more.
+    await user.post("/sessions", {"name": "small", "resources": {"cpu": "1", "mem": "1g"}})
+    await status_of(user, "small", "SCHEDULED")
+    await user.post("/sessions", {"name": "middle", "resources": {"cpu": "2", "mem": "1g"}})
+    await wait_until_async(lambda: reasons("middle"), 10, "reasons")
+    big, middle = [await user.get(f"/sessions/{name}") for name in ("big2", "middle")]
+    assert (big["queue_position"], middle["queue_position"]) == (1, 2)
+    await user.delete(f"/sessions/{first['id']}")
+    await status_of(user, "big2", "SCHEDULED")
+
+
+async def test_an_agent_that_comes_lets_the_queue_go_on(api: Api, agent: AgentVoice) -> None:
+    user = await api.client("user")
+    await user.post("/sessions", {"name": "lab1", "resources": {"cpu": "8", "mem": "8g"}})
+    await user.post("/sessions", {"name": "lab2", "resources": {"cpu": "8", "mem": "8g"}})
+    await status_of(user, "lab1", "SCHEDULED")
+    await AgentVoice(api.agent, "a2").beat()
+    found = await status_of(user, "lab2", "SCHEDULED")
+    assert {a["agent"] for a in found["allocations"]} == {"a2"}
+
+
+REFUSALS: dict[str, tuple[dict[str, Any], type[Exception], str]] = {
+    "short": ({"name": "abc"}, errors.InvalidRequest, "cannot name a session"),
+    "odd letters": ({"name": "a/../b"}, errors.InvalidRequest, "cannot name"),
+    "long": ({"name": "x" * 65}, errors.InvalidRequest, "cannot name"),
+    "no project": ({"project": "nope"}, errors.NotFound, "no project 'nope'"),
+    "no image": ({"image": "nope:1"}, errors.NotFound, "no image"),
+    "odd image": ({"image": "N o!"}, errors.InvalidRequest, "no image name"),
+    "group": ({"resource_group": "x"}, errors.NotFound, "no resource group"),
+    "preset": ({"preset": "x"}, errors.NotFound, "no preset"),
+    "type": ({"type": "system"}, errors.InvalidRequest, "cannot be filed"),
+    "step": ({"resources": {"cuda.shares": "0.255"}}, errors.InvalidRequest, "multiples of"),
+    "shares and devices": (
+        {"resources": {"cuda.shares": "0.5", "cuda.device": "1"}},
+        errors.InvalidRequest,
+        "exclude each other",
+    ),
+    "none": ({"resources": {"cpu": "0"}}, errors.InvalidRequest, "more than 0"),
+    "slot": ({"resources": {"gpu": "1"}}, errors.InvalidRequest, "not a resource"),
+    "shm": ({"shared_memory": "1g"}, errors.InvalidRequest, "less than"),
+    "environ": ({"environ": {"BAI_X": "1"}}, errors.InvalidRequest, "reserved"),
+    "folder": ({"mounts": [{"vfolder": "x"}]}, errors.NotFound, "x"),
+    "priority": ({"priority": 101}, errors.InvalidRequest, "within 0 to 100"),
+    "somebody else": ({"owner": "user2"}, errors.Forbidden, "only the Hub"),
+    "server": ({"hub_server": "x"}, errors.Forbidden, "only the Hub"),
+    "a field that is none": ({"nmae": "x"}, errors.InvalidRequest, "nmae"),
+    "more than any agent has": (
+        {"resources": {"cpu": "9"}},
+        errors.InsufficientResources,
+        "cpu=9 asked, but at most 8 is free",
+    ),
+    "devices that nobody has": (
+        {"resources": {"rocm.shares": "0.5"}},
+        errors.InsufficientResources,
+        "rocm.shares=0.5 asked",
+    ),
+}
+
+
+async def test_refusals(agent: AgentVoice, user: Client) -> None:
+    for case, (body, error, part) in REFUSALS.items():
+        with pytest.raises(error) as caught:
+            await user.post("/sessions", {"name": "lab1", **body})
+        assert part in str(caught.value), case
+    assert (await user.get("/sessions"))["total"] == 0
+
+
+async def test_what_is_somebody_elses_reads_as_if_it_were_not_there(
+    api: Api, agent: AgentVoice, user: Client
+) -> None:
+    await agent.beat()
+    admin, other = await api.client("admin"), await api.client("user2")
+    (project,) = (await admin.get("/projects", domain="acme"))["items"]
+    folder = await other.post("/vfolders", {"name": "theirs"})
+    for wish in ({"project": project["id"]}, {"mounts": [{"vfolder": folder["id"]}]}):
+        with pytest.raises(errors.NotFound):
+            await user.post("/sessions", {"name": "foreign", "project": "default", **wish})
+    assert (await admin.get("/sessions"))["total"] == 0
+
+
+async def test_nobody_is_refused_for_machines_that_were(agent: AgentVoice, user: Client) -> None:
+    big = {"name": "large", "resources": {"cpu": "12", "mem": "1g"}}
+    with pytest.raises(errors.InsufficientResources, match="at most 8 is free"):
+        await user.post("/sessions", big)
+    await agent.beat(slots={"cpu": "16", "mem": "16g"})
+    filed = await user.post("/sessions", big)
+    assert (filed["status"], filed["kernels"][0]["hostname"]) == ("PENDING", "main1")
+    shown = await user.get("/sessions/large")
+    assert shown.keys() == filed.keys()
+    for name in ("kernels", "requested", "created_at", "owner", "project", "mounts", "url"):
+        assert filed[name] == shown[name], name
+
+
+async def test_sessions_placed_together_are_handed_out_together(
+    agent: AgentVoice, user: Client
+) -> None:
+    names = ("lab1", "lab2", "lab3")
+    for name in names:
+        await user.post("/sessions", {"name": name, "resources": {"cpu": "1", "mem": "1g"}})
+    for name in names:
+        await status_of(user, name, "SCHEDULED")
+    items = await agent.work(5)
+    assert [item["kind"] for item in items] == ["prepare"] * 3
+    assert all(item["uid"] == items[0]["uid"] for item in items)
+    for name in names:
+        assert (await user.get(f"/sessions/{name}"))["status"] == "PREPARING"
+
+
+async def test_a_cap_is_named_with_what_is_left(api: Api, agent: AgentVoice, user: Client) -> None:
+    admin = await api.client("admin")
+    await admin.patch("/domains/default", {"total_resource_slots": {"cuda.shares": "0.5"}})
+    await user.post("/sessions", {"name": "lab1", "resources": QUARTER})
+    await status_of(user, "lab1", "SCHEDULED")
+    with pytest.raises(errors.QuotaExceeded) as caught:
+        await user.post("/sessions", {"name": "lab2", "resources": {"cuda.shares": "0.75"}})
+    violation = caught.value.details["violations"][0]
+    assert (violation["scope"], violation["limit"], violation["left"]) == ("domain", "0.5", "0.25")
+    await user.post("/sessions", {"name": "lab2", "resources": {"cuda.shares": "0.5"}})
+
+    async def reason() -> Any:
+        return (await user.get("/sessions/lab2"))["reasons"]
+
+    found = await wait_until_async(reason, 10, "the reason")
+    assert (found[0]["check"], found[0]["left"]) == ("policy", "0.25")
+    await admin.patch("/domains/default", {"total_resource_slots": {"cuda.shares": "0.75"}})
+    await status_of(user, "lab2", "SCHEDULED")
+
+
+async def test_others_do_not_see_it(api: Api, agent: AgentVoice, user: Client) -> None:
+    session = await user.post("/sessions", {"name": "lab1"})
+    for name in ("user2", "acme-user"):
+        other = await api.client(name)
+        for call in (
+            other.get(f"/sessions/{session['id']}"),
+            other.delete(f"/sessions/{session['id']}"),
+            other.patch(f"/sessions/{session['id']}", {"name": "mine"}),
+            other.get(f"/sessions/{session['id']}/logs"),
+            other.get("/events", session=session["id"]),
+        ):
+            with pytest.raises(errors.NotFound):
+                await call
+        assert (await other.get("/sessions"))["total"] == 0
+    admin = await api.client("domain-admin")
+    assert (await admin.get("/sessions/lab1"))["id"] == session["id"]
+    await admin.delete("/sessions/lab1")
+    assert (await user.get("/sessions/lab1"))["status"] == "CANCELLED"
+
+
+async def test_a_forged_launch_learns_nothing(api: Api, agent: AgentVoice, user: Client) -> None:
+    session = await user.post("/sessions", {"name": "lab1"})
+    path = f"/sessions/{session['id']}/launch"
+    where = {"user": "user", "server": session["hub_server"]}
+    with pytest.raises(errors.Conflict):
+        await api.hub.post(path, where)
+    await agent.prepare()
+    for forged in ({**where, "user": "user2"}, {**where, "server": "other"}):
+        with pytest.raises(errors.NotFound):
+            await api.hub.post(path, forged)
+    with pytest.raises(errors.Forbidden):
+        await user.post(path, where)
+    await api.hub.post(path, where)
+    await user.delete("/sessions/lab1")
+    with pytest.raises(errors.Conflict):
+        await api.hub.post(path, where)
+    with pytest.raises(errors.Conflict):
+        await api.hub.post(f"/sessions/{session['id']}/started", {"container_id": "c1"})
+    await api.hub.post(f"/sessions/{session['id']}/exited", {"exit_code": None})
+    await status_of(user, session["id"], "TERMINATED")
+
+
+async def test_a_stop_before_the_launch_ends_it_at_once(
+    api: Api, agent: AgentVoice, user: Client
+) -> None:
+    await user.post("/sessions", {"name": "lab1"})
+    await agent.prepare()
+    await status_of(user, "lab1", "PREPARED")
+    assert (await user.delete("/sessions/lab1"))["status"] == "TERMINATED"
+    assert (await user.delete("/sessions/lab1"))["status"] == "TERMINATED"
+
+
+async def test_a_preparation_that_fails_is_told(api: Api, agent: AgentVoice, user: Client) -> None:
+    session = await user.post("/sessions", {"name": "lab1"})
+    item = (await agent.work(5))[0]
+    await agent.report(item, "progress", progress={"stage": "pull", "percent": 40})
+    shown = await user.get("/sessions/lab1")
+    assert (shown["status"], shown["progress"]["percent"]) == ("PREPARING", 40)
+    error = {"code": "not-found", "message": "no image local/session:latest on a1"}
+    await agent.report(item, "failed", error=error)
+    ended = await status_of(user, session["id"], "ERROR")
+    assert ended["status_info"] == "no image local/session:latest on a1"
+    await agent.report(item, "done", injection={})
+    assert (await user.get(f"/sessions/{session['id']}"))["status"] == "ERROR"
+
+
+async def test_what_died_at_start_is_an_error(api: Api, agent: AgentVoice, user: Client) -> None:
+    session = await user.post("/sessions", {"name": "lab1"})
+    await agent.prepare()
+    where = {"user": "user", "server": session["hub_server"]}
+    await api.hub.post(f"/sessions/{session['id']}/launch", where)
+    end = {"exit_code": 127, "reason": "exited-at-start", "log": "no such file"}
+    await api.hub.post(f"/sessions/{session['id']}/exited", end)
+    ended = await status_of(user, session["id"], "ERROR")
+    assert (ended["exit_code"], ended["result"]) == (127, "failure")
+
+
+async def test_a_kernel_that_is_killed_is_noticed(api: Api, agent: AgentVoice) -> None:
+    session = await started(api, agent, "lab1")
+    kernel = {"kernel_id": session["kernel_id"], "session_id": session["id"]}
+    dead = {**kernel, "container_id": "c1", "is_running": False, "exit_code": 137}
+    await agent.beat(None)
+    api.world.clock.advance(seconds=20)
+    for _ in range(2):
+        await agent.beat([dead])
+    user = await api.client("user")
+    ended = await status_of(user, session["id"], "ERROR")
+    assert (ended["exit_code"], ended["allocations"]) == (137, [])
+    assert "exit code 137" in ended["status_info"]
+    for _ in range(2):
+        api.world.clock.advance(seconds=30)
+        await agent.beat([dead])
+    items = await agent.work(5)
+    assert [(i["kind"], i["kernel_id"]) for i in items] == [("remove", session["kernel_id"])]
+    await agent.report(items[0])
+    await agent.beat([])
+    assert await agent.work() == []
+
+
+async def test_a_stray_kernel_is_removed(api: Api, agent: AgentVoice) -> None:
+    stray = agent.running({"kernel_id": "k-unknown", "session_id": "s-unknown"})
+    await agent.beat([stray])
+    assert await agent.work() == []
+    api.world.clock.advance(seconds=30)
+    await agent.beat([stray])
+    assert [i["kernel_id"] for i in await agent.work()] == ["k-unknown"]
+
+
+async def test_logs_of_a_running_session_come_from_its_agent(api: Api, agent: AgentVoice) -> None:
+    await started(api, agent, "lab1")
+    user = await api.client("user")
+    asked = asyncio.create_task(user.get("/sessions/lab1/logs"))
+    item = (await agent.work(5))[0]
+    assert item["kind"] == "logs"
+    await agent.report(item, log="line 1\n")
+    assert await asked == {
+        "session_id": item["session_id"],
+        "kernel": "main1",
+        "log": "line 1\n",
+        "is_live": True,
+        "has_times": False,
+    }
+
+
+async def test_the_hubs_own_start(api: Api, agent: AgentVoice) -> None:
+    body = {"name": "My Server!", "owner": "user", "hub_server": "srv", "project": "default"}
+    session = await api.hub.post("/sessions", body)
+    assert (session["name"], session["hub_server"], session["started_by"]) == (
+        "My-Server",
+        "srv",
+        "hub",
+    )
+    listed = await api.hub.get("/sessions", hub_user="user", hub_server="srv")
+    assert [s["id"] for s in listed["items"]] == [session["id"]]
+    detached = await api.hub.post(f"/sessions/{session['id']}/detach", {})
+    assert detached["started_by"] == "manager"
+    assert (await api.hub.get("/sessions/options", owner="user"))["project"] is not None
+    with pytest.raises(errors.NotFound):
+        await api.hub.post("/sessions", {**body, "owner": "nobody"})
+    default = await api.hub.post("/sessions", {"owner": "user2", "hub_server": ""})
+    assert (default["name"], default["hub_server"], default["url"]) == (
+        "default",
+        "",
+        "/user/user2/",
+    )
+
+
+async def test_a_rename(api: Api, agent: AgentVoice, user: Client) -> None:
+    await user.post("/sessions", {"name": "lab1"})
+    await user.post("/sessions", {"name": "lab2"})
+    with pytest.raises(errors.AlreadyExists):
+        await user.patch("/sessions/lab1", {"name": "lab2"})
+    assert (await user.patch("/sessions/lab1", {"name": "lab3"}))["name"] == "lab3"
+
+
+async def test_options_say_what_can_start_now(api: Api, agent: AgentVoice, user: Client) -> None:
+    await (await api.client("admin")).patch(
+        "/domains/default", {"total_resource_slots": {"cpu": "6", "cuda.shares": "1"}}
+    )
+    await user.post("/sessions", {"name": "lab1", "resources": QUARTER})
+    await status_of(user, "lab1", "SCHEDULED")
+    options = await user.get("/sessions/options", project="default")
+    assert options["limits"]["cpu"] == {"min": "0.001", "max": "6", "now": "5", "step": "0.001"}
+    assert options["limits"]["cuda.shares"]["max"] == "1"
+    assert options["limits"]["cuda.shares"]["now"] == "0.75"
+    # The agent has said nothing of what holds shares.
+    assert options["limits"]["cuda.shares"]["enforcement"] == "none"
+    assert options["limits"]["cuda.device"]["now"] == "1"
+    assert options["limits"]["mem"]["now"] == "15g"
+    assert options["resource_group"] == "default"
+    assert {p["name"]: p["allocatable"] for p in options["presets"]}["cpu-small"] is True
+    assert options["images"][0]["name"] == "local/session:latest"
+
+
+async def test_options_tell_what_a_groups_machines_lack(agent: AgentVoice, user: Client) -> None:
+    await agent.beat(facts={"notices": ["Sessions are not kept apart here."]})
+    options = await user.get("/sessions/options", project="default")
+    assert options["resource_groups"][0]["notices"] == ["Sessions are not kept apart here."]
+
+
+async def test_lists_of_kernels_and_of_what_is_held(
+    api: Api, agent: AgentVoice, user: Client
+) -> None:
+    session = await user.post("/sessions", {"name": "lab1", "resources": QUARTER})
+    await status_of(user, "lab1", "SCHEDULED")
+    held = await user.get("/allocations", sort="slot")
+    assert [(h["slot"], h["amount"]) for h in held["items"]] == [
+        ("cpu", "1"),
+        ("cuda.shares", "0.25"),
+        ("mem", "1g"),
+    ]
+    await user.delete("/sessions/lab1")
+    assert (await user.get("/allocations"))["total"] == 0
+    assert (await user.get("/allocations", all="true"))["total"] == 3
+    assert (await user.get("/kernels"))["items"][0]["session_id"] == session["id"]
+    assert (await (await api.client("user2")).get("/kernels"))["total"] == 0
+
+
+async def test_events_tell_what_the_caller_may_read(
+    api: Api, agent: AgentVoice, user: Client
+) -> None:
+    other = await api.client("user2")
+    heard: list[dict[str, Any]] = []
+    async with user.stream("/events") as stream, other.stream("/events") as theirs:
+        lines = stream.aiter_lines()
+        assert (await anext(lines)) == ": open"
+        await other.post("/sessions", {"name": "theirs"})
+        session = await user.post("/sessions", {"name": "lab1"})
+        while len(heard) < 2:
+            line = await asyncio.wait_for(anext(lines), 10)
+            if line.startswith("data: "):
+                heard.append(json.loads(line.removeprefix("data: ")))
+        assert {h["session_id"] for h in heard} == {session["id"]}
+        assert [h["status"] for h in heard] == ["PENDING", "SCHEDULED"]
+        assert isinstance(theirs, httpx.Response)
+
+
+async def test_a_folder_is_held_while_a_session_wants_it(
+    api: Api, agent: AgentVoice, user: Client
+) -> None:
+    folder = await user.post("/vfolders", {"name": "data"})
+    mounts = [{"vfolder": "data", "path": "/home/work/in", "permission": "ro"}]
+    session = await user.post("/sessions", {"name": "lab1", "mounts": mounts})
+    assert session["mounts"][0] | {"vfolder_id": folder["id"]} == session["mounts"][0]
+    with pytest.raises(errors.Conflict):
+        await user.delete("/vfolders/data")
+    item = await agent.prepare()
+    assert [(m["target"], m["read_only"]) for m in item["mounts"]] == [("/home/work/in", True)]
+    twice = [*mounts, {**mounts[0], "vfolder": folder["id"]}]
+    with pytest.raises(errors.InvalidRequest, match="/home/work/in"):
+        await user.post("/sessions", {"name": "lab2", "mounts": twice})
+    await user.delete("/sessions/lab1")
+    await user.delete("/vfolders/data")

@@ -1,0 +1,79 @@
+"""The manager is killed while a piece of an upload arrives: what was acknowledged is kept."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import hashlib
+import os
+from collections.abc import AsyncIterator
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import httpx
+import pytest
+
+from tests.testbed.wait import wait_until, wait_until_async
+
+from .test_uploads import MIB, PIECE, Killable, metadata, signed
+
+CONTENT_BYTES = 48 * MIB
+FIRST_BYTES = 2 * MIB
+
+
+@pytest.mark.parametrize("has_checksum", [False, True], ids=["plain", "with a checksum"])
+async def test_a_kill_inside_of_a_piece(tmp_path: Path, has_checksum: bool) -> None:
+    content = os.urandom(CONTENT_BYTES)
+    home = tmp_path / "home"
+    home.mkdir()
+    server = Killable(home)
+    try:
+        url, access, secret, folder, port = await asyncio.to_thread(server.start)
+        async with httpx.AsyncClient(timeout=60) as http:
+            target = f"{url}/api/v1/vfolders/{folder}/uploads"
+            facts = {"Upload-Length": str(len(content)), "Upload-Metadata": metadata(path="f")}
+            made = await http.post(target, headers=signed(target, access, secret, "POST") | facts)
+            assert made.status_code == 201, made.text
+            upload = f"{url.partition('/services')[0]}{urlsplit(made.headers['Location']).path}"
+
+            async def send(offset: int, body: bytes | AsyncIterator[bytes], length: int) -> int:
+                headers = signed(upload, access, secret, "PATCH", PIECE["Content-Type"]) | PIECE
+                headers |= {"Upload-Offset": str(offset), "Content-Length": str(length)}
+                if has_checksum:
+                    digest = hashlib.sha256(content[offset : offset + length]).digest()
+                    headers["Upload-Checksum"] = f"sha256 {base64.b64encode(digest).decode()}"
+                answer = await http.patch(upload, content=body, headers=headers)
+                assert answer.status_code == 204, answer.text
+                return int(answer.headers["Upload-Offset"])
+
+            async def offset_now() -> int:
+                headers = signed(upload, access, secret, "HEAD")
+                return int((await http.head(upload, headers=headers)).headers["Upload-Offset"])
+
+            def arrived() -> int:
+                places = home.glob("vfolders/user/*/.staging/*")
+                return sum(path.stat().st_size for path in places)
+
+            async def until_killed() -> AsyncIterator[bytes]:
+                yield content[FIRST_BYTES : -4 * MIB]
+                # The server has begun to write this piece, and waits for its end.
+                await wait_until_async(
+                    lambda: arrived() > FIRST_BYTES + 4 * MIB, 60, "a part of the piece to arrive"
+                )
+                await asyncio.to_thread(server.kill)
+                yield content[-4 * MIB :]
+
+            acknowledged = await send(0, content[:FIRST_BYTES], FIRST_BYTES)
+            assert acknowledged == FIRST_BYTES
+            with pytest.raises(httpx.TransportError):
+                await send(FIRST_BYTES, until_killed(), len(content) - FIRST_BYTES)
+            await asyncio.to_thread(server.start, int(port))
+            kept = await offset_now()
+            # What came unchecked does not count; what came without a checksum may.
+            assert kept == FIRST_BYTES if has_checksum else FIRST_BYTES <= kept < len(content)
+            assert await send(kept, content[kept:], len(content) - kept) == len(content)
+        (landed,) = home.glob("vfolders/user/*/*/f")
+        wait_until(landed.exists, 10, "the file to appear")
+        assert hashlib.sha256(landed.read_bytes()).digest() == hashlib.sha256(content).digest()
+    finally:
+        server.kill()

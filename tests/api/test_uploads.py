@@ -1,0 +1,327 @@
+"""Uploads that can be resumed, by hand and by a tus client that is not ours."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import hashlib
+import io
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tarfile
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import httpx
+import pytest
+from tusclient.client import TusClient
+
+from bai_services.client import Client
+from bai_services.core import signature
+from bai_services.core.errors import Forbidden
+from bai_services.manager.quotas import location_of
+from tests.testbed.manager import Api
+from tests.testbed.wait import wait_until, wait_until_async
+
+MIB = 2**20
+PIECE = {"Content-Type": "application/offset+octet-stream", "Tus-Resumable": "1.0.0"}
+UPLOADS = "/vfolders/data/uploads"
+NOTHING: dict[str, str] = {}
+
+
+@pytest.fixture
+def database_url(tmp_path: Path, _migrated_sqlite: Path) -> str:
+    """One database is enough: an upload lives on the storage host."""
+    shutil.copy(_migrated_sqlite, tmp_path / "bai.sqlite")
+    return f"sqlite+aiosqlite:///{tmp_path}/bai.sqlite"
+
+
+@pytest.fixture
+async def user(api: Api) -> Client:
+    await api.world.manager.vfolders.start()
+    client = await api.client("user")
+    await client.post("/vfolders", {"name": "data"})
+    return client
+
+
+def metadata(**facts: str) -> str:
+    return ",".join(f"{k} {base64.b64encode(v.encode()).decode()}" for k, v in facts.items())
+
+
+async def begin(
+    client: Client, length: int, path: str, more: dict[str, str] = NOTHING,
+    headers: dict[str, str] = NOTHING,
+) -> str:  # fmt: skip
+    """Begin an upload, with ``more`` metadata, and return its path below the API."""
+    answer = await client._http.post(
+        UPLOADS,
+        headers={
+            "Upload-Length": str(length),
+            **({"Upload-Metadata": metadata(path=path, **more)} if path else {}),
+            **headers,
+        },
+    )
+    assert answer.status_code == 201, answer.text
+    return "/vfolders/" + answer.headers["Location"].partition("/vfolders/")[2]
+
+
+async def piece(
+    client: Client, upload: str, offset: int, content: bytes, **headers: str
+) -> httpx.Response:
+    more = {name.replace("_", "-"): value for name, value in headers.items()}
+    return await client._http.patch(
+        upload, content=content, headers={**PIECE, "Upload-Offset": str(offset), **more}
+    )
+
+
+async def content_of(client: Client, path: str) -> bytes:
+    answer = await client._http.get("/vfolders/data/content", params={"path": path})
+    assert answer.status_code == 200, answer.text
+    return answer.content
+
+
+async def offset_of(client: Client, upload: str) -> int:
+    return int((await client._http.head(upload)).headers["Upload-Offset"])
+
+
+async def names(client: Client) -> list[str]:
+    return [item["name"] for item in (await client.get("/vfolders/data/files"))["items"]]
+
+
+async def test_the_server_says_what_it_can(api: Api) -> None:
+    async with httpx.AsyncClient() as http:
+        answer = await http.options(f"{api.url}/api/v1{UPLOADS}")
+    assert answer.status_code == 204
+    assert answer.headers["Tus-Version"] == "1.0.0"
+    assert set(answer.headers["Tus-Extension"].split(",")) == {
+        "creation", "termination", "checksum", "concatenation", "expiration",
+    }  # fmt: skip
+    assert "sha256" in answer.headers["Tus-Checksum-Algorithm"]
+
+
+async def test_a_file_arrives_in_pieces_and_appears_with_the_last(user: Client) -> None:
+    content = os.urandom(3 * MIB + 5)
+    upload = await begin(user, len(content), "deep/file.bin")
+    assert await offset_of(user, upload) == 0
+    first = await piece(user, upload, 0, content[:MIB])
+    assert (first.status_code, first.headers["Upload-Offset"]) == (204, str(MIB))
+    assert "Upload-Expires" in first.headers
+    assert await names(user) == []
+    wrong = await piece(user, upload, 17, content[MIB:])
+    assert wrong.status_code == 409 and wrong.json()["details"]["offset"] == MIB
+    last = await piece(user, upload, MIB, content[MIB:])
+    assert (last.status_code, last.headers["Upload-Offset"]) == (204, str(len(content)))
+    assert await content_of(user, "deep/file.bin") == content
+    # Who did not hear of the end asks again.
+    assert await offset_of(user, upload) == len(content)
+
+
+async def test_what_is_refused(api: Api, user: Client) -> None:
+    upload = await begin(user, 5, "f")
+    assert (await piece(user, upload, 0, b"123456")).status_code == 413
+    untyped = await user._http.patch(upload, content=b"1", headers={"Upload-Offset": "0"})
+    assert untyped.status_code == 415
+    old = await user._http.post(UPLOADS, headers={"Tus-Resumable": "0.2.2", "Upload-Length": "5"})
+    assert (old.status_code, old.headers["Tus-Version"]) == (412, "1.0.0")
+    for headers in (
+        {},
+        {"Upload-Length": "-1"},
+        {"Upload-Length": "5", "Upload-Metadata": "path %"},
+    ):
+        assert (await user._http.post(UPLOADS, headers=headers)).status_code == 400
+    outside = {"Upload-Length": "1", "Upload-Metadata": metadata(path="../x")}
+    assert (await user._http.post(UPLOADS, headers=outside)).status_code == 400
+    # Nobody else sees it, not even who may write there too.
+    await user.put("/vfolders/data/grants/user2", {"permission": "rw"})
+    guest = await api.client("user2")
+    folder = (await user.get("/vfolders/data"))["id"]
+    theirs = upload.replace(upload.split("/")[2], folder)
+    assert (await guest._http.head(theirs)).status_code == 404
+    assert (await user._http.head(f"{UPLOADS}/..%2F..%2Fx")).status_code == 404
+
+
+async def test_a_piece_with_a_wrong_checksum_does_not_count(user: Client) -> None:
+    content = os.urandom(MIB)
+    upload = await begin(user, len(content), "f")
+    good = base64.b64encode(hashlib.sha256(content[:1000]).digest()).decode()
+    wrong = await piece(user, upload, 0, b"x" * 1000, Upload_Checksum=f"sha256 {good}")
+    assert wrong.status_code == 460
+    assert await offset_of(user, upload) == 0
+    unknown = await piece(user, upload, 0, b"x", Upload_Checksum="crc32 AAAA")
+    assert unknown.status_code == 400
+    right = await piece(user, upload, 0, content[:1000], Upload_Checksum=f"sha256 {good}")
+    assert right.status_code == 204
+    assert (await piece(user, upload, 1000, content[1000:])).status_code == 204
+    assert await content_of(user, "f") == content
+
+
+async def test_parts_that_are_sent_side_by_side_become_one_file(user: Client) -> None:
+    content = os.urandom(4 * MIB + 3)
+    cuts = [content[i : i + MIB + 1] for i in range(0, len(content), MIB + 1)]
+    uploads = [
+        await begin(user, len(cut), "", headers={"Upload-Concat": "partial"}) for cut in cuts
+    ]
+    done = await asyncio.gather(
+        *(piece(user, upload, 0, cut) for upload, cut in zip(uploads, cuts, strict=True))
+    )
+    assert {answer.status_code for answer in done} == {204}
+    assert await names(user) == []
+    final = {"Upload-Concat": "final;" + " ".join(uploads), "Upload-Metadata": metadata(path="big")}
+    answer = await user._http.post(UPLOADS, headers=final)
+    assert answer.status_code == 201, answer.text
+    assert await content_of(user, "big") == content
+    again = await user._http.post(UPLOADS, headers=final)
+    assert again.status_code == 404  # its parts are gone
+
+
+async def test_an_upload_that_is_given_up_is_gone(user: Client) -> None:
+    upload = await begin(user, 10, "f")
+    await piece(user, upload, 0, b"12345")
+    assert (await user._http.delete(upload)).status_code == 204
+    assert (await user._http.head(upload)).status_code == 404
+
+
+async def test_an_upload_that_nobody_goes_on_with_expires(api: Api, user: Client) -> None:
+    upload = await begin(user, 10, "f")
+    (host,) = api.world.manager.storage_hosts.every()
+    row = (await api.world.manager.vfolders._store.by_id(upload.split("/")[2]))[0]
+    staging = host.staging(location_of(row))
+    assert staging.sweep(0, is_start=False) == 0
+    assert staging.sweep(2**40, is_start=False) == 1
+    assert (await user._http.head(upload)).status_code == 404
+
+
+async def test_who_comes_last_goes_on(api: Api, user: Client) -> None:
+    content = os.urandom(4 * MIB)
+    upload = await begin(user, len(content), "f")
+    staged = api.world.manager.settings.storage_root
+
+    async def stuck() -> Any:
+        yield content[: 3 * MIB]
+        await asyncio.Event().wait()
+
+    headers = {**PIECE, "Upload-Offset": "0", "Content-Length": str(len(content))}
+    first = asyncio.create_task(user._http.patch(upload, content=stuck(), headers=headers))
+    await wait_until_async(
+        lambda: any(path.stat().st_size for path in staged.glob("*/*/.staging/*.data")),
+        60,
+        "a part of the first to be written",
+    )
+    offset = await offset_of(user, upload)
+    assert (await piece(user, upload, offset, content[offset:])).status_code == 204
+    first.cancel()
+    await asyncio.gather(first, return_exceptions=True)
+    assert await content_of(user, "f") == content
+
+
+async def test_an_archive_is_unpacked_at_its_end(user: Client) -> None:
+    packed = io.BytesIO()
+    with tarfile.open(fileobj=packed, mode="w") as archive:
+        info = tarfile.TarInfo("a/b.txt")
+        info.size = 2
+        archive.addfile(info, io.BytesIO(b"hi"))
+    body = packed.getvalue()
+    upload = await begin(user, len(body), "into", {"unpack": "tar"})
+    assert (await piece(user, upload, 0, body)).status_code == 204
+    assert await content_of(user, "into/a/b.txt") == b"hi"
+
+
+async def test_the_right_to_write_is_asked_at_the_end_too(api: Api, user: Client) -> None:
+    await user.put("/vfolders/data/grants/user2", {"permission": "rw"})
+    folder = (await user.get("/vfolders/data"))["id"]
+    guest = await api.client("user2")
+    answer = await guest._http.post(
+        f"/vfolders/{folder}/uploads",
+        headers={"Upload-Length": "4", "Upload-Metadata": metadata(filename="f")},
+    )
+    upload = "/vfolders/" + answer.headers["Location"].partition("/vfolders/")[2]
+    assert (await piece(guest, upload, 0, b"12")).status_code == 204
+    await user.put("/vfolders/data/grants/user2", {"permission": "ro"})
+    assert (await piece(guest, upload, 2, b"34")).status_code == 403
+    with pytest.raises(Forbidden):
+        await guest.call("PUT", f"/vfolders/{folder}/content", query={"path": "x"}, content=b"x")
+    assert await names(user) == []
+
+
+# A manager in a process of its own: it can be killed, and comes back at the same place.
+SERVER = Path(__file__).parent / "killable.py"
+
+
+class Killable:
+    def __init__(self, home: Path) -> None:
+        self._home = home
+        self.process: subprocess.Popen[str] | None = None
+
+    def start(self, port: int = 0) -> list[str]:
+        self.process = subprocess.Popen(
+            [sys.executable, str(SERVER), str(self._home), str(port)],
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        assert self.process.stdout is not None
+        return self.process.stdout.readline().split()
+
+    def kill(self) -> None:
+        assert self.process is not None and self.process.stdout is not None
+        self.process.send_signal(signal.SIGKILL)
+        self.process.wait(30)
+        self.process.stdout.close()
+
+
+def signed(url: str, access: str, secret: str, method: str, kind: str = "") -> dict[str, str]:
+    now = datetime.now(UTC).replace(microsecond=0)
+    address = urlsplit(url)
+    made = signature.sign(
+        secret, method=method, path=address.path, host=address.netloc, date=now, content_type=kind
+    )
+    return {
+        "Date": now.isoformat(),
+        signature.VERSION_HEADER: signature.VERSION,
+        "Authorization": signature.authorization(access, made),
+    }
+
+
+def test_a_client_that_is_not_ours_survives_a_kill_of_the_manager(tmp_path: Path) -> None:
+    """tuspy uploads, the manager is killed in the middle, tuspy goes on; checksums agree."""
+    content = os.urandom(12 * MIB)
+    (tmp_path / "big.bin").write_bytes(content)
+    server = Killable(tmp_path / "home")
+    (tmp_path / "home").mkdir()
+    try:
+        url, access, secret, folder, port = server.start()
+        target = f"{url}/api/v1/vfolders/{folder}/uploads"
+        client = TusClient(target, headers=signed(target, access, secret, "POST"))
+        with (tmp_path / "big.bin").open("rb") as source:
+            uploader = client.uploader(
+                file_stream=source,
+                chunk_size=2 * MIB,
+                metadata={"path": "sub/big.bin"},
+                upload_checksum=True,
+            )
+
+            def send() -> None:
+                kind = "application/offset+octet-stream"
+                client.set_headers(signed(uploader.url, access, secret, "PATCH", kind))
+                uploader.upload_chunk()
+
+            uploader.set_url(uploader.create_url())
+            for _ in range(3):
+                send()
+            assert uploader.offset == 6 * MIB
+            server.kill()
+            server.start(int(port))
+            client.set_headers(signed(uploader.url, access, secret, "HEAD"))
+            uploader.offset = uploader.get_offset()
+            assert uploader.offset == 6 * MIB  # nothing that was acknowledged is lost
+            while uploader.offset < len(content):
+                send()
+        (landed,) = (tmp_path / "home" / "vfolders").glob("user/*/*/sub/big.bin")
+        wait_until(landed.exists, 10, "the file to appear")
+        assert hashlib.sha256(landed.read_bytes()).digest() == hashlib.sha256(content).digest()
+    finally:
+        server.kill()

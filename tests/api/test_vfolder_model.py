@@ -1,0 +1,229 @@
+"""Any sequence of what people do with folders does what it does to a model of them."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import tempfile
+from collections.abc import Coroutine
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import Bundle, RuleBasedStateMachine, invariant, multiple, rule
+
+from bai_services.core.errors import BaiError
+from bai_services.core.listing import ListQuery
+from bai_services.core.roles import Caller
+from bai_services.core.vfolder import Permission
+from bai_services.db.database import Database
+from bai_services.manager.manager import Manager
+from tests.testbed.manager import SUPERADMIN, MovableClock, make_world, manager_on
+from tests.testbed.manager import settings as manager_settings
+
+OWNER, GUEST = "user", "user2"
+PEOPLE = st.sampled_from([OWNER, GUEST])
+NAMES = st.sampled_from(["a", "b", ".c"])
+LIVE, TRASH, GONE = "ready", "delete-pending", "delete-complete"
+
+
+@dataclass
+class Known:
+    """A folder as the model knows it; ``grants`` are what others than its owner have."""
+
+    id: str
+    owner: str
+    name: str
+    content: bytes = b""
+    status: str = LIVE
+    is_cloneable: bool = False
+    grants: dict[str, Permission] = field(default_factory=dict)
+
+    def held_by(self, person: str) -> Permission | None:
+        if self.status != LIVE:
+            return None
+        return Permission.WD if person == self.owner else self.grants.get(person)
+
+
+@cache
+def filled() -> Path:
+    """A database with the demo in it, of which each run gets a copy."""
+    home = Path(tempfile.mkdtemp(prefix="bai-demo-"))
+
+    async def fill() -> None:
+        clock = MovableClock()
+        async with manager_on(f"sqlite+aiosqlite:///{home}/bai.sqlite", home, clock) as manager:
+            await make_world(manager, clock)
+            policies = (await manager.user_policies.page(SUPERADMIN, ListQuery(limit=100))).items
+            for policy in policies:
+                unlimited = {"max_vfolder_count": 0}
+                await manager.user_policies.update(SUPERADMIN, policy["name"], unlimited)
+
+    asyncio.run(fill())
+    return home / "bai.sqlite"
+
+
+class FoldersMachine(RuleBasedStateMachine):
+    folders = Bundle("folders")
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.loop = asyncio.new_event_loop()
+        self.home = Path(tempfile.mkdtemp(prefix="bai-folders-"))
+        shutil.copy(filled(), self.home / "bai.sqlite")
+        url = f"sqlite+aiosqlite:///{self.home}/bai.sqlite"
+        self.manager = Manager(manager_settings(url, self.home), Database(url), MovableClock())
+        self.run(self.manager.vfolders.start())
+        self.known: list[Known] = []
+
+    def teardown(self) -> None:
+        self.run(self.manager.stop())
+        self.loop.close()
+        shutil.rmtree(self.home)
+
+    def run(self, work: Coroutine[Any, Any, Any]) -> Any:
+        return self.loop.run_until_complete(work)
+
+    def caller(self, person: str) -> Caller:
+        found: Caller = self.run(self.manager.callers.by_username(person, "127.0.0.1"))
+        return found
+
+    def done(self, work: Coroutine[Any, Any, Any], expected: bool) -> Any:
+        """Do work that must be done, or refused in words for people."""
+        try:
+            found = self.run(work)
+        except BaiError as error:
+            assert not expected, error
+            return None
+        assert expected, "it was not refused"
+        self.run(self.manager.vfolders.settled())
+        return found
+
+    def is_free(self, person: str, name: str, but: Known | None = None) -> bool:
+        return not any(
+            known.owner == person and known.name == name and known.status == LIVE
+            for known in self.known
+            if known is not but
+        )
+
+    @rule(target=folders, person=PEOPLE, name=NAMES, is_cloneable=st.booleans())
+    def create(self, person: str, name: str, is_cloneable: bool) -> Any:
+        wish = {"name": name, "cloneable": is_cloneable}
+        work = self.manager.vfolders.create(self.caller(person), wish)
+        made = self.done(work, self.is_free(person, name))
+        if made is None:
+            return multiple()
+        known = Known(made.id, person, name, is_cloneable=is_cloneable)
+        self.known.append(known)
+        return known
+
+    @rule(folder=folders, person=PEOPLE, content=st.binary(max_size=8))
+    def write(self, folder: Known, person: str, content: bytes) -> None:
+        caller = self.caller(person)
+
+        async def send() -> None:
+            upload = await self.manager.files.upload(caller, folder.id, "f", len(content))
+            await upload.write(content)
+            await upload.commit()
+
+        held = folder.held_by(person)
+        self.done(send(), held is not None and held.is_writable)
+        if held is not None and held.is_writable:
+            folder.content = content
+
+    @rule(
+        folder=folders, person=PEOPLE, to=PEOPLE, permission=st.sampled_from(list(Permission)),
+    )  # fmt: skip
+    def share(self, folder: Known, person: str, to: str, permission: Permission) -> None:
+        may = folder.status == LIVE and person == folder.owner and to != folder.owner
+        work = self.manager.grants.put(self.caller(person), folder.id, to, permission)
+        if self.done(work, may) is not None:
+            folder.grants[to] = permission
+
+    @rule(folder=folders, person=PEOPLE)
+    def unshare_or_leave(self, folder: Known, person: str) -> None:
+        guest = GUEST if folder.owner == OWNER else OWNER
+        # Who has it in no way does not even see it; in the trash only its owner does.
+        sees = person == folder.owner or (guest in folder.grants and folder.status == LIVE)
+        work = self.manager.grants.delete(self.caller(person), folder.id, guest)
+        expected = sees and guest in folder.grants
+        try:
+            self.run(work)
+        except BaiError:
+            assert not (expected and folder.status == LIVE)
+            return
+        assert guest in folder.grants
+        del folder.grants[guest]
+
+    @rule(target=folders, folder=folders, person=PEOPLE, name=NAMES)
+    def clone(self, folder: Known, person: str, name: str) -> Any:
+        held = folder.held_by(person)
+        may = held is not None and folder.is_cloneable and self.is_free(person, name)
+        work = self.manager.vfolders.clone(self.caller(person), folder.id, {"name": name})
+        made = self.done(work, may)
+        if made is None:
+            return multiple()
+        known = Known(made.id, person, name, folder.content)
+        self.known.append(known)
+        return known
+
+    @rule(folder=folders, person=PEOPLE, name=NAMES)
+    def rename(self, folder: Known, person: str, name: str) -> None:
+        may = folder.status == LIVE and person == folder.owner
+        may = may and self.is_free(person, name, folder)
+        work = self.manager.vfolders.update(self.caller(person), folder.id, {"name": name})
+        if self.done(work, may) is not None:
+            folder.name = name
+
+    @rule(folder=folders, person=PEOPLE)
+    def throw_away(self, folder: Known, person: str) -> None:
+        may = folder.status == LIVE and person == folder.owner
+        self.done(self.manager.vfolders.trash(self.caller(person), folder.id), may)
+        if may:
+            folder.status = TRASH
+
+    @rule(folder=folders, person=PEOPLE)
+    def restore(self, folder: Known, person: str) -> None:
+        may = folder.status == TRASH and person == folder.owner
+        may = may and self.is_free(person, folder.name)
+        self.done(self.manager.vfolders.restore(self.caller(person), folder.id), may)
+        if may:
+            folder.status = LIVE
+
+    @rule(folder=folders, person=PEOPLE)
+    def purge(self, folder: Known, person: str) -> None:
+        may = folder.status == TRASH and person == folder.owner
+        self.done(self.manager.vfolders.purge(self.caller(person), folder.id), may)
+        if may:
+            folder.status = GONE
+
+    @invariant()
+    def everybody_has_what_the_model_says(self) -> None:
+        for known in self.known:
+            row = self.run(self.manager.vfolders.get(SUPERADMIN, known.id))
+            assert (row.status, row.name, row.owner) == (known.status, known.name, known.owner)
+            for person in (OWNER, GUEST):
+                assert self.permission(person, known) == known.held_by(person)
+
+    @invariant()
+    def the_bytes_are_there_until_they_are_purged(self) -> None:
+        kept = {known.id: known for known in self.known if known.status != GONE}
+        places = {path.name: path for path in self.home.glob("vfolders/user/*/[!.]*")}
+        assert places.keys() == kept.keys()
+        for key, known in kept.items():
+            file = places[key] / "f"
+            assert (file.read_bytes() if file.exists() else b"") == known.content
+
+    def permission(self, person: str, known: Known) -> Permission | None:
+        try:
+            found = self.run(self.manager.vfolders.get(self.caller(person), known.id))
+        except BaiError:
+            return None
+        return found.permission if found.status == LIVE else None
+
+
+TestFolders = FoldersMachine.TestCase
+TestFolders.settings = settings(max_examples=10, stateful_step_count=15, deadline=None)

@@ -1,0 +1,429 @@
+"""Folders over the API: made, found, shared, put in the trash and brought back."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+
+from bai_services.client import Client
+from bai_services.core.errors import (
+    AlreadyExists,
+    BaiError,
+    Conflict,
+    Forbidden,
+    InvalidRequest,
+    InvalidTransition,
+    NotFound,
+    QuotaExceeded,
+)
+from bai_services.core.mounts import MountRequest
+from bai_services.core.vfolder import Permission
+from bai_services.db.tables import accounts
+from tests.testbed.manager import HUB, SUPERADMIN, Api
+
+
+@pytest.fixture
+async def api(api: Api) -> Api:
+    await api.world.manager.vfolders.start()
+    return api
+
+
+def folders_on_disk(api: Api) -> list[str]:
+    root = api.world.manager.settings.storage_root
+    return sorted(str(path) for path in [*root.glob("user/*/[!.]*"), *root.glob("project/*/[!.]*")])
+
+
+def write_into(folder: str) -> None:
+    Path(folder, "file").write_bytes(b"x")
+
+
+async def made(client: Client, name: str = "data", **wish: Any) -> dict[str, Any]:
+    answer: dict[str, Any] = await client.post("/vfolders", {"name": name, **wish})
+    return answer
+
+
+async def names(client: Client, **query: Any) -> list[str]:
+    return [item["name"] for item in (await client.get("/vfolders", **query))["items"]]
+
+
+async def test_a_folder_of_ones_own(api: Api) -> None:
+    user = await api.client("user")
+    folder = await made(user)
+    assert {key: folder[key] for key in ("name", "host", "owner", "project", "permission")} == {
+        "name": "data",
+        "host": "local",
+        "owner": "user",
+        "project": None,
+        "permission": "wd",
+    }
+    assert (folder["is_owner"], folder["is_mounted"], folder["status"]) == (True, False, "ready")
+    assert await user.get("/vfolders/data") == folder == await user.get(f"/vfolders/{folder['id']}")
+    assert await names(user) == ["data"]
+    with pytest.raises(AlreadyExists):
+        await made(user)
+    renamed = await user.patch("/vfolders/data", {"name": "other", "permission": "ro"})
+    assert (renamed["name"], renamed["mount_permission"]) == ("other", "ro")
+    with pytest.raises(NotFound):
+        await user.get("/vfolders/data")
+
+
+@pytest.mark.parametrize(
+    "wish, error",
+    [
+        pytest.param({"name": "a/b"}, InvalidRequest, id="odd characters"),
+        pytest.param({"name": ".ssh"}, InvalidRequest, id="reserved"),
+        pytest.param({"name": "x" * 65}, InvalidRequest, id="too long"),
+        pytest.param({"name": "a", "permission": "wd"}, InvalidRequest, id="no such permission"),
+        pytest.param({"name": "a", "host": "nfs"}, NotFound, id="unknown host"),
+        pytest.param({"name": "a", "project": "none"}, NotFound, id="unknown project"),
+        pytest.param({"name": "a", "project": "default"}, Forbidden, id="a project's, by a member"),
+        pytest.param({"name": "a", "project": "acme/default"}, NotFound, id="a foreign project's"),
+    ],
+)
+async def test_what_cannot_be_made(api: Api, wish: Any, error: type[BaiError]) -> None:
+    user = await api.client("user")
+    with pytest.raises(error):
+        await user.post("/vfolders", wish)
+    assert await names(user) == []
+    assert folders_on_disk(api) == []
+
+
+async def test_a_refused_create_leaves_no_bytes(api: Api) -> None:
+    user = await api.client("user")
+    async with api.world.manager.database.write() as tx:
+        await tx.execute(sa.update(accounts.user_policies).values(max_vfolder_count=1))
+    await made(user, "one")
+    with pytest.raises(QuotaExceeded, match="allows 1 folders") as refused:
+        await made(user, "two")
+    assert refused.value.details == {"scope": "user", "limit": 1, "used": 1}
+    assert len(folders_on_disk(api)) == 1
+    # Another person has a count of their own.
+    await made(await api.client("user2"), "one")
+
+
+async def test_a_projects_folder_belongs_to_all_of_it(api: Api) -> None:
+    admin, user = await api.client("domain-admin"), await api.client("user")
+    folder = await made(admin, "shared", project="default", permission="ro")
+    assert (folder["owner"], folder["project"], folder["is_owner"]) == (None, "default", False)
+    seen = await user.get("/vfolders/shared")
+    assert (seen["permission"], seen["is_owner"]) == ("ro", False)
+    with pytest.raises(Forbidden, match="administrator"):
+        await user.patch("/vfolders/shared", {"name": "mine"})
+    with pytest.raises(Forbidden):
+        await user.delete("/vfolders/shared")
+    with pytest.raises(NotFound):
+        await (await api.client("acme-user")).get(f"/vfolders/{folder['id']}")
+    # One person may be given more than the project.
+    await admin.put("/vfolders/shared/grants/user", {"permission": "rw"})
+    assert (await user.get("/vfolders/shared"))["permission"] == "rw"
+    assert (await (await api.client("user2")).get("/vfolders/shared"))["permission"] == "ro"
+
+
+async def test_sharing_by_name_and_taking_it_back(api: Api) -> None:
+    user, guest = await api.client("user"), await api.client("user2")
+    folder = await made(user)
+    path = f"/vfolders/{folder['id']}"
+    with pytest.raises(NotFound):
+        await guest.get(path)
+    grant = await user.put("/vfolders/data/grants/user2@example.com", {"permission": "ro"})
+    assert (grant["user"], grant["permission"], grant["granted_by"]) == ("user2", "ro", "user")
+    seen = await guest.get("/vfolders/data")
+    assert (seen["id"], seen["permission"], seen["is_owner"]) == (folder["id"], "ro", False)
+    changed = await user.put("/vfolders/data/grants/user2", {"permission": "rw"})
+    assert changed["permission"] == "rw"
+    assert (await user.get("/vfolders/data/grants"))["total"] == 1
+    # A guest may neither pass it on nor change the folder.
+    for call in (
+        guest.put(f"{path}/grants/domain-admin", {"permission": "ro"}),
+        guest.patch(path, {"name": "x"}),
+        guest.delete(path),
+    ):
+        with pytest.raises(Forbidden):
+            await call
+    await user.delete("/vfolders/data/grants/user2")
+    with pytest.raises(NotFound):
+        await guest.get(path)
+    with pytest.raises(NotFound):
+        await user.delete("/vfolders/data/grants/user2")
+
+
+async def test_a_guest_sees_their_own_grant_only_and_may_leave(api: Api) -> None:
+    user, guest = await api.client("user"), await api.client("user2")
+    folder = await made(user)
+    for name in ("user2", "monitor"):
+        await user.put(f"/vfolders/data/grants/{name}", {"permission": "ro"})
+    path = f"/vfolders/{folder['id']}/grants"
+    assert [g["user"] for g in (await guest.get(path))["items"]] == ["user2"]
+    assert (await guest.get(f"{path}/user2"))["permission"] == "ro"
+    with pytest.raises(Forbidden):
+        await guest.get(f"{path}/monitor")
+    with pytest.raises(Forbidden):
+        await guest.delete(f"{path}/monitor")
+    await guest.delete(f"{path}/user2")
+    assert await names(guest) == []
+
+
+@pytest.mark.parametrize(
+    "whom, error",
+    [
+        pytest.param("nobody", NotFound, id="unknown"),
+        pytest.param("acme-user", NotFound, id="in another domain"),
+        pytest.param("user", InvalidRequest, id="the owner"),
+    ],
+)
+async def test_with_whom_a_folder_cannot_be_shared(
+    api: Api, whom: str, error: type[BaiError]
+) -> None:
+    user = await api.client("user")
+    await made(user)
+    with pytest.raises(error):
+        await user.put(f"/vfolders/data/grants/{whom}", {"permission": "ro"})
+
+
+async def test_a_name_means_ones_own_folder_then_is_refused_if_ambiguous(api: Api) -> None:
+    user, user2 = await api.client("user"), await api.client("user2")
+    admin = await api.client("domain-admin")
+    theirs = await made(user2)
+    await user2.put("/vfolders/data/grants/user", {"permission": "ro"})
+    assert (await user.get("/vfolders/data"))["id"] == theirs["id"]
+    third = await made(admin)
+    await admin.put("/vfolders/data/grants/user", {"permission": "ro"})
+    with pytest.raises(Conflict, match="use the id") as refused:
+        await user.get("/vfolders/data")
+    assert {c["id"] for c in refused.value.details["candidates"]} == {theirs["id"], third["id"]}
+    assert (await user.get(f"/vfolders/{third['id']}"))["owner"] == "domain-admin"
+    own = await made(user)
+    assert (await user.get("/vfolders/data"))["id"] == own["id"]
+    # Rights over a domain count after one's own: the admin sees all three by role.
+    assert (await admin.get("/vfolders/data"))["id"] == third["id"]
+
+
+async def test_the_trash(api: Api) -> None:
+    user, guest = await api.client("user"), await api.client("user2")
+    folder = await made(user)
+    await user.put("/vfolders/data/grants/user2", {"permission": "rw"})
+    await user.delete("/vfolders/data")
+    assert await names(user, status="ready") == []
+    assert await names(user, status="delete-pending") == ["data"]
+    assert await names(guest) == []
+    with pytest.raises(NotFound):
+        await user.get("/vfolders/data")
+    with pytest.raises(InvalidTransition, match="in the trash"):
+        await user.delete(f"/vfolders/{folder['id']}")
+    back = await user.post("/vfolders/data/restore")
+    assert (back["id"], back["status"]) == (folder["id"], "ready")
+    assert (await guest.get("/vfolders/data"))["permission"] == "rw"
+    with pytest.raises(NotFound, match="in the trash"):
+        await user.post("/vfolders/data/restore")
+
+
+async def test_restore_where_the_name_was_taken(api: Api) -> None:
+    user = await api.client("user")
+    old = await made(user)
+    await user.delete("/vfolders/data")
+    await made(user)
+    with pytest.raises(AlreadyExists, match="meanwhile"):
+        await user.post(f"/vfolders/{old['id']}/restore")
+    await user.patch("/vfolders/data", {"name": "new"})
+    assert (await user.post("/vfolders/data/restore"))["id"] == old["id"]
+
+
+async def test_purge_deletes_the_bytes_and_only_those_of_the_trash(api: Api) -> None:
+    user, manager = await api.client("user"), api.world.manager
+    folder = await made(user)
+    (source,) = await manager.mounts.sources(
+        await api.world.user_id("user"),
+        [{"vfolder_id": folder["id"], "vfolder": "data", "path": "/x", "permission": "rw"}],
+    )
+    write_into(source["source"])
+    with pytest.raises(NotFound):
+        await user.post("/vfolders/data/purge")
+    with pytest.raises(InvalidTransition, match="not in the trash"):
+        await user.post(f"/vfolders/{folder['id']}/purge")
+    await user.delete("/vfolders/data")
+    answer = await user.post("/vfolders/data/purge")
+    assert answer["status"] in ("delete-ongoing", "delete-complete")
+    await manager.vfolders.settled()
+    assert folders_on_disk(api) == []
+    assert (await user.get(f"/vfolders/{folder['id']}"))["status"] == "delete-complete"
+    assert await names(user) == []
+    assert await names(user, status="delete-complete") == ["data"]
+    with pytest.raises(InvalidTransition):
+        await user.post(f"/vfolders/{folder['id']}/restore")
+
+
+async def test_a_purge_that_was_cut_off_goes_on_at_the_next_start(api: Api) -> None:
+    from bai_services.core.vfolder import VfolderEvent
+    from bai_services.db.vfolders import VfolderStore
+
+    user, manager = await api.client("user"), api.world.manager
+    folder = await made(user)
+    await user.delete("/vfolders/data")
+    store = VfolderStore(manager.database)
+    await store.move(folder["id"], VfolderEvent.PURGED, api.world.clock())
+    await manager.vfolders.stop()
+    await manager.vfolders.start()
+    await manager.vfolders.settled()
+    assert (await user.get(f"/vfolders/{folder['id']}"))["status"] == "delete-complete"
+
+
+async def test_lists_are_sorted_filtered_and_paged(api: Api) -> None:
+    user, admin = await api.client("user"), await api.client("domain-admin")
+    for name in ("b", "a", "c"):
+        await made(user, name)
+    await made(admin, "team", project="default")
+    await made(await api.client("acme-user"), "foreign")
+    assert await names(user) == ["a", "b", "c", "team"]
+    assert await names(user, sort="-name", limit=2, offset=1) == ["c", "b"]
+    assert await names(user, name__contains="A") == ["a", "team"]
+    assert await names(user, project="default") == ["team"]
+    assert await names(user, is_mounted="false", owner="user") == ["a", "b", "c"]
+    await user.post("/vfolders", {"name": "m", "usage_mode": "model", "permission": "ro"})
+    assert await names(user, usage_mode="model", host="local", status="ready") == ["m"]
+    await user.delete("/vfolders/m")
+    assert await names(user, status="delete-pending") == ["m"]
+    await user.post("/vfolders/m/purge")
+    await api.world.manager.vfolders.settled()
+    assert await names(admin) == ["a", "b", "c", "team"]
+    assert await names(await api.client("monitor")) == ["a", "b", "c", "foreign", "team"]
+    with pytest.raises(InvalidRequest, match="has no field"):
+        await names(user, sort="secret")
+
+
+async def test_what_roles_see_of_other_peoples_folders(api: Api) -> None:
+    folder = await made(await api.client("user"))
+    path = f"/vfolders/{folder['id']}"
+    assert (await (await api.client("domain-admin")).get(path))["permission"] == "wd"
+    assert (await (await api.client("admin")).get(path))["permission"] == "wd"
+    monitor = await api.client("monitor")
+    assert (await monitor.get(path))["permission"] is None
+    with pytest.raises(Forbidden, match="not its files"):
+        await monitor.get(f"{path}/files")
+    for stranger in (await api.client("user2"), await api.client("acme-user")):
+        with pytest.raises(NotFound):
+            await stranger.get(path)
+    for part in (api.hub, api.agent):
+        with pytest.raises(Forbidden):
+            await part.get(path)
+
+
+async def resolved(api: Api, username: str, *mounts: MountRequest) -> list[dict[str, Any]]:
+    world = api.world
+    found = await world.manager.mounts.resolve_mounts(
+        HUB, await world.user_id(username), await world.project_id(), mounts
+    )
+    return [mount.as_row() for mount in found]
+
+
+async def test_mounts_of_ones_own_of_a_guest_and_of_a_project(api: Api) -> None:
+    user, admin = await api.client("user"), await api.client("domain-admin")
+    own = await made(user)
+    lent = await made(await api.client("user2"), "lent")
+    await (await api.client("user2")).put("/vfolders/lent/grants/user", {"permission": "ro"})
+    team = await made(admin, "team", project="default")
+    rows = await resolved(
+        api,
+        "user",
+        MountRequest("data"),
+        MountRequest(lent["id"], "in/lent"),
+        MountRequest("team", permission=Permission.RO),
+    )
+    assert rows == [
+        {"vfolder_id": own["id"], "vfolder": "data", "host": "local"}
+        | {"path": "/home/work/data", "permission": "rw"},
+        {"vfolder_id": lent["id"], "vfolder": "lent", "host": "local"}
+        | {"path": "/home/work/in/lent", "permission": "ro"},
+        {"vfolder_id": team["id"], "vfolder": "team", "host": "local"}
+        | {"path": "/home/work/team", "permission": "ro"},
+    ]
+    sources = await api.world.manager.mounts.sources(await api.world.user_id("user"), rows)
+    assert [(s["target"], s["read_only"], s["is_own"]) for s in sources] == [
+        ("/home/work/data", False, True),
+        ("/home/work/in/lent", True, False),
+        ("/home/work/team", True, False),
+    ]
+    assert sorted(s["source"] for s in sources) == folders_on_disk(api)
+    offered = await api.world.manager.mounts.mountable(
+        await api.world.user_id("user"), await api.world.project_id()
+    )
+    assert [(o["name"], o["owner"], o["permission"]) for o in offered] == [
+        ("data", "user", "rw"),
+        ("lent", "user2", "ro"),
+        ("team", "project default", "rw"),
+    ]
+
+
+async def test_a_directory_of_a_folder_is_for_the_agent_to_bind(api: Api) -> None:
+    own = await made(await api.client("user"))
+    rows = await resolved(
+        api,
+        "user",
+        MountRequest("data", "in", subpath="raw//2024/"),
+        MountRequest("data", "out", Permission.RO, "raw"),
+    )
+    assert [(row["vfolder_id"], row["subpath"], row["permission"]) for row in rows] == [
+        (own["id"], "raw/2024", "rw"),
+        (own["id"], "raw", "ro"),
+    ]
+    sources = await api.world.manager.mounts.sources(await api.world.user_id("user"), rows)
+    assert [(s["subpath"], s["target"], s["read_only"]) for s in sources] == [
+        ("raw/2024", "/home/work/in", False),
+        ("raw", "/home/work/out", True),
+    ]
+    assert {s["source"] for s in sources} == set(folders_on_disk(api))
+
+
+async def test_mounts_that_are_refused(api: Api) -> None:
+    user = await api.client("user")
+    await made(user)
+    await made(user, "other")
+    foreign = await made(await api.client("user2"), "foreign")
+    lent = await made(await api.client("user2"), "lent")
+    await (await api.client("user2")).put("/vfolders/lent/grants/user", {"permission": "ro"})
+    await api.world.manager.vfolders.create(
+        SUPERADMIN, {"name": "research-only", "project": "default/research"}
+    )
+    dead = await made(user, "dead")
+    await user.delete("/vfolders/dead")
+    cases: list[tuple[type[BaiError], str, list[MountRequest]]] = [
+        (NotFound, "none", [MountRequest("none")]),
+        (NotFound, "foreign", [MountRequest("foreign")]),
+        (NotFound, "may mount", [MountRequest(foreign["id"])]),
+        (NotFound, "of this project", [MountRequest("research-only")]),
+        (Conflict, "delete-pending", [MountRequest("dead")]),
+        (Conflict, "delete-pending", [MountRequest(dead["id"])]),
+        (Forbidden, "not rw", [MountRequest("lent", permission=Permission.RW)]),
+        (InvalidRequest, "both be at", [MountRequest("data", "x"), MountRequest("other", "x")]),
+        (InvalidRequest, "inside folder", [MountRequest("data"), MountRequest("other", "data/x")]),
+        (InvalidRequest, "'..'", [MountRequest("data", "../x")]),
+        (InvalidRequest, "'..'", [MountRequest("data", subpath="a/../..")]),
+        (InvalidRequest, "both be at", [MountRequest("data"), MountRequest("data", subpath="a")]),
+        (InvalidRequest, "NUL", [MountRequest("da\0ta")]),
+        (InvalidRequest, "33 folders", [MountRequest("data")] * 33),
+    ]
+    for error, text, mounts in cases:
+        with pytest.raises(error, match=text):
+            await resolved(api, "user", *mounts)
+    # A grant that is taken back between filing and start is not mounted.
+    rows = await resolved(api, "user", MountRequest("lent"))
+    await (await api.client("user2")).delete(f"/vfolders/{lent['id']}/grants/user")
+    with pytest.raises(Forbidden, match="no longer shared"):
+        await api.world.manager.mounts.sources(await api.world.user_id("user"), rows)
+
+
+async def test_what_happens_to_folders_is_written_down(api: Api) -> None:
+    user = await api.client("user")
+    await made(user)
+    await user.put("/vfolders/data/grants/user2", {"permission": "ro"})
+    await user.delete("/vfolders/data")
+    await user.post("/vfolders/data/purge")
+    log = await (await api.client("admin")).get("/audit-log", actor="user", sort="id")
+    assert [item["action"] for item in log["items"]] == [
+        "vfolder.create",
+        "vfolder.share",
+        "vfolder.trash",
+        "vfolder.purge",
+    ]

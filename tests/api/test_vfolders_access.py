@@ -1,0 +1,382 @@
+"""Folders among people: invitations, clones, hand-over, host permissions, quotas, the trash."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bai_services.client import Client
+from bai_services.core.errors import (
+    AlreadyExists,
+    Changed,
+    Conflict,
+    Forbidden,
+    InvalidRequest,
+    NotFound,
+    QuotaExceeded,
+)
+from bai_services.core.hosts import PERMISSIONS
+from bai_services.core.mounts import MountRequest
+from tests.testbed.manager import SUPERADMIN, Api
+
+KIB = 2**10
+
+
+@pytest.fixture
+async def api(api: Api) -> Api:
+    await api.world.manager.vfolders.start()
+    return api
+
+
+@pytest.fixture
+async def user(api: Api) -> Client:
+    client = await api.client("user")
+    await client.post("/vfolders", {"name": "data"})
+    return client
+
+
+async def put(client: Client, path: str, content: bytes, key: str = "data") -> Any:
+    where = f"/vfolders/{key}/content"
+    return await client.call("PUT", where, query={"path": path}, content=content)
+
+
+async def content_of(client: Client, path: str, key: str = "data") -> bytes:
+    answer = await client.send("GET", f"/vfolders/{key}/content", query={"path": path})
+    return answer.content
+
+
+async def invited(client: Client, user: str, permission: str = "ro") -> dict[str, Any]:
+    wish = {"user": user, "permission": permission}
+    made: dict[str, Any] = await client.post("/vfolders/data/invitations", wish)
+    return made
+
+
+async def test_an_invitation_is_accepted_by_whom_it_was_sent_to(api: Api, user: Client) -> None:
+    guest = await api.client("user2")
+    made = await invited(user, "user2", "rw")
+    assert (made["status"], made["inviter"], made["owner"]) == ("pending", "user", "user")
+    with pytest.raises(NotFound):
+        await guest.get("/vfolders/data")
+    with pytest.raises(AlreadyExists):
+        await invited(user, "user2")
+    received = await guest.get("/vfolder-invitations", status="pending")
+    assert [item["vfolder"] for item in received["items"]] == ["data"]
+    with pytest.raises(Forbidden):
+        await user.post(f"/vfolder-invitations/{made['id']}/accept")
+    changed = await user.patch(f"/vfolder-invitations/{made['id']}", {"permission": "ro"})
+    assert changed["permission"] == "ro"
+    done = await guest.post(f"/vfolder-invitations/{made['id']}/accept")
+    assert done["status"] == "accepted"
+    assert (await guest.get("/vfolders/data"))["permission"] == "ro"
+    with pytest.raises(Conflict, match="accepted already"):
+        await guest.post(f"/vfolder-invitations/{made['id']}/decline")
+    with pytest.raises(AlreadyExists, match="has the folder"):
+        await invited(user, "user2")
+    # Leaving is giving one's grant up; then one may be invited again.
+    await guest.delete("/vfolders/data/grants/user2")
+    with pytest.raises(NotFound):
+        await guest.get("/vfolders/data")
+    again = await invited(user, "user2")
+    await guest.post(f"/vfolder-invitations/{again['id']}/decline")
+    third = await invited(user, "user2")
+    await user.delete(f"/vfolder-invitations/{third['id']}")
+    listed = await user.get("/vfolders/data/invitations", sort="created_at")
+    assert sorted(item["status"] for item in listed["items"]) == [
+        "accepted", "canceled", "rejected",
+    ]  # fmt: skip
+    log = await (await api.client("admin")).get("/audit-log", entity="vfolder", limit=100)
+    actions = {item["action"] for item in log["items"]}
+    assert {"vfolder.invite", "vfolder.accept-invitation", "vfolder.decline-invitation",
+            "vfolder.withdraw-invitation", "vfolder.unshare"} <= actions  # fmt: skip
+
+
+async def test_who_cannot_be_invited(api: Api, user: Client) -> None:
+    for name, error in (("user", InvalidRequest), ("nobody", NotFound), ("acme-user", NotFound)):
+        with pytest.raises(error):
+            await invited(user, name)
+    admin = await api.client("domain-admin")
+    team = await admin.post("/vfolders", {"name": "team", "project": "default"})
+    with pytest.raises(InvalidRequest, match="members have"):
+        await admin.post(f"/vfolders/{team['id']}/invitations", {"user": "user"})
+
+
+async def test_a_members_own_permission_in_a_projects_folder(api: Api) -> None:
+    admin, member = await api.client("domain-admin"), await api.client("user")
+    team = await admin.post("/vfolders", {"name": "team", "project": "default"})
+    assert (await member.get(f"/vfolders/{team['id']}"))["permission"] == "rw"
+    await admin.put(f"/vfolders/{team['id']}/grants/user", {"permission": "ro"})
+    assert (await member.get(f"/vfolders/{team['id']}"))["permission"] == "ro"
+    with pytest.raises(Forbidden):
+        await put(member, "f", b"x", team["id"])
+
+
+async def test_a_clone_is_made_in_the_background(api: Api, user: Client) -> None:
+    await put(user, "a/b", b"content")
+    with pytest.raises(Forbidden, match="may not be cloned"):
+        await user.post("/vfolders/data/clone", {"name": "copy"})
+    assert (await user.patch("/vfolders/data", {"cloneable": True}))["cloneable"]
+    guest = await api.client("user2")
+    await user.put("/vfolders/data/grants/user2", {"permission": "ro"})
+    made = await guest.post("/vfolders/data/clone", {"name": "copy"})
+    assert made["status"] in ("cloning", "ready") and made["owner"] == "user2"
+    await api.world.manager.vfolders.settled()
+    done = await guest.get("/vfolders/copy")
+    assert (done["status"], done["task"], done["permission"]) == ("ready", None, "wd")
+    assert await content_of(guest, "a/b", "copy") == b"content"
+    await put(guest, "a/b", b"other", "copy")
+    assert await content_of(user, "a/b") == b"content"
+    with pytest.raises(AlreadyExists):
+        await guest.post("/vfolders/data/clone", {"name": "copy"})
+
+
+async def test_a_clone_that_cannot_be_made_says_why_and_can_be_thrown_away(
+    api: Api, user: Client
+) -> None:
+    await user.patch("/vfolders/data", {"cloneable": True})
+    (root,) = api.world.manager.settings.storage_root.glob("user/*/[!.]*")
+    os.rename(root, f"{root}-away")
+    await user.post("/vfolders/data/clone", {"name": "copy"})
+    await api.world.manager.vfolders.settled()
+    row = next(i for i in (await user.get("/vfolders"))["items"] if i["name"] == "copy")
+    assert row["status"] == "error" and row["status_info"]
+    with pytest.raises(NotFound):
+        await user.get("/vfolders/copy/files")
+    await user.delete(f"/vfolders/{row['id']}")
+    await user.post(f"/vfolders/{row['id']}/purge")
+    await api.world.manager.vfolders.settled()
+    os.rename(f"{root}-away", root)
+
+
+async def test_a_folder_is_handed_over_with_its_files(api: Api, user: Client) -> None:
+    await put(user, "f", b"mine")
+    admin, heir = await api.client("admin"), await api.client("user2")
+    folder = (await user.get("/vfolders/data"))["id"]
+    with pytest.raises(Forbidden):
+        await user.put("/vfolders/data/owner", {"user": "user2"})
+    await admin.put(f"/vfolders/{folder}/owner", {"user": "user2"})
+    await api.world.manager.vfolders.settled()
+    found = await heir.get(f"/vfolders/{folder}")
+    assert (found["owner"], found["status"], found["is_owner"]) == ("user2", "ready", True)
+    assert await content_of(heir, "f", folder) == b"mine"
+    with pytest.raises(NotFound):
+        await user.get(f"/vfolders/{folder}")
+    # To another domain too; where the name is taken it is refused.
+    await (await api.client("acme-user")).post("/vfolders", {"name": "data"})
+    with pytest.raises(AlreadyExists):
+        await admin.put(f"/vfolders/{folder}/owner", {"user": "acme-user"})
+    assert (await heir.get(f"/vfolders/{folder}"))["status"] == "ready"
+
+
+async def test_a_directory_that_is_there_is_used_and_never_deleted(
+    api: Api, tmp_path: Path
+) -> None:
+    place = tmp_path / "shared" / "sets"
+    place.mkdir(parents=True)
+    (place / "f").write_bytes(b"old")
+    wish = {"name": "sets", "unmanaged_path": str(place)}
+    with pytest.raises(Forbidden):
+        await (await api.client("domain-admin")).post("/vfolders", wish)
+    admin = await api.client("admin")
+    for odd in ("/", "/etc", "relative", f"{place}/../sets", f"{place}/none",
+                str(api.world.manager.settings.storage_root)):  # fmt: skip
+        with pytest.raises(InvalidRequest):
+            await admin.post("/vfolders", {"name": "odd", "unmanaged_path": odd})
+    made = await admin.post("/vfolders", wish)
+    assert made["unmanaged_path"] == str(place)
+    assert await content_of(admin, "f", "sets") == b"old"
+    await put(admin, "new", b"x", "sets")
+    await admin.delete("/vfolders/sets")
+    await admin.post("/vfolders/sets/purge")
+    await api.world.manager.vfolders.settled()
+    assert (place / "f").read_bytes() == b"old"
+
+
+@pytest.mark.parametrize("permission", PERMISSIONS)
+async def test_each_permission_of_a_host_is_needed_where_it_counts(
+    api: Api, permission: str
+) -> None:
+    user, admin = await api.client("user"), await api.client("admin")
+    await user.post("/vfolders", {"name": "data", "cloneable": True})
+    await put(user, "f", b"x")
+    team = await admin.post("/vfolders", {"name": "team", "project": "default/default"})
+    await _grant_all_but(api, permission)
+    owner, project = await api.world.user_id("user"), await api.world.project_id()
+    mounts = api.world.manager.mounts
+    calls = {
+        "create-vfolder": lambda: user.post("/vfolders", {"name": "other"}),
+        "modify-vfolder": lambda: user.patch("/vfolders/data", {"name": "renamed"}),
+        "delete-vfolder": lambda: user.delete("/vfolders/data"),
+        "mount-in-session": lambda: mounts.resolve_mounts(
+            SUPERADMIN, owner, project, [MountRequest("data")]
+        ),
+        "upload-file": lambda: put(user, "g", b"x"),
+        "download-file": lambda: content_of(user, "f"),
+        "invite-others": lambda: invited(user, "user2"),
+    }
+    if permission == "set-user-specific-permission":
+        domain_admin = await api.client("domain-admin")
+        path = f"/vfolders/{team['id']}/grants/user2"
+        with pytest.raises(Forbidden, match=permission):
+            await domain_admin.put(path, {"permission": "ro"})
+        return
+    for name, call in calls.items():
+        if name == permission:
+            with pytest.raises(Forbidden, match=permission):
+                await call()
+    # What a project grants counts as well: the union of all.
+    await admin.patch(f"/projects/{project}", {"allowed_vfolder_hosts": {"local": [permission]}})
+    await calls[permission]()
+
+
+async def _grant_all_but(api: Api, permission: str) -> None:
+    admin = await api.client("admin")
+    some = {"local": [name for name in PERMISSIONS if name != permission]}
+    for domain in (await admin.get("/domains"))["items"]:
+        await admin.patch(f"/domains/{domain['name']}", {"allowed_vfolder_hosts": some})
+    for policy in (await admin.get("/keypair-policies"))["items"]:
+        await admin.patch(f"/keypair-policies/{policy['name']}", {"allowed_vfolder_hosts": some})
+
+
+async def test_hosts_are_shown_with_what_one_may_do(api: Api, user: Client) -> None:
+    (host,) = (await user.get("/storage-hosts"))["items"]
+    assert (host["name"], host["backend"], host["status"]) == ("local", "local", "ready")
+    assert host["permissions"] == list(PERMISSIONS) and host["path"] is None
+    assert host["free_bytes"] > 0
+    (seen,) = (await (await api.client("admin")).get("/storage-hosts"))["items"]
+    assert seen["path"]
+
+
+async def test_a_quota_that_the_file_system_does_not_enforce_is_held_at_the_door(
+    api: Api, user: Client
+) -> None:
+    admin = await api.client("admin")
+    scope = f"user:{await api.world.user_id('user')}"
+    path = f"/quota-scopes/local/{scope}"
+    with pytest.raises(Forbidden):
+        await user.put(path, {"limit_bytes": -1})
+    done = await admin.put(path, {"limit_bytes": 100 * KIB})
+    assert (done["limit_bytes"], done["is_enforced"]) == (100 * KIB, False)
+    await put(user, "first", b"x" * 60 * KIB)
+    with pytest.raises(QuotaExceeded, match="102400 bytes"):
+        await put(user, "second", b"x" * 60 * KIB)
+    with pytest.raises(QuotaExceeded):
+        await user.send("POST", "/vfolders/data/uploads", query={"path": "u"},
+                        headers={"Upload-Length": str(60 * KIB)})  # fmt: skip
+    assert [i["name"] for i in (await user.get("/vfolders/data/files"))["items"]] == ["first"]
+    # What a session wrote is counted, not refused.
+    (root,) = api.world.manager.settings.storage_root.glob("user/*/[!.]*")
+    shutil.copy(root / "first", root / "by-hand")
+    assert (await user.get("/vfolders/data/usage"))["bytes"] == 120 * KIB
+    shown = await user.get(path)
+    assert (shown["used_bytes"], shown["source"]) == (120 * KIB, "scan")
+    with pytest.raises(QuotaExceeded):
+        await put(user, "tiny", b"x")
+    assert (await admin.put(path, {"limit_bytes": None}))["limit_bytes"] is None
+    await put(user, "second", b"x" * 60 * KIB)
+
+
+async def test_limits_come_from_the_policy(api: Api, user: Client) -> None:
+    admin = await api.client("admin")
+    policy = (await admin.get("/users/user"))["resource_policy"]
+    await admin.patch(f"/user-policies/{policy}", {"max_quota_scope_bytes": 1000})
+    with pytest.raises(QuotaExceeded):
+        await put(user, "f", b"x" * 1001)
+    scope = f"user:{await api.world.user_id('user')}"
+    assert (await user.get(f"/quota-scopes/local/{scope}"))["policy_bytes"] == 1000
+
+
+async def test_limits_of_a_project_come_from_its_policy(api: Api, user: Client) -> None:
+    admin = await api.client("admin")
+    team = await admin.post("/vfolders", {"name": "team", "project": "default/default",
+                                          "permission": "rw"})  # fmt: skip
+    project = await api.world.project_id()
+    policy = (await admin.get(f"/projects/{project}"))["resource_policy"]
+    await admin.patch(f"/project-policies/{policy}", {"max_quota_scope_bytes": 1000})
+    query = {"path": "f"}
+    with pytest.raises(QuotaExceeded):
+        await user.call("PUT", f"/vfolders/{team['id']}/content", query=query, content=b"x" * 1001)
+    await put(user, "f", b"x" * 1001)  # one's own scope is another
+    scope = f"project:{project}"
+    assert (await admin.get(f"/quota-scopes/local/{scope}"))["policy_bytes"] == 1000
+    await admin.put(f"/quota-scopes/local/{scope}", {"limit_bytes": 2000})
+    await user.call("PUT", f"/vfolders/{team['id']}/content", query=query, content=b"x" * 1001)
+
+
+async def test_folders_are_counted_in_the_background(api: Api, user: Client) -> None:
+    await put(user, "a/f", b"x" * 10)
+    await api.world.manager.quotas.step()
+    folder = await user.get("/vfolders/data")
+    assert (folder["used_files"], folder["used_bytes"]) == (2, 10)
+    assert folder["counted_at"] is not None
+
+
+async def test_the_trash_is_emptied_after_its_time(api: Api, user: Client) -> None:
+    folder = (await user.get("/vfolders/data"))["id"]
+    await user.delete("/vfolders/data")
+    tasks = api.world.manager.vfolder_tasks
+    await tasks.empty_trash()
+    assert (await user.get(f"/vfolders/{folder}"))["status"] == "delete-pending"
+    api.world.clock.advance(days=31)
+    await tasks.empty_trash()
+    await tasks.settled()
+    api.world.clock.advance(days=-31)
+    assert (await user.get(f"/vfolders/{folder}"))["status"] == "delete-complete"
+    assert not list(api.world.manager.settings.storage_root.glob("user/*/[!.]*"))
+
+
+async def test_an_edit_finds_out_that_somebody_else_was_quicker(user: Client) -> None:
+    first = await put(user, "notes", b"one")
+    where, path = "/vfolders/data/content", {"path": "notes"}
+    read = await user.send("GET", where, query=path)
+    assert read.headers["ETag"] == f'"{first["etag"]}"'
+    mine = {"If-Match": read.headers["ETag"]}
+    await user.send("PUT", where, query=path, content=b"two", headers=mine)
+    with pytest.raises(Changed, match="has changed"):
+        await user.send("PUT", where, query=path, content=b"three", headers=mine)
+    assert await content_of(user, "notes") == b"two"
+    with pytest.raises(Changed, match="exists already"):
+        await user.send("PUT", where, query=path, content=b"x", headers={"If-None-Match": "*"})
+
+
+async def test_an_owners_dot_folders_come_into_every_session(api: Api, user: Client) -> None:
+    owner, project = await api.world.user_id("user"), await api.world.project_id()
+    mounts = api.world.manager.mounts
+    await user.post("/vfolders", {"name": ".local"})
+    await user.put("/vfolders/.local/grants/user2", {"permission": "rw"})
+    found = await mounts.resolve_mounts(SUPERADMIN, owner, project, [MountRequest("data")])
+    assert [(m.path, m.is_auto) for m in found] == [
+        ("/home/work/data", False), ("/home/work/.local", True),
+    ]  # fmt: skip
+    # Only the owner's; and what is asked for at its place goes first.
+    guest = await api.world.user_id("user2")
+    assert await mounts.resolve_mounts(SUPERADMIN, guest, project, []) == []
+    asked = [MountRequest("data", ".local")]
+    found = await mounts.resolve_mounts(SUPERADMIN, owner, project, asked)
+    assert [m.vfolder for m in found] == ["data"]
+    # One that is gone holds up nothing: the session starts without it, and says so.
+    rows = [m.as_row() for m in await mounts.resolve_mounts(SUPERADMIN, owner, project, [])]
+    (root,) = [p for p in api.world.manager.settings.storage_root.glob("user/*/[!.]*")
+               if p.name == rows[0]["vfolder_id"]]  # fmt: skip
+    root.rmdir()
+    assert await mounts.sources(owner, rows) == []
+    (notice,) = await mounts.notices(owner, rows)
+    assert "folder .local" in notice
+
+
+async def test_who_read_and_wrote_is_written_down(api: Api, user: Client) -> None:
+    await put(user, "f", b"x")
+    await content_of(user, "f")
+    await user.post("/vfolders/data/move", {"source": "f", "target": "g"})
+    await user.delete("/vfolders/data/content", path="g")
+    log = await (await api.client("admin")).get("/audit-log", entity="vfolder", limit=100)
+    seen = {(item["action"], item["actor"], item["details"].get("path")) for item in log["items"]}
+    assert {
+        ("vfolder.upload", "user", "f"),
+        ("vfolder.download", "user", "f"),
+        ("vfolder.move-file", "user", "f"),
+        ("vfolder.remove-file", "user", "g"),
+    } <= seen

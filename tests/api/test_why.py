@@ -1,0 +1,93 @@
+"""`/sessions/{key}/why`: all that a waiting session is told, over HTTP."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import Any
+
+from bai_services.client import Client
+from tests.api.test_sessions import status_of
+from tests.testbed.agent_voice import AgentVoice
+from tests.testbed.manager import Api
+from tests.testbed.wait import wait_until_async
+
+SIX = {"cpu": "6", "mem": "1g"}
+
+
+async def complete(user: Client, name: str) -> dict[str, Any]:
+    async def found() -> dict[str, Any] | None:
+        why = dict(await user.get(f"/sessions/{name}/why"))
+        return why if why["is_complete"] else None
+
+    return dict(await wait_until_async(found, 10, "the queue to know it"))
+
+
+async def test_a_waiting_session_is_told_everything(
+    api: Api, agent: AgentVoice, user: Client
+) -> None:
+    await user.post("/sessions", {"name": "big1", "resources": SIX})
+    await status_of(user, "big1", "SCHEDULED")
+    await user.post("/sessions", {"name": "big2", "resources": SIX})
+    why = await complete(user, "big2")
+    assert (why["status"], why["position"], why["ahead"]) == ("PENDING", 1, 0)
+    checks = {check["check"]: check for check in why["checks"]}
+    assert checks["account"]["passed"]
+    assert not checks["resources"]["passed"]
+    assert checks["resources"]["shortages"] == [{"slot": "cpu", "asked": "6", "available": "2"}]
+    assert why["estimate"]["certainty"] in ("known", "estimated", "rough", "unknown")
+    smaller = next(remedy for remedy in why["sooner"] if remedy["kind"] == "smaller")
+    assert smaller["facts"] == {"slots": {"cpu": "2"}}
+
+
+async def test_one_that_does_not_wait_has_nothing_to_explain(
+    api: Api, agent: AgentVoice, user: Client
+) -> None:
+    await user.post("/sessions", {"name": "only", "resources": {"cpu": "1", "mem": "1g"}})
+    await status_of(user, "only", "SCHEDULED")
+    why = await user.get("/sessions/only/why")
+    assert (why["position"], why["checks"], why["sooner"], why["is_complete"]) == (
+        None,
+        [],
+        [],
+        False,
+    )
+
+
+async def test_who_only_moves_on_in_the_line_is_told(
+    api: Api, agent: AgentVoice, user: Client
+) -> None:
+    await user.post("/sessions", {"name": "runs", "resources": SIX})
+    await status_of(user, "runs", "SCHEDULED")
+    for name in ("first", "second", "third"):
+        await user.post("/sessions", {"name": name, "resources": SIX})
+    third = (await complete(user, "third"))["session_id"]
+
+    async def position() -> int | None:
+        found = (await user.get(f"/sessions/{third}"))["queue_position"]
+        return None if found is None else int(found)
+
+    async def is_third() -> bool:
+        return await position() == 3
+
+    await wait_until_async(is_third, 20, "its place in the line")
+    stranger = await api.client("user2")
+    async with (
+        user.stream("/events", session=third) as own,
+        stranger.stream("/events") as theirs,
+    ):
+        lines, strange = own.aiter_lines(), theirs.aiter_lines()
+        assert [await anext(lines), await anext(strange)] == [": open"] * 2
+        await user.delete("/sessions/first")
+        async with asyncio.timeout(30):
+            # Why it waits may change as well, and is told for itself.
+            while await anext(lines) != "event: position":
+                pass
+            data = json.loads((await anext(lines)).removeprefix("data: "))
+        assert data == {"kind": "position", "session_id": third, "status": "PENDING"}
+        assert await position() == 2
+        await stranger.post("/sessions", {"name": "theirs", "resources": SIX})
+        async with asyncio.timeout(30):
+            while not (line := await anext(strange)).startswith("data: "):
+                pass
+        assert json.loads(line.removeprefix("data: "))["session_id"] != third

@@ -1,0 +1,169 @@
+"""Fresh things for tests that use each of them up: one method per noun, ``{noun}`` in paths."""
+
+from __future__ import annotations
+
+import itertools
+import re
+import secrets
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from bai_services.client import Client
+from tests.testbed.agent_voice import AgentVoice
+from tests.testbed.manager import Api
+
+_PLACE = re.compile(r"\{([a-z_]+)\}")
+
+
+class Things:
+    """Makes things in domain ``default`` that belong to ``user`` where they belong to somebody."""
+
+    def __init__(self, api: Api, admin: Client, user: Client) -> None:
+        self._api = api
+        self._admin = admin
+        self._user = user
+        self._numbers = itertools.count()
+        self._upload = ""
+
+    @classmethod
+    async def of(cls, api: Api) -> Things:
+        return cls(api, await api.client("admin"), await api.client("user"))
+
+    async def fill(self, template: str) -> str:
+        """Return ``template`` with a fresh thing's key in place of each ``{noun}``."""
+        filled = template
+        for noun in _PLACE.findall(template):
+            make: Callable[[], Awaitable[str]] = getattr(self, noun)
+            filled = filled.replace(f"{{{noun}}}", await make())
+        return filled
+
+    async def fill_body(self, body: Any) -> Any:
+        if isinstance(body, str):
+            return await self.fill(body)
+        if isinstance(body, dict):
+            return {name: await self.fill_body(value) for name, value in body.items()}
+        if isinstance(body, list):
+            return [await self.fill_body(value) for value in body]
+        return body
+
+    async def fresh(self) -> str:
+        """Return a name that nothing has."""
+        return f"t{next(self._numbers)}-{secrets.token_hex(3)}"
+
+    async def template(self) -> str:
+        body = {"name": await self.fresh(), "request": {}}
+        return str((await self._user.post("/session-templates", body))["id"])
+
+    async def domain(self) -> str:
+        return await self._named("/domains", {})
+
+    async def project(self) -> str:
+        made = await self._admin.post("/projects", {"name": await self.fresh()})
+        return str(made["id"])
+
+    async def person(self) -> str:
+        name = await self.fresh()
+        await self._admin.post("/users", {"username": name, "email": f"{name}@example.com"})
+        return name
+
+    async def keypair(self) -> str:
+        """A second keypair of ``user``."""
+        made = await self._admin.post("/keypairs", {"user": "user"})
+        return str(made["access_key"])
+
+    async def keypair_policy(self) -> str:
+        return await self._named("/keypair-policies", {})
+
+    async def user_policy(self) -> str:
+        return await self._named("/user-policies", {})
+
+    async def project_policy(self) -> str:
+        return await self._named("/project-policies", {})
+
+    async def group(self) -> str:
+        return await self._named("/resource-groups", {"engine": "process"})
+
+    async def linked_group(self) -> str:
+        """A group that is linked to domain ``default``."""
+        name = await self.group()
+        await self._admin.put(f"/resource-groups/{name}/links/domain/default")
+        return name
+
+    async def node(self) -> str:
+        """An agent without sessions."""
+        name = await self.fresh()
+        await AgentVoice(self._api.agent, name).beat()
+        return name
+
+    async def image(self) -> str:
+        made = await self._admin.post("/images", {"name": f"test/{await self.fresh()}:1"})
+        return str(made["id"])
+
+    async def alias(self) -> str:
+        alias = await self.fresh()
+        await self._admin.post("/image-aliases", {"alias": alias, "image": await self.image()})
+        return alias
+
+    async def preset(self) -> str:
+        wish = {"name": await self.fresh(), "resource_slots": {"cpu": "1", "mem": "1g"}}
+        return str((await self._admin.post("/presets", wish))["id"])
+
+    async def folder(self) -> str:
+        made = await self._user.post("/vfolders", {"name": await self.fresh()})
+        return str(made["id"])
+
+    async def folder_with_file(self) -> str:
+        """A folder with a file ``f``."""
+        key = await self.folder()
+        path = f"/vfolders/{key}/content"
+        await self._user.call("PUT", path, query={"path": "f"}, content=b"x")
+        return key
+
+    async def lent_folder(self) -> str:
+        """A folder that ``monitor`` may read."""
+        key = await self.folder()
+        await self._user.put(f"/vfolders/{key}/grants/monitor", {"permission": "ro"})
+        return key
+
+    async def cloneable_folder(self) -> str:
+        key = await self.folder()
+        await self._user.patch(f"/vfolders/{key}", {"cloneable": True})
+        return key
+
+    async def upload_folder(self) -> str:
+        """A folder into which ``user`` has begun an upload."""
+        key = await self.folder()
+        answer = await self._user._http.post(
+            f"/vfolders/{key}/uploads", params={"path": "f"}, headers={"Upload-Length": "5"}
+        )
+        self._upload = answer.headers["Location"].rpartition("/")[2]
+        return key
+
+    async def upload(self) -> str:
+        """The upload into the last ``upload_folder``."""
+        return self._upload
+
+    async def invitation(self) -> str:
+        """An invitation of ``user2`` by ``user``."""
+        path = f"/vfolders/{await self.folder()}/invitations"
+        return str((await self._user.post(path, {"user": "user2"}))["id"])
+
+    async def user_scope(self) -> str:
+        """The quota scope of ``user`` on the host ``local``."""
+        made = await self._user.post("/vfolders", {"name": await self.fresh()})
+        return f"user:{made['owner_id']}"
+
+    async def trashed_folder(self) -> str:
+        key = await self.folder()
+        await self._user.delete(f"/vfolders/{key}")
+        return key
+
+    async def session(self) -> str:
+        """A session that waits: nothing places it."""
+        made = await self._user.post("/sessions", {"name": await self.fresh()})
+        return str(made["id"])
+
+    async def _named(self, path: str, facts: dict[str, Any]) -> str:
+        name = await self.fresh()
+        await self._admin.post(path, {"name": name, **facts})
+        return name

@@ -1,0 +1,114 @@
+"""`bai admin` and what every command shares, against a real manager."""
+
+from __future__ import annotations
+
+import pytest
+
+from .conftest import Bai
+
+
+async def test_who_am_i(bai: Bai, hub_url: str) -> None:
+    done = await bai("whoami", "--json", by="user")
+    assert (done.code, done.stderr) == (0, "")
+    me = done.document
+    assert (me["url"], me["username"], me["role"]) == (hub_url, "user", "user")
+    assert [project["name"] for project in me["projects"]] == ["default"]
+    shown = await bai("whoami", by="user")
+    assert "user@example.com" in shown.stdout
+
+
+async def test_a_thing_from_create_to_delete(bai: Bai) -> None:
+    made = await bai(
+        "admin", "domain", "create", "wing", "--description", "the [red] tenant",
+        "--total-resource-slots", "cpu=4", "--total-resource-slots", "cuda.shares=0",
+        "--max-concurrent-sessions", 3, "--json",
+    )  # fmt: skip
+    assert (made.code, made.stderr) == (0, "")
+    assert made.document["total_resource_slots"] == {"cpu": "4", "cuda.shares": "0"}
+    listed = await bai("admin", "domain", "list", "--json", "--sort", "-name", "--limit", 1)
+    assert [item["name"] for item in listed.document["items"]] == ["wing"]
+    assert listed.document["total"] == 3
+    table = await bai("admin", "domain", "list", "--filter", "name__contains=win")
+    assert table.stdout.splitlines()[1].split()[:4] == ["wing", "the", "[red]", "tenant"]
+    changed = await bai(
+        "admin", "domain", "update", "wing", "--no-active", "--max-concurrent-sessions", "none",
+        "--total-resource-slots", "none", "--json",
+    )  # fmt: skip
+    thing = (await bai("admin", "domain", "show", "wing", "--json")).document
+    assert changed.document == thing
+    assert (thing["is_active"], thing["max_concurrent_sessions"]) == (False, None)
+    assert (thing["total_resource_slots"], thing["description"]) == ({}, "the [red] tenant")
+    gone = await bai("admin", "domain", "delete", "wing", "--json")
+    assert gone.document == {"deleted": "wing"}
+    assert (await bai("admin", "domain", "show", "wing")).code == 4
+
+
+async def test_a_person_with_a_password_and_a_membership(bai: Bai) -> None:
+    made = await bai(
+        "admin", "user", "create", "Bob", "--email", "Bob@Example.org", "--password-stdin",
+        "--json", by="domain-admin", stdin="a Password-1 \n",
+    )  # fmt: skip
+    assert (made.code, made.stderr) == (0, "")
+    assert "Password-1" not in made.stdout
+    await bai("admin", "project", "create", "vision", by="domain-admin")
+    added = await bai(
+        "admin", "project", "members", "add", "vision", "bob", "user", by="domain-admin"
+    )
+    assert (added.code, added.stdout) == (0, "bob, user now in vision\n")
+    listed = await bai("admin", "project", "members", "list", "vision", "--json", by="domain-admin")
+    assert [item["username"] for item in listed.document["items"]] == ["bob", "user"]
+    await bai("admin", "project", "members", "rm", "vision", "user", by="domain-admin")
+    listed = await bai("admin", "project", "members", "list", "vision", "--json", by="domain-admin")
+    assert [item["username"] for item in listed.document["items"]] == ["bob"]
+    assert (await bai("admin", "user", "sign-out", "bob", by="domain-admin")).code == 0
+
+
+async def test_the_secret_of_a_new_keypair_is_printed_once(bai: Bai) -> None:
+    made = (await bai("admin", "keypair", "create", "--user", "user", "--json")).document
+    secret = made["secret_key"]
+    shown = await bai("admin", "keypair", "show", made["access_key"])
+    assert (shown.code, secret in shown.stdout) == (0, False)
+    own = {"BAI_ACCESS_KEY": made["access_key"], "BAI_SECRET_KEY": secret}
+    assert (await bai("whoami", **own)).code == 0
+    renewed = await bai("admin", "keypair", "update", made["access_key"], "--new-secret", "--json")
+    assert renewed.document["secret_key"] not in (None, secret)
+    assert (await bai("whoami", **own)).code == 5
+
+
+@pytest.mark.parametrize(
+    ("arguments", "by", "code", "error"),
+    [
+        (["admin", "domain", "create", "Bad Name!"], "admin", 2, "invalid-request"),
+        (["admin", "policy", "update", "default"], "admin", 2, "invalid-request"),
+        (["admin", "domain", "list", "--filter", "colour=red"], "admin", 2, "invalid-request"),
+        (["admin", "domain", "show", "a/../b ?#%"], "admin", 4, "not-found"),
+        (["admin", "domain", "show", ".."], "admin", 4, "not-found"),
+        (["admin", "domain", "create", "wing"], "user", 5, "forbidden"),
+        (["admin", "domain", "create", "default"], "admin", 1, "already-exists"),
+        (["admin", "domain", "delete", "default"], "admin", 1, "in-use"),
+    ],
+)
+async def test_a_refusal_has_its_exit_code(
+    bai: Bai, arguments: list[str], by: str, code: int, error: str
+) -> None:
+    as_json = await bai(*arguments, "--json", by=by)
+    assert (as_json.code, as_json.stdout, as_json.error["error"]) == (code, "", error)
+    plain = await bai(*arguments, by=by)
+    assert (plain.code, plain.stdout) == (code, "")
+    assert f"error: {as_json.error['message']}" in plain.stderr
+
+
+async def test_a_keypair_that_is_not_right(bai: Bai) -> None:
+    done = await bai("whoami", "--json", BAI_SECRET_KEY="x" * 40)
+    assert (done.code, done.stdout, done.error["error"]) == (5, "", "not-signed-in")
+
+
+async def test_a_manager_that_is_down(bai: Bai) -> None:
+    done = await bai("whoami", "--json", BAI_URL="http://127.0.0.1:1")
+    assert (done.code, done.stdout, done.error["error"]) == (6, "", "unavailable")
+
+
+async def test_the_audit_of_counters(bai: Bai) -> None:
+    done = await bai("admin", "audit-counters")
+    assert (done.code, done.stdout) == (0, "all counters agree with what is allocated\n")
+    assert (await bai("admin", "audit-counters", by="user")).code != 0

@@ -1,0 +1,51 @@
+"""`bai session share`, `shares`, `unshare`, and ports of a start."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.cli.conftest import Bai
+from tests.testbed.agent_voice import AgentVoice
+from tests.testbed.manager import Api
+
+SMALL = ("-r", "cpu=1", "-r", "mem=1g")
+
+
+@pytest.fixture
+async def session(api: Api, agent: AgentVoice, bai: Bai) -> str:
+    admin = await api.client("admin")
+    policy = (await admin.get("/users/user"))["resource_policy"]
+    await admin.patch(f"/user-policies/{policy}", {"app_sharing": "public"})
+    made = await bai("session", "create", "lab1", *SMALL, "--preopen", "8501", "--json", by="user")
+    assert made.document["preopen_ports"] == [8501]
+    return "lab1"
+
+
+async def test_an_app_is_shared_listed_and_taken_back(session: str, bai: Bai) -> None:
+    shared = ("session", "share", session, "port-8501", "--user", "user2", "--for", "2h")
+    made = (await bai(*shared, "--json", by="user")).document
+    assert (made["user"], made["app"]) == ("user2", "port-8501")
+    again = await bai("session", "share", session, "tensorboard", "--project", "default", by="user")
+    assert again.stdout.strip().startswith("http") and "/shared/" in again.stdout
+    for words in (("session", "shares"), ("session", "shares", session)):
+        listed = (await bai(*words, "--json", by="user")).document
+        assert {item["app"] for item in listed["items"]} == {"port-8501", "tensorboard"}
+    gone = await bai("session", "unshare", session, made["id"], by="user")
+    assert gone.stdout.strip() == "1 share of lab1 taken back"
+    left = (await bai("session", "shares", session, "--json", by="user")).document
+    assert [item["app"] for item in left["items"]] == ["tensorboard"]
+
+
+async def test_a_share_for_nobody_or_everybody_at_once_is_refused(session: str, bai: Bai) -> None:
+    for words in ((), ("--public", "--user", "user2")):
+        done = await bai("session", "share", session, "tensorboard", *words, by="user")
+        assert done.code == 2 and "say with whom" in done.stderr
+    refused = await bai(
+        "session", "share", session, "terminal", "--user", "user2", "--json", by="user"
+    )
+    assert refused.error["error"] == "invalid-request"
+
+
+async def test_a_reserved_port_is_refused(session: str, bai: Bai) -> None:
+    refused = await bai("session", "create", "lab2", *SMALL, "--preopen", "2200", by="user")
+    assert refused.code == 2 and "belongs to the session itself" in refused.stderr

@@ -1,0 +1,122 @@
+"""What the command shows of accelerators: of machines, and of one's own session."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from bai_services.core.sharing import Level, Sharing
+from tests.testbed.agent_voice import AgentVoice
+from tests.testbed.manager import Api
+from tests.testbed.wait import wait_until_async
+
+from .conftest import Bai
+
+GIB = 2**30
+QUARTERS = Sharing(Level.PROCESS, 250, 250)
+LOOK = {
+    "family": "rocm",
+    "title": "AMD Instinct",
+    "tried": "stand-in",
+    "found": 0,
+    "reason": "there is no /sys/class/drm/renderD{i}",
+}
+
+
+def gpu(number: int, **facts: Any) -> dict[str, Any]:
+    return {
+        "id": f"GPU-{number}",
+        "family": "cuda",
+        "index": number,
+        "model": "H200",
+        "memory_bytes": 141 * GIB,
+        "facts": {**QUARTERS.to_facts(), **facts},
+    }
+
+
+async def test_machines_say_what_they_found_and_why_not_more(bai: Bai, agent: AgentVoice) -> None:
+    await agent.beat(
+        devices=[
+            gpu(0, usage={"utilization_percent": 7}, not_firmer={"cgroup": "the driver is old"}),
+            {**gpu(1, masked=True), "is_healthy": False, "memory_bytes": None},
+        ],
+        facts={"discovery": [LOOK]},
+    )
+    done = await bai("agent", "devices", "a1")
+    lines = done.stdout.splitlines()
+    assert lines[1].split() == [
+        "a1", "GPU-0", "H200", "141g", "unknown", "healthy", "0", "of", "1", "7%", "process",
+        "0.25,", "at", "most", "4", "sessions",
+    ]  # fmt: skip
+    assert lines[2].split()[:9] == [
+        "a1", "GPU-1", "H200", "unknown", "unknown", "not", "usable", "0", "of",
+    ]  # fmt: skip
+    assert "GPU-0: not cgroup: the driver is old" in lines
+    assert "GPU-1: it is masked by the administrator: nothing new is placed there" in lines
+    assert "there is no /sys/class/drm/renderD{i}" in lines[-1]
+    document = (await bai("agent", "devices", "--json")).document
+    assert document["discovery"] == [{"agent": "a1", **LOOK}]
+    assert [d["memory_bytes"] for d in document["devices"]] == [141 * GIB, None]
+
+
+async def test_people_see_no_machines(bai: Bai, agent: AgentVoice) -> None:
+    assert (await bai("agent", "devices", by="user")).code == 5
+    assert (await bai("agent", "devices", "nowhere")).code == 4
+
+
+async def test_a_group_demands_that_shares_are_held_firmly(bai: Bai, agent: AgentVoice) -> None:
+    await agent.beat(devices=[{**gpu(0), "facts": {"enforcement": "soft"}}, gpu(1)])
+    update = ("admin", "group", "update", "default", "--scheduler-opts")
+    create = ("session", "create", "-r", "cuda.shares=0.25", "--json")
+    assert (await bai(*update, '{"minimum_enforcement": "cgroup"}')).code == 0
+    refused = (await bai(*create, "firmer", by="user")).error
+    assert "cuda.shares=0.25 asked, but at most 0" in refused["message"]
+    assert (await bai(*update, '{"minimum_enforcement": "process"}')).code == 0
+    made = (await bai(*create, "firm", by="user")).document
+
+    async def is_placed() -> Any:
+        found = (await bai("session", "info", made["id"], "--json", by="user")).document
+        return [a["device"] for a in found["allocations"] if a["device"]]
+
+    assert await wait_until_async(is_placed, 60, "a place") == ["GPU-1"]
+    done = await bai(*update, '{"minimum_enforcement": "iron"}')
+    assert "there are none, soft, process, cgroup, hardware" in done.stderr
+
+
+async def test_people_see_what_is_theirs_and_how_much_they_use(
+    bai: Bai, api: Api, agent: AgentVoice
+) -> None:
+    await agent.beat(devices=[gpu(0)])
+    created = await bai("session", "create", "lab1", "-r", "cuda.shares=0.25", "--json", by="user")
+    key = created.document["id"]
+    (item,) = await agent.work(5)
+    described = {
+        "id": "GPU-0", "family": "cuda", "model": "H200", "share": "0.25",
+        "memory_bytes": 35 * GIB, "enforcement": "process", "is_simulated": False,
+    }  # fmt: skip
+    injection = {"environ": {}, "devices": [described], "enforcement": {"cuda": "process"}}
+    await agent.report(item, injection=injection)
+    use = {"id": "GPU-0", "memory_bytes": 2 * GIB, "limit_bytes": 35 * GIB, "processes": 3}
+    await agent.beat([agent.running(item, usage={"devices": [use]})])
+
+    async def is_counted() -> Any:
+        found = (await bai("session", "devices", "lab1", "--json", by="user")).document
+        return found and found[0]["used_memory_bytes"] and found
+
+    (device,) = await wait_until_async(is_counted, 10, "the session's use")
+    assert device == {
+        **described,
+        "kernel": "main1",
+        "used_memory_bytes": 2 * GIB,
+        "utilization_percent": None,
+        "processes": 3,
+        "active_at": None,
+    }
+    shown = (await bai("session", "devices", "lab1", by="user")).stdout
+    assert shown.splitlines()[1].split() == [
+        "main1", "GPU-0", "H200", "0.25", "process", "2g", "of", "35g", "unknown", "3", "-",
+    ]  # fmt: skip
+    info = (await bai("session", "info", key, "--json", by="user")).document
+    assert info["enforcement"] == {"cuda": "process"}
+    plain = await bai("session", "create", "plain", by="user")
+    assert plain.code == 0
+    assert "has no device" in (await bai("session", "devices", "plain", by="user")).stdout

@@ -1,0 +1,158 @@
+"""What `bai apply` finds to change."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from bai_services.cli import difference
+from bai_services.cli.declaration import Item
+from bai_services.cli.difference import Change
+from bai_services.cli.entities import DOMAIN, PRESET, PROJECT, RESOURCE_GROUP, USER, Entity
+
+DOMAIN_ROW = {
+    "name": "lab",
+    "description": "",
+    "is_active": True,
+    "total_resource_slots": {"cpu": "4", "mem": "1g"},
+    "max_concurrent_sessions": 5,
+    "allowed_vfolder_hosts": {"local": ["mount-in-session", "upload-file"]},
+}
+
+
+def item(entity: Entity, key: str, scope: str = "", **values: Any) -> Item:
+    return Item(key, scope, values, {}, "hub.yaml:1")
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        {},
+        {"is_active": True, "max_concurrent_sessions": 5},
+        {"total_resource_slots": {"mem": "1024m", "cpu": "4.0"}},
+        {"allowed_vfolder_hosts": {"local": ["upload-file", "mount-in-session"]}},
+    ],
+    ids=["nothing named", "the same", "amounts written otherwise", "permissions in another order"],
+)
+def test_what_means_the_same_is_no_change(values: dict[str, Any]) -> None:
+    assert difference.of_section(DOMAIN, [item(DOMAIN, "lab", **values)], [DOMAIN_ROW]) == []
+
+
+@pytest.mark.parametrize(
+    ("values", "fields"),
+    [
+        ({"max_concurrent_sessions": None}, {"max_concurrent_sessions": (5, None)}),
+        (
+            {"total_resource_slots": {"cpu": "4", "mem": "1g", "cuda.shares": "0"}},
+            {
+                "total_resource_slots": (
+                    {"cpu": "4", "mem": "1g"},
+                    {"cpu": "4", "mem": "1g", "cuda.shares": "0"},
+                )
+            },
+        ),
+    ],
+    ids=["a limit taken away", "a cap of 0 is not the same as none"],
+)
+def test_only_what_differs_is_sent(values: dict[str, Any], fields: dict[str, Any]) -> None:
+    (change,) = difference.of_section(DOMAIN, [item(DOMAIN, "lab", **values)], [DOMAIN_ROW])
+    assert (change.action, change.method, change.path) == ("update", "PATCH", "/domains/lab")
+    assert change.fields == fields
+    assert change.body == {name: after for name, (_, after) in fields.items()}
+
+
+def test_what_is_not_there_is_created() -> None:
+    declared = item(USER, "ann", email="ann@example.org", domain="lab")
+    assert difference.of_section(USER, [declared], []) == [
+        Change(
+            "create",
+            "user",
+            "ann",
+            "POST",
+            "/users",
+            {"email": (None, "ann@example.org"), "domain": (None, "lab")},
+            {"username": "ann", "email": "ann@example.org", "domain": "lab"},
+        )
+    ]
+
+
+def test_the_same_name_in_another_domain_is_another_project() -> None:
+    row = {"id": "p1", "name": "vision", "domain": "acme", "description": ""}
+    (change,) = difference.of_section(
+        PROJECT, [item(PROJECT, "vision", "lab", domain="lab")], [row]
+    )
+    assert (change.action, change.name) == ("create", "lab/vision")
+
+
+def test_what_cannot_be_changed_is_left() -> None:
+    row = {"id": "p1", "name": "vision", "domain": "lab", "type": "general"}
+    declared = item(PROJECT, "vision", "lab", domain="lab", type="model-store")
+    assert difference.of_section(PROJECT, [declared], [row]) == []
+
+
+def test_an_amount_of_0_in_a_preset_is_the_same_as_none() -> None:
+    row = {"id": "1", "name": "small", "resource_group": "", "resource_slots": {"cpu": "1"}}
+    declared = item(PRESET, "small", resource_slots={"cpu": "1", "cuda.shares": "0"})
+    assert difference.of_section(PRESET, [declared], [row]) == []
+
+
+def test_a_deleted_person_who_is_described_comes_back() -> None:
+    row = {"id": "u1", "username": "ann", "status": "deleted", "email": "ann@example.org"}
+    (change,) = difference.of_section(USER, [item(USER, "ann", email="ann@example.org")], [row])
+    assert (change.path, change.body) == ("/users/u1", {"status": "active"})
+
+
+def test_what_the_file_lacks_is_surplus() -> None:
+    rows = [
+        {"id": f"u{n}", "username": name, "status": status}
+        for n, (name, status) in enumerate(
+            [("ann", "active"), ("bob", "active"), ("me", "active"), ("old", "deleted")]
+        )
+    ]
+    changes = difference.surplus(USER, [item(USER, "ann")], rows, {"me"})
+    assert changes == [Change("delete", "user", "bob", "DELETE", "/users/u1")]
+
+
+@pytest.mark.parametrize(
+    ("prunes", "expected"),
+    [
+        (False, [("create", "PUT", "/projects/p1/members/bob")]),
+        (
+            True,
+            [
+                ("create", "PUT", "/projects/p1/members/bob"),
+                ("delete", "DELETE", "/projects/p1/members/eve"),
+            ],
+        ),
+    ],
+)
+def test_members_come_and_with_prune_go(prunes: bool, expected: list[Any]) -> None:
+    declared = Item("vision", "lab", {}, {"members": ["ann", "bob"]}, "hub.yaml:1")
+    changes = difference.of_members(declared, "p1", ["ann", "eve"], prunes=prunes)
+    assert [(c.action, c.method, c.path) for c in changes] == expected
+
+
+def test_links_are_compared_by_kind_and_target() -> None:
+    extras = {"links": {"domain": ["lab"], "project": ["a/b"]}}
+    declared = Item("gpu", "", {}, extras, "hub.yaml:1")
+    changes = difference.of_links(declared, ["domain/lab", "user/eve"], prunes=True)
+    assert [(c.action, c.path) for c in changes] == [
+        ("create", f"{RESOURCE_GROUP.path}/gpu/links/project/a%2Fb"),
+        ("delete", f"{RESOURCE_GROUP.path}/gpu/links/user/eve"),
+    ]
+
+
+def test_an_alias_is_made_moved_and_with_prune_removed() -> None:
+    declared = Item("session:2", "", {}, {"aliases": ["lab", "new"]}, "hub.yaml:1")
+    current = {"lab": "session:1", "old": "session:2", "other": "session:1"}
+    changes = difference.of_aliases(declared, current, prunes=True)
+    assert [(c.action, c.method, c.path, c.body) for c in changes] == [
+        ("update", "PATCH", "/image-aliases/lab", {"image": "session:2"}),
+        ("create", "POST", "/image-aliases", {"image": "session:2", "alias": "new"}),
+        ("delete", "DELETE", "/image-aliases/old", None),
+    ]
+    assert [c.action for c in difference.of_aliases(declared, current, prunes=False)] == [
+        "update",
+        "create",
+    ]

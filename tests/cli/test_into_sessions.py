@@ -1,0 +1,87 @@
+"""What the commands that reach into sessions decide before they do."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+import pytest
+
+from bai_services.cli.session_watch import added
+from bai_services.cli.ssh import _place_of_host
+from bai_services.cli.ssh_client import SshFiles, proxy_command
+from tests.cli.conftest import Bai
+
+
+@pytest.mark.parametrize(
+    ("words", "place"),
+    [
+        (["lab"], 0),
+        (["-l", "work", "lab", "rsync", "--server"], 2),
+        (["-o", "A=b", "-N", "-L8080:localhost:80", "lab"], 4),
+        (["-tt", "lab", "-l", "x"], 1),
+        (["-vp", "22", "lab"], 2),
+        (["-p22", "lab"], 1),
+    ],
+)
+def test_the_session_is_the_first_word_that_is_no_option(words: list[str], place: int) -> None:
+    assert _place_of_host(tuple(words)) == place
+
+
+def test_options_alone_name_no_session() -> None:
+    with pytest.raises(click.UsageError):
+        _place_of_host(("-v", "-l", "work"))
+
+
+@pytest.mark.parametrize(
+    ("before", "now", "more"),
+    [
+        ("", "a\n", "a\n"),
+        ("a\n", "a\nb\n", "b\n"),
+        ("a\nb\n", "a\nb\n", ""),
+        ("a\nb\nc\n" + "x" * 3000, "c\n" + "x" * 3000 + "d\n", "d\n"),
+        ("a\n", "something else\n", "something else\n"),
+    ],
+)
+def test_a_log_that_lost_its_beginning_goes_on_where_it_was(
+    before: str, now: str, more: str
+) -> None:
+    assert added(before, now) == more
+
+
+def test_a_pinned_key_takes_the_place_of_the_one_before(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("BAI_CONFIG_DIR", str(tmp_path))
+    files = SshFiles()
+    for host, key in (("Lab.bai", "ssh-ed25519 A"), ("b.bai", "k"), ("lab.bai", "ssh-ed25519 B")):
+        files.pin(host, key)
+    assert files.known_hosts.read_text() == "b.bai k\nlab.bai ssh-ed25519 B\n"
+
+
+def test_openssh_puts_the_name_that_was_asked_for_into_the_command() -> None:
+    assert proxy_command().endswith(" ssh-proxy %n")
+
+
+async def test_keys_are_added_listed_and_removed(bai: Bai, tmp_path: Path) -> None:
+    made = (await bai("ssh-key", "generate", "laptop", "--json", by="user")).document
+    assert "PRIVATE KEY" in made["private_key"]
+    file = tmp_path / "key"
+    assert (await bai("ssh-key", "generate", "home", str(file), by="user")).code == 0
+    assert file.stat().st_mode & 0o777 == 0o600
+    again = await bai("ssh-key", "generate", "other", str(file), by="user")
+    assert again.code == 1 and "already" in again.stderr
+    listed = (await bai("ssh-key", "ls", "--json", by="user")).document["items"]
+    assert [key["name"] for key in listed] == ["home", "laptop"]
+    wrong = await bai("ssh-key", "add", "bad", str(file), "--json", by="user")
+    assert wrong.code == 2 and "private key" in wrong.error["message"]
+    assert (await bai("ssh-key", "rm", "laptop", by="user")).code == 0
+    assert (await bai("ssh-key", "rm", "laptop", by="user")).code == 4
+
+
+async def test_what_is_not_there_or_does_not_run_is_said_to_a_keypair(bai: Bai) -> None:
+    done = await bai("app", "some", "vscode", "--json", by="user")
+    assert done.code == 4
+    assert (await bai("session", "create", "waits", by="user")).code == 0
+    done = await bai("app", "waits", "vscode", "--json", by="user")
+    assert done.code == 1 and "bai session wait waits" in done.error["message"]

@@ -1,0 +1,96 @@
+"""`--json` on every command: one document, of an answer or of a failure."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import click
+import pytest
+from click.testing import CliRunner
+
+from bai_services.cli.main import main
+from tests.cli.conftest import Bai
+from tests.testbed.ports import free_port
+
+# These hand the terminal over to somebody else's program, or print what a shell reads.
+WITHOUT = {"ssh", "scp", "ssh-proxy", "session attach", "completion"}
+
+
+def commands(
+    command: click.Command = main, path: tuple[str, ...] = ()
+) -> Iterator[tuple[str, click.Command]]:
+    """Yield every command that is no group, with its words."""
+    if not isinstance(command, click.Group):
+        yield " ".join(path), command
+        return
+    context = click.Context(command)
+    for name in command.list_commands(context):
+        found = command.get_command(context, name)
+        assert found is not None
+        yield from commands(found, (*path, name))
+
+
+ALL = dict(commands())
+TAKING = {words: command for words, command in ALL.items() if words not in WITHOUT}
+
+
+def takes_json(command: click.Command) -> bool:
+    return any("--json" in parameter.opts for parameter in command.params)
+
+
+def test_every_command_takes_it_but_those_that_hand_the_terminal_over() -> None:
+    assert {words for words, command in ALL.items() if not takes_json(command)} == WITHOUT
+
+
+def made_up(parameter: click.Parameter, file: Path) -> list[str]:
+    """Return words for what a command must be told."""
+    kind = parameter.type
+    if isinstance(kind, click.Choice):
+        value = str(next(iter(kind.choices)))
+    elif isinstance(kind, (click.types.IntParamType, click.types.FloatParamType)):
+        value = "1"
+    else:
+        value = str(file)
+    option = [parameter.opts[0]] if isinstance(parameter, click.Option) else []
+    return [*option, value]
+
+
+@pytest.mark.parametrize("words", sorted(TAKING))
+def test_a_failure_is_one_document(
+    words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("BAI_CONFIG_DIR", str(tmp_path))
+    monkeypatch.setenv("BAI_TOKEN", "some")
+    # Nothing listens there.
+    monkeypatch.setenv("BAI_URL", f"http://127.0.0.1:{free_port()}")
+    file = tmp_path / "file.yaml"
+    file.write_text("projects: {}\n")
+    arguments = words.split()
+    if words == "login":
+        arguments += ["--user", "ann", "--password-stdin"]
+    needed = [p for p in TAKING[words].params if p.required]
+    for parameter in sorted(needed, key=lambda p: isinstance(p, click.Argument)):
+        arguments += made_up(parameter, file)
+    done = CliRunner().invoke(main, [*arguments, "--json"], input="secret\n")
+    if words == "logout":
+        # Whose credential is of the environment has nothing to forget.
+        assert json.loads(done.stdout or done.stderr)
+        return
+    assert done.exit_code != 0 and done.stdout == "", (arguments, done)
+    assert set(json.loads(done.stderr)) == {"error", "message", "details"}, (arguments, done)
+
+
+LISTS = sorted(
+    words
+    for words, command in TAKING.items()
+    if words.rpartition(" ")[2] in ("ls", "list", "whoami", "top", "shares", "invitations", "hosts")
+    and not any(parameter.required for parameter in command.params)
+)
+
+
+async def test_what_is_listed_is_one_document(bai: Bai) -> None:
+    for words in LISTS:
+        done = await bai(*words.split(), "--json")
+        assert isinstance(done.document, dict), words

@@ -1,0 +1,121 @@
+"""Which hub and whose credential: the file and the environment."""
+
+from __future__ import annotations
+
+import stat
+from pathlib import Path
+
+import pytest
+
+from bai_services.cli import profile
+from bai_services.cli.profile import Profile, folder, hub_url
+from bai_services.client import Keypair, Token
+from bai_services.core.errors import InvalidRequest, NotSignedIn
+
+URL = "http://hub.example:8000"
+SIGNED_IN = Profile(URL, Token("saved-token"), "ann")
+
+
+@pytest.fixture
+def environ(tmp_path: Path) -> dict[str, str]:
+    return {"BAI_CONFIG_DIR": str(tmp_path / "config")}
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ("http://127.0.0.1:8000", "http://127.0.0.1:8000"),
+        ("https://hub.example/", "https://hub.example"),
+        ("https://hub.example/lab/", "https://hub.example/lab"),
+        ("https://hub.example/lab/services/bai", "https://hub.example/lab"),
+        ("https://hub.example/services/bai/api/v1", "https://hub.example"),
+        ("https://hub.example/hub/login?next=%2Fhub%2F", "https://hub.example"),
+        ("https://hub.example/hubs", "https://hub.example/hubs"),
+        (" http://[::1]:8000 ", "http://[::1]:8000"),
+    ],
+)
+def test_an_address_is_understood(given: str, expected: str) -> None:
+    assert hub_url(given) == expected
+
+
+@pytest.mark.parametrize(
+    "given",
+    ["hub.example", "ftp://hub.example", "http://", "http://ann:pw@hub.example", "http://a:b", ""],
+)
+def test_what_is_no_address_is_refused(given: str) -> None:
+    with pytest.raises(InvalidRequest):
+        hub_url(given)
+
+
+@pytest.mark.parametrize("credential", [Token("a-token"), Keypair("AK", "a-secret")])
+def test_what_is_saved_is_loaded(environ: dict[str, str], credential: Token | Keypair) -> None:
+    saved = Profile(URL, credential, "ann")
+    profile.save(saved, environ)
+    assert profile.load(environ) == saved
+
+
+def test_only_its_owner_may_read_the_file(environ: dict[str, str]) -> None:
+    file = profile.save(SIGNED_IN, environ)
+    profile.save(SIGNED_IN, environ)
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    assert stat.S_IMODE(file.parent.stat().st_mode) == 0o700
+    assert [path.name for path in file.parent.iterdir()] == ["config.json"]
+
+
+def test_signing_out_removes_it(environ: dict[str, str]) -> None:
+    profile.save(SIGNED_IN, environ)
+    assert (profile.forget(environ), profile.forget(environ)) == (True, False)
+    with pytest.raises(NotSignedIn):
+        profile.load(environ)
+
+
+@pytest.mark.parametrize(
+    ("variables", "expected"),
+    [
+        ({"BAI_TOKEN": "t"}, Profile(URL, Token("t"))),
+        ({"BAI_ACCESS_KEY": "a", "BAI_SECRET_KEY": "s"}, Profile(URL, Keypair("a", "s"))),
+        (
+            {"BAI_URL": "http://other.example/", "BAI_TOKEN": "t"},
+            Profile("http://other.example", Token("t")),
+        ),
+        ({"BAI_URL": URL + "/hub/home"}, SIGNED_IN),
+    ],
+    ids=["a token", "a keypair", "another hub with a token", "the same hub"],
+)
+def test_the_environment_overrides_the_file(
+    environ: dict[str, str], variables: dict[str, str], expected: Profile
+) -> None:
+    profile.save(SIGNED_IN, environ)
+    assert profile.load(environ | variables) == expected
+
+
+def test_a_saved_credential_goes_to_no_other_hub(environ: dict[str, str]) -> None:
+    profile.save(SIGNED_IN, environ)
+    with pytest.raises(NotSignedIn, match="other.example"):
+        profile.load(environ | {"BAI_URL": "http://other.example"})
+
+
+def test_half_a_keypair_is_refused(environ: dict[str, str]) -> None:
+    with pytest.raises(InvalidRequest, match="belong together"):
+        profile.load(environ | {"BAI_URL": URL, "BAI_ACCESS_KEY": "a"})
+
+
+@pytest.mark.parametrize("content", ["{", "[]", '{"url": 1}', "\x00"])
+def test_a_damaged_file_is_named(environ: dict[str, str], content: str) -> None:
+    file = profile.save(SIGNED_IN, environ)
+    file.write_text(content)
+    with pytest.raises(InvalidRequest, match=r"config\.json is damaged"):
+        profile.load(environ)
+
+
+@pytest.mark.parametrize(
+    ("environ", "expected"),
+    [
+        ({"BAI_CONFIG_DIR": "/a"}, Path("/a")),
+        ({"XDG_CONFIG_HOME": "/b"}, Path("/b/bai")),
+        ({"BAI_CONFIG_DIR": "/a", "XDG_CONFIG_HOME": "/b"}, Path("/a")),
+        ({}, Path.home() / ".config/bai"),
+    ],
+)
+def test_where_the_file_lies(environ: dict[str, str], expected: Path) -> None:
+    assert folder(environ) == expected

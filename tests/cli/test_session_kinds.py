@@ -1,0 +1,112 @@
+"""`bai session` and `bai template` for batch sessions, many at once and templates."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+from bai_services.core.callback import secret_of
+from tests.testbed.agent_voice import AgentVoice
+from tests.testbed.manager import Api
+
+from .conftest import Bai
+from .test_sessions import run_it
+
+
+async def test_a_batch_session_and_its_end(bai: Bai, api: Api, agent: AgentVoice) -> None:
+    made = await bai(
+        "session", "create", "train", "--command", "exit 3", "--batch-timeout", "2h",
+        "--enqueue-only", "--json", by="user",
+    )  # fmt: skip
+    session = made.document
+    assert (session["type"], session["startup_command"]) == ("batch", "exit 3")
+    await run_it(api, agent, "train")
+    waiting = asyncio.create_task(bai("session", "wait", "train", "--json", by="user"))
+    log = "2026-05-01T12:00:00.123456789Z epoch 1\n2026-05-01T12:00:01.000000000Z loss 2\n"
+    end = {"exit_code": 3, "reason": "exited", "log": log}
+    await api.hub.post(f"/sessions/{session['id']}/exited", end)
+    ended = await waiting
+    assert ended.code == 1
+    assert "the command ended with exit code 3" in ended.error["message"]
+    until = await bai("session", "wait", "train", "--until", "terminated", by="user")
+    assert (until.code, until.stdout) == (0, "train is TERMINATED\n")
+    logs = ("session", "logs", "train")
+    assert (await bai(*logs, by="user")).stdout == "epoch 1\nloss 2\n"
+    assert (await bai(*logs, "--times", by="user")).stdout == log
+    assert (await bai(*logs, "--search", "EPOCH", by="user")).stdout == "epoch 1\n"
+    assert (await bai(*logs, "--lines", "1", by="user")).stdout == "loss 2\n"
+    assert (await bai(*logs, "--follow", "--times", by="user")).stdout == log
+    assert (await bai(*logs, "--follow", "--lines", "1", by="user")).code == 2
+    refused = await bai("session", "create", "test", "--depends-on", "train", by="user")
+    assert (refused.code, "train (TERMINATED with failure)" in refused.stderr) == (1, True)
+
+
+async def test_a_callback_and_what_it_is_signed_with(bai: Bai, api: Api) -> None:
+    keys = api.world.keys["user"]
+    url = "https://hooks.example.org/sessions"
+    made = await bai("session", "create", "lab1", "--callback-url", url, "--json", by="user")
+    assert made.document["callback"]["url"] == url
+    secret = secret_of(keys.secret_key)
+    assert (await bai("session", "callback-secret", by="user")).stdout == f"{secret}\n"
+    named = await bai(
+        "session", "callback-secret", "--access-key", keys.access_key, "--json", by="user"
+    )
+    assert named.document == {"access_key": keys.access_key, "callback_secret": secret}
+    other = await bai("session", "callback-secret", "--access-key", keys.access_key, by="admin")
+    assert other.code != 0
+    inside = "http://169.254.169.254/latest/meta-data"
+    refused = await bai("session", "create", "lab2", "--callback-url", inside, by="user")
+    assert (refused.code, "that address is not public" in refused.stderr) == (2, True)
+
+
+async def test_a_session_is_kept_alive(bai: Bai, api: Api, agent: AgentVoice) -> None:
+    await bai("session", "create", "lab1", "-r", "cpu=1", "-r", "mem=1g", by="user")
+    early = await bai("session", "keep-alive", "lab1", by="user")
+    assert (early.code, "only one that runs" in early.stderr) == (1, True)
+    await run_it(api, agent, "lab1")
+    free = await bai("session", "keep-alive", "lab1", by="user")
+    assert free.stdout == "lab1 is not stopped for being unused\n"
+    update = ("admin", "keypair-policy", "update", "default", "--idle-timeout-seconds", "600")
+    assert (await bai(*update, by="admin")).code == 0
+    kept = (await bai("session", "keep-alive", "lab1", "--json", by="user")).document
+    shown = (await bai("session", "info", "lab1", "--json", by="user")).document
+    assert shown["idle_ends_at"] == kept["idle_ends_at"] is not None
+    assert "idle_ends_at" in (await bai("session", "info", "lab1", by="user")).stdout
+
+
+async def test_many_from_a_file(bai: Bai, tmp_path: Path) -> None:
+    jobs = tmp_path / "jobs.yaml"
+    jobs.write_text(
+        "- {name: load, type: batch, startup_command: 'true', starts_at: 1h}\n"
+        "- {name: train, type: batch, startup_command: 'true', dependencies: [load]}\n"
+    )
+    filed = (await bai("session", "bulk", str(jobs), "--json", by="user")).document["items"]
+    assert [s["name"] for s in filed] == ["load", "train"]
+    graph = await bai("session", "graph", "load", by="user")
+    assert graph.stdout.splitlines()[-1].split() == ["train", "PENDING", "undefined", "load"]
+    changed = await bai("session", "set-priority", "load", "50", by="user")
+    assert changed.stdout.startswith("load has priority 50")
+    jobs.write_text("name: load\n")
+    assert (await bai("session", "bulk", str(jobs), by="user")).code == 2
+
+
+async def test_templates(bai: Bai, tmp_path: Path) -> None:
+    request = tmp_path / "train.yaml"
+    request.write_text("{type: batch, startup_command: python train.py, environ: {SEED: '1'}}")
+    kept = await bai("template", "create", "train", str(request), by="user")
+    assert kept.stdout == "train is kept for the owner\n"
+    request.write_text("{type: batch, startup_command: python test.py, environ: {SEED: '1'}}")
+    await bai("template", "create", "train", str(request), "--replace", by="user")
+    made = await bai(
+        "session", "create", "run-1", "--template", "train", "-e", "MODE=fast", "--json", by="user"
+    )
+    assert made.document["startup_command"] == "python test.py"
+    assert made.document["environ"] == {"SEED": "1", "MODE": "fast"}
+    listed = (await bai("template", "ls", "--json", by="user")).document
+    assert [t["name"] for t in listed["items"]] == ["train"]
+    shown = (await bai("template", "info", "train", "--json", by="user")).document
+    assert shown["request"]["startup_command"] == "python test.py"
+    assert (await bai("template", "rm", "train", by="user")).code == 0
+    assert (await bai("template", "info", "train", by="user")).code == 4
+    both = ("--project", "default", "--domain")
+    assert (await bai("template", "create", "x123", str(request), *both, by="user")).code == 2

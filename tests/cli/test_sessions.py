@@ -1,0 +1,196 @@
+"""`bai session` against a real manager with an agent."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from tests.testbed.agent_voice import AgentVoice
+from tests.testbed.manager import Api
+from tests.testbed.wait import wait_until_async
+
+from .conftest import Bai
+
+QUARTER = ("-r", "cpu=1", "-r", "mem=1g", "-r", "cuda.shares=0.25")
+
+
+async def run_it(api: Api, agent: AgentVoice, name: str) -> None:
+    """Bring a session to RUNNING, as agent and spawner do."""
+    user = await api.client("user")
+    item = await agent.prepare()
+    session = await user.get(f"/sessions/{name}", wait="PREPARED", timeout="60", timeout_seconds=70)
+    where = {"user": session["hub_user"], "server": session["hub_server"]}
+    await api.hub.post(f"/sessions/{session['id']}/launch", where)
+    await api.hub.post(f"/sessions/{session['id']}/started", {"container_id": "c1"})
+    await agent.beat([agent.running(item)])
+
+
+async def end_it(api: Api, session_id: str, log: str = "") -> None:
+    end = {"exit_code": 0, "reason": "stopped", "log": log}
+    await api.hub.post(f"/sessions/{session_id}/exited", end)
+
+
+async def test_a_session_from_create_to_rm(bai: Bai, api: Api, agent: AgentVoice) -> None:
+    await bai("vfolder", "create", "data", by="user")
+    creating = asyncio.create_task(
+        bai(
+            "session", "create", "my.lab", "--project", "default", "--image", "python", *QUARTER,
+            "--mount", "data:/home/work/data:ro", "-e", "SEED=1", "--wait", "--json", by="user",
+        )
+    )  # fmt: skip
+    await run_it(api, agent, "my.lab")
+    session = (await creating).document
+    assert (session["name"], session["status"]) == ("my.lab", "RUNNING")
+    assert session["requested"] == {"cpu": "1", "mem": "1g", "cuda.shares": "0.25"}
+    (mount,) = session["mounts"]
+    assert (mount["vfolder"], mount["path"], mount["permission"]) == (
+        "data",
+        "/home/work/data",
+        "ro",
+    )
+    assert session["environ"] == {"SEED": "1"}
+
+    listed = (await bai("session", "ls", "--json", by="user")).document
+    assert [item["id"] for item in listed["items"]] == [session["id"]]
+    info = (await bai("session", "info", "my.lab", "--json", by="user")).document
+    assert (info["id"], info["status"]) == (session["id"], "RUNNING")
+    opened = await bai("session", "open", "my.lab", "--no-browser", by="user")
+    assert opened.stdout == api.url.removesuffix("/services/bai") + session["url"] + "\n"
+
+    stopping = (await bai("session", "rm", "my.lab", "--json", by="user")).document
+    assert (stopping["id"], stopping["status"]) == (session["id"], "TERMINATING")
+    await end_it(api, session["id"], log="bye\x1b[0m\n")
+    logs = await bai("session", "logs", "my.lab", by="user")
+    # Colours are for terminals.
+    assert logs.stdout == "bye\n"
+    as_json = (await bai("session", "logs", session["id"], "--json", by="user")).document
+    assert as_json["log"] == "bye\x1b[0m\n"
+    assert (await bai("session", "ls", "--json", by="user")).document["items"] == []
+    for arguments in (["--all"], ["my.lab"], ["--status", "terminated"]):
+        listed = (await bai("session", "ls", *arguments, "--json", by="user")).document
+        assert [item["status"] for item in listed["items"]] == ["TERMINATED"]
+    assert (await bai("session", "open", "my.lab", "--no-browser", by="user")).code == 1
+    assert (await bai("session", "rm", "my.lab", by="user")).code == 4
+
+
+async def test_the_least_that_can_be_said(bai: Bai, agent: AgentVoice) -> None:
+    made = (await bai("session", "create", "lab1", "--json", by="user")).document
+    assert (made["project"], made["image"]) == ("default", "local/session:latest")
+    again = (await bai("session", "create", "lab1", "--json", by="user")).document
+    assert again["id"] == made["id"]
+    other = await bai("session", "create", "lab1", "-e", "A=b", "--json", by="user")
+    assert (other.code, other.error["error"]) == (1, "already-exists")
+
+
+async def test_a_project_must_be_said_where_several_could_be_meant(bai: Bai, api: Api) -> None:
+    for name in ("vision", "speech"):
+        await bai("admin", "project", "create", name, by="domain-admin")
+        await bai("admin", "project", "members", "add", name, "user", by="domain-admin")
+    await bai("admin", "project", "members", "rm", "default", "user", by="domain-admin")
+    done = await bai("session", "create", "lab1", "--json", by="user")
+    assert (done.code, done.error["details"]) == (2, {"projects": ["speech", "vision"]})
+    await bai("admin", "project", "members", "rm", "speech", "user", by="domain-admin")
+    await bai("admin", "project", "members", "rm", "vision", "user", by="domain-admin")
+    done = await bai("session", "create", "lab1", by="user")
+    assert (done.code, "you are in no project" in done.stderr) == (2, True)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "error"),
+    [
+        (["-r", "mem=900t"], 3, "insufficient-resources"),
+        (["--image", "no/such:image"], 4, "not-found"),
+        (["--project", "nowhere"], 4, "not-found"),
+        (["--resource-group", "nowhere"], 4, "not-found"),
+        (["--mount", "nothing"], 4, "not-found"),
+        (["-e", "A B=c"], 2, "invalid-request"),
+        (["--priority", "1000"], 2, "invalid-request"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else None,
+)
+async def test_a_refused_session_has_its_exit_code(
+    bai: Bai, agent: AgentVoice, arguments: list[str], code: int, error: str
+) -> None:
+    done = await bai("session", "create", "lab1", *arguments, "--json", by="user")
+    assert (done.code, done.error["error"]) == (code, error)
+    assert (await bai("session", "ls", "--all", "--json", by="user")).document["total"] == 0
+
+
+async def test_a_cap_is_exit_code_3(bai: Bai, agent: AgentVoice) -> None:
+    await bai("admin", "domain", "update", "default", "--total-resource-slots", "cuda.shares=0.1")
+    done = await bai("session", "create", "lab1", *QUARTER, "--json", by="user")
+    assert (done.code, done.error["error"]) == (3, "quota-exceeded")
+
+
+async def test_waiting_ends_with_the_session(bai: Bai, api: Api, agent: AgentVoice) -> None:
+    creating = asyncio.create_task(
+        bai("session", "create", "lab1", *QUARTER, "--wait", "--json", by="user")
+    )
+    item = (await wait_for_work(agent))[0]
+    error = {"code": "not-found", "message": "the image is not there"}
+    await agent.report(item, "failed", error=error)
+    done = await creating
+    assert (done.code, done.error["details"]["session"]["status"]) == (1, "ERROR")
+    assert "the image is not there" in done.error["message"]
+
+
+async def test_waiting_ends_with_its_time(bai: Bai, agent: AgentVoice) -> None:
+    arguments = ("session", "create", "lab1", *QUARTER, "--wait", "--timeout", 0.5, "--json")
+    done = await bai(*arguments, by="user")
+    assert (done.code, done.error["details"]["session"]["name"]) == (1, "lab1")
+    assert "after 0.5 s" in done.error["message"]
+    assert len((await bai("session", "ls", "--json", by="user")).document["items"]) == 1
+
+
+async def test_rm_can_wait_for_the_end_of_several(bai: Bai, api: Api, agent: AgentVoice) -> None:
+    await bai("session", "create", "lab1", *QUARTER, by="user")
+    await run_it(api, agent, "lab1")
+    # Nobody prepares this one: to stop it is to cancel it.
+    made = (await bai("session", "create", "lab2", *QUARTER, "--json", by="user")).document
+    user = await api.client("user")
+    first = await user.get("/sessions/lab1")
+    stopping = asyncio.create_task(
+        bai("session", "rm", "lab1", "lab2", "--wait", "--json", by="user")
+    )
+    await user.get("/sessions/lab1", wait="TERMINATING", timeout="10")
+    await end_it(api, first["id"])
+    ended = (await stopping).document["items"]
+    assert [(item["id"], item["status"]) for item in ended] == [
+        (first["id"], "TERMINATED"),
+        (made["id"], "CANCELLED"),
+    ]
+
+
+async def test_someone_elses_session_is_not_there(bai: Bai, agent: AgentVoice) -> None:
+    made = (await bai("session", "create", "lab1", "--json", by="user")).document
+    for key in ("lab1", made["id"]):
+        for command in ("info", "logs", "rm", "open"):
+            done = await bai("session", command, key, "--json", by="user2")
+            assert (done.code, done.error["error"]) == (4, "not-found")
+
+
+async def wait_for_work(agent: AgentVoice) -> list[dict[str, object]]:
+    found: list[dict[str, object]] = await wait_until_async(
+        lambda: agent.work(1), 10, "work for the agent"
+    )
+    return found
+
+
+async def test_why_tells_what_a_session_waits_for(bai: Bai, api: Api, agent: AgentVoice) -> None:
+    for name in ("big1", "big2"):
+        await bai("session", "create", name, "-r", "cpu=6", "-r", "mem=1g", by="user")
+
+    async def told() -> str | None:
+        done = await bai("session", "why", "big2", by="user")
+        return done.stdout if "sooner:" in done.stdout else None
+
+    text = await wait_until_async(told, 10, "the queue to know it")
+    assert "big2: number 1 in resource group default, priority 10" in text
+    assert "  ok    resource-group: resource group default is active" in text
+    assert "  FAIL  resources: resource group default: cpu=6 asked, but at most 2" in text
+    assert "  - with cpu=2 there is room now" in text
+    document = (await bai("session", "why", "big2", "--json", by="user")).document
+    assert (document["position"], document["is_complete"]) == (1, True)
+    running = await bai("session", "why", "big1", by="user")
+    assert "session big1 does not wait" in running.stdout

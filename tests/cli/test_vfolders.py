@@ -1,0 +1,348 @@
+"""`bai vfolder` against a real manager."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bai_services.cli import transfer
+from bai_services.cli.local_files import Landing
+from bai_services.core.errors import Unavailable
+from tests.testbed.manager import Api
+
+from .conftest import Bai
+
+MIB = 2**20
+
+
+@pytest.fixture(autouse=True)
+async def storage(api: Api) -> None:
+    await api.world.manager.vfolders.start()
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> Path:
+    """A directory with files of several sizes, a link that leads out of it, a named pipe."""
+    folder = tmp_path / "mine"
+    (folder / "deep/er").mkdir(parents=True)
+    (folder / "small.txt").write_text("small")
+    (folder / "empty").write_bytes(b"")
+    (folder / "deep/er/ü b?#%.bin").write_bytes(os.urandom(3 * 2**20 + 1))
+    (folder / "link").symlink_to("/etc/hostname")
+    os.mkfifo(folder / "pipe")
+    return folder
+
+
+def content(folder: Path) -> dict[str, bytes]:
+    return {
+        str(path.relative_to(folder)): path.read_bytes()
+        for path in sorted(folder.rglob("*"))
+        if path.is_file() and not path.is_symlink()
+    }
+
+
+async def test_a_directory_goes_up_and_comes_down(bai: Bai, files: Path, tmp_path: Path) -> None:
+    made = (await bai("vfolder", "create", "data", "--json", by="user")).document
+    assert (made["name"], made["owner"], made["status"]) == ("data", "user", "ready")
+    up = (await bai("vfolder", "upload", "data", files, "--json", by="user")).document
+    assert {item["path"]: item["size"] for item in up["items"]} == {
+        f"mine/{name}": len(data) for name, data in content(files).items()
+    }
+    listed = (await bai("vfolder", "files", "data", "mine", "--json", by="user")).document
+    assert [(item["name"], item["type"]) for item in listed["items"]] == [
+        ("deep", "directory"),
+        ("empty", "file"),
+        ("small.txt", "file"),
+    ]
+    down = await bai("vfolder", "download", "data", "mine", "--to", tmp_path / "down", by="user")
+    assert (down.code, "3 files" in down.stdout) == (0, True)
+    assert content(tmp_path / "down/mine") == content(files)
+
+
+async def test_one_file_goes_where_it_is_sent(bai: Bai, files: Path, tmp_path: Path) -> None:
+    await bai("vfolder", "create", "data", by="user")
+    await bai("vfolder", "upload", "data", files / "small.txt", "--to", "/a/b/", by="user")
+    down = (
+        await bai(
+            "vfolder", "download", "data", "a/b/small.txt", "-o", tmp_path / "x", "--json",
+            by="user",
+        )
+    ).document  # fmt: skip
+    target = tmp_path / "x/small.txt"
+    assert down["items"] == [{"path": "a/b/small.txt", "file": str(target), "size": 5}]
+    assert target.read_text() == "small"
+
+
+async def test_what_is_there_is_replaced_only_when_told(
+    bai: Bai, files: Path, tmp_path: Path
+) -> None:
+    await bai("vfolder", "create", "data", by="user")
+    await bai("vfolder", "upload", "data", files / "small.txt", by="user")
+    target = tmp_path / "small.txt"
+    target.write_text("mine")
+    arguments = ("vfolder", "download", "data", "small.txt", "--to", tmp_path)
+    refused = await bai(*arguments, by="user")
+    assert (refused.code, "--force" in refused.stderr) == (1, True)
+    assert target.read_text() == "mine"
+    assert (await bai(*arguments, "--force", by="user")).code == 0
+    assert target.read_text() == "small"
+    assert not [name for name in os.listdir(tmp_path) if name.startswith(".bai-")]
+
+
+async def test_a_folder_is_shared_and_no_longer(bai: Bai, files: Path) -> None:
+    await bai("vfolder", "create", "data", by="user")
+    assert (await bai("vfolder", "files", "data", by="user2")).code == 4
+    shared = (await bai("vfolder", "share", "data", "user2", "--json", by="user")).document
+    assert (shared["user"], shared["permission"]) == ("user2", "ro")
+    info = (await bai("vfolder", "info", "data", "--json", by="user")).document
+    assert [(g["user"], g["permission"]) for g in info["grants"]] == [("user2", "ro")]
+    up = ("vfolder", "upload", "data", files / "small.txt")
+    assert (await bai(*up, by="user2")).code == 5
+    await bai("vfolder", "share", "data", "user2", "--permission", "rw", by="user")
+    assert (await bai(*up, by="user2")).code == 0
+    await bai("vfolder", "unshare", "data", "user2", by="user")
+    assert (await bai("vfolder", "files", "data", by="user2")).code == 4
+
+
+async def test_who_it_is_shared_with_can_look_at_it(bai: Bai) -> None:
+    await bai("vfolder", "create", "data", by="user")
+    await bai("vfolder", "share", "data", "user2", by="user")
+    assert (await bai("vfolder", "info", "data", "--json", by="user2")).document["name"] == "data"
+
+
+async def test_from_the_trash_and_for_good(bai: Bai, files: Path) -> None:
+    await bai("vfolder", "create", "data", by="user")
+    await bai("vfolder", "upload", "data", files / "small.txt", by="user")
+    renamed = (await bai("vfolder", "rename", "data", "kept", "--json", by="user")).document
+    assert renamed["name"] == "kept"
+    assert (await bai("vfolder", "rm", "kept", by="user")).code == 0
+    assert (await bai("vfolder", "ls", "--json", by="user")).document["items"] == []
+    trash = (await bai("vfolder", "ls", "--trash", "--json", by="user")).document
+    assert [item["name"] for item in trash["items"]] == ["kept"]
+    assert (await bai("vfolder", "restore", "kept", by="user")).code == 0
+    listed = (await bai("vfolder", "files", "kept", "--json", by="user")).document
+    assert [item["name"] for item in listed["items"]] == ["small.txt"]
+    assert (await bai("vfolder", "rm", "kept", "small.txt", by="user")).code == 0
+    assert (await bai("vfolder", "files", "kept", "--json", by="user")).document["items"] == []
+    await bai("vfolder", "rm", "kept", by="user")
+    assert (await bai("vfolder", "purge", "kept", by="user")).code == 2
+    assert (await bai("vfolder", "purge", "kept", "--yes", by="user")).code == 0
+    assert (await bai("vfolder", "restore", "kept", by="user")).code == 4
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "error"),
+    [
+        (["create", "no/name"], 2, "invalid-request"),
+        (["create", "data"], 1, "already-exists"),
+        (["info", "../data"], 4, "not-found"),
+        (["files", "data", "../.."], 2, "invalid-request"),
+        (["download", "data", "nothing"], 4, "not-found"),
+        (["rm", "data", "nothing"], 4, "not-found"),
+        (["share", "data", "nobody"], 4, "not-found"),
+        (["share", "data", "acme-user"], 4, "not-found"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else None,
+)
+async def test_a_refusal_has_its_exit_code(
+    bai: Bai, arguments: list[str], code: int, error: str
+) -> None:
+    await bai("vfolder", "create", "data", by="user")
+    done = await bai("vfolder", *arguments, "--json", by="user")
+    assert (done.code, done.error["error"]) == (code, error)
+
+
+async def test_a_pipe_is_no_file(bai: Bai, files: Path) -> None:
+    await bai("vfolder", "create", "data", by="user")
+    done = await bai("vfolder", "upload", "data", files / "pipe", "--json", by="user")
+    assert (done.code, "not a regular file" in done.error["message"]) == (2, True)
+
+
+async def test_two_files_of_one_name_are_refused(bai: Bai, files: Path) -> None:
+    await bai("vfolder", "create", "data", by="user")
+    (files / "deep/small.txt").write_text("other")
+    done = await bai(
+        "vfolder", "upload", "data", files / "small.txt", files / "deep/small.txt", by="user"
+    )
+    assert (done.code, "would both become small.txt" in done.stderr) == (2, True)
+
+
+async def test_many_small_files_travel_together(bai: Bai, api: Api, tmp_path: Path) -> None:
+    tree = tmp_path / "tree"
+    for number in range(60):
+        (tree / f"d{number % 3}").mkdir(parents=True, exist_ok=True)
+        (tree / f"d{number % 3}" / f"{number} ü.txt").write_text(str(number))
+    await bai("vfolder", "create", "data", by="user")
+    up = (await bai("vfolder", "upload", "data", tree, "--json", by="user")).document
+    assert len(up["items"]) == 60
+    log = await (await api.client("admin")).get("/audit-log", action="vfolder.upload")
+    assert [item["details"]["files"] for item in log["items"]] == [60]
+    await bai("vfolder", "download", "data", "tree", "--to", tmp_path / "down", by="user")
+    assert content(tmp_path / "down/tree") == content(tree)
+
+
+async def test_patterns_choose_what_goes_up_and_down(bai: Bai, tmp_path: Path) -> None:
+    tree = tmp_path / "tree"
+    for name in ("a.csv", "b.txt", ".git/config", "sub/c.csv", "sub/skip/d.csv"):
+        (tree / name).parent.mkdir(parents=True, exist_ok=True)
+        (tree / name).write_text(name)
+    await bai("vfolder", "create", "data", by="user")
+    words = ("vfolder", "upload", "data", tree, "--exclude", ".git", "--exclude", "*/skip/*")
+    up = (await bai(*words, "--json", by="user")).document
+    assert [item["path"] for item in up["items"]] == ["tree/a.csv", "tree/b.txt", "tree/sub/c.csv"]
+    words = ("vfolder", "download", "data", "tree", "--include", "*.csv", "--to", tmp_path / "down")
+    down = (await bai(*words, "--json", by="user")).document
+    assert [item["path"] for item in down["items"]] == ["tree/a.csv", "tree/sub/c.csv"]
+
+
+async def test_a_big_file_goes_on_where_it_ended(
+    bai: Bai, api: Api, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(transfer, "PIECE_BYTES", 2 * MIB)
+    monkeypatch.setattr(transfer, "TRIES", 1)
+    big = tmp_path / "big.bin"
+    big.write_bytes(os.urandom(9 * MIB))
+    await bai("vfolder", "create", "data", by="user")
+    pieces = api.world.manager.uploads
+    original, seen = pieces.piece, []
+
+    async def failing(caller: Any, key: str, upload: str, offset: int, checksum: Any) -> Any:
+        seen.append((offset, checksum is not None))
+        if len(seen) == 3:
+            raise Unavailable("the storage host does not answer")
+        return await original(caller, key, upload, offset, checksum)
+
+    monkeypatch.setattr(pieces, "piece", failing)
+    words = ("vfolder", "upload", "data", big, "--checksum")
+    assert (await bai(*words, by="user")).code == 6
+    assert (await bai(*words, by="user")).code == 0
+    offsets = [offset // MIB for offset, _ in seen]
+    assert offsets == [0, 2, 4, 4, 6, 8]
+    assert all(has_checksum for _, has_checksum in seen)
+    await bai("vfolder", "download", "data", "big.bin", "--to", tmp_path / "down", by="user")
+    assert content(tmp_path / "down")["big.bin"] == big.read_bytes()
+    # A download that was cut off goes on too.
+    (tmp_path / "down/big.bin").unlink()
+    client = await api.client("user")
+    (entry,) = (await client.get("/vfolders/data/files"))["items"]
+    part = Landing(tmp_path / "down/big.bin", entry["etag"], replaces=False).part
+    part.write_bytes(big.read_bytes()[: 5 * MIB])
+    await bai("vfolder", "download", "data", "big.bin", "--to", tmp_path / "down", by="user")
+    assert content(tmp_path / "down") == {"big.bin": big.read_bytes()}
+
+
+async def test_files_are_moved_about_inside(bai: Bai, files: Path) -> None:
+    await bai("vfolder", "create", "data", by="user")
+    await bai("vfolder", "upload", "data", files / "small.txt", by="user")
+    for words in (
+        ("mkdir", "data", "a/b"),
+        ("mkdir", "data", "a/b", "-p"),
+        ("cp", "data", "small.txt", "a/copy.txt"),
+        ("mv", "data", "small.txt", "a/b/moved.txt"),
+    ):
+        assert (await bai("vfolder", *words, by="user")).code == 0
+    assert (await bai("vfolder", "mkdir", "data", "a/b", by="user")).code == 1
+    assert (await bai("vfolder", "rm", "data", "a", by="user")).code == 1
+    used = (await bai("vfolder", "usage", "data", "--json", by="user")).document
+    assert (used["files"], used["bytes"]) == (4, 10)
+    assert (await bai("vfolder", "rm", "data", "a", "-r", by="user")).code == 0
+
+
+async def test_an_invitation_by_command(bai: Bai) -> None:
+    await bai("vfolder", "create", "data", "--cloneable", by="user")
+    made = (await bai("vfolder", "invite", "data", "user2", "--json", by="user")).document
+    listed = (await bai("vfolder", "invitations", "--json", by="user2")).document
+    assert [item["id"] for item in listed["items"]] == [made["id"]]
+    assert (await bai("vfolder", "accept", made["id"], by="user2")).code == 0
+    assert (await bai("vfolder", "clone", "data", "copy", by="user2")).code == 0
+    assert (await bai("vfolder", "leave", "data", by="user2")).code == 0
+    assert (await bai("vfolder", "info", "data", by="user2")).code == 4
+    again = (await bai("vfolder", "invite", "data", "user2", "--json", by="user")).document
+    assert (await bai("vfolder", "decline", again["id"], by="user2")).code == 0
+    assert (await bai("vfolder", "withdraw", again["id"], by="user")).code == 1
+
+
+async def test_hosts_and_quotas_by_command(bai: Bai, api: Api) -> None:
+    made = (await bai("vfolder", "create", "data", "--json", by="user")).document
+    shown = await bai("vfolder", "hosts", by="user")
+    assert "local" in shown.stdout and "ready" in shown.stdout
+    scope = f"user:{made['owner_id']}"
+    assert (await bai("vfolder", "quota", scope, "--limit", "1g", by="user")).code == 5
+    done = await bai("vfolder", "quota", scope, "--limit", "1g", "--json")
+    assert done.document["limit_bytes"] == 2**30
+    listed = await bai("vfolder", "quota", by="user")
+    assert scope in listed.stdout
+    back = await bai("vfolder", "quota", scope, "--limit", "policy", "--json")
+    assert back.document["override_bytes"] is None
+    await bai("vfolder", "change-owner", made["id"], "user2")
+    await api.world.manager.vfolders.settled()
+    assert (await bai("vfolder", "info", "data", by="user2")).code == 0
+
+
+@pytest.mark.parametrize("size", [128 * MIB, 1000 * MIB + 1, 7 * 2**30 - 3, 2**40 + 5])
+def test_parts_begin_where_file_systems_share_blocks(size: int) -> None:
+    parts = transfer.Parts(transfer.Sending(Path("f"), "f", size), (size, 0), None)
+    assert 2 <= len(parts.starts) <= transfer.MOST_PARTS
+    assert not any(start % MIB for start in parts.starts)
+    assert sum(min(parts.starts.step, size - start) for start in parts.starts) == size
+
+
+async def test_a_big_file_goes_in_parts_side_by_side(
+    bai: Bai, api: Api, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Cut off in the middle and sent again: the parts that have arrived are not sent twice."""
+    monkeypatch.setattr(transfer, "PART_BYTES", 3 * MIB)
+    monkeypatch.setattr(transfer, "PIECE_BYTES", MIB)
+    monkeypatch.setattr(transfer, "TRIES", 1)
+    big = tmp_path / "big.bin"
+    big.write_bytes(os.urandom(10 * MIB + 1))
+    await bai("vfolder", "create", "data", by="user")
+    uploads = api.world.manager.uploads
+    original, seen, failing = uploads.piece, [], [6]
+
+    async def noted(caller: Any, key: str, upload: str, offset: int, checksum: Any) -> Any:
+        seen.append((upload, offset, checksum is not None))
+        if len(seen) in failing:
+            raise Unavailable("the storage host does not answer")
+        return await original(caller, key, upload, offset, checksum)
+
+    monkeypatch.setattr(uploads, "piece", noted)
+    words = ("vfolder", "upload", "data", big, "--to", "deep", "--checksum", "--parallel")
+    assert (await bai(*words, 3, by="user")).code == 6
+    client = await api.client("user")
+    assert (await client.get("/vfolders/data/files"))["items"] == []
+    before, failed = len(seen) - 1, seen[5]
+    assert (await bai(*words, 2, by="user")).code == 0
+    assert len({upload for upload, _, _ in seen}) == 4
+    # 11 pieces in all; beside the refused one, only those cut off with it may come twice.
+    assert 11 <= len(seen) - 1 <= 11 + 2 and before < 11
+    assert failed in seen[6:]
+    assert all(has_checksum for _, _, has_checksum in seen)
+    await bai("vfolder", "download", "data", "deep/big.bin", "--to", tmp_path / "down", by="user")
+    assert content(tmp_path / "down") == {"big.bin": big.read_bytes()}
+    # Nothing of the parts is kept, only the word that the whole has landed.
+    root = api.world.manager.settings.storage_root
+    assert [path.suffix for path in root.glob("user/*/.staging/*")] == [".json"]
+    assert not list((tmp_path / "config/uploads").iterdir())
+
+
+async def test_a_file_that_changes_while_it_is_sent_is_refused(
+    bai: Bai, api: Api, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(transfer, "PART_BYTES", MIB)
+    big = tmp_path / "big.bin"
+    big.write_bytes(os.urandom(4 * MIB))
+    await bai("vfolder", "create", "data", by="user")
+    uploads = api.world.manager.uploads
+    original = uploads.piece
+
+    async def meanwhile(*arguments: Any) -> Any:
+        os.utime(big, (1, 1))
+        return await original(*arguments)
+
+    monkeypatch.setattr(uploads, "piece", meanwhile)
+    done = await bai("vfolder", "upload", "data", big, "--parallel", 2, "--json", by="user")
+    assert (done.code, "has changed while" in done.error["message"]) == (1, True)

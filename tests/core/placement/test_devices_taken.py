@@ -1,0 +1,167 @@
+"""Which devices of an agent are taken: strategies, the guard against fragments, closeness."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from bai_services.core.placement import AgentState, Placer, Policy, Strategy
+
+from .worlds import agent, request, where
+
+FILL = Strategy.FILL
+
+
+def taken(on: AgentState, policy: Policy = Policy.BEST_FIT, **wish: Any) -> dict[str, int] | None:
+    found = where(Placer([on], policy), request(**wish))
+    return None if found is None else found[0][1]
+
+
+@pytest.mark.parametrize(
+    "used, wish, devices",
+    [
+        pytest.param((0, 500), {"shares": "0.5"}, {"g1": 500}, id="the fullest with room"),
+        pytest.param((500, 500), {"shares": "0.5"}, {"g0": 500}, id="ties: the first"),
+        pytest.param((None, 500), {"shares": "0.5"}, {"g1": 500}, id="only healthy ones"),
+        pytest.param((0, 0), {"shares": "1"}, {"g0": 1000}, id="a whole share"),
+        pytest.param((10, 0, 0), {"device": 2}, {"g1": 1, "g2": 1}, id="whole ones are unused"),
+        pytest.param((10, 0), {"device": 2}, None, id="never a device that has a share on it"),
+        pytest.param((0, 0, 0), {"shares": "1.5"}, {"g0": 750, "g1": 750}, id="evenly: halves"),
+        pytest.param(
+            (0, 300, 0), {"shares": "1.3"}, {"g1": 650, "g0": 650}, id="evenly: fullest that can"
+        ),
+        pytest.param(
+            (240, 250), {"shares": "1.51"}, {"g0": 760, "g1": 750}, id="evenly: to one step"
+        ),
+        pytest.param(
+            (600, 600, 600, 600),
+            {"shares": "1.2"},
+            {"g0": 400, "g1": 400, "g2": 400},
+            id="evenly: on more devices when fewer have no room",
+        ),
+        pytest.param(
+            (0, 0, 0),
+            {"shares": "1.5", "strategy": FILL},
+            {"g0": 1000, "g1": 500},
+            id="fill: one whole, then the rest",
+        ),
+        pytest.param(
+            (0, 0, 400),
+            {"shares": "1.5", "strategy": FILL},
+            {"g0": 1000, "g2": 500},
+            id="fill: the rest on the fullest that has room",
+        ),
+        pytest.param(
+            (0, 0),
+            {"shares": "1.02", "strategy": FILL},
+            {"g0": 970, "g1": 50},
+            id="fill: no part below the smallest share",
+        ),
+        pytest.param(
+            (100, 100), {"shares": "1.5", "strategy": FILL}, None, id="fill: needs whole ones"
+        ),
+    ],
+)
+def test_strategies(
+    used: tuple[int | None, ...], wish: dict[str, Any], devices: dict[str, int] | None
+) -> None:
+    assert taken(agent("a", used), **wish) == devices
+
+
+@pytest.mark.parametrize(
+    "used, wish, guarded, spread",
+    [
+        pytest.param(
+            (600, 600), {"shares": "0.5"}, None, {"g0": 250, "g1": 250}, id="fits on no device"
+        ),
+        pytest.param(
+            (600, 400), {"shares": "0.5"}, {"g1": 500}, {"g1": 500}, id="fits on one device"
+        ),
+        pytest.param(
+            (0, 600), {"shares": "1.4"}, None, {"g0": 1000, "g1": 400}, id="no equal parts"
+        ),
+        pytest.param((0, 980), {"shares": "1.02"}, None, None, id="no part below 0.05 ever"),
+        pytest.param(
+            (500, 900),
+            {"shares": "0.6", "strategy": FILL},
+            None,
+            {"g0": 500, "g1": 100},
+            id="fill spreads the roomiest first",
+        ),
+        pytest.param((600, 600), {"shares": "0.9"}, None, None, id="more than all have"),
+    ],
+)
+def test_the_guard_against_fragments(
+    used: tuple[int, ...],
+    wish: dict[str, Any],
+    guarded: dict[str, int] | None,
+    spread: dict[str, int] | None,
+) -> None:
+    assert taken(agent("a", used), **wish) == guarded
+    assert taken(agent("a", used), allow_fragmentation=True, **wish) == spread
+
+
+@pytest.mark.parametrize(
+    "policy, device",
+    [
+        pytest.param(Policy.PACK, "g1", id="pack: least room"),
+        pytest.param(Policy.SPREAD, "g0", id="spread: most room"),
+        pytest.param(Policy.BEST_FIT, "g1", id="best fit: least room"),
+        pytest.param(Policy.ROUND_ROBIN, "g1", id="round robin: least room on the agent"),
+        pytest.param(Policy.PRICED, "g1", id="priced: no whole device is broken for it"),
+    ],
+)
+def test_the_device_of_a_share(policy: Policy, device: str) -> None:
+    assert taken(agent("a", (0, 500)), policy, shares="0.5") == {device: 500}
+
+
+RING = (0, 0, 0, 0)
+
+
+@pytest.mark.parametrize(
+    "on, wish, devices",
+    [
+        pytest.param(
+            agent("a", RING, numa=(0, 1, 1, 0)), {"device": 2}, "g0 g3", id="one NUMA node"
+        ),
+        pytest.param(
+            agent("a", (0, 0, 500, 0), numa=(0, 1, 1, 0)),
+            {"device": 1},
+            "g1",
+            id="the NUMA node that is already broken",
+        ),
+        pytest.param(
+            agent("a", RING, numa=(0, 0, 1, 1), links=((3,), (2,), (1,), (0,))),
+            {"device": 2},
+            "g0 g3",
+            id="NVLink before NUMA",
+        ),
+        pytest.param(
+            agent("a", RING, numa=(0, 1, 1, 1)), {"device": 4}, "g0 g1 g2 g3", id="all of them"
+        ),
+        pytest.param(
+            agent("a", (0, 0, 0, 0, 0), numa=(0, 1, 0, 1, 1)),
+            {"device": 4},
+            "g0 g1 g3 g4",
+            id="what must span takes the largest NUMA node whole",
+        ),
+        pytest.param(agent("a", RING), {"device": 2}, "g0 g1", id="nothing known: the first"),
+        pytest.param(
+            agent("a", RING, links=((), (3,), (), (1,))), {"device": 2}, "g1 g3", id="a pair"
+        ),
+    ],
+)
+def test_whole_devices_are_close(on: AgentState, wish: dict[str, Any], devices: str) -> None:
+    for policy in (Policy.BEST_FIT, Policy.PRICED, Policy.SPREAD):
+        found = taken(on, policy, **wish)
+        assert found is not None
+        assert sorted(found) == devices.split()
+
+
+def test_an_agent_whose_devices_are_close_comes_before_one_whose_are_not() -> None:
+    apart = agent("a", (0, 1000, 0, 1000), numa=(0, 0, 1, 1))
+    close = agent("b", (0, 0, 1000, 1000), numa=(0, 0, 1, 1))
+    for policy in (Policy.PRICED, Policy.BEST_FIT, Policy.FGD):
+        found = where(Placer([apart, close], policy), request(device=2))
+        assert found == [("b", {"g0": 1, "g1": 1})]

@@ -1,0 +1,126 @@
+"""Devices that bear certain shares only, and parts of devices with slots of their own."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from bai_services.core.devices import Device, most_of
+from bai_services.core.placement import AgentState, Placer, Policy, Request
+from bai_services.core.resources import ResourceSlots
+from bai_services.core.sharing import ANY_SHARE, Level, Sharing
+
+from .worlds import agent, request, where
+
+SLOT = "cuda.mig-1g.10gb"
+QUARTERS = Sharing(Level.PROCESS, 250, 250)
+NO_SHARES = Sharing(Level.SOFT, most=0)
+
+
+def divided(used: tuple[int, ...], *sharing: Sharing) -> AgentState:
+    plain = agent("a", used)
+    devices = zip(plain.devices, sharing, strict=True)
+    return replace(plain, devices=tuple(replace(d, sharing=s) for d, s in devices))
+
+
+@pytest.mark.parametrize("policy", list(Policy))
+@pytest.mark.parametrize(
+    "world, wish, taken",
+    [
+        pytest.param(
+            divided((0, 0), QUARTERS, Sharing()), {"shares": 0.5}, {"g1": 500}, id="not a part"
+        ),
+        pytest.param(divided((0, 0), QUARTERS, NO_SHARES), {"shares": 0.25}, {"g0": 250}, id="one"),
+        pytest.param(divided((0, 0), QUARTERS, QUARTERS), {"shares": 0.5}, None, id="not two"),
+        pytest.param(divided((0, 0), QUARTERS, QUARTERS), {"shares": 0.1}, None, id="too small"),
+        pytest.param(divided((0, 0), QUARTERS, QUARTERS), {"shares": 2}, None, id="too large"),
+        pytest.param(
+            divided((0, 0), QUARTERS, NO_SHARES), {"device": 2}, {"g0": 1, "g1": 1}, id="whole"
+        ),
+        pytest.param(divided((800,), QUARTERS), {"shares": 0.25}, None, id="taken"),
+    ],
+)
+def test_a_device_is_divided_as_it_can_bear(
+    policy: Policy, world: AgentState, wish: dict[str, Any], taken: dict[str, int] | None
+) -> None:
+    found = where(Placer([world], policy), request(**wish))
+    assert found == (None if taken is None else [("a", taken)])
+
+
+def test_a_share_that_is_spread_stays_off_devices_that_bear_one_part() -> None:
+    world = divided((0, 600, 600), QUARTERS, Sharing(), Sharing())
+    wanted = request(shares=0.6, allow_fragmentation=True)
+    assert where(Placer([world], Policy.PRICED), wanted) == [("a", {"g1": 300, "g2": 300})]
+
+
+@pytest.mark.parametrize(
+    "shares, text",
+    [
+        pytest.param(0.5, "at most 0.25 is free on one agent", id="more than a part"),
+        pytest.param(0.1, "divided into parts of 0.25 or more", id="less than a part"),
+    ],
+)
+def test_a_refusal_says_what_devices_bear(shares: float, text: str) -> None:
+    placer = Placer([divided((0,), QUARTERS)], Policy.PRICED)
+    shape = placer.prepare(request(shares=shares))
+    assert placer.place(shape) is None
+    assert text in placer.refusal(shape).message
+
+
+def test_a_refusal_says_that_nothing_is_shared() -> None:
+    placer = Placer([divided((0,), NO_SHARES)], Policy.PRICED)
+    shape = placer.prepare(request(shares=0.5))
+    assert "at most 0 is free on one agent; the devices are not shared now" in (
+        placer.refusal(shape).message
+    )
+
+
+@pytest.mark.parametrize("policy", list(Policy))
+def test_parts_are_taken_by_their_slot_alone(policy: Policy) -> None:
+    plain = agent("a", (0,))
+    parts = tuple(Device(f"a-m{i}", "cuda", slot=SLOT) for i in range(2))
+    placer = Placer([replace(plain, devices=(*plain.devices, *parts))], policy)
+    two = placer.prepare(Request(ResourceSlots({"cpu": 1000, SLOT: 2}), "main", "x86_64"))
+    taken = placer.place(two)
+    assert taken is not None
+    assert {d.device_id: d.amount for d in taken[0].devices} == {"a-m0": 1, "a-m1": 1}
+    assert placer.place(two) is None
+    assert where(placer, request(device=1)) == [("a", {"g0": 1})]
+    placer.release(taken)
+    assert placer.fits(two)
+
+
+SHARINGS = st.sampled_from(
+    [Sharing(), QUARTERS, NO_SHARES, Sharing(Level.CGROUP, 100, 1000), Sharing(Level.NONE, 50)]
+)
+
+
+@given(
+    st.lists(st.tuples(SHARINGS, st.integers(0, 100).map(lambda n: n * 10)), max_size=4),
+    st.integers(5, 300).map(lambda n: n * 10),
+    st.booleans(),
+)
+@settings(deadline=None)
+def test_no_device_gets_a_share_that_it_cannot_bear(
+    devices: list[tuple[Sharing, int]], amount: int, may_fragment: bool
+) -> None:
+    world = divided(tuple(used for _, used in devices), *(sharing for sharing, _ in devices))
+    wanted = Request(
+        ResourceSlots({"cpu": 1, "cuda.shares": amount}),
+        "main",
+        "x86_64",
+        allow_fragmentation=may_fragment,
+    )
+    placer = Placer([world], Policy.PRICED)
+    found = placer.place(placer.prepare(wanted))
+    by_id = {d.id: d for d in world.devices}
+    for taken in found[0].devices if found else ():
+        sharing = by_id[taken.device_id].sharing
+        assert sharing.least <= taken.amount <= by_id[taken.device_id].free
+        assert amount <= sharing.most
+    if found and not may_fragment:
+        assert amount <= most_of(world.devices, "cuda.shares") or amount > ANY_SHARE

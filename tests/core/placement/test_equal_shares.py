@@ -1,0 +1,179 @@
+"""Devices whose sessions all have the same share: that of the first one, until it is empty."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from bai_services.core.devices import most_of
+from bai_services.core.placement import AgentState, Placement, Placer, Policy, Refusal, place
+from bai_services.core.sharing import Level, Sharing
+
+from .worlds import agent, request, where
+
+UNIFORM = Sharing(Level.PROCESS, 50, 1000, is_uniform=True)
+SHARES = (50, 250, 300, 500, 700, 1000)
+
+
+def uniform(name: str, *state: tuple[int, int], sharing: Sharing = UNIFORM) -> AgentState:
+    """An agent whose devices have so much in use, and serve such shares."""
+    plain = agent(name, tuple(used for used, _ in state), cpu=10_000, mem=10_000)
+    return replace(
+        plain,
+        devices=tuple(
+            replace(device, sharing=sharing, share_in_force=share)
+            for device, (_, share) in zip(plain.devices, state, strict=True)
+        ),
+    )
+
+
+@pytest.mark.parametrize("policy", list(Policy))
+@pytest.mark.parametrize(
+    "state, wish, devices",
+    [
+        pytest.param([(0, 0)], {"shares": "0.5"}, {"g0": 500}, id="an empty one takes any share"),
+        pytest.param([(250, 250)], {"shares": "0.25"}, {"g0": 250}, id="then those like the first"),
+        pytest.param([(250, 250)], {"shares": "0.5"}, None, id="and no larger ones"),
+        pytest.param([(500, 500)], {"shares": "0.25"}, None, id="and no smaller ones"),
+        pytest.param(
+            [(500, 500), (750, 250)], {"shares": "0.25"}, {"g1": 250}, id="the device of its kind"
+        ),
+        pytest.param([(900, 300)], {"shares": "0.3"}, None, id="what is left is too little"),
+        pytest.param(
+            [(500, 500), (500, 500)],
+            {"shares": "0.9", "allow_fragmentation": True},
+            None,
+            id="never on two devices: one daemon holds one GPU",
+        ),
+        pytest.param([(250, 250), (0, 0)], {"device": 1}, {"g1": 1}, id="a whole one is empty"),
+    ],
+)
+def test_what_a_device_serves(
+    policy: Policy, state: list[tuple[int, int]], wish: dict[str, Any], devices: Any
+) -> None:
+    found = where(Placer([uniform("a", *state)], policy), request(**wish))
+    assert found == (None if devices is None else [("a", devices)])
+
+
+def test_the_first_session_decides_until_the_device_is_empty() -> None:
+    placer = Placer([uniform("a", (0, 0))])
+    half, quarter = (placer.prepare(request(shares=share)) for share in ("0.5", "0.25"))
+    first = placer.place(quarter)
+    second = placer.place(quarter)
+    assert first is not None and second is not None
+    assert placer.place(half) is None
+    placer.release(first)
+    assert placer.place(half) is None
+    placer.release(second)
+    assert placer.place(half) is not None
+    assert placer.place(quarter) is None
+
+
+def test_two_kernels_of_a_session_on_one_empty_device() -> None:
+    placer = Placer([uniform("a", (0, 0))])
+    placements = placer.place(placer.prepare(request(shares="0.5", kernels=2)))
+    assert placements is not None
+    assert [d.device_id for p in placements for d in p.devices] == ["a-g0", "a-g0"]
+
+
+def test_a_look_ahead_changes_nothing_now() -> None:
+    placer = Placer([uniform("a", (250, 250))])
+    half = placer.prepare(request(shares="0.5"))
+    ahead = placer.fork()
+    running = place([uniform("a", (0, 0))], request(shares="0.25"))
+    assert isinstance(running, Placement)
+    ahead.release([running])
+    assert (ahead.fits(half), placer.fits(half)) == (True, False)
+    assert ahead.place(half) is not None
+    assert placer.fits(placer.prepare(request(shares="0.25")))
+
+
+def test_what_is_kept_for_later_leaves_only_what_serves_both() -> None:
+    now = Placer([uniform("a", (250, 250))])
+    quarter, half = (now.prepare(request(shares=share)) for share in ("0.25", "0.5"))
+    then = now.fork()
+    running = place([uniform("a", (0, 0))], request(shares="0.25"))
+    assert isinstance(running, Placement)
+    then.release([running])
+    assert then.place(half) is not None
+    both = now.fork()
+    both.lower(["a"], now, then)
+    # A quarter here now would keep the half from starting, however much memory is left.
+    assert not both.fits(quarter) and not both.fits(half)
+
+
+def test_a_refusal_says_what_is_served_and_what_would_fit() -> None:
+    found = place([uniform("a", (500, 500), (250, 250))], request(shares="0.3"))
+    assert isinstance(found, Refusal)
+    assert found.message == (
+        "resource group main: cuda.shares=0.3 asked, but the devices with room serve only shares "
+        "of 0.25, 0.5 until they are empty: all shares of one device are equal there"
+    )
+    assert [(s.slot, s.asked, s.available) for s in found.shortages] == [("cuda.shares", 300, 250)]
+    full = place([uniform("a", (1000, 500))], request(shares="0.25"))
+    assert isinstance(full, Refusal) and "at most 0 is free" in full.message
+
+
+def test_an_empty_group_could_hold_what_a_busy_one_cannot_now() -> None:
+    placer = Placer([uniform("a", (500, 500))])
+    shape = placer.prepare(request(shares="0.25"))
+    assert (placer.fits(shape), placer.can_ever(shape)) == (False, True)
+
+
+class Oracle:
+    """The rule as a sentence: a list of shares per device, all equal."""
+
+    def __init__(self, count: int) -> None:
+        self.on: list[list[int]] = [[] for _ in range(count)]
+
+    def takes(self, device: int, share: int) -> bool:
+        held = self.on[device]
+        return not set(held) - {share} and sum(held) + share <= 1000
+
+    def most(self) -> int:
+        return max(
+            (held[0] if sum(held) + held[0] <= 1000 else 0) if held else 1000 for held in self.on
+        )
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    policy=st.sampled_from(list(Policy)),
+    count=st.integers(1, 4),
+    steps=st.lists(st.tuples(st.booleans(), st.sampled_from(SHARES)), max_size=40),
+    seed=st.integers(0, 2**16),
+)
+def test_placement_keeps_to_the_rule(
+    policy: Policy, count: int, steps: list[tuple[bool, int]], seed: int
+) -> None:
+    placer = Placer([uniform("a", *[(0, 0)] * count)], policy, seed=seed)
+    oracle, live, choice = Oracle(count), [], random.Random(seed)
+    for is_end, share in steps:
+        if is_end and live:
+            placements, device, held = live.pop(choice.randrange(len(live)))
+            placer.release(placements)
+            oracle.on[device].remove(held)
+            continue
+        found = placer.place(placer.prepare(request(shares=share / 1000)))
+        if found is None:
+            assert not any(oracle.takes(device, share) for device in range(count))
+            continue
+        ((taken,),) = (p.devices for p in found)
+        device = int(taken.device_id[-1])
+        assert oracle.takes(device, share)
+        oracle.on[device].append(share)
+        live.append((found, device, share))
+        (state,) = placer.agents()
+        assert [d.share_in_force for d in state.devices] == [max(h, default=0) for h in oracle.on]
+        assert most_of(state.devices, "cuda.shares") == oracle.most()
+        # Built anew from what is known, it decides as the one that went on.
+        anew = Placer([state], Policy.BEST_FIT)
+        for other in SHARES:
+            wanted = request(shares=other / 1000)
+            fits = any(oracle.takes(device, other) for device in range(count))
+            assert anew.fits(anew.prepare(wanted)) == placer.fits(placer.prepare(wanted)) == fits

@@ -1,0 +1,390 @@
+"""Which agent is chosen: policies, who may take a request, gangs, and what a refusal tells."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from bai_services.core.errors import InvalidRequest
+from bai_services.core.placement import (
+    AgentState,
+    Designation,
+    Mode,
+    Placer,
+    Policy,
+    Request,
+    place,
+)
+from bai_services.core.resources import ResourceSlots
+
+from .worlds import agent, request, where
+
+
+def chosen(agents: list[AgentState], policy: Policy, wanted: Request, times: int = 1) -> list[str]:
+    placer = Placer(agents, policy)
+    found = [where(placer, wanted) for _ in range(times)]
+    return [f[0][0] if f else "-" for f in found]
+
+
+@pytest.mark.parametrize(
+    "policy, agents, wanted, names",
+    [
+        pytest.param(
+            Policy.PACK,
+            [agent("a", (0, 0)), agent("b", (0, 500))],
+            request(shares="0.5"),
+            "b b b a",
+            id="pack: the agent that is left with least",
+        ),
+        pytest.param(
+            Policy.PACK,
+            [agent("a", (0,)), agent("b")],
+            request(),
+            "b b b",
+            id="pack: no accelerator stays behind unused while another agent will do",
+        ),
+        pytest.param(
+            Policy.SPREAD,
+            [agent("a", (0, 500)), agent("b", (0, 0))],
+            request(shares="0.5"),
+            "b a b",
+            id="spread: the agent that is left with most",
+        ),
+        pytest.param(
+            Policy.ROUND_ROBIN,
+            [agent("a"), agent("b"), agent("c")],
+            request(),
+            "a b c a",
+            id="round robin: one after the other",
+        ),
+        pytest.param(
+            Policy.ROUND_ROBIN,
+            [agent("a", (0,)), agent("b"), agent("c", (0, 0))],
+            request(device=1),
+            "a c c -",
+            id="round robin: those that fit",
+        ),
+        pytest.param(
+            Policy.BEST_FIT,
+            [agent("a", (0, 0)), agent("b", (0,))],
+            request(device=1),
+            "b a a -",
+            id="best fit: fewest devices and cores left",
+        ),
+        pytest.param(
+            Policy.FGD,
+            [agent("a", (500,)), agent("b", (600, 0))],
+            request(shares="0.4"),
+            "b",
+            id="fgd: what would be of no use to others anyway",
+        ),
+        pytest.param(
+            Policy.PRICED,
+            [agent("a", (0,)), agent("b", (500,))],
+            request(shares="0.5"),
+            "b a",
+            id="priced: no whole device is broken while a half is free",
+        ),
+        pytest.param(
+            Policy.PRICED,
+            [agent("a", (0,)), agent("b")],
+            request(cpu="8"),
+            "b b",
+            id="priced: cpu is taken where no device needs it",
+        ),
+        pytest.param(
+            Policy.PRICED,
+            [agent("a", (0,) * 4), agent("b", (0, 0, 0, 1000))],
+            request(device=1),
+            "b",
+            id="priced: four together stay together",
+        ),
+    ],
+)
+def test_the_agent_by_policy(
+    policy: Policy, agents: list[AgentState], wanted: Request, names: str
+) -> None:
+    assert chosen(agents, policy, wanted, len(names.split())) == names.split()
+
+
+@pytest.mark.parametrize("policy", list(Policy))
+@pytest.mark.parametrize(
+    "agents, wanted, name",
+    [
+        pytest.param([agent("a", is_alive=False), agent("b")], request(), "b", id="alive"),
+        pytest.param([agent("a", is_schedulable=False), agent("b")], request(), "b", id="open"),
+        pytest.param(
+            [agent("a", architecture="arm64"), agent("b")], request(), "b", id="architecture"
+        ),
+        pytest.param(
+            [agent("a", engine="process"), agent("b")], request(engine="docker"), "b", id="engine"
+        ),
+        pytest.param(
+            [agent("a", (0,), cuda_driver="525.60"), agent("b", (0,), cuda_driver="550.54.14")],
+            request(device=1, min_cuda_driver="535.1"),
+            "b",
+            id="the driver that the image needs",
+        ),
+        pytest.param(
+            [agent("a", cuda_driver="525.60")],
+            request(min_cuda_driver="535.1"),
+            "a",
+            id="a driver matters to those who use its devices",
+        ),
+        pytest.param(
+            [agent("a", (0,))],
+            request(device=1, min_cuda_driver="535.1"),
+            "a",
+            id="an agent that does not tell its driver is not held back by it",
+        ),
+        pytest.param(
+            [agent("a", (0,), model="T4"), agent("b", (0,), model="A100")],
+            request(device=1, device_models=("A100", "H100")),
+            "b",
+            id="the model of device",
+        ),
+        pytest.param(
+            [agent("a", (0,)), agent("b", (0,), family="rocm")],
+            request(device=1, family="rocm"),
+            "b",
+            id="the family of device",
+        ),
+        pytest.param([agent("a", cpu=1), agent("b")], request(cpu="2"), "b", id="cpu"),
+        pytest.param([agent("a", mem=1), agent("b")], request(mem="2g"), "b", id="memory"),
+        pytest.param(
+            [agent("a"), agent("b")],
+            request(designated_agents=("b",)),
+            "b",
+            id="nothing but the designated one",
+        ),
+        pytest.param(
+            [agent("a"), agent("b")],
+            request(designated_agents=("b",), designation=Designation.PREFERRED),
+            "b",
+            id="the preferred one first",
+        ),
+        pytest.param(
+            [agent("a"), agent("b", cpu=0)],
+            request(designated_agents=("b",), designation=Designation.PREFERRED),
+            "a",
+            id="another one when the preferred one is full",
+        ),
+        pytest.param(
+            [agent("a"), agent("b", cpu=0)],
+            request(designated_agents=("b",)),
+            "-",
+            id="nobody when the designated one is full",
+        ),
+        pytest.param(
+            [agent("a"), agent("b")],
+            request(avoid=("a",)),
+            "b",
+            id="where it just failed comes last",
+        ),
+        pytest.param([agent("a")], request(avoid=("a",)), "a", id="last is better than never"),
+        pytest.param(
+            [agent("a"), agent("b")],
+            request(avoid=("b",), designated_agents=("b",)),
+            "b",
+            id="designated, though it failed there",
+        ),
+    ],
+)
+def test_who_may_take_it(
+    policy: Policy, agents: list[AgentState], wanted: Request, name: str
+) -> None:
+    assert chosen(agents, policy, wanted) == [name]
+
+
+def test_an_agent_that_has_two_families_serves_both() -> None:
+    both = agent("a", (0,))
+    both = agent("a", devices=(*both.devices, *agent("r", (0,), family="rocm").devices))
+    wanted = Request(
+        ResourceSlots.parse({"cpu": "1", "cuda.shares": "0.5", "rocm.device": "1"}),
+        "main",
+        "x86_64",
+    )
+    for policy in Policy:
+        placer = Placer([both], policy)
+        placements = placer.place(placer.prepare(wanted))
+        assert placements is not None
+        assert [(d.slot, d.amount) for d in placements[0].devices] == [
+            ("cuda.shares", 500),
+            ("rocm.device", 1),
+        ]
+        assert where(placer, wanted) is None
+
+
+GANG = [agent("a", (0, 0), cpu=4), agent("b", (0,), cpu=4)]
+
+
+@pytest.mark.parametrize(
+    "agents, wish, found",
+    [
+        pytest.param(
+            GANG,
+            {"device": 1, "kernels": 2},
+            [("a", {"g0": 1}), ("a", {"g1": 1})],
+            id="single node: together",
+        ),
+        pytest.param(GANG, {"device": 1, "kernels": 3}, None, id="single node: or not at all"),
+        pytest.param(
+            GANG,
+            {"shares": "0.5", "kernels": 2},
+            [("b", {"g0": 500}), ("b", {"g0": 500})],
+            id="single node: two on one device",
+        ),
+        pytest.param(
+            GANG,
+            {"device": 1, "kernels": 3, "mode": Mode.MULTI_NODE},
+            [("b", {"g0": 1}), ("a", {"g0": 1}), ("a", {"g1": 1})],
+            id="multi node: each on its own",
+        ),
+        pytest.param(
+            GANG,
+            {"device": 1, "kernels": 4, "mode": Mode.MULTI_NODE},
+            None,
+            id="multi node: all or nothing",
+        ),
+        pytest.param(
+            GANG, {"cpu": "3", "kernels": 2}, None, id="single node: cpu counts for all of them"
+        ),
+        pytest.param(
+            GANG,
+            {"cpu": "3", "kernels": 2, "mode": Mode.MULTI_NODE},
+            [("b", {}), ("a", {})],
+            id="multi node: without devices",
+        ),
+    ],
+)
+def test_gangs(agents: list[AgentState], wish: dict[str, Any], found: list[Any] | None) -> None:
+    placer = Placer(agents, Policy.BEST_FIT)
+    before = placer.agents()
+    wanted = request(**wish)
+    assert placer.fits(placer.prepare(wanted)) == (found is not None)
+    assert placer.agents() == before
+    assert where(placer, wanted) == found
+    if found is None:
+        assert placer.agents() == before
+
+
+@pytest.mark.parametrize(
+    "agents, wanted, message",
+    [
+        pytest.param([], request(), "has no agent", id="an empty group"),
+        pytest.param([agent("a", is_alive=False)], request(), "1 not alive", id="a lost agent"),
+        pytest.param(
+            [agent("a", is_schedulable=False)], request(), "1 not schedulable", id="closed"
+        ),
+        pytest.param(
+            [agent("a", (0,), cuda_driver="525.60")],
+            request(device=1, min_cuda_driver="535.1"),
+            "1 with a driver too old for CUDA 535.1",
+            id="an old driver",
+        ),
+        pytest.param(
+            [agent("a")],
+            request(designated_agents=("x",)),
+            "1 not among the agents designated (x)",
+            id="designated agents that are not there",
+        ),
+        pytest.param(
+            [agent("a", cpu=2), agent("b", cpu=4)],
+            request(cpu="5"),
+            "cpu=5 asked, but at most 4 is free",
+            id="the most that one agent has",
+        ),
+        pytest.param(
+            [agent("a", cpu=8, mem=1), agent("b", cpu=1, mem=8)],
+            request(cpu="4", mem="4g"),
+            "no single agent has cpu=4 mem=4g free at once",
+            id="never both together",
+        ),
+        pytest.param(
+            [agent("a", (600, 600))],
+            request(shares="0.5"),
+            "cuda.shares=0.5 asked, but at most 0.4 is free",
+            id="a share is never split",
+        ),
+        pytest.param(
+            [agent("a", (600, 600))],
+            request(shares="0.9", allow_fragmentation=True),
+            "cuda.shares=0.9 asked, but at most 0.8 is free",
+            id="unless that is allowed",
+        ),
+        pytest.param(
+            [agent("a", (10, 0))],
+            request(device=2),
+            "cuda.device=2 asked, but at most 1 is free",
+            id="whole devices that are free",
+        ),
+        pytest.param(
+            [agent("a", cpu=3)],
+            request(cpu="2", kernels=2),
+            "cpu=4 asked, but at most 3",
+            id="all kernels of one agent",
+        ),
+        pytest.param(
+            GANG,
+            request(device=1, kernels=4, mode=Mode.MULTI_NODE),
+            "room for 3 of 4 kernels",
+            id="some kernels of many",
+        ),
+    ],
+)
+def test_a_refusal_names_numbers(agents: list[AgentState], wanted: Request, message: str) -> None:
+    placer = Placer(agents, Policy.PRICED)
+    shape = placer.prepare(wanted)
+    assert placer.place(shape) is None
+    assert message in placer.refusal(shape).message
+    assert placer.refusal(shape) is placer.refusal(shape)
+    assert place(agents, wanted) == placer.refusal(shape)
+
+
+def test_too_many_families_are_refused_with_the_limit() -> None:
+    slots = ResourceSlots({f"f{i}.device": 1 for i in range(5)})
+    with pytest.raises(InvalidRequest, match="at most 4"):
+        Placer([], Policy.PRICED).prepare(Request(slots, "main", "x86_64"))
+
+
+def test_what_can_never_be_is_known() -> None:
+    busy = agent("a", (1000, None), is_alive=False)
+    placer = Placer([busy], Policy.PRICED)
+    for wanted, can in ((request(device=2), True), (request(device=3), False)):
+        assert placer.can_ever(placer.prepare(wanted)) is can
+    placer.update(agent("a", (0, 0, 0)))
+    assert placer.can_ever(placer.prepare(request(device=3)))
+
+
+def test_an_agent_that_comes_changes_or_goes() -> None:
+    placer = Placer([agent("b", (0,))], Policy.PACK)
+    shape = placer.prepare(request(device=1))
+    placer.update(agent("a", (0, 0)))
+    assert [a.id for a in placer.agents()] == ["a", "b"]
+    placer.update(agent("b", (1000,)))
+    assert where(placer, request(device=1)) == [("a", {"g0": 1})]
+    placer.remove("a")
+    version = placer.version
+    assert placer.place(shape) is None
+    assert placer.version == version
+
+
+def test_a_fork_is_on_its_own() -> None:
+    placer = Placer([agent("a", (0, 0))], Policy.PRICED)
+    shape = placer.prepare(request(device=1))
+    fork = placer.fork()
+    taken = [fork.place(shape), fork.place(shape)]
+    assert all(taken) and fork.place(shape) is None
+    fork.update(agent("a", (0, 0), is_alive=False))
+    assert placer.agents() == [replace(agent("a", (0, 0)), used={"cpu": 0, "mem": 0})]
+    assert [placer.place(shape), placer.place(shape)] == taken
+
+
+def test_round_robin_goes_on_where_it_stopped() -> None:
+    agents = [agent("a"), agent("b"), agent("c")]
+    first = Placer(agents, Policy.ROUND_ROBIN)
+    where(first, request())
+    second = Placer(agents, Policy.ROUND_ROBIN, last_agent=first.last_agent)
+    assert (where(second, request()) or [])[0][0] == "b"

@@ -1,0 +1,194 @@
+"""What priced learns: the mix of a group, its start, and the tables made of it."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from bai_services.core.placement import (
+    Mode,
+    Placer,
+    Policy,
+    Request,
+    build_tables,
+    scores,
+    search,
+    warm_up,
+)
+from bai_services.core.placement.mix import (
+    Kind,
+    kinds_of,
+    learn_mix,
+    starting_mix,
+    stays_of,
+)
+from bai_services.core.placement.tables import Fleet, Variant, tables_of
+from bai_services.core.placement.variants import allocated, choose_tables, served
+
+from .worlds import GIB, agent, request, where
+
+ROOT = Path(__file__).resolve().parents[3]
+AGENTS = [agent(f"a{i}", (0,) * 4, cpu=32, mem=128, model="T4") for i in range(6)]
+
+
+@pytest.mark.parametrize(
+    "wanted, kinds",
+    [
+        pytest.param(request(), [(Kind(1000, GIB), 1)], id="no device"),
+        pytest.param(
+            request(shares="0.5"), [(Kind(1000, GIB, "cuda", 1, 500), 1)], id="a share of one"
+        ),
+        pytest.param(
+            request(cpu="2", mem="2g", shares="1.5"),
+            [(Kind(1000, GIB, "cuda", 1, 750), 1)] * 2,
+            id="a larger share is as many as it is split into",
+        ),
+        pytest.param(
+            request(device=2, device_models=("T4",)),
+            [(Kind(1000, GIB, "cuda", 2, 1000, ("T4",)), 1)],
+            id="whole devices of a model",
+        ),
+        pytest.param(
+            request(device=1, kernels=3),
+            [(Kind(3000, 3 * GIB, "cuda", 3, 1000), 1)],
+            id="kernels on one agent are one request for all of it",
+        ),
+        pytest.param(
+            request(device=1, kernels=3, mode=Mode.MULTI_NODE),
+            [(Kind(1000, GIB, "cuda", 1, 1000), 3)],
+            id="kernels each on its own are as many requests",
+        ),
+    ],
+)
+def test_what_a_request_counts_as(wanted: Request, kinds: list[tuple[Kind, int]]) -> None:
+    assert kinds_of(wanted) == kinds
+
+
+def test_the_start_fades_as_the_group_gets_requests_of_its_own() -> None:
+    start = starting_mix(AGENTS)
+    own = Kind(1000, GIB, "cuda", 1, 300)
+    assert learn_mix([], AGENTS).keys() == start.keys()
+    some = learn_mix([request(shares="0.3")] * 100, AGENTS)
+    assert some[own] == 100 and 30 < sum(some.values()) - 100 < 50
+    assert learn_mix([request(shares="0.3")] * 500, AGENTS) == {own: 500}
+
+
+def test_agents_without_devices_have_a_start_too() -> None:
+    tables = build_tables([], [agent("a"), agent("b")])
+    placer = Placer([agent("a"), agent("b")], Policy.PRICED, tables)
+    assert where(placer, request()) == [("a", {})]
+    assert build_tables([], []).families == ()
+
+
+def test_the_same_requests_give_the_same_tables() -> None:
+    recent = [request(shares="0.5"), request(cpu="4", device=1), request(shares="0.25")] * 50
+    one, other = build_tables(recent, AGENTS), build_tables(list(reversed(recent)), AGENTS)
+    assert one.variant == other.variant
+    for mine, theirs in zip(one.costs, other.costs, strict=True):
+        assert np.array_equal(mine, theirs)
+
+
+def test_the_variant_that_places_most_of_the_own_mix_is_taken() -> None:
+    """Shares that are heavy on cpu: a table of whole requests alone misjudges them."""
+    mix = {
+        Kind(12_000, 8 * GIB, "cuda", 1, 250): 4.0,
+        Kind(500, 8 * GIB, "cuda", 1, 500): 4.0,
+        Kind(4_000, 16 * GIB, "cuda", 1, 1000): 1.0,
+    }
+    plain = [v for v in Variant if not v.has_reserve]
+    placed = {v: allocated(tables_of(mix, Fleet.of(AGENTS), v), AGENTS) for v in plain}
+    best = choose_tables(mix, AGENTS).variant
+    assert placed[best] * 1.001 >= max(placed.values())
+
+
+def test_where_sessions_end_the_variant_that_loses_least_is_taken() -> None:
+    """A few machines could take a request for all of one; cpu alone is asked for much more."""
+    large = [agent(f"b{i}", (0,) * 4, cpu=128, mem=512) for i in range(8)]
+    small = [agent(f"s{i}", (0,) * 4, cpu=48, mem=192) for i in range(24)]
+    whole = Kind(100_000, 64 * GIB, "cuda", 4, 1000)
+    mix = {Kind(8_000, 8 * GIB): 6.0, Kind(4_000, 8 * GIB, "cuda", 1, 1000): 9.0, whole: 0.3}
+    stays = dict.fromkeys(mix, 3600.0)
+    agents = [*large, *small]
+    fleet = Fleet.of(agents)
+    good = {v: served(tables_of(mix, fleet, v), agents, stays) for v in Variant}
+    assert good[Variant.ROWS_RESERVE] > good[Variant.ROWS] * 1.001
+    chosen = choose_tables(mix, agents, stays)
+    assert chosen.variant == Variant.ROWS_RESERVE
+    assert not choose_tables(mix, agents).variant.has_reserve, "nothing is known to end"
+
+
+def test_an_agent_that_could_take_a_request_for_several_is_worth_more() -> None:
+    mix = {
+        Kind(1000, GIB, "cuda", 1, 1000): 8.0,
+        Kind(100_000, 64 * GIB, "cuda", 4, 1000): 1.0,
+        Kind(8_000, 8 * GIB, "cuda", 2, 1000): 3.0,
+    }
+    fleet = Fleet.of([agent("a", (0,) * 4, cpu=128, mem=512)])
+    plain = tables_of(mix, fleet, Variant.ROWS).costs.worth[0]
+    more = tables_of(mix, fleet, Variant.ROWS_RESERVE).costs.worth[0]
+    rows = [
+        ("too little cpu for either", 15, 8, 4, 0.0),
+        ("room for two devices' request", 16, 8, 2, 0.75 * 2),
+        ("room for four, one core short", 199, 8, 4, 0.75 * 2),
+        ("room for both", 200, 16, 4, 0.75 * 2 + 0.25 * 4),
+        ("a device too few", 200, 16, 3, 0.75 * 2),
+    ]
+    for what, cpu, mem, devices, reserve in rows:
+        base = plain[min(cpu, plain.shape[0] - 1), mem, devices]
+        assert more[cpu, mem, devices] - base == pytest.approx(reserve), what
+
+
+def test_how_long_requests_stay_is_learned_of_those_that_ended() -> None:
+    recent = [request(device=1), request(device=1), request(device=2), request()]
+    assert stays_of(recent, [100.0, 300.0, None, 0.0]) == {Kind(1000, GIB, "cuda", 1, 1000): 200.0}
+    assert stays_of(recent, []) == {}
+    tables = build_tables(recent * 50, AGENTS, [60.0, 60.0, 120.0, 30.0] * 50)
+    assert Placer(AGENTS, Policy.PRICED, tables).fits is not None
+
+
+def test_what_the_tables_do_not_know_is_placed_all_the_same() -> None:
+    tables = build_tables([request(shares="0.5")], AGENTS)
+    placer = Placer(AGENTS[:1], Policy.PRICED, tables)
+    placer.update(agent("new", (0, 0), family="rocm", model="MI300"))
+    assert where(placer, request(family="rocm", device=2)) == [("new", {"g0": 1, "g1": 1})]
+    placer.set_tables(build_tables([request(device=1)], AGENTS))
+    assert where(placer, request(family="rocm", device=1)) is None
+    assert where(placer, request(device=4)) is not None
+
+
+def test_warming_up_compiles_once() -> None:
+    warm_up()
+    compiled = list(search.decide.signatures)
+    assert compiled
+    warm_up()
+    assert search.decide.signatures == compiled
+
+
+def test_another_process_compiles_nothing_again() -> None:
+    code = (
+        "from bai_services.core.placement import search, warm_up\n"
+        "warm_up()\n"
+        "both = (search.decide, search.decide_all)\n"
+        "print(sum(sum(one.stats.cache_misses.values()) for one in both))\n"
+    )
+
+    def compiled() -> int:
+        return int(subprocess.check_output([sys.executable, "-c", code], cwd=ROOT, text=True))
+
+    compiled()
+    assert compiled() == 0
+
+
+def test_compiled_code_is_renewed_when_any_of_it_changes() -> None:
+    held = scores.UNIT
+    stamp = search._stamp()
+    try:
+        vars(scores)["UNIT"] = held + 1
+        assert search._stamp() != stamp
+    finally:
+        vars(scores)["UNIT"] = held
+    assert search._stamp() == stamp

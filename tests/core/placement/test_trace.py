@@ -1,0 +1,78 @@
+"""The benchmark of the published trace, on small files made here."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from benchmarks.trace import MISSING, arrivals, main, read_files
+
+NODES = "sn,cpu_milli,memory_mib,gpu,model\n"
+PODS = (
+    "name,cpu_milli,memory_mib,num_gpu,gpu_milli,gpu_spec,qos,pod_phase,creation_time,"
+    "deletion_time,scheduled_time\n"
+)
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> list[str]:
+    """Ten nodes of four devices, and a workload that asks for half of them."""
+    nodes = [f"node-{i},32000,131072,4,{'T4' if i % 2 else 'G2'}" for i in range(10)]
+    kinds = ["2000,4096,1,1000,", "1000,2048,1,470,", "1000,2048,1,500,T4", "4000,8192,0,0,"]
+    kinds.append("8000,16384,2,1000,")
+    rows = [f"pod-{i:03},{kinds[i % 5]},LS,Running,0,{100 + i},0" for i in range(25)]
+    (tmp_path / "nodes.csv").write_text(NODES + "\n".join(nodes) + "\n")
+    (tmp_path / "pods.csv").write_text(PODS + "\n".join(rows) + "\n")
+    return ["--nodes", str(tmp_path / "nodes.csv"), "--pods", str(tmp_path / "pods.csv")]
+
+
+@pytest.mark.parametrize("policy", ["random", "best-fit", "fgd", "priced", "pack"])
+def test_the_answer(policy: str, files: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([*files, "--policy", policy, "--seeds", "2"]) == 0
+    answer = json.loads(capsys.readouterr().out)
+    for key in ("seconds", "placed", "gpu_allocation_percent", "fragmentation_percent"):
+        assert len(answer[f"{key}_by_seed"]) == 2
+        assert answer[key] == pytest.approx(sum(answer[f"{key}_by_seed"]) / 2, rel=0.02, abs=0.01)
+    assert 80 < answer["gpu_allocation_percent"] <= 100
+    assert 0 <= answer["fragmentation_percent"] <= 100 - answer["gpu_allocation_percent"] + 1
+    assert answer["us_per_decision"] > 0
+    assert main([*files, "--policy", policy, "--seeds", "2"]) == 0
+    again = json.loads(capsys.readouterr().out)
+    assert again["placed_by_seed"] == answer["placed_by_seed"]
+
+
+@pytest.mark.parametrize("load", [0.2, 0.7, 1.3])
+def test_rows_are_drawn_or_removed_until_the_load_is_met(files: list[str], load: float) -> None:
+    _, pods = read_files(Path(files[1]), Path(files[3]))
+    rows = arrivals(pods, 40_000, load, 42)
+    demand = sum(pod.demand for pod in rows)
+    assert demand <= 40_000 * load + 1000  # the check leaves out the number of devices
+    assert demand > 40_000 * load - 2000
+    if load > 0.7:
+        assert {id(pod) for pod in rows[: len(pods)]} == {id(pod) for pod in pods}
+    assert rows == arrivals(pods, 40_000, load, 42) != arrivals(pods, 40_000, load, 43)
+
+
+def test_a_file_that_is_not_there(files: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    Path(files[1]).unlink()
+    assert main([*files, "--policy", "priced"]) == MISSING
+    told = capsys.readouterr()
+    assert "is not there" in told.err and not told.out
+
+
+@pytest.mark.parametrize(
+    "row, told",
+    [
+        pytest.param("x,many,1,1,1000,,LS,Running,0,5,0", "column cpu_milli", id="no number"),
+        pytest.param("x,1,1,2,500,,LS,Running,0,5,0", "column gpu_milli", id="half of two"),
+    ],
+)
+def test_a_broken_row_is_named(
+    files: list[str], row: str, told: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with Path(files[3]).open("a") as file:
+        file.write(row + "\n")
+    assert main([*files, "--policy", "priced"]) == 2
+    assert told in capsys.readouterr().err

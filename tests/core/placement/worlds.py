@@ -1,0 +1,57 @@
+"""Agents and requests for the tests of placement."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from bai_services.core.devices import Device
+from bai_services.core.placement import AgentState, Placer, Request
+from bai_services.core.resources import ResourceSlots
+
+GIB = 2**30
+
+
+def agent(
+    name: str, used: tuple[int | None, ...] = (), cpu: int = 16, mem: int = 64, **facts: Any
+) -> AgentState:
+    """An agent with one cuda device for each of ``used`` thousandths; None: not healthy."""
+    numa = facts.pop("numa", (None,) * len(used))
+    links = facts.pop("links", (None,) * len(used))
+    devices = tuple(
+        Device(
+            f"{name}-g{i}",
+            facts.get("family", "cuda"),
+            used=n or 0,
+            is_healthy=n is not None,
+            model=facts.get("model", ""),
+            numa_node=numa[i],
+            links=links[i] if links[i] is None else tuple(f"{name}-g{j}" for j in links[i]),
+        )
+        for i, n in enumerate(used)
+    )
+    facts.pop("family", None)
+    facts.pop("model", None)
+    values: dict[str, Any] = {
+        "resource_group": "main",
+        "architecture": "x86_64",
+        "engine": "docker",
+        "capacity": {"cpu": cpu * 1000, "mem": mem * GIB},
+        "devices": devices,
+    }
+    return AgentState(id=name, **{**values, **facts})
+
+
+def request(cpu: str = "1", mem: str = "1g", **wish: Any) -> Request:
+    """A request; ``shares`` and ``device`` are of cuda unless ``family`` says otherwise."""
+    family = wish.pop("family", "cuda")
+    texts = {f"{family}.{k}": str(wish.pop(k)) for k in ("shares", "device") if k in wish}
+    slots = ResourceSlots.parse({"cpu": cpu, "mem": mem, **texts})
+    return Request(slots, "main", "x86_64", **wish)
+
+
+def where(placer: Placer, wanted: Request) -> list[tuple[str, dict[str, int]]] | None:
+    """Place a request; agent and amounts per device, for each kernel."""
+    found = placer.place(placer.prepare(wanted))
+    if found is None:
+        return None
+    return [(p.agent_id, {d.device_id[-2:]: d.amount for d in p.devices}) for p in found]

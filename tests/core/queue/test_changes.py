@@ -1,0 +1,163 @@
+"""A queue that is told what happens: what it costs, what it tells, what it decides."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+
+from bai_services.core.placement import Policy
+from bai_services.core.policy import ScopeCaps
+from bai_services.core.queue import Backfill, Changes, GroupState, Queue, run_pass
+
+from .world import ANN, BOB, NOW, agent, request, running, slots, snapshot, started, wait
+
+
+def test_an_end_makes_room_for_the_next() -> None:
+    queue = Queue(snapshot([wait(n, wanted=request(cpu="8")) for n in (1, 2)], [agent()]))
+    assert started(queue.run(NOW)) == ["s1"]
+    assert started(queue.run(NOW)) == []
+    queue.apply(Changes(gone=["s1"]))
+    assert started(queue.run(NOW)) == ["s2"]
+
+
+def test_a_decision_that_could_not_be_written_is_taken_back() -> None:
+    caps = {ANN: ScopeCaps(ANN, "ann", max_sessions=1)}
+    queue = Queue(snapshot([wait(1)], [agent(cpu=1)], caps=caps))
+    assert started(queue.run(NOW)) == ["s1"]
+    queue.apply(Changes(waiting=[wait(1)]))
+    assert started(queue.run(NOW)) == ["s1"]
+    assert queue.quotas.used(ANN) == {"sessions": 1, "cpu": 1000, "mem": 2**30}
+
+
+def test_a_session_that_was_cancelled_starts_no_more() -> None:
+    queue = Queue(snapshot([wait(1), wait(2)], [agent(used={"cpu": 8000})]))
+    queue.run(NOW)
+    queue.apply(Changes(gone=["s1"], agents=[agent()]))
+    assert started(queue.run(NOW)) == ["s2"]
+
+
+def test_a_session_that_another_manager_started_takes_its_room() -> None:
+    queue = Queue(snapshot([wait(1, wanted=request(cpu="8"))], [agent()]))
+    queue.apply(Changes(running=[running("r", BOB, "a", slots(cpu="1"))]))
+    assert started(queue.run(NOW)) == []
+    assert queue.quotas.used(BOB)["cpu"] == 1000
+    queue.apply(Changes(gone=["r"]))
+    assert started(queue.run(NOW)) == ["s1"]
+    assert queue.quotas.used(BOB) == {}
+
+
+def test_a_higher_cap_lets_it_start() -> None:
+    caps = {ANN: ScopeCaps(ANN, "ann", max_sessions=0)}
+    queue = Queue(snapshot([wait(1)], [agent()], caps=caps))
+    assert started(queue.run(NOW)) == []
+    queue.apply(Changes(caps={ANN: ScopeCaps(ANN, "ann", max_sessions=1)}))
+    assert started(queue.run(NOW)) == ["s1"]
+
+
+def test_counters_that_someone_else_moved_count() -> None:
+    caps = {ANN: ScopeCaps(ANN, "ann", max_sessions=1)}
+    queue = Queue(snapshot([wait(1)], [agent()], caps=caps, usage={ANN: {"sessions": 1}}))
+    assert started(queue.run(NOW)) == []
+    queue.apply(Changes(usage={ANN: {"sessions": 0}}))
+    assert started(queue.run(NOW)) == ["s1"]
+
+
+def test_a_new_agent_takes_those_who_wait() -> None:
+    queue = Queue(snapshot([wait(1)], []))
+    queue.run(NOW)
+    queue.apply(Changes(agents=[agent("new")]))
+    assert [d.placement.agent_id for d in queue.run(NOW).decisions] == ["new"]
+
+
+def test_an_agent_that_is_gone_or_changes_its_group_takes_nobody() -> None:
+    queue = Queue(snapshot([wait(1), wait(2, wanted=request("side"))], [agent(), agent("b")]))
+    queue.apply(Changes(gone_agents=["a"], agents=[agent("b", resource_group="side")]))
+    assert [(d.session_id, d.placement.agent_id) for d in queue.run(NOW).decisions] == [("s2", "b")]
+
+
+def test_a_drained_agent_keeps_what_runs_and_takes_nothing_new() -> None:
+    queue = Queue(snapshot([wait(1)], [agent()]))
+    queue.run(NOW)
+    drained = agent(is_schedulable=False, used={"cpu": 1000, "mem": 2**30})
+    queue.apply(Changes(agents=[drained], waiting=[wait(2)]))
+    assert started(queue.run(NOW)) == []
+    assert "not schedulable" in queue.reasons_of("s2")[0]["message"]
+
+
+def test_not_before_lets_it_start_when_its_time_has_come_and_not_earlier() -> None:
+    at = NOW + timedelta(minutes=10)
+    queue = Queue(snapshot([wait(1, not_before=at)], [agent()]))
+    result = queue.run(NOW)
+    assert result.wake_at == at
+    assert started(queue.run(at - timedelta(seconds=1))) == []
+    assert started(queue.run(at)) == ["s1"]
+
+
+def test_a_dependency_that_is_met_lets_it_start() -> None:
+    queue = Queue(snapshot([wait(1, unmet="waits for s0")], [agent()]))
+    queue.run(NOW)
+    queue.apply(Changes(waiting=[wait(1)]))
+    assert started(queue.run(NOW)) == ["s1"]
+
+
+def test_another_policy_or_mode_is_in_effect_at_the_next_pass() -> None:
+    waiting = [wait(1, wanted=request(cpu="8")), wait(2)]
+    full = agent(used={"cpu": 1000})
+    queue = Queue(
+        snapshot(
+            waiting,
+            [full],
+            running=[running("r", BOB, "a", slots())],
+            group={"backfill": Backfill.OFF},
+        )
+    )
+    assert started(queue.run(NOW)) == []
+    state = GroupState("main", placement=Policy.SPREAD, backfill=Backfill.AGGRESSIVE)
+    queue.apply(Changes(groups=[state]))
+    assert started(queue.run(NOW)) == ["s2"]
+
+
+def test_a_pass_without_changes_tells_nothing_anew() -> None:
+    queue = Queue(snapshot([wait(n) for n in range(1, 5)], [agent(used={"cpu": 8000})]))
+    first = queue.run(NOW)
+    assert set(first.changed) == {"s1", "s2", "s3", "s4"}
+    again = queue.run(NOW + timedelta(seconds=1))
+    assert not again.changed
+    assert again.reasons["s4"] is first.reasons["s1"]
+    queue.apply(Changes(waiting=[wait(5)]))
+    assert set(queue.run(NOW).changed) == {"s5"}
+
+
+def test_only_reasons_that_differ_are_told_anew() -> None:
+    caps = {ANN: ScopeCaps(ANN, "ann", max_sessions=1)}
+    waiting = [wait(1), wait(2), wait(3, BOB, request(cpu="99"))]
+    queue = Queue(snapshot(waiting, [agent()], caps=caps))
+    assert set(queue.run(NOW).changed) == {"s2", "s3"}
+    queue.apply(Changes(caps={ANN: ScopeCaps(ANN, "ann", max_sessions=0)}))
+    changed = queue.run(NOW).changed
+    assert set(changed) == {"s2"}
+    assert changed["s2"][0]["limit"] == "0"
+
+
+def test_a_pass_costs_the_shapes_and_not_the_sessions(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ten thousand alike that cannot start are one question to the machines."""
+    queue = Queue(snapshot([wait(n) for n in range(10_000)], [agent(used={"cpu": 8000})]))
+    placer = queue.line("main").placer
+    tries = []
+    place = placer.place
+    monkeypatch.setattr(placer, "place", lambda shape: tries.append(shape) or place(shape))
+    queue.run(NOW)
+    assert len(tries) == 1
+    queue.run(NOW)
+    assert len(tries) == 1
+
+
+def test_a_queue_that_was_told_decides_as_a_new_one() -> None:
+    queue = Queue(snapshot([wait(n) for n in range(1, 12)], [agent()]))
+    queue.run(NOW)
+    queue.apply(Changes(gone=["s1", "s2", "s9"]))
+    expected = run_pass(
+        snapshot([wait(10), wait(11)], [agent(used={"cpu": 6000, "mem": 6 * 2**30})])
+    )
+    assert started(queue.run(NOW)) == started(expected) == ["s10", "s11"]

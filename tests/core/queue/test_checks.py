@@ -1,0 +1,284 @@
+"""Who may not start, and every reason that is told for it."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from bai_services.core.placement import Designation
+from bai_services.core.policy import SESSIONS, Scope, ScopeCaps, ScopeKind
+from bai_services.core.queue import Backfill, Changes, GroupState, Queue, Snapshot, run_pass
+from bai_services.core.queue.why import explain_one
+
+from .world import (
+    ANN,
+    BOB,
+    GIB,
+    MAIN,
+    NOW,
+    agent,
+    request,
+    running,
+    slots,
+    snapshot,
+    started,
+    taken,
+    wait,
+)
+
+KEY = Scope(ScopeKind.KEYPAIR, "AKIA")
+LAB = Scope(ScopeKind.PROJECT, "lab")
+EAST = Scope(ScopeKind.DOMAIN, "east")
+FULL = agent(used={"cpu": 8000})
+STRICT = {"backfill": Backfill.OFF}
+
+
+def capped(scope: Scope, **caps: Any) -> Snapshot:
+    """Return two sessions that count in a scope with caps, of which one has room."""
+    waiting = [wait(n, scopes=(scope,), wanted=request(cpu="2")) for n in (1, 2)]
+    return snapshot(waiting, [agent()], caps={scope: ScopeCaps(scope, scope.id, **caps)})
+
+
+@pytest.mark.parametrize(
+    "world, last, check, part",
+    [
+        pytest.param(
+            snapshot([wait(1, closed="account ann is not active")], [agent()]),
+            "s1",
+            "account",
+            "account ann is not active",
+            id="the owner's account is closed",
+        ),
+        pytest.param(
+            snapshot([wait(1)], [agent()], group={"is_active": False}),
+            "s1",
+            "resource-group",
+            "resource group main is not active",
+            id="the resource group is closed",
+        ),
+        pytest.param(
+            snapshot([wait(1, unmet="waits for the success of s0 (RUNNING)")], [agent()]),
+            "s1",
+            "dependencies",
+            "waits for the success of s0",
+            id="a session that it depends on still runs",
+        ),
+        pytest.param(
+            snapshot([wait(1, not_before=NOW + timedelta(hours=1))], [agent()]),
+            "s1",
+            "not-before",
+            "starts not before 2030-01-01T13:00:00+00:00",
+            id="its time has not come",
+        ),
+        pytest.param(
+            capped(ANN, slots={"cpu": 3000}),
+            "s2",
+            "policy",
+            "cpu=2 asked, but user ann may have at most cpu=3, of which 1 is left",
+            id="slots of the user",
+        ),
+        pytest.param(
+            capped(LAB, slots={"mem": GIB}), "s2", "policy", "project lab", id="of the project"
+        ),
+        pytest.param(
+            capped(EAST, slots={"cpu": 2000}), "s2", "policy", "domain east", id="of the domain"
+        ),
+        pytest.param(
+            capped(KEY, max_sessions=1),
+            "s2",
+            "policy",
+            "keypair AKIA may have 1 sessions run at once; 1 do, 0 are left",
+            id="concurrent sessions of the keypair",
+        ),
+        pytest.param(
+            capped(MAIN, slots={"cpu": 3999}),
+            "s2",
+            "policy",
+            "resource-group main may have at most cpu=3.999",
+            id="of the resource group",
+        ),
+        pytest.param(
+            capped(KEY, slots={"cpu": 9000}, is_closed=True),
+            "s1",
+            "policy",
+            "at most mem=0, of which 0 is left",
+            id="default_for_unspecified LIMITED: a slot that the policy does not name",
+        ),
+        pytest.param(
+            snapshot([wait(1)], []),
+            "s1",
+            "resources",
+            "has no agent; not even with nothing running",
+            id="a group without agents",
+        ),
+        pytest.param(
+            snapshot([wait(1, wanted=request(cpu="9"))], [agent()]),
+            "s1",
+            "resources",
+            "cpu=9 asked, but at most 8 is free on one agent; not even with nothing running there",
+            id="more than any agent has",
+        ),
+        pytest.param(
+            snapshot([wait(1)], [FULL]),
+            "s1",
+            "resources",
+            "cpu=1 asked, but at most 0 is free on one agent",
+            id="no room now",
+        ),
+        pytest.param(
+            snapshot([wait(1, wanted=request(cpu="8")), wait(2)], [agent(used={"cpu": 1000})],
+                     running=[running("r", BOB, "a", slots())], group=STRICT),
+            "s2",
+            "order",
+            "waits for its turn: an earlier session of resource group main waits for room",
+            id="backfill off: it would fit, but an earlier one waits for room",
+        ),
+        pytest.param(
+            snapshot(
+                [wait(1, wanted=request(cpu="8")), wait(2)],
+                [agent(used={"cpu": 1000})],
+                running=[running("r", BOB, "a", slots(), ends_at=NOW + timedelta(hours=1))],
+            ),
+            "s2",
+            "reservation",
+            "would delay an earlier one, which has a place reserved from 2030-01-01T13:00:00",
+            id="reserving: it would fit, but not end before the reserved one starts",
+        ),
+    ],
+)  # fmt: skip
+def test_why_a_session_waits(world: Snapshot, last: str, check: str, part: str) -> None:
+    result = run_pass(world)
+    found = result.reasons[last]
+    assert [reason["check"] for reason in found] == [check]
+    assert part in found[0]["message"]
+    assert not found[0]["passed"]
+    assert last not in started(result)
+
+
+def test_all_caps_that_stand_against_it_are_named_with_their_numbers() -> None:
+    caps = {
+        ANN: ScopeCaps(ANN, "ann", {"cpu": 1000, "mem": GIB // 2}),
+        LAB: ScopeCaps(LAB, "lab", max_sessions=0),
+    }
+    result = run_pass(snapshot([wait(1, scopes=(LAB, ANN), wanted=request(cpu="2"))], [agent()],
+                               caps=caps, usage={ANN: {"cpu": 500}}))  # fmt: skip
+    told = [
+        (r["scope"], r["slot"], r["asked"], r["limit"], r["used"], r["left"])
+        for r in result.reasons["s1"]
+    ]
+    assert told == [
+        ("project", SESSIONS, "1", "0", "0", "0"),
+        ("user", "cpu", "2", "1", "0.5", "0.5"),
+        ("user", "mem", "1g", "512m", "0", "512m"),
+    ]
+
+
+def test_one_that_its_caps_hold_back_lets_others_pass_in_every_mode() -> None:
+    caps = {ANN: ScopeCaps(ANN, "ann", max_sessions=1)}
+    for mode in Backfill:
+        world = snapshot(
+            [wait(1), wait(2), wait(3, BOB)], [agent()], caps=caps, group={"backfill": mode}
+        )
+        assert started(run_pass(world)) == ["s1", "s3"]
+
+
+def test_caps_hold_across_resource_groups() -> None:
+    caps = {ANN: ScopeCaps(ANN, "ann", {"cpu": 3000})}
+    waiting = [wait(n, wanted=request("main" if n % 2 else "side")) for n in range(1, 7)]
+    agents = [agent(), agent("b", resource_group="side")]
+    result = run_pass(snapshot(waiting, agents, caps=caps))
+    assert len(result.decisions) == 3
+
+
+def test_one_held_back_by_a_start_in_a_later_group_lets_others_pass_in_the_same_pass() -> None:
+    """The first of main has no room; then side takes the last session that its owner may have."""
+    caps = {ANN: ScopeCaps(ANN, "ann", max_sessions=1)}
+    holds = running("r", BOB, "a", slots(cpu="4"), ends_at=NOW + timedelta(hours=1))
+    waiting = [wait(1, wanted=request(cpu="8")), wait(2, BOB), wait(3, wanted=request("side"))]
+    agents = [taken(agent(), slots(cpu="4")), agent("b", resource_group="side")]
+    sides = {"side": GroupState("side")}
+    world = snapshot(waiting, agents, running=[holds], caps=caps, group=STRICT, groups=sides)
+    assert started(run_pass(world)) == ["s3", "s2"]
+
+
+def test_a_gang_counts_with_all_its_kernels() -> None:
+    gang = request(cpu="2")
+    gang = type(gang)(gang.slots, "main", "x86_64", kernels=3)
+    caps = {ANN: ScopeCaps(ANN, "ann", {"cpu": 5000})}
+    result = run_pass(snapshot([wait(1, wanted=gang)], [agent()], caps=caps))
+    assert result.reasons["s1"][0]["asked"] == "6"
+
+
+@pytest.mark.parametrize(
+    "mode, expected",
+    [
+        pytest.param(Backfill.OFF, ["s1"], id="off: nothing passes the first without room"),
+        pytest.param(Backfill.AGGRESSIVE, ["s1", "s3", "s4"], id="aggressive: whatever fits"),
+        pytest.param(
+            Backfill.RESERVING, ["s1", "s4"], id="reserving: only what ends before its start"
+        ),
+    ],
+)
+def test_what_passes_a_session_without_room(mode: Backfill, expected: list[str]) -> None:
+    hour = timedelta(hours=1)
+    holds = running("r", BOB, "a", slots(cpu="4"), ends_at=NOW + hour)
+    waiting = [
+        wait(1, wanted=request(cpu="2")),
+        wait(2, wanted=request(cpu="7"), seconds=60),
+        wait(3, seconds=7200),
+        wait(4, seconds=600),
+    ]
+    waiting[0] = wait(1, wanted=request(cpu="2"), seconds=1800)
+    waiting[1] = wait(2, wanted=request(cpu="8"), seconds=60)
+    world = snapshot(
+        waiting, [taken(agent(), slots(cpu="4"))], running=[holds], group={"backfill": mode}
+    )
+    assert started(run_pass(world)) == expected
+
+
+def test_one_whose_agents_are_closed_or_too_small_stops_nobody() -> None:
+    closed = request()
+    designated = type(closed)(
+        closed.slots, "main", "x86_64", designated_agents=("b",), designation=Designation.STRICT
+    )
+    for mode in Backfill:
+        waiting = [wait(1, wanted=request(cpu="99")), wait(2, wanted=designated), wait(3)]
+        agents = [agent(), agent("b", is_schedulable=False)]
+        world = snapshot(waiting, agents, group={"backfill": mode})
+        assert started(run_pass(world)) == ["s3"]
+
+
+def test_a_reserved_session_keeps_its_share_of_a_quota() -> None:
+    """The second may not use up the last session that the reserved one needs."""
+    caps = {ANN: ScopeCaps(ANN, "ann", max_sessions=1)}
+    holds = running("r", BOB, "a", slots(cpu="4"), ends_at=NOW + timedelta(hours=1))
+    waiting = [wait(1, wanted=request(cpu="8")), wait(2, seconds=60), wait(3, BOB, seconds=60)]
+    world = snapshot(waiting, [taken(agent(), slots(cpu="4"))], running=[holds], caps=caps)
+    queue = Queue(world)
+    result = queue.run(NOW)
+    assert started(result) == ["s3"]
+    assert result.reservations[0].session_id == "s1"
+    assert queue.quotas.used(ANN) == {}
+    # In a group beside it, too.
+    queue.apply(
+        Changes(
+            waiting=[wait(4, wanted=request("side"))],
+            agents=[agent("b", resource_group="side")],
+        )
+    )
+    assert started(queue.run(NOW)) == []
+
+
+def test_equal_reasons_are_one_object() -> None:
+    result = run_pass(snapshot([wait(n) for n in range(1, 9)], [FULL]))
+    assert len({id(reasons) for reasons in result.reasons.values()}) == 1
+    assert len(result.reasons) == 8
+
+
+def test_one_that_waits_no_more_is_explained_no_more() -> None:
+    queue = Queue(snapshot([wait(1)], [agent()]))
+    result = queue.run(NOW)
+    assert dict(result.reasons) == {}
+    assert explain_one(queue, "s1") is None

@@ -1,0 +1,229 @@
+"""Whose turn it is: every order, and priority above it."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from bai_services.core.policy import Scope, ScopeKind
+from bai_services.core.queue import (
+    Bucket,
+    Changes,
+    FairShare,
+    GroupState,
+    Order,
+    Queue,
+    Waiting,
+    run_pass,
+)
+from bai_services.core.queue.shares import Shares, amounts_of, fair_factor, today
+from bai_services.core.queue.why import Explainer
+
+from .world import ANN, BOB, CARL, NOW, agent, request, running, slots, snapshot, started, wait
+
+DAY = today(NOW)
+LAB, SHOP = Scope(ScopeKind.PROJECT, "lab"), Scope(ScopeKind.PROJECT, "shop")
+EAST, WEST = Scope(ScopeKind.DOMAIN, "east"), Scope(ScopeKind.DOMAIN, "west")
+CORE_DAY = 1000 * 86_400
+
+
+def used(cores: int, ago: int = 0) -> list[Bucket]:
+    """Return a history: so many cores for a whole day, so many days ago."""
+    return [Bucket(DAY - ago, {"cpu": cores * CORE_DAY})]
+
+
+ORDERS = [
+    pytest.param({}, [wait(2), wait(1), wait(3)], ["s1", "s2", "s3"], id="fifo: who came first"),
+    pytest.param(
+        {"order": Order.LIFO},
+        [wait(2), wait(1), wait(3)],
+        ["s3", "s2", "s1"],
+        id="lifo: who came last",
+    ),
+    pytest.param(
+        {},
+        [wait(1), wait(2, priority=0), wait(3, priority=100)],
+        ["s3", "s1", "s2"],
+        id="fifo: the higher priority before the earlier",
+    ),
+    pytest.param(
+        {"order": Order.LIFO},
+        [wait(1, priority=20), wait(2), wait(3)],
+        ["s1", "s3", "s2"],
+        id="lifo: the higher priority before the later",
+    ),
+    pytest.param(
+        {"order": Order.DRF},
+        [wait(1), wait(2), wait(3), wait(4, BOB), wait(5, BOB)],
+        ["s1", "s4", "s2", "s5", "s3"],
+        id="drf: users in turns although one came first with all of theirs",
+    ),
+    pytest.param(
+        {"order": Order.DRF},
+        [wait(1, ANN, request(cpu="4")), wait(2), wait(3, BOB), wait(4, BOB), wait(5, BOB)],
+        ["s1", "s3", "s4", "s5", "s2"],
+        id="drf: a large session counts for as many turns as it is large",
+    ),
+    pytest.param(
+        {"order": Order.DRF},
+        [wait(1, ANN, request(mem="40g")), wait(2), wait(3, BOB), wait(4, BOB)],
+        ["s1", "s3", "s4", "s2"],
+        id="drf: the largest part of any kind counts, here memory",
+    ),
+    pytest.param(
+        {"order": Order.DRF},
+        [wait(1), wait(2, BOB), wait(3, BOB, priority=20), wait(4, BOB, priority=20)],
+        ["s3", "s4", "s1", "s2"],
+        id="drf: the higher priority before the smaller share",
+    ),
+    pytest.param(
+        {"order": Order.FAIR_SHARE},
+        [wait(1), wait(2), wait(3, BOB)],
+        ["s3", "s1", "s2"],
+        id="fair-share: who has used less comes first, with all of theirs",
+    ),
+    pytest.param(
+        {"order": Order.FAIR_SHARE},
+        [wait(1), wait(2, BOB), wait(3, CARL)],
+        ["s3", "s2", "s1"],
+        id="fair-share: one who never used anything before light and heavy users",
+    ),
+    pytest.param(
+        {"order": Order.FAIR_SHARE, "fair_share": FairShare(weights={ANN: 100.0})},
+        [wait(1), wait(2, BOB)],
+        ["s1", "s2"],
+        id="fair-share: a large weight makes much use count little",
+    ),
+    pytest.param(
+        {"order": Order.FAIR_SHARE, "fair_share": FairShare(lookback_days=1)},
+        [wait(1), wait(2, BOB)],
+        ["s1", "s2"],
+        id="fair-share: what lies before the time looked back on does not count",
+    ),
+    pytest.param(
+        {"order": Order.FAIR_SHARE},
+        [wait(1, priority=20), wait(2, BOB)],
+        ["s1", "s2"],
+        id="fair-share: the higher priority before the lighter user",
+    ),
+    pytest.param(
+        {"order": Order.FAIR_SHARE},
+        [
+            wait(1, scopes=(EAST, LAB, CARL)),
+            wait(2, scopes=(WEST, SHOP, ANN)),
+        ],
+        ["s2", "s1"],
+        id="fair-share: the lighter domain before the lighter user",
+    ),
+    pytest.param(
+        {"order": Order.FAIR_SHARE},
+        [wait(1, scopes=(WEST, LAB, CARL)), wait(2, scopes=(WEST, SHOP, ANN))],
+        ["s2", "s1"],
+        id="fair-share: the lighter project before the lighter user",
+    ),
+]
+HISTORY = {"main": {ANN: used(8, 2), BOB: used(1, 2), EAST: used(4, 2), LAB: used(2, 2)}}
+
+
+@pytest.mark.parametrize("options, waiting, expected", ORDERS)
+def test_the_order_in_which_sessions_start(
+    options: dict[str, Any], waiting: list[Waiting], expected: list[str]
+) -> None:
+    world = snapshot(waiting, [agent(cpu=64)], group=options, history=HISTORY)
+    assert started(run_pass(world)) == expected
+
+
+@pytest.mark.parametrize("options, waiting, expected", ORDERS)
+def test_positions_tell_the_order_in_which_sessions_start(
+    options: dict[str, Any], waiting: list[Waiting], expected: list[str]
+) -> None:
+    full = agent(cpu=64, used={"cpu": 64_000})
+    queue = Queue(snapshot(waiting, [full], group=options, history=HISTORY))
+    assert not queue.run(NOW).decisions
+    positions = Explainer(queue).positions("main")
+    assert sorted(positions, key=lambda session: positions[session]) == expected
+    assert sorted(positions.values()) == list(range(1, len(expected) + 1))
+
+
+def test_drf_counts_what_users_hold_already() -> None:
+    holds = running("r", ANN, "a", slots(cpu="2"))
+    full = agent(used={"cpu": 2000, "mem": 2**30})
+    world = snapshot(
+        [wait(1), wait(2, BOB), wait(3, BOB), wait(4, BOB)],
+        [full],
+        running=[holds],
+        group={"order": Order.DRF},
+    )
+    # After two of their own, both hold the same: who came first goes on.
+    assert started(run_pass(world)) == ["s2", "s3", "s1", "s4"]
+
+
+def test_drf_ignores_what_the_group_has_nothing_of() -> None:
+    shares = Shares()
+    shares.set_capacity({"cpu": 8000})
+    shares.add(ANN, {"cpu": 2000, "rocm": 5000})
+    assert shares.of(ANN) == 0.25
+    shares.add(ANN, {"cpu": 2000}, -1)
+    assert shares.of(ANN) == 0.0
+
+
+def test_shares_and_devices_of_one_family_count_together() -> None:
+    assert amounts_of(slots(cuda_device="2", cuda_shares="0.5")) == {
+        "cpu": 1000,
+        "mem": 2**30,
+        "cuda": 2500,
+    }
+
+
+@pytest.mark.parametrize(
+    "buckets, options, expected",
+    [
+        pytest.param([], FairShare(), 1.0, id="no use: 1"),
+        pytest.param(
+            used(8), FairShare(lookback_days=1), 0.5, id="all of it all the time looked back on"
+        ),
+        pytest.param(
+            used(8, 7), FairShare(lookback_days=8), 2 ** (-1 / 16), id="halved after a half life"
+        ),
+        pytest.param(used(8, 28), FairShare(), 1.0, id="beyond the time looked back on"),
+        pytest.param(
+            used(8),
+            FairShare(lookback_days=1, default_weight=2.0),
+            2**-0.5,
+            id="twice the weight: half the exponent",
+        ),
+        pytest.param(used(10**6), FairShare(), 2**-10, id="never below 2^-10"),
+        pytest.param(used(8), FairShare(default_weight=0.0), 2**-10, id="a weight of 0 comes last"),
+    ],
+)
+def test_the_fair_share_factor(buckets: list[Bucket], options: FairShare, expected: float) -> None:
+    assert fair_factor(ANN, buckets, options, {"cpu": 8000}, DAY) == pytest.approx(expected)
+
+
+def test_a_slot_counts_by_its_weight() -> None:
+    options = FairShare(lookback_days=1, resource_weights={"mem": 1.0, "cuda.shares": 2.0})
+    capacity = {"cpu": 1000, "mem": 2**30, "cuda": 1000}
+    bucket = [Bucket(DAY, {"cuda.device": 86_400})]
+    # A whole device all day: 2 of the 4 parts that the weights sum up to.
+    assert fair_factor(ANN, bucket, options, capacity, DAY) == pytest.approx(2**-0.5)
+
+
+def test_the_order_changes_at_the_next_pass() -> None:
+    queue = Queue(snapshot([wait(n) for n in (1, 2, 3)], [agent(cpu=1)]))
+    assert started(queue.run(NOW)) == ["s1"]
+    queue.apply(Changes(groups=[GroupState("main", order=Order.LIFO)], gone=["s1"]))
+    assert started(queue.run(NOW)) == ["s3"]
+
+
+def test_use_fades_from_day_to_day() -> None:
+    history = {"main": {ANN: used(4), BOB: used(3, 20)}}
+    options = {"order": Order.FAIR_SHARE, "fair_share": FairShare(lookback_days=25)}
+    world = snapshot([wait(1, BOB), wait(2)], [agent(cpu=1)], group=options, history=history)
+    assert started(run_pass(world)) == ["s1"]
+    queue = Queue(snapshot([], [agent(cpu=1)], group=options, history=history))
+    queue.run(NOW)
+    # 26 days on, nothing of either counts any more: who came first.
+    queue.apply(Changes(waiting=[wait(1), wait(2, BOB)]))
+    assert started(queue.run(NOW + timedelta(days=26))) == ["s1"]

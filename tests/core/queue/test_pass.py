@@ -1,0 +1,134 @@
+"""One pass: who starts where, who waits and why."""
+
+from __future__ import annotations
+
+import pytest
+
+from bai_services.core.placement import AgentState, Placement, Refusal, Request, place
+from bai_services.core.policy import Scope, ScopeCaps
+from bai_services.core.queue import (
+    Backfill,
+    GroupState,
+    PassResult,
+    Snapshot,
+    Waiting,
+    run_pass,
+)
+
+from .world import ANN, BOB, agent, request
+
+
+def queue(*requests: Request | tuple[Request, Scope]) -> list[Waiting]:
+    pairs = [r if isinstance(r, tuple) else (r, BOB) for r in requests]
+    return [Waiting(f"s{i}", i, r, (scope,)) for i, (r, scope) in enumerate(pairs, start=1)]
+
+
+def started(result: PassResult) -> list[tuple[str, str]]:
+    return [(d.session_id, d.placement.agent_id) for d in result.decisions]
+
+
+@pytest.mark.parametrize(
+    "agents, wanted, chosen",
+    [
+        pytest.param([agent("a"), agent("b", cpu=2, mem=4)], request(), "b", id="least is left"),
+        pytest.param([agent("b"), agent("a")], request(), "a", id="ties: lowest id"),
+        pytest.param([agent("a", is_alive=False), agent("b")], request(), "b", id="only alive"),
+        pytest.param(
+            [agent("a", is_schedulable=False), agent("b")], request(), "b", id="only schedulable"
+        ),
+        pytest.param(
+            [agent("a", architecture="arm64"), agent("b")], request(), "b", id="architecture"
+        ),
+        pytest.param(
+            [agent("a", resource_group="x"), agent("b")], request(), "b", id="resource group"
+        ),
+        pytest.param(
+            [agent("a"), agent("b", gpus=1)], request(cuda_shares="0.5"), "b", id="has the device"
+        ),
+    ],
+)
+def test_place(agents: list[AgentState], wanted: Request, chosen: str) -> None:
+    placement = place(agents, wanted)
+    assert isinstance(placement, Placement)
+    assert placement.agent_id == chosen
+
+
+@pytest.mark.parametrize(
+    "agents, wanted, part",
+    [
+        pytest.param([], request(), "has no agent", id="an empty group"),
+        pytest.param([agent("a", is_alive=False)], request(), "1 not alive", id="a lost agent"),
+        pytest.param(
+            [agent("a", cpu=2), agent("b", cpu=4)],
+            request(cpu="5"),
+            "cpu=5 asked, but at most 4 is free",
+            id="the most that one agent has",
+        ),
+        pytest.param(
+            [agent("a", cpu=8, mem=1), agent("b", cpu=1, mem=8)],
+            request(cpu="4", mem="4g"),
+            "no single agent has cpu=4 mem=4g free at once",
+            id="never both together",
+        ),
+    ],
+)
+def test_a_refusal_names_numbers(agents: list[AgentState], wanted: Request, part: str) -> None:
+    refusal = place(agents, wanted)
+    assert isinstance(refusal, Refusal)
+    assert part in refusal.message
+
+
+def test_first_come_first_served_until_the_room_is_gone() -> None:
+    result = run_pass(Snapshot(queue(*[request(cpu="4")] * 3), [agent("a")]))
+    assert started(result) == [("s1", "a"), ("s2", "a")]
+    assert result.reasons["s3"][0]["check"] == "resources"
+    assert "cpu=4 asked, but at most 0 is free" in result.reasons["s3"][0]["message"]
+
+
+def test_one_that_lacks_room_stops_its_group_only() -> None:
+    waiting = queue(request(cpu="7"), request(cpu="7"), request(), request("other"))
+    agents = [agent("a"), agent("b", resource_group="other")]
+    strict = {"main": GroupState("main", backfill=Backfill.OFF)}
+    result = run_pass(Snapshot(waiting, agents, groups=strict))
+    assert started(result) == [("s1", "a"), ("s4", "b")]
+    assert result.reasons["s3"][0]["check"] == "order"
+
+
+def test_one_that_its_caps_hold_back_lets_others_pass() -> None:
+    caps = {ANN: ScopeCaps(ANN, "ann", slots={"cpu": 3000}, max_sessions=5)}
+    waiting = queue((request(cpu="2"), ANN), (request(cpu="2"), ANN), request())
+    result = run_pass(Snapshot(waiting, [agent("a")], caps))
+    assert started(result) == [("s1", "a"), ("s3", "a")]
+    reason = result.reasons["s2"][0]
+    assert (reason["check"], reason["scope"], reason["slot"]) == ("policy", "user", "cpu")
+    assert (reason["asked"], reason["limit"], reason["used"], reason["left"]) == (
+        "2",
+        "3",
+        "2",
+        "1",
+    )
+
+
+def test_one_that_no_agent_could_ever_hold_blocks_nobody() -> None:
+    result = run_pass(Snapshot(queue(request(cpu="99"), request()), [agent("a")]))
+    assert started(result) == [("s2", "a")]
+
+
+def test_priority_comes_before_time() -> None:
+    first, second = queue(request(cpu="8"), request(cpu="8"))
+    urgent = Waiting(second.id, second.sequence, second.request, second.scopes, priority=20)
+    assert started(run_pass(Snapshot([first, urgent], [agent("a")]))) == [("s2", "a")]
+
+
+def test_a_group_that_is_closed_starts_nothing() -> None:
+    result = run_pass(Snapshot(queue(request()), [agent("a")], closed_groups=frozenset({"main"})))
+    assert not result.decisions
+    assert "not active" in result.reasons["s1"][0]["message"]
+
+
+def test_shares_of_one_pass_never_pass_a_device() -> None:
+    waiting = queue(*[request(cuda_shares="0.4")] * 5)
+    result = run_pass(Snapshot(waiting, [agent("a", gpus=2)]))
+    devices = [d.placement.devices[0].device_id for d in result.decisions]
+    assert devices == ["a-g0", "a-g0", "a-g1", "a-g1"]
+    assert "at most 0.2 is free" in result.reasons["s5"][0]["message"]

@@ -1,0 +1,305 @@
+"""The kept place: when, where, who may pass; and on random queues that nobody reserved is late."""
+
+import random
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from bai_services.core.placement import Mode, Placer, Policy, Request
+from bai_services.core.placement.tables import NO_TABLES
+from bai_services.core.queue import Backfill, Certainty, GroupState, Running, Waiting
+from bai_services.core.queue.reserve import Release, Reserver, first_fit
+from bai_services.core.replay.simulate import EPOCH, replay
+from bai_services.core.replay.workload import ARCHITECTURE, GROUP, Job
+from bai_services.core.resources import ResourceSlots
+
+from .jobs import agent, cluster, jobs
+
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+class World:
+    """A placer with what runs on it, and a reserver over both."""
+
+    def __init__(self, *agents, durations=None):
+        self.placer = Placer(list(agents), Policy.BEST_FIT)
+        self.running = []
+        self.durations = durations or {}
+
+    def run(self, name, slots, *, ends=None, started=0, kind=""):
+        """Let a session run that ends in so many seconds; None: nobody knows."""
+        placements = self.placer.place(self.shape(slots))
+        assert placements is not None
+        self.running.append(running(name, placements, ends=ends, started=started, kind=kind))
+
+    def shape(self, slots, **more):
+        return self.placer.prepare(request(slots, **more))
+
+    def reserver(self):
+        return Reserver(self.placer, self.running, NOW, self.durations)
+
+
+def request(slots, **more):
+    return Request(ResourceSlots(slots), GROUP, ARCHITECTURE, **more)
+
+
+def running(name, placements, *, ends=None, started=0, kind=""):
+    return Running(
+        name,
+        GROUP,
+        (),
+        placements,
+        ResourceSlots({}),
+        NOW - timedelta(seconds=started),
+        None if ends is None else NOW + timedelta(seconds=ends),
+        kind,
+    )
+
+
+def waiting(slots, *, seconds=None, **more):
+    return Waiting("w", 1, request(slots, **more), (), seconds=seconds)
+
+
+def after(seconds):
+    return NOW + timedelta(seconds=seconds)
+
+
+def test_the_place_is_kept_from_the_first_end_that_makes_room() -> None:
+    world = World(agent("a", 8, 2), agent("b", 8, 2))
+    for name, ends in (("s1", 50), ("s2", 20), ("s3", 90), ("s4", 10)):
+        world.run(name, {"cpu": 1000, "cuda.device": 1}, ends=ends)
+    shape = world.shape({"cuda.device": 2})
+    found = world.reserver().reserve(waiting({"cuda.device": 2}), shape)
+    # s1 and s2 hold one agent, s3 and s4 the other.
+    assert found is not None
+    assert found.starts_at == after(50)
+    assert found.certainty is Certainty.KNOWN
+    assert {place.agent_id for place in found.placements} == {"a"}
+
+
+@pytest.mark.parametrize(
+    ("sentence", "slots", "seconds", "may_start"),
+    [
+        ("one that ends before the reserved time", {"cuda.device": 1}, 50, True),
+        ("one that ends after it", {"cuda.device": 1}, 51, False),
+        ("one of which nobody knows the end", {"cuda.device": 1}, None, False),
+        ("a share of a kept device that would not be over", {"cuda.shares": 100}, 500, False),
+        ("one that needs nothing of the kept place", {"cpu": 4000}, None, True),
+        ("one that needs the cores that are kept there", {"cpu": 6000}, None, False),
+    ],
+)
+def test_who_may_pass(sentence, slots, seconds, may_start) -> None:
+    world = World(agent("a", 8, 2))
+    world.run("s", {"cpu": 1000, "cuda.device": 1}, ends=50)
+    shape = world.shape({"cpu": 3000, "cuda.device": 2})
+    handle = world.shape(slots)
+    reserver = world.reserver()
+    assert reserver.reserve(waiting({"cpu": 3000, "cuda.device": 2}), shape) is not None
+    found = reserver.place(waiting(slots, seconds=seconds), handle)
+    assert (found is not None) is may_start, sentence
+
+
+def test_a_share_may_be_taken_beside_a_reserved_share() -> None:
+    world = World(agent("a", 8, 1))
+    world.run("s", {"cuda.shares": 700}, ends=50)
+    shape, handle = world.shape({"cuda.shares": 500}), world.shape({"cuda.shares": 300})
+    reserver = world.reserver()
+    assert reserver.reserve(waiting({"cuda.shares": 500}), shape) is not None
+    # 300 are free now; beside the reserved 500 there will be 500.
+    found = reserver.place(waiting({"cuda.shares": 300}), handle)
+    assert found is not None
+    reserver.started(running("t", found))
+    assert not world.placer.fits(handle)
+
+
+def test_what_starts_after_the_reservation_counts_until_its_end() -> None:
+    world = World(agent("a", 8, 2))
+    world.run("s", {"cuda.device": 1, "cpu": 1000}, ends=50)
+    two = world.shape({"cuda.shares": 400})
+    shape = world.shape({"cuda.device": 1, "cpu": 8000})
+    reserver = world.reserver()
+    assert reserver.reserve(waiting({"cuda.device": 1, "cpu": 8000}), shape) is not None
+    # Two shares fit on the other device: the reserved one waits for either. A third one does not.
+    for name, expected in (("t1", True), ("t2", True), ("t3", False)):
+        found = reserver.place(waiting({"cuda.shares": 400}), two)
+        assert (found is not None) is expected
+        if found is not None:
+            reserver.started(running(name, found))
+
+
+def test_learned_ends_make_an_estimated_reservation_that_no_learned_run_time_enters() -> None:
+    world = World(agent("a", 8, 1), durations={"lab": [100] * 10, "quick": [1] * 50})
+    world.run("s", {"cuda.device": 1, "cpu": 1000}, started=40, kind="lab")
+    shape, handle = world.shape({"cuda.device": 1, "cpu": 8000}), world.shape({"cpu": 1000})
+    reserver = world.reserver()
+    found = reserver.reserve(waiting({"cuda.device": 1, "cpu": 8000}), shape)
+    assert found is not None
+    assert (found.starts_at, found.certainty) == (after(60), Certainty.ESTIMATED)
+    quick = Waiting("q", 2, request({"cpu": 1000}), (), kind="quick")
+    assert reserver.place(quick, handle) is None
+
+
+def test_where_nothing_tells_the_place_of_the_oldest_is_kept_from_everybody() -> None:
+    world = World(agent("a", 8, 1), agent("b", 8, 1))
+    world.run("young", {"cuda.device": 1}, started=10)
+    world.run("old", {"cuda.device": 1}, started=500)
+    shape, handle = world.shape({"cuda.device": 1, "cpu": 8000}), world.shape({"cpu": 1000})
+    reserver = world.reserver()
+    found = reserver.reserve(waiting({"cuda.device": 1, "cpu": 8000}), shape)
+    assert found is not None
+    assert (found.starts_at, found.certainty) == (None, Certainty.UNKNOWN)
+    assert found.placements[0].agent_id == "b"
+    short = reserver.place(waiting({"cpu": 1000}, seconds=1), handle)
+    assert short is not None
+    assert short[0].agent_id == "a"
+
+
+def test_a_gang_keeps_a_place_for_every_kernel() -> None:
+    world = World(agent("a", 4, 0), agent("b", 4, 0))
+    world.run("s1", {"cpu": 3000}, ends=10)
+    world.run("s2", {"cpu": 3000}, ends=30)
+    gang = {"kernels": 2, "mode": Mode.MULTI_NODE}
+    shape = world.shape({"cpu": 4000}, **gang)
+    found = world.reserver().reserve(waiting({"cpu": 4000}, **gang), shape)
+    assert found is not None
+    assert found.starts_at == after(30)
+    assert {place.agent_id for place in found.placements} == {"a", "b"}
+
+
+def test_what_never_fits_reserves_nothing_and_a_second_one_neither() -> None:
+    world = World(agent("a", 4, 1))
+    world.run("s", {"cpu": 4000}, ends=10)
+    big, small = world.shape({"cpu": 5000}), world.shape({"cpu": 2000})
+    reserver = world.reserver()
+    assert reserver.reserve(waiting({"cpu": 5000}), big) is None
+    assert reserver.reserve(waiting({"cpu": 2000}), small) is not None
+    assert reserver.reserve(waiting({"cpu": 2000}), small) is None
+
+
+def test_the_first_fit_is_found_exactly_whatever_the_number_of_ends() -> None:
+    for needed in range(1, 40):
+        placer = Placer([agent("a", 40, 0)], Policy.BEST_FIT)
+        one, many = (placer.prepare(request({"cpu": n * 1000})) for n in (1, needed))
+        placed = [placer.place(one) for _ in range(40)]
+        releases = [
+            Release(float(n), NOW, str(n), found or (), Certainty.KNOWN)
+            for n, found in enumerate(placed)
+        ]
+        assert first_fit(placer, many, releases) == needed
+        # And so many are given back, no more.
+        assert placer.agents()[0].free("cpu") == needed * 1000
+
+
+# ---- Random queues ----
+
+
+def play(seed, backfill, *, is_exact, count=10):
+    rng = random.Random(seed)
+    agents = cluster(rng)
+    policy = rng.choice([Policy.BEST_FIT, Policy.SPREAD, Policy.PACK])
+    work = jobs(rng, count, is_exact=is_exact)
+    # No mix is learned: these policies look at none, and it takes longer than the replay.
+    return replay(
+        work, agents, GroupState(GROUP, placement=policy, backfill=backfill, tables=NO_TABLES)
+    )
+
+
+def test_no_reserved_session_is_ever_late() -> None:
+    """Whatever passes it: with true upper bounds, it starts when it was promised, or before."""
+    promised = 0
+    for seed in range(1200):
+        found = play(seed, Backfill.RESERVING, is_exact=seed % 2 == 0)
+        starts = {o.job.id: o.started for o in found.outcomes}
+        for session_id, (_, reservation) in found.promises.items():
+            started = starts[session_id]
+            assert started is not None, (seed, session_id)
+            assert EPOCH + timedelta(seconds=started) <= reservation.starts_at, (seed, session_id)
+            assert reservation.certainty is Certainty.KNOWN
+            promised += 1
+    assert promised > 1000
+
+
+def test_a_reserved_session_starts_as_early_as_if_nobody_could_pass_it() -> None:
+    """From the state in which it got its reservation, with nothing started behind it."""
+    compared = 0
+    for seed in range(300):
+        found = play(seed, Backfill.RESERVING, is_exact=True)
+        place_in_line = {o.job.id: n for n, o in enumerate(found.outcomes)}
+        for session_id, (second, _) in found.promises.items():
+            mine = found.outcomes[place_in_line[session_id]]
+            before = [
+                o
+                for n, o in enumerate(found.outcomes)
+                if o.started is not None
+                and o.started <= second < o.started + o.job.seconds
+                and not (o.started == second and n > place_in_line[session_id])
+            ]
+            assert mine.started <= alone(found.agents, before, mine.job, second), (seed, session_id)
+            compared += 1
+    assert compared > 200
+
+
+def alone(agents, before, job, second):
+    """Return when a job fits that waits for nobody but those that ran before it."""
+    for at in sorted({second, *(o.started + o.job.seconds for o in before)}):
+        placer = Placer(agents, Policy.BEST_FIT)
+        for outcome in before:
+            if outcome.started + outcome.job.seconds > at:
+                placer.take(outcome.placements)
+        if placer.fits(placer.prepare(request_of(job))):
+            return at
+    raise AssertionError("it never fits")
+
+
+def request_of(job: Job) -> Request:
+    mode = job.mode if job.kernels > 1 else Mode.SINGLE_NODE
+    return Request(job.slots, GROUP, ARCHITECTURE, kernels=job.kernels, mode=mode)
+
+
+@pytest.mark.parametrize("backfill", list(Backfill))
+def test_in_every_mode_all_that_can_start_do_and_gangs_are_whole(backfill) -> None:
+    for seed in range(100):
+        found = play(seed, backfill, is_exact=False)
+        for outcome in found.outcomes:
+            if outcome.started is None:
+                empty = Placer(found.agents, Policy.BEST_FIT)
+                assert not empty.fits(empty.prepare(request_of(outcome.job))), seed
+                continue
+            assert len(outcome.placements) == outcome.job.kernels
+            if outcome.job.mode is Mode.SINGLE_NODE:
+                assert len({place.agent_id for place in outcome.placements}) == 1
+
+
+def test_nobody_starves_behind_an_endless_stream_of_short_ones() -> None:
+    """One that needs everything comes among short ones that keep coming: it starts in time."""
+    rng = random.Random(7)
+    stream = [
+        Job(f"s{n}", n, 20, ResourceSlots({"cpu": 1000}), limit=20 + rng.randrange(20))
+        for n in range(400)
+    ]
+    big = Job("big", 50, 30, ResourceSlots({"cpu": 8000}), limit=30)
+    for backfill, is_in_time in ((Backfill.RESERVING, True), (Backfill.AGGRESSIVE, False)):
+        state = GroupState(GROUP, placement=Policy.BEST_FIT, backfill=backfill)
+        found = replay([*stream, big], [agent("a", 8, 0)], state)
+        waited = next(o.waited for o in found.outcomes if o.job.id == "big")
+        # Those before it in the line start first; then nothing that outlasts its time may.
+        assert (waited < 150) is is_in_time, (backfill, waited)
+
+
+def test_equal_queues_are_decided_equally() -> None:
+    for seed in range(20):
+        one, other = (play(seed, Backfill.RESERVING, is_exact=False) for _ in range(2))
+        assert one.outcomes == other.outcomes
+
+
+def test_a_placement_is_within_what_the_agents_have() -> None:
+    for seed in range(50):
+        found = play(seed, Backfill.RESERVING, is_exact=False)
+        for second in {o.started for o in found.outcomes if o.started is not None}:
+            placer = Placer(found.agents, Policy.BEST_FIT)
+            for o in found.outcomes:
+                if o.started is not None and o.started <= second < o.started + o.job.seconds:
+                    placer.take(o.placements)
+            for state in placer.agents():
+                assert all(state.used[slot] <= state.capacity[slot] for slot in ("cpu", "mem"))
+                assert all(device.used <= device.capacity for device in state.devices)

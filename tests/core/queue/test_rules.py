@@ -1,0 +1,250 @@
+"""What holds for every queue: nothing exceeded, the order kept, nobody forgotten."""
+
+from __future__ import annotations
+
+from collections import Counter
+from datetime import timedelta
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from bai_services.core.placement import AgentState, Mode, Policy, Request
+from bai_services.core.policy import Scope, ScopeCaps, ScopeKind
+from bai_services.core.queue import (
+    Backfill,
+    Changes,
+    GroupState,
+    Order,
+    Queue,
+    Running,
+    Snapshot,
+    Waiting,
+    run_pass,
+)
+from bai_services.core.queue.line import session_slots
+from bai_services.core.queue.why import Explainer
+
+from .world import NOW, agent, slots
+
+USERS = tuple(Scope(ScopeKind.USER, name) for name in "abc")
+LABS = tuple(Scope(ScopeKind.PROJECT, name) for name in "xy")
+EXAMPLES = settings(max_examples=60, deadline=None)
+
+requests = st.builds(
+    lambda cpu, share, kernels, mode, group: Request(
+        slots(cpu=str(cpu), **share), group, "x86_64", kernels=kernels, mode=mode
+    ),
+    st.integers(1, 6),
+    st.sampled_from([{}, {}, {"cuda_shares": "0.4"}, {"cuda_device": "1"}]),
+    st.sampled_from([1, 1, 1, 2, 3]),
+    st.sampled_from(Mode),
+    st.sampled_from(["main", "main", "side"]),
+)
+
+
+@st.composite
+def queues(draw: st.DrawFn) -> Snapshot:
+    """Draw two groups with a few agents, up to 12 sessions and caps on any scope."""
+    waiting = [
+        Waiting(
+            f"s{n}",
+            n,
+            draw(requests),
+            (draw(st.sampled_from(LABS)), draw(st.sampled_from(USERS))),
+            priority=draw(st.sampled_from([10, 10, 20])),
+            seconds=draw(st.sampled_from([None, 60, 600])),
+        )
+        for n in range(draw(st.integers(0, 12)))
+    ]
+    agents = [
+        agent(f"a{n}", gpus=draw(st.integers(0, 2)), resource_group=group)
+        for n, group in enumerate(draw(st.lists(st.sampled_from(["main", "side"]), max_size=4)))
+    ]
+    caps = {
+        scope: ScopeCaps(scope, scope.id, {"cpu": draw(st.integers(0, 15)) * 1000}, False, count)
+        for scope in (*USERS, *LABS)
+        if (count := draw(st.sampled_from([None, None, 1, 2, 5]))) is not None
+    }
+    groups = {
+        name: GroupState(
+            name,
+            order=draw(st.sampled_from(Order)),
+            placement=Policy.PACK,
+            backfill=draw(st.sampled_from(Backfill)),
+        )
+        for name in ("main", "side")
+    }
+    return Snapshot(waiting, agents, caps=caps, groups=groups, now=NOW)
+
+
+def counted(world: Snapshot, ids: list[str]) -> Counter[tuple[Scope, str]]:
+    """Return what sessions count in their scopes, by slot and as sessions."""
+    found: Counter[tuple[Scope, str]] = Counter()
+    for w in world.waiting:
+        for scope in w.scopes if w.id in ids else ():
+            found[scope, "sessions"] += 1
+            for slot, amount in session_slots(w).items():
+                found[scope, slot] += amount
+    return found
+
+
+@EXAMPLES
+@given(queues())
+def test_no_scope_ever_holds_more_than_its_cap(world: Snapshot) -> None:
+    queue = Queue(world)
+    ids = [d.session_id for d in queue.run(NOW).decisions]
+    used = counted(world, ids)
+    for (scope, slot), amount in used.items():
+        assert queue.quotas.used(scope)[slot] == amount
+        caps = world.caps.get(scope)
+        limit = None if caps is None else caps.limit(slot)
+        assert limit is None or amount <= limit
+
+
+@EXAMPLES
+@given(queues())
+def test_no_agent_and_no_device_ever_gives_more_than_it_has(world: Snapshot) -> None:
+    queue = Queue(world)
+    result = queue.run(NOW)
+    wanted = {w.id: w.request for w in world.waiting}
+    for decision in result.decisions:
+        asked = wanted[decision.session_id]
+        assert len(decision.placements) == asked.kernels
+        if asked.mode == Mode.SINGLE_NODE:
+            assert len({p.agent_id for p in decision.placements}) == 1
+    for state in agents_of(queue):
+        assert all(0 <= n <= state.capacity[slot] for slot, n in state.used.items())
+        assert all(0 <= d.used <= d.capacity for d in state.devices)
+
+
+def agents_of(queue: Queue) -> list[AgentState]:
+    return [a for group in queue.groups() for a in queue.line(group).placer.agents()]
+
+
+@EXAMPLES
+@given(queues())
+def test_everyone_starts_once_or_is_told_why_not(world: Snapshot) -> None:
+    result = run_pass(world)
+    ids = [d.session_id for d in result.decisions]
+    assert len(set(ids)) == len(ids)
+    assert sorted([*ids, *result.reasons]) == sorted(w.id for w in world.waiting)
+    for reasons in result.reasons.values():
+        assert any(not reason["passed"] for reason in reasons)
+        assert all(reason["message"] for reason in reasons)
+
+
+@EXAMPLES
+@given(queues(), st.randoms())
+def test_equal_snapshots_give_equal_decisions(world: Snapshot, rng: st.Random) -> None:
+    """In whatever order sessions and agents are listed."""
+    waiting, agents = list(world.waiting), list(world.agents)
+    rng.shuffle(waiting)
+    rng.shuffle(agents)
+    other = Snapshot(waiting, agents, caps=world.caps, groups=world.groups, now=NOW)
+    one, two = run_pass(world), run_pass(other)
+    assert one.decisions == two.decisions
+    assert dict(one.reasons) == dict(two.reasons)
+
+
+@EXAMPLES
+@given(queues())
+def test_a_pass_leaves_nothing_to_the_next(world: Snapshot) -> None:
+    """Whoever could start has started: a second pass decides nothing and says the same."""
+    queue = Queue(world)
+    first = dict(queue.run(NOW).reasons)
+    queue.apply(Changes(groups=list(world.groups.values())))
+    second = queue.run(NOW)
+    assert not second.decisions
+    assert dict(second.reasons) == first
+
+
+@EXAMPLES
+@given(queues())
+def test_an_end_gives_back_exactly_what_was_taken(world: Snapshot) -> None:
+    queue = Queue(world)
+    before = agents_of(queue)
+    ids = [d.session_id for d in queue.run(NOW).decisions]
+    queue.apply(Changes(gone=ids))
+    assert agents_of(queue) == before
+    assert not any(queue.quotas.all_usage().values())
+
+
+@EXAMPLES
+@given(queues())
+def test_in_strict_order_nobody_passes_who_comes_later(world: Snapshot) -> None:
+    """Of sessions alike in what they ask, the one that stands before starts before."""
+    result = run_pass(world)
+    ids = {d.session_id for d in result.decisions}
+    for name, state in world.groups.items():
+        if state.order not in (Order.FIFO, Order.LIFO):
+            continue
+        sign = -1 if state.order is Order.LIFO else 1
+        mine = [w for w in world.waiting if w.request.resource_group == name]
+        for w in mine:
+            for other in mine:
+                alike = (w.request, w.scopes, w.seconds) == (
+                    other.request, other.scopes, other.seconds)  # fmt: skip
+                before = (-w.priority, sign * w.sequence) < (
+                    -other.priority, sign * other.sequence)  # fmt: skip
+                if alike and before and other.id in ids:
+                    assert w.id in ids
+
+
+@EXAMPLES
+@given(queues())
+def test_positions_are_those_of_the_order(world: Snapshot) -> None:
+    queue = Queue(Snapshot(world.waiting, (), groups=world.groups, now=NOW))
+    queue.run(NOW)
+    explainer = Explainer(queue)
+    for name in world.groups:
+        mine = {w.id: w for w in world.waiting if w.request.resource_group == name}
+        positions = explainer.positions(name)
+        assert sorted(positions.values()) == list(range(1, len(mine) + 1))
+        line = sorted(mine.values(), key=lambda w: positions[w.id])
+        assert [w.priority for w in line] == sorted((w.priority for w in line), reverse=True)
+
+
+@settings(max_examples=25, deadline=None)
+@given(queues(), st.sampled_from([Backfill.OFF, Backfill.RESERVING]))
+def test_nobody_starves(world: Snapshot, mode: Backfill) -> None:
+    """New small sessions keep coming; all that could ever start have started after a while."""
+    groups = {name: GroupState(name, placement=Policy.PACK, backfill=mode) for name in world.groups}
+    world = Snapshot(world.waiting, world.agents, groups=groups, now=NOW)
+    queue = Queue(world)
+    left = {
+        w.id
+        for w in world.waiting
+        if queue.line(w.request.resource_group).placer.can_ever(
+            queue.line(w.request.resource_group).placer.prepare(w.request)
+        )
+    }
+    ends: dict[str, int] = {}
+    for minute in range(60):
+        now = NOW + timedelta(minutes=minute)
+        small = Request(slots(), "main" if minute % 2 else "side", "x86_64")
+        new = Waiting(f"new{minute}", 100 + minute, small, (USERS[0],), priority=10)
+        gone = [session for session, end in ends.items() if end <= minute]
+        for session in gone:
+            del ends[session]
+        queue.apply(Changes(waiting=[new], gone=gone))
+        for decision in queue.run(now).decisions:
+            left.discard(decision.session_id)
+            ends[decision.session_id] = minute + 3
+    assert not left
+
+
+def test_what_runs_is_told_as_it_was_decided() -> None:
+    wanted = Request(slots(), "main", "x86_64", kernels=2)
+    queue = Queue(Snapshot([Waiting("s1", 1, wanted, (USERS[0],), seconds=60)], [agent()], now=NOW))
+    (decision,) = queue.run(NOW).decisions
+    assert queue.running("main") == [
+        Running(
+            "s1",
+            "main",
+            (USERS[0],),
+            decision.placements,
+            session_slots(Waiting("s1", 1, wanted, (USERS[0],))),
+            NOW,
+            NOW + timedelta(seconds=60),
+        )
+    ]

@@ -1,0 +1,207 @@
+"""Everything that one waiting session is told: every check, its start, what would help."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from bai_services.core.policy import ScopeCaps
+from bai_services.core.queue import Backfill, Certainty, Changes, Queue, Snapshot, Why
+from bai_services.core.queue.why import Choices, Explainer, explain_one
+from bai_services.core.resources import ResourceSlots
+
+from .world import ANN, BOB, MAIN, NOW, agent, request, running, slots, snapshot, taken, wait
+
+HOUR = timedelta(hours=1)
+
+
+def why(world: Snapshot, session_id: str = "s1", **choices: Any) -> Why:
+    queue = Queue(world)
+    queue.run(NOW)
+    found = explain_one(queue, session_id, Choices(**choices))
+    assert found is not None
+    return found
+
+
+def full(**facts: Any) -> Snapshot:
+    """Return a session that asks 2 cores, beside one that holds 7 of 8 for an hour."""
+    holds = running("r", BOB, "a", slots(cpu="7"), ends_at=NOW + HOUR)
+    agents = [taken(agent(), slots(cpu="7")), agent("b", resource_group="side")]
+    return snapshot([wait(1, wanted=request(cpu="2"))], agents, running=[holds], **facts)
+
+
+def test_every_check_is_told_passed_or_failed() -> None:
+    caps = {ANN: ScopeCaps(ANN, "ann", {"cpu": 1000}, max_sessions=3)}
+    found = why(full(caps=caps))
+    assert [(check["check"], check["passed"]) for check in found.checks] == [
+        ("account", True),
+        ("resource-group", True),
+        ("dependencies", True),
+        ("not-before", True),
+        ("policy", False),
+        ("policy", True),
+        ("resources", False),
+        ("order", True),
+    ]
+    assert found.checks[5]["message"] == "user ann holds sessions=0 of 3; 1 more asked"
+    assert found.checks[5]["left"] == "3"
+    assert found.checks[6]["shortages"] == [{"slot": "cpu", "asked": "2", "available": "1"}]
+
+
+def test_the_reserved_place_is_told_and_when() -> None:
+    found = why(full())
+    assert found.checks[-1]["check"] == "reservation"
+    assert found.checks[-1]["starts_at"] == (NOW + HOUR).isoformat()
+    assert found.estimate.starts_at == NOW + HOUR
+    assert found.estimate.certainty is Certainty.KNOWN
+    assert (found.position, found.ahead) == (1, 0)
+
+
+def test_nothing_tells_when_what_runs_has_no_known_end() -> None:
+    world = snapshot(
+        [wait(1, wanted=request(cpu="8"))],
+        [taken(agent(), slots())],
+        running=[running("r", BOB, "a", slots())],
+    )
+    found = why(world)
+    assert (found.estimate.starts_at, found.estimate.certainty) == (None, Certainty.UNKNOWN)
+
+
+@pytest.mark.parametrize(
+    "world, choices, expected",
+    [
+        pytest.param(
+            full(),
+            {"groups": ["main", "side", "gone"]},
+            [("resource-group", "resource group side has room for it now")] * 1
+            + [("smaller", "with cpu=1 there is room now")],
+            id="another group that it may use, and less of what is short",
+        ),
+        pytest.param(
+            full(groups={}, caps={MAIN: ScopeCaps(MAIN, "main")}),
+            {"presets": {"small": slots(), "large": slots(cpu="4")}},
+            [
+                ("smaller", "with cpu=1 there is room now"),
+                ("preset", "there is room for the preset small (cpu=1 mem=1g) now"),
+            ],
+            id="a preset that fits now",
+        ),
+        pytest.param(
+            full(caps={ANN: ScopeCaps(ANN, "ann", max_sessions=0)}),
+            {"groups": ["side"], "presets": {"small": slots()}},
+            [
+                (
+                    "quota",
+                    "the quota of user ann is the limit: it starts when one of the 0 sessions that "
+                    "count there ends or the quota is raised",
+                )
+            ],
+            id="its own quota, which no group and no preset helps with",
+        ),
+        pytest.param(
+            snapshot([wait(1, wanted=request(cuda_shares="0.8"))], [
+                agent(gpus=1, devices=(agent(gpus=1).devices[0].__class__("g", "cuda", used=700),))
+            ]),
+            {},
+            [("smaller", "with cuda.shares=0.3 there is room now")],
+            id="a smaller share of a GPU",
+        ),
+        pytest.param(
+            snapshot([wait(1, not_before=NOW + HOUR)], [agent()]),
+            {"groups": ["side"]},
+            [],
+            id="nothing, when it waits for its time",
+        ),
+        pytest.param(
+            snapshot([wait(1, wanted=request(cpu="2"))], [agent(used={"cpu": 8000})]),
+            {"presets": {"small": slots()}},
+            [],
+            id="nothing, when there is no room at all",
+        ),
+    ],
+)  # fmt: skip
+def test_what_would_start_it_sooner(
+    world: Snapshot, choices: dict[str, Any], expected: list[tuple[str, str]]
+) -> None:
+    found = why(world, **choices).sooner
+    assert [(s.kind, s.message) for s in found] == expected
+
+
+def test_a_quota_names_the_sessions_that_hold_it() -> None:
+    caps = {ANN: ScopeCaps(ANN, "ann", max_sessions=1)}
+    queue = Queue(snapshot([wait(1), wait(2)], [agent()], caps=caps))
+    queue.run(NOW)
+    found = explain_one(queue, "s2")
+    assert found is not None
+    assert found.sooner[-1].facts["first_ids"] == ["s1"]
+
+
+def test_looking_changes_nothing() -> None:
+    queue = Queue(full(caps={ANN: ScopeCaps(ANN, "ann", {"cpu": 1000})}))
+    before = queue.run(NOW)
+    placer = queue.line("main").placer
+    agents, used = placer.agents(), queue.quotas.all_usage()
+    presets = {"small": ResourceSlots(slots())}
+    explain_one(queue, "s1", Choices(["side"], presets))
+    assert (placer.agents(), queue.quotas.all_usage()) == (agents, used)
+    assert queue.run(NOW).reasons["s1"] == before.reasons["s1"]
+
+
+def test_it_is_current_after_each_change() -> None:
+    queue = Queue(snapshot([wait(1), wait(2)], [agent(used={"cpu": 8000})]))
+    queue.run(NOW)
+    explainer = Explainer(queue)
+    first = explainer.explain("s2")
+    queue.apply(Changes(gone=["s1"]))
+    second = explainer.explain("s2")
+    assert first is not None
+    assert second is not None
+    assert (first.position, second.position) == (2, 1)
+
+
+def test_behind_one_that_nothing_may_pass_it_is_told_which() -> None:
+    waiting = [wait(1, wanted=request(cpu="8")), wait(2)]
+    world = snapshot(
+        waiting,
+        [taken(agent(), slots())],
+        running=[running("r", BOB, "a", slots())],
+        group={"backfill": Backfill.OFF},
+    )
+    turn = why(world, "s2").checks[-1]
+    assert (turn["check"], turn["passed"], turn["behind"]) == ("order", False, "s1")
+    assert turn["position"] == 2
+
+
+def test_only_who_has_the_reserved_place_says_so() -> None:
+    """Others of its shape say what they said before, however often it goes to another."""
+    queue = Queue(full())
+    queue.apply(Changes(waiting=[wait(2, wanted=request(cpu="2"))]))
+    reasons = queue.run(NOW).reasons
+    assert [check["check"] for check in reasons["s1"]] == ["resources", "reservation"]
+    assert [check["check"] for check in reasons["s2"]] == ["resources"]
+    queue.apply(Changes(gone=["s1"], waiting=[wait(3, wanted=request(cpu="2"))]))
+    result = queue.run(NOW)
+    assert set(result.changed) == {"s2", "s3"}
+    assert [check["check"] for check in result.changed["s2"]] == ["resources", "reservation"]
+    assert [check["check"] for check in result.reasons["s3"]] == ["resources"]
+    assert queue.run(NOW).changed == {}
+
+
+def test_a_fork_stays_as_it_was() -> None:
+    queue = Queue(full())
+    queue.run(NOW)
+    fork = queue.fork()
+    queue.apply(Changes(gone=["r"], waiting=[wait(2)]))
+    assert {d.session_id for d in queue.run(NOW).decisions} == {"s1", "s2"}
+    found = explain_one(fork, "s1")
+    assert found is not None
+    assert found == explain_one(_passed(full()), "s1")
+    assert explain_one(fork, "s2") is None
+
+
+def _passed(world: Snapshot) -> Queue:
+    queue = Queue(world)
+    queue.run(NOW)
+    return queue

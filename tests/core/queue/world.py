@@ -1,0 +1,71 @@
+"""Small clusters and queues for tests, written short."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from bai_services.core.devices import Device
+from bai_services.core.placement import AgentState, Placement, Policy, Request
+from bai_services.core.policy import Scope, ScopeKind
+from bai_services.core.queue import GroupState, PassResult, Running, Snapshot, Waiting
+from bai_services.core.resources import ResourceSlots
+
+GIB = 2**30
+NOW = datetime(2030, 1, 1, 12, tzinfo=UTC)
+ANN, BOB, CARL = (Scope(ScopeKind.USER, name) for name in ("ann", "bob", "carl"))
+MAIN = Scope(ScopeKind.RESOURCE_GROUP, "main")
+
+
+def agent(name: str = "a", cpu: int = 8, mem: int = 64, gpus: int = 0, **facts: Any) -> AgentState:
+    values: dict[str, Any] = {
+        "resource_group": "main",
+        "architecture": "x86_64",
+        "engine": "process",
+        "capacity": {"cpu": cpu * 1000, "mem": mem * GIB},
+        "devices": tuple(Device(f"{name}-g{i}", "cuda") for i in range(gpus)),
+    }
+    return AgentState(id=name, **{**values, **facts})
+
+
+def slots(**texts: str) -> ResourceSlots:
+    named = {name.replace("_", "."): text for name, text in texts.items()}
+    return ResourceSlots.parse({"cpu": "1", "mem": "1g", **named})
+
+
+def request(group: str = "main", **texts: str) -> Request:
+    return Request(slots(**texts), group, "x86_64")
+
+
+def wait(n: int, user: Scope = ANN, wanted: Request | None = None, **facts: Any) -> Waiting:
+    """Return session ``s<n>``, the n-th to come."""
+    scopes = facts.pop("scopes", (user,))
+    return Waiting(f"s{n}", n, wanted or request(), scopes, filed_at=NOW, **facts)
+
+
+def running(name: str, user: Scope, agent_id: str, amounts: ResourceSlots, **facts: Any) -> Running:
+    values: dict[str, Any] = {
+        "group": "main",
+        "scopes": (user,),
+        "placements": (Placement(agent_id, amounts),),
+        "slots": amounts,
+        "started_at": NOW - timedelta(hours=1),
+    }
+    return Running(id=name, **{**values, **facts})
+
+
+def snapshot(waiting: list[Waiting], agents: list[AgentState], **facts: Any) -> Snapshot:
+    """Return a snapshot; ``group`` sets the options of the group main."""
+    options = {"placement": Policy.PACK, **facts.pop("group", {})}
+    groups = {"main": GroupState("main", **options), **facts.pop("groups", {})}
+    return Snapshot(waiting, agents, groups=groups, **{"now": NOW, **facts})
+
+
+def started(result: PassResult) -> list[str]:
+    return [decision.session_id for decision in result.decisions]
+
+
+def taken(before: AgentState, amounts: ResourceSlots) -> AgentState:
+    """Return an agent with cpu and mem of something that runs there taken."""
+    return replace(before, used={s: before.used.get(s, 0) + n for s, n in amounts.items()})

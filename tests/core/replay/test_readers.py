@@ -1,0 +1,198 @@
+"""Reading recorded workloads: openb, the Standard Workload Format, a hub's own history."""
+
+import pytest
+
+from bai_services.core.errors import InvalidRequest
+from bai_services.core.placement import Mode
+from bai_services.core.replay.history import read_history
+from bai_services.core.replay.openb import read_nodes, read_pods
+from bai_services.core.replay.swf import FIELDS, fewest_kernels, read_swf
+from bai_services.core.replay.workload import refuse_broken
+
+PODS = (
+    "name,cpu_milli,memory_mib,num_gpu,gpu_milli,gpu_spec,qos,pod_phase,"
+    "creation_time,deletion_time,scheduled_time"
+)
+
+
+def pods(*rows):
+    return read_pods([PODS + "\n", *(row + "\n" for row in rows)], "pods.csv")
+
+
+def test_a_pod_runs_from_its_schedule_to_its_deletion() -> None:
+    found = pods("p1,4000,1024,1,460,V100M16|V100M32,LS,Running,10,300,100")
+    (job,) = found.jobs
+    assert (job.submitted, job.seconds, job.limit) == (10, 200, None)
+    assert dict(job.slots) == {"cpu": 4000, "mem": 2**30, "cuda.shares": 460}
+    assert job.device_models == ("V100M16", "V100M32")
+    assert (job.user, job.kind) == ("LS", "LS/1")
+
+
+def test_a_pod_that_was_never_scheduled_runs_from_its_creation() -> None:
+    (job,) = pods("p1,4000,1024,2,1000,,BE,Pending,10,300,").jobs
+    assert job.seconds == 290
+    assert job.slots["cuda.device"] == 2
+
+
+@pytest.mark.parametrize(
+    ("row", "column"),
+    [
+        ("p2,x,1024,0,0,,LS,Running,0,9,0", "cpu_milli"),
+        ("p2,1,-1,0,0,,LS,Running,0,9,0", "memory_mib"),
+        ("p2,1,1,2,500,,LS,Running,0,9,0", "gpu_milli"),
+        ("p2,1,1,1,0,,LS,Running,0,9,0", "gpu_milli"),
+        ("p2,1,1,0,0,,LS,Running,0,5,8", "deletion_time"),
+        ("p2,1,1,0,0,,LS,Running,0,,0", "deletion_time"),
+        (",1,1,0,0,,LS,Running,0,9,0", "name"),
+        ("p1,1,1,0,0,,LS,Running,0,9,0", "name"),
+        ("p2,1", "num_gpu"),
+    ],
+)
+def test_a_broken_pod_is_named_and_the_rest_is_read(row, column) -> None:
+    found = pods("p1,1,1,0,0,,LS,Running,0,9,0", row, "p3,1,1,0,0,,LS,Running,0,9,0")
+    assert [job.id for job in found.jobs] == ["p1", "p3"]
+    (broken,) = found.broken
+    assert (broken.file, broken.row, broken.column) == ("pods.csv", 3, column)
+    with pytest.raises(InvalidRequest, match=f"pods.csv, row 3, column {column}"):
+        refuse_broken(found.broken)
+
+
+def test_a_file_without_the_columns_is_no_pod_list() -> None:
+    with pytest.raises(InvalidRequest, match="has no column name, cpu_milli"):
+        read_pods(["a,b\n", "1,2\n"], "x.csv")
+
+
+def test_nodes_have_devices_of_their_model() -> None:
+    rows = ["sn,cpu_milli,memory_mib,gpu,model\n", "n2,64000,1024,2,T4\n", "n1,1,1,x,T4\n"]
+    (agent,), (broken,) = read_nodes(rows, "nodes.csv")
+    assert agent.capacity == {"cpu": 64000, "mem": 2**30}
+    assert [device.model for device in agent.devices] == ["T4", "T4"]
+    assert str(broken) == "nodes.csv, row 3, column gpu: 'x' is not a whole number"
+
+
+def swf(**values):
+    row = dict.fromkeys(FIELDS, -1)
+    row |= {"job number": 1, "submit time": 0, "run time": 60, "allocated processors": 4}
+    row |= {name.replace("_", " "): value for name, value in values.items()}
+    return " ".join(str(row[name]) for name in FIELDS)
+
+
+def test_a_job_asks_its_requested_processors_and_runs_no_longer_than_requested() -> None:
+    line = swf(requested_processors=8, requested_time=50, user_id=3, group_id=2)
+    found = read_swf(["; Version: 2.2", "; MaxProcs: 16", line], "x.swf")
+    (job,) = found.jobs
+    assert (job.slots["cpu"], job.kernels, job.seconds, job.limit) == (8000, 1, 50, 50)
+    assert (job.user, job.project) == ("3", "2")
+    assert [agent.capacity["cpu"] for agent in found.agents] == [16_000]
+
+
+def test_a_job_wider_than_a_node_is_a_gang() -> None:
+    header = ["; MaxNodes: 3", "; MaxProcs: 14"]
+    found = read_swf([*header, swf(requested_processors=10)], "x.swf")
+    (job,) = found.jobs
+    assert (job.kernels, job.slots["cpu"], job.mode) == (5, 2000, Mode.MULTI_NODE)
+    # The cores that do not divide are not lost.
+    assert [agent.capacity["cpu"] for agent in found.agents] == [5000, 5000, 4000]
+
+
+@pytest.mark.parametrize(
+    ("processors", "each", "kernels"), [(1, 4, 1), (4, 4, 1), (8, 4, 2), (6, 4, 2), (7, 4, 7)]
+)
+def test_a_gang_has_as_few_equal_kernels_as_possible(processors, each, kernels) -> None:
+    assert fewest_kernels(processors, each) == kernels
+
+
+def test_jobs_that_never_ran_are_left_out_and_counted() -> None:
+    lines = [swf(), swf(status=5, run_time=0), swf(run_time=-1)]
+    found = read_swf(lines, "x.swf")
+    assert len(found.jobs) == 1
+    assert found.left_out == {"cancelled before it ran": 1, "run time not known": 1}
+    assert not found.broken
+
+
+@pytest.mark.parametrize(
+    ("line", "column"),
+    [
+        (swf(run_time="soon"), "run time"),
+        (swf(submit_time=-1), "submit time"),
+        (swf(allocated_processors=-1), "requested processors"),
+        (swf(user_id=-7), "user id"),
+        (swf(user_id="nan"), "user id"),
+        ("1 2 3", "run time"),
+        (swf() + " 99", "think time"),
+    ],
+)
+def test_a_broken_job_is_named_with_its_line(line, column) -> None:
+    found = read_swf(["; MaxProcs: 8", "", swf(), line], "x.swf")
+    assert len(found.jobs) == 1
+    assert [(row.row, row.column) for row in found.broken] == [(4, column)]
+
+
+SESSION = {
+    "id": "s1",
+    "resource_group": "gpu",
+    "requested": {"cpu": "2", "mem": "4g", "cuda.shares": "0.5"},
+    "created_at": "2026-01-01T00:00:00+00:00",
+    "started_at": "2026-01-01T00:01:00+00:00",
+    "terminated_at": "2026-01-01T01:01:00+00:00",
+    "owner": "ann",
+    "type": "interactive",
+    "image": "lab/base:2",
+    "cluster_size": 2,
+    "cluster_mode": "multi-node",
+}
+AGENT = {
+    "id": "a1",
+    "resource_group": "gpu",
+    "slots": {"cpu": "8", "mem": "32g", "cuda.device": "1"},
+    "devices": [{"id": "g0", "family": "cuda", "model": "T4", "capacity": "1", "numa_node": None}],
+}
+
+
+def test_a_hubs_history_is_replayed_session_by_session() -> None:
+    later = {**SESSION, "id": "s2", "created_at": "2026-01-01T00:30:00+00:00"}
+    later |= {"started_at": "2026-01-01T00:41:00+00:00", "terminated_at": None}
+    never = {**SESSION, "id": "s3", "started_at": None}
+    other = {**SESSION, "id": "s4", "resource_group": "cpu"}
+    document = {"sessions": [later, SESSION, never, other], "agents": [AGENT]}
+    found = read_history(document, "hub", "gpu")
+    first, second = found.jobs
+    assert (first.id, first.submitted, first.seconds) == ("s1", 0, 3600)
+    # It still ran at the last thing that the record tells of.
+    assert (second.id, second.submitted, second.seconds) == ("s2", 1800, 1200)
+    assert (first.user, first.kind, first.kernels) == ("ann", "interactive/lab/base", 2)
+    assert first.slots["cuda.shares"] == 500
+    assert found.left_out == {"never started": 1, "of another resource group": 1}
+    (agent,) = found.agents
+    assert agent.devices[0].model == "T4"
+
+
+@pytest.mark.parametrize(
+    ("change", "column"),
+    [
+        ({"created_at": None}, "created_at"),
+        ({"started_at": "yesterday"}, "started_at"),
+        ({"terminated_at": "2025-01-01T00:00:00+00:00"}, "terminated_at"),
+        ({"terminated_at": "2026-01-02T00:00:00"}, "terminated_at"),
+        ({"requested": {"cpu": "many"}}, "requested"),
+        ({"requested": None}, "requested"),
+        ({"resource_group": None}, "resource_group"),
+        ({"id": 7}, "id"),
+        ({"cluster_size": "two"}, "cluster_size"),
+    ],
+)
+def test_a_broken_session_is_named(change, column) -> None:
+    found = read_history([{**SESSION, **change}, SESSION, "x"], "hub", "gpu")
+    assert len(found.jobs) == 1
+    assert [(row.row, row.column) for row in found.broken] == [(1, column), (3, "id")]
+
+
+def test_of_several_groups_one_must_be_chosen() -> None:
+    sessions = [SESSION, {**SESSION, "resource_group": "cpu"}]
+    with pytest.raises(InvalidRequest, match="cpu, gpu; choose one with --resource-group"):
+        read_history({"items": sessions}, "x.json")
+
+
+def test_something_else_is_no_history() -> None:
+    with pytest.raises(InvalidRequest, match="no history of a hub"):
+        read_history({"a": 1}, "x.json")

@@ -1,0 +1,134 @@
+"""A workload through the real queue: times, measures, policies."""
+
+import pytest
+
+from bai_services.core.errors import InvalidRequest
+from bai_services.core.placement import Mode, Policy
+from bai_services.core.queue import Backfill, GroupState, Order
+from bai_services.core.replay.ledger import Ledger, days_of
+from bai_services.core.replay.measures import report, use_over_time
+from bai_services.core.replay.policies import ReplayPolicy
+from bai_services.core.replay.simulate import replay
+from bai_services.core.replay.workload import GROUP, Job
+from bai_services.core.resources import ResourceSlots
+
+from ..queue.jobs import agent
+
+
+def job(name, at, cores, seconds, **more):
+    return Job(name, at, seconds, ResourceSlots({"cpu": cores * 1000}), **more)
+
+
+def play(jobs, *, cores=4, agents=1, **options):
+    options.setdefault("placement", Policy.BEST_FIT)
+    machines = [agent(f"a{n}", cores, 1) for n in range(agents)]
+    return replay(jobs, machines, GroupState(GROUP, **options))
+
+
+def starts(replayed):
+    return {o.job.id: o.started for o in replayed.outcomes}
+
+
+WIDE_FIRST = [
+    job("long", 0, 3, 100, limit=100),
+    job("wide", 1, 4, 10, limit=10),
+    job("short", 2, 1, 50, limit=50),
+    job("late", 3, 1, 500, limit=500),
+]
+
+
+@pytest.mark.parametrize(
+    ("sentence", "backfill", "expected"),
+    [
+        ("nobody passes", Backfill.OFF, {"wide": 100, "short": 110, "late": 110}),
+        ("all pass, wide waits", Backfill.AGGRESSIVE, {"short": 2, "late": 52, "wide": 552}),
+        ("only what is over passes", Backfill.RESERVING, {"short": 2, "wide": 100, "late": 110}),
+    ],
+)
+def test_who_starts_when(sentence, backfill, expected) -> None:
+    assert starts(play(WIDE_FIRST, backfill=backfill)) == {"long": 0, **expected}, sentence
+
+
+def test_a_gang_starts_whole() -> None:
+    gang = job("gang", 1, 4, 10, kernels=2, mode=Mode.MULTI_NODE, limit=10)
+    found = play([job("one", 0, 1, 30, limit=30), gang], agents=2)
+    assert starts(found) == {"one": 0, "gang": 30}
+
+
+def test_priority_goes_before_time() -> None:
+    found = play([job("a", 0, 4, 10), job("b", 1, 4, 10), job("c", 2, 4, 10, priority=50)])
+    assert starts(found) == {"a": 0, "c": 10, "b": 20}
+
+
+@pytest.mark.parametrize("order", [Order.DRF, Order.FAIR_SHARE])
+def test_fair_orders_let_the_one_who_has_least_go_first(order) -> None:
+    lengths = (7200, 14_400, 7200, 7200)
+    anns = [job(f"a{n}", n, 4, length, user="ann") for n, length in enumerate(lengths)]
+    bobs = job("b", 100, 4, 10, user="bob")
+    found = play([*anns, bobs], cores=8, order=order)
+    assert (starts(found)["b"], starts(found)["a2"]) == (7200, 7210)
+
+
+def test_what_never_fits_is_told_with_its_reason() -> None:
+    found = report(play([job("big", 0, 9, 10), job("fits", 1, 1, 10)]))
+    assert (found["started"], found["never_started"]) == (1, 1)
+    (never,) = found["never_started_first"]
+    assert never["id"] == "big"
+    assert never["reasons"][0]["check"] == "resources"
+
+
+def test_the_measures_of_a_small_replay() -> None:
+    jobs = [job("a", 0, 4, 20, user="ann"), job("b", 0, 2, 20, user="bob")]
+    found = report(play(jobs))
+    assert found["makespan_seconds"] == 40
+    assert found["wait_seconds"] == {"mean": 10.0, "median": 10.0, "p95": 19.0, "max": 20.0}
+    assert found["bounded_slowdown"]["max"] == 2.0
+    assert found["utilisation_percent"] == {"cpu": 75.0, "cuda": 0.0}
+    # Means of 1 and 2: (1 + 2)^2 / (2 * (1 + 4)).
+    assert found["fairness"] == {"users": 2, "jain_index": 0.9, "worst_user_slowdown": 2.0}
+    assert use_over_time(play(jobs))["cpu"] == ([0, 20, 40], [100.0, 50.0, 0.0])
+
+
+def test_a_replay_of_nothing_has_a_report() -> None:
+    assert report(play([]))["jobs"] == 0
+
+
+def test_use_is_counted_on_the_days_it_was_on() -> None:
+    assert days_of(86_000, 86_400 * 2 + 5) == [(0, 400), (1, 86_400), (2, 5)]
+    ledger = Ledger(GROUP)
+    ledger.add(job("a", 0, 1, 20, user="ann"), 0)
+    (buckets,) = ledger.history()[GROUP].values()
+    assert buckets[0].slots == {"cpu": 20_000}
+    assert ledger.is_due(0)
+    assert not ledger.is_due(3599)
+    assert ledger.is_due(3600)
+
+
+def test_a_policy_is_what_a_resource_group_has() -> None:
+    options = {"placement": "spread", "backfill": "aggressive", "strategy": "FILL"}
+    policy = ReplayPolicy.of({"scheduler": "lifo", "scheduler_opts": options}, "mine")
+    agents = [agent("a0", 4, 1), agent("a1", 4, 1)]
+    found = policy.replay([job("a", 0, 1, 10), job("b", 0, 1, 10)], agents)
+    assert {o.placements[0].agent_id for o in found.outcomes} == {"a0", "a1"}
+    assert ReplayPolicy.of({}, "plain").order is Order.FIFO
+
+
+@pytest.mark.parametrize(
+    ("document", "message"),
+    [
+        ([], "policy p: write a map"),
+        ({"order": "fifo"}, "policy p: order: there is no such field"),
+        ({"scheduler": "best"}, "'best' is no scheduler; there are fifo, lifo, drf, fair-share"),
+        ({"scheduler": ["fifo"]}, "is no scheduler"),
+        ({"scheduler_opts": []}, None),
+        ({"scheduler_opts": "x"}, "scheduler_opts is a map"),
+        ({"scheduler_opts": {"placement": "tight"}}, "'tight' is no placement"),
+        ({"scheduler_opts": {"color": 1}}, "'color'"),
+    ],
+)
+def test_a_policy_that_is_none_is_refused(document, message) -> None:
+    if message is None:
+        assert ReplayPolicy.of(document, "p").options.backfill is Backfill.RESERVING
+        return
+    with pytest.raises(InvalidRequest, match=message):
+        ReplayPolicy.of(document, "p")

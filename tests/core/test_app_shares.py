@@ -1,0 +1,104 @@
+"""Passes of visitors, and what a policy lets people share."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from bai_services.core.app_shares import (
+    Audience,
+    Pass,
+    PassKind,
+    check_addresses,
+    check_app,
+    check_sharing,
+    end_of,
+    seal,
+    unseal,
+)
+from bai_services.core.errors import Forbidden, InvalidRequest
+
+NOW = datetime(2026, 5, 1, 12, tzinfo=UTC)
+KEY = b"key"
+ENTRY = Pass(PassKind.ENTRY, "share", "person", NOW + timedelta(minutes=1), "nonce")
+
+
+def test_a_pass_is_read_back_as_it_was_sealed() -> None:
+    assert unseal(KEY, seal(KEY, ENTRY), PassKind.ENTRY, NOW) == ENTRY
+
+
+@pytest.mark.parametrize(
+    ("text", "kind", "key", "later"),
+    [
+        (seal(KEY, ENTRY), PassKind.VISIT, KEY, 0),
+        (seal(KEY, ENTRY), PassKind.ENTRY, b"another", 0),
+        (seal(KEY, ENTRY), PassKind.ENTRY, KEY, 60),
+        (seal(KEY, ENTRY).replace("person", "boss"), PassKind.ENTRY, KEY, 0),
+        (seal(KEY, ENTRY) + "x", PassKind.ENTRY, KEY, 0),
+        ("", PassKind.ENTRY, KEY, 0),
+        ("a.b.c.d.e.f", PassKind.ENTRY, KEY, 0),
+        ("ä", PassKind.ENTRY, KEY, 0),
+    ],
+)
+def test_a_pass_of_another_kind_key_time_or_content_is_none(
+    text: str, kind: PassKind, key: bytes, later: int
+) -> None:
+    assert unseal(key, text, kind, NOW + timedelta(seconds=later)) is None
+
+
+@pytest.mark.parametrize(
+    ("allowed", "reached"),
+    [
+        ("none", []),
+        ("user", [Audience.USER]),
+        ("project", [Audience.USER, Audience.PROJECT]),
+        ("public", list(Audience)),
+    ],
+)
+def test_each_step_of_a_policy_reaches_as_far_as_those_before(
+    allowed: str, reached: list[Audience]
+) -> None:
+    for audience in Audience:
+        if audience in reached:
+            check_sharing(allowed, audience)
+        else:
+            with pytest.raises(Forbidden, match=f"share apps with: {allowed}; {audience}"):
+                check_sharing(allowed, audience)
+
+
+@pytest.mark.parametrize("name", ["jupyterlab", "terminal", "vscode", "rstudio", "ssh"])
+def test_what_gives_the_whole_session_away_cannot_be_shared(name: str) -> None:
+    with pytest.raises(InvalidRequest, match="whole session"):
+        check_app(name)
+
+
+@pytest.mark.parametrize("name", ["", "Tensor", "a/b", "..", "a" * 65])
+def test_what_is_no_name_of_an_app_is_refused(name: str) -> None:
+    with pytest.raises(InvalidRequest, match="no name of an app"):
+        check_app(name)
+
+
+def test_addresses_are_networks_and_a_public_share_needs_some() -> None:
+    assert check_addresses(Audience.USER, []) is None
+    assert check_addresses(Audience.PUBLIC, ["192.0.2.7", "2001:db8::/32"]) == [
+        "192.0.2.7/32",
+        "2001:db8::/32",
+    ]
+    for audience, given in ((Audience.PUBLIC, []), (Audience.USER, ["192.0.2.7/24"])):
+        with pytest.raises(InvalidRequest):
+            check_addresses(audience, given)
+
+
+@pytest.mark.parametrize(
+    ("asked", "most", "days"), [(None, 0, 7), (None, 86400, 1), (2 * 86400, 0, 2)]
+)
+def test_a_share_ends_after_a_week_or_what_was_asked(
+    asked: int | None, most: int, days: int
+) -> None:
+    assert end_of(NOW, asked, most) == NOW + timedelta(days=days)
+
+
+def test_a_share_for_longer_than_the_policy_allows_is_refused() -> None:
+    with pytest.raises(InvalidRequest, match="your policy allows 3600 s"):
+        end_of(NOW, 3601, 3600)

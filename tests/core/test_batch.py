@@ -1,0 +1,101 @@
+"""What batch sessions may be asked for."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta, timezone
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from bai_services.core.batch import Batch, check_batch, not_before
+from bai_services.core.durations import format_duration, parse_duration
+from bai_services.core.errors import InvalidRequest
+from bai_services.core.session import Result, SessionType, command_end, result_of
+
+NOW = datetime(2026, 3, 2, 9, 0, tzinfo=UTC)
+
+TIMES: dict[str, datetime] = {
+    "10min": NOW + timedelta(minutes=10),
+    "0s": NOW,
+    "1h30m": NOW + timedelta(minutes=90),
+    "90": NOW + timedelta(seconds=90),
+    "2 days": NOW + timedelta(days=2),
+    "2026-03-02T19:00+09:00": NOW + timedelta(hours=1),
+    "2026-03-02T10:00:00Z": NOW + timedelta(hours=1),
+}
+
+
+@pytest.mark.parametrize("text", TIMES)
+def test_not_before(text: str) -> None:
+    assert not_before(text, NOW) == TIMES[text]
+
+
+BAD_TIMES = {
+    "2026-03-02T08:59:59Z": "it was 1s ago",
+    "2026-03-02T10:00": "has no time zone",
+    "2026-03-02": "has no time zone",
+    "2028-03-02T10:00Z": "more than 365 days ahead",
+    "366d": "more than 365 days ahead",
+    "soon": "no span of time",
+    "": "no span of time",
+    "-10min": "no span of time",
+    "10 parsecs": "no span of time",
+}
+
+
+@pytest.mark.parametrize("text", BAD_TIMES)
+def test_not_before_refused(text: str) -> None:
+    with pytest.raises(InvalidRequest, match=BAD_TIMES[text]) as caught:
+        not_before(text, NOW)
+    assert caught.value.details["field"] == "starts_at"
+
+
+@given(
+    seconds=st.integers(0, 300 * 86400),
+    offset=st.integers(-14 * 60, 14 * 60).map(lambda m: timezone(timedelta(minutes=m))),
+)
+@settings(max_examples=60)
+def test_a_time_means_the_same_in_every_zone(seconds: int, offset: timezone) -> None:
+    at = NOW + timedelta(seconds=seconds)
+    assert not_before(at.astimezone(offset).isoformat(), NOW) == at
+    assert not_before(str(seconds), NOW) == at
+
+
+CASES: list[tuple[SessionType, dict[str, Any], Batch | str]] = [
+    (SessionType.INTERACTIVE, {}, Batch()),
+    (SessionType.INTERACTIVE, {"batch_timeout": 5}, "only batch sessions"),
+    (SessionType.BATCH, {"startup_command": "true"}, Batch("true")),
+    (SessionType.BATCH, {"startup_command": "a", "batch_timeout": "2h"}, Batch("a", None, 7200)),
+    (SessionType.BATCH, {}, "needs a startup_command"),
+    (SessionType.BATCH, {"startup_command": "\n"}, "needs a startup_command"),
+    (SessionType.BATCH, {"startup_command": "é" * 9000}, "16384 bytes"),
+    (SessionType.BATCH, {"startup_command": "a", "batch_timeout": 0}, "not within"),
+    (SessionType.BATCH, {"startup_command": "a", "batch_timeout": "366d"}, "not within"),
+]
+
+
+@pytest.mark.parametrize(("kind", "asked", "expected"), CASES)
+def test_check_batch(kind: SessionType, asked: dict[str, Any], expected: Batch | str) -> None:
+    if isinstance(expected, Batch):
+        assert check_batch(kind, asked, NOW) == expected
+    else:
+        with pytest.raises(InvalidRequest, match=expected):
+            check_batch(kind, asked, NOW)
+
+
+@given(st.integers(0, 10**8))
+@settings(max_examples=60)
+def test_a_span_is_read_as_it_is_written(seconds: int) -> None:
+    # Two units are shown, so what is read is at most an hour or so less.
+    shown = parse_duration(format_duration(seconds), "x")
+    assert shown <= seconds < shown + 3600
+    if seconds < 3600:
+        assert shown == seconds
+
+
+def test_exit_codes() -> None:
+    assert (result_of(0), result_of(1)) == (Result.SUCCESS, Result.FAILURE)
+    assert command_end(3) == "the command ended with exit code 3"
+    assert command_end(137) == "the command was ended by signal 9 (exit code 137)"

@@ -1,0 +1,163 @@
+"""Where callbacks may go, how they are signed, when they are tried again."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+from datetime import timedelta
+from ipaddress import IPv4Address, IPv6Address
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bai_services.core.callback import (
+    LONGEST_WAIT,
+    TRIES,
+    Reach,
+    body_of,
+    check_url,
+    is_public,
+    secret_of,
+    signature,
+    wait_after,
+)
+from bai_services.core.errors import InvalidRequest
+
+PUBLIC = Reach()
+
+ADDRESSES = [
+    ("a public address", "93.184.216.34", True),
+    ("a public address of IPv6", "2606:2800:220:1::1", True),
+    ("this machine", "127.0.0.1", False),
+    ("this machine, further on", "127.8.9.10", False),
+    ("this machine by IPv6", "::1", False),
+    ("any address of this machine", "0.0.0.0", False),
+    ("any address by IPv6", "::", False),
+    ("a private network, class A", "10.0.0.1", False),
+    ("a private network, class B", "172.16.0.1", False),
+    ("a private network, class C", "192.168.1.1", False),
+    ("a private network of IPv6", "fd12::1", False),
+    ("an address shared by a carrier", "100.64.0.1", False),
+    ("the metadata of a cloud, link-local", "169.254.169.254", False),
+    ("the metadata of a cloud in a shared range", "100.100.100.200", False),
+    ("the metadata of a cloud in a public range", "168.63.129.16", False),
+    ("the metadata of a cloud in a protocol range", "192.0.0.192", False),
+    ("the metadata of a cloud by IPv6", "fd00:ec2::254", False),
+    ("link-local by IPv6, with its zone", "fe80::1%eth0", False),
+    ("site-local by IPv6", "fec0::1", False),
+    ("multicast", "224.0.0.1", False),
+    ("multicast by IPv6", "ff02::1", False),
+    ("broadcast", "255.255.255.255", False),
+    ("reserved", "240.0.0.1", False),
+    ("documentation", "203.0.113.1", False),
+    ("documentation of IPv6", "2001:db8::1", False),
+    ("a private address mapped into IPv6", "::ffff:10.0.0.1", False),
+    ("a public address mapped into IPv6", "::ffff:93.184.216.34", True),
+    ("this machine in the old form of IPv6", "::127.0.0.1", False),
+    ("this machine behind NAT64", "64:ff9b::7f00:1", False),
+    ("this machine behind 6to4", "2002:7f00:1::1", False),
+    ("a tunnel that carries an address", "2001:0:7f00:1::1", False),
+    ("no address", "hooks.example.org", False),
+]
+
+
+@pytest.mark.parametrize(
+    ("what", "address", "is_allowed"), ADDRESSES, ids=[r[0] for r in ADDRESSES]
+)
+def test_which_addresses_are_reached(what: str, address: str, is_allowed: bool) -> None:
+    assert PUBLIC.allows_address(address) is is_allowed
+
+
+@given(st.ip_addresses(v=4))
+def test_a_mapped_address_is_what_it_carries(address: IPv4Address) -> None:
+    assert PUBLIC.allows_address(f"::ffff:{address}") == PUBLIC.allows_address(str(address))
+
+
+@given(st.ip_addresses(v=6))
+def test_only_what_is_routed_in_public_is_public(address: IPv6Address) -> None:
+    if is_public(address):
+        assert address.is_global
+        assert not (address.is_private or address.is_multicast or address.is_link_local)
+
+
+def test_an_administrator_adds_networks_and_narrows_hosts() -> None:
+    reach = Reach.parse("hooks.example.org, *.internal", "10.1.0.0/16")
+    assert reach.allows_address("10.1.2.3")
+    assert reach.allows_address("93.184.216.34")
+    assert not reach.allows_address("10.2.0.1")
+    assert reach.allows_name("HOOKS.example.org")
+    assert reach.allows_name("ci.internal")
+    assert not reach.allows_name("internal")
+    assert not reach.allows_name("example.org")
+    assert not reach.allows_name("evilhooks.example.org")
+    assert reach.allows_name("10.1.2.3"), "a network that was added needs no name"
+    assert not reach.allows_name("93.184.216.34")
+
+
+@pytest.mark.parametrize(
+    ("hosts", "networks"),
+    [("https://example.org", ""), ("a b", ""), ("", "10.0.0.0/99"), ("", "example.org"), ("*", "")],
+)
+def test_a_setting_that_cannot_be_read_is_refused(hosts: str, networks: str) -> None:
+    with pytest.raises(ValueError, match="."):
+        Reach.parse(hosts, networks)
+
+
+URLS = [
+    ("another scheme", "ftp://example.org/", "begin with http"),
+    ("a file", "file:///etc/passwd", "begin with http"),
+    ("no host", "http:///path", "begin with http"),
+    ("no scheme", "example.org/hook", "begin with http"),
+    ("port 0", "http://example.org:0/", "begin with http"),
+    ("a port that is none", "http://example.org:99999/", "not a URL"),
+    ("brackets that do not close", "http://[::1/", "not a URL"),
+    ("name and password", "https://me:word@example.org/", "name or a password"),
+    ("an empty name before the host", "https://@example.org/", "name or a password"),
+    ("a fragment", "https://example.org/#x", "fragment"),
+    ("a line break", "https://example.org/\r\nHost: other", "printable ASCII"),
+    ("a blank", "https://example.org/a b", "printable ASCII"),
+    ("letters beyond ASCII", "https://exämple.org/", "printable ASCII"),
+    ("a backslash, which parsers differ about", "https://example.org\\@10.0.0.1/", "printable"),
+    ("too long", "https://example.org/" + "a" * 2048, "at most 2048"),
+    ("this machine", "http://127.0.0.1:8091/", "not public"),
+    ("a private address", "https://10.0.0.1/", "not public"),
+    ("metadata", "http://169.254.169.254/latest/meta-data", "not public"),
+    ("this machine by IPv6", "http://[::1]:8091/", "not public"),
+    ("a mapped private address", "http://[::ffff:10.0.0.1]/", "not public"),
+]
+
+
+@pytest.mark.parametrize(("what", "url", "why"), URLS, ids=[row[0] for row in URLS])
+def test_a_url_that_is_refused(what: str, url: str, why: str) -> None:
+    with pytest.raises(InvalidRequest, match=why) as refused:
+        check_url(url, PUBLIC)
+    assert refused.value.details == {"field": "callback_url"}
+
+
+def test_urls_that_are_taken() -> None:
+    for url in ("https://hooks.example.org/a?b=c%20d", "http://93.184.216.34:8080/"):
+        assert check_url(url, PUBLIC) == url
+    assert check_url(None, PUBLIC) is None
+    assert check_url("", PUBLIC) is None
+    with pytest.raises(InvalidRequest, match="calls only hooks.example.org"):
+        check_url("https://example.com/", Reach.parse("hooks.example.org", ""))
+    with pytest.raises(InvalidRequest, match="turned off"):
+        check_url("https://example.com/", Reach.parse("none", ""))
+
+
+def test_a_receiver_can_check_the_signature_with_what_is_documented() -> None:
+    body = body_of({"status": "RUNNING", "name": "ü"})
+    assert body == '{"event":"session.status","name":"ü","status":"RUNNING"}'.encode()
+    secret = hmac.new(b"secret-key", b"bai callback secret", hashlib.sha256).hexdigest()
+    assert secret_of("secret-key") == secret
+    expected = hmac.new(secret.encode(), b"1700000000." + body, hashlib.sha256).hexdigest()
+    assert signature(secret, 1_700_000_000, body) == f"v1={expected}"
+
+
+def test_tries_are_bounded_and_further_and_further_apart() -> None:
+    waits = [wait_after(tries) for tries in range(1, TRIES)]
+    assert waits[0] == timedelta(seconds=2)
+    assert all(wait is not None and wait <= LONGEST_WAIT for wait in waits)
+    assert waits == sorted(waits, key=lambda wait: wait or timedelta())
+    assert wait_after(TRIES) is None

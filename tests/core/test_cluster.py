@@ -1,0 +1,60 @@
+"""Names of agents, devices and images."""
+
+from __future__ import annotations
+
+import pytest
+
+from bai_services.core.cluster import canonical_image, check_agent_id, check_device
+from bai_services.core.errors import InvalidRequest
+
+
+@pytest.mark.parametrize(
+    "name, canonical",
+    [
+        pytest.param("python", "python:latest", id="no tag means latest"),
+        pytest.param("team/python:3.12", "team/python:3.12", id="with a project"),
+        pytest.param("reg.example.org:5000/a/b", "reg.example.org:5000/a/b:latest", id="a port"),
+        pytest.param("localhost/x__y-z.1:T_1", "localhost/x__y-z.1:T_1", id="all separators"),
+    ],
+)
+def test_canonical_image(name: str, canonical: str) -> None:
+    assert canonical_image(name) == canonical
+    assert canonical_image(canonical) == canonical
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param("", id="nothing"),
+        pytest.param("Python", id="upper case"),
+        pytest.param("a b", id="space"),
+        pytest.param("../etc", id="a path"),
+        pytest.param("a:b:c", id="two tags"),
+        pytest.param("a//b", id="empty part"),
+        pytest.param("a:" + "t" * 129, id="tag too long"),
+        pytest.param("a" * 250, id="too long with its tag"),
+        pytest.param("-rm", id="looks like an option"),
+        pytest.param("a\n", id="a line break"),
+    ],
+)
+def test_image_names_that_are_refused(name: str) -> None:
+    with pytest.raises(InvalidRequest):
+        canonical_image(name)
+
+
+@pytest.mark.parametrize("agent_id", ["a", "Node-1.example.org", "x" * 64])
+def test_agent_ids(agent_id: str) -> None:
+    assert check_agent_id(agent_id) == agent_id
+
+
+@pytest.mark.parametrize("agent_id", ["", "-a", "a-", "a/b", "a..b", "x" * 65, "é", "a\n"])
+def test_agent_ids_that_are_refused(agent_id: str) -> None:
+    with pytest.raises(InvalidRequest):
+        check_agent_id(agent_id)
+
+
+def test_devices() -> None:
+    check_device("GPU-4b1e", "cuda")
+    for device_id, family in (("", "cuda"), ("a b", "cuda"), ("x" * 129, "cuda"), ("a", "CUDA")):
+        with pytest.raises(InvalidRequest):
+            check_device(device_id, family)

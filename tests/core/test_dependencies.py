@@ -1,0 +1,77 @@
+"""Which sessions wait for which."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from bai_services.core.dependencies import (
+    Dependency,
+    failure_reason,
+    refuse_circles,
+    refuse_failed,
+    waiting_text,
+)
+from bai_services.core.errors import Conflict, InvalidRequest
+from bai_services.core.session import ENDED, Result, Status
+
+
+def one(status: Status, result: Result = Result.UNDEFINED, name: str = "load") -> Dependency:
+    return Dependency(f"id-{name}", name, status, result)
+
+
+@pytest.mark.parametrize("status", Status)
+@pytest.mark.parametrize("result", Result)
+def test_only_success_meets_a_dependency(status: Status, result: Result) -> None:
+    found = one(status, result)
+    is_success = status is Status.TERMINATED and result is Result.SUCCESS
+    assert found.is_met == is_success
+    assert found.is_failed == (status in ENDED and not is_success)
+    # What is neither met nor failed may still become either.
+    assert not (found.is_met and found.is_failed)
+
+
+CIRCLES = {
+    "itself": ({"a": ["a"]}, "a -> a"),
+    "two": ({"a": ["b"], "b": ["a"]}, "a -> b -> a"),
+    "behind a tail": ({"a": ["b"], "b": ["c"], "c": ["b"]}, "b -> c -> b"),
+}
+
+
+@pytest.mark.parametrize("case", CIRCLES)
+def test_circles_are_named(case: str) -> None:
+    items, circle = CIRCLES[case]
+    with pytest.raises(InvalidRequest) as caught:
+        refuse_circles(items)
+    told = caught.value.details["circle"]
+    assert told[0] == told[-1]
+    assert set(told) == set(circle.split(" -> "))
+    assert " -> ".join(told) in str(caught.value)
+
+
+@given(st.lists(st.lists(st.integers(0, 30), max_size=4), max_size=20))
+@settings(max_examples=80)
+def test_whoever_waits_for_earlier_ones_only_is_in_no_circle(edges: list[list[int]]) -> None:
+    items = {str(n): [str(m) for m in after if m < n] for n, after in enumerate(edges)}
+    refuse_circles({**items, "outside": ["elsewhere"]})
+    if items:
+        # The first waits for the last, which waits for all of them.
+        last = str(len(items))
+        with pytest.raises(InvalidRequest):
+            refuse_circles({**items, "0": [last], last: list(items)})
+
+
+def test_what_failed_is_refused_and_told() -> None:
+    refuse_failed([one(Status.RUNNING), one(Status.TERMINATED, Result.SUCCESS)])
+    with pytest.raises(Conflict, match=r"load \(CANCELLED\)"):
+        refuse_failed([one(Status.RUNNING), one(Status.CANCELLED)])
+    reason = failure_reason(one(Status.TERMINATED, Result.FAILURE))
+    assert reason.startswith("DEPENDENCY_FAILED: session load")
+
+
+def test_what_is_waited_for() -> None:
+    assert waiting_text([one(Status.TERMINATED, Result.SUCCESS)]) == ""
+    assert waiting_text([one(Status.RUNNING)]) == "waits for the success of load (RUNNING)"
+    many = [one(Status.PENDING, name=f"n{i}") for i in range(7)]
+    assert waiting_text(many).endswith("n4 (PENDING) and 2 more")

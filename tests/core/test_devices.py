@@ -1,0 +1,103 @@
+"""Amounts on devices: even splits, and the most that could be had."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bai_services.core.devices import (
+    Device,
+    check_exclusive,
+    check_unique,
+    most_of,
+    split_shares,
+)
+from bai_services.core.errors import InvalidRequest
+from bai_services.core.sharing import Level, Sharing
+
+
+def gpus(*used: int | None) -> list[Device]:
+    """Devices g0, g1 … with that much used; None is a device that is not healthy."""
+    return [
+        Device(f"g{i}", "cuda", used=n or 0, is_healthy=n is not None) for i, n in enumerate(used)
+    ]
+
+
+def test_one_family_is_asked_for_in_one_way() -> None:
+    check_exclusive({"cpu": 1, "cuda.shares": 500, "rocm.device": 1})
+    with pytest.raises(InvalidRequest, match=r"cuda.device and cuda.shares exclude"):
+        check_exclusive({"cuda.shares": 500, "cuda.device": 1})
+
+
+shares = st.integers(5, 400).map(lambda n: n * 10)
+
+
+@given(shares)
+def test_a_split_is_exact_even_and_minimal(amount: int) -> None:
+    parts = split_shares(amount)
+    assert sum(parts) == amount
+    assert max(parts) - min(parts) <= 10
+    assert len(parts) == max(1, -(-amount // 1000))
+    assert max(parts) <= 1000
+
+
+@pytest.mark.parametrize(
+    "devices, slot, most",
+    [
+        pytest.param(gpus(600, 500), "cuda.shares", 500, id="on one device"),
+        pytest.param(gpus(0, 0, 300), "cuda.shares", 2120, id="in equal parts, to one step"),
+        pytest.param(gpus(0, 960), "cuda.shares", 1000, id="no part below the smallest share"),
+        pytest.param(gpus(None, 700), "cuda.shares", 300, id="only healthy ones"),
+        pytest.param(gpus(0, 10, 0, None), "cuda.device", 2, id="whole ones are unused"),
+        pytest.param(gpus(0), "rocm.device", 0, id="other family"),
+        pytest.param(gpus(0), "cuda.memory", 0, id="unknown kind"),
+    ],
+)
+def test_the_most_of_a_slot(devices: list[Device], slot: str, most: int) -> None:
+    assert most_of(devices, slot) == most
+
+
+def shared(*amounts: tuple[int, int], used: int = 0) -> list[Device]:
+    """Devices g0, g1 … that bear shares from the first to the second of each."""
+    return [
+        Device(f"g{i}", "cuda", used=used, sharing=Sharing(Level.PROCESS, *of))
+        for i, of in enumerate(amounts)
+    ]
+
+
+@pytest.mark.parametrize(
+    "devices, slot, most",
+    [
+        pytest.param(shared((250, 250)), "cuda.shares", 250, id="one part of a divided device"),
+        pytest.param(shared((250, 250), (500, 500)), "cuda.shares", 500, id="never on two"),
+        pytest.param(shared((250, 250), used=800), "cuda.shares", 0, id="no room for a part"),
+        pytest.param(shared((50, 0)), "cuda.shares", 0, id="shares are not offered"),
+        pytest.param(shared((50, 0)), "cuda.device", 1, id="whole all the same"),
+    ],
+)
+def test_the_most_of_what_a_device_can_bear(devices: list[Device], slot: str, most: int) -> None:
+    assert most_of(devices, slot) == most
+
+
+def test_what_cannot_be_had_now_can_be_waited_for() -> None:
+    device = Device("g0", "cuda", used=900, is_healthy=False, sharing=Sharing(is_paused=True))
+    assert most_of([device], "cuda.shares") == 0
+    assert most_of([device.at_best()], "cuda.shares") == 1000
+
+
+def test_a_program_uses_one_instance() -> None:
+    check_unique({"cuda.mig-1g.10gb": 1, "cuda.device": 4})
+    with pytest.raises(InvalidRequest, match="one at a time"):
+        check_unique({"cuda.mig-1g.10gb": 2})
+
+
+def test_parts_of_devices_are_asked_for_by_their_own_slot() -> None:
+    slot = "cuda.mig-1g.10gb"
+    devices = [Device("m0", "cuda", slot=slot), Device("m1", "cuda", slot=slot, used=1000)]
+    assert most_of(devices, slot) == 1
+    assert most_of(devices, "cuda.shares") == most_of(devices, "cuda.device") == 0
+    with pytest.raises(InvalidRequest, match=r"cuda.mig-1g.10gb and cuda.shares exclude"):
+        check_exclusive({slot: 1, "cuda.shares": 500})
+    with pytest.raises(InvalidRequest, match="exclude"):
+        check_exclusive({slot: 1, "cuda.mig-2g.20gb": 1})

@@ -1,0 +1,87 @@
+"""The options of a resource group: what each means, and what is refused with which words."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from bai_services.core.errors import InvalidRequest
+from bai_services.core.group_options import GroupOptions, check_options
+from bai_services.core.placement import Policy, Strategy
+from bai_services.core.policy import Scope
+from bai_services.core.queue import Backfill, Order
+
+
+def test_nothing_given_means_the_defaults() -> None:
+    options = GroupOptions.of({})
+    assert (options.placement, options.backfill) == (Policy.PRICED, Backfill.RESERVING)
+    assert (options.strategy, options.pending_timeout) == (Strategy.EVENLY, 0)
+
+
+def test_everything_that_is_given_reaches_the_pass() -> None:
+    options = GroupOptions.of(
+        {
+            "placement": "spread",
+            "backfill": "off",
+            "strategy": "FILL",
+            "allow_fractional_resource_fragmentation": True,
+            "pending_timeout": "1h30m",
+            "fair_share": {
+                "half_life_days": 3,
+                "lookback_days": 14,
+                "weights": {"domain": {"default": 2}},
+                "resource_weights": {"cpu": 0, "cuda.shares": 20},
+            },
+        }
+    )
+    state = options.state("gpu", "fair-share", True)
+    assert (state.order, state.placement, state.backfill) == (
+        Order.FAIR_SHARE,
+        Policy.SPREAD,
+        Backfill.OFF,
+    )
+    assert state.fair_share.weights == {Scope("domain", "default"): 2.0}
+    assert state.fair_share.resource_weights == {"cpu": 0.0, "cuda.shares": 20.0}
+    assert (state.fair_share.half_life_days, state.fair_share.lookback_days) == (3.0, 14)
+    assert options.allow_fractional_resource_fragmentation and options.strategy == Strategy.FILL
+
+
+def test_spans_of_time_are_kept_in_seconds() -> None:
+    assert check_options({"pending_timeout": "2h"}) == {"pending_timeout": 7200}
+    assert check_options({"pending_timeout": None}) == {"pending_timeout": 0}
+
+
+@pytest.mark.parametrize(
+    "options, part",
+    [
+        pytest.param({"placement": "magic"}, "priced, fgd, best-fit", id="unknown placement"),
+        pytest.param({"placement": 1}, "priced", id="placement is a number"),
+        pytest.param({"backfill": "some"}, "off, aggressive, reserving", id="unknown backfill"),
+        pytest.param({"strategy": "evenly"}, "EVENLY, FILL", id="strategy in small letters"),
+        pytest.param({"colour": "red"}, "'colour'.*placement", id="unknown option"),
+        pytest.param(
+            {"allow_fractional_resource_fragmentation": "yes"}, "true or false", id="no flag"
+        ),
+        pytest.param({"pending_timeout": "soon"}, "span of time", id="no span of time"),
+        pytest.param({"pending_timeout": -5}, "span of time", id="negative time"),
+        pytest.param({"pending_timeout": True}, "span of time", id="a flag for a time"),
+        pytest.param({"fair_share": []}, "is a map", id="no map"),
+        pytest.param({"fair_share": {"half_life_days": 0}}, "from 0.01", id="no half life"),
+        pytest.param({"fair_share": {"lookback_days": 10**9}}, "to 366", id="endless look back"),
+        pytest.param({"fair_share": {"half": 1}}, "half_life_days", id="unknown part"),
+        pytest.param(
+            {"fair_share": {"weights": {"team": {"a": 1}}}}, "domain, project", id="unknown kind"
+        ),
+        pytest.param(
+            {"fair_share": {"weights": {"user": {"a": 0}}}}, "user.a is a number", id="weight of 0"
+        ),
+        pytest.param(
+            {"fair_share": {"default_weight": float("nan")}}, "not nan", id="not a number"
+        ),
+    ],
+)
+def test_what_is_refused_names_the_choices(options: dict[str, Any], part: str) -> None:
+    with pytest.raises(InvalidRequest, match=part) as refused:
+        check_options(options)
+    assert str(refused.value.details["field"]).startswith("scheduler_opts")

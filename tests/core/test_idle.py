@@ -1,0 +1,134 @@
+"""Since when a session is idle, and when that ends it."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bai_services.core.idle import FRESH, Idleness, network_timeout, next_report_seconds
+from bai_services.core.session import SessionType
+
+START = datetime(2030, 1, 1, tzinfo=UTC)
+INTERACTIVE = SessionType.INTERACTIVE
+
+
+def at(seconds: float) -> datetime:
+    return START + timedelta(seconds=seconds)
+
+
+@pytest.mark.parametrize(
+    ("kind", "started", "used", "timeout", "since"),
+    [
+        pytest.param(INTERACTIVE, 0, None, 600, 0, id="never used: since its start"),
+        pytest.param(INTERACTIVE, 0, 90, 600, 90, id="since its last use"),
+        pytest.param(INTERACTIVE, 300, 90, 600, 300, id="a new start is a use"),
+        pytest.param(INTERACTIVE, 0, 90, 0, None, id="0 seconds are no limit"),
+        pytest.param(SessionType.BATCH, 0, 90, 600, None, id="batch sessions have none"),
+        pytest.param(INTERACTIVE, None, None, 600, None, id="one that never ran is not idle"),
+    ],
+)
+def test_since_when_a_session_is_idle(
+    kind: SessionType, started: int | None, used: int | None, timeout: int, since: int | None
+) -> None:
+    times = [None if seconds is None else at(seconds) for seconds in (started, used)]
+    found = network_timeout(kind, times[0], times[1], None, timeout)
+    assert (found and found.since) == (None if since is None else at(since))
+    assert found is None or found.ends_at - found.since == timedelta(seconds=timeout)
+
+
+@pytest.mark.parametrize(
+    ("heard", "now", "is_over"),
+    [
+        pytest.param(600, 600, True, id="it said at its end that nobody has come"),
+        pytest.param(640, 641, True, id="or a little later"),
+        pytest.param(599, 700, False, id="somebody may have come since it last said something"),
+        pytest.param(None, 9000, False, id="it never said anything"),
+        pytest.param(600, 600 + 61, False, id="the manager was away since"),
+    ],
+)
+def test_only_who_said_just_now_that_nobody_has_come_is_ended(
+    heard: int | None, now: int, is_over: bool
+) -> None:
+    idleness = Idleness(at(0), at(600), None if heard is None else at(heard))
+    assert idleness.is_over(at(now)) is is_over
+
+
+@pytest.mark.parametrize(
+    ("timeout", "now", "is_near"),
+    [
+        (7200, 7200 - 1801, False),
+        (7200, 7200 - 1800, True),
+        (600, 299, False),
+        (600, 300, True),
+        (600, 700, True),
+    ],
+)
+def test_an_end_is_near_from_half_an_hour_or_half_of_the_limit(
+    timeout: int, now: int, is_near: bool
+) -> None:
+    assert Idleness(at(0), at(timeout), None).is_near(at(now)) is is_near
+
+
+@pytest.mark.parametrize(
+    ("timeout", "used", "now", "expected"),
+    [
+        pytest.param(0, 0, 100, 300, id="no limit: seldom"),
+        pytest.param(3600, 0, 100, 60, id="the end is far: each minute"),
+        pytest.param(600, 0, 580, 20, id="at the end"),
+        pytest.param(600, 0, 9000, 1, id="too late: soon"),
+        pytest.param(600, None, 0, 1, id="it does not run yet: soon"),
+    ],
+)
+def test_when_a_session_is_to_say_again_when_it_was_used(
+    timeout: int, used: int | None, now: int, expected: float
+) -> None:
+    started = None if used is None else at(0)
+    idleness = network_timeout(INTERACTIVE, started, None, None, timeout)
+    assert next_report_seconds(idleness, timeout, at(now)) == expected
+
+
+seconds = st.integers(min_value=0, max_value=100_000)
+
+
+@given(
+    kind=st.sampled_from(SessionType),
+    started=seconds,
+    used=st.none() | seconds,
+    heard=st.none() | seconds,
+    timeout=st.integers(min_value=0, max_value=2**31 - 1),
+    now=seconds,
+)
+def test_nobody_is_ended_who_may_have_been_used_within_the_limit(
+    kind: SessionType, started: int, used: int | None, heard: int | None, timeout: int, now: int
+) -> None:
+    idleness = network_timeout(
+        kind,
+        at(started),
+        None if used is None else at(used),
+        None if heard is None else at(heard),
+        timeout,
+    )
+    if idleness is None:
+        assert timeout == 0 or kind is not INTERACTIVE
+        return
+    assert idleness.since == at(max(started, used or 0))
+    if idleness.is_over(at(now)):
+        assert heard is not None and at(now) <= at(heard) + FRESH
+        # All that time it ran, nobody used it, and it has said so itself.
+        assert heard >= started + timeout and heard >= (used or 0) + timeout
+        assert idleness.is_near(at(now))
+    assert 1 <= next_report_seconds(idleness, timeout, at(now)) <= 300
+
+
+@given(used=seconds, later=seconds, heard=seconds, timeout=st.integers(1, 100_000), now=seconds)
+def test_a_use_never_brings_the_end_nearer(
+    used: int, later: int, heard: int, timeout: int, now: int
+) -> None:
+    before = network_timeout(INTERACTIVE, START, at(used), at(heard), timeout)
+    after = network_timeout(INTERACTIVE, START, at(used + later), at(heard), timeout)
+    assert before is not None and after is not None
+    assert after.ends_at - before.ends_at == timedelta(seconds=later)
+    assert not after.is_over(at(now)) or heard >= used + later + timeout

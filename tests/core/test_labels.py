@@ -1,0 +1,141 @@
+"""What labels of images mean, and which are refused."""
+
+from __future__ import annotations
+
+import pytest
+
+from bai_services.core.errors import InvalidRequest
+from bai_services.core.labels import (
+    ImageRole,
+    Protocol,
+    ServicePort,
+    check_preopen_ports,
+    parse_labels,
+    parse_service_ports,
+)
+from bai_services.core.resources import ResourceSlots
+
+GIB = 2**30
+
+
+def labels(**texts: str) -> dict[str, str]:
+    return {
+        f"ai.backend.{name.replace('__', '.').replace('_', '-')}": t for name, t in texts.items()
+    }
+
+
+def test_a_whole_set_of_labels() -> None:
+    facts = parse_labels(
+        {
+            **labels(
+                kernelspec="1",
+                role="INFERENCE",
+                features="batch query, uid-match private",
+                runtime_type="python",
+                accelerators="cuda,rocm",
+                service_ports="jupyterlab:http:8090,triton:http:[8000,8001],ssh2:tcp:2222",
+                endpoint_ports="triton",
+                envs__corecount="OMP_NUM_THREADS,NPROC",
+                resource__min__cpu="1",
+                resource__min__mem="256m",
+                resource__max__mem="4g",
+                resource__preferred__mem="1g",
+                resource__preferred__shmem="64m",
+            ),
+            "org.example.version": "3",
+        }
+    )
+    assert facts.apps == ["jupyterlab", "triton", "ssh2"]
+    assert facts.service_ports[1] == ServicePort("triton", Protocol.HTTP, (8000, 8001), True)
+    assert facts.min_slots == ResourceSlots({"cpu": 1000, "mem": GIB // 4})
+    assert facts.max_slots == ResourceSlots({"mem": 4 * GIB})
+    assert facts.preferred_slots == ResourceSlots({"mem": GIB})
+    assert facts.preferred_shared_memory_bytes == 64 * 2**20
+    assert facts.role is ImageRole.INFERENCE
+    assert facts.is_private
+    assert facts.accelerators == ("cuda", "rocm")
+    assert facts.corecount_variables == ("OMP_NUM_THREADS", "NPROC")
+
+
+def test_an_image_without_labels_says_nothing() -> None:
+    facts = parse_labels({})
+    assert (facts.apps, facts.min_slots, facts.features) == ([], ResourceSlots(), frozenset())
+    assert facts.preferred_shared_memory_bytes is None
+
+
+def test_terminals_of_the_platform_are_left_out() -> None:
+    assert [p.name for p in parse_service_ports("sh:pty:3000, lab:http:8090")] == ["lab"]
+
+
+@pytest.mark.parametrize(
+    "text, part",
+    [
+        pytest.param("lab", "NAME:", id="no protocol and port"),
+        pytest.param("lab:ftp:8090", "NAME:", id="unknown protocol"),
+        pytest.param("la b:http:8090", "NAME:", id="odd name"),
+        pytest.param("lab:http:80", "1025 to 65534", id="privileged port"),
+        pytest.param("lab:http:65535", "1025 to 65534", id="port too high"),
+        pytest.param("lab:http:x", "1025 to 65534", id="no number"),
+        pytest.param("lab:http:٣٠٠٠", "1025 to 65534", id="digits of another script"),
+        pytest.param("lab:http:", "1025 to 65534", id="no port"),
+        pytest.param("lab:http:[]", "1025 to 65534", id="empty list of ports"),
+        pytest.param("lab:http:7681", "reserved", id="port of the platform"),
+        pytest.param("a:http:8090,a:http:8091", "app comes twice", id="a name twice"),
+        pytest.param("a:http:8090,b:tcp:[9000,8090]", "port comes twice", id="a port twice"),
+    ],
+)
+def test_service_ports_that_are_refused(text: str, part: str) -> None:
+    with pytest.raises(InvalidRequest, match=part.replace(":", "[:]")):
+        parse_service_ports(text)
+
+
+@pytest.mark.parametrize(
+    "given, part",
+    [
+        pytest.param(labels(kernelspec="2"), "only 1", id="another kernelspec"),
+        pytest.param(labels(nonsense="1"), "no such label", id="unknown label of ours"),
+        pytest.param(labels(features="batch fly"), "fly", id="unknown feature"),
+        pytest.param({"ai.backend.min-cuda": "new"}, "12.4", id="no version"),
+        pytest.param(labels(role="BOSS"), "COMPUTE", id="unknown role"),
+        pytest.param(
+            labels(resource__min__mem="2g", resource__max__mem="1g"), "above", id="min over max"
+        ),
+        pytest.param(
+            labels(resource__min__mem="2g", resource__preferred__mem="1g"),
+            "outside",
+            id="preferred below min",
+        ),
+        pytest.param(labels(resource__min__gold="1"), "resource slot", id="unknown slot"),
+        pytest.param(labels(resource__min__mem="much"), "memory", id="no amount"),
+        pytest.param(labels(endpoint_ports="x"), "no service port", id="endpoint without port"),
+        pytest.param(labels(envs__corecount="A-B"), "variable", id="no variable's name"),
+        pytest.param({"x": "y" * 5000}, "longer", id="too long"),
+        pytest.param({f"x{i}": "" for i in range(300)}, "at most 256", id="too many"),
+    ],
+)
+def test_labels_that_are_refused(given: dict[str, str], part: str) -> None:
+    with pytest.raises(InvalidRequest, match=part):
+        parse_labels(given)
+
+
+@pytest.mark.parametrize(
+    ("ports", "why"),
+    [
+        ([1024], "ports are 1025 to 65534"),
+        ([65535], "ports are 1025 to 65534"),
+        ([2200], "belongs to the session itself"),
+        ([8888], "belongs to the session itself"),
+        ([6006], "that of the image's tensorboard"),
+        ([8501, 9000, 8501], "port 8501 comes twice"),
+        (list(range(3000, 3033)), "at most 32"),
+    ],
+)
+def test_ports_of_a_start_that_are_not_free_are_refused(ports: list[int], why: str) -> None:
+    labels = {"ai.backend.service-ports": "tensorboard:http:6006"}
+    with pytest.raises(InvalidRequest, match=why) as refused:
+        check_preopen_ports(ports, labels)
+    assert refused.value.details["field"] == "preopen_ports"
+
+
+def test_ports_of_a_start_keep_their_order() -> None:
+    assert check_preopen_ports([9000, 8501], {}) == (9000, 8501)

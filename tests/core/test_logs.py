@@ -1,0 +1,64 @@
+"""Times, words and additions of outputs."""
+
+from __future__ import annotations
+
+import pytest
+
+from bai_services.core.logs import added, is_timed, last_lines, search, without_times
+
+AT = "2026-05-01T12:00:00.123456789Z "
+
+
+@pytest.mark.parametrize(
+    ("text", "plain"),
+    [
+        ("", ""),
+        ("one\ntwo\n", "one\ntwo\n"),
+        (f"{AT}one\n{AT}two", "one\ntwo"),
+        (f"{AT}\n{AT}\n", "\n\n"),
+        # What the program itself wrote so stays.
+        (f"{AT}{AT}one\n", f"{AT}one\n"),
+        # The rest of a line whose beginning was cut off.
+        (f"456789Z one\n{AT}two\n", "456789Z one\ntwo\n"),
+        # A long line is kept in pieces, each with its time.
+        (f"{AT}{'x' * 16_384}{AT}y\n", f"{'x' * 16_384}y\n"),
+        (f"{AT}{'한' * 5461}{AT}글\n", f"{'한' * 5461}글\n"),
+        (f"one {AT}\n", f"one {AT}\n"),
+    ],
+)
+def test_times_are_taken_off(text: str, plain: str) -> None:
+    assert without_times(text) == plain
+
+
+def test_an_output_without_times_says_so() -> None:
+    assert is_timed(f"{AT}one\n")
+    assert not is_timed("one\ntwo\n")
+    assert not is_timed("")
+
+
+def test_lines_are_found_in_whatever_case_with_their_numbers() -> None:
+    found = search("Epoch 1\nloss .5\nEPOCH 2\n", "epoch")
+    assert found.lines == ((1, "Epoch 1"), (3, "EPOCH 2"))
+    assert found.total == 3
+    assert search("a.c\nabc\n", ".").lines == ((1, "a.c"),)
+
+
+def test_the_last_lines() -> None:
+    assert last_lines("one\ntwo\nthree", 2) == "two\nthree"
+    assert last_lines("one\n", 5) == "one\n"
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "more", "is_gap"),
+    [
+        ("", "one\n", "one\n", False),
+        ("one\n", "one\n", "", False),
+        ("one\n", "one\ntwo\n", "two\n", False),
+        # The beginning was cut off meanwhile.
+        ("one\ntwo\n", "two\nthree\n", "two\nthree\n", True),
+        (f"one\n{'two' * 2000}\n", f"{'two' * 1000}\nthree\n", "three\n", False),
+        ("one\n", "", "", True),
+    ],
+)
+def test_what_was_added(before: str, after: str, more: str, is_gap: bool) -> None:
+    assert added(before, after) == (more, is_gap)

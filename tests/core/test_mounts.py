@@ -1,0 +1,136 @@
+"""Where folders appear in a session."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bai_services.core.errors import InvalidRequest
+from bai_services.core.mounts import (
+    HOME,
+    MAX_SUBPATH,
+    SYSTEM_DIRECTORIES,
+    check_apart,
+    check_subpath,
+    mount_path,
+)
+
+
+@pytest.mark.parametrize(
+    "asked, path",
+    [
+        pytest.param("", "/home/work/data", id="nothing asked is the folder's name"),
+        pytest.param("in/put", "/home/work/in/put", id="relative is below home"),
+        pytest.param("/home/work/data", "/home/work/data", id="absolute below home"),
+        pytest.param("/home//work/./a/", "/home/work/a", id="spelled in another way"),
+        pytest.param("_x", "/home/work/_x", id="underscore in front"),
+        pytest.param("/data/sets", "/data/sets", id="absolute elsewhere is as given"),
+        pytest.param("/home/worker/a", "/home/worker/a", id="another home"),
+        pytest.param("etc", "/home/work/etc", id="like a system directory, but below home"),
+    ],
+)
+def test_a_good_path(asked: str, path: str) -> None:
+    assert mount_path("data", asked) == path
+
+
+@pytest.mark.parametrize(
+    "asked, reason",
+    [
+        pytest.param("/", "system's own", id="the root"),
+        pytest.param("/etc", "system's own", id="a system directory"),
+        pytest.param("/usr/local/lib", "system's own", id="below a system directory"),
+        pytest.param("//etc", "system's own", id="a system directory in another spelling"),
+        pytest.param("/home", "the session's own", id="above home"),
+        pytest.param("/home/x", "the session's own", id="a whole home"),
+        pytest.param("/home/work", "the session's own", id="home itself"),
+        pytest.param("/home/work/", "the session's own", id="home itself with a slash"),
+        pytest.param(".", "the session's own", id="a dot"),
+        pytest.param("../x", "'..'", id="up"),
+        pytest.param("a/../../x", "'..'", id="up inside"),
+        pytest.param("/home/work/../x", "'..'", id="up from home"),
+        pytest.param(".ssh", "brought by the session", id="reserved"),
+        pytest.param("/home/work/.jupyter/lab", "brought by the session", id="below reserved"),
+        pytest.param(".zshrc", "brought by the session", id="reserved pattern"),
+        pytest.param("a:b", "letters of", id="a colon would split the engine's words"),
+        pytest.param("a,b", "letters of", id="a comma too"),
+        pytest.param("a b", "letters of", id="space"),
+        pytest.param("a\0b", "letters of", id="NUL"),
+        pytest.param("-a", "letters of", id="looks like an option"),
+        pytest.param("x" * 65, "1 to 64", id="one part too long"),
+        pytest.param("/".join(["x" * 60] * 5), "255", id="too long in all"),
+    ],
+)
+def test_a_bad_path_is_refused_with_the_reason(asked: str, reason: str) -> None:
+    with pytest.raises(InvalidRequest, match=re.escape(reason)):
+        mount_path("data", asked)
+
+
+@given(
+    st.text(max_size=40)
+    | st.lists(st.sampled_from(["..", ".", "", "a", "home", "work"])).map("/".join)
+)
+def test_whatever_passes_covers_nothing_of_the_system(asked: str) -> None:
+    try:
+        path = mount_path("data", asked)
+    except InvalidRequest:
+        return
+    assert re.fullmatch(r"(/[A-Za-z0-9._][A-Za-z0-9._-]*)+", path)
+    assert not {"..", "."} & set(path.split("/"))
+    assert path.split("/")[1] not in SYSTEM_DIRECTORIES
+    assert not HOME.startswith(path)
+
+
+def test_a_folder_that_works_at_one_place_only_goes_there() -> None:
+    assert mount_path(".linuxbrew", "") == "/home/linuxbrew/.linuxbrew"
+
+
+@pytest.mark.parametrize(
+    "paths, text",
+    [
+        pytest.param(["a", "a"], "would both be at /home/work/a", id="one path twice"),
+        pytest.param(["a", "a/b"], "would lie inside folder f0", id="the second in the first"),
+        pytest.param(["a/b/c", "a"], "would lie inside folder f1", id="the first in the second"),
+    ],
+)
+def test_folders_that_meet_are_refused(paths: list[str], text: str) -> None:
+    with pytest.raises(InvalidRequest, match=text):
+        check_apart((f"{HOME}/{path}", f"f{i}") for i, path in enumerate(paths))
+
+
+def test_folders_side_by_side_are_fine() -> None:
+    check_apart((f"{HOME}/{path}", path) for path in ("a", "ab", "b/a", "b/ab"))
+
+
+@pytest.mark.parametrize(
+    "asked, kept",
+    [
+        pytest.param("", "", id="the whole folder"),
+        pytest.param(".", "", id="the whole folder by a dot"),
+        pytest.param("raw/2024", "raw/2024", id="below it"),
+        pytest.param("raw//./2024/", "raw/2024", id="spelled in another way"),
+        pytest.param("사진 1/ü", "사진 1/ü", id="any letters"),
+        pytest.param("..x/...", "..x/...", id="dots that lead nowhere"),
+    ],
+)
+def test_a_directory_of_a_folder(asked: str, kept: str) -> None:
+    assert check_subpath(asked) == kept
+
+
+@pytest.mark.parametrize(
+    "asked, reason",
+    [
+        pytest.param("/etc", "relative to the folder", id="absolute"),
+        pytest.param("..", "'..'", id="up"),
+        pytest.param("a/../..", "'..'", id="up inside"),
+        pytest.param("a\0b", "control characters", id="NUL"),
+        pytest.param("a\nb", "control characters", id="new line"),
+        pytest.param("x" * 256, "255 between", id="one part too long"),
+        pytest.param("x/" * MAX_SUBPATH, "1000 characters", id="too long in all"),
+    ],
+)
+def test_what_is_no_directory_of_a_folder(asked: str, reason: str) -> None:
+    with pytest.raises(InvalidRequest, match=re.escape(reason)):
+        check_subpath(asked)

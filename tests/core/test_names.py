@@ -1,0 +1,106 @@
+"""Names that people give."""
+
+from __future__ import annotations
+
+import pytest
+
+from bai_services.core.errors import InvalidRequest
+from bai_services.core.hosts import PERMISSIONS, check_hosts
+from bai_services.core.names import (
+    check_email,
+    check_networks,
+    check_slug,
+    check_username,
+    is_inside,
+)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param("default", id="plain"),
+        pytest.param("team-1_a.b", id="each separator, single"),
+        pytest.param("7", id="one digit"),
+        pytest.param("a" * 64, id="as long as may be"),
+    ],
+)
+def test_a_slug_is_taken_as_it_is(name: str) -> None:
+    assert check_slug("project", name) == name
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param("", id="empty"),
+        pytest.param("a" * 65, id="too long"),
+        pytest.param("Team", id="upper case"),
+        pytest.param("a b", id="blank"),
+        pytest.param("../etc", id="a path"),
+        pytest.param("a..b", id="two dots"),
+        pytest.param("a--b", id="two hyphens"),
+        pytest.param("-a", id="hyphen first"),
+        pytest.param("a-", id="hyphen last"),
+        pytest.param("a/b", id="slash"),
+        pytest.param("a\n", id="line end"),
+        pytest.param("ｆｏｏ", id="wide letters"),
+        pytest.param("a!group=b", id="a scope filter"),
+    ],
+)
+def test_what_is_no_slug_is_refused(name: str) -> None:
+    with pytest.raises(InvalidRequest, match="cannot be the name of a project"):
+        check_slug("project", name)
+
+
+def test_user_names_are_lower_case() -> None:
+    assert check_username(" Ada.L ") == "ada.l"
+    assert check_username("ada_") == "ada_"
+    for wrong in ("", ".ada", "a b", "a..b", "a@b", "ü", "a" * 65):
+        with pytest.raises(InvalidRequest, match="cannot be a user name"):
+            check_username(wrong)
+
+
+def test_e_mail_addresses() -> None:
+    assert check_email("Ada@Example.org") == "ada@example.org"
+    for wrong in (
+        "ada",
+        "@example.org",
+        "a@b@c",
+        "a b@c",
+        "a@-c",
+        "a@c\nd",
+        "a@b..c",
+        "a" * 60 + "@b.cd",
+    ):
+        with pytest.raises(InvalidRequest, match="not an e-mail address"):
+            check_email(wrong)
+
+
+@pytest.mark.parametrize(
+    "address, networks, inside",
+    [
+        pytest.param("10.1.2.3", None, True, id="no list allows all"),
+        pytest.param("10.1.2.3", [], False, id="an empty list allows none"),
+        pytest.param("10.1.2.3", ["10.0.0.0/8"], True, id="in the network"),
+        pytest.param("11.1.2.3", ["10.0.0.0/8", "11.1.2.3/32"], True, id="in the second"),
+        pytest.param("11.1.2.4", ["10.0.0.0/8", "11.1.2.3/32"], False, id="in neither"),
+        pytest.param("::ffff:10.1.2.3", ["10.0.0.0/8"], True, id="IPv4 written as IPv6"),
+        pytest.param("2001:db8::1", ["10.0.0.0/8"], False, id="other version"),
+        pytest.param("", ["0.0.0.0/0"], False, id="unknown address"),
+    ],
+)
+def test_is_inside(address: str, networks: list[str] | None, inside: bool) -> None:
+    assert is_inside(address, networks) is inside
+
+
+def test_networks_are_written_one_way() -> None:
+    assert check_networks(["10.1.2.3/8", " 192.168.0.1 "]) == ["10.0.0.0/8", "192.168.0.1/32"]
+    with pytest.raises(InvalidRequest, match="is not a network"):
+        check_networks(["10.0.0.0/33"])
+
+
+def test_host_permissions_are_known_and_ordered() -> None:
+    given = {"local": ["upload-file", "create-vfolder", "upload-file"]}
+    assert check_hosts(given) == {"local": ["create-vfolder", "upload-file"]}
+    assert check_hosts({"local": list(reversed(PERMISSIONS))}) == {"local": list(PERMISSIONS)}
+    with pytest.raises(InvalidRequest, match="fly is no permission"):
+        check_hosts({"local": ["fly"]})

@@ -1,0 +1,92 @@
+"""Caps: what binds, what is left, what a refusal says."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from bai_services.core.errors import QuotaExceeded
+from bai_services.core.policy import (
+    Scope,
+    ScopeCaps,
+    container_violations,
+    highest,
+    left,
+    pending_violations,
+    refuse,
+    violations,
+)
+from bai_services.core.resources import Caps, ResourceSlots
+
+KEYPAIR = Scope("keypair", "AK")
+DOMAIN = Scope("domain", "default")
+ONE = ResourceSlots.parse({"cpu": "1", "mem": "1g", "cuda.shares": "0.5"})
+
+
+def caps(scope: Scope = KEYPAIR, **facts: Any) -> ScopeCaps:
+    return ScopeCaps(scope, scope.id, **facts)
+
+
+@pytest.mark.parametrize(
+    "given, used, broken",
+    [
+        pytest.param(caps(), {}, [], id="no cap"),
+        pytest.param(
+            caps(is_closed=True), {}, ["cpu", "cuda.shares", "mem"], id="closed: absent is 0"
+        ),
+        pytest.param(caps(slots=Caps({"cuda.shares": 0})), {}, ["cuda.shares"], id="0 forbids"),
+        pytest.param(caps(slots={"cpu": 1000}), {}, [], id="exactly the cap"),
+        pytest.param(caps(slots={"cpu": 1000}), {"cpu": 1}, ["cpu"], id="one millicore too many"),
+        pytest.param(caps(max_sessions=1), {"sessions": 1}, ["sessions"], id="session count"),
+        pytest.param(caps(max_sessions=0), {}, ["sessions"], id="no session at all"),
+    ],
+)
+def test_violations(given: ScopeCaps, used: dict[str, int], broken: list[str]) -> None:
+    assert [v.slot for v in violations([given], ONE, {given.scope: used})] == broken
+
+
+def test_every_violation_is_named_with_what_is_left() -> None:
+    two = [caps(slots={"cpu": 500}), caps(DOMAIN, slots={"mem": 2**30})]
+    usage = {KEYPAIR: {"cpu": 200}, DOMAIN: {"mem": 2**29}}
+    with pytest.raises(QuotaExceeded) as caught:
+        refuse(violations(two, ONE, usage))
+    assert "keypair AK may have at most cpu=0.5, of which 0.3 is left" in caught.value.message
+    assert "domain default may have at most mem=1g, of which 512m is left" in caught.value.message
+    assert [v["scope"] for v in caught.value.details["violations"]] == ["keypair", "domain"]
+
+
+def test_pending_caps_bind_only_what_they_list() -> None:
+    bound = caps(max_pending_sessions=2, max_pending_slots={"cuda.shares": 500})
+    assert pending_violations([bound], ONE, {}) == []
+    waiting = {KEYPAIR: {"sessions": 2, "cuda.shares": 100, "cpu": 99_000}}
+    assert [v.slot for v in pending_violations([bound], ONE, waiting)] == [
+        "sessions",
+        "cuda.shares",
+    ]
+
+
+def test_the_least_of_all_scopes_counts() -> None:
+    two = [caps(slots={"cpu": 4000}), caps(DOMAIN, slots={"cpu": 8000})]
+    assert highest(two, "cpu") == 4000
+    assert highest(two, "mem") is None
+    assert left(two, "cpu", {DOMAIN: {"cpu": 7000}}) == 1000
+    assert left(two, "cpu", {DOMAIN: {"cpu": 9000}}) == 0
+
+
+@pytest.mark.parametrize(
+    "limit, kernels, expected",
+    [
+        pytest.param(None, 9, [], id="no limit"),
+        pytest.param(3, 3, [], id="as many as allowed"),
+        pytest.param(
+            2,
+            3,
+            ["3 containers asked, but one session of keypair AK may have at most 2"],
+            id="one too many",
+        ),
+    ],
+)
+def test_containers_of_one_session(limit: int | None, kernels: int, expected: list[str]) -> None:
+    found = container_violations([caps(max_containers_per_session=limit)], kernels)
+    assert [violation.message for violation in found] == expected

@@ -1,0 +1,27 @@
+"""The sliding count."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+from bai_services.core.rate_limit import STEP, WINDOW, SlidingCount
+
+START = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+def test_events_leave_the_window_as_they_came() -> None:
+    count = SlidingCount()
+    for minute in range(15):
+        count.add(START + timedelta(minutes=minute))
+    assert count.total(START + timedelta(minutes=14)) == 15
+    assert count.total(START + WINDOW + STEP) == 14
+    assert count.total(START + WINDOW + timedelta(minutes=5)) == 9
+    assert count.total(START + 3 * WINDOW) == 0
+
+
+def test_it_says_when_there_is_room_again() -> None:
+    count = SlidingCount()
+    count.add(START)
+    wait = count.seconds_until_room(START + timedelta(minutes=10))
+    assert count.total(START + timedelta(minutes=10, seconds=wait - 11)) == 1
+    assert count.total(START + timedelta(minutes=10, seconds=wait)) == 0

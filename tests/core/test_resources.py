@@ -1,0 +1,104 @@
+"""Amounts: text in, integers inside, the same text out."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bai_services.core.errors import InvalidRequest
+from bai_services.core.resources import (
+    SHARE_MINIMUM,
+    SHARE_STEP,
+    ResourceSlots,
+    format_amount,
+    parse_amount,
+)
+
+
+@pytest.mark.parametrize(
+    "slot, text, amount",
+    [
+        pytest.param("cpu", "1", 1000, id="a core is a thousand millicores"),
+        pytest.param("cpu", 0.5, 500, id="numbers are read like their text"),
+        pytest.param("mem", "1g", 2**30, id="g is binary"),
+        pytest.param("mem", "1.5G", 3 * 2**29, id="fractions and capitals"),
+        pytest.param("mem", "512MiB", 2**29, id="the long form of a unit"),
+        pytest.param("mem", "4096", 4096, id="plain bytes"),
+        pytest.param("cuda.shares", "0.25", 250, id="a quarter of a device"),
+        pytest.param("cuda.shares", "1", 1000, id="a whole device as a share"),
+        pytest.param("cuda.device", "2", 2, id="whole devices"),
+        pytest.param("cuda.device:1g.5gb-mig", "1", 1, id="a MIG profile is a slot of its own"),
+        pytest.param("cuda.shares", "0", 0, id="zero means none"),
+    ],
+)
+def test_parse(slot: str, text: str | float, amount: int) -> None:
+    assert parse_amount(slot, text) == amount
+
+
+@pytest.mark.parametrize(
+    "slot, text, part",
+    [
+        pytest.param("cuda.shares", "0.255", "multiples of 0.01", id="between two steps"),
+        pytest.param("cuda.shares", "0.04", "smallest amount 0.05", id="below the smallest share"),
+        pytest.param("cuda.shares", "-1", "not an amount", id="negative"),
+        pytest.param("cuda.device", "0.5", "finer", id="half a device is no device"),
+        pytest.param("cpu", "0.0001", "finer", id="finer than a millicore"),
+        pytest.param("cpu", "nan", "not an amount", id="not a number"),
+        pytest.param("cpu", "inf", "not an amount", id="infinite"),
+        pytest.param("cpu", "1e30", "more than can be counted", id="absurdly large"),
+        pytest.param("mem", "1x", "not an amount of memory", id="unknown unit"),
+        pytest.param("gpu", "1", "not a resource slot", id="unknown slot"),
+        pytest.param("CUDA.shares", "1", "not a resource slot", id="slots are lower case"),
+    ],
+)
+def test_parse_refuses(slot: str, text: str, part: str) -> None:
+    with pytest.raises(InvalidRequest, match=part):
+        parse_amount(slot, text)
+
+
+slots = st.sampled_from(["cpu", "mem", "cuda.device", "rocm.device"])
+amounts = st.integers(min_value=0, max_value=2**50)
+shares = st.integers(min_value=SHARE_MINIMUM // SHARE_STEP, max_value=10_000).map(
+    lambda n: n * SHARE_STEP
+)
+
+
+@given(slots, amounts)
+def test_text_and_back(slot: str, amount: int) -> None:
+    assert parse_amount(slot, format_amount(slot, amount)) == amount
+
+
+@given(shares)
+def test_share_text_and_back(amount: int) -> None:
+    assert parse_amount("cuda.shares", format_amount("cuda.shares", amount)) == amount
+
+
+@given(st.text(max_size=20))
+def test_any_text_is_read_or_refused_politely(text: str) -> None:
+    for slot in ("cpu", "mem", "cuda.shares"):
+        try:
+            assert parse_amount(slot, text) >= 0
+        except InvalidRequest as error:
+            assert slot in error.message
+
+
+maps = st.dictionaries(slots, amounts).map(ResourceSlots)
+
+
+@given(maps, maps)
+def test_sums_never_drift(a: ResourceSlots, b: ResourceSlots) -> None:
+    assert a + b - b == a
+    assert a.fits_in(a + b)
+
+
+def test_zero_is_the_same_as_absent() -> None:
+    assert ResourceSlots({"cpu": 0, "mem": 5}) == ResourceSlots({"mem": 5})
+    assert ResourceSlots({"cpu": 0}).fits_in({})
+    assert not ResourceSlots({"cuda.device": 1}).fits_in({"cpu": 5})
+
+
+def test_reads_for_people() -> None:
+    slots = ResourceSlots.parse({"mem": "2g", "cpu": "1.5", "cuda.shares": "0.30"})
+    assert str(slots) == "cpu=1.5 cuda.shares=0.3 mem=2g"
+    assert str(ResourceSlots()) == "nothing"

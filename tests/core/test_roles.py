@@ -1,0 +1,95 @@
+"""Who reaches what."""
+
+from __future__ import annotations
+
+import pytest
+
+from bai_services.core.errors import Forbidden, NotFound
+from bai_services.core.roles import ACTIONS, Caller, Reach, Role, Target, reach, reaches
+from bai_services.manager.authorizer import Visibility, require, visibility
+
+USER = Caller(Role.USER, user_id="u1", domain="d", projects=frozenset({"p1"}))
+ADMIN = Caller(Role.ADMIN, user_id="a1", domain="d")
+SUPERADMIN = Caller(Role.SUPERADMIN, user_id="s1", domain="other")
+MONITOR = Caller(Role.MONITOR, user_id="m1", domain="d")
+HUB = Caller(Role.HUB)
+AGENT = Caller(Role.AGENT)
+SESSION = Caller(Role.SESSION, user_id="u1", domain="d", projects=frozenset({"p1"}))
+
+MINE = Target(domain="d", project_id="p1", owner_id="u1")
+NEIGHBOUR = Target(domain="d", project_id="p2", owner_id="u2")
+FOREIGN = Target(domain="e", project_id="p9", owner_id="u9")
+
+
+@pytest.mark.parametrize(
+    "caller, action, target, allowed",
+    [
+        pytest.param(USER, "session.write", MINE, True, id="one's own session"),
+        pytest.param(USER, "session.write", NEIGHBOUR, False, id="a neighbour's session"),
+        pytest.param(USER, "project.read", MINE, True, id="a project one is in"),
+        pytest.param(USER, "project.read", NEIGHBOUR, False, id="a project one is not in"),
+        pytest.param(ADMIN, "session.write", NEIGHBOUR, True, id="admin in their domain"),
+        pytest.param(ADMIN, "session.write", FOREIGN, False, id="admin outside of it"),
+        pytest.param(ADMIN, "session.create", NEIGHBOUR, False, id="admins start for themselves"),
+        pytest.param(SUPERADMIN, "session.write", FOREIGN, True, id="superadmin anywhere"),
+        pytest.param(MONITOR, "session.read", FOREIGN, True, id="monitor reads all"),
+        pytest.param(MONITOR, "session.write", NEIGHBOUR, False, id="monitor changes nothing"),
+        pytest.param(HUB, "session.launch", FOREIGN, True, id="the Hub launches"),
+        pytest.param(HUB, "domain.write", FOREIGN, False, id="the Hub administers nothing"),
+        pytest.param(AGENT, "agent.report", Target(), True, id="an agent reports"),
+        pytest.param(AGENT, "session.read", MINE, False, id="an agent reads no sessions"),
+        pytest.param(SESSION, "session.write", MINE, True, id="a session of its owner's"),
+        pytest.param(SESSION, "session.read", NEIGHBOUR, False, id="a session of a neighbour's"),
+        pytest.param(SESSION, "session.create", MINE, False, id="a session starts none"),
+        pytest.param(SESSION, "vfolder.write", MINE, False, id="a session changes no folder"),
+        pytest.param(SESSION, "quota.read", MINE, True, id="a session reads its owner's quotas"),
+        pytest.param(SESSION, "quota.write", MINE, False, id="a session changes no quota"),
+        pytest.param(USER, "user.read", Target(), False, id="no owner is nobody's"),
+    ],
+)
+def test_reaches(caller: Caller, action: str, target: Target, allowed: bool) -> None:
+    assert reaches(caller, action, target) is allowed
+
+
+def test_nobody_without_an_id_owns_what_has_no_owner() -> None:
+    assert not reaches(Caller(Role.USER), "session.read", Target())
+
+
+@pytest.mark.parametrize("action", sorted(ACTIONS))
+def test_every_write_has_a_read_that_reaches_as_far(action: str) -> None:
+    entity, _, verb = action.partition(".")
+    read = f"{entity}.read"
+    if verb not in {"write", "change-own"}:
+        return
+    for role in (Role.USER, Role.ADMIN, Role.MONITOR, Role.SUPERADMIN):
+        assert reach(role, read) >= reach(role, action)
+
+
+def test_what_one_may_not_see_does_not_exist() -> None:
+    with pytest.raises(NotFound):
+        require(USER, "session.write", NEIGHBOUR)
+    with pytest.raises(Forbidden, match=r"monitor.*session\.write"):
+        require(MONITOR, "session.write", NEIGHBOUR)
+    require(USER, "session.write", MINE)
+
+
+def test_visibility_of_lists() -> None:
+    assert visibility(USER, "session.read") == Visibility(owner_id="u1")
+    assert visibility(ADMIN, "session.read") == Visibility(domain="d")
+    assert visibility(SUPERADMIN, "session.read") == Visibility()
+    assert visibility(USER, "project.read") == Visibility(project_ids=frozenset({"p1"}))
+    with pytest.raises(Forbidden):
+        visibility(USER, "audit.read")
+
+
+def test_an_unknown_action_is_a_bug() -> None:
+    with pytest.raises(KeyError):
+        reach(Role.USER, "session.fly")
+
+
+def test_superadmin_reaches_everything_but_what_is_of_others_or_of_parts_of_the_system() -> None:
+    # Nobody works in somebody else's session.
+    personal = {"session.enter": Reach.OWN}
+    for action, row in ACTIONS.items():
+        expected = Reach.ALL if Role.USER in row else Reach.NONE
+        assert reach(Role.SUPERADMIN, action) is personal.get(action, expected)

@@ -1,0 +1,47 @@
+"""The shape of the life cycle; not its rows, which are their own statement."""
+
+from __future__ import annotations
+
+from itertools import product
+
+import pytest
+
+from bai_services.core.errors import InvalidTransition
+from bai_services.core.session import ENDED, LIVE, TRANSITIONS, Event, Status, next_status
+
+
+def reachable(start: Status) -> set[Status]:
+    found, waiting = {start}, [start]
+    while waiting:
+        here = waiting.pop()
+        steps = {after for (before, _), after in TRANSITIONS.items() if before is here} - found
+        found |= steps
+        waiting.extend(steps)
+    return found
+
+
+@pytest.mark.parametrize("status", sorted(ENDED))
+def test_an_ended_session_has_no_way_out(status: Status) -> None:
+    assert reachable(status) == {status}
+
+
+@pytest.mark.parametrize("status", sorted(LIVE))
+def test_every_live_session_can_fail_and_can_end(status: Status) -> None:
+    assert next_status(status, Event.FAILED) is Status.ERROR
+    assert reachable(status) & ENDED
+
+
+@pytest.mark.parametrize("status", sorted(LIVE - {Status.TERMINATING}))
+def test_every_live_session_can_be_stopped(status: Status) -> None:
+    assert next_status(status, Event.STOP_REQUESTED) in {Status.CANCELLED, Status.TERMINATING}
+
+
+def test_every_status_can_be_reached() -> None:
+    assert reachable(Status.PENDING) == set(Status)
+
+
+def test_a_move_that_is_not_in_the_table_is_refused() -> None:
+    for status, event in product(Status, Event):
+        if (status, event) not in TRANSITIONS:
+            with pytest.raises(InvalidTransition, match=str(status)):
+                next_status(status, event)

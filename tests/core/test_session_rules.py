@@ -1,0 +1,111 @@
+"""Names, environment and amounts of sessions."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bai_services.core.errors import InvalidRequest
+from bai_services.core.resources import ResourceSlots
+from bai_services.core.session_rules import (
+    check_amounts,
+    check_environ,
+    check_session_name,
+    fill_slots,
+    hub_server_name,
+    session_name_from,
+)
+
+SESSION_ID = "0a1b2c3d-0000-4000-8000-000000000000"
+HUB_NAME = re.compile(r"[a-z](?:-?[a-z0-9])*")
+
+
+@pytest.mark.parametrize("name", ["lab1", "My_Sess.v-2", "_ab_", "x" * 64])
+def test_a_good_name_stays(name: str) -> None:
+    assert check_session_name(name) == name
+
+
+@pytest.mark.parametrize(
+    "name", ["", "abc", "x" * 65, "-lab1", "lab1-", "lab 1", "läb1", "lab/1", "lab1\n", "../etc"]
+)
+def test_a_bad_name_is_refused(name: str) -> None:
+    with pytest.raises(InvalidRequest, match="cannot name a session"):
+        check_session_name(name)
+
+
+@given(st.text(max_size=100))
+def test_whatever_the_hub_calls_it_has_a_session_name(text: str) -> None:
+    name = session_name_from(text)
+    assert check_session_name(name) == name
+
+
+@given(st.from_regex(r"[A-Za-z0-9_][A-Za-z0-9_.-]{2,60}[A-Za-z0-9_]", fullmatch=True))
+def test_every_session_has_a_server_name_that_the_hub_takes(name: str) -> None:
+    server = hub_server_name(name, SESSION_ID)
+    assert HUB_NAME.fullmatch(server), server
+    assert len(server) <= 30
+    assert server.endswith("-0a1b2c")
+
+
+@pytest.mark.parametrize(
+    "environ, part",
+    [
+        pytest.param({"1A": "x"}, "cannot name", id="a digit first"),
+        pytest.param({"A-B": "x"}, "cannot name", id="a hyphen"),
+        pytest.param({"A" * 129: "x"}, "cannot name", id="too long"),
+        pytest.param({"BAI_SESSION_ID": "x"}, "reserved", id="ours"),
+        pytest.param({"JUPYTERHUB_API_TOKEN": "x"}, "reserved", id="the Hub's"),
+        pytest.param({"NVIDIA_VISIBLE_DEVICES": "all"}, "reserved", id="all devices"),
+        pytest.param({"A": "\0"}, "NUL", id="NUL"),
+        pytest.param({"A": "x" * 40_000}, "more than 32768", id="a huge value"),
+        pytest.param({f"A{i}": "" for i in range(101)}, "at most 100", id="too many"),
+        pytest.param({f"A{i}": "x" * 30_000 for i in range(5)}, "at most 131072", id="too much"),
+    ],
+)
+def test_a_bad_environment_is_refused(environ: dict[str, str], part: str) -> None:
+    with pytest.raises(InvalidRequest, match=part):
+        check_environ(environ)
+
+
+def slots(**texts: str) -> ResourceSlots:
+    return ResourceSlots.parse({name.replace("_", "."): text for name, text in texts.items()})
+
+
+@pytest.mark.parametrize(
+    "asked, preset, minimum, filled",
+    [
+        pytest.param({}, {}, {}, {"cpu": "1", "mem": "1g"}, id="nothing said"),
+        pytest.param({}, {}, {"mem": "2g"}, {"cpu": "1", "mem": "2g"}, id="the image's minimum"),
+        pytest.param(
+            {"cpu": "2"}, {"cpu": "4", "mem": "8g"}, {}, {"cpu": "2", "mem": "8g"}, id="asked wins"
+        ),
+        pytest.param(
+            {"cuda_shares": "0.5"},
+            {"cpu": "1", "mem": "1g", "cuda_device": "1"},
+            {},
+            {"cpu": "1", "mem": "1g", "cuda_shares": "0.5"},
+            id="one way to ask for a family",
+        ),
+    ],
+)
+def test_amounts_are_filled_in(
+    asked: dict[str, str], preset: dict[str, str], minimum: dict[str, str], filled: dict[str, str]
+) -> None:
+    found = fill_slots(slots(**asked), slots(**preset), slots(**minimum))
+    assert found == slots(**{k.replace(".", "_"): v for k, v in filled.items()})
+
+
+@pytest.mark.parametrize(
+    "given_slots, shared, part",
+    [
+        pytest.param({"cpu": "1", "mem": "1g"}, 2**26, "needs at least 2g", id="below the image"),
+        pytest.param({"cpu": "9", "mem": "4g"}, 2**26, "at most 8", id="above the image"),
+        pytest.param({"cpu": "1", "mem": "2g"}, 2**31, "must be less than", id="shared memory"),
+    ],
+)
+def test_bounds_of_the_image(given_slots: dict[str, str], shared: int, part: str) -> None:
+    with pytest.raises(InvalidRequest, match=part):
+        check_amounts(slots(**given_slots), shared, "python", (slots(mem="2g"), slots(cpu="8")))

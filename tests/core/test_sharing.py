@@ -1,0 +1,78 @@
+"""What an agent says of how a device is shared, and what is made of it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from bai_services.core.sharing import ANY_SHARE, Level, Sharing
+
+
+@pytest.mark.parametrize(
+    "sharing",
+    [
+        pytest.param(Sharing(), id="any share, counted only"),
+        pytest.param(Sharing(Level.PROCESS, 250, 250), id="equal parts"),
+        pytest.param(Sharing(Level.CGROUP, 50, 1000), id="any share of one device"),
+        pytest.param(Sharing(Level.PROCESS, 250, 250, True), id="none at this moment"),
+        pytest.param(Sharing(Level.PROCESS, 50, 1000, is_uniform=True), id="all alike"),
+    ],
+)
+def test_facts_say_what_a_device_bears(sharing: Sharing) -> None:
+    assert Sharing.of(sharing.to_facts()) == sharing
+
+
+def test_a_device_that_is_not_shared_says_so() -> None:
+    facts = Sharing(Level.SOFT, most=0).to_facts()
+    assert facts == {"enforcement": "soft", "shares": None}
+    assert Sharing.of(facts).most == 0
+
+
+@pytest.mark.parametrize(
+    "facts, sharing",
+    [
+        pytest.param({}, Sharing(), id="an older agent says nothing"),
+        pytest.param({"enforcement": "iron"}, Sharing(), id="an unknown level is none"),
+        pytest.param({"shares": "some"}, Sharing(most=0), id="no map gives nothing out"),
+        pytest.param(
+            {"shares": {"least": "0.333", "most": "1", "on_one_device": True}},
+            Sharing(most=0),
+            id="a share between two steps gives nothing out",
+        ),
+    ],
+)
+def test_what_is_not_understood_is_not_given_out(facts: dict[str, Any], sharing: Sharing) -> None:
+    assert Sharing.of(facts) == sharing
+
+
+def test_less_than_the_minimum_is_not_offered() -> None:
+    soft, process = Sharing(Level.SOFT), Sharing(Level.PROCESS, 250, 250)
+    assert soft.holding(Level.NONE) == soft
+    assert soft.holding(Level.PROCESS).most == 0
+    assert process.holding(Level.PROCESS) == process
+    assert [level.value for level in Level] == ["none", "soft", "process", "cgroup", "hardware"]
+    assert (Sharing().most, process.clients, Sharing(most=0).clients) == (ANY_SHARE, 4, 0)
+
+
+UNIFORM = Sharing(Level.PROCESS, 50, 1000, is_uniform=True)
+
+
+@pytest.mark.parametrize(
+    "sharing, shares, share, is_borne",
+    [
+        pytest.param(UNIFORM, [], 500, True, id="an empty device takes any share"),
+        pytest.param(UNIFORM, [250, 250], 250, True, id="then only those like the first"),
+        pytest.param(UNIFORM, [250], 500, False, id="not larger ones"),
+        pytest.param(UNIFORM, [250], 50, False, id="not smaller ones, though there is room"),
+        pytest.param(UNIFORM, [], 40, False, id="none below the least"),
+        pytest.param(Sharing(), [250], 500, True, id="where shares may differ, they do"),
+        pytest.param(Sharing(Level.PROCESS, 250, 250), [250], 500, False, id="only quarters"),
+        pytest.param(replace(UNIFORM, is_paused=True), [250], 250, False, id="none at the moment"),
+    ],
+)
+def test_all_shares_of_a_device_may_have_to_be_equal(
+    sharing: Sharing, shares: list[int], share: int, is_borne: bool
+) -> None:
+    assert sharing.bears(share, sharing.in_force(shares)) is is_borne

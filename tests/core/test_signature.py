@@ -1,0 +1,61 @@
+"""Keypair signatures."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from bai_services.core.errors import NotSignedIn
+from bai_services.core.signature import (
+    CLOCK_WINDOW,
+    authorization,
+    check_date,
+    parse_authorization,
+    sign,
+)
+
+NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
+REQUEST = {
+    "method": "GET",
+    "path": "/services/bai/api/v1/me?x=1",
+    "host": "hub.example",
+    "date": NOW,
+    "content_type": "application/json",
+}
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"method": "POST"},
+        {"path": "/services/bai/api/v1/me"},
+        {"host": "other.example"},
+        {"date": NOW + timedelta(days=1)},
+        {"content_type": ""},
+    ],
+    ids=lambda changed: next(iter(changed)),
+)
+def test_everything_signed_counts(changed: dict[str, object]) -> None:
+    assert sign("secret", **REQUEST) != sign("secret", **{**REQUEST, **changed})
+    assert sign("secret", **REQUEST) != sign("other", **REQUEST)
+
+
+def test_header_and_back() -> None:
+    signature = sign("secret", **REQUEST)
+    assert parse_authorization(authorization("AKIA1", signature)) == ("AKIA1", signature)
+
+
+@pytest.mark.parametrize(
+    "header", ["", "BackendAI", "BackendAI signMethod=HMAC-SHA1, credential=a:b"]
+)
+def test_other_headers_are_refused(header: str) -> None:
+    with pytest.raises(NotSignedIn):
+        parse_authorization(header)
+
+
+def test_the_clock_window() -> None:
+    check_date(NOW - CLOCK_WINDOW, NOW)
+    check_date(NOW + CLOCK_WINDOW, NOW)
+    with pytest.raises(NotSignedIn, match="set the clock"):
+        check_date(NOW - CLOCK_WINDOW - timedelta(seconds=1), NOW)

@@ -1,0 +1,116 @@
+"""Names, permissions and the life of folders."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bai_services.core.errors import InvalidRequest, InvalidTransition
+from bai_services.core.vfolder import (
+    TRANSITIONS,
+    Permission,
+    VfolderEvent,
+    VfolderStatus,
+    check_name,
+    effective,
+    next_status,
+    origins,
+)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param("a", id="one letter"),
+        pytest.param("Data_2-x.tar", id="every kind of character"),
+        pytest.param("9", id="a digit in front"),
+        pytest.param(".local", id="a dot in front"),
+        pytest.param("x" * 64, id="as long as it may be"),
+        pytest.param(".basHrc", id="like a reserved one, but not it"),
+        pytest.param("a..b", id="dots inside lead nowhere"),
+    ],
+)
+def test_a_good_name_is_kept(name: str) -> None:
+    assert check_name(name) == name
+
+
+@pytest.mark.parametrize(
+    "name, reason",
+    [
+        pytest.param("", "1 to 64", id="empty"),
+        pytest.param("x" * 65, "1 to 64", id="one too long"),
+        pytest.param("_a", "begin with", id="underscore in front"),
+        pytest.param("-a", "begin with", id="dash in front"),
+        pytest.param("a b", "letters of", id="space"),
+        pytest.param("a/b", "letters of", id="slash"),
+        pytest.param("..", "letters of", id="only dots"),
+        pytest.param(".", "letters of", id="one dot"),
+        pytest.param("a\n", "letters of", id="line end"),
+        pytest.param("a\0", "letters of", id="NUL"),
+        pytest.param("데이터", "letters of", id="not ASCII"),
+        pytest.param("٣", "letters of", id="a digit that is not ASCII"),
+        pytest.param(".ssh", "cover a file", id="reserved"),
+        pytest.param(".jupyter", "cover a file", id="reserved by jupyter"),
+        pytest.param(".tmux.conf", "cover a file", id="reserved with two dots"),
+        pytest.param(".bashrc", "cover a file", id="reserved pattern rc"),
+        pytest.param(".bash_profile", "cover a file", id="reserved pattern profile"),
+    ],
+)
+def test_a_bad_name_is_refused_with_the_reason(name: str, reason: str) -> None:
+    with pytest.raises(InvalidRequest, match=reason) as refused:
+        check_name(name)
+    assert refused.value.details == {"field": "name"}
+
+
+@given(st.text(max_size=80))
+def test_whatever_passes_is_safe_as_one_part_of_a_path(name: str) -> None:
+    try:
+        check_name(name)
+    except InvalidRequest:
+        return
+    assert re.fullmatch(r"[A-Za-z0-9.][A-Za-z0-9._-]{0,63}", name)
+    assert name.strip(".")
+
+
+@given(st.sampled_from(Permission), st.sampled_from(Permission))
+def test_effective_is_the_lower_one(granted: Permission, asked: Permission) -> None:
+    result = effective(granted, asked)
+    assert result in (granted, asked)
+    assert granted.allows(result) and asked.allows(result)
+    assert effective(granted, None) is granted
+
+
+def test_permissions_rise() -> None:
+    assert [p.is_writable for p in Permission] == [False, True, True]
+    assert Permission.WD.allows(Permission.RW) and Permission.RW.allows(Permission.RO)
+    assert not Permission.RO.allows(Permission.RW)
+
+
+def test_every_folder_can_come_to_its_end_and_stays_there() -> None:
+    def reachable(start: VfolderStatus) -> set[VfolderStatus]:
+        found, waiting = {start}, [start]
+        while waiting:
+            here = waiting.pop()
+            for (status, _), after in TRANSITIONS.items():
+                if status is here and after not in found:
+                    found.add(after)
+                    waiting.append(after)
+        return found
+
+    end = VfolderStatus.DELETE_COMPLETE
+    assert reachable(end) == {end}
+    assert all(end in reachable(status) for status in VfolderStatus)
+    # Once bytes began to go nothing makes the folder usable again.
+    assert VfolderStatus.READY not in reachable(VfolderStatus.DELETE_ONGOING)
+
+
+def test_an_illegal_move_says_what_to_do() -> None:
+    with pytest.raises(InvalidTransition, match="in the trash; restore it first"):
+        next_status(VfolderStatus.DELETE_PENDING, VfolderEvent.TRASHED)
+    assert origins(VfolderEvent.PURGED) == {
+        VfolderStatus.DELETE_PENDING,
+        VfolderStatus.DELETE_ERROR,
+    }

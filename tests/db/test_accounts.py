@@ -1,0 +1,155 @@
+"""Races over accounts: what must hold, holds whatever comes at once."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from bai_services.core.errors import AlreadyExists, Conflict
+from bai_services.core.listing import ListQuery
+from bai_services.db import schema
+from bai_services.db.accounts import SignInFailureStore
+from bai_services.db.audit import AuditEntry
+from bai_services.db.database import Database
+from bai_services.db.domains import DomainStore
+from bai_services.db.policies import PolicyStore
+from bai_services.db.projects import ProjectStore
+from bai_services.db.users import UserChange, UserStore
+
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+BLOCK = timedelta(minutes=20)
+
+
+def entry(action: str) -> AuditEntry:
+    return AuditEntry(NOW, "test", action, action.partition(".")[0], "x")
+
+
+@pytest.fixture
+async def database(database_url: str) -> AsyncIterator[Database]:
+    await asyncio.to_thread(schema.upgrade, database_url)
+    made = Database(database_url)
+    yield made
+    await made.close()
+
+
+@pytest.fixture
+async def domain(database: Database) -> str:
+    """A domain with its project, and the policies ``default``."""
+    policies = {
+        "keypair": {"total_resource_slots": {}, "allowed_vfolder_hosts": {}},
+        "user": {"total_resource_slots": {}},
+        "project": {},
+    }
+    for kind, values in policies.items():
+        row = {"name": "default", "created_at": NOW, **values}
+        await PolicyStore(database, kind).create(row, entry(f"{kind}-policy.create"))
+    await DomainStore(database).create(
+        {
+            "name": "d",
+            "created_at": NOW,
+            "total_resource_slots": {},
+            "allowed_vfolder_hosts": {},
+        },
+        project("p"),
+        entry("domain.create"),
+    )
+    return "d"
+
+
+def project(project_id: str, name: str = "default") -> dict[str, object]:
+    return {
+        "id": project_id,
+        "created_at": NOW,
+        "domain": "d",
+        "name": name,
+        "total_resource_slots": {},
+        "allowed_vfolder_hosts": {},
+        "resource_policy": "default",
+    }
+
+
+async def add_person(database: Database, name: str, role: str = "user") -> None:
+    user = {
+        "id": name,
+        "created_at": NOW,
+        "username": name,
+        "email": f"{name}@example.org",
+        "domain": "d",
+        "role": role,
+        "status": "active",
+        "resource_policy": "default",
+    }
+    keypair = {
+        "access_key": f"AK{name}",
+        "created_at": NOW,
+        "secret_key_encrypted": "x",
+        "user_id": name,
+        "resource_policy": "default",
+    }
+    await UserStore(database).create(user, keypair, ["p"], entry("user.create"))
+
+
+async def ends(*calls: object) -> list[type[BaseException] | None]:
+    found = await asyncio.gather(*calls, return_exceptions=True)  # type: ignore[call-overload]
+    return [type(item) if isinstance(item, BaseException) else None for item in found]
+
+
+async def test_two_superadmins_who_remove_each_other_leave_one(
+    database: Database, domain: str
+) -> None:
+    for name in ("ada", "bob"):
+        await add_person(database, name, "superadmin")
+    store = UserStore(database)
+    out = UserChange({"role": "user"})
+    found = await ends(
+        store.update("ada", out, entry("user.update")),
+        store.update("bob", out, entry("user.update")),
+    )
+    assert sorted(found, key=str) == sorted([None, Conflict], key=str)
+    left = await store.page(ListQuery(filters={"role": "superadmin"}))
+    assert left.total == 1
+
+
+async def test_one_name_is_taken_once(database: Database, domain: str) -> None:
+    found = await ends(*(add_person(database, "ada") for _ in range(5)))
+    assert found.count(None) == 1
+    assert found.count(AlreadyExists) == 4
+    projects = ProjectStore(database)
+    found = await ends(
+        *(projects.create(project(f"p{n}", "twin"), entry("project.create")) for n in range(5))
+    )
+    assert found.count(None) == 1 and found.count(AlreadyExists) == 4
+
+
+async def test_a_member_is_added_once_whoever_adds(database: Database, domain: str) -> None:
+    await add_person(database, "ada")
+    store = ProjectStore(database)
+    await store.create(project("q", "second"), entry("project.create"))
+    added = await asyncio.gather(
+        *(store.add_member("q", "ada", entry("project.add-member")) for _ in range(5))
+    )
+    assert sorted(added) == [False] * 4 + [True]
+    assert (await store.members("q", ListQuery())).total == 1
+
+
+async def test_exactly_as_many_attempts_as_allowed_get_through(database: Database) -> None:
+    store = SignInFailureStore(database)
+    answers = await asyncio.gather(*(store.attempt("s", NOW, 10, BLOCK) for _ in range(25)))
+    assert answers.count(None) == 10
+    assert {a for a in answers if a is not None} == {NOW + BLOCK}
+    assert await store.attempt("s", NOW + BLOCK, 10, BLOCK) is None
+    await store.forgive("s", entry("sign-in.hub"))
+    assert await store.attempt("s", NOW + BLOCK, 10, BLOCK) is None
+
+
+async def test_old_attempts_do_not_pile_up(database: Database) -> None:
+    store = SignInFailureStore(database)
+    for number in range(20):
+        await store.attempt(f"name-{number}", NOW, 10, BLOCK)
+    await store.attempt("late", NOW + 2 * BLOCK, 10, BLOCK)
+    async with database.read() as tx:
+        found = await tx.exec_driver_sql("SELECT subject FROM sign_in_failures")
+        assert [row[0] for row in found] == ["late"]

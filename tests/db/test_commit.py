@@ -1,0 +1,83 @@
+"""Decisions that are written: in how many statements, and what of them has lost its race."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager
+
+import pytest
+import sqlalchemy as sa
+
+from bai_services.core.queue import Decision, run_pass
+from bai_services.core.session import Status
+from bai_services.db.tables import cluster
+
+from .world import NOW, World, make_world
+
+
+@pytest.fixture
+async def world(database_url: str) -> AsyncIterator[World]:
+    made = await make_world(database_url)
+    yield made
+    await made.close()
+
+
+async def decide(world: World, *shares: str) -> tuple[Decision, ...]:
+    """File a session for each share of a device and return where they all go."""
+    count = len(await world.sessions.in_status(*Status))
+    for number, share in enumerate(shares, count):
+        slots = {"cpu": "0.1", "mem": "64m", "cuda.shares": share}
+        await world.sessions.enqueue(world.new(f"lab{number}", slots), NOW)
+    decisions = run_pass(await world.queue.snapshot(NOW)).decisions
+    assert len(decisions) == len(shares)
+    return decisions
+
+
+@contextmanager
+def statements() -> Iterator[list[bool]]:
+    """Collect whether each statement that is executed meanwhile was sent once for each row."""
+    seen: list[bool] = []
+
+    def note(*args: object) -> None:
+        seen.append(bool(args[-1]))
+
+    sa.event.listen(sa.Engine, "before_cursor_execute", note)
+    try:
+        yield seen
+    finally:
+        sa.event.remove(sa.Engine, "before_cursor_execute", note)
+
+
+async def test_postgres_gets_many_decisions_in_as_few_statements_as_one(postgres_url: str) -> None:
+    world = await make_world(postgres_url)
+    try:
+        one, many = [], []
+        for shares, counts in ((["0.1"], one), (["0.1"] * 9, many)):
+            decisions = await decide(world, *shares)
+            with statements() as seen:
+                committed = await world.queue.commit(decisions, NOW, None)
+            assert len(committed.placed) == len(shares)
+            counts += seen
+        assert many == one
+        assert not any(many)
+        assert await world.allocations.audit() == []
+    finally:
+        await world.close()
+
+
+@pytest.mark.parametrize("is_uniform", [True, False])
+async def test_a_device_whose_shares_must_be_equal_gets_no_other(
+    world: World, is_uniform: bool
+) -> None:
+    """Two shares go to one device, as nothing was known of its rule when that was decided."""
+    await world.write(
+        sa.update(cluster.devices).where(cluster.devices.c.index > 0).values(is_healthy=False)
+    )
+    decisions = await decide(world, "0.25", "0.5")
+    facts = {"shares": {"level": "process", "is_uniform": is_uniform}}
+    await world.write(sa.update(cluster.devices).values(facts=facts))
+    committed = await world.queue.commit(decisions, NOW, None)
+    names = tuple(d.session_id for d in decisions)
+    assert committed.placed == (names[:1] if is_uniform else names)
+    assert committed.lost == (names[1:] if is_uniform else ())
+    assert await world.allocations.audit() == []

@@ -1,0 +1,79 @@
+"""Connections: what is found when the server has ended them, and what a read sees."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import pytest
+import sqlalchemy as sa
+
+from bai_services.core.errors import Unavailable
+from bai_services.db import database as module
+from bai_services.db.database import Database
+from tests.testbed.postgres import Postgres
+
+END_ALL = (
+    "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
+    "WHERE datname = '{name}' AND pid <> pg_backend_pid()"
+)
+ONE = sa.text("SELECT 1")
+
+
+@pytest.fixture
+async def database(postgres_url: str) -> AsyncIterator[Database]:
+    made = Database(postgres_url)
+    yield made
+    await made.close()
+
+
+async def ask(database: Database) -> object:
+    async with database.read() as tx:
+        return await tx.scalar(ONE)
+
+
+def end_connections(server: Postgres, database: Database) -> None:
+    server.execute(END_ALL.format(name=database.url.database))
+
+
+async def test_a_connection_that_has_ended_while_it_rested_is_opened_anew(
+    database: Database, postgres_server: Postgres, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "FRESH_SECONDS", 0)
+    await asyncio.gather(*(ask(database) for _ in range(4)))
+    async with database.write() as tx:
+        await tx.execute(sa.text("CREATE TABLE things (id int)"))
+    end_connections(postgres_server, database)
+    assert await asyncio.gather(*(ask(database) for _ in range(4))) == [1] * 4
+    async with database.write() as tx:
+        await tx.execute(sa.text("INSERT INTO things VALUES (1)"))
+
+
+async def test_one_that_ended_just_now_is_told_of_and_the_next_answer_is_right(
+    database: Database, postgres_server: Postgres, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "FRESH_SECONDS", 3600)
+    await asyncio.gather(*(ask(database) for _ in range(4)))
+    end_connections(postgres_server, database)
+    with pytest.raises(Unavailable, match="try again"):
+        await ask(database)
+    assert await asyncio.gather(*(ask(database) for _ in range(4))) == [1] * 4
+
+
+async def test_what_a_write_has_not_committed_no_read_sees(database: Database) -> None:
+    async with database.write() as tx:
+        await tx.execute(sa.text("CREATE TABLE things (id int)"))
+    count = sa.text("SELECT count(*) FROM things")
+    with pytest.raises(ZeroDivisionError):
+        async with database.write() as tx:
+            await tx.execute(sa.text("INSERT INTO things VALUES (1)"))
+            async with database.read() as beside:
+                assert await beside.scalar(count) == 0
+            raise ZeroDivisionError
+    async with database.read_one_state() as first:
+        assert await first.scalar(count) == 0
+        async with database.write() as tx:
+            await tx.execute(sa.text("INSERT INTO things VALUES (2)"))
+        assert await first.scalar(count) == 0
+        async with database.read() as beside:
+            assert await beside.scalar(count) == 1

@@ -1,0 +1,137 @@
+"""Who may write the queue: one at a time, and nobody who has been replaced."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+import pytest
+import sqlalchemy as sa
+
+from bai_services.core.queue import Decision, run_pass
+from bai_services.core.session import Status
+from bai_services.db.lease import LeaseRow, LeaseStore, StaleLease
+from bai_services.db.queue import WaitState
+from bai_services.db.tables import cluster
+from bai_services.manager.lease import Lease, _has_ended, _identity
+
+from .world import NOW, World, make_world
+
+
+@pytest.fixture
+async def world(database_url: str) -> AsyncIterator[World]:
+    made = await make_world(database_url)
+    yield made
+    await made.close()
+
+
+@pytest.fixture
+def store(world: World) -> LeaseStore:
+    return LeaseStore(world.database)
+
+
+async def decide(world: World) -> tuple[Decision, ...]:
+    return run_pass(await world.queue.snapshot(NOW)).decisions
+
+
+async def test_it_is_taken_once(store: LeaseStore) -> None:
+    assert await store.read() is None
+    assert await store.take("a", None, NOW) == 1
+    assert await store.take("b", None, NOW) is None
+    assert await store.read() == LeaseRow("a", 1, 0, NOW)
+
+
+async def test_whoever_takes_it_gets_a_higher_token(store: LeaseStore) -> None:
+    await store.take("a", None, NOW)
+    seen = await store.read()
+    assert await store.take("b", seen, NOW) == 2
+    assert not await store.renew(1)
+    assert await store.renew(2)
+
+
+async def test_one_that_was_renewed_meanwhile_is_not_taken(store: LeaseStore) -> None:
+    await store.take("a", None, NOW)
+    seen = await store.read()
+    await store.renew(1)
+    assert await store.take("b", seen, NOW) is None
+
+
+async def test_a_stale_manager_writes_nothing(world: World, store: LeaseStore) -> None:
+    row, _ = await world.sessions.enqueue(world.new("lab"), NOW)
+    stale = await store.take("a", None, NOW)
+    decisions = await decide(world)
+    newest = await store.take("b", await store.read(), NOW)
+    with pytest.raises(StaleLease):
+        await world.queue.commit(decisions, NOW, stale)
+    said = {row.id: WaitState(({"check": "order", "message": "no"},), 7)}
+    with pytest.raises(StaleLease):
+        await world.queue.write_states(said, stale)
+    found = await world.sessions.find(row.id)
+    assert (found.status, found.reasons) == (Status.PENDING, [])
+    assert (await world.queue.commit(decisions, NOW, newest)).placed == (row.id,)
+    assert await world.allocations.audit() == []
+
+
+async def test_a_batch_loses_only_what_lost_its_race(world: World, store: LeaseStore) -> None:
+    """Nine sessions, one of which has gone, on devices of which one has become full."""
+    rows = [(await world.sessions.enqueue(world.new(f"lab{n}"), NOW))[0] for n in range(8)]
+    token = await store.take("a", None, NOW)
+    decisions = await decide(world)
+    assert len(decisions) == 8
+    full = decisions[0].placement.devices[0].device_id
+    await world.write(
+        sa.update(cluster.devices).where(cluster.devices.c.id == full).values(is_healthy=False)
+    )
+    await world.write(
+        sa.update(cluster.agent_slots)
+        .where(cluster.agent_slots.c.slot == "cpu")
+        .values(capacity=3000)
+    )
+    committed = await world.queue.commit(decisions, NOW, token)
+    assert len(committed.placed) == 3
+    assert set(committed.placed) | set(committed.lost) == {row.id for row in rows}
+    used = {d.placement.devices[0].device_id for d in decisions if d.session_id in committed.placed}
+    assert full not in used
+    scheduled = await world.sessions.in_status(Status.SCHEDULED)
+    assert {row.id for row in scheduled} == set(committed.placed)
+    await world.write(sa.update(cluster.devices).values(is_healthy=True))
+    assert await world.allocations.audit() == []
+
+
+class Watch:
+    """A monotonic clock that a test moves."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+async def test_the_second_waits_until_the_first_has_been_silent(store: LeaseStore) -> None:
+    watch = Watch()
+    first, second = (Lease(store, lambda: NOW, 15, watch) for _ in range(2))
+    assert await first.hold() == 1
+    assert await second.hold() is None
+    assert "process" in second.other and not first.other
+    for _ in range(10):
+        watch.now += 5
+        assert await first.hold() == 1
+        assert await second.hold() is None
+    watch.now += 16
+    assert await second.hold() == 2
+    assert await first.hold() is None
+    assert not first.is_held
+
+
+async def test_one_that_stops_lets_the_next_in_at_once(store: LeaseStore) -> None:
+    first, second = (Lease(store, lambda: NOW, 15, Watch()) for _ in range(2))
+    await first.hold()
+    await first.stop()
+    assert await second.hold() == 2
+
+
+async def test_one_whose_process_is_gone_is_not_waited_for(store: LeaseStore) -> None:
+    gone = _identity().replace('"started": "', '"started": "9')
+    assert _has_ended(gone) and not _has_ended(_identity())
+    await store.take(gone, None, NOW)
+    assert await Lease(store, lambda: NOW, 15, Watch()).hold() == 2

@@ -1,0 +1,118 @@
+"""kill -9 between any two statements of a commit: nothing is lost, nothing is done twice."""
+
+from __future__ import annotations
+
+import asyncio
+import multiprocessing
+import os
+import signal
+from collections.abc import Callable, Coroutine, Sequence
+from typing import Any
+
+import sqlalchemy as sa
+
+from bai_services.core.queue import Decision, run_pass
+from bai_services.core.session import OCCUPYING, Event, Status
+from bai_services.db.lease import LeaseStore
+from bai_services.db.queue import WaitState
+
+from .world import NOW, World, make_world
+
+TOKEN = 1
+SESSIONS = 5
+
+Job = Callable[[World, Sequence[Decision]], Coroutine[Any, Any, None]]
+
+
+async def commit(world: World, decisions: Sequence[Decision]) -> None:
+    await until_killed(world, lambda: world.queue.commit(decisions, NOW, TOKEN))
+
+
+async def say(world: World, decisions: Sequence[Decision]) -> None:
+    waiting = await world.sessions.in_status(Status.PENDING)
+    said = {row.id: WaitState(({"check": "order", "message": "no"},), 1) for row in waiting}
+    await until_killed(world, lambda: world.queue.write_states(said, TOKEN))
+
+
+async def end(world: World, decisions: Sequence[Decision]) -> None:
+    row = (await world.sessions.in_status(Status.SCHEDULED))[0]
+    await until_killed(world, lambda: world.sessions.move(row.id, Event.STOP_REQUESTED, NOW))
+
+
+async def until_killed(world: World, job: Callable[[], Coroutine[Any, Any, Any]]) -> None:
+    """Run the job and die by SIGKILL before its statement of number KILL_AT."""
+    left = int(os.environ["KILL_AT"])
+
+    @sa.event.listens_for(sa.Engine, "before_cursor_execute")
+    def count(*args: object) -> None:
+        nonlocal left
+        left -= 1
+        if left == 0:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    @sa.event.listens_for(sa.Engine, "commit")
+    def count_commit(connection: object) -> None:
+        count()
+
+    await job()
+    os._exit(0)
+
+
+def _run(job: Job, url: str, decisions: Sequence[Decision], kill_at: int) -> None:
+    os.environ["KILL_AT"] = str(kill_at)
+    asyncio.run(job(World(url), decisions))
+
+
+def kill_everywhere(
+    url: str, job: Job, decisions: Sequence[Decision], is_whole: Callable[[], None]
+) -> int:
+    """Kill the job before each of its statements in turn; return how many those were.
+
+    ``is_whole`` checks after each death that nothing of it is there.
+    """
+    # A server that has everything loaded and forks: a fresh interpreter for each takes seconds.
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload([__name__])
+    for kill_at in range(1, 100):
+        process = context.Process(target=_run, args=(job, url, decisions, kill_at))
+        process.start()
+        process.join(60)
+        if process.exitcode == 0:
+            return kill_at - 1
+        assert process.exitcode == -signal.SIGKILL, f"{job.__name__}: {process.exitcode}"
+        is_whole()
+    raise AssertionError("it never came to an end")
+
+
+def test_a_commit_that_is_killed_anywhere(database_url: str) -> None:
+    async def prepare() -> Sequence[Decision]:
+        world = await make_world(database_url)
+        for n in range(SESSIONS):
+            await world.sessions.enqueue(world.new(f"lab{n}"), NOW)
+        await LeaseStore(world.database).take("test", None, NOW)
+        decisions = run_pass(await world.queue.snapshot(NOW)).decisions
+        await world.close()
+        return decisions
+
+    async def check(pending: int) -> None:
+        world = World(database_url)
+        assert await world.allocations.audit() == []
+        assert len(await world.sessions.in_status(Status.PENDING)) == pending
+        held = await world.sessions.in_status(*OCCUPYING)
+        for row in held:
+            assert [step.event for step in await world.sessions.history(row.id)] == ["placed"]
+        await world.close()
+
+    decisions = asyncio.run(prepare())
+    for job, before, after in (
+        (say, SESSIONS, SESSIONS),
+        (commit, SESSIONS, 0),
+        (end, 0, 0),
+    ):
+
+        def is_whole(pending: int = before) -> None:
+            asyncio.run(check(pending))
+
+        count = kill_everywhere(database_url, job, decisions, is_whole)
+        assert count > 3
+        asyncio.run(check(after))

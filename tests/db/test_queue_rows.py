@@ -1,0 +1,110 @@
+"""What a pass is told of agents and requests beside amounts: CUDA, links, failed places."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+import pytest
+import sqlalchemy as sa
+
+from bai_services.core.queue import run_pass
+from bai_services.core.session import Event
+from bai_services.db import queue_rows
+from bai_services.db.queue import Touched
+from bai_services.db.tables import cluster
+
+from .world import NOW, World, make_world
+
+
+@pytest.fixture
+async def world(database_url: str) -> AsyncIterator[World]:
+    made = await make_world(database_url)
+    yield made
+    await made.close()
+
+
+async def test_devices_tell_their_cuda_version_and_links(world: World) -> None:
+    facts = {"driver": "570.1", "cuda": "12.8", "links": {"a1-g1": 2, "a1-g0": 0}}
+    devices = cluster.devices
+    await world.write(sa.update(devices).where(devices.c.id == "a1-g0").values(facts=facts))
+    (agent,) = (await world.queue.snapshot(NOW)).agents
+    assert agent.cuda_driver == "12.8"
+    assert [device.links for device in agent.devices] == [("a1-g1",), None]
+
+
+@pytest.mark.parametrize(
+    "facts, links",
+    [
+        pytest.param({"links": {"b": 4}, "pci_peers": ["b", "c"]}, ("b",), id="by NVLink"),
+        pytest.param({"links": {}, "pci_peers": ["c", "b"]}, ("b", "c"), id="by PCI, without one"),
+        pytest.param({"links": None, "pci_peers": []}, (), id="nobody is near"),
+        pytest.param({"links": {"b": 4}, "pci_peers": None}, ("b",), id="only links are known"),
+        pytest.param({"links": None, "pci_peers": None}, None, id="nothing is known"),
+    ],
+)
+async def test_the_nearest_devices_are_told(
+    world: World, facts: dict[str, object], links: tuple[str, ...] | None
+) -> None:
+    devices = cluster.devices
+    await world.write(sa.update(devices).where(devices.c.id == "a1-g0").values(facts=facts))
+    (agent,) = (await world.queue.snapshot(NOW)).agents
+    assert agent.devices[0].links == links
+
+
+async def test_an_image_tells_which_cuda_it_needs(world: World) -> None:
+    for name, labels in (("python", {"ai.backend.min-cuda": "13.0"}), ("plain", {})):
+        await world.write(
+            sa.insert(cluster.images).values(
+                id=name,
+                created_at=NOW,
+                name=name,
+                architecture="x86_64",
+                labels=labels,
+                min_slots={},
+                max_slots={},
+            )
+        )
+    await world.write(sa.update(cluster.devices).values(facts={"cuda": "12.8"}))
+    wanted = {"cpu": "1", "mem": "1g", "cuda.device": "1"}
+    needs, _ = await world.sessions.enqueue(world.new("needs", wanted), world.later())
+    plain, _ = await world.sessions.enqueue(
+        world.new("plain", wanted, image="plain"), world.later()
+    )
+    result = run_pass(await world.queue.snapshot(NOW))
+    assert [decision.session_id for decision in result.decisions] == [plain.id]
+    (told,) = result.reasons[needs.id]
+    assert "too old for CUDA 13.0" in told["message"]
+
+
+async def test_agents_that_a_session_was_displaced_from_are_tried_last(world: World) -> None:
+    await world.add_agent("a2")
+    row, _ = await world.sessions.enqueue(world.new("one"), world.later())
+    other, _ = await world.sessions.enqueue(world.new("other"), world.later())
+    assert set(await world.run_pass()) == {row.id, other.id}
+    (left,) = {a.agent_id for a in (await world.sessions.view(row.id)).allocations}
+    await world.sessions.move(row.id, Event.DISPLACED, world.later())
+    snapshot = await world.queue.snapshot(NOW)
+    assert [w.request.avoid for w in snapshot.waiting] == [(left,)]
+    changes = await world.queue.changes(Touched(sessions=frozenset([row.id, other.id])))
+    assert [w.request.avoid for w in changes.waiting] == [(left,)]
+    (decision,) = run_pass(snapshot).decisions
+    assert decision.placement.agent_id != left
+
+
+async def test_who_waits_is_read_page_by_page(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(queue_rows, "_PAGE", 2)
+    filed = [
+        (await world.sessions.enqueue(world.new(f"wait-{n}"), world.later()))[0].id
+        for n in range(5)
+    ]
+    snapshot = await world.queue.snapshot(NOW)
+    assert [waiting.id for waiting in snapshot.waiting] == filed
+    changes = await world.queue.changes(Touched(sessions=frozenset(filed[1:])))
+    assert [waiting.id for waiting in changes.waiting] == filed[1:]
+    placed = await world.run_pass()
+    assert len(placed) > 2
+    snapshot = await world.queue.snapshot(NOW)
+    assert [running.id for running in snapshot.running] == placed
+    assert all(len(running.placements) == 1 for running in snapshot.running)

@@ -1,0 +1,54 @@
+"""Buckets of use by day, and run times, as the queue learns them."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from datetime import timedelta
+
+import pytest
+
+from bai_services.core.policy import Scope, ScopeKind
+from bai_services.core.session import Event
+from bai_services.db.usage_buckets import UsageBucketStore, day_of
+
+from .world import NOW, World, make_world
+
+USER = Scope(ScopeKind.USER, "u1")
+
+
+@pytest.fixture
+async def world(database_url: str) -> AsyncIterator[World]:
+    made = await make_world(database_url)
+    yield made
+    await made.close()
+
+
+async def test_what_runs_over_midnight_counts_in_both_days(world: World) -> None:
+    """From 09:00 to 06:00 the next day with two cores: fifteen hours, then six."""
+    store, day = UsageBucketStore(world.database), day_of(NOW)
+    row, _ = await world.sessions.enqueue(world.new("lab", {"cpu": "2", "mem": "1g"}), NOW)
+    await world.run_pass()
+    end = NOW + timedelta(hours=21)
+    await world.sessions.move(row.id, Event.STOP_REQUESTED, end)
+    assert await store.first_day() == day
+    for _ in range(2):  # twice gives the same
+        await store.fill(day, end, token=None)
+        await store.fill(day + 1, end, token=None)
+    found = (await store.history(day))["main"]
+    assert [(b.day, b.slots["cpu"]) for b in found[USER]] == [
+        (day, 2000 * 15 * 3600),
+        (day + 1, 2000 * 6 * 3600),
+    ]
+    assert {scope.kind for scope in found} == {"domain", "project", "user"}
+    assert await store.last_day() == day + 1
+    assert [b.day for b in (await store.history(day + 1))["main"][USER]] == [day + 1]
+
+
+async def test_run_times_are_learned_by_kind(world: World) -> None:
+    row, _ = await world.sessions.enqueue(world.new("lab"), NOW)
+    await world.run_pass()
+    for event in (Event.DISPATCHED, Event.PREPARED, Event.STARTED):
+        await world.sessions.move(row.id, event, NOW)
+    await world.sessions.move(row.id, Event.EXITED, NOW + timedelta(seconds=90))
+    snapshot = await world.queue.snapshot(NOW)
+    assert dict(snapshot.durations) == {"interactive:python": [90]}

@@ -1,0 +1,170 @@
+"""Many writers at once: the last share is given once, and it is given."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable, Coroutine
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+
+from bai_services.core.queue import run_pass
+from bai_services.core.session import Event, Status
+from bai_services.db.kernels import KernelStore
+from bai_services.db.tables import cluster
+
+from .world import NOW, World, make_world
+
+WRITERS = 8
+
+
+def in_threads(jobs: list[Callable[[], Coroutine[Any, Any, None]]]) -> None:
+    """Run each job in a thread with an event loop and engine of its own, all released at once."""
+    barrier = threading.Barrier(len(jobs))
+    failures: list[BaseException] = []
+
+    def work(job: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        barrier.wait(30)
+        try:
+            asyncio.run(job())
+        except BaseException as error:
+            failures.append(error)
+
+    threads = [threading.Thread(target=work, args=(job,)) for job in jobs]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(120)
+    assert not failures, failures
+
+
+@pytest.mark.parametrize("cap", ["0.5", None], ids=["cap of the user", "room on the devices"])
+def test_eight_writers_race_for_the_last_share(database_url: str, cap: str | None) -> None:
+    async def prepare() -> None:
+        world = await make_world(database_url)
+        if cap is not None:
+            await world.set_caps("user", {"cuda.shares": cap})
+        await world.close()
+
+    async def write(number: int) -> None:
+        world = World(database_url)
+        for i in range(3):
+            slots = {"cpu": "0.1", "mem": "64m", "cuda.shares": "0.25"}
+            await world.sessions.enqueue(world.new(f"lab{number}-{i}", slots), NOW)
+            await settle(world)
+        await world.close()
+
+    async def settle(world: World) -> None:
+        # As the scheduler does: a pass that lost a race is followed by another.
+        while True:
+            snapshot = await world.queue.snapshot(NOW)
+            placed = await world.run_pass()
+            if not placed and await world.queue.snapshot(NOW) == snapshot:
+                return
+
+    async def check() -> None:
+        world = await make_world_again(database_url)
+        await settle(world)
+        running = await world.sessions.in_status(Status.SCHEDULED)
+        fit = 2 if cap is not None else 8
+        assert len(running) == fit
+        assert len(await world.sessions.in_status(Status.PENDING)) == 3 * WRITERS - fit
+        assert await world.allocations.audit() == []
+        await world.close()
+
+    asyncio.run(prepare())
+    in_threads([lambda number=n: write(number) for n in range(WRITERS)])  # type: ignore[misc]
+    asyncio.run(check())
+
+
+def test_two_resource_groups_share_one_users_cap(database_url: str) -> None:
+    """Each group has a writer that sees room for all of its own; together they keep the cap."""
+    slots = {"cpu": "0.1", "mem": "64m"}
+
+    async def prepare() -> None:
+        world = await make_world(database_url)
+        await world.write(
+            sa.insert(cluster.resource_groups).values(
+                name="other", created_at=NOW, scheduler_opts={}, allowed_session_types=[]
+            )
+        )
+        await world.add_agent("a2", group="other")
+        await world.set_caps("user", {}, max_concurrent_sessions=5)
+        for i in range(5):
+            for group in ("main", "other"):
+                new = world.new(f"{group}{i}", slots, resource_group=group)
+                await world.sessions.enqueue(new, NOW)
+        await world.close()
+
+    async def write(group: str) -> None:
+        world = World(database_url)
+        snapshot = await world.queue.snapshot(NOW)
+        mine = [w for w in snapshot.waiting if w.request.resource_group == group]
+        decisions = run_pass(replace(snapshot, waiting=mine)).decisions
+        assert len(decisions) <= 5
+        await world.queue.commit(decisions, NOW, token=None)
+        await world.close()
+
+    async def check() -> None:
+        world = await make_world_again(database_url)
+        assert len(await world.sessions.in_status(Status.SCHEDULED)) == 5
+        assert await world.allocations.audit() == []
+        await world.close()
+
+    asyncio.run(prepare())
+    in_threads([lambda: write("main"), lambda: write("other")])
+    asyncio.run(check())
+
+
+def test_many_writers_end_one_session_once(database_url: str) -> None:
+    async def prepare() -> None:
+        world = await make_world(database_url)
+        for i in range(6):
+            await world.sessions.enqueue(world.new(f"lab{i}"), NOW)
+        await world.run_pass()
+        await world.close()
+
+    async def end_all() -> None:
+        world = World(database_url)
+        store = KernelStore(world.database)
+        for view in await store.on_agent("a1", Status.SCHEDULED):
+            for event in (Event.FAILED, Event.STOP_REQUESTED):
+                try:
+                    await world.sessions.move(view.row.id, event, NOW)
+                except Exception as error:
+                    assert type(error).__name__ == "InvalidTransition", error
+        await world.close()
+
+    async def check() -> None:
+        world = await make_world_again(database_url)
+        assert await world.sessions.in_status(Status.SCHEDULED) == []
+        assert await world.allocations.audit() == []
+        await world.close()
+
+    asyncio.run(prepare())
+    in_threads([end_all for _ in range(WRITERS)])
+    asyncio.run(check())
+
+
+def test_many_writers_file_one_name_once(database_url: str) -> None:
+    async def prepare() -> None:
+        await (await make_world(database_url)).close()
+
+    made: list[bool] = []
+
+    async def file() -> None:
+        world = World(database_url)
+        _, is_new = await world.sessions.enqueue(world.new("lab"), NOW)
+        made.append(is_new)
+        await world.close()
+
+    asyncio.run(prepare())
+    in_threads([file for _ in range(WRITERS)])
+    assert sorted(made) == [False] * (WRITERS - 1) + [True]
+
+
+async def make_world_again(url: str) -> World:
+    return World(url)

@@ -1,0 +1,247 @@
+"""A state machine over sessions, quotas and devices, beside a small oracle that knows no SQL."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import tempfile
+from collections import Counter
+from collections.abc import Coroutine
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+import sqlalchemy as sa
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+
+from bai_services.core.errors import AlreadyExists, InvalidTransition
+from bai_services.core.session import ENDED, OCCUPYING, Event, Status, next_status
+from bai_services.db.tables import cluster
+from bai_services.db.tables.sessions import allocations
+
+from .world import GIB, World, make_world
+
+T = TypeVar("T")
+
+CPU, MEM = 8000, 16 * GIB
+EVENTS = [event for event in Event if event is not Event.PLACED]
+LIMITED = ("domain", "project", "user", "keypair")
+
+amounts = st.fixed_dictionaries(
+    {
+        "cpu": st.sampled_from(["0.5", "2", "5"]),
+        "mem": st.sampled_from(["512m", "4g"]),
+        "cuda.shares": st.sampled_from(["0", "0.25", "0.4", "0.7", "1", "1.3"]),
+    }
+)
+
+
+@dataclass
+class Known:
+    """What the oracle remembers of a session."""
+
+    id: str
+    user: int
+    name: str
+    slots: dict[str, int]
+    status: Status = Status.PENDING
+
+
+class SessionMachine(RuleBasedStateMachine):
+    """Everything that happens to sessions, in any order."""
+
+    template: Path | None = None
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.folder = Path(tempfile.mkdtemp())
+        self.runner = asyncio.Runner()
+        self.known: list[Known] = []
+        self.caps: dict[str, dict[str, int | None]] = {}
+        self.healthy = {"a1-g0": True, "a1-g1": True}
+        self.is_alive = True
+
+    def run(self, work: Coroutine[Any, Any, T]) -> T:
+        return self.runner.run(work)
+
+    @initialize()
+    def begin(self) -> None:
+        target = self.folder / "bai.sqlite"
+        if SessionMachine.template is None:
+            made = Path(tempfile.mkdtemp()) / "bai.sqlite"
+            self.run(self._make(made))
+            SessionMachine.template = made
+        shutil.copy(SessionMachine.template, target)
+        self.world = World(f"sqlite+aiosqlite:///{target}")
+
+    async def _make(self, path: Path) -> None:
+        # The last connection that closes leaves one file, which is copied for each run.
+        await (await make_world(f"sqlite+aiosqlite:///{path}")).close()
+
+    def teardown(self) -> None:
+        if hasattr(self, "world"):
+            self.run(self.world.close())
+        self.runner.close()
+        shutil.rmtree(self.folder)
+
+    @rule(user=st.sampled_from([1, 2]), name=st.sampled_from("abcde"), slots=amounts)
+    def file(self, user: int, name: str, slots: dict[str, str]) -> None:
+        new = self.world.new(name, slots, user=user, request_hash=repr(sorted(slots.items())))
+        twin = next(
+            (k for k in self.known if (k.user, k.name) == (user, name) and k.status not in ENDED),
+            None,
+        )
+        wanted = dict(new.requested_slots)
+        try:
+            row, is_new = self.run(self.world.sessions.enqueue(new, self.world.later()))
+        except AlreadyExists:
+            assert twin is not None and twin.slots != wanted
+            return
+        assert is_new is (twin is None)
+        if twin is None:
+            self.known.append(Known(row.id, user, name, wanted))
+        else:
+            assert (row.id, twin.slots) == (twin.id, wanted)
+
+    @rule()
+    def schedule(self) -> None:
+        placed = set(self.run(self.world.run_pass()))
+        for known in self._waiting():
+            if known.id in placed:
+                assert self._is_within_caps(known.user, known.slots), known
+                known.status = Status.SCHEDULED
+                placed.discard(known.id)
+        assert not placed
+        self._nobody_waits_in_vain()
+
+    @precondition(lambda self: self.known)
+    @rule(data=st.data(), event=st.sampled_from(EVENTS))
+    def move(self, data: st.DataObject, event: Event) -> None:
+        known = data.draw(st.sampled_from(self.known))
+        try:
+            expected: Status | None = next_status(known.status, event)
+        except InvalidTransition:
+            expected = None
+        try:
+            moved = self.run(self.world.sessions.move(known.id, event, self.world.later()))
+        except InvalidTransition:
+            assert expected is None
+            return
+        assert moved.row.status == expected
+        assert moved.is_freed is (known.status in OCCUPYING and expected not in OCCUPYING)
+        known.status = moved.row.status
+
+    @rule(
+        scope=st.sampled_from(LIMITED),
+        shares=st.sampled_from([None, 0, 400, 1000]),
+        count=st.sampled_from([None, 1, 3]),
+    )
+    def set_caps(self, scope: str, shares: int | None, count: int | None) -> None:
+        slots = {} if shares is None else {"cuda.shares": str(shares / 1000)}
+        self.run(self.world.set_caps(scope, slots, max_concurrent_sessions=count))
+        self.caps[scope] = {"cuda.shares": shares, "sessions": count}
+
+    @rule(device=st.sampled_from(["a1-g0", "a1-g1"]))
+    def break_or_mend(self, device: str) -> None:
+        self.healthy[device] = not self.healthy[device]
+        where = cluster.devices.c.id == device
+        self.run(
+            self.world.write(
+                sa.update(cluster.devices).where(where).values(is_healthy=self.healthy[device])
+            )
+        )
+
+    @rule()
+    def lose_or_find_the_agent(self) -> None:
+        self.is_alive = not self.is_alive
+        status = "ALIVE" if self.is_alive else "LOST"
+        self.run(self.world.write(sa.update(cluster.agents).values(status=status)))
+
+    @invariant()
+    def the_ledger_agrees_with_every_counter(self) -> None:
+        if hasattr(self, "world"):
+            assert self.run(self.world.allocations.audit()) == []
+
+    @invariant()
+    def no_device_gives_more_than_it_has(self) -> None:
+        if hasattr(self, "world"):
+            assert all(used <= 1000 for used in self._on_devices().values())
+
+    @invariant()
+    def statuses_are_as_the_oracle_says(self) -> None:
+        if not hasattr(self, "world"):
+            return
+        rows = {row.id: row for row in self.run(self.world.sessions.in_status(*Status))}
+        assert {k.id: k.status for k in self.known} == {key: r.status for key, r in rows.items()}
+
+    def _waiting(self) -> list[Known]:
+        return [k for k in self.known if k.status is Status.PENDING]
+
+    def _holding(self) -> list[Known]:
+        return [k for k in self.known if k.status in OCCUPYING]
+
+    def _is_within_caps(self, user: int, slots: dict[str, int]) -> bool:
+        """Whether ``slots`` fit on top of what is held now, in each of the four scopes."""
+        for scope, limits in self.caps.items():
+            is_shared = scope in ("domain", "project")
+            mine = [k for k in self._holding() if is_shared or k.user == user]
+            shares, count = limits["cuda.shares"], limits["sessions"]
+            asked = slots.get("cuda.shares", 0)
+            used = sum(k.slots.get("cuda.shares", 0) for k in mine)
+            if shares is not None and asked and used + asked > shares:
+                return False
+            if count is not None and len(mine) + 1 > count:
+                return False
+        return True
+
+    def _on_devices(self) -> Counter[str]:
+        async def read() -> Counter[str]:
+            used: Counter[str] = Counter()
+            async with self.world.database.read() as tx:
+                rows = await tx.execute(
+                    sa.select(allocations.c.device_id, allocations.c.amount).where(
+                        allocations.c.freed_at.is_(None), allocations.c.device_id.is_not(None)
+                    )
+                )
+                for device, amount in rows:
+                    used[device] += amount
+            return used
+
+        return self.run(read())
+
+    def _fits(self, slots: dict[str, int]) -> bool:
+        used = Counter[str]()
+        for known in self._holding():
+            used.update(known.slots)
+        if used["cpu"] + slots["cpu"] > CPU or used["mem"] + slots["mem"] > MEM:
+            return False
+        on_devices = self._on_devices()
+        free = sorted(1000 - on_devices[d] for d, is_healthy in self.healthy.items() if is_healthy)
+        shares = slots.get("cuda.shares", 0)
+        if shares <= 1000:
+            return not shares or any(room >= shares for room in free)
+        # 1.3 is two halves of 0.65.
+        return len(free) == 2 and min(free) >= shares // 2
+
+    def _nobody_waits_in_vain(self) -> None:
+        """After a pass the first who may start does not fit; who could never fit is passed by."""
+        if not self.is_alive:
+            return
+        healthy = sum(self.healthy.values())
+        for known in self._waiting():
+            if not self._is_within_caps(known.user, known.slots):
+                continue
+            assert not self._fits(known.slots), known
+            if -(-known.slots.get("cuda.shares", 0) // 1000) <= healthy:
+                return
+
+
+TestSessions = SessionMachine.TestCase
+TestSessions.settings = settings(
+    max_examples=25,
+    stateful_step_count=40,
+    deadline=None,
+    suppress_health_check=list(HealthCheck),
+)

@@ -1,0 +1,354 @@
+"""Rows of sessions: filed once, placed all or nothing, ended with everything given back."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+
+import pytest
+import sqlalchemy as sa
+from sqlalchemy.dialects import sqlite
+
+from bai_services.core.errors import (
+    AlreadyExists,
+    InUse,
+    InvalidTransition,
+    NotFound,
+    QuotaExceeded,
+)
+from bai_services.core.listing import ListQuery
+from bai_services.core.policy import Scope
+from bai_services.core.queue import run_pass
+from bai_services.core.session import Event, Result, Status
+from bai_services.db.audit import AuditEntry
+from bai_services.db.filing import NewSession
+from bai_services.db.session_rows import SELECT
+from bai_services.db.sessions import Facts, Seen
+from bai_services.db.tables import accounts, cluster, vfolders
+from bai_services.db.tables.sessions import sessions
+from bai_services.db.tables.vfolders import vfolder_mounts
+
+from .world import NOW, World, make_world
+
+USER = Scope("user", "u1")
+
+
+@pytest.fixture
+async def world(database_url: str) -> AsyncIterator[World]:
+    world = await make_world(database_url)
+    yield world
+    await world.close()
+
+
+async def test_the_same_twice_is_one_session(world: World) -> None:
+    first, made = await world.sessions.enqueue(world.new("lab"), NOW)
+    again, made_again = await world.sessions.enqueue(world.new("lab"), NOW)
+    assert (made, made_again) == (True, False)
+    assert first.id == again.id
+    assert (first.owner, first.project, first.status) == ("ann", "p", Status.PENDING)
+
+
+async def test_steps_taken_together_leave_out_who_cannot_have_them(world: World) -> None:
+    ids = [(await world.sessions.enqueue(world.new(name), NOW))[0].id for name in ("a1", "b1")]
+    await world.sessions.move(ids[0], Event.STOP_REQUESTED, NOW)
+    moved = await world.sessions.move_all([*ids, "nobody"], Event.STOP_REQUESTED, NOW)
+    assert [(one.row.id, one.row.status) for one in moved] == [(ids[1], Status.CANCELLED)]
+    assert moved[0].row == await world.sessions.find(ids[1])
+    assert len(await world.sessions.history(ids[0])) == 1
+
+
+async def test_what_has_ended_keeps_the_reason_why(world: World) -> None:
+    row, _ = await world.sessions.enqueue(world.new("lab"), NOW)
+    await world.sessions.set_status_info(row.id, "waits for the Hub")
+    assert (await world.sessions.find(row.id)).status_info == "waits for the Hub"
+    await world.sessions.move(row.id, Event.STOP_REQUESTED, NOW)
+    ended = (await world.sessions.find(row.id)).status_info
+    await world.sessions.set_status_info(row.id, "waits for the Hub")
+    assert (await world.sessions.find(row.id)).status_info == ended != "waits for the Hub"
+
+
+async def test_the_audit_has_what_was_filed_and_nothing_else(world: World) -> None:
+    def entry(made: Sequence[NewSession]) -> AuditEntry:
+        return AuditEntry(NOW, "ann", "session.create", "session", made[0].id)
+
+    made = [await world.sessions.enqueue(world.new("lab"), NOW, entry) for _ in range(2)]
+    with pytest.raises(AlreadyExists):
+        await world.sessions.enqueue(world.new("lab", request_hash="other"), NOW, entry)
+    async with world.database.read() as tx:
+        found = await tx.execute(sa.select(accounts.audit_log.c.entity_id))
+        assert list(found.scalars()) == [made[0][0].id]
+
+
+async def test_the_same_name_with_other_content_is_refused(world: World) -> None:
+    await world.sessions.enqueue(world.new("lab"), NOW)
+    with pytest.raises(AlreadyExists, match="'lab' is PENDING"):
+        await world.sessions.enqueue(world.new("lab", request_hash="other"), NOW)
+    _, made = await world.sessions.enqueue(world.new("lab", user=2), NOW)
+    assert made
+
+
+async def test_a_name_is_free_again_after_the_end(world: World) -> None:
+    first, _ = await world.sessions.enqueue(world.new("lab"), NOW)
+    await world.sessions.move(first.id, Event.STOP_REQUESTED, NOW)
+    second, made = await world.sessions.enqueue(world.new("lab"), NOW)
+    assert made
+    found = await world.sessions.find_by_key("lab", Seen(), "u1")
+    assert found.id == second.id
+
+
+async def test_pending_caps_are_exact(world: World) -> None:
+    await world.set_caps("keypair", {}, max_pending_sessions=1)
+    await world.sessions.enqueue(world.new("one"), NOW)
+    with pytest.raises(QuotaExceeded, match="keypair AK1"):
+        await world.sessions.enqueue(world.new("two"), NOW)
+    await world.sessions.enqueue(world.new("two", user=2), NOW)
+
+
+async def test_place_moves_every_counter_and_the_end_moves_it_back(world: World) -> None:
+    row, _ = await world.sessions.enqueue(world.new("lab"), NOW)
+    assert await world.run_pass() == [row.id]
+    assert await world.usage(USER) == {"cpu": 1000, "mem": 2**30, "cuda.shares": 250, "sessions": 1}
+    view = await world.sessions.view(row.id)
+    assert [(a.agent_id, a.device_id, a.slot, a.amount) for a in view.allocations] == [
+        ("a1", None, "cpu", 1000),
+        ("a1", None, "mem", 2**30),
+        ("a1", "a1-g0", "cuda.shares", 250),
+    ]
+    assert view.allocations[2].is_simulated
+    assert await world.allocations.audit() == []
+    moved = await world.sessions.move(row.id, Event.FAILED, NOW, Facts(reason="no image"))
+    assert (moved.row.status, moved.is_freed) == (Status.ERROR, True)
+    assert set((await world.usage(USER)).values()) == {0}
+    assert await world.allocations.audit() == []
+    assert [s.to_status for s in await world.sessions.history(row.id)] == ["SCHEDULED", "ERROR"]
+
+
+async def test_a_life_is_written_step_by_step(world: World) -> None:
+    row, _ = await world.sessions.enqueue(world.new("lab"), NOW)
+    await world.run_pass()
+    move = world.sessions.move
+    await move(row.id, Event.DISPATCHED, world.later())
+    await move(row.id, Event.PREPARED, world.later(), Facts(injection={"environ": {}}))
+    await move(row.id, Event.STARTED, world.later(), Facts(container_id="c1"))
+    await move(row.id, Event.STOP_REQUESTED, world.later(), Facts(reason="by ann"))
+    assert (await world.usage(USER))["sessions"] == 1
+    facts = Facts(result=Result.SUCCESS, exit_code=0, log="hello\0world")
+    moved = await move(row.id, Event.EXITED, world.later(), facts)
+    assert (moved.row.status, moved.row.exit_code) == (Status.TERMINATED, 0)
+    assert moved.row.result == "success"
+    assert moved.row.terminated_at == world.now
+    assert await world.sessions.log(row.id) == "hello\ufffdworld"
+    with pytest.raises(InvalidTransition):
+        await move(row.id, Event.EXITED, world.later())
+    with pytest.raises(NotFound):
+        await move("none", Event.EXITED, world.later())
+
+
+async def test_a_place_that_is_gone_changes_nothing(world: World) -> None:
+    row, _ = await world.sessions.enqueue(world.new("lab"), NOW)
+    snapshot = await world.queue.snapshot(NOW)
+    decisions = run_pass(snapshot).decisions
+
+    async def place() -> bool:
+        return bool((await world.queue.commit(decisions, NOW, token=None)).placed)
+
+    await world.write(sa.update(cluster.devices).values(used=1000))
+    assert not await place()
+    assert (await world.sessions.find(row.id)).status is Status.PENDING
+    assert await world.usage(USER) == {}
+    await world.write(
+        sa.update(cluster.devices).values(used=0), sa.update(cluster.agents).values(status="LOST")
+    )
+    assert not await place()
+    await world.write(sa.update(cluster.agents).values(status="ALIVE"))
+    assert await place()
+    assert not await place()
+
+
+async def test_a_cap_lowered_meanwhile_counts(world: World) -> None:
+    row, _ = await world.sessions.enqueue(world.new("lab"), NOW)
+    await world.set_caps("domain", {"cuda.shares": "0"})
+    assert await world.run_pass() == []
+    reason = (await world.sessions.find(row.id)).reasons[0]
+    assert (reason["scope"], reason["slot"], reason["limit"]) == ("domain", "cuda.shares", "0")
+
+
+async def test_folders_are_held_from_the_filing_to_the_end(world: World) -> None:
+    await world.write(
+        sa.insert(vfolders.vfolders).values(
+            id="f1",
+            created_at=NOW,
+            host="local",
+            name="data",
+            domain="d",
+            scope="user:u1",
+            live_name="data",
+            owner_id="u1",
+            creator_id="u1",
+            status_changed_at=NOW,
+        )
+    )
+    mount = {"vfolder_id": "f1", "vfolder": "data", "path": "/home/work/data", "permission": "ro"}
+    row, _ = await world.sessions.enqueue(world.new("lab", mounts=[mount]), NOW)
+
+    async def held() -> int:
+        async with world.database.read() as tx:
+            count = sa.select(sa.func.count()).select_from(vfolder_mounts)
+            return int(await tx.scalar(count) or 0)
+
+    assert await held() == 1
+    await world.sessions.move(row.id, Event.STOP_REQUESTED, NOW)
+    assert await held() == 0
+    await world.write(sa.update(vfolders.vfolders).values(status="trash"))
+    with pytest.raises(InUse, match="data is no longer ready"):
+        await world.sessions.enqueue(world.new("lab", mounts=[mount]), NOW)
+    assert (await world.sessions.page(ListQuery(), Seen())).total == 1
+
+
+async def test_lists_show_what_may_be_seen(world: World) -> None:
+    for number in (1, 2):
+        await world.sessions.enqueue(world.new(f"lab{number}", user=number), world.later())
+    await world.set_caps("user", {}, max_concurrent_sessions=0)
+    await world.run_pass()
+    page = await world.sessions.page(ListQuery(), Seen())
+    assert [(v.row.name, v.queue_position) for v in page.items] == [("lab2", 2), ("lab1", 1)]
+    page = await world.sessions.page(ListQuery(filters={"owner": "bob"}), Seen())
+    assert [v.row.name for v in page.items] == ["lab2"]
+    assert (await world.sessions.page(ListQuery(), Seen(owner_id="u1"))).total == 1
+    assert (await world.sessions.page(ListQuery(), Seen(domain="other"))).total == 0
+    await world.sessions.enqueue(world.new("lab1", user=2), world.later())
+    assert (await world.sessions.find_by_key("lab1", Seen(), "u1")).owner == "ann"
+    with pytest.raises(NotFound, match="several people"):
+        await world.sessions.find_by_key("lab1", Seen(), "u3")
+    with pytest.raises(NotFound):
+        await world.sessions.find_by_key("lab1", Seen(owner_id="u3"), "u3")
+
+
+@pytest.mark.parametrize(
+    ("part", "found"),
+    [
+        pytest.param("ALPHA", ["alpha_99", "Alpha-1"], id="capitals are all one"),
+        pytest.param("a-1", ["Alpha-1"], id="part of a name"),
+        pytest.param("99", ["alpha_99", "beta.99"], id="digits"),
+        pytest.param("_9", ["alpha_99"], id="an underscore stands for itself"),
+        pytest.param("%", [], id="so does a percent sign"),
+        pytest.param("\\", [], id="and a backslash"),
+        pytest.param("ä", [], id="letters beyond ASCII"),
+        pytest.param("Ä9", [], id="also with others"),
+    ],
+)
+async def test_a_list_is_searched_by_part_of_a_name(
+    world: World, part: str, found: list[str]
+) -> None:
+    for name in ("beta.99", "Alpha-1", "alpha_99"):
+        await world.sessions.enqueue(world.new(name), world.later())
+    page = await world.sessions.page(ListQuery(filters={"name__contains": part}), Seen())
+    assert [view.row.name for view in page.items] == found
+    assert page.total == len(found)
+
+
+@pytest.mark.parametrize(
+    ("filters", "found"),
+    [
+        pytest.param({"owner": "ann"}, ["one", "two"], id="of a person"),
+        pytest.param({"owner": "ann", "project": "p"}, ["one", "two"], id="and in a project"),
+        pytest.param({"owner": "nobody"}, [], id="of nobody"),
+        pytest.param({"project": "none"}, [], id="in no project"),
+        pytest.param({"owner__in": "bob,nobody"}, ["three"], id="of some people"),
+        pytest.param({"owner__contains": "B"}, ["three"], id="of people by part of a name"),
+        pytest.param({"owner__ne": "bob"}, ["one", "two"], id="of others"),
+        pytest.param({"owner__gt": "ann"}, ["three"], id="of those that follow"),
+    ],
+)
+async def test_a_list_is_of_the_people_and_projects_that_are_named(
+    world: World, filters: dict[str, str], found: list[str]
+) -> None:
+    for name, number in (("one", 1), ("two", 1), ("three", 2)):
+        await world.sessions.enqueue(world.new(name, user=number), world.later())
+    page = await world.sessions.page(ListQuery(filters=filters, sort=["created_at"]), Seen())
+    assert [view.row.name for view in page.items] == found
+    assert page.total == len(found)
+
+
+async def test_a_name_that_many_have_is_looked_for_in_the_list(world: World) -> None:
+    await world.sessions.enqueue(world.new("lab"), world.later())
+    async with world.database.write() as tx:
+        ann = dict((await tx.execute(sa.select(accounts.users))).mappings().first() or {})
+        others = [
+            {**ann, "id": f"x{number}", "username": f"anna-{number}", "email": f"{number}@x"}
+            for number in range(30)
+        ]
+        await tx.execute(sa.insert(accounts.users), others)
+    page = await world.sessions.page(ListQuery(filters={"owner__contains": "an"}), Seen())
+    assert [view.row.name for view in page.items] == ["lab"]
+
+
+@pytest.mark.parametrize(("offset", "found"), [(0, 2), (1, 2), (2, 1), (3, 0), (9, 0)])
+async def test_every_page_of_a_list_tells_how_many_there_are(
+    world: World, offset: int, found: int
+) -> None:
+    for number in range(3):
+        await world.sessions.enqueue(world.new(f"lab{number}"), world.later())
+    page = await world.sessions.page(ListQuery(limit=2, offset=offset), Seen())
+    assert (len(page.items), page.total) == (found, 3)
+
+
+async def test_the_few_that_live_are_found_among_the_many_of_a_person(world: World) -> None:
+    if not world.database.is_sqlite:
+        pytest.skip("PostgreSQL chooses by the numbers of rows that there are")
+    mine = [sessions.c.owner_id == "u1", sessions.c.status == Status.RUNNING]
+    newest = SELECT.where(*mine).order_by(sessions.c.created_at.desc()).limit(20)
+    text = newest.compile(dialect=sqlite.dialect(), compile_kwargs={"literal_binds": True})
+    async with world.database.read() as tx:
+        plan = (await tx.exec_driver_sql(f"EXPLAIN QUERY PLAN {text}")).all()
+    index = "ix_sessions_status_owner (status=? AND owner_id=?)"
+    assert plan[0].detail == f"SEARCH sessions USING INDEX {index}"
+    assert not any("TEMP B-TREE" in row.detail for row in plan)
+
+
+async def test_a_rename_keeps_names_unique(world: World) -> None:
+    one, _ = await world.sessions.enqueue(world.new("one"), NOW)
+    await world.sessions.enqueue(world.new("two"), NOW)
+    with pytest.raises(AlreadyExists):
+        await world.sessions.rename(one.id, "two")
+    assert (await world.sessions.rename(one.id, "three")).name == "three"
+    with pytest.raises(NotFound):
+        await world.sessions.rename("none", "four")
+
+
+async def test_the_audit_finds_a_difference(world: World) -> None:
+    await world.sessions.enqueue(world.new("lab"), NOW)
+    await world.run_pass()
+    await world.write(sa.update(cluster.devices).values(used=10))
+    assert len(await world.allocations.audit()) == 2
+
+
+async def test_policies_of_people_are_read_afresh(world: World) -> None:
+    await world.write(
+        sa.update(accounts.keypair_policies).values(default_for_unspecified="LIMITED")
+    )
+    await world.sessions.enqueue(world.new("lab"), NOW)
+    assert await world.run_pass() == []
+    await world.set_caps("keypair", {"cpu": "1", "mem": "1g", "cuda.shares": "0.25"})
+    assert len(await world.run_pass()) == 1
+
+
+async def test_a_closed_account_starts_nothing(world: World) -> None:
+    row, _ = await world.sessions.enqueue(world.new("lab"), NOW)
+    await world.write(sa.update(accounts.users).values(status="inactive"))
+    assert await world.run_pass() == []
+    reason = (await world.sessions.find(row.id)).reasons[0]
+    assert (reason["check"], reason["message"]) == ("account", "the account ann is not active")
+    await world.write(sa.update(accounts.users).values(status="active"))
+    assert await world.run_pass() == [row.id]
+
+
+async def test_a_session_whose_agent_is_lost_waits_again_in_its_place(world: World) -> None:
+    first, _ = await world.sessions.enqueue(world.new("lab1", {"cpu": "8", "mem": "1g"}), NOW)
+    await world.run_pass()
+    await world.sessions.enqueue(world.new("lab2", {"cpu": "8", "mem": "1g"}), NOW)
+    moved = await world.sessions.move(first.id, Event.DISPLACED, world.later())
+    assert (moved.row.status, moved.is_freed) == (Status.PENDING, True)
+    view = await world.sessions.view(first.id)
+    assert (view.allocations, view.kernels[0].agent_id) == ((), None)
+    assert await world.allocations.audit() == []
+    assert await world.run_pass() == [first.id]

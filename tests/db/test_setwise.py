@@ -1,0 +1,21 @@
+"""Statements for many rows, on either database."""
+
+from __future__ import annotations
+
+import sqlalchemy as sa
+from sqlalchemy.dialects import postgresql, sqlite
+
+from bai_services.db.setwise import Among
+from bai_services.db.tables.sessions import sessions
+
+
+def test_one_of_many_is_asked_so_that_an_index_finds_it() -> None:
+    """Plainly on SQLite, where a list is bound at each call, and with one array on PostgreSQL."""
+    select = sa.select(sessions.c.id)
+    plain = select.where(sessions.c.id.in_(sa.bindparam("ids", expanding=True)))
+    among = select.where(Among(sessions.c.id, "ids"))
+    assert str(among.compile(dialect=sqlite.dialect())) == str(
+        plain.compile(dialect=sqlite.dialect())
+    )
+    text = str(among.compile(dialect=postgresql.dialect()))
+    assert text.endswith("WHERE sessions.id IN (SELECT unnest(%(ids)s::VARCHAR[]) AS unnest_1)")

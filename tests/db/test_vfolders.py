@@ -1,0 +1,210 @@
+"""Folders in the database, and who wins when a delete and a start meet."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+
+from bai_services.core.errors import AlreadyExists, InUse, InvalidTransition, QuotaExceeded
+from bai_services.core.session import Event
+from bai_services.core.vfolder import VfolderEvent, VfolderStatus
+from bai_services.db.audit import AuditEntry
+from bai_services.db.tables import accounts
+from bai_services.db.tables.vfolders import vfolder_mounts
+from bai_services.db.vfolders import Seen, VfolderRow, VfolderStore
+
+from .test_races import in_threads
+from .world import NOW, World, make_world
+
+ENTRY = AuditEntry(at=NOW, actor="ann", action="vfolder.test", entity="vfolder", entity_id="-")
+ALL = Seen(None, is_everything=True)
+
+
+def values(folder_id: str, name: str = "data", user: str = "u1") -> dict[str, Any]:
+    return {
+        "id": folder_id,
+        "created_at": NOW,
+        "host": "local",
+        "name": name,
+        "domain": "d",
+        "scope": f"user:{user}",
+        "owner_id": user,
+        "project_id": None,
+        "creator_id": user,
+        "usage_mode": "general",
+        "permission": "rw",
+        "cloneable": False,
+    }
+
+
+def mount(folder_id: str, path: str = "/home/work/data") -> dict[str, Any]:
+    return {
+        "vfolder_id": folder_id,
+        "vfolder": "data",
+        "host": "local",
+        "path": path,
+        "permission": "rw",
+    }
+
+
+async def row_of(store: VfolderStore, folder_id: str) -> VfolderRow:
+    (row,) = await store.named(folder_id, ALL, [])
+    return row
+
+
+@pytest.fixture
+async def world(database_url: str) -> AsyncIterator[World]:
+    made = await make_world(database_url)
+    yield made
+    await made.close()
+
+
+@pytest.fixture
+async def store(world: World) -> VfolderStore:
+    made = VfolderStore(world.database)
+    await made.create(values("f1"), ENTRY)
+    return made
+
+
+async def test_a_folder_that_a_session_holds_stays_as_it_is(
+    world: World, store: VfolderStore
+) -> None:
+    await world.sessions.enqueue(world.new("lab", mounts=[mount("f1")]), NOW)
+    assert (await row_of(store, "f1")).is_mounted
+    with pytest.raises(InUse, match="lab of ann") as refused:
+        await store.move("f1", VfolderEvent.TRASHED, NOW, ENTRY)
+    assert refused.value.details["sessions"][0]["name"] == "lab"
+    with pytest.raises(InUse, match="cannot be renamed"):
+        await store.update("f1", {"name": "other"}, ENTRY)
+    row = await row_of(store, "f1")
+    assert (row.name, row.status) == ("data", VfolderStatus.READY)
+    await store.update("f1", {"permission": "ro"}, ENTRY)
+    session = (await world.sessions.in_status(*["PENDING"]))[0]  # type: ignore[arg-type]
+    await world.sessions.move(session.id, Event.STOP_REQUESTED, NOW)
+    await store.move("f1", VfolderEvent.TRASHED, NOW, ENTRY)
+    assert (await row_of(store, "f1")).status is VfolderStatus.DELETE_PENDING
+
+
+async def test_a_session_holds_no_folder_of_the_trash(world: World, store: VfolderStore) -> None:
+    await store.move("f1", VfolderEvent.TRASHED, NOW, ENTRY)
+    with pytest.raises(InUse, match="data is no longer ready"):
+        await world.sessions.enqueue(world.new("lab", mounts=[mount("f1")]), NOW)
+    assert await world.sessions.in_status("PENDING") == []  # type: ignore[arg-type]
+
+
+async def test_a_name_is_free_again_once_the_folder_is_in_the_trash(
+    store: VfolderStore,
+) -> None:
+    with pytest.raises(AlreadyExists):
+        await store.create(values("f2"), ENTRY)
+    await store.move("f1", VfolderEvent.TRASHED, NOW, ENTRY)
+    await store.create(values("f2"), ENTRY)
+    with pytest.raises(AlreadyExists, match="made meanwhile"):
+        await store.move("f1", VfolderEvent.RESTORED, NOW, ENTRY)
+    await store.update("f2", {"name": "second"}, ENTRY)
+    await store.move("f1", VfolderEvent.RESTORED, NOW, ENTRY)
+    assert (await row_of(store, "f1")).status is VfolderStatus.READY
+    with pytest.raises(AlreadyExists):
+        await store.update("f2", {"name": "data"}, ENTRY)
+
+
+async def test_only_a_folder_of_the_trash_is_purged_and_only_once(store: VfolderStore) -> None:
+    with pytest.raises(InvalidTransition):
+        await store.move("f1", VfolderEvent.PURGED, NOW)
+    await store.move("f1", VfolderEvent.TRASHED, NOW)
+    await store.move("f1", VfolderEvent.PURGED, NOW)
+    for event in (VfolderEvent.PURGED, VfolderEvent.RESTORED):
+        with pytest.raises(InvalidTransition):
+            await store.move("f1", event, NOW)
+    await store.move("f1", VfolderEvent.FAILED, NOW)
+    await store.move("f1", VfolderEvent.PURGED, NOW)
+    await store.move("f1", VfolderEvent.EMPTIED, NOW)
+    assert (await row_of(store, "f1")).status is VfolderStatus.DELETE_COMPLETE
+
+
+def test_of_a_delete_and_a_start_exactly_one_wins(database_url: str) -> None:
+    rounds = 20
+
+    async def prepare() -> None:
+        world = await make_world(database_url)
+        store = VfolderStore(world.database)
+        for number in range(rounds):
+            await store.create(values(f"f{number}", f"data{number}"), ENTRY)
+        await world.close()
+
+    barrier = threading.Barrier(2)
+    won: dict[str, set[int]] = {"start": set(), "delete": set()}
+
+    async def start() -> None:
+        world = World(database_url)
+        for number in range(rounds):
+            await asyncio.to_thread(barrier.wait, 30)
+            try:
+                new = world.new(f"lab{number}", mounts=[mount(f"f{number}")])
+                await world.sessions.enqueue(new, NOW)
+                won["start"].add(number)
+            except InUse:
+                pass
+        await world.close()
+
+    async def delete() -> None:
+        world = World(database_url)
+        store = VfolderStore(world.database)
+        for number in range(rounds):
+            await asyncio.to_thread(barrier.wait, 30)
+            try:
+                await store.move(f"f{number}", VfolderEvent.TRASHED, NOW, ENTRY)
+                won["delete"].add(number)
+            except InUse:
+                pass
+        await world.close()
+
+    async def check() -> None:
+        world = World(database_url)
+        store = VfolderStore(world.database)
+        async with world.database.read() as tx:
+            found = await tx.execute(sa.select(vfolder_mounts.c.vfolder_id))
+            held = set(found.scalars())
+        for number in range(rounds):
+            is_ready = (await row_of(store, f"f{number}")).status is VfolderStatus.READY
+            assert is_ready == (number in won["start"]) == (f"f{number}" in held)
+        await world.close()
+
+    asyncio.run(prepare())
+    in_threads([start, delete])
+    assert won["start"] | won["delete"] == set(range(rounds))
+    assert not won["start"] & won["delete"]
+    asyncio.run(check())
+
+
+def test_creates_that_race_keep_to_the_count(database_url: str) -> None:
+    async def prepare() -> None:
+        world = await make_world(database_url)
+        await world.write(sa.update(accounts.user_policies).values(max_vfolder_count=5))
+        await world.close()
+
+    async def create(number: int) -> None:
+        world = World(database_url)
+        store = VfolderStore(world.database)
+        for i in range(3):
+            name = f"f{number}-{i}"
+            try:
+                await store.create(values(name, name), ENTRY)
+            except QuotaExceeded as refused:
+                assert refused.details == {"scope": "user", "limit": 5, "used": 5}
+        await world.close()
+
+    async def count() -> int:
+        world = World(database_url)
+        rows = await VfolderStore(world.database).in_status(VfolderStatus.READY)
+        await world.close()
+        return len(rows)
+
+    asyncio.run(prepare())
+    in_threads([lambda n=n: create(n) for n in range(6)])  # type: ignore[misc]
+    assert asyncio.run(count()) == 5

@@ -1,0 +1,94 @@
+"""One demo for all tests of a run that only use it; those that break things start their own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.e2e.engines import end_all
+from tests.hub import RunningHub
+
+if TYPE_CHECKING:
+    from tests.testbed.docker_engine import DockerEngine
+
+SHARED: set[RunningHub] = set()
+# Nobody waits a minute for a token that does not hold any more.
+SESSION_ENVIRONMENT = {"BAI_TUNNEL_CHECK_SECONDS": "1"}
+
+
+@pytest.fixture(scope="session")
+def hub(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningHub]:
+    """The demo on the process engine; tests leave no sessions of theirs behind."""
+    further = tmp_path_factory.mktemp("config") / "further.py"
+    further.write_text(f"c.BaiSpawner.environment = {SESSION_ENVIRONMENT}\n")
+    environment = {"BAI_CONFIG": str(further)}
+    yield from _shared(RunningHub(tmp_path_factory.mktemp("hub"), environment=environment))
+
+
+def _shared(running: RunningHub) -> Iterator[RunningHub]:
+    try:
+        SHARED.add(running.start())
+        yield running
+    finally:
+        SHARED.discard(running)
+        running.stop()
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _nothing_left(request: pytest.FixtureRequest) -> Iterator[None]:
+    """End what a failed test left running: what others need for theirs.
+
+    A machine of two cores has no room for more.
+    """
+    failed = request.session.testsfailed
+    yield
+    if request.session.testsfailed > failed:
+        for running in SHARED:
+            with running.rest("admin") as rest:
+                end_all(rest)
+
+
+@pytest.fixture
+def own_hub(tmp_path: Path) -> Iterator[Callable[..., RunningHub]]:
+    """Make a demo for one test: ``own_hub(engine="docker", environment={…})``; call `start`."""
+    made: list[RunningHub] = []
+
+    def make(**options: Any) -> RunningHub:
+        made.append(RunningHub(tmp_path / f"home-{len(made)}", **options))
+        return made[-1]
+
+    yield make
+    for running in made:
+        running.stop()
+
+
+@pytest.hookimpl(hookwrapper=True)
+def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> Iterator[None]:
+    """Show the logs of the demo beside a test that failed with it."""
+    outcome = yield
+    report = outcome.get_result()  # type: ignore[attr-defined]  # pluggy's, untyped here
+    if report.when == "call" and report.failed:
+        for value in getattr(item, "funcargs", {}).values():
+            if isinstance(value, RunningHub):
+                report.sections.append(("logs of the demo", value.logs()))
+
+
+@pytest.fixture(scope="session")
+def docker_hub(
+    docker_engine: DockerEngine, session_image: str, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[RunningHub]:
+    """The demo on the docker engine, with the session image of this working tree."""
+    environment = {"DOCKER_HOST": docker_engine.host, "BAI_IMAGE": session_image}
+    home = tmp_path_factory.mktemp("docker-hub")
+    yield from _shared(RunningHub(home, engine="docker", environment=environment))
+
+
+@pytest.fixture(params=["process", pytest.param("docker", marks=pytest.mark.docker)])
+def any_hub(request: pytest.FixtureRequest) -> RunningHub:
+    """The demo on each engine in turn."""
+    name = {"process": "hub", "docker": "docker_hub"}[request.param]
+    found: RunningHub = request.getfixturevalue(name)
+    return found

@@ -1,0 +1,60 @@
+"""The demo on either engine, and a session as REST sees it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import httpx
+
+from tests.testbed.wait import wait_until
+
+START_SECONDS = 90
+ENDED = {"TERMINATED", "CANCELLED", "ERROR"}
+
+JSON = dict[str, Any]
+
+
+def checked(answer: httpx.Response, *statuses: int) -> Any:
+    """Return the JSON of an answer that has one of the statuses expected."""
+    assert answer.status_code in statuses, f"{answer.status_code}: {answer.text}"
+    return answer.json() if answer.content else None
+
+
+def start(rest: httpx.Client, name: str, **fields: Any) -> JSON:
+    """Create a session and wait until it runs."""
+    body = {"name": name, "project": "default", "resources": {"cpu": "1", "mem": "1g"}, **fields}
+    session = checked(rest.post("/sessions", json=body), 201)
+    return wait_for(rest, session["id"], "RUNNING")
+
+
+def wait_for(rest: httpx.Client, session_id: str, *statuses: str) -> JSON:
+    """Wait until a session has one of the statuses; fail with its facts when it has not."""
+    session: JSON = {}
+
+    def seen() -> JSON | None:
+        nonlocal session
+        session = checked(rest.get(f"/sessions/{session_id}"), 200)
+        if session["status"] in statuses:
+            return session
+        if session["status"] in ENDED:
+            log = rest.get(f"/sessions/{session_id}/logs").text
+            raise AssertionError(f"ended as {session['status']}: {session}\n{log}")
+        return None
+
+    try:
+        return wait_until(seen, START_SECONDS, f"session {session_id} to be {statuses}")
+    except TimeoutError as error:
+        raise AssertionError(f"{error}; it is {session}") from None
+
+
+def stop(rest: httpx.Client, session_id: str) -> JSON:
+    checked(rest.delete(f"/sessions/{session_id}"), 202)
+    return wait_for(rest, session_id, "TERMINATED", "CANCELLED")
+
+
+def end_all(rest: httpx.Client) -> None:
+    """End every session that an administrator sees, whatever state it is in."""
+    for session in checked(rest.get("/sessions"), 200)["items"]:
+        if session["status"] not in ENDED:
+            rest.delete(f"/sessions/{session['id']}", params={"force": "true"})
+            wait_for(rest, session["id"], *ENDED)

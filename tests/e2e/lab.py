@@ -1,0 +1,56 @@
+"""What a person does in JupyterLab, through the browser."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from playwright.async_api import Page
+
+PATIENCE_MS = 60_000
+
+
+async def open_notebook(page: Page) -> None:
+    """Open a new Python notebook from the launcher and wait for its kernel.
+
+    ``page`` shows JupyterLab with no workspace of before (``/lab?reset``), or is on its way.
+    """
+    launcher = page.locator('.jp-LauncherCard[data-category="Notebook"]').first
+    await launcher.click(timeout=PATIENCE_MS)
+    await page.locator(".jp-NotebookPanel").wait_for(timeout=PATIENCE_MS)
+    # The status bar speaks of the kernel's connection; a cell run before it is lost.
+    await page.get_by_text("| Idle").wait_for(timeout=PATIENCE_MS)
+
+
+async def run_cell(page: Page, code: str) -> str:
+    """Type ``code`` (one line) into the last cell of the open notebook, run it, return its text."""
+    cells = page.locator(".jp-Notebook-cell.jp-CodeCell")
+    number = await cells.count()
+    cell = cells.nth(number - 1)
+    await cell.locator(".cm-content").click()
+    await page.keyboard.insert_text(code)
+    await page.keyboard.press("Shift+Enter")
+    # Running the last cell adds a fresh one; its own prompt then has a number.
+    await page.wait_for_function(
+        "n => document.querySelectorAll('.jp-Notebook-cell.jp-CodeCell').length > n", arg=number
+    )
+    await page.wait_for_function(
+        """n => /\\[\\d+\\]/.test(
+            document.querySelectorAll('.jp-Notebook-cell.jp-CodeCell')[n - 1]
+                .querySelector('.jp-InputPrompt').textContent)""",
+        arg=number,
+        timeout=PATIENCE_MS,
+    )
+    output = cell.locator(".jp-OutputArea-output")
+    return "\n".join(await output.all_inner_texts()).strip()
+
+
+async def run_in_terminal(page: Page, command: str) -> None:
+    """Open a terminal from a fresh launcher and run ``command`` in it."""
+    await page.locator(".lm-TabBar-addButton:visible").first.click(timeout=PATIENCE_MS)
+    card = page.locator('.jp-LauncherCard[data-category="Other"]', has_text="Terminal").last
+    await card.click(timeout=PATIENCE_MS)
+    screen = page.locator(".jp-Terminal .xterm-helper-textarea").last
+    await screen.wait_for(state="attached", timeout=PATIENCE_MS)
+    await page.locator(".jp-Terminal .xterm-screen").last.click()
+    await page.keyboard.type(command + "\n")

@@ -1,0 +1,75 @@
+"""What is changed of an account reaches somebody who stays signed in, without a new sign-in."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from tests.hub import RunningHub
+from tests.testbed.wait import wait_until
+
+pytestmark = pytest.mark.e2e
+
+PASSWORD = "Correct-horse-7"
+# Read again after a second in place of five minutes.
+CONFIG = "c = get_config()\nc.Authenticator.auth_refresh_age = 1\n"
+
+
+@pytest.fixture
+def quick_hub(own_hub: Callable[..., RunningHub], tmp_path: Path) -> Iterator[RunningHub]:
+    config = tmp_path / "quick.py"
+    config.write_text(CONFIG)
+    yield own_hub(environment={"BAI_CONFIG": str(config)}).start()
+
+
+def changed(rest: httpx.Client, method: str, path: str, **body: Any) -> Any:
+    answer = rest.request(method, path, json=body or None)
+    assert answer.is_success, answer.text
+    return answer.json() if answer.content else None
+
+
+def test_changes_reach_who_is_signed_in(quick_hub: RunningHub) -> None:
+    hub = quick_hub
+    admin = hub.rest("admin")
+    person = {"username": "ada", "email": "ada@example.org", "password": PASSWORD}
+    changed(admin, "POST", "/users", **person, domain="default")
+    changed(admin, "POST", "/projects", name="moon", domain="default")
+    token = changed(hub.client(), "POST", f"{hub.api}/auth/token", name="ada", password=PASSWORD)
+    headers = {"Authorization": f"Bearer {token['token']}"}
+
+    def known(**expected: object) -> None:
+        """Wait until the Hub knows the person like that; ``groups`` and ``roles`` of ours."""
+
+        def is_known() -> bool:
+            model = httpx.get(f"{hub.url}/hub/api/user", headers=headers, timeout=30).json()
+            return all(
+                sorted(model[name]) == value if isinstance(value, list) else model[name] is value
+                for name, value in expected.items()
+            )
+
+        wait_until(is_known, 60, f"the Hub to know {expected}")
+
+    with hub.sign_in("ada", PASSWORD) as browser:
+        known(admin=False, groups=["d-default"], roles=["user"])
+        assert browser.get("/hub/admin").status_code == 403
+
+        changed(admin, "PUT", "/projects/default%2Fmoon/members/ada")
+        known(groups=["d-default", "p-default-moon"])
+        changed(admin, "DELETE", "/projects/default%2Fmoon/members/ada")
+        known(groups=["d-default"])
+
+        changed(admin, "PATCH", "/users/ada", role="admin")
+        known(admin=False, roles=["bai-domain-admin-default", "user"])
+        assert browser.get("/hub/admin").status_code == 200
+
+        changed(admin, "PATCH", "/users/ada", role="superadmin")
+        known(admin=True)
+
+        changed(admin, "PATCH", "/users/ada", role="user")
+        known(admin=False, groups=["d-default"], roles=["user"])
+        assert browser.get("/hub/admin").status_code == 403
+        assert browser.get("/hub/home").status_code == 200

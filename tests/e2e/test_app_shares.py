@@ -1,0 +1,250 @@
+"""Apps of a session, by their default route and by port: for the owner, for guests, for nobody."""
+
+from __future__ import annotations
+
+import asyncio
+import shlex
+from collections.abc import Iterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from tornado.httpclient import HTTPClientError, HTTPRequest
+from tornado.websocket import WebSocketClientConnection, websocket_connect
+
+from tests.hub import RunningHub, running_session
+from tests.testbed.jupyter import JupyterServer
+from tests.testbed.ports import free_port
+from tests.testbed.wait import wait_until
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    import httpx
+
+pytestmark = pytest.mark.e2e
+
+# Says what it was sent; its websocket says everything again.
+SERVER = """
+import asyncio, json, sys
+from tornado.web import Application, RequestHandler
+from tornado.websocket import WebSocketHandler
+class Page(RequestHandler):
+    def get(self):
+        self.write(json.dumps({"path": self.request.uri, **dict(self.request.headers)}))
+class Echo(WebSocketHandler):
+    def on_message(self, message):
+        self.write_message(message)
+async def main():
+    Application([("/ws", Echo), ("/.*", Page)]).listen(int(sys.argv[1]), sys.argv[2])
+    await asyncio.Event().wait()
+asyncio.run(main())
+"""
+
+
+@dataclass(frozen=True)
+class Place:
+    """A session of ``user`` with something that listens on a port that was named."""
+
+    hub: RunningHub
+    session: dict[str, Any]
+    port: int
+    rest: httpx.Client
+
+    @property
+    def app(self) -> str:
+        return f"port-{self.port}"
+
+    def share(self, app: str, **audience: Any) -> dict[str, Any]:
+        made = self.rest.post(
+            f"/sessions/{self.session['id']}/app-shares", json={"app": app, **audience}
+        )
+        assert made.status_code == 201, made.text
+        found: dict[str, Any] = made.json()
+        return found
+
+    def routes(self, app: str) -> list[str]:
+        """Return every address at which an app answers: its own, by port, and the shared one."""
+        base = self.session["url"]
+        own = f"{base}proxy/{self.port}/" if app == self.app else f"{base}{app}/"
+        return [
+            own,
+            f"{base}proxy/absolute/{self.port}/",
+            f"{base}proxy/localhost:{self.port}/",
+            f"{base}shared/{app}/",
+        ]
+
+
+@pytest.fixture(scope="module")
+def place(hub: RunningHub) -> Iterator[Place]:
+    with hub.rest("admin") as admin:
+        policy = admin.get("/users/user").json()["resource_policy"]
+        changed = admin.patch(f"/user-policies/{policy}", json={"app_sharing": "public"})
+        assert changed.status_code == 200, changed.text
+    port = free_port()
+    session = running_session(hub, "user", preopen_ports=[port])
+    rest = hub.rest("user")
+    server = jupyter(hub, rest, session)
+    assert app_of(server, f"port-{port}")["state"] == "stopped"
+    assert "Nothing listens" in app_of(server, f"port-{port}")["message"]
+    command = f"python -c {shlex.quote(SERVER)} {port} 127.0.0.1 & echo st''arted"
+    asyncio.run(server.run_in_terminal(command, "started"))
+    wait_until(
+        lambda: app_of(server, f"port-{port}")["state"] == "running", 60, "the port to be listed"
+    )
+    try:
+        yield Place(hub, session, port, rest)
+    finally:
+        rest.delete(f"/sessions/{session['id']}")
+
+
+def jupyter(hub: RunningHub, rest: httpx.Client, session: dict[str, Any]) -> JupyterServer:
+    token = rest.headers["Authorization"].partition(" ")[2]
+    return JupyterServer(hub.url + session["url"], token)
+
+
+def app_of(server: JupyterServer, name: str) -> dict[str, Any]:
+    items = server.get("bai/api/apps").json()["items"]
+    return next(item for item in items if item["name"] == name)
+
+
+@asynccontextmanager
+async def socket(
+    hub: RunningHub, path: str, headers: dict[str, str]
+) -> AsyncIterator[WebSocketClientConnection]:
+    address = hub.url.replace("http", "ws", 1) + path
+    connection = await websocket_connect(HTTPRequest(address, headers=headers, request_timeout=30))
+    try:
+        yield connection
+    finally:
+        # The end is told once: whoever has read it already would wait for ever.
+        is_over = connection.close_code is not None
+        connection.close()
+        while not is_over and await connection.read_message() is not None:
+            pass
+
+
+async def is_refused(hub: RunningHub, path: str, headers: dict[str, str]) -> bool:
+    try:
+        async with socket(hub, path, headers):
+            return False
+    except HTTPClientError as error:
+        return error.code in (302, 403)
+
+
+def page(client: httpx.Client, path: str, headers: dict[str, str]) -> httpx.Response:
+    """Return where somebody ends who opens an address."""
+    return client.get(path, headers=headers, follow_redirects=True)
+
+
+def visitor(client: httpx.Client) -> dict[str, str]:
+    """Return the header with which a guest's browser proves its visits."""
+    found = [c.value for c in client.cookies.jar if c.name == "bai-visit"]
+    return {"Cookie": f"bai-visit={found[0]}"} if found else {}
+
+
+async def test_a_person_comes_by_the_link_and_gets_that_app_alone(place: Place) -> None:
+    share = place.share(place.app, user="user2")
+    shared = f"{place.session['url']}shared/{place.app}/"
+    with place.hub.sign_in("user2") as guest:
+        answer = guest.get(share["url"], follow_redirects=True)
+        assert answer.status_code == 200, answer.text
+        assert (answer.url.path, answer.url.query) == (shared, b"")
+        seen = answer.json()
+        assert seen["path"] == "/"
+        # Neither the visitor's pass nor a sign-in of theirs reaches the owner's program.
+        assert "bai-visit" not in str(seen) and "Authorization" not in seen
+        assert seen["X-Forwarded-Prefix"] == shared.rstrip("/")
+        async with socket(place.hub, f"{shared}ws", visitor(guest)) as echo:
+            await echo.write_message("hello")
+            assert await echo.read_message() == "hello"
+        # Nothing else of the session, by whatever address.
+        for path in place.routes(place.app)[:-1]:
+            assert guest.get(path, follow_redirects=True).status_code == 403, path
+            assert await is_refused(place.hub, f"{path}ws", visitor(guest)), path
+        for path in ("lab", "bai/api/apps", "api/contents", "terminals/websocket/1"):
+            inside = f"{place.session['url']}{path}"
+            assert guest.get(inside, follow_redirects=True).status_code == 403, path
+        elsewhere = f"{place.session['url']}shared/tensorboard/"
+        assert guest.get(elsewhere, headers=visitor(guest)).status_code == 403
+        place.rest.delete(f"/sessions/{place.session['id']}/app-shares/{share['id']}")
+        wait_until(lambda: guest.get(shared).status_code == 403, 60, "the share to end")
+        assert await is_refused(place.hub, f"{shared}ws", visitor(guest))
+
+
+async def test_a_websocket_is_closed_when_its_share_is_taken_back(place: Place) -> None:
+    share = place.share(place.app, user="user2")
+    shared = f"{place.session['url']}shared/{place.app}/"
+    with place.hub.sign_in("user2") as guest:
+        assert guest.get(share["url"], follow_redirects=True).status_code == 200
+        async with socket(place.hub, f"{shared}ws", visitor(guest)) as echo:
+            place.rest.delete(f"/sessions/{place.session['id']}/app-shares/{share['id']}")
+            assert await asyncio.wait_for(echo.read_message(), 60) is None
+            assert echo.close_code == 1008
+
+
+@pytest.mark.parametrize("app", ["tensorboard", "port"])
+@pytest.mark.parametrize("who", ["anonymous", "other", "same project", "expired"])
+async def test_whoever_has_no_share_is_refused_everywhere(place: Place, app: str, who: str) -> None:
+    name = place.app if app == "port" else app
+    person = {"other": "acme-user", "same project": "user2", "expired": "user2"}.get(who)
+    # Somebody else has one: that it exists helps nobody.
+    place.share(name, user="domain-admin")
+    if person is None:
+        with place.hub.client() as nobody:
+            await refused_everywhere(place, name, nobody, {})
+        return
+    with place.hub.sign_in(person) as guest:
+        headers: dict[str, str] = {}
+        if who == "expired":
+            short = place.share(name, user=person, expires_in=15)
+            assert guest.get(short["url"], follow_redirects=True).status_code == 200
+            headers = visitor(guest)
+            assert headers
+            shared = f"{place.session['url']}shared/{name}/"
+            wait_until(lambda: guest.get(shared).status_code == 403, 60, "the share to expire")
+            assert guest.get(short["url"], follow_redirects=True).status_code == 404
+        await refused_everywhere(place, name, guest, headers)
+
+
+async def refused_everywhere(
+    place: Place, app: str, client: httpx.Client, headers: dict[str, str]
+) -> None:
+    for path in place.routes(app):
+        answer = page(client, path, headers)
+        is_login = answer.url.path == "/hub/login"
+        assert answer.status_code == 403 or is_login, (path, answer.status_code, answer.url)
+        assert await is_refused(place.hub, f"{path}ws", headers), path
+    other = place.share(app, user="domain-admin")
+    link = page(client, other["url"], headers)
+    assert link.status_code == 404 or link.url.path == "/hub/login", link.url
+
+
+async def test_a_public_share_is_for_anybody_from_the_named_addresses(place: Place) -> None:
+    shared = f"{place.session['url']}shared/{place.app}/"
+    open_to = place.share(place.app, public=True, allowed_addresses=["127.0.0.0/8"])
+    with place.hub.client() as nobody:
+        answer = nobody.get(open_to["url"], follow_redirects=True)
+        assert (answer.status_code, answer.url.path) == (200, shared)
+        async with socket(place.hub, f"{shared}ws", visitor(nobody)) as echo:
+            await echo.write_message("hello")
+            assert await echo.read_message() == "hello"
+        for path in place.routes(place.app)[:-1]:
+            found = nobody.get(path, follow_redirects=True)
+            assert found.url.path == "/hub/login", path
+    elsewhere = place.share(place.app, public=True, allowed_addresses=["192.0.2.0/24"])
+    with place.hub.client() as nobody:
+        answer = nobody.get(elsewhere["url"], follow_redirects=True)
+        assert answer.status_code == 404
+        forged = {"X-Forwarded-For": "192.0.2.7"}
+        answer = nobody.get(elsewhere["url"], headers=forged, follow_redirects=True)
+        assert answer.status_code == 404
+
+
+def test_the_panel_lists_what_is_shared(place: Place) -> None:
+    share = place.share(place.app, project="default")
+    server = jupyter(place.hub, place.rest, place.session)
+    items = {item["id"]: item for item in server.get("bai/api/shares").json()["items"]}
+    assert items[share["id"]]["project"] == "default"
+    assert "session_id" not in items[share["id"]]

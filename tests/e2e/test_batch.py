@@ -1,0 +1,76 @@
+"""Real batch sessions on each engine: output, exit code, failure, timeout, dependencies."""
+
+from __future__ import annotations
+
+import httpx
+import pytest
+
+from tests.e2e.engines import JSON, checked, wait_for
+from tests.hub import RunningHub
+from tests.testbed.wait import wait_until
+
+pytestmark = pytest.mark.e2e
+
+BATCH = {"type": "batch", "project": "default", "resources": {"cpu": "1", "mem": "512m"}}
+
+
+def ended(rest: httpx.Client, session: JSON, status: str = "TERMINATED") -> JSON:
+    return wait_for(rest, session["id"], status)
+
+
+def log_of(rest: httpx.Client, session: JSON) -> str:
+    """Return what the session has said as soon as it has said anything.
+
+    A running one may not have come to it yet; that of an ended one is kept when the Hub has
+    stopped its server, which may be after the agent has told of the end.
+    """
+    path = f"/sessions/{session['id']}/logs"
+    return wait_until(lambda: str(checked(rest.get(path), 200)["log"]), 30, "its log")
+
+
+def test_batch_sessions(any_hub: RunningHub) -> None:
+    jobs = [
+        {"name": "e2e-load", "startup_command": "id -u; pwd; echo to stderr >&2"},
+        {"name": "e2e-train", "startup_command": "exit 3", "dependencies": ["e2e-load"]},
+        {"name": "e2e-test", "startup_command": "true", "dependencies": ["e2e-train"]},
+        {"name": "e2e-long", "startup_command": "echo on; sleep 600", "batch_timeout": 2},
+    ]
+    with any_hub.rest("user") as rest:
+        body = {"sessions": [{**BATCH, **job} for job in jobs]}
+        load, train, test, long = checked(rest.post("/bulk-sessions", json=body), 201)["items"]
+
+        done = ended(rest, load)
+        assert (done["result"], done["exit_code"]) == ("success", 0)
+        assert done["status_info"] == "the command ended with exit code 0"
+        # Two pipes: what goes to the one may be told before what went to the other earlier.
+        lines = log_of(rest, load).splitlines()
+        lines.remove("to stderr")
+        uid, home = lines
+        assert uid.isdigit()
+        if any_hub.engine == "docker":
+            assert home == "/home/work"
+
+        done = ended(rest, train)
+        assert (done["result"], done["exit_code"]) == ("failure", 3)
+        done = ended(rest, test, "CANCELLED")
+        assert done["status_info"].startswith("DEPENDENCY_FAILED: session e2e-train")
+
+        done = ended(rest, long)
+        assert done["result"] == "failure"
+        assert done["status_info"].startswith("BATCH_TIMEOUT_EXCEEDED")
+        assert log_of(rest, long) == "on\n"
+
+
+def test_nobody_learns_anything_at_its_address(any_hub: RunningHub) -> None:
+    with any_hub.rest("user") as rest:
+        job = {**BATCH, "name": "e2e-quiet", "startup_command": "echo secret; sleep 600"}
+        session = checked(rest.post("/sessions", json=job), 201)
+        running = wait_for(rest, session["id"], "RUNNING")
+        answer = httpx.get(any_hub.url + running["url"])
+        assert (answer.status_code, answer.text) == (302, "")
+        assert answer.headers["Location"] == "/hub/home"
+        assert log_of(rest, session) == "secret\n"
+        checked(rest.delete(f"/sessions/{session['id']}"), 202)
+        done = ended(rest, session)
+        assert (done["result"], done["status_info"]) == ("undefined", "stopped by user")
+        assert log_of(rest, session) == "secret\n"

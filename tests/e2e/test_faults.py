@@ -1,0 +1,315 @@
+"""kill -9 of every part at random points of many starts and stops: nothing leaks or doubles.
+
+``BAI_FAULT_CYCLES`` (200) says how many sessions are started and stopped, ``BAI_FAULT_SEED`` what
+is chosen at random; the seed of a run is printed when it fails.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+import sys
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import httpx
+import psutil
+import pytest
+import sqlalchemy as sa
+
+from bai_services.core.devices import thousandths
+from bai_services.core.resources import SHARE_UNIT
+from bai_services.core.session import ENDED
+from bai_services.db.allocations import AllocationStore
+from bai_services.db.database import Database
+from bai_services.db.tables.sessions import allocations
+from tests.hub import ROOT, Part, RunningHub, running_session, session_in
+from tests.testbed.wait import wait_until
+
+CYCLES = int(os.environ.get("BAI_FAULT_CYCLES", "200"))
+SEED = int(os.environ.get("BAI_FAULT_SEED", "0")) or random.randrange(2**32)
+WORKERS = 6
+# Each kill costs the wait until everything is up again.
+CYCLES_PER_KILL = 15
+PATIENCE_SECONDS = 240
+PARTS: tuple[Part, ...] = ("hub", "manager", "agent", "proxy")
+USERS = ("user", "user2", "acme-user")
+SLOTS = (
+    {},
+    {"cuda.shares": "0.25"},
+    {"cuda.shares": "0.5"},
+    {"cuda.shares": "1"},
+    {"cuda.device": "1"},
+)
+# One looks whether the demo is up, the others wait for what it finds.
+PROBING = threading.Lock()
+# After which of these a session is stopped; None: at once.
+POINTS = (None, "SCHEDULED", "PREPARING", "PREPARED", "RUNNING", "RUNNING", "RUNNING")
+
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(1800)]
+
+Session = dict[str, Any]
+
+
+class Caller:
+    """A person who does not give up when a part is away."""
+
+    def __init__(self, hub: RunningHub, name: str) -> None:
+        self._hub = hub
+        self._http = hub.rest(name)
+        # Set when another one failed: waiting on would only hide that.
+        self.gives_up = threading.Event()
+
+    def call(self, method: str, path: str, **options: Any) -> httpx.Response:
+        def answer() -> httpx.Response | None:
+            if self.gives_up.is_set():
+                raise RuntimeError("another caller failed")
+            try:
+                found = self._http.request(method, path, **options)
+            except httpx.TransportError:
+                found = None
+            # The proxy answers in the manager's place while it is away: with a page.
+            is_ours = found is not None and "json" in found.headers.get("Content-Type", "")
+            if found is not None and is_ours and found.status_code < 500:
+                return found
+            # In the manager's last moments it answers 5xx itself; then nobody does for a while.
+            with PROBING:
+                wait_until(self._hub.is_up, PATIENCE_SECONDS, "the demo to be up again")
+            return None
+
+        found = wait_until(answer, PATIENCE_SECONDS, f"an answer to {method} {path}")
+        assert found is not None
+        return found
+
+    def session(self, key: str, **query: str) -> Session:
+        answer = self.call("GET", f"/sessions/{key}", params=query)
+        assert answer.status_code == 200, answer.text
+        return dict(answer.json())
+
+    def end_of(self, key: str) -> Session:
+        """Wait until a session has ended and return it."""
+        found: list[Session] = []
+
+        def has_ended() -> bool:
+            found[:] = [self.session(key, wait="TERMINATED", timeout="10")]
+            return found[0]["status"] in ENDED
+
+        wait_until(has_ended, PATIENCE_SECONDS, f"the end of session {key}")
+        return found[0]
+
+
+class Steps:
+    """Counts what workers do, and tells the killer when its next point is reached."""
+
+    def __init__(self, points: list[int]) -> None:
+        self._points = sorted(points)
+        self._count = 0
+        self._condition = threading.Condition()
+        self.is_over = False
+
+    def step(self) -> None:
+        with self._condition:
+            self._count += 1
+            self._condition.notify_all()
+
+    def end(self) -> None:
+        with self._condition:
+            self.is_over = True
+            self._condition.notify_all()
+
+    def each_point(self) -> Iterator[int]:
+        for point in self._points:
+            with self._condition:
+                self._condition.wait_for(lambda p=point: self.is_over or self._count >= p)  # type: ignore[misc]
+                if self.is_over:
+                    return
+            yield point
+
+
+def cycle(caller: Caller, steps: Steps, number: int, chance: random.Random) -> str:
+    """Start a session, stop it at a random point, and return how it ended."""
+    steps.step()
+    slots = {"cpu": "1", "mem": "256m", **chance.choice(SLOTS)}
+    body = {"name": f"fault-{number:04}", "project": "default", "resources": slots}
+    made = caller.call("POST", "/sessions", json=body)
+    assert made.status_code in (200, 201), made.text
+    key = made.json()["id"]
+    steps.step()
+    point = chance.choice(POINTS)
+    if point is not None:
+        caller.session(key, wait=point, timeout="20")
+    steps.step()
+    forced = {"force": "true"} if chance.random() < 0.3 else {}
+    answer = caller.call("DELETE", f"/sessions/{key}", params=forced)
+    assert answer.status_code in (202, 404, 409), answer.text
+    steps.step()
+    return str(caller.end_of(key)["status"])
+
+
+def kill(hub: RunningHub, part: Part) -> None:
+    """Kill a part and wait until everything answers again."""
+    old = hub.process_of(part)
+    hub.kill(part)
+    if part == "hub":
+        hub.start()
+        return
+    wait_until(hub.is_up, PATIENCE_SECONDS, f"the demo to be up without its {part}")
+
+    def is_back() -> bool:
+        try:
+            return hub.process_of(part) != old
+        except TimeoutError:
+            # The Hub looks at its services twice a minute only.
+            return False
+
+    wait_until(is_back, PATIENCE_SECONDS, f"a new {part}")
+
+
+def session_processes(hub: RunningHub) -> dict[str, list[int]]:
+    """Return the servers that run, by session."""
+    found: dict[str, list[int]] = {}
+    for process in hub.left_running():
+        try:
+            if any("light_session" in word for word in process.cmdline()[:4]):
+                found.setdefault(process.environ()["BAI_SESSION_ID"], []).append(process.pid)
+        except (psutil.Error, KeyError):
+            continue
+    return found
+
+
+@pytest.fixture
+def hub(own_hub: Callable[..., RunningHub], tmp_path: Path) -> RunningHub:
+    """The demo whose sessions are light, on a machine that has room for many."""
+    config = tmp_path / "light.py"
+    light = ROOT / "tests/testbed/light_session.py"
+    config.write_text(
+        f"c.BaiSpawner.cmd = [{sys.executable!r}, '-I', {str(light)!r}]\n"
+        f"c.ProcessEngine.readable_paths = [{str(light.parent)!r}]\n"
+        "c.ProcessEngine.stop_grace_seconds = 2\n"
+    )
+    room = {"BAI_AGENT_CPU": "16", "BAI_AGENT_MEM": "16g", "BAI_CONFIG": str(config)}
+    return own_hub(environment=room).start()
+
+
+async def test_nothing_leaks_and_nothing_is_allocated_twice(hub: RunningHub) -> None:
+    print(f"BAI_FAULT_SEED={SEED} BAI_FAULT_CYCLES={CYCLES}")
+    chance = random.Random(SEED)
+    steady = running_session(hub, "domain-admin")
+    pids = session_processes(hub)[steady["id"]]
+    ends = await asyncio.to_thread(churn, hub, chance)
+    assert sum(ends.values()) == CYCLES
+    print(f"ended as {dict(ends)}")
+
+    # What ran all the time still runs, is the same process, and is reached through the proxy.
+    assert session_processes(hub) == {steady["id"]: pids}
+    owner = hub.rest("domain-admin")
+    reached = hub.jupyter(owner, steady["url"]).get("api")
+    assert (reached.status_code, reached.text) == (200, steady["id"])
+    with hub.rest("admin") as admin:
+        held = admin.get("/allocations", params={"limit": "500"}).json()["items"]
+        assert {item["session_id"] for item in held} == {steady["id"]}
+    Caller(hub, "domain-admin").call("DELETE", f"/sessions/{steady['id']}")
+    session_in(hub, "domain-admin", steady["id"], "TERMINATED")
+    wait_until(lambda: not session_processes(hub), PATIENCE_SECONDS, "the last process to end")
+    assert active_servers(hub) == []
+    hub.stop()
+    database = Database(f"sqlite+aiosqlite:///{hub.home}/bai.sqlite")
+    try:
+        assert await AllocationStore(database).audit() == []
+        assert await doubled(database) == []
+    finally:
+        await database.close()
+
+
+async def doubled(database: Database) -> list[str]:
+    """Return every moment in the ledger's history at which a device held more than it is."""
+    async with database.read() as tx:
+        rows = (
+            await tx.execute(sa.select(allocations).where(allocations.c.device_id.is_not(None)))
+        ).all()
+    moves = []
+    for row in rows:
+        amount = thousandths(row.slot, row.amount)
+        moves.append((row.allocated_at, 1, row.device_id, amount))
+        if row.freed_at is not None:
+            # What is freed and taken at one time is freed first.
+            moves.append((row.freed_at, 0, row.device_id, -amount))
+    held: Counter[str] = Counter()
+    found = []
+    for at, _, device, amount in sorted(moves):
+        held[device] += amount
+        if held[device] > SHARE_UNIT:
+            found.append(f"{device} held {held[device]} at {at}")
+    return found
+
+
+def churn(hub: RunningHub, chance: random.Random) -> Counter[str]:
+    """Run all cycles while parts are killed; return how often a session ended how."""
+    kills = max(len(PARTS), CYCLES // CYCLES_PER_KILL)
+    steps = Steps([chance.randrange(4 * CYCLES * 9 // 10) for _ in range(kills)])
+    # Every part at least once, in any order.
+    victims = [*PARTS, *(chance.choice(PARTS) for _ in range(kills - len(PARTS)))]
+    chance.shuffle(victims)
+    seeds = [chance.random() for _ in range(CYCLES)]
+    callers = [Caller(hub, name) for name in USERS]
+
+    def work(number: int) -> str:
+        caller = callers[number % len(callers)]
+        try:
+            return cycle(caller, steps, number, random.Random(seeds[number]))
+        except BaseException:
+            for other in callers:
+                other.gives_up.set()
+            raise
+
+    def attack() -> None:
+        for point, part in zip(steps.each_point(), victims, strict=False):
+            print(f"killing the {part} after step {point}", flush=True)
+            kill(hub, part)
+            doubled = {key: pids for key, pids in session_processes(hub).items() if len(pids) > 1}
+            assert not doubled
+
+    with ThreadPoolExecutor(WORKERS + 1) as pool:
+        attacker = pool.submit(attack)
+        try:
+            ends = Counter(pool.map(work, range(CYCLES)))
+        finally:
+            steps.end()
+        attacker.result()
+    return ends
+
+
+def active_servers(hub: RunningHub) -> list[str]:
+    """Return the servers that the Hub believes to run."""
+    token = (hub.home / "secrets" / "run-token").read_text()
+    answer = httpx.get(
+        f"{hub.url}/hub/api/users",
+        params={"state": "active"},
+        headers={"Authorization": f"token {token}"},
+        timeout=30,
+    )
+    assert answer.status_code == 200, answer.text
+    return [f"{user['name']}/{name}" for user in answer.json() for name in user["servers"]]
+
+
+def test_what_waits_still_waits_and_starts_in_its_turn(hub: RunningHub) -> None:
+    """Both GPUs are taken: a third session waits through the death of every part."""
+    whole = {"cpu": "1", "mem": "256m", "cuda.device": "1"}
+    first, second = (running_session(hub, "user", resources=whole) for _ in range(2))
+    waits = Caller(hub, "user2")
+    body = {"name": "waits-here", "project": "default", "resources": whole}
+    made = waits.call("POST", "/sessions", json=body)
+    assert made.status_code == 201, made.text
+    key = made.json()["id"]
+    for part in PARTS:
+        kill(hub, part)
+        assert waits.session(key)["status"] == "PENDING"
+        assert set(session_processes(hub)) == {first["id"], second["id"]}
+    Caller(hub, "user").call("DELETE", f"/sessions/{first['id']}")
+    session_in(hub, "user2", key, "RUNNING", ended=("ERROR", "CANCELLED", "TERMINATED"))
+    assert set(session_processes(hub)) == {second["id"], key}

@@ -1,0 +1,156 @@
+"""Two people side by side: apps, files, processes and network of one are closed to the other."""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import httpx
+import pytest
+from tornado.httpclient import HTTPClientError, HTTPRequest
+from tornado.websocket import websocket_connect
+
+from bai_labext.catalogue import CATALOGUE
+from tests.e2e.engines import checked, start, stop
+from tests.hub import RunningHub
+from tests.testbed.websocket import websocket
+
+pytestmark = pytest.mark.e2e
+
+
+@pytest.fixture
+def pair(any_hub: RunningHub) -> Iterator[tuple[RunningHub, dict[str, Any], dict[str, Any]]]:
+    mine, theirs = any_hub.rest("user"), any_hub.rest("user2")
+    first, second = start(mine, "isolated-a"), start(theirs, "isolated-b")
+    yield any_hub, first, second
+    stop(mine, first["id"])
+    stop(theirs, second["id"])
+
+
+async def test_apps_are_closed_to_others(
+    pair: tuple[RunningHub, dict[str, Any], dict[str, Any]],
+) -> None:
+    hub, session, _ = pair
+    url = hub.url + session["url"]
+    owner = hub.rest("user").headers["Authorization"]
+    other = hub.rest("user2").headers["Authorization"]
+    sockets = url.replace("http:", "ws:")
+    socket = f"{sockets}api/events/subscribe"
+    apps = sorted({app.path.format(port=app.port or 8501) for app in CATALOGUE})
+    async with httpx.AsyncClient(base_url=url, timeout=60) as http:
+        # One that is not there is not for its owner either.
+        asked = {path: await http.get(path, headers={"Authorization": owner}) for path in apps}
+        apps = [path for path, answer in asked.items() if answer.status_code != 404]
+        assert {"lab", "tensorboard/"} <= set(apps)
+        for path in ("api/status", "api/terminals", "proxy/22/", *apps):
+            for headers in ({}, {"Authorization": other}):
+                answer = await http.get(path, headers=headers)
+                # To the sign-in, or refused: never a word of the app itself.
+                assert answer.status_code in (302, 401, 403), (path, answer.status_code)
+        answer = await http.get("api/status", headers={"Authorization": owner})
+        assert answer.status_code == 200
+
+    for headers in ({}, {"Authorization": other}):
+        for address in (
+            socket,
+            *(f"{sockets}{path.rstrip('/')}/ws" for path in filter(None, apps)),
+        ):
+            with pytest.raises(HTTPClientError) as refused:
+                await websocket_connect(HTTPRequest(address, headers=headers))
+            assert refused.value.code in (302, 401, 403), address
+    async with websocket(url + "api/events/subscribe", owner):
+        pass
+
+
+async def run_inside(hub: RunningHub, person: str, session: dict[str, Any], code: str) -> str:
+    """Run Python in a kernel of the session and return what it prints."""
+    headers = {"Authorization": hub.rest(person).headers["Authorization"]}
+    url = hub.url + session["url"]
+    async with httpx.AsyncClient(base_url=url, headers=headers, timeout=60) as http:
+        kernel = checked(await http.post("api/kernels", json={"name": "python3"}), 201)["id"]
+        message = {
+            "header": {"msg_id": "1", "msg_type": "execute_request", "version": "5.3"},
+            "parent_header": {},
+            "metadata": {},
+            "content": {"code": code, "silent": False},
+            "channel": "shell",
+        }
+        async with websocket(
+            f"{url}api/kernels/{kernel}/channels", headers["Authorization"]
+        ) as socket:
+            await socket.write_message(json.dumps(message))
+            text = ""
+            while (raw := await socket.read_message()) is not None:
+                answer = json.loads(raw)
+                if answer["parent_header"].get("msg_id") != "1":
+                    continue
+                content = answer["content"]
+                if answer["msg_type"] == "stream":
+                    text += content["text"]
+                if answer["msg_type"] == "error":
+                    raise AssertionError("\n".join(content["traceback"]))
+                if answer["msg_type"] == "status" and content["execution_state"] == "idle":
+                    break
+        checked(await http.delete(f"api/kernels/{kernel}"), 204)
+    return text.strip()
+
+
+async def test_files_and_processes_are_closed_to_others(
+    pair: tuple[RunningHub, dict[str, Any], dict[str, Any]],
+) -> None:
+    hub, first, second = pair
+    secret = base64.b32encode(first["id"].encode()).decode()
+    await run_inside(
+        hub, "user", first, f"open('/home/work/mine.txt', 'w').write({secret!r}); print('ok')"
+    )
+    search = """
+import os, subprocess
+found = []
+for base in ("/home", "/tmp", "/var/tmp", "/dev/shm", os.environ.get("BAI_HOME", "/nowhere")):
+    for folder, _, files in os.walk(base):
+        for name in files:
+            if name == "mine.txt":
+                found.append(os.path.join(folder, name))
+ids = set()
+for pid in filter(str.isdigit, os.listdir("/proc")):
+    try:
+        words = open(f"/proc/{pid}/environ").read().split("\\0")
+        ids |= {word for word in words if "BAI_SESSION_ID=" in word}
+    except OSError:
+        pass
+print(found, sorted(ids))
+"""
+    seen = await run_inside(hub, "user2", second, search)
+    assert seen == str([]) + " " + str([f"BAI_SESSION_ID={second['id']}"])
+
+
+@pytest.mark.docker
+async def test_the_network_is_closed_to_others(docker_hub: RunningHub) -> None:
+    mine, theirs = docker_hub.rest("user"), docker_hub.rest("user2")
+    first, second = start(mine, "network-a"), start(theirs, "network-b")
+    listen = """
+import os, socket
+server = socket.create_server(("0.0.0.0", 9999))
+print(socket.gethostbyname(socket.gethostname()))
+if os.fork() == 0:
+    os.setsid()  # outlives this kernel, ends with its container
+    while True:
+        server.accept()
+"""
+    address = await run_inside(docker_hub, "user", first, listen)
+    reach = f"""
+import socket
+try:
+    socket.create_connection(({address!r}, 9999), timeout=3)
+    print("reached")
+except OSError as error:
+    print("closed")
+"""
+    assert await run_inside(docker_hub, "user", first, reach) == "reached"
+    assert await run_inside(docker_hub, "user2", second, reach) == "closed"
+    port_of_jupyter = reach.replace("9999", "8888")
+    assert await run_inside(docker_hub, "user2", second, port_of_jupyter) == "closed"
+    stop(mine, first["id"])
+    stop(theirs, second["id"])

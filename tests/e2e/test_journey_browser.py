@@ -1,0 +1,125 @@
+"""A session from sign-in to stop in a browser, as a person sees it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.e2e import lab
+from tests.e2e.engines import checked, wait_for
+from tests.hub import RunningHub
+from tests.testbed.wait import wait_until_async
+
+if TYPE_CHECKING:
+    from playwright.async_api import Browser, Page
+
+pytestmark = [pytest.mark.e2e, pytest.mark.browser]
+
+
+async def sign_in(page: Page, hub: RunningHub, name: str) -> None:
+    await page.goto(f"{hub.url}/hub/login")
+    await page.fill("#username_input", name)
+    await page.fill("#password_input", hub.password)
+    await page.press("#password_input", "Enter")
+    await page.locator("#logout").wait_for()
+
+
+async def start_with_folder(page: Page, hub: RunningHub, folder: str) -> None:
+    """Fill the Hub's own start form: a quarter of a GPU and a folder at ``data``."""
+    await page.goto(f"{hub.url}/hub/spawn")
+    await page.select_option("#bai-preset", value="")
+    await page.fill('input[name="resource:cuda.shares"]', "0.25")
+    await page.click("#bai-add-mount")
+    await page.select_option('[name="mount_vfolder"]', label=folder)
+    await page.fill('[name="mount_path"]', "data")
+    await page.click('.bai-start button[type="submit"]')
+    await page.wait_for_url(f"{hub.url}/user/**/lab**", timeout=lab.PATIENCE_MS)
+
+
+async def test_files_outlive_the_session(browser: Browser, any_hub: RunningHub) -> None:
+    rest = any_hub.rest("user")
+    folder = checked(rest.post("/vfolders", json={"name": "browsed"}), 201)
+    page = await browser.new_page()
+    await sign_in(page, any_hub, "user")
+
+    await start_with_folder(page, any_hub, "browsed")
+    await page.goto(f"{any_hub.url}/user/user/lab?reset")
+    await lab.open_notebook(page)
+    write = "print(open('/home/work/data/note.txt', 'w').write('kept'))"
+    assert await lab.run_cell(page, write) == "4"
+    await lab.run_in_terminal(page, "cp /home/work/data/note.txt /home/work/data/copied.txt")
+
+    session = checked(rest.get("/sessions/default"), 200)
+    await page.goto(f"{any_hub.url}/services/bai/sessions/{session['id']}")
+    await page.get_by_text("RUNNING").first.wait_for()
+    # Simulated GPUs hold nobody to a share, and the page says so beside it.
+    await page.locator("#bai-allocations").get_by_text("Not enforced").wait_for()
+    await page.goto(f"{any_hub.url}/hub/home")
+    await page.click("#stop")
+    wait_for(rest, session["id"], "TERMINATED")
+    # The Hub tidies up a moment longer, and starts no server that it still stops.
+    await page.locator("#stop").wait_for(state="hidden")
+
+    await start_with_folder(page, any_hub, "browsed")
+    await page.goto(f"{any_hub.url}/user/user/lab?reset")
+    await lab.open_notebook(page)
+    read = (
+        "print(open('/home/work/data/note.txt').read(), open('/home/work/data/copied.txt').read())"
+    )
+    assert await lab.run_cell(page, read) == "kept kept"
+    again = checked(rest.get("/sessions/default"), 200)
+    assert again["id"] != session["id"]
+    checked(rest.delete(f"/sessions/{again['id']}"), 202)
+    wait_for(rest, again["id"], "TERMINATED")
+    checked(rest.delete(f"/vfolders/{folder['id']}"), 204)
+
+
+async def test_a_directory_of_a_folder_from_the_form_to_the_session(
+    browser: Browser, hub: RunningHub
+) -> None:
+    rest = hub.rest("user")
+    folder = checked(rest.post("/vfolders", json={"name": "layered"}), 201)
+    files = f"/vfolders/{folder['id']}/content"
+    for path in ("raw/2024/inside", "raw/beside"):
+        checked(rest.put(files, params={"path": path}, content=path.encode()), 200)
+    page = await browser.new_page()
+    await sign_in(page, hub, "user")
+    await page.goto(f"{hub.url}/hub/spawn")
+    await page.click("#bai-add-mount")
+    await page.select_option('[name="mount_vfolder"]', label="layered")
+    await page.fill('[name="mount_subpath"]', "raw/../2024")
+    await page.click('.bai-start button[type="submit"]')
+    # What was sent is there again, with the reason beside it.
+    await page.get_by_text("'..'").wait_for()
+    assert await page.input_value('[name="mount_subpath"]') == "raw/../2024"
+    await page.fill('[name="mount_subpath"]', "raw/2024")
+    await page.fill('[name="mount_path"]', "data")
+    more = page.locator("#bai-more")
+    # Open already where an earlier form had something in it.
+    await more.evaluate("node => { node.open = true; }")
+    await page.fill('[name="preopen_ports"]', "8501 8501")
+    await page.get_by_text("Port 8501 is there twice.").wait_for()
+    # Nothing is sent, and the field shows itself.
+    await more.evaluate("node => { node.open = false; }")
+    await page.click('.bai-start button[type="submit"]')
+    await page.locator('[name="preopen_ports"]').wait_for()
+    await page.fill('[name="preopen_ports"]', "8501 9000")
+    await page.locator("#bai-ports-problem").wait_for(state="hidden")
+    await page.click('.bai-start button[type="submit"]')
+    await page.wait_for_url(f"{hub.url}/user/**/lab**", timeout=lab.PATIENCE_MS)
+    session = checked(rest.get("/sessions/default"), 200)
+    assert session["preopen_ports"] == [8501, 9000]
+    (mount,) = session["mounts"]
+    assert (mount["subpath"], mount["path"]) == ("raw/2024", "/home/work/data")
+    await page.goto(f"{hub.url}/user/user/lab?reset")
+    await lab.open_notebook(page)
+    listed = "import os; os.chdir('data'); print(os.listdir(), open('inside').read())"
+    assert await lab.run_cell(page, listed) == "['inside'] raw/2024/inside"
+    await page.goto(f"{hub.url}/services/bai/sessions/{session['id']}")
+    await page.get_by_text("raw/2024").first.wait_for()
+    checked(rest.delete(f"/sessions/{session['id']}"), 202)
+    wait_for(rest, session["id"], "TERMINATED")
+    mounts = hub.home / "mounts"
+    await wait_until_async(lambda: not any(mounts.glob("*/*")), 60, "the agent to unmount it")
+    checked(rest.delete(f"/vfolders/{folder['id']}"), 204)

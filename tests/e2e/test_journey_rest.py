@@ -1,0 +1,172 @@
+"""A session from sign-in to stop over REST, and its files in the next one."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import httpx
+import pytest
+
+from tests.e2e.engines import checked, start, stop
+from tests.hub import RunningHub
+from tests.testbed.wait import wait_until
+from tests.testbed.websocket import websocket
+
+pytestmark = pytest.mark.e2e
+
+
+def test_files_outlive_the_session(any_hub: RunningHub) -> None:
+    rest = any_hub.rest("user")
+    folder = checked(rest.post("/vfolders", json={"name": "journey"}), 201)
+    upload = rest.put(f"/vfolders/{folder['id']}/content", params={"path": "in.txt"}, content=b"42")
+    checked(upload, 200, 201, 204)
+
+    mounts = [{"vfolder": "journey", "path": "/home/work/data", "permission": "rw"}]
+    resources = {"cpu": "1", "mem": "1g", "cuda.shares": "0.25"}
+    session = start(rest, "journey-one", mounts=mounts, resources=resources)
+    amounts = {a["slot"]: a["amount"] for a in session["allocations"]}
+    assert amounts == {"cpu": "1", "mem": "1g", "cuda.shares": "0.25"}
+    assert [a["is_simulated"] for a in session["allocations"] if a["slot"] == "cuda.shares"] == [
+        True
+    ]
+
+    jupyter = any_hub.jupyter(rest, session["url"])
+    assert checked(jupyter.get("api/contents/data/in.txt"), 200)["content"] == "42"
+    note = {"type": "file", "format": "text", "content": "made inside"}
+    checked(jupyter.put("api/contents/data/out.txt", content=json.dumps(note)), 201)
+
+    refused = rest.delete(f"/vfolders/{folder['id']}")
+    assert checked(refused, 409)["error"] == "in-use"
+    ended = stop(rest, session["id"])
+    assert ended["status"] == "TERMINATED"
+    assert "ServerApp" in rest.get(f"/sessions/{session['id']}/logs").text
+
+    again = start(rest, "journey-two", mounts=mounts)
+    jupyter = any_hub.jupyter(rest, again["url"])
+    assert checked(jupyter.get("api/contents/data/out.txt"), 200)["content"] == "made inside"
+    stop(rest, again["id"])
+    download = rest.get(f"/vfolders/{folder['id']}/content", params={"path": "out.txt"})
+    assert download.content == b"made inside"
+    checked(rest.delete(f"/vfolders/{folder['id']}"), 204)
+
+
+def test_an_ended_session_leaves_nothing_in_the_hub(any_hub: RunningHub) -> None:
+    rest = any_hub.rest("user")
+    session = start(rest, "gone-soon")
+    token = {"Authorization": rest.headers["Authorization"]}
+
+    def servers() -> dict[str, Any]:
+        answer = httpx.get(
+            f"{any_hub.url}/hub/api/users/user",
+            params={"include_stopped_servers": "1"},
+            headers=token,
+        )
+        found: dict[str, Any] = checked(answer, 200)["servers"]
+        return found
+
+    assert session["hub_server"] in servers()
+    stop(rest, session["id"])
+    wait_until(lambda: session["hub_server"] not in servers(), 20, "the Hub's record to go")
+
+
+@pytest.mark.docker
+async def test_vs_code_and_tensorboard_answer_through_the_hub(docker_hub: RunningHub) -> None:
+    rest = docker_hub.rest("user")
+    session = start(rest, "apps-one")
+    jupyter = docker_hub.jupyter(rest, session["url"])
+    assert "vscode" in jupyter.get("vscode/", follow_redirects=True).text.lower()
+    assert "tensorboard" in jupyter.get("tensorboard/").text.lower()
+    terminal = checked(jupyter.post("api/terminals"), 200, 201)["name"]
+    address = f"{docker_hub.url}{session['url']}terminals/websocket/{terminal}"
+    async with websocket(address, rest.headers["Authorization"]) as socket:
+        await socket.write_message(json.dumps(["stdin", "echo $((6*7))-typed\r"]))
+        screen = ""
+        while "42-typed" not in screen:
+            message = await socket.read_message()
+            assert message is not None, screen
+            kind, *content = json.loads(message)
+            screen += content[0] if kind == "stdout" else ""
+    stop(rest, session["id"])
+
+
+def test_read_only_really_is(any_hub: RunningHub) -> None:
+    rest = any_hub.rest("user")
+    folder = checked(rest.post("/vfolders", json={"name": "readonly"}), 201)
+    mounts = [{"vfolder": "readonly", "path": "data", "permission": "ro"}]
+    session = start(rest, "reader-one", mounts=mounts)
+    jupyter = any_hub.jupyter(rest, session["url"])
+    note = {"type": "file", "format": "text", "content": "no"}
+    answer = jupyter.put("api/contents/data/out.txt", content=json.dumps(note))
+    assert answer.status_code >= 400, answer.text
+    stop(rest, session["id"])
+    checked(rest.delete(f"/vfolders/{folder['id']}"), 204)
+
+
+def test_a_guest_works_in_a_shared_folder(any_hub: RunningHub) -> None:
+    owner, guest = any_hub.rest("user"), any_hub.rest("user2")
+    folder = checked(owner.post("/vfolders", json={"name": "shared"}), 201)
+    checked(
+        owner.put(f"/vfolders/{folder['id']}/grants/user2", json={"permission": "rw"}), 200, 201
+    )
+    mounts = [{"vfolder": "shared", "path": "data", "permission": "rw"}]
+    session = start(guest, "guest-one", mounts=mounts)
+    note = {"type": "file", "format": "text", "content": "from the guest"}
+    jupyter = any_hub.jupyter(guest, session["url"])
+    checked(jupyter.put("api/contents/data/guest.txt", content=json.dumps(note)), 201)
+    stop(guest, session["id"])
+    read = owner.get(f"/vfolders/{folder['id']}/content", params={"path": "guest.txt"})
+    assert read.content == b"from the guest"
+    checked(owner.delete(f"/vfolders/{folder['id']}"), 204)
+
+
+def test_a_waiting_session_starts_by_itself(any_hub: RunningHub) -> None:
+    """Two simulated GPUs: the third whole one waits, says why, and starts when one is free."""
+    rest = any_hub.rest("user")
+    whole = {"cpu": "1", "mem": "512m", "cuda.device": "1"}
+    first = start(rest, "whole-one", resources=whole)
+    second = start(rest, "whole-two", resources=whole)
+    body = {"name": "whole-three", "project": "default", "resources": whole}
+    third = checked(rest.post("/sessions", json=body), 201)
+
+    def reasons() -> list[dict[str, Any]]:
+        found: list[dict[str, Any]] = checked(rest.get(f"/sessions/{third['id']}"), 200)["reasons"]
+        return found
+
+    waiting = wait_until(reasons, 20, "a reason")
+    assert "cuda" in json.dumps(waiting)
+    stop(rest, first["id"])
+    started = wait_until(
+        lambda: checked(rest.get(f"/sessions/{third['id']}"), 200)["status"] == "RUNNING",
+        60,
+        "the waiting session to start",
+    )
+    assert started
+    for session in (second, third):
+        stop(rest, session["id"])
+
+
+@pytest.mark.parametrize(
+    "fields, status, code",
+    [
+        pytest.param({"project": "nowhere"}, 404, "not-found", id="unknown project"),
+        pytest.param({"image": "no/such:image"}, 404, "not-found", id="unknown image"),
+        pytest.param({"mounts": [{"vfolder": "not-there"}]}, 404, "not-found", id="unknown folder"),
+        pytest.param(
+            {"resources": {"cuda.shares": "0.255"}}, 400, "invalid-request", id="off the step"
+        ),
+        pytest.param({"resources": {"mem": "900t"}}, 409, "insufficient-resources", id="too much"),
+        pytest.param({"name": "x" * 65}, 400, "invalid-request", id="name too long"),
+        pytest.param({"name": "../../etc"}, 400, "invalid-request", id="odd characters"),
+        pytest.param({"resource_group": "other"}, 404, "not-found", id="unknown group"),
+    ],
+)
+def test_bad_input_is_refused_at_once(
+    hub: RunningHub, fields: dict[str, Any], status: int, code: str
+) -> None:
+    rest = hub.rest("user")
+    body = {"name": "refused", "project": "default", **fields}
+    answer = checked(rest.post("/sessions", json=body), status)
+    assert answer["error"] == code
+    left = checked(rest.get("/sessions", params={"name": body["name"]}), 200)
+    assert left["total"] == 0

@@ -1,0 +1,121 @@
+"""Many batch sessions with dependencies and priorities through the real Hub, on an engine that runs
+nothing: what is left is the queue and everything around it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from benchmarks.noop_engine import URL_VARIABLE
+from tests.e2e.engines import JSON, checked
+from tests.hub import ROOT, RunningHub
+from tests.testbed.brief_engine import answering
+from tests.testbed.wait import wait_until
+
+pytestmark = pytest.mark.e2e
+
+SESSIONS = 500
+CHAIN = 5
+PRIORITIES = 4
+# So many fit at once: far fewer than wait, so that it matters whose turn it is.
+ROOM = 40
+PATIENCE_SECONDS = 240
+CONFIG = """
+c.BaiSpawner.engine_classes = {"process": "tests.testbed.brief_engine.BriefEngine"}
+c.BaiSpawner.poll_interval = 1
+"""
+
+
+def jobs() -> list[JSON]:
+    """Return chains of sessions, each link after the one before, in several priorities.
+
+    The lowest priority is told first and each chain from its end, so that neither the order of
+    filing nor that of names can be what the queue goes by.
+    """
+    chains = SESSIONS // CHAIN
+    found: list[JSON] = []
+    for chain in range(chains):
+        names = [f"job-{chain:03}-{link}" for link in range(CHAIN)]
+        for link in reversed(range(CHAIN)):
+            found.append(
+                {
+                    "name": names[link],
+                    "project": "default",
+                    "type": "batch",
+                    "startup_command": "true",
+                    "resources": {"cpu": "1", "mem": "256m"},
+                    "priority": 10 * (1 + chain * PRIORITIES // chains),
+                    "dependencies": names[link - 1 : link] if link else [],
+                }
+            )
+    return found
+
+
+def every(rest: httpx.Client, **query: Any) -> list[JSON]:
+    found: list[JSON] = []
+    while True:
+        page = checked(
+            rest.get("/sessions", params={**query, "limit": 500, "offset": len(found)}), 200
+        )
+        found += page["items"]
+        if len(found) >= page["total"]:
+            return found
+
+
+def at(session: JSON, name: str) -> datetime:
+    assert session[name], session
+    return datetime.fromisoformat(session[name])
+
+
+def check_order(sessions: list[JSON]) -> None:
+    by_id = {session["id"]: session for session in sessions}
+    for session in sessions:
+        for awaited in session["dependencies"]:
+            before = by_id[awaited["id"]]
+            assert at(before, "terminated_at") <= at(session, "scheduled_at"), session["name"]
+    # The first links could all start at once: among them nothing but the priority decides.
+    first = sorted(
+        (session for session in sessions if not session["dependencies"]),
+        key=lambda session: (at(session, "scheduled_at"), -session["priority"]),
+    )
+    priorities = [session["priority"] for session in first]
+    assert priorities == sorted(priorities, reverse=True)
+
+
+def test_all_end_in_order(own_hub: Callable[..., RunningHub], tmp_path: Path) -> None:
+    config = tmp_path / "brief.py"
+    config.write_text(CONFIG)
+    with answering() as url:
+        hub = own_hub(
+            environment={
+                "BAI_CONFIG": str(config),
+                "BAI_AGENT_CPU": str(ROOM),
+                "BAI_AGENT_MEM": f"{ROOM}g",
+                URL_VARIABLE: url,
+                "PYTHONPATH": str(ROOT),
+            }
+        ).start()
+        with hub.rest("admin") as admin:
+            policy = {"max_concurrent_sessions": None, "max_pending_sessions": None}
+            checked(admin.patch("/keypair-policies/default", json=policy), 200)
+        with hub.rest("user") as rest:
+            filed = checked(rest.post("/bulk-sessions", json={"sessions": jobs()}), 201)["items"]
+            assert len(filed) == SESSIONS
+
+            def are_ended() -> bool:
+                page = checked(rest.get("/sessions?status__in=TERMINATED&limit=1"), 200)
+                failed = checked(rest.get("/sessions?status__in=ERROR,CANCELLED&limit=1"), 200)
+                assert failed["total"] == 0, [s["status_info"] for s in failed["items"]]
+                return bool(page["total"] == SESSIONS)
+
+            wait_until(are_ended, PATIENCE_SECONDS, f"the end of {SESSIONS} sessions")
+            sessions = every(rest)
+            assert {(s["status"], s["result"]) for s in sessions} == {("TERMINATED", "success")}
+            check_order(sessions)
+            # Nothing is held and nothing is left in the Hub.
+            assert checked(rest.get("/allocations"), 200)["total"] == 0

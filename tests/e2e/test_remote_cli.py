@@ -1,0 +1,294 @@
+"""Commands, files and terminals of a running session, by the command and in a real terminal."""
+
+from __future__ import annotations
+
+import asyncio
+import fcntl
+import json
+import os
+import pty
+import secrets
+import select
+import shutil
+import struct
+import subprocess
+import sys
+import termios
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from bai_services.client import Client, Keypair
+from tests.e2e.engines import start, stop
+from tests.e2e.test_tunnel import command
+from tests.hub import RunningHub
+
+pytestmark = pytest.mark.e2e
+
+PATIENCE_SECONDS = 200
+
+
+@pytest.fixture(scope="module")
+def person(hub: RunningHub) -> httpx.Client:
+    return hub.rest("user")
+
+
+@pytest.fixture(scope="module")
+def session(hub: RunningHub, person: httpx.Client) -> Iterator[str]:
+    row = start(person, f"cli-{secrets.token_hex(3)}")
+    yield row["name"]
+    stop(person, row["id"])
+
+
+@pytest.fixture
+def bai(hub: RunningHub, person: httpx.Client) -> Any:
+    def run(*words: str, content: bytes = b"") -> subprocess.CompletedProcess[bytes]:
+        return subprocess.run(
+            **command(hub, person, *words),
+            input=content,
+            capture_output=True,
+            timeout=PATIENCE_SECONDS,
+        )
+
+    return run
+
+
+def test_a_command_has_this_ends_input_output_and_exit_code(bai: Any, session: str) -> None:
+    content = os.urandom(700_000)
+    done = bai("session", "exec", session, "cat", content=content)
+    assert (done.returncode, done.stdout, done.stderr) == (0, content, b"")
+    done = bai("session", "exec", session, "sh", "-c", "echo out; echo err >&2; exit 7")
+    assert (done.returncode, done.stdout, done.stderr) == (7, b"out\n", b"err\n")
+    assert bai("session", "exec", session, "no-such-program").returncode == 127
+    done = bai("session", "exec", "--json", session, "sh", "-c", "pwd; exit 3")
+    assert done.returncode == 3
+    assert json.loads(done.stdout)["exit_code"] == 3
+
+
+def keypair_of(rest: httpx.Client) -> Keypair:
+    """Return somebody's keypair, with another secret key from now on."""
+    key = rest.get("/me").json()["keypairs"][0]
+    changed = rest.patch(f"/keypairs/{key}", json={"new_secret": True}).json()
+    return Keypair(key, changed["secret_key"])
+
+
+def test_a_keypair_goes_into_its_owners_sessions_and_its_token_nowhere_else(
+    hub: RunningHub, person: httpx.Client, session: str
+) -> None:
+    def go_in(rest: httpx.Client, keypair: Keypair) -> subprocess.CompletedProcess[str]:
+        environ = {
+            "BAI_TOKEN": "",
+            "BAI_ACCESS_KEY": keypair.access_key,
+            "BAI_SECRET_KEY": keypair.secret_key,
+        }
+        words = command(hub, rest, "session", "exec", found["id"], "echo", "in", environ=environ)
+        return subprocess.run(**words, capture_output=True, text=True, timeout=PATIENCE_SECONDS)
+
+    found = person.get(f"/sessions/{session}").json()
+    mine, admin = keypair_of(person), hub.rest("admin")
+    done = go_in(person, mine)
+    assert (done.returncode, done.stdout) == (0, "in\n"), done.stderr
+    refused = go_in(admin, keypair_of(admin))
+    assert refused.returncode == 5, refused.stderr
+
+    async def token() -> dict[str, Any]:
+        async with Client(hub.api.removesuffix("/api/v1"), mine) as client:
+            told: dict[str, Any] = await client.post(f"/sessions/{found['id']}/token")
+            return told
+
+    told = asyncio.run(token())
+    assert 0 < told["expires_in_seconds"] <= 3600
+    headers = {"Authorization": f"token {told['token']}"}
+
+    def status(path: str) -> int:
+        return httpx.get(hub.url + path, headers=headers, timeout=60).status_code
+
+    assert status(found["url"] + "api/status") == 200
+    assert status("/services/bai/api/v1/me") == 401
+    assert status("/hub/api/users/user/tokens") in (403, 404)
+    more = httpx.post(f"{hub.url}/hub/api/users/user/tokens", headers=headers, json={}, timeout=60)
+    assert more.status_code in (403, 404)
+    # Who has a token already gets no other: it would outlive the one that it came from.
+    assert person.post(f"/sessions/{found['id']}/token").status_code == 403
+
+
+def test_files_and_folders_are_copied_both_ways(bai: Any, session: str, tmp_path: Path) -> None:
+    folder = tmp_path / "data"
+    (folder / "deep").mkdir(parents=True)
+    (folder / "deep" / "a b.bin").write_bytes(os.urandom(400_000))
+    (folder / "run.sh").write_text("#!/bin/sh\n")
+    (folder / "run.sh").chmod(0o755)
+
+    def copied(source: str, target: str) -> None:
+        done = bai("session", "cp", source, target)
+        assert done.returncode == 0, done.stderr
+
+    copied(str(folder), f"{session}:there")
+    copied(f"{session}:there", str(tmp_path / "back"))
+    copied(f"{session}:there/deep/a b.bin", str(tmp_path / "one.bin"))
+    copied(str(folder / "run.sh"), f"{session}:there/deep/")
+    expected = (folder / "deep" / "a b.bin").read_bytes()
+    assert (tmp_path / "back" / "deep" / "a b.bin").read_bytes() == expected
+    assert (tmp_path / "one.bin").read_bytes() == expected
+    assert os.access(tmp_path / "back" / "run.sh", os.X_OK)
+    listed = bai("session", "exec", session, "ls", "there/deep").stdout.decode()
+    assert listed.splitlines() == ["a b.bin", "run.sh"]
+    missing = bai("session", "cp", f"{session}:nowhere", str(tmp_path / "x"))
+    assert missing.returncode == 1 and b"nowhere" in missing.stderr
+    assert bai("session", "cp", "a", "b").returncode == 2
+
+
+def test_usage_and_log_are_shown(bai: Any, session: str) -> None:
+    (item,) = json.loads(bai("session", "top", session, "--json").stdout)["items"]
+    assert item["session"] == session and item["kernels"]
+    assert session.encode() in bai("session", "top", "--once").stdout
+    assert bai("session", "logs", session).returncode == 0
+
+
+def test_a_batch_sessions_log_and_events_are_followed_to_the_end(
+    hub: RunningHub, person: httpx.Client, bai: Any
+) -> None:
+    name = f"batch-{secrets.token_hex(3)}"
+    body = {
+        "name": name, "project": "default", "type": "batch",
+        "resources": {"cpu": "1", "mem": "256m"},
+        "startup_command": "for n in 1 2 3; do echo line $n; sleep 1; done",
+    }  # fmt: skip
+    assert person.post("/sessions", json=body).status_code == 201
+    events = subprocess.Popen(
+        **command(hub, person, "session", "events", name, "--until-end", "--json"),
+        stdout=subprocess.PIPE,
+    )
+    followed = bai("session", "logs", "--follow", name)
+    assert followed.returncode == 0, followed.stderr
+    for number in (1, 2, 3):
+        assert followed.stdout.count(b"line %d\n" % number) == 1, followed.stdout
+    told, _ = events.communicate(timeout=PATIENCE_SECONDS)
+    assert json.loads(told.splitlines()[-1])["status"] == "TERMINATED"
+    # Who comes later than the end hears of it as well.
+    late = bai("session", "events", name, "--until-end", "--json")
+    assert json.loads(late.stdout)["status"] == "TERMINATED"
+
+
+# How a shell without settings is begun, and what makes it know the command.
+SHELLS = {
+    "bash": ("--norc --noprofile -i", 'eval "$(bai completion bash)"'),
+    "zsh": ("-f -i", 'autoload -Uz compinit; compinit -D -u; eval "$(bai completion zsh)"'),
+}
+
+
+def in_shell(
+    hub: RunningHub, person: httpx.Client, home: Path, shell: str, *words: str
+) -> dict[str, Any]:
+    """Return what runs a shell that finds the command, in the words of `subprocess`."""
+    if shutil.which(shell) is None:
+        pytest.skip(f"no {shell} here")
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    environ = {"PATH": path, "HOME": str(home), "PS1": "go> ", "TERM": "xterm"}
+    return {**command(hub, person, environ=environ), "args": [shell, *words]}
+
+
+@pytest.mark.parametrize("shell", SHELLS)
+def test_the_real_shell_completes_words(
+    hub: RunningHub, person: httpx.Client, tmp_path: Path, shell: str
+) -> None:
+    options, prepare = SHELLS[shell]
+    terminal = Terminal(in_shell(hub, person, tmp_path, shell, *options.split()))
+    terminal.until("go> ")
+    terminal.type(f"{prepare}; echo pre''pared\r")
+    terminal.until("prepared")
+    terminal.until("go> ")
+    terminal.type("bai session atta\t--help\r")
+    terminal.until("Usage: bai session attach")
+    terminal.until("go> ")
+    terminal.type("exit\r")
+    assert terminal.end() == 0
+
+
+def test_fish_completes_words(hub: RunningHub, person: httpx.Client, tmp_path: Path) -> None:
+    asked = "bai completion fish | source; complete -C 'bai session atta'"
+    words = in_shell(hub, person, tmp_path, "fish", "--no-config", "-c", asked)
+    done = subprocess.run(**words, capture_output=True, text=True, timeout=PATIENCE_SECONDS)
+    assert done.stdout.split()[:1] == ["attach"], done
+
+
+class Terminal:
+    """A command in a pseudo-terminal."""
+
+    def __init__(self, options: dict[str, Any]) -> None:
+        self._number, there = pty.openpty()
+        self.resize(40, 100)
+        # What the environment says of a size is old as soon as the terminal has another one.
+        options["env"] |= {"COLUMNS": "80", "LINES": "24"}
+        # Its controlling terminal, so that it hears of another size.
+        self._process = subprocess.Popen(**options, preexec_fn=lambda: os.login_tty(there))
+        os.close(there)
+        self._shown = ""
+
+    def resize(self, lines: int, columns: int) -> None:
+        fcntl.ioctl(self._number, termios.TIOCSWINSZ, struct.pack("HHHH", lines, columns, 0, 0))
+
+    def type(self, text: str) -> None:
+        os.write(self._number, text.encode())
+
+    def until(self, text: str) -> str:
+        """Read until ``text`` is shown; return all up to it and forget that."""
+        deadline = time.monotonic() + PATIENCE_SECONDS
+        while text not in self._shown:
+            left = deadline - time.monotonic()
+            assert left > 0 and select.select([self._number], [], [], left)[0], self._shown
+            try:
+                self._shown += os.read(self._number, 4096).decode(errors="replace")
+            except OSError:
+                raise AssertionError(f"ended with {self._shown!r}") from None
+        before, _, self._shown = self._shown.partition(text)
+        return before
+
+    def end(self) -> int:
+        code = self._process.wait(PATIENCE_SECONDS)
+        os.close(self._number)
+        return code
+
+
+def test_a_real_terminal_is_attached_resized_left_and_taken_up_again(
+    hub: RunningHub, person: httpx.Client, session: str
+) -> None:
+    first = Terminal(command(hub, person, "session", "attach", session))
+    # What is typed before the shell has its prompt may be dropped by it.
+    first.until("$ ")
+    # What is typed is shown too: only the shell joins the two halves.
+    first.type("stty size | sed 's/^/si''ze /'; keep=this\r")
+    first.until("size 40 100")
+    first.resize(30, 90)
+    first.type("while [ \"$(stty size)\" != '30 90' ]; do sleep 0.1; done; echo re''sized\r")
+    first.until("resized")
+    first.until("$ ")
+    # One program that says so itself: what comes between two commands, the shell may miss.
+    first.type("sh -c \"echo slee''ping; exec sleep 1000\"\r")
+    first.until("sleeping")
+    first.type("\x03")
+    # What is typed at the same moment goes with what was interrupted.
+    first.until("$ ")
+    first.type("echo inter''rupted\r")
+    first.until("interrupted")
+    first.type("\x1d")
+    first.until("go on with: bai ")
+    words = first.until("\r\n").split()
+    assert first.end() == 0
+
+    second = Terminal(command(hub, person, *words))
+    second.until("$ ")
+    second.type("echo kept $keep''.\r")
+    second.until("kept this.")
+    second.type("exit\r")
+    second.until("has ended")
+    assert second.end() == 0
+
+
+def test_without_a_terminal_it_says_what_to_use(bai: Any, session: str) -> None:
+    done = bai("session", "attach", session)
+    assert done.returncode == 2 and b"session exec" in done.stderr

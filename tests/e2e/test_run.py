@@ -1,0 +1,147 @@
+"""`make run`: one command up, Ctrl-C down, and what a kill -9 leaves."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import httpx
+import pytest
+
+from tests.hub import ROOT, Part, RunningHub, running_session, session_in
+from tests.testbed.wait import wait_until
+
+pytestmark = pytest.mark.e2e
+
+
+def is_signed_in(client: httpx.Client) -> bool:
+    return client.get("/hub/home").status_code == 200
+
+
+def test_ctrl_c_leaves_nothing_and_the_next_run_goes_on(own_hub: Callable[..., RunningHub]) -> None:
+    hub = own_hub().start()
+    text = hub.wait_for_output("Ctrl-C")
+    assert hub.url in text
+    for name in ("admin", "domain-admin", "user", "user2", "acme-user"):
+        assert name in text
+    with hub.sign_in("user") as browser:
+        assert hub.interrupt() == 0
+        assert hub.left_running() == []
+        hub.start()
+        # Same cookie secret, same databases.
+        assert is_signed_in(browser)
+
+
+def test_a_killed_hub_leaves_sessions_and_ctrl_c_ends_them(
+    own_hub: Callable[..., RunningHub],
+) -> None:
+    hub = own_hub().start()
+    session = running_session(hub, "user")
+    hub.kill("hub")
+    hub.start()
+    session_in(hub, "user", session["id"], "RUNNING")
+    with hub.rest("user") as rest:
+        headers = {"Authorization": rest.headers["Authorization"]}
+    status = f"{hub.url}{session['url']}api/status"
+    assert httpx.get(status, headers=headers, timeout=60).status_code == 200
+    assert hub.interrupt() == 0
+    assert hub.left_running() == []
+    assert "Stopping 1 session …" in hub.output.read_text()
+    hub.start()
+    ended = session_in(hub, "user", session["id"], "TERMINATED")
+    assert (ended["result"], ended["allocations"]) == ("success", [])
+    assert ended["status_info"]
+
+
+def test_killed_parts_come_back(own_hub: Callable[..., RunningHub]) -> None:
+    hub = own_hub().start()
+    with hub.sign_in("user") as browser:
+        old_proxy = hub.process_of("proxy")
+        hub.kill("proxy")
+        wait_until(hub.is_up, 60, "the Hub to bring the proxy back")
+        assert hub.process_of("proxy") != old_proxy
+        assert is_signed_in(browser)
+
+        proxy, manager = hub.process_of("proxy"), hub.process_of("manager")
+        hub.kill("hub")
+        hub.start()
+        assert is_signed_in(browser)
+        assert hub.process_of("proxy") != proxy
+        assert hub.process_of("manager") != manager
+        assert hub.interrupt() == 0
+    assert hub.left_running() == []
+
+
+def test_a_killed_service_is_back_before_the_hub_notices(
+    own_hub: Callable[..., RunningHub],
+) -> None:
+    hub = own_hub().start()
+    parts: tuple[Part, ...] = ("manager", "agent")
+    for part in parts:
+        before = hub.process_of(part)
+        hub.kill(part)
+        assert hub.process_of(part) != before
+        wait_until(hub.is_up, 60, f"all to answer with another {part}")
+    assert "exited with status" not in (hub.home / "hub.log").read_text()
+    assert hub.interrupt() == 0
+    assert hub.left_running() == []
+
+
+def test_nothing_outlives_a_killed_launcher(own_hub: Callable[..., RunningHub]) -> None:
+    hub = own_hub().start()
+    hub.kill("launcher")
+    wait_until(lambda: not hub.left_running(), 60, "the Hub to end by itself")
+    # Nothing holds a port or a lock either: the same folder starts again.
+    hub.start()
+    with hub.sign_in("user") as browser:
+        assert is_signed_in(browser)
+
+
+def run(home: Path, **environment: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, str(ROOT / "scripts/run")],
+        env={**os.environ, "BAI_HOME": str(home), **environment},
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+
+
+def test_a_port_in_use_is_named(tmp_path: Path) -> None:
+    with socket.socket() as other:
+        other.bind(("127.0.0.1", 0))
+        other.listen()
+        port = other.getsockname()[1]
+        done = run(tmp_path, BAI_PORT=str(port), BAI_ENGINE="process")
+    assert done.returncode == 1
+    assert f"port {port} is in use; set BAI_PORT" in done.stdout
+
+
+@pytest.mark.parametrize(
+    "environment, text",
+    [
+        ({"BAI_ENGINE": "odd"}, "BAI_ENGINE=odd is unknown"),
+        ({"BAI_PORT": "many"}, "BAI_PORT=many is no port"),
+        (
+            {"BAI_ENGINE": "docker", "DOCKER_HOST": "unix:///no/such/socket"},
+            "BAI_ENGINE=docker, but no Docker engine answers",
+        ),
+    ],
+    ids=["unknown engine", "odd port", "Docker was asked for and is not there"],
+)
+def test_what_cannot_run_says_why(tmp_path: Path, environment: dict[str, str], text: str) -> None:
+    done = run(tmp_path, **environment)
+    assert done.returncode == 1
+    assert text in done.stdout
+    assert "Traceback" not in done.stdout + done.stderr
+
+
+def test_without_docker_sessions_are_processes(own_hub: Callable[..., RunningHub]) -> None:
+    hub = own_hub(engine="", environment={"DOCKER_HOST": "unix:///no/such/socket"}).start()
+    text = hub.wait_for_output("Ctrl-C")
+    assert "Sessions run as processes." in text
+    assert "Not in Docker: no Docker engine answers" in text

@@ -1,0 +1,326 @@
+"""Signing in on a real Hub: who gets in, who does not, what they read, what they see."""
+
+from __future__ import annotations
+
+import html
+import uuid
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import httpx
+import pytest
+
+from bai_services.texts.catalogue import LANGUAGES, translator
+from tests.hub import RunningHub, running_session, session_in
+from tests.testbed.wait import wait_until
+
+pytestmark = pytest.mark.e2e
+
+ENGLISH = translator("en")
+PASSWORD = "Correct-horse-7"
+
+
+@pytest.fixture(scope="module")
+def admin(hub: RunningHub) -> Iterator[httpx.Client]:
+    with hub.rest("admin") as client:
+        yield client
+
+
+@pytest.fixture
+def person(admin: httpx.Client) -> Callable[..., str]:
+    """Make an account with ``PASSWORD`` in the domain ``default``; return its user name."""
+
+    def make(**fields: Any) -> str:
+        name = f"p-{uuid.uuid4().hex[:10]}"
+        wish = {
+            "username": name,
+            "email": f"{name}@example.org",
+            "password": PASSWORD,
+            "domain": "default",
+        }
+        answer = admin.post("/users", json={**wish, **fields})
+        assert answer.status_code == 201, answer.text
+        return name
+
+    return make
+
+
+def sign_in(
+    hub: RunningHub, name: str, password: str, **headers: str
+) -> tuple[httpx.Response, bool]:
+    """Return the answer to the login form, and whether the person is in after it."""
+    with hub.client() as client:
+        client.headers.update(headers)
+        answer = hub.post_form(client, "/hub/login", username=name, password=password)
+        return answer, is_signed_in(client)
+
+
+def text_of(answer: httpx.Response) -> str:
+    return html.unescape(answer.text)
+
+
+def is_signed_in(client: httpx.Client) -> bool:
+    return client.get("/hub/home").status_code == 200
+
+
+@pytest.mark.parametrize(
+    "typed",
+    [
+        pytest.param("{name}", id="user name"),
+        pytest.param("{name}@example.org", id="e-mail"),
+        pytest.param("  {name} ", id="spaces around it"),
+        pytest.param("{name}@EXAMPLE.org", id="e-mail in other case"),
+    ],
+)
+def test_sign_in(hub: RunningHub, person: Callable[..., str], typed: str) -> None:
+    name = person()
+    with hub.sign_in(typed.format(name=name), PASSWORD) as browser:
+        assert f">{name}<" in browser.get("/hub/home").text
+
+
+def test_every_demo_account_signs_in(hub: RunningHub) -> None:
+    for name in ("admin", "domain-admin", "user", "user2", "acme-user"):
+        with hub.sign_in(name) as client:
+            assert is_signed_in(client), name
+
+
+def test_a_wrong_password_and_an_unknown_name_read_the_same(
+    hub: RunningHub, person: Callable[..., str]
+) -> None:
+    pages = []
+    for name in (person(), "p-nobody-ever", "a name/with odd\\ \x01characters"):
+        answer, is_in = sign_in(hub, name, "not the password")
+        assert (answer.status_code, is_in) == (403, False)
+        assert ENGLISH("sign_in.refused") in text_of(answer)
+        pages.append(answer.text)
+    assert len({page.count("<input") for page in pages}) == 1
+
+
+def test_what_was_typed_comes_back_as_text_only(hub: RunningHub) -> None:
+    answer, _ = sign_in(hub, '"><script>alert(1)</script>', "x")
+    assert answer.status_code == 403
+    assert "<script>alert(1)" not in answer.text
+
+
+@pytest.mark.parametrize(
+    "status, key",
+    [("inactive", "sign_in.inactive"), ("before-verification", "sign_in.before_verification")],
+)
+def test_an_account_that_may_not_come_in_is_told_why(
+    hub: RunningHub, person: Callable[..., str], status: str, key: str
+) -> None:
+    name = person(status=status)
+    answer, _ = sign_in(hub, name, PASSWORD)
+    assert (answer.status_code, ENGLISH(key) in text_of(answer)) == (403, True)
+    answer, _ = sign_in(hub, name, "not the password")
+    # Who does not know the password learns nothing of the account.
+    assert ENGLISH("sign_in.refused") in text_of(answer)
+
+
+def test_an_address_that_is_not_allowed(hub: RunningHub, person: Callable[..., str]) -> None:
+    name = person(allowed_client_ip=["10.20.30.0/24"])
+    answer, _ = sign_in(hub, name, PASSWORD, **{"X-Forwarded-For": "10.20.30.40"})
+    assert answer.status_code == 403
+    assert ENGLISH("sign_in.address") in text_of(answer)
+
+
+@pytest.mark.parametrize("exists", [True, False], ids=["an account", "nobody's name"])
+def test_repeated_failures_block_and_say_for_how_long(
+    hub: RunningHub, person: Callable[..., str], exists: bool
+) -> None:
+    name = person() if exists else f"p-{uuid.uuid4().hex[:10]}"
+    with hub.client() as client:
+        for _ in range(20):
+            answer = hub.post_form(client, "/hub/login", username=name, password="wrong")
+            if "Retry-After" in answer.headers:
+                break
+        assert answer.status_code == 403
+        seconds = int(answer.headers["Retry-After"])
+        assert 60 < seconds <= 1200
+        assert "Too many failed attempts. Try again in " in text_of(answer)
+        # Also the right one has to wait now.
+        answer = hub.post_form(client, "/hub/login", username=name, password=PASSWORD)
+        assert (answer.status_code, "Retry-After" in answer.headers) == (403, True)
+
+
+def test_a_password_that_must_be_changed(hub: RunningHub, person: Callable[..., str]) -> None:
+    name = person(need_password_change=True)
+    new = "Another-horse-8"
+    with hub.client() as client:
+        answer = hub.post_form(client, "/hub/login", username=name, password=PASSWORD)
+        assert answer.status_code == 200
+        assert ENGLISH("password.must_change") in text_of(answer)
+        assert not is_signed_in(client)
+        fields = {"username": name, "old_password": PASSWORD, "new_password": new}
+        answer = hub.post_form(client, "/hub/change-password", **fields, repeat_password="other")
+        assert (answer.status_code, ENGLISH("password.differs") in text_of(answer)) == (400, True)
+        answer = hub.post_form(client, "/hub/change-password", **fields, repeat_password=new)
+        assert answer.status_code == 302, text_of(answer)
+        assert is_signed_in(client)
+    assert sign_in(hub, name, PASSWORD)[1] is False
+    assert sign_in(hub, name, new)[1] is True
+
+
+def test_changing_ones_own_password(hub: RunningHub, person: Callable[..., str]) -> None:
+    name, other = person(), person()
+    with hub.sign_in(name, PASSWORD) as client:
+        assert f'value="{name}"' in client.get("/hub/change-password").text
+
+        def change(old: str, new: str) -> httpx.Response:
+            # Somebody else's name in the form changes nothing for them.
+            return hub.post_form(
+                client,
+                "/hub/change-password",
+                username=other,
+                old_password=old,
+                new_password=new,
+                repeat_password=new,
+            )
+
+        answer = change(PASSWORD, "short")
+        assert (answer.status_code, ENGLISH("password.rule_broken") in text_of(answer)) == (
+            400,
+            True,
+        )
+        answer = change("not it", "Another-horse-8")
+        assert (answer.status_code, ENGLISH("password.wrong") in text_of(answer)) == (403, True)
+        answer = change(PASSWORD, PASSWORD)
+        assert (answer.status_code, ENGLISH("password.same") in text_of(answer)) == (400, True)
+        answer = change(PASSWORD, "Another-horse-8")
+        assert (answer.status_code, ENGLISH("password.done") in text_of(answer)) == (200, True)
+    assert sign_in(hub, name, "Another-horse-8")[1] is True
+    assert sign_in(hub, other, PASSWORD)[1] is True
+
+
+def test_a_form_without_its_token_is_refused(hub: RunningHub) -> None:
+    with hub.client() as client:
+        client.get("/hub/login")
+        fields = {"username": "admin", "password": hub.password}
+        answer = client.post("/hub/login", data=fields)
+        assert answer.status_code == 403
+        assert ENGLISH("common.form_expired") in text_of(answer)
+        fields = {"username": "admin", "old_password": hub.password, "new_password": "x"}
+        assert client.post("/hub/change-password", data=fields).status_code == 403
+
+
+def test_the_page_of_a_password_asks_for_a_sign_in_first(hub: RunningHub) -> None:
+    with hub.client() as client:
+        answer = client.get("/hub/change-password")
+        assert (answer.status_code, "/hub/login" in answer.headers["Location"]) == (302, True)
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_every_language_reaches_the_pages(hub: RunningHub, language: str) -> None:
+    translate = translator(language)
+    with hub.client() as client:
+        page = text_of(client.get("/hub/login", headers={"Accept-Language": f"fr, {language}"}))
+        assert f'lang="{language}"' in page
+        assert translate("sign_in.name") in page
+        # A choice is kept and goes before what the browser accepts.
+        client.get(f"/hub/login?lang={language}")
+        answer = hub.post_form(client, "/hub/login", username="nobody", password="x")
+        assert translate("sign_in.refused") in text_of(answer)
+
+
+def test_a_domain_admin_sees_their_domain_and_changes_no_account(hub: RunningHub) -> None:
+    for name in ("user", "user2", "acme-user", "admin"):
+        assert sign_in(hub, name, hub.password)[1] is True
+    with hub.sign_in("domain-admin") as browser:
+        assert browser.get("/hub/admin").status_code == 200
+    with hub.rest("domain-admin") as rest:
+        headers = {"Authorization": rest.headers["Authorization"]}
+    with httpx.Client(base_url=f"{hub.url}/hub/api", headers=headers, timeout=30) as api:
+        users = {user["name"]: user for user in api.get("/users").json()}
+        assert {"domain-admin", "user", "user2"} <= users.keys()
+        assert all("d-default" in user["groups"] for user in users.values())
+        assert "acme-user" not in users
+        groups = {group["name"] for group in api.get("/groups").json()}
+        assert groups == {"d-default"}
+        assert api.get("/users/acme-user").status_code == 404
+        assert api.post("/users/acme-user/servers/x").status_code == 404
+        assert api.delete("/users/acme-user/servers/x").status_code == 404
+        for answer in (
+            api.patch("/users/user", json={"name": "renamed"}),
+            api.delete("/users/user2"),
+            api.post("/users/made-up"),
+            api.patch("/users/domain-admin", json={"admin": True}),
+            api.post("/groups/d-acme/users", json={"users": ["user"]}),
+        ):
+            assert answer.status_code in (403, 404), answer.text
+        assert api.get("/users/user").status_code == 200
+
+
+def test_a_domain_admin_stops_servers_of_their_domain_only(hub: RunningHub) -> None:
+    own, foreign = running_session(hub, "user2"), running_session(hub, "acme-user")
+    with hub.rest("domain-admin") as rest:
+        headers = {"Authorization": rest.headers["Authorization"]}
+    with httpx.Client(base_url=f"{hub.url}/hub/api", headers=headers, timeout=60) as api:
+        servers = {
+            f"{user['name']}/{server}"
+            for user in api.get("/users").json()
+            for server in user["servers"]
+        }
+        assert f"user2/{own['hub_server']}" in servers
+        assert not any(server.startswith("acme-user/") for server in servers)
+        path = "/users/{hub_user}/servers/{hub_server}"
+        assert api.delete(path.format(**foreign)).status_code == 404
+        assert api.delete(path.format(**own)).status_code in (202, 204)
+    session_in(hub, "user2", own["id"], "TERMINATED")
+    session_in(hub, "acme-user", foreign["id"], "RUNNING")
+    with hub.rest("acme-user") as rest:
+        assert rest.delete(f"/sessions/{foreign['id']}").status_code == 202
+    session_in(hub, "acme-user", foreign["id"], "TERMINATED")
+
+
+def test_an_ordinary_user_sees_nobody_else(hub: RunningHub) -> None:
+    with hub.sign_in("user") as browser:
+        assert browser.get("/hub/admin").status_code == 403
+    with hub.rest("user") as rest:
+        headers = {"Authorization": rest.headers["Authorization"]}
+        answer = httpx.get(f"{hub.url}/hub/api/users/user2", headers=headers, timeout=30)
+        assert answer.status_code in (403, 404)
+
+
+def test_who_is_deactivated_is_out_at_once(
+    hub: RunningHub, admin: httpx.Client, person: Callable[..., str]
+) -> None:
+    name = person()
+    answer = httpx.post(f"{hub.api}/auth/token", json={"name": name, "password": PASSWORD})
+    headers = {"Authorization": f"Bearer {answer.json()['token']}"}
+    with hub.sign_in(name, PASSWORD) as browser:
+        assert httpx.get(f"{hub.api}/me", headers=headers).status_code == 200
+        assert is_signed_in(browser)
+        assert admin.patch(f"/users/{name}", json={"status": "inactive"}).status_code == 200
+        assert httpx.get(f"{hub.api}/me", headers=headers).status_code == 401
+        wait_until(lambda: not is_signed_in(browser), 20, "the Hub to hear of it")
+    hub_api = f"{hub.url}/hub/api/user"
+    assert httpx.get(hub_api, headers=headers).status_code in (401, 403)
+
+
+def test_a_new_role_reaches_the_hub_at_the_next_start(
+    hub: RunningHub, admin: httpx.Client, person: Callable[..., str]
+) -> None:
+    name = person()
+    with hub.sign_in(name, PASSWORD) as browser:
+        assert browser.get("/hub/admin").status_code == 403
+        answer = admin.patch(f"/users/{name}", json={"role": "admin"})
+        assert answer.status_code == 200, answer.text
+        # A start of any kind asks for the account again, whatever becomes of it.
+        page = browser.get("/hub/spawn")
+        assert page.status_code == 200
+        hub.post_form(browser, f"/hub/spawn/{name}", project="no-such-project")
+        assert browser.get("/hub/admin").status_code == 200
+
+
+def test_a_manager_that_is_down_is_said_to_be_down(own_hub: Callable[..., RunningHub]) -> None:
+    hub = own_hub().start()
+    with hub.sign_in("user") as browser:
+        hub.kill("manager")
+        answer, _ = sign_in(hub, "user", hub.password)
+        assert answer.status_code == 503
+        assert ENGLISH("sign_in.unavailable") in text_of(answer)
+        assert ENGLISH("sign_in.refused") not in text_of(answer)
+        # An outage signs nobody out.
+        assert is_signed_in(browser)
+    wait_until(hub.is_up, 90, "the Hub to bring the manager back")
+    assert sign_in(hub, "user", hub.password)[1] is True

@@ -1,0 +1,339 @@
+"""OpenSSH's own programs into a session, through Hub and proxy."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import secrets
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bai_labext.apps import SYSTEM_PATH
+from tests.e2e.engines import start, stop
+from tests.e2e.test_tunnel import command
+from tests.hub import RunningHub
+from tests.testbed.wait import wait_until
+
+pytestmark = [pytest.mark.e2e, pytest.mark.docker]
+
+# The whole gigabyte of the issue with BAI_TEST_TRANSFER_MIB=1024.
+BIG_BYTES = int(os.environ.get("BAI_TEST_TRANSFER_MIB", "64")) * 2**20
+PATIENCE_SECONDS = 600
+NEEDS_RSYNC = pytest.mark.skipif(shutil.which("rsync") is None, reason="no rsync here")
+
+
+GATE = """
+import os, subprocess, sys, threading, time
+
+real, half, told, go = %r, %r, %r, %r
+process = subprocess.Popen([*real, *sys.argv[1:]], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+
+
+def copy(source, target):
+    left = half
+    while content := os.read(source, 65536):
+        size = len(content)
+        while content:
+            content = content[os.write(target, content):]
+        left -= size
+        if left <= 0 and not os.path.exists(told):
+            open(told, "x").close()
+            while not os.path.exists(go):
+                time.sleep(0.05)
+    os.close(target)
+
+
+threading.Thread(target=copy, args=(0, process.stdin.fileno()), daemon=True).start()
+copy(process.stdout.fileno(), 1)
+sys.exit(process.wait())
+"""
+
+
+class Session:
+    """A running session and a person's own folder of the command."""
+
+    def __init__(self, hub: RunningHub, folder: Path) -> None:
+        self.hub = hub
+        self.folder = folder
+        self.rest = hub.rest("user")
+        self.row = start(self.rest, f"Ssh-{secrets.token_hex(3)}")
+        self.name = self.row["name"]
+        self.environ = {
+            "BAI_CONFIG_DIR": str(folder / "config"),
+            "HOME": str(folder),
+            # rsync looks for `bai` as everybody does who has installed it.
+            "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
+        }
+
+    def bai(self, *words: str, **options: Any) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            **command(self.hub, self.rest, *words, environ=self.environ, **options),
+            capture_output=True,
+            text=True,
+            timeout=PATIENCE_SECONDS,
+        )
+
+    def done(self, *words: str, **options: Any) -> str:
+        """Run ``bai`` and return what it prints; it must succeed."""
+        run = self.bai(*words, **options)
+        assert run.returncode == 0, (words, run.stdout, run.stderr)
+        return run.stdout
+
+    def program(self, *words: str) -> subprocess.CompletedProcess[str]:
+        """Run another program as the person."""
+        return subprocess.run(
+            **self._options(words), capture_output=True, text=True, timeout=PATIENCE_SECONDS
+        )
+
+    def started(self, *words: str, **options: Any) -> subprocess.Popen[str]:
+        """Start another program as the person."""
+        pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+        return subprocess.Popen(
+            **self._options(words), stdin=subprocess.DEVNULL, text=True, **pipes, **options
+        )
+
+    def _options(self, words: Sequence[str]) -> dict[str, Any]:
+        return {**command(self.hub, self.rest, environ=self.environ), "args": list(words)}
+
+    def digest(self, name: str) -> str:
+        """Return the checksum that the session works out of a file in its home."""
+        return self.done("ssh", self.name, "sha256sum", name).split()[0]
+
+    def size(self, name: str) -> int:
+        """Return how much of a file is in the session's home; 0 if there is none."""
+        text = self.bai("ssh", self.name, "stat", "-c", "%s", name).stdout.strip()
+        return int(text) if text.isdecimal() else 0
+
+
+class Gate:
+    """A program in the place of ssh, which lets half of the file pass and then waits.
+
+    So that what a test does in the middle of a transfer is done there, however fast it is.
+    """
+
+    def __init__(self, folder: Path, real: Sequence[str]) -> None:
+        folder.mkdir()
+        self.program = folder / "gate"
+        self._half, self._go = folder / "half", folder / "go"
+        values = (list(real), BIG_BYTES // 2, str(self._half), str(self._go))
+        self.program.write_text(f"#!{sys.executable}\n{GATE % values}")
+        self.program.chmod(0o700)
+
+    def wait(self, copying: subprocess.Popen[str]) -> None:
+        """Wait until half of the file has passed."""
+        wait_until(
+            lambda: self._half.exists() or copying.poll() is not None,
+            PATIENCE_SECONDS,
+            "half of the file",
+        )
+        assert copying.poll() is None, copying.communicate()
+
+    def pass_when_the_proxy_is_killed(
+        self, hub: RunningHub, copying: subprocess.Popen[str]
+    ) -> None:
+        """Kill the Hub's proxy in the middle of the transfer, and let the rest pass meanwhile."""
+        self.wait(copying)
+        proxy = hub.process_of("proxy")
+        self._go.touch()
+        proxy.kill()
+
+
+@pytest.fixture(scope="module")
+def session(docker_hub: RunningHub, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Session]:
+    running = Session(docker_hub, tmp_path_factory.mktemp("person"))
+    yield running
+    stop(running.rest, running.row["id"])
+
+
+@pytest.fixture(scope="module")
+def big(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("big") / "big.bin"
+    piece = os.urandom(2**20)
+    with open(path, "wb") as file:
+        for number in range(BIG_BYTES // 2**20):
+            file.write(number.to_bytes(8) + piece[8:])
+    return path
+
+
+def ended(copying: subprocess.Popen[str]) -> None:
+    """Wait for the end of a transfer, which must be a good one."""
+    _, errors = copying.communicate(timeout=PATIENCE_SECONDS)
+    assert copying.returncode == 0, errors
+
+
+def digest(path: Path) -> str:
+    with open(path, "rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def test_a_command_runs_with_the_sessions_environment_and_its_own_exit_code(
+    session: Session,
+) -> None:
+    text = session.done("ssh", session.name, "id -un; echo $BAI_SESSION_ID; command -v python")
+    user, session_id, python = text.split()
+    assert (user, session_id) == ("work", session.row["id"])
+    assert python == "/opt/bai/bin/python"
+    assert session.bai("ssh", session.name, "exit 42").returncode == 42
+    assert session.done("ssh", session.name, "cat", input="typed here") == "typed here"
+
+
+def test_the_server_listens_nowhere_and_needs_no_capability(session: Session) -> None:
+    text = session.done(
+        "ssh", session.name, "grep CapEff /proc/self/status; cat /proc/net/tcp /proc/net/tcp6"
+    )
+    capabilities, *rest = text.splitlines()
+    assert int(capabilities.split()[1], 16) == 0
+    listening = [line.split()[1].rpartition(":")[2] for line in rest if " 0A " in line]
+    assert "0016" not in listening
+
+
+def test_scp_there_and_back_with_the_hubs_proxy_killed_on_each_way(
+    session: Session, big: Path, tmp_path: Path
+) -> None:
+    there, back = f"{session.name}:copy.bin", tmp_path / "back.bin"
+    for number, (source, target) in enumerate(((str(big), there), (there, str(back)))):
+        gate = Gate(tmp_path / f"gate-{number}", ["ssh"])
+        copying = session.started("bai", "scp", "-S", str(gate.program), source, target)
+        gate.pass_when_the_proxy_is_killed(session.hub, copying)
+        ended(copying)
+    assert session.digest("copy.bin") == digest(big)
+    assert digest(back) == digest(big)
+
+
+@NEEDS_RSYNC
+def test_rsync_outlives_the_hubs_proxy_and_goes_on_where_it_was_cut_off(
+    session: Session, big: Path, tmp_path: Path
+) -> None:
+    gate = Gate(tmp_path / "gate", ["bai", "ssh"])
+    words = ["rsync", "--whole-file", "-e", str(gate.program), str(big)]
+    copying = session.started(*words, f"{session.name}:synced.bin")
+    gate.pass_when_the_proxy_is_killed(session.hub, copying)
+    ended(copying)
+    assert session.digest("synced.bin") == digest(big)
+
+    gate = Gate(tmp_path / "gate-of-the-cut", ["bai", "ssh"])
+    words = ["rsync", "--partial", "-e", str(gate.program), str(big), f"{session.name}:cut.bin"]
+    copying = session.started(*words, start_new_session=True)
+    gate.wait(copying)
+    os.killpg(copying.pid, signal.SIGINT)
+    copying.communicate(timeout=PATIENCE_SECONDS)
+    kept = wait_until(lambda: session.size("cut.bin"), PATIENCE_SECONDS, "what has arrived")
+    assert kept < BIG_BYTES
+    words = ["rsync", "--append-verify", "--stats", "--no-human-readable", "-e", "bai ssh"]
+    done = session.program(*words, str(big), f"{session.name}:cut.bin")
+    assert done.returncode == 0, done.stderr
+    assert f"Literal data: {BIG_BYTES - kept} bytes" in done.stdout, (kept, done.stdout)
+    assert session.digest("cut.bin") == digest(big)
+
+
+def test_plain_ssh_and_sftp_work_with_what_ssh_config_prints(
+    session: Session, tmp_path: Path
+) -> None:
+    config = tmp_path / "config"
+    config.write_text(session.done("ssh-config"))
+    host = f"{session.name}.bai"
+    done = session.program("ssh", "-F", str(config), host, "echo", "hello")
+    assert done.stdout == "hello\n", done.stderr
+    batch = tmp_path / "batch"
+    batch.write_text(f"put {config} there.txt\nget there.txt {tmp_path / 'back.txt'}\n")
+    done = session.program("sftp", "-F", str(config), "-b", str(batch), host)
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "back.txt").read_text() == config.read_text()
+    items = json.loads(session.done("ssh-config", session.name, "--json"))["items"]
+    assert items[0]["Host"] == host and items[0]["User"] == "work"
+
+
+def test_nothing_waits_for_a_command_that_ssh_has_told_to_end(session: Session) -> None:
+    def servers() -> int:
+        text = session.done("ssh", session.name, "cat /proc/[0-9]*/comm")
+        return text.split().count("sshd")
+
+    alone = servers()
+    proxy = subprocess.Popen(
+        **command(session.hub, session.rest, "ssh-proxy", session.name, environ=session.environ),
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+    )  # fmt: skip
+    with proxy:
+        assert proxy.stdout is not None
+        assert proxy.stdout.readline().startswith(b"SSH-2.0")
+        assert servers() > alone
+        # As ssh does at its end.
+        proxy.send_signal(signal.SIGHUP)
+        proxy.stdout.read()
+    assert proxy.returncode == 0
+    wait_until(lambda: servers() == alone, 60, "the server's end")
+
+
+def test_another_host_key_is_refused(session: Session) -> None:
+    session.done("ssh", session.name, "true")
+    known = Path(session.environ["BAI_CONFIG_DIR"]) / "ssh" / "known_hosts"
+    (line,) = known.read_text().splitlines()
+    assert line.startswith(f"{session.name.lower()}.bai ssh-ed25519 ")
+    other = session.folder / "other"
+    subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(other)], check=True)
+    forged = session.folder / "forged"
+    forged.write_text(f"{session.name.lower()}.bai {other.with_suffix('.pub').read_text()}")
+    done = session.bai("ssh", "-o", f"UserKnownHostsFile={forged}", session.name, "true")
+    # The first of an option counts: ours cannot be taken away on the command line.
+    assert done.returncode == 0
+
+
+def test_a_removed_key_is_refused_at_once(session: Session, tmp_path: Path) -> None:
+    session.done("ssh-key", "generate", "laptop", str(tmp_path / "laptop"))
+    words = [
+        "ssh",
+        "-i",
+        str(tmp_path / "laptop"),
+        "-o",
+        "IdentitiesOnly=yes",
+        session.name,
+        "true",
+    ]
+    session.done(*words)
+    names = [k["name"] for k in json.loads(session.done("ssh-key", "ls", "--json"))["items"]]
+    assert "laptop" in names
+    config = tmp_path / "config"
+    text = session.done("ssh-config", session.name)
+    ours = next(line for line in text.splitlines() if "IdentityFile" in line)
+    config.write_text(text.replace(ours, f"    IdentityFile {tmp_path / 'laptop'}\n"
+                                         "    IdentitiesOnly yes"))  # fmt: skip
+    plain = ["ssh", "-F", str(config), "-o", "BatchMode=yes", f"{session.name}.bai", "true"]
+    assert session.program(*plain).returncode == 0
+    session.done("ssh-key", "rm", "laptop")
+    refused = session.program(*plain)
+    assert refused.returncode == 255 and "Permission denied" in refused.stderr
+
+
+def test_nobody_else_gets_to_the_server(session: Session) -> None:
+    for name in ("user2", "admin"):
+        rest = session.hub.rest(name)
+        done = subprocess.run(
+            **command(session.hub, rest, "ssh-proxy", session.row["id"], environ=session.environ),
+            capture_output=True, text=True, timeout=PATIENCE_SECONDS, stdin=subprocess.DEVNULL,
+        )  # fmt: skip
+        assert done.returncode in (4, 5), done
+        assert "SSH-2.0" not in done.stdout
+
+
+@pytest.mark.skipif(
+    shutil.which("sshd", path=f"{os.environ['PATH']}:{SYSTEM_PATH}") is None, reason="no sshd here"
+)
+def test_a_process_in_a_sandbox_has_a_server_too(hub: RunningHub, tmp_path: Path) -> None:
+    """Of the machine's own OpenSSH, as the person's uid."""
+    session = Session(hub, tmp_path)
+    assert session.done("ssh", session.name, "echo $BAI_SESSION_ID").strip() == session.row["id"]
+    source = tmp_path / "some.bin"
+    source.write_bytes(os.urandom(2**20))
+    session.done("scp", str(source), f"{session.name}:copy.bin")
+    assert session.digest("copy.bin") == digest(source)
+    done = session.done("ssh", "-tt", session.name, "tty")
+    assert done.startswith("/dev/pts/")
+    stop(session.rest, session.row["id"])

@@ -1,0 +1,290 @@
+"""The Hub's own start form and the session page: what is sent, and what comes back."""
+
+from __future__ import annotations
+
+import html
+import json
+import re
+from collections.abc import Iterator
+from http import HTTPStatus
+from typing import TYPE_CHECKING, Any
+
+import httpx
+import pytest
+
+from bai_services.texts.catalogue import LANGUAGES, translator
+from tests.e2e.engines import checked, wait_for
+from tests.e2e.test_journey_browser import sign_in
+from tests.e2e.test_login_page import CONTRASTS
+from tests.hub import RunningHub
+from tests.testbed.wait import wait_until
+
+if TYPE_CHECKING:
+    from playwright.async_api import Browser, Page, Route
+
+pytestmark = pytest.mark.e2e
+
+
+@pytest.fixture
+def rest(hub: RunningHub) -> Iterator[httpx.Client]:
+    """The REST API as ``user``, who has no live session before or after the test."""
+    with hub.rest("user") as client:
+        wait_until(lambda: has_room(client), 60, "the agent")
+        yield client
+        live = [s for s in client.get("/sessions").json()["items"] if not is_ended(s)]
+        for session in live:
+            client.delete(f"/sessions/{session['id']}", params={"force": "true"})
+        for session in live:
+            wait_until(lambda s=session: is_ended(read(client, s["id"])), 60, "the end")
+
+
+@pytest.fixture
+def client(hub: RunningHub) -> Iterator[httpx.Client]:
+    """A browser in which ``user`` is signed in."""
+    with hub.sign_in("user") as signed_in:
+        yield signed_in
+
+
+@pytest.fixture
+def other(hub: RunningHub) -> Iterator[httpx.Client]:
+    """A browser in which ``user2`` is signed in."""
+    with hub.sign_in("user2") as signed_in:
+        yield signed_in
+
+
+def has_room(client: httpx.Client) -> bool:
+    return client.get("/sessions/options").json()["limits"].get("cpu", {}).get("now", "0") != "0"
+
+
+def is_ended(session: dict[str, Any]) -> bool:
+    return session["status"] in ("TERMINATED", "CANCELLED", "ERROR")
+
+
+def read(client: httpx.Client, key: str) -> dict[str, Any]:
+    found: dict[str, Any] = checked(client.get(f"/sessions/{key}"), 200)
+    return found
+
+
+def send_form(hub: RunningHub, client: httpx.Client, path: str, **fields: str) -> httpx.Response:
+    page = client.get(path)
+    assert page.status_code == HTTPStatus.OK, page.text
+    xsrf = client.cookies.get("_xsrf", path="/hub/")
+    files = {name: (None, value) for name, value in fields.items()}
+    return client.post(path, params={"_xsrf": xsrf}, files=files)
+
+
+def embedded(page: str, element: str) -> Any:
+    """Return the JSON of a script element of a page."""
+    found = re.search(rf'<script type="application/json" id="{element}">(.*?)</script>', page, re.S)
+    assert found is not None, page[-3000:]
+    return json.loads(found[1])
+
+
+def test_the_form_offers_what_the_manager_says(
+    hub: RunningHub, rest: httpx.Client, client: httpx.Client
+) -> None:
+    page = client.get("/hub/spawn", headers={"Accept-Language": "ja"}).text
+
+    offered = embedded(page, "bai-offers")
+    options = rest.get("/sessions/options").json()
+    assert [p["name"] for p in offered["projects"]] == [p["name"] for p in options["projects"]]
+    shown = offered["by_choice"][f"{offered['project']}/"]
+    assert shown["limits"].keys() == options["limits"].keys()
+    assert "セッションを開始" in page
+
+
+async def description_of_the_share(page: Page) -> str:
+    """Return what a screen reader says of the amount of GPU shares; all of it is to be seen."""
+    field = page.locator('input[name="resource:cuda.shares"]')
+    names = (await field.get_attribute("aria-describedby") or "").split()
+    lines = [page.locator(f"#{name}") for name in names]
+    assert all([await line.is_visible() for line in lines])
+    return " ".join([await line.inner_text() for line in lines])
+
+
+async def as_if_mps_held_it(route: Route) -> None:
+    """Pass the page on as it would be where MPS holds shares and a GPU serves quarters."""
+    answer = await route.fetch()
+    firm = '"enforcement": "process", "in_force": ["0.25"]'
+    text = (await answer.text()).replace('"enforcement": "none"', firm)
+    await route.fulfill(response=answer, body=text)
+
+
+@pytest.mark.browser
+async def test_the_form_says_how_firmly_a_share_is_held(
+    hub: RunningHub, rest: httpx.Client, browser: Browser
+) -> None:
+    page = await browser.new_page(color_scheme="light")
+    await sign_in(page, hub, "user")
+    for language in LANGUAGES:
+        await page.set_extra_http_headers({"Accept-Language": language})
+        await page.goto(f"{hub.url}/hub/spawn")
+        # Nothing holds the demo's simulated GPUs.
+        said = await description_of_the_share(page)
+        assert translator(language)("spawn.held-none") in said
+    await page.route("**/hub/spawn", as_if_mps_held_it)
+    for language in LANGUAGES:
+        await page.set_extra_http_headers({"Accept-Language": language})
+        await page.goto(f"{hub.url}/hub/spawn")
+        say = translator(language)
+        said = await description_of_the_share(page)
+        assert f"{say('spawn.held-process')} {say('spawn.alike', amounts='0.25')}" in said
+    for theme in ("light", "dark"):
+        assert await page.locator("html").get_attribute("data-bs-theme") == theme
+        contrasts = await page.evaluate(CONTRASTS.replace("main *", ".bai-held *"))
+        assert contrasts and min(contrasts.values()) >= 4.5, theme
+        await page.click("#dark-theme-toggle")
+
+
+def test_a_refusal_is_shown_above_the_form_with_what_was_sent(
+    hub: RunningHub, rest: httpx.Client, other: httpx.Client
+) -> None:
+    # Shown again the next time, too: not to who fills in forms in other tests.
+    answer = send_form(
+        hub,
+        other,
+        "/hub/spawn",
+        language="ko",
+        project="<b>nowhere</b>",
+        environ_name="COLOUR",
+        environ_value="blue & green",
+    )
+
+    assert answer.status_code == HTTPStatus.NOT_FOUND
+    assert "spawn-error-msg" in answer.text
+    assert "<b>nowhere</b>" not in answer.text
+    assert "you are in no project '<b>nowhere</b>'" in html.unescape(answer.text)
+    values = embedded(answer.text, "bai-values")
+    assert values["environ"] == {"COLOUR": "blue & green"}
+    assert "세션 시작" in answer.text
+    assert not [s for s in rest.get("/sessions").json()["items"] if not is_ended(s)]
+
+
+def test_ports_that_will_not_do_are_refused_and_shown_again(
+    hub: RunningHub, rest: httpx.Client, other: httpx.Client
+) -> None:
+    for sent, why in (
+        ("8501 2200", "port 2200 belongs to the session itself"),
+        ("9000,9000", "port 9000 comes twice"),
+        ("70000", "port 70000: ports are 1025 to 65534"),
+        ("http", "preopen_ports.0"),
+    ):
+        answer = send_form(hub, other, "/hub/spawn", preopen_ports=sent)
+        assert answer.status_code == HTTPStatus.BAD_REQUEST, answer.text
+        assert why in html.unescape(answer.text), sent
+        kept = embedded(answer.text, "bai-values")["preopen_ports"]
+        assert kept.replace(",", "").split() == sent.replace(",", " ").split()
+    assert not [s for s in rest.get("/sessions").json()["items"] if not is_ended(s)]
+
+
+def test_options_of_rest_callers_are_checked_as_well(
+    hub: RunningHub, rest: httpx.Client, client: httpx.Client
+) -> None:
+    client.get("/hub/home")
+    xsrf = client.cookies.get("_xsrf", path="/hub/") or ""
+    for options, status in (
+        ({"owner": "user2"}, HTTPStatus.BAD_REQUEST),
+        ({"bai_session_id": "00000000-0000-0000-0000-000000000000"}, HTTPStatus.NOT_FOUND),
+        ({"resources": {"cpu": "9000"}}, HTTPStatus.CONFLICT),
+    ):
+        answer = client.post(
+            "/hub/api/users/user/servers/checked",
+            json={"user_options": options},
+            headers={"X-XSRFToken": xsrf, "Referer": f"{hub.url}/hub/home"},
+        )
+        assert answer.status_code in (status, HTTPStatus.FORBIDDEN), answer.text
+        assert "Internal" not in answer.text
+
+
+def test_a_session_of_somebody_else_cannot_be_taken(
+    hub: RunningHub, rest: httpx.Client, other: httpx.Client
+) -> None:
+    session = checked(rest.post("/sessions", json={"name": "mine-alone"}), 201)
+    other.get("/hub/home")
+    xsrf = other.cookies.get("_xsrf", path="/hub/") or ""
+
+    answer = other.post(
+        "/hub/api/users/user2/servers/stolen",
+        json={"user_options": {"bai_session_id": session["id"]}},
+        headers={"X-XSRFToken": xsrf, "Referer": f"{hub.url}/hub/home"},
+    )
+
+    assert answer.status_code == HTTPStatus.NOT_FOUND, answer.text
+    page = other.get(session["page"], follow_redirects=True)
+    assert page.status_code == HTTPStatus.NOT_FOUND
+    assert "mine-alone" not in page.text
+
+
+def test_from_the_form_to_the_server_and_its_page(
+    hub: RunningHub, rest: httpx.Client, client: httpx.Client
+) -> None:
+    fields = {"resource:cpu": "1", "resource:mem": "0.5", "resource:mem:unit": "g"}
+    fields |= {"preopen_ports": "8501, 9000"}
+
+    answer = send_form(hub, client, "/hub/spawn/user/formed", **fields)
+
+    assert answer.status_code == HTTPStatus.FOUND, answer.text
+    session = wait_until(lambda: of_server(rest, "formed"), 30, "the session")
+    session = wait_for(rest, session["id"], "RUNNING")
+    assert session["requested"] == {"cpu": "1", "mem": "512m"}
+    assert (session["name"], session["preopen_ports"]) == ("formed", [8501, 9000])
+    assert client.get(f"{session['url']}api").status_code == HTTPStatus.OK
+
+    page = client.get(session["page"], follow_redirects=True)
+    assert embedded(page.text, "bai-session-data")["id"] == session["id"]
+    xsrf = re.search(r'xsrf_token: "([^"]+)"', page.text)
+    assert xsrf is not None
+    path = f"{hub.api}/sessions/{session['id']}"
+    assert client.delete(path).status_code == HTTPStatus.FORBIDDEN
+    stopped = client.delete(path, headers={"X-XSRFToken": xsrf[1]})
+    assert stopped.status_code == HTTPStatus.ACCEPTED, stopped.text
+    ended = wait_for(rest, session["id"], "TERMINATED")
+    assert ended["result"] == "success"
+    log = f"/sessions/{session['id']}/logs"
+    assert "Shutting down" in rest.get(log).json()["log"]
+    timed = rest.get(log, params={"times": "true", "search": "shutting down"}).json()
+    assert timed["has_times"] and timed["matches"][0]["text"].startswith(ended["started_at"][:4])
+
+
+def of_server(rest: httpx.Client, server: str) -> dict[str, Any] | None:
+    live = [s for s in rest.get("/sessions").json()["items"] if not is_ended(s)]
+    return next((s for s in live if s["hub_server"] == server), None)
+
+
+def test_who_is_not_signed_in_is_sent_to_the_hub(hub: RunningHub) -> None:
+    with hub.client() as client:
+        answer = client.get("/services/bai/sessions/00000000-0000-0000-0000-000000000000")
+        assert answer.status_code == HTTPStatus.FOUND
+        assert answer.headers["Location"].startswith("/hub/api/oauth2/authorize?")
+        assert "code_challenge" in answer.headers["Location"]
+
+
+def test_a_wait_longer_than_the_grace_becomes_a_queued_session(
+    hub: RunningHub, rest: httpx.Client, client: httpx.Client
+) -> None:
+    """The link leads to the session, which starts by itself when there is room."""
+    now = rest.get("/sessions/options").json()["limits"]["cuda.shares"]["now"]
+    filler = checked(
+        rest.post("/sessions", json={"name": "filler", "resources": {"cuda.shares": now}}), 201
+    )
+    wait_for(rest, filler["id"], "RUNNING")
+    answer = send_form(hub, client, "/hub/spawn/user/queued", **{"resource:cuda.shares": "1"})
+
+    assert answer.status_code == HTTPStatus.FOUND
+    session = wait_until(lambda: of_server(rest, "queued"), 30, "the session")
+    wait_until(lambda: read(rest, session["id"])["started_by"] == "manager", 60, "the grace")
+    pending = wait_until(
+        lambda: "data-bai-queued" in client.get("/hub/spawn-pending/user/queued").text, 10, "a page"
+    )
+    assert pending
+    page = client.get("/hub/spawn-pending/user/queued")
+    assert session["page"] in page.text
+    assert "Spawn failed" not in page.text
+    waiting = read(rest, session["id"])
+    assert waiting["status"] == "PENDING"
+    assert any(not reason["passed"] for reason in waiting["reasons"])
+
+    checked(rest.delete(f"/sessions/{filler['id']}"), 202)
+    started = wait_for(rest, session["id"], "RUNNING")
+    answer = client.get(f"{started['url']}api")
+    assert answer.status_code == HTTPStatus.OK, answer.headers

@@ -1,0 +1,246 @@
+"""A session's apps and ports on a local port, by the command, through Hub and proxy."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import secrets
+import shlex
+import socket
+import sqlite3
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from typing import IO, Any
+
+import httpx
+import pytest
+from tornado.httpclient import HTTPClientError, HTTPRequest
+from tornado.websocket import websocket_connect
+
+from tests.e2e.engines import start, stop
+from tests.e2e.test_app_shares import SERVER, app_of
+from tests.hub import ROOT, RunningHub
+from tests.labext.test_tunnel import PAYLOAD, through
+from tests.testbed.jupyter import JupyterServer
+from tests.testbed.ports import free_port
+from tests.testbed.wait import wait_until
+
+pytestmark = pytest.mark.e2e
+
+# Sends back what comes; when that is at its end, how much it was.
+ECHO = """
+import socket, sys
+server = socket.create_server(("127.0.0.1", int(sys.argv[1])))
+print("wait" + "ing", flush=True)
+while True:
+    connection, _ = server.accept()
+    count = 0
+    while content := connection.recv(65536):
+        count += len(content)
+        connection.sendall(content)
+    connection.sendall(b"%d bytes" % count)
+    connection.close()
+"""
+
+
+def command(hub: RunningHub, rest: httpx.Client, *words: str, **options: Any) -> dict[str, Any]:
+    """Return what runs ``bai`` as whoever ``rest`` is, in the words of `subprocess`."""
+    token = rest.headers["Authorization"].removeprefix("Bearer ")
+    environ = {**os.environ, "BAI_URL": hub.url, "BAI_TOKEN": token, "BAI_CONFIG_DIR": "/nowhere"}
+    return {
+        "args": [sys.executable, "-m", "bai_services.cli.main", *words],
+        "env": {**environ, **options.pop("environ", {})},
+        "cwd": ROOT,
+        **options,
+    }
+
+
+def printed(output: IO[str]) -> dict[str, Any]:
+    """Return the document that ``bai app`` prints when it listens."""
+    text = ""
+    while line := output.readline():
+        text += line
+        if line == "}\n":
+            break
+    found: dict[str, Any] = json.loads(text)
+    return found
+
+
+@contextmanager
+def opened(hub: RunningHub, rest: httpx.Client, *words: str) -> Iterator[dict[str, Any]]:
+    """Run ``bai app …`` and give what it prints, until the block ends."""
+    process = subprocess.Popen(
+        **command(hub, rest, "app", *words, "--json"), stdout=subprocess.PIPE, text=True
+    )
+    assert process.stdout is not None
+    try:
+        yield printed(process.stdout)
+    finally:
+        process.terminate()
+        process.wait(30)
+        process.stdout.close()
+
+
+def serve_in(session: JupyterServer, port: int, raw_port: int) -> None:
+    """Let a page with a websocket, and an echo of raw bytes, listen in a session."""
+    for words, shown in (
+        (("python", "-c", SERVER, str(port), "127.0.0.1"), "began"),
+        (("python", "-c", ECHO, str(raw_port)), "waiting"),
+    ):
+        command = f"{shlex.join(words)} & echo be''gan"
+        asyncio.run(session.run_in_terminal(command, shown))
+    wait_until(lambda: app_of(session, f"port-{port}")["state"] == "running", 60, "the page's port")
+
+
+async def echoed(address: str, origin: str, *messages: str) -> list[str | bytes]:
+    """Return what the websocket of an app's page says to messages of a page of ``origin``."""
+    url = f"{address.replace('http', 'ws', 1)}ws"
+    connection = await websocket_connect(
+        HTTPRequest(url, headers={"Origin": origin}, request_timeout=60)
+    )
+    answers: list[str | bytes] = []
+    for message in messages:
+        await connection.write_message(message)
+        answer = await connection.read_message()
+        # The end is told once: another look would wait for ever.
+        assert answer is not None, "the websocket was closed"
+        answers.append(answer)
+    connection.close()
+    while await connection.read_message() is not None:
+        pass
+    return answers
+
+
+def test_an_app_answers_on_a_local_port_and_outlives_the_hubs_proxy(any_hub: RunningHub) -> None:
+    rest = any_hub.rest("user")
+    port, raw_port = free_port(), free_port()
+    session = start(rest, f"app-{secrets.token_hex(3)}", preopen_ports=[port])
+    with opened(any_hub, rest, session["name"], "jupyterlab") as shown:
+        assert shown["host"] == "127.0.0.1"
+        with httpx.Client(base_url=shown["address"], timeout=90) as browser:
+            assert browser.get("/api/status").status_code == 200
+            page = browser.get("/lab", follow_redirects=True)
+            assert "JupyterLab" in page.text
+            # The token of whoever opened it goes nowhere.
+            token = rest.headers["Authorization"].removeprefix("Bearer ")
+            assert token not in page.text
+            # Nor does anybody need one here.
+            address = shown["address"].rstrip("/") + session["url"]
+            serve_in(JupyterServer(address, "none"), port, raw_port)
+            with opened(any_hub, rest, session["name"], f"port-{port}") as there:
+                own, messages = there["address"].rstrip("/"), ["hello", "x" * 100_000]
+                assert asyncio.run(echoed(there["address"], own, *messages)) == messages
+                with pytest.raises(HTTPClientError) as refused:
+                    asyncio.run(echoed(there["address"], "http://evil.example"))
+                assert refused.value.code == 403
+            with opened(any_hub, rest, session["name"], "--tcp", str(raw_port)) as there:
+                got = asyncio.run(through(there["port"], PAYLOAD))
+                assert got == PAYLOAD + b"%d bytes" % len(PAYLOAD)
+            any_hub.kill("proxy")
+            assert browser.get("/api/status").status_code == 200
+    stop(rest, session["id"])
+
+
+def test_nobody_but_the_owner_gets_a_tunnel(hub: RunningHub) -> None:
+    rest, other, admin = hub.rest("user"), hub.rest("user2"), hub.rest("admin")
+    session = start(rest, f"own-{secrets.token_hex(3)}")
+    address = session["url"] + "bai/tunnel"
+    upgrade = {
+        "Connection": "Upgrade", "Upgrade": "websocket", "Sec-WebSocket-Version": "13",
+        "Sec-WebSocket-Key": "x" * 22 + "==",
+    }  # fmt: skip
+    with hub.client() as anonymous:
+        assert anonymous.get(address, headers=upgrade).status_code == 403
+    with hub.sign_in("user") as browser:
+        browser.get(session["url"] + "lab", follow_redirects=True)
+        assert browser.get(address, headers=upgrade).status_code == 403
+    for somebody in (other, admin):
+        headers = {**upgrade, "Authorization": somebody.headers["Authorization"]}
+        assert httpx.get(hub.url + address, headers=headers).status_code == 403
+    refused = subprocess.run(
+        **command(hub, admin, "app", session["id"], "--tcp", "8000", "--json"),
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert refused.returncode == 5, refused
+    assert "only its owner" in json.loads(refused.stderr)["message"]
+    stop(rest, session["id"])
+
+
+def expire(hub: RunningHub, token: str) -> None:
+    """Have the time of a Hub token be over."""
+    headers = {"Authorization": f"token {token}"}
+    model = httpx.get(f"{hub.url}/hub/api/user", headers=headers, timeout=60).json()
+    with closing(sqlite3.connect(hub.home / "jupyterhub.sqlite", timeout=60)) as database, database:
+        changed = database.execute(
+            "UPDATE api_tokens SET expires_at = '2000-01-01 00:00:00' WHERE id = ?",
+            [int(model["token_id"].removeprefix("a"))],
+        )
+        assert changed.rowcount == 1
+
+
+def test_a_stream_ends_with_its_token_and_says_so(hub: RunningHub) -> None:
+    rest = hub.rest("user")
+    session = start(rest, f"end-{secrets.token_hex(3)}")
+
+    def withdraw(token: str) -> None:
+        bearer = {"Authorization": f"Bearer {token}"}
+        assert httpx.delete(f"{hub.api}/auth/token", headers=bearer, timeout=60).status_code == 204
+
+    for end in (lambda token: expire(hub, token), withdraw):
+        leaving = hub.rest("user")
+        with socket.create_server(("127.0.0.1", 0)) as listening:
+            words = ["app", session["name"], "--tcp", str(listening.getsockname()[1]), "--json"]
+            pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+            with subprocess.Popen(**command(hub, leaving, *words), text=True, **pipes) as process:
+                assert process.stdout is not None
+                shown = printed(process.stdout)
+                with socket.create_connection(("127.0.0.1", shown["port"]), timeout=120) as here:
+                    here.sendall(b"hello")
+                    there, _ = listening.accept()
+                    with there:
+                        assert there.recv(100) == b"hello"
+                        end(leaving.headers["Authorization"].removeprefix("Bearer "))
+                        # Neither end sends anything any more.
+                        assert received(here) == received(there) == b""
+                _, errors = process.communicate(timeout=120)
+        assert process.returncode != 0
+        assert "the token does not hold any more; sign in again" in errors
+    # Others go on, and so does the session.
+    with opened(hub, rest, session["name"], "jupyterlab") as shown:
+        assert httpx.get(shown["address"] + "api/status", timeout=60).status_code == 200
+    stop(rest, session["id"])
+
+
+def received(connection: socket.socket) -> bytes:
+    """Return what comes next; nothing is the end, also one that is no good one."""
+    connection.settimeout(120)
+    try:
+        return connection.recv(100)
+    except ConnectionResetError:
+        return b""
+
+
+def test_an_app_that_is_not_there_and_a_port_that_is_taken_say_so(hub: RunningHub) -> None:
+    rest = hub.rest("user")
+    session = start(rest, f"bad-{secrets.token_hex(3)}")
+
+    def message(*words: str) -> str:
+        done = subprocess.run(
+            **command(hub, rest, "app", session["name"], *words, "--json"),
+            capture_output=True,
+            text=True,
+            timeout=120,
+        )
+        assert done.returncode != 0
+        return str(json.loads(done.stderr)["message"])
+
+    assert "it has" in message("solitaire")
+    assert "cannot listen" in message("jupyterlab", "-b", str(hub.port))
+    assert "[HOST:]PORT" in message("jupyterlab", "-b", "high")
+    stop(rest, session["id"])
+    assert "TERMINATED" in message("jupyterlab")

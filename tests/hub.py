@@ -1,0 +1,287 @@
+"""A real demo in subprocesses: proxy, Hub, manager and agent, as `make run` starts them."""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Literal
+
+import httpx
+import psutil
+
+from tests.testbed.ports import free_port
+from tests.testbed.wait import wait_until
+
+ROOT = Path(__file__).resolve().parents[1]
+START_SECONDS = 120
+STOP_SECONDS = 90
+
+Part = Literal["hub", "manager", "agent", "proxy", "launcher"]
+# A word of the command line that only this part has.
+WORDS: Mapping[Part, str] = {
+    "launcher": "scripts/run",
+    "hub": "jupyterhub_config.py",
+    "manager": "bai_services.app",
+    "agent": "bai_services.agent",
+    "proxy": "configurable-http-proxy",
+}
+
+
+class RunningHub:
+    """The demo in a folder of its own, on free ports, until `stop`.
+
+    ``password`` is that of every demo account. `start` after a `kill` goes on
+    with the same folder, as `make run` does.
+    """
+
+    def __init__(
+        self, home: Path, engine: str = "process", environment: Mapping[str, str] | None = None
+    ) -> None:
+        self.home = home
+        self.engine = engine
+        self.port = free_port()
+        self.url = f"http://127.0.0.1:{self.port}"
+        self.api = f"{self.url}/services/bai/api/v1"
+        self.password = f"Demo-{secrets.token_hex(8)}-1"
+        self.output = home / "run.log"
+        self._environment = dict(environment or {})
+        self._launcher: subprocess.Popen[bytes] | None = None
+        self._clients: list[httpx.Client] = []
+        self._processes = _Processes(home, self.port)
+
+    def start(self) -> RunningHub:
+        """Start everything and wait until the login page and the manager answer.
+
+        Raises
+        ------
+        RuntimeError
+            With the end of the logs, when it does not come up.
+        """
+        self.home.mkdir(parents=True, exist_ok=True)
+        environment = {
+            **{name: text for name, text in os.environ.items() if not name.startswith("BAI_")},
+            "BAI_HOME": str(self.home),
+            "BAI_PORT": str(self.port),
+            "BAI_ENGINE": self.engine,
+            "BAI_DEMO_PASSWORD": self.password,
+            **self._environment,
+        }
+        with open(self.output, "ab") as output:
+            self._launcher = subprocess.Popen(
+                [sys.executable, str(ROOT / "scripts/run")],
+                env=environment,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                start_new_session=True,
+            )
+        wait_until(lambda: self._has_ended() or self.is_up(), START_SECONDS, "the Hub to answer")
+        if self._has_ended():
+            raise RuntimeError(f"the demo did not start:\n{self.logs()}")
+        return self
+
+    def _has_ended(self) -> bool:
+        return self._launcher is None or self._launcher.poll() is not None
+
+    def is_up(self) -> bool:
+        try:
+            return (
+                httpx.get(f"{self.url}/hub/login", timeout=5).status_code == 200
+                and httpx.get(f"{self.api}/health", timeout=5).status_code == 200
+            )
+        except httpx.HTTPError:
+            return False
+
+    def wait_for_output(self, text: str, seconds: float = 20) -> str:
+        """Wait until the launcher has printed ``text``; it prints when it is up, not before."""
+        wait_until(lambda: text in self.output.read_text(), seconds, f"{text!r} in the output")
+        return self.output.read_text()
+
+    def logs(self, lines: int = 60) -> str:
+        """Return the ends of the logs of launcher and Hub."""
+        texts = []
+        for path in (self.output, self.home / "hub.log"):
+            if path.exists():
+                end = path.read_text(errors="replace").splitlines()[-lines:]
+                texts.append("\n".join([f"--- {path.name}", *end]))
+        return "\n".join(texts)
+
+    def process_of(self, part: Part) -> psutil.Process:
+        """Return the process of a part, waiting a moment for one that is being brought back."""
+        return wait_until(lambda: self._processes.find(part), 20, f"a process of the {part}")
+
+    def kill(self, part: Part) -> None:
+        """Kill a part with SIGKILL and wait until it is gone; the launcher is `make run` itself."""
+        if part == "launcher":
+            assert self._launcher is not None
+            self._launcher.kill()
+            self._launcher.wait(STOP_SECONDS)
+            return
+        process = self.process_of(part)
+        process.kill()
+        _gone([process])
+        if part == "hub" and self._launcher is not None:
+            # It ends by itself when its Hub is gone.
+            self._launcher.wait(STOP_SECONDS)
+
+    def interrupt(self) -> int:
+        """Press Ctrl-C and return the exit code of `make run`."""
+        assert self._launcher is not None
+        self._launcher.send_signal(signal.SIGINT)
+        return self._launcher.wait(STOP_SECONDS)
+
+    def stop(self) -> None:
+        """End everything that runs for this folder, sessions too, whatever state it is in."""
+        while self._clients:
+            self._clients.pop().close()
+        if self._launcher is not None and self._launcher.poll() is None:
+            self._launcher.send_signal(signal.SIGTERM)
+            try:
+                self._launcher.wait(STOP_SECONDS)
+            except subprocess.TimeoutExpired:
+                self._launcher.kill()
+        left = self.left_running()
+        for process in left:
+            process.kill()
+        _gone(left)
+
+    def left_running(self) -> list[psutil.Process]:
+        """Return every process that belongs to this folder, sessions too."""
+        return [process for process in self._processes.all() if _is_alive(process)]
+
+    def client(self, timeout_seconds: float = 60) -> httpx.Client:
+        """Return a browser's stand-in: keeps cookies, follows no redirect."""
+        return self._kept(httpx.Client(base_url=self.url, timeout=timeout_seconds))
+
+    def _kept(self, client: httpx.Client) -> httpx.Client:
+        self._clients.append(client)
+        return client
+
+    def post_form(self, client: httpx.Client, path: str, **fields: str) -> httpx.Response:
+        """Send a form of the Hub with the XSRF token of its page."""
+        client.get("/hub/login")
+        fields["_xsrf"] = client.cookies.get("_xsrf", path="/hub/") or ""
+        return client.post(path, data=fields)
+
+    @contextmanager
+    def sign_in(self, name: str, password: str | None = None) -> Iterator[httpx.Client]:
+        """Sign in on the login page; the client of the block holds the Hub's cookies.
+
+        Raises
+        ------
+        AssertionError
+            With the page, when the sign-in is refused.
+        """
+        with self.client() as client:
+            fields = {"username": name, "password": password or self.password}
+            answer = self.post_form(client, "/hub/login", **fields)
+            assert answer.status_code == 302, answer.text
+            yield client
+
+    def rest(self, name: str) -> httpx.Client:
+        """Return a client for the REST API (``/sessions``, …) with a token of that account."""
+        answer = httpx.post(
+            f"{self.api}/auth/token", json={"name": name, "password": self.password}, timeout=30
+        )
+        assert answer.status_code in (200, 201), answer.text
+        token = answer.json()["token"]
+        headers = {"Authorization": f"Bearer {token}"}
+        return self._kept(httpx.Client(base_url=self.api, headers=headers, timeout=60))
+
+    def jupyter(self, rest: httpx.Client, url: str) -> httpx.Client:
+        """Return a client for the Jupyter server at ``url``, with the token of ``rest``."""
+        headers = {"Authorization": rest.headers["Authorization"]}
+        return self._kept(httpx.Client(base_url=self.url + url, headers=headers, timeout=60))
+
+
+def running_session(hub: RunningHub, name: str, **fields: Any) -> dict[str, Any]:
+    """Start a session of that account and return it when it runs."""
+    with hub.rest(name) as rest:
+        wish = {
+            "name": f"run-{secrets.token_hex(4)}",
+            "project": "default",
+            "resources": {"cpu": "1", "mem": "512m"},
+        }
+        made = rest.post("/sessions", json={**wish, **fields})
+        assert made.status_code == 201, made.text
+        key = made.json()["id"]
+        return session_in(hub, name, key, "RUNNING", ended=("ERROR", "CANCELLED", "TERMINATED"))
+
+
+def session_in(
+    hub: RunningHub, name: str, key: str, status: str, *, ended: tuple[str, ...] = ()
+) -> dict[str, Any]:
+    """Wait until a session has a status and return it; one of ``ended`` fails at once."""
+    with hub.rest(name) as rest:
+
+        def session() -> dict[str, Any] | None:
+            found: dict[str, Any] = rest.get(f"/sessions/{key}").json()
+            assert found["status"] not in ended, found
+            return found if found["status"] == status else None
+
+        found = wait_until(session, START_SECONDS, f"the session to be {status}")
+        assert found is not None
+        return found
+
+
+class _Processes:
+    """Finds what runs for one folder, wherever it hangs in the tree of processes."""
+
+    def __init__(self, home: Path, port: int) -> None:
+        self._home = home
+        self._ports = home / f"ports-{port}.json"
+
+    def find(self, part: Part) -> psutil.Process | None:
+        for process in self.all():
+            try:
+                if any(WORDS[part] in word for word in process.cmdline()):
+                    return process
+            except psutil.Error:
+                continue
+        return None
+
+    def all(self) -> list[psutil.Process]:
+        """Return everything that has our folder in its environment, and what came from that."""
+        found: dict[int, psutil.Process] = {}
+        for process in psutil.process_iter():
+            try:
+                if process.pid != os.getpid() and self._is_ours(process):
+                    found[process.pid] = process
+                    found |= {child.pid: child for child in process.children(recursive=True)}
+            except psutil.Error:
+                continue
+        return list(found.values())
+
+    def _is_ours(self, process: psutil.Process) -> bool:
+        if process.status() == psutil.STATUS_ZOMBIE:
+            return False
+        environ = process.environ()
+        # Sessions know neither folder nor public port, but the Hub they report to.
+        return environ.get("BAI_HOME") == str(self._home) or (
+            self._hub_api in environ.get("JUPYTERHUB_API_URL", "")
+        )
+
+    @property
+    def _hub_api(self) -> str:
+        if not self._ports.exists():
+            return "no ports yet"
+        return f":{json.loads(self._ports.read_text())['hub']}/hub/"
+
+
+def _gone(processes: list[psutil.Process]) -> None:
+    wait_until(lambda: not any(map(_is_alive, processes)), 20, f"the end of {processes}")
+
+
+def _is_alive(process: psutil.Process) -> bool:
+    try:
+        # A zombie has let go of everything; its parent looks after it when it likes.
+        return bool(process.is_running() and process.status() != psutil.STATUS_ZOMBIE)
+    except psutil.NoSuchProcess:
+        return False

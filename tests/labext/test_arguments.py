@@ -1,0 +1,77 @@
+"""What people tell apps when they start."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from bai_labext.arguments import Arguments
+from bai_labext.catalogue import BY_NAME
+from bai_services.core.errors import InvalidRequest
+
+TENSORBOARD, STREAMLIT = BY_NAME["tensorboard"], BY_NAME["streamlit"]
+
+
+@pytest.fixture
+def arguments(tmp_path: Path) -> Arguments:
+    return Arguments({}, str(tmp_path))
+
+
+def test_what_was_chosen_is_kept_and_an_empty_text_is_the_default(
+    arguments: Arguments, tmp_path: Path
+) -> None:
+    assert arguments.of(TENSORBOARD) == {"log_dir": f"{tmp_path}/logs"}
+    assert arguments.choose(TENSORBOARD, {"log_dir": "~/runs"}) == {"log_dir": f"{tmp_path}/runs"}
+    assert (tmp_path / "runs").is_dir(), "a folder is made"
+    assert Arguments({}, str(tmp_path)).of(TENSORBOARD) == {"log_dir": f"{tmp_path}/runs"}
+    assert arguments.choose(TENSORBOARD, {"log_dir": ""}) == {"log_dir": f"{tmp_path}/logs"}
+
+
+def test_a_variable_of_the_session_goes_before_the_default(tmp_path: Path) -> None:
+    environ = {"BAI_MLFLOW_STORE": "/data/mlflow"}
+    assert Arguments(environ, str(tmp_path)).of(BY_NAME["mlflow"]) == {"store": "/data/mlflow"}
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "why"),
+    [
+        ("log_dir", "a\0b", "control characters"),
+        ("log_dir", " runs", "spaces around"),
+        ("log_dir", 7, "a path of at most 1024"),
+        ("log_dir", "x" * 1025, "a path of at most 1024"),
+        ("log_dir", "file", "this is no folder"),
+        ("log_dir", "file/below", "this is no folder"),
+        ("port", "8000", "it takes log_dir"),
+    ],
+)
+def test_what_will_not_do_is_refused_with_its_reason(
+    arguments: Arguments, tmp_path: Path, name: str, value: object, why: str
+) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(InvalidRequest, match=why):
+        arguments.choose(TENSORBOARD, {name: value})
+    assert arguments.of(TENSORBOARD) == {"log_dir": f"{tmp_path}/logs"}
+
+
+def test_a_dash_does_not_make_an_option(arguments: Arguments, tmp_path: Path) -> None:
+    assert arguments.choose(TENSORBOARD, {"log_dir": "--port"}) == {"log_dir": f"{tmp_path}/--port"}
+
+
+def test_an_app_that_must_be_told_something_says_so(arguments: Arguments, tmp_path: Path) -> None:
+    with pytest.raises(InvalidRequest, match="Streamlit needs 'script'"):
+        arguments.check(STREAMLIT)
+    with pytest.raises(InvalidRequest, match="no such file"):
+        arguments.choose(STREAMLIT, {"script": "app.py"})
+    (tmp_path / "app.py").write_text("")
+    arguments.choose(STREAMLIT, {"script": "app.py"})
+    arguments.check(STREAMLIT)
+    (tmp_path / "app.py").unlink()
+    with pytest.raises(InvalidRequest, match="no such file"):
+        arguments.check(STREAMLIT)
+
+
+def test_a_damaged_file_is_as_none(arguments: Arguments, tmp_path: Path) -> None:
+    arguments.choose(TENSORBOARD, {"log_dir": "runs"})
+    (tmp_path / ".local/state/bai/tensorboard.json").write_text("{")
+    assert arguments.of(TENSORBOARD) == {"log_dir": f"{tmp_path}/logs"}

@@ -1,0 +1,314 @@
+"""Requests through a session's server to an app that speaks HTTP in its own ways."""
+
+from __future__ import annotations
+
+import asyncio
+import resource
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, suppress
+
+import httpx
+import pytest
+
+from bai_labext.upstream import MOST_KEPT
+from bai_services.tunnel.streams import MOST_STREAMS
+from tests.labext.test_tunnel import connected, echo, through, tunnelled
+from tests.testbed.jupyter import JupyterServer
+from tests.testbed.ports import free_port
+from tests.testbed.session_server import session_server
+from tests.testbed.wait import wait_until_async
+
+pytestmark = pytest.mark.e2e
+
+PLAIN = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello"
+BIG = bytes(range(256)) * 8192
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[JupyterServer]:
+    with session_server(tmp_path_factory.mktemp("home")) as running:
+        yield running
+
+
+class App:
+    """Answers what it is told to, byte for byte, and remembers what it was asked."""
+
+    def __init__(self, answer: bytes = PLAIN, rest: bytes = b"", requests: int = 1000) -> None:
+        self.asked: list[bytes] = []
+        self.connections = 0
+        self.open = 0
+        self.port = 0
+        self.goes_on = asyncio.Event()
+        self.readers: list[asyncio.StreamReader] = []
+        self.writers: list[asyncio.StreamWriter] = []
+        self._answer, self._rest, self._requests = answer, rest, requests
+
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.connections += 1
+        self.open += 1
+        self.readers.append(reader)
+        self.writers.append(writer)
+        with suppress(ConnectionError, asyncio.IncompleteReadError):
+            for _ in range(self._requests):
+                head = await reader.readuntil(b"\r\n\r\n")
+                length = head.lower().partition(b"content-length: ")[2].partition(b"\r\n")[0]
+                self.asked.append(head + await reader.readexactly(int(length or 0)))
+                writer.write(self._answer)
+                await writer.drain()
+                if self._rest:
+                    await self.goes_on.wait()
+                    writer.write(self._rest)
+                    await writer.drain()
+        self.open -= 1
+        writer.close()
+        with suppress(ConnectionError):
+            await writer.wait_closed()
+
+
+@asynccontextmanager
+async def running(app: App) -> AsyncIterator[App]:
+    listener = await asyncio.start_server(app.serve, "127.0.0.1", 0)
+    async with listener:
+        app.port = listener.sockets[0].getsockname()[1]
+        yield app
+        listener.close()
+        for writer in app.writers:
+            writer.transport.abort()  # the session's server keeps them for a moment
+        await wait_until_async(lambda: app.open == 0, 60, "the app's connections to end")
+
+
+@asynccontextmanager
+async def asking(server: JupyterServer, app: App) -> AsyncIterator[httpx.AsyncClient]:
+    async with httpx.AsyncClient(
+        base_url=f"{server.url}proxy/{app.port}/", headers=server.headers(), timeout=60
+    ) as client:
+        yield client
+
+
+async def test_one_connection_serves_many_requests(server: JupyterServer) -> None:
+    async with running(App()) as app, asking(server, app) as client:
+        for number in range(20):
+            answer = await client.get(f"page?number={number}&a=b%20c")
+            assert (answer.status_code, answer.text) == (200, "hello")
+    assert app.connections < len(app.asked) == 20
+    first, *lines = app.asked[3].decode().split("\r\n")
+    assert first == "GET /page?number=3&a=b%20c HTTP/1.1"
+    assert f"X-Forwarded-Prefix: /proxy/{app.port}" in lines
+
+
+async def test_an_app_that_closes_after_each_answer_is_asked_again(server: JupyterServer) -> None:
+    async with running(App(requests=1)) as app, asking(server, app) as client:
+        for _ in range(5):
+            assert (await client.get("")).text == "hello"
+    assert app.connections == 5
+
+
+async def test_what_changes_something_is_sent_once_with_its_body(server: JupyterServer) -> None:
+    async with running(App(requests=1)) as app, asking(server, app) as client:
+        for method in ("GET", "POST", "PUT", "PATCH", "DELETE"):
+            content = b"" if method == "GET" else BIG
+            assert (await client.request(method, "", content=content)).text == "hello"
+    asked = [head.split(b" ")[0] for head in app.asked]
+    assert asked == [b"GET", b"POST", b"PUT", b"PATCH", b"DELETE"]
+    assert all(head.endswith(BIG) for head in app.asked[1:])
+
+
+OK = b"HTTP/1.1 200 OK\r\n"
+CHUNKS = b"3\r\nhel\r\n2;a=b\r\nlo\r\n0\r\nTrailer: x\r\n\r\n"
+
+
+@pytest.mark.parametrize(
+    ("answer", "expected"),
+    [
+        (OK + b"Transfer-Encoding: chunked\r\n\r\n" + CHUNKS, b"hello"),
+        (b"HTTP/1.1 100 Continue\r\n\r\n" + PLAIN, b"hello"),
+        (b"HTTP/1.0 200 OK\r\nContent-Type: text/plain\r\n\r\nhello", b"hello"),
+        (b"HTTP/1.1 200\r\nContent-Length: %d\r\n\r\n" % len(BIG) + BIG, BIG),
+        (b"HTTP/1.0 200 OK\r\n\r\n" + BIG, BIG),
+        (OK + b"Content-Length: 0\r\n\r\n", b""),
+    ],
+    ids=["chunked", "interim", "to-the-end", "long", "long-to-the-end", "empty"],
+)
+async def test_an_answer_comes_as_the_app_says_it(
+    server: JupyterServer, answer: bytes, expected: bytes
+) -> None:
+    async with running(App(answer, requests=1)) as app, asking(server, app) as client:
+        got = await client.get("")
+    assert (got.status_code, got.content) == (200, expected)
+
+
+async def test_heads_are_passed_on_as_they_are(server: JupyterServer) -> None:
+    said = (
+        b"HTTP/1.1 302 Found\r\nLocation: /elsewhere?a=1\r\nSet-Cookie: a=1\r\nSet-Cookie: b=2\r\n"
+        b"Connection: keep-alive\r\nKeep-Alive: timeout=5\r\nContent-Length: 0\r\n\r\n"
+    )
+    async with running(App(said)) as app, asking(server, app) as client:
+        answer = await client.get("")
+    assert answer.headers["Location"] == f"/proxy/{app.port}/elsewhere?a=1"
+    # The third is Jupyter's own, for whoever comes with its token.
+    assert answer.headers.get_list("Set-Cookie")[:2] == ["a=1", "b=2"]
+    assert not {"keep-alive", "etag"} & set(answer.headers)
+
+
+async def test_what_has_no_body_keeps_its_length(server: JupyterServer) -> None:
+    said = b"HTTP/1.1 200 OK\r\nContent-Length: 1234\r\n\r\n"
+    async with running(App(said)) as app, asking(server, app) as client:
+        answer = await client.head("")
+    assert (answer.headers["Content-Length"], answer.content) == ("1234", b"")
+    said = b'HTTP/1.1 304 Not Modified\r\nETag: "x"\r\n\r\n'
+    async with running(App(said)) as app, asking(server, app) as client:
+        answer = await client.get("", headers={"If-None-Match": '"x"'})
+    assert (answer.status_code, answer.headers["ETag"]) == (304, '"x"')
+
+
+async def test_the_beginning_is_seen_before_the_end(server: JupyterServer) -> None:
+    said = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\ndata: 1\n\n"
+    app = App(said, rest=b"data: 2\n\n", requests=1)
+    async with (
+        running(app),
+        asking(server, app) as client,
+        client.stream("GET", "events") as answer,
+    ):
+        pieces = answer.aiter_raw()
+        assert await anext(pieces) == b"data: 1\n\n"
+        app.goes_on.set()
+        assert await anext(pieces) == b"data: 2\n\n"
+
+
+async def test_whoever_goes_away_ends_the_apps_work(server: JupyterServer) -> None:
+    app = App(b"HTTP/1.1 200 OK\r\n\r\nfirst", rest=BIG * 20, requests=1)
+    async with running(app), asking(server, app) as client:
+        async with client.stream("GET", "") as answer:
+            assert await anext(answer.aiter_raw()) == b"first"
+        app.goes_on.set()
+        await wait_until_async(lambda: app.open == 0, 60, "the app's connection to be closed")
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        b"HTTP/1.1 200 OK\r\nContent-Length: 9999999\r\n\r\n" + BIG,
+        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nfff\r\nnot all of it",
+    ],
+    ids=["length", "chunked"],
+)
+async def test_an_answer_that_breaks_off_is_not_taken_for_whole(
+    server: JupyterServer, said: bytes
+) -> None:
+    async with running(App(said, requests=1)) as app, asking(server, app) as client:
+        with pytest.raises(httpx.TransportError):
+            await client.get("")
+
+
+@pytest.mark.parametrize(
+    ("said", "why"),
+    [
+        (b"SSH-2.0-OpenSSH\r\n\r\n", "does not speak HTTP"),
+        (b"HTTP/1.1 200 OK\r\nContent-Length: -1\r\n\r\n", "unclear length"),
+        (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: gzip\r\n\r\n", "coded as"),
+        (b"HTTP/1.1 2", "closed the connection"),
+    ],
+)
+async def test_what_is_no_answer_is_an_error_that_says_why(
+    server: JupyterServer, said: bytes, why: str
+) -> None:
+    async with running(App(said, requests=1)) as app, asking(server, app) as client:
+        answer = await client.get("")
+    assert answer.status_code == 500 and why in answer.text
+
+
+async def test_a_port_that_nothing_listens_on(server: JupyterServer) -> None:
+    app = App()
+    app.port = free_port()
+    async with asking(server, app) as client:
+        answer = await client.get("")
+    assert answer.status_code == 500 and f"nothing listens on port {app.port}" in answer.text
+
+
+async def test_nobody_gets_to_an_app_without_the_sessions_token(server: JupyterServer) -> None:
+    async with running(App()) as app:
+        async with asking(server, app) as client:
+            assert (await client.get("")).text == "hello"
+        for headers in ({}, {"Authorization": "token another"}):
+            async with httpx.AsyncClient(timeout=60) as stranger:
+                for path in (f"proxy/{app.port}/", f"proxy/absolute/{app.port}/"):
+                    answer = await stranger.get(server.url + path, headers=headers)
+                    assert answer.status_code in (302, 403)
+    assert len(app.asked) == 1
+
+
+@pytest.fixture
+def many_files() -> Iterator[None]:
+    """Let this process have the sockets of a thousand connections, three for each."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = 4 * MOST_STREAMS
+    if hard != resource.RLIM_INFINITY and hard < wanted:
+        pytest.skip(f"this process may have no more than {hard} open files")
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, wanted), hard))
+    yield
+    resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+# No more at a time than who listens lets wait: beyond that they would never be accepted.
+AT_ONCE = 50
+
+
+async def opened(port: int) -> list[tuple[asyncio.StreamReader, asyncio.StreamWriter]]:
+    some = (asyncio.open_connection("127.0.0.1", port) for _ in range(AT_ONCE))
+    return list(await asyncio.gather(*some))
+
+
+@pytest.mark.usefixtures("many_files")
+async def test_a_tunnel_carries_a_thousand_idle_streams_and_says_when_it_is_full(
+    server: JupyterServer,
+) -> None:
+    said: list[str] = []
+    async with (
+        echo() as (port, serve),
+        tunnelled(server, f"tcp:{port}", said.append) as local,
+    ):
+        idle = []
+        for count in range(AT_ONCE, MOST_STREAMS, AT_ONCE):
+            idle += await opened(local)
+            await wait_until_async(lambda n=count: serve.open == n, 60, "the idle connections")
+        for _ in range(MOST_STREAMS - len(idle)):
+            idle.append(await asyncio.open_connection("127.0.0.1", local))
+        await wait_until_async(lambda: serve.open == MOST_STREAMS, 60, "all of them")
+        with suppress(OSError):
+            assert await through(local, b"one more") == b""
+        await wait_until_async(lambda: said, 60, "the refusal")
+        assert said[0] == f"a tunnel has at most {MOST_STREAMS} streams; close some"
+        _, last = idle.pop()
+        last.close()
+        await wait_until_async(lambda: serve.open < MOST_STREAMS, 60, "room for another")
+        assert await through(local, BIG) == BIG + b"%d bytes" % len(BIG)
+        for _, writer in idle:
+            writer.close()
+        await wait_until_async(lambda: serve.open == 0, 120, "the idle connections to end")
+
+
+@pytest.mark.usefixtures("many_files")
+async def test_a_thousand_idle_connections_hold_nobody_up_and_few_of_the_apps(
+    server: JupyterServer,
+) -> None:
+    there = int(server.url.rstrip("/").rpartition(":")[2])
+    async with running(App()) as app:
+        lines = [f"GET /proxy/{app.port}/ HTTP/1.1", "Host: 127.0.0.1"]
+        lines += [f"{name}: {value}" for name, value in server.headers().items()]
+        request = "\r\n".join([*lines, "", ""]).encode()
+
+        async def ask(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            writer.write(request)
+            assert (await reader.readuntil(b"hello")).startswith(b"HTTP/1.1 200")
+
+        idle = []
+        while len(idle) < 1000:
+            some = await opened(there)
+            await asyncio.gather(*(ask(*one) for one in some))
+            idle += some
+        async with connected(there) as one:
+            await ask(*one)
+        await wait_until_async(lambda: app.open <= MOST_KEPT, 60, "the app to be let alone")
+        for _, writer in idle:
+            writer.close()
+    assert len(app.asked) == 1001

@@ -1,0 +1,307 @@
+"""What stands before Jupyter's own server: who gets an app's answer from there, who does not."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+import tornado.web
+
+from bai_labext import front
+from bai_labext.front import MOST_ANSWER_BYTES, FrontServer, plain_answer
+from bai_labext.shortcuts import shortcuts
+from bai_labext.upstream import Place, answered, connections
+from tests.labext.test_forward import BIG, OK, PLAIN, App, running
+from tests.labext.test_tunnel import connected
+from tests.testbed.jupyter import JupyterServer
+from tests.testbed.ports import free_port
+from tests.testbed.session_server import session_server
+from tests.testbed.wait import wait_until_async
+
+pytestmark = pytest.mark.e2e
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[JupyterServer]:
+    with session_server(tmp_path_factory.mktemp("home")) as started:
+        yield started
+
+
+class Caller:
+    """One connection to the session's server, as the Hub's proxy keeps it."""
+
+    def __init__(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, port: int
+    ) -> None:
+        self._reader, self.writer, self._port = reader, writer, port
+
+    def say(self, path: str, *lines: str, method: str = "GET", prefix: str | None = None) -> None:
+        place = f"/proxy/{self._port}/" if prefix is None else prefix
+        head = [f"{method} {place}{path} HTTP/1.1", "Host: 127.0.0.1", *lines]
+        self.writer.write("\r\n".join([*head, "", ""]).encode())
+
+    async def hear(self) -> tuple[bytes, bytes]:
+        """Return an answer's head and body."""
+        head = await self._reader.readuntil(b"\r\n\r\n")
+        low = head.lower()
+        if b"transfer-encoding: chunked" in low:
+            body = b""
+            while size := int(await self._reader.readline(), 16):
+                body += await self._reader.readexactly(size)
+                await self._reader.readline()
+            await self._reader.readline()
+            return head, body
+        length = low.partition(b"content-length: ")[2].partition(b"\r\n")[0]
+        return head, await self._reader.readexactly(int(length or 0))
+
+    async def ask(self, path: str, *lines: str, method: str = "GET") -> tuple[bytes, bytes]:
+        self.say(path, *lines, method=method)
+        return await self.hear()
+
+
+@asynccontextmanager
+async def calling(server: JupyterServer, app: App) -> AsyncIterator[Caller]:
+    port = int(server.url.rstrip("/").rpartition(":")[2])
+    reader, writer = await asyncio.open_connection("127.0.0.1", port, limit=2**24)
+    try:
+        yield Caller(reader, writer, app.port)
+    finally:
+        writer.close()
+        await writer.wait_closed()
+
+
+def signed(server: JupyterServer) -> str:
+    return "".join(f"{name}: {value}" for name, value in server.headers().items())
+
+
+def is_jupyters(head: bytes) -> bool:
+    """Whether Jupyter looked at the request: to whoever comes with its token it gives a cookie."""
+    return b"set-cookie: username-" in head.lower()
+
+
+async def test_the_second_answer_comes_without_jupyter(server: JupyterServer) -> None:
+    async with running(App()) as app, calling(server, app) as caller:
+        heads = []
+        for number in range(20):
+            head, body = await caller.ask(f"page?n={number}", signed(server))
+            assert body == b"hello"
+            heads.append(head)
+    assert is_jupyters(heads[0])
+    assert not any(map(is_jupyters, heads[1:3]))
+    lines = app.asked[2].decode().split("\r\n")
+    assert lines[0] == "GET /page?n=2 HTTP/1.1"
+    assert f"X-Forwarded-Prefix: /proxy/{app.port}" in lines
+    assert lines[1:] == app.asked[0].decode().split("\r\n")[1:]
+
+
+async def test_a_shortcut_is_for_nobody_else(server: JupyterServer) -> None:
+    async with running(App()) as app, calling(server, app) as caller:
+        for _ in range(3):
+            await caller.ask("", signed(server))
+        for lines in ((), ("Authorization: token guess",), (signed(server) + "x",)):
+            head, body = await caller.ask("", *lines)
+            assert head.split()[1] in (b"302", b"403") and body != b"hello"
+        assert (await caller.ask("", signed(server)))[1] == b"hello"
+        other = App()
+        async with running(other), calling(server, other) as stranger:
+            head, _ = await stranger.ask("", signed(server))
+            assert is_jupyters(head)
+            head, _ = await stranger.ask("")
+            assert head.split()[1] in (b"302", b"403")
+    assert len(app.asked) == 4 and len(other.asked) == 1
+
+
+@pytest.mark.parametrize("name", ["token", "%74oken", "to%6Ben"])
+async def test_who_was_let_in_by_the_address_leaves_no_shortcut_to_others(
+    server: JupyterServer, name: str
+) -> None:
+    async with running(App()) as app, calling(server, app) as caller:
+        for _ in range(3):
+            assert (await caller.ask(f"?{name}={server.token}"))[1] == b"hello"
+            head, body = await caller.ask("")
+            assert head.split()[1] in (b"302", b"403") and body != b"hello"
+    assert len(app.asked) == 3
+
+
+async def test_a_connection_goes_to_jupyter_and_back(server: JupyterServer) -> None:
+    async with running(App()) as app, calling(server, app) as caller:
+        for _ in range(4):
+            assert (await caller.ask("", signed(server)))[1] == b"hello"
+            caller.say("api/status", signed(server), prefix="/")
+            assert b'"kernels"' in (await caller.hear())[1]
+            assert (await caller.ask("", signed(server)))[1] == b"hello"
+            content = f"Content-Length: {len(BIG)}"
+            caller.say("post", signed(server), content, method="POST")
+            caller.writer.write(BIG)
+            assert (await caller.hear())[1] == b"hello"
+    posts = [asked for asked in app.asked if asked.startswith(b"POST")]
+    assert len(posts) == 4 and all(asked.endswith(BIG) for asked in posts)
+
+
+async def test_what_is_said_in_pieces_or_all_at_once_is_answered_in_order(
+    server: JupyterServer,
+) -> None:
+    async with running(App()) as app, calling(server, app) as caller:
+        await caller.ask("first", signed(server))
+        head = f"GET /proxy/{app.port}/slow HTTP/1.1\r\nHost: 127.0.0.1\r\n{signed(server)}\r\n\r\n"
+        for at in (10, 40, len(head) - 3):
+            caller.writer.write(head[:at].encode())
+            await caller.writer.drain()
+            caller.writer.write(head[at:].encode())
+            assert (await caller.hear())[1] == b"hello"
+        for number in range(30):
+            caller.say(f"many?{number}", signed(server))
+        for _ in range(30):
+            assert (await caller.hear())[1] == b"hello"
+    many = [asked.split()[1] for asked in app.asked if b"/many" in asked]
+    assert many == [b"/many?%d" % number for number in range(30)]
+
+
+@pytest.mark.parametrize(
+    ("answer", "expected"),
+    [
+        (OK + b"Transfer-Encoding: chunked\r\n\r\n3\r\nhel\r\n2\r\nlo\r\n0\r\n\r\n", b"hello"),
+        (OK + b"Content-Length: %d\r\n\r\n" % len(BIG) + BIG, BIG),
+        (OK + b"connection: keep-alive\r\nKeep-Alive: timeout=5\r\nContent-Length: 5\r\n\r\nhello",
+         b"hello"),
+        (b"HTTP/1.1 404 Not Found\r\nContent-Length: 5\r\n\r\nhello", b"hello"),
+        (OK + b"Content-Length: 0\r\n\r\n", b""),
+    ],
+    ids=["chunked", "long", "kept", "missing", "empty"],
+)  # fmt: skip
+async def test_answers_of_every_kind_come_whole_and_are_asked_for_once(
+    server: JupyterServer, answer: bytes, expected: bytes
+) -> None:
+    async with running(App(answer)) as app, calling(server, app) as caller:
+        for number in range(6):
+            head, body = await caller.ask(f"?{number}", signed(server))
+            assert body == expected
+            assert b"timeout=5" not in head
+            assert head.split()[1] == answer.split()[1]
+    assert [asked.split()[1] for asked in app.asked] == [b"/?%d" % number for number in range(6)]
+
+
+async def test_a_redirect_leads_back_into_the_app(server: JupyterServer) -> None:
+    said = b"HTTP/1.1 302 Found\r\nLocation: /there\r\nContent-Length: 0\r\n\r\n"
+    async with running(App(said)) as app, calling(server, app) as caller:
+        for _ in range(3):
+            head, _ = await caller.ask("", signed(server))
+            assert f"Location: /proxy/{app.port}/there".encode() in head
+    assert len(app.asked) == 3
+
+
+async def test_an_answer_that_takes_its_time_is_waited_for(server: JupyterServer) -> None:
+    app = App(b"HTTP/1.1 200 OK\r\nContent-Le", rest=b"ngth: 5\r\n\r\nhello")
+    async with running(app), calling(server, app) as caller:
+        caller.say("", signed(server))
+        await wait_until_async(lambda: app.asked, 60, "the first request")
+        app.goes_on.set()
+        assert (await caller.hear())[1] == b"hello"
+        app.goes_on.clear()
+        caller.say("slow", signed(server))
+        await wait_until_async(lambda: len(app.asked) == 2, 60, "the second request")
+        app.goes_on.set()
+        assert (await caller.hear())[1] == b"hello"
+    assert len(app.asked) == 2
+
+
+async def test_an_app_that_has_closed_its_connection_is_asked_over_another(
+    server: JupyterServer,
+) -> None:
+    async with running(App(requests=2)) as app, calling(server, app) as caller:
+        for _ in range(9):
+            assert (await caller.ask("", signed(server)))[1] == b"hello"
+    assert len(app.asked) == 9 and app.connections == 5
+
+
+async def test_whoever_goes_away_while_the_app_works_ends_that(server: JupyterServer) -> None:
+    app = App(b"HTTP/1.1 200 OK\r\n", rest=b"Content-Length: 0\r\n\r\n")
+    async with running(app):
+        async with calling(server, app) as caller:
+            app.goes_on.set()
+            await caller.ask("", signed(server))
+            app.goes_on.clear()
+            caller.say("", signed(server))
+            await wait_until_async(lambda: len(app.asked) == 2, 60, "the second request")
+        # Before the app says a word more.
+        await wait_until_async(app.readers[0].at_eof, 60, "its connection to be closed")
+        app.goes_on.set()
+    assert app.connections == 1
+
+
+async def test_what_takes_long_is_jupyters_and_not_asked_for_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(front, "QUICK_SECONDS", 0.01)
+    place: Place = ("127.0.0.1", 0)
+
+    class Jupyter(tornado.web.RequestHandler):
+        async def get(self) -> None:
+            turn: Any = getattr(self.request.connection, "stream")  # noqa: B009  (typed as less)
+            begun = turn.take_begun(place)
+            if begun is None:
+                head = b"GET / HTTP/1.1\r\n\r\n"
+                shortcuts.issue(turn.head, head, b"/app/", place, lambda _: None)
+                connections.keep(place, await connections.fresh(place))
+                return
+            app.goes_on.set()
+            answer = await answered(begun, "GET", b"")
+            async for piece in answer.pieces():
+                self.write(piece)
+            answer.end(place)
+
+    app = App(b"HTTP/1.1 200 OK\r\n", rest=b"Content-Length: 5\r\n\r\nhello", requests=1)
+    server = FrontServer(tornado.web.Application([("/app/(?:.*)", Jupyter)]))
+    server.listen(port := free_port(), "127.0.0.1")
+    async with running(app):
+        place = ("127.0.0.1", app.port)
+        async with connected(port) as (reader, writer):
+            caller = Caller(reader, writer, 0)
+            for expected in (b"", b"hello"):
+                caller.say("", prefix="/app/")
+                assert (await caller.hear())[1] == expected
+    server.stop()
+    assert len(app.asked) == 1
+
+
+@pytest.mark.parametrize(
+    ("said", "expected"),
+    [
+        (PLAIN, (PLAIN, len(PLAIN))),
+        (PLAIN + b"more", (PLAIN, len(PLAIN))),
+        (PLAIN[:-1], (b"", 0)),
+        (PLAIN[:20], (b"", 0)),
+        (b"", (b"", 0)),
+        (b"HTTP/1.0 200 OK\r\nContent-Length: 5\r\n\r\nhello", None),
+        (b"HTTP/1.1 101 Switching\r\nContent-Length: 0\r\n\r\n", None),
+        (b"HTTP/1.1 204 No Content\r\nContent-Length: 0\r\n\r\n", None),
+        (OK + b"\r\n", None),
+        (OK + b"Content-Length: 5\r\nContent-Length: 6\r\n\r\nhello", None),
+        (OK + b"Content-Length: -5\r\n\r\n", None),
+        (OK + b"Content-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n", None),
+        (OK + b"Content-Length: 0\r\nConnection: close\r\n\r\n", None),
+        (OK + b"Content-Length: 0\r\nConnection:close\r\n\r\n", None),
+        (OK + b"Content-Length: 0\r\nConnection: x, close\r\n\r\n", None),
+        (OK + b"Content-Length: 0\r\nConnection: keep-alive\r\nConnection: close\r\n\r\n", None),
+        (OK + b"Content-Length : 5\r\n\r\nhello", None),
+        (OK + b"Content-Length: 5\r\nTransfer-Encoding : chunked\r\n\r\nhello", None),
+        (OK + b"Content-Length: 5\r\nX: a\r\n b\r\n\r\nhello", None),
+        (OK + b"Content-Length: 5\r\nX: a\nY: b\r\n\r\nhello", None),
+        (OK + b"Content-Length: 5\r\nLocation: /\r\n\r\nhello", None),
+        (OK + b"Content-Length: %d\r\n\r\n" % (MOST_ANSWER_BYTES + 1), None),
+        (b"x" * (MOST_ANSWER_BYTES + 1), None),
+    ],
+)
+def test_only_a_plain_answer_is_for_here(said: bytes, expected: tuple[bytes, int] | None) -> None:
+    assert plain_answer(said) == expected
+
+
+def test_what_is_of_one_connection_stays_there() -> None:
+    said = (
+        OK + b"Keep-Alive: timeout=5\r\nX-A: b\r\nConnection: keep-alive\r\nContent-Length: 1\r\n"
+    )
+    answer = plain_answer(said + b"\r\ny")
+    assert answer == (OK + b"X-A: b\r\nContent-Length: 1\r\n\r\ny", len(said) + 3)

@@ -1,0 +1,79 @@
+"""The build script: what it takes from the machine and what it keeps out of the image."""
+
+from __future__ import annotations
+
+import io
+import tarfile
+from importlib.machinery import SourceFileLoader
+from importlib.util import module_from_spec, spec_from_loader
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from bai_labext.catalogue import BY_ANY_NAME
+from bai_services.core.labels import parse_service_ports
+
+BUILD = Path(__file__).resolve().parents[2] / "images" / "session" / "build"
+
+
+@pytest.fixture(scope="module")
+def build() -> ModuleType:
+    loader = SourceFileLoader("session_image_build", str(BUILD))
+    spec = spec_from_loader(loader.name, loader)
+    assert spec is not None
+    module = module_from_spec(spec)
+    loader.exec_module(module)
+    return module
+
+
+def test_mirrors_are_handed_in_and_folders_of_the_machine_are_not(
+    build: ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PIP_INDEX_URL", "https://mirror.example/simple")
+    monkeypatch.setenv("PIP_EXTRA_INDEX_URL", "file:///opt/more https://more.example/simple")
+    files = build.client_files()
+    assert files["pip.conf"].decode().splitlines() == [
+        "[global]",
+        "index-url = https://mirror.example/simple",
+        "extra-index-url = https://more.example/simple",
+    ]
+    assert {"mirror.example", "more.example"} <= build.private_hosts(files)
+
+
+def test_the_context_is_the_same_for_the_same_files_and_holds_no_settings_of_its_own(
+    build: ModuleType,
+) -> None:
+    first, second = build.context({}), build.context({})
+    assert first == second
+    with tarfile.open(fileobj=io.BytesIO(first)) as tar:
+        names = tar.getnames()
+    assert "images/session/Dockerfile" in names and "bai_labext/apps.py" in names
+    assert not [name for name in names if name.startswith("images/session/client")]
+    assert not [name for name in names if "__pycache__" in name or name.startswith(".")]
+
+
+def test_apps_can_be_left_out_and_the_label_follows(build: ModuleType) -> None:
+    every = build.settings(build.parse([]))
+    assert every["PYTHON_APPS"] == "notebook tensorboard mlflow streamlit gradio"
+    facts = parse_service_ports(every["APPS"])
+    names = ["jupyterlab", "notebook", "tensorboard", "vscode", "mlflow", "streamlit", "gradio"]
+    assert [port.name for port in facts] == names
+    fewer = build.settings(build.parse(["--without", "mlflow", "-x", "vscode", "NAME"]))
+    assert fewer["PYTHON_APPS"] == "notebook tensorboard streamlit gradio"
+    assert fewer["WITH_VSCODE"] == "0"
+    assert "vscode" not in fewer["APPS"] and "mlflow" not in fewer["APPS"]
+
+
+def test_a_cuda_base_says_what_its_driver_must_serve(build: ModuleType) -> None:
+    found = build.settings(build.parse(["--cuda", "12.6.3"]))
+    assert found["BASE"] == "nvidia/cuda:12.6.3-runtime-ubuntu24.04"
+    assert (found["ACCELERATORS"], found["MIN_CUDA"]) == ("cuda", "12.6")
+    own = build.settings(build.parse(["--cuda", "12.6.3", "--base", "mine/cuda:1"]))
+    assert (own["BASE"], own["MIN_CUDA"]) == ("mine/cuda:1", "12.6")
+
+
+def test_each_app_of_the_images_has_its_requirements(build: ModuleType) -> None:
+    folder = BUILD.parent / "requirements"
+    assert {path.stem for path in folder.iterdir()} == {"kernel", *build.PYTHON_APPS}
+    assert build.PORTS.keys() <= BY_ANY_NAME.keys()

@@ -1,0 +1,259 @@
+"""Every image of ours: each app that its label claims answers, and no other is offered."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
+
+import httpx
+import pytest
+
+from bai_labext.catalogue import BY_ANY_NAME, Kind
+from bai_services.core.labels import parse_labels
+from tests.conftest import missing
+from tests.testbed import PartMissing, images
+from tests.testbed.jupyter import JupyterServer
+from tests.testbed.ports import free_port
+from tests.testbed.wait import wait_until, wait_until_async
+
+if TYPE_CHECKING:
+    from playwright.async_api import Browser, Page
+
+    from tests.testbed.docker_engine import DockerEngine
+
+pytestmark = [pytest.mark.e2e, pytest.mark.docker]
+
+PATIENCE_MS = 120_000
+KINDS = {"session": images.session_image, "minimal": images.minimal_image}
+APPS = {
+    "session": {
+        *("jupyterlab", "notebook", "tensorboard", "vscode", "mlflow", "streamlit", "gradio")
+    },
+    "minimal": {"jupyterlab"},
+}
+# In every image, whatever its label says.
+ALWAYS = {"jupyterlab", "terminal", "filebrowser", "ssh"}
+# Pages that answer a click, over what keeps the page and its script together.
+SCRIPTS = {
+    "streamlit": """
+import streamlit
+if streamlit.button("Ask"):
+    streamlit.write(f"It is {6 * 7}")
+""",
+    "gradio": """
+import gradio
+with gradio.Blocks() as page:
+    ask, said = gradio.Button("Ask"), gradio.Markdown()
+    ask.click(lambda: f"It is {6 * 7}", None, said)
+page.launch()
+""",
+}
+LIMITS = ["--user", "12345:12345", "--cap-drop", "ALL", "--security-opt", "no-new-privileges"]
+
+
+@dataclass(frozen=True)
+class Running:
+    """A container of an image, with the names that its label claims."""
+
+    kind: str
+    image: str
+    name: str
+    claimed: list[str]
+    server: JupyterServer
+    engine: DockerEngine
+
+    def run(self, *words: str) -> str:
+        return self.engine.run("exec", self.name, *words)
+
+
+@pytest.fixture(scope="module", params=list(KINDS))
+def running(request: pytest.FixtureRequest, docker_engine: DockerEngine) -> Iterator[Running]:
+    try:
+        image = KINDS[request.param](docker_engine)
+    except PartMissing as reason:
+        missing("docker", reason)
+    claimed = parse_labels(docker_engine.client.images.get(image).labels).apps
+    port = free_port()
+    name = docker_engine.run(
+        *("run", "--detach", *LIMITS, "--publish", f"127.0.0.1:{port}:8888"),
+        *("--env", "JUPYTER_TOKEN=secret", "--env", f"BAI_APPS={','.join(claimed)}", image),
+        *("jupyter", "lab", "--ip=0.0.0.0", "--port=8888"),
+    )
+    server = JupyterServer(f"http://127.0.0.1:{port}/", "secret")
+    try:
+        wait_until(server.is_ready, 120, "JupyterLab in the container")
+        yield Running(request.param, image, name, claimed, server, docker_engine)
+    except TimeoutError:
+        pytest.fail(docker_engine.run("logs", name))
+    finally:
+        docker_engine.run("rm", "--force", name)
+
+
+def test_each_app_that_is_claimed_answers_its_owner_only(running: Running) -> None:
+    assert set(running.claimed) == APPS[running.kind]
+    for name in running.claimed:
+        app = BY_ANY_NAME[name]
+        if app.kind is Kind.PROCESS:
+            start(running, app.name)
+        for path in (app.path, app.ready_path):
+            assert running.server.get(path).status_code == 200, path
+            assert running.server.get(path, token=None).status_code in (302, 403), path
+
+
+@pytest.mark.browser
+async def test_pages_of_scripts_answer_in_a_browser(running: Running, browser: Browser) -> None:
+    for name in sorted(SCRIPTS.keys() & set(running.claimed)):
+        start(running, name)
+        page = await browser.new_page()
+        await page.goto(f"{running.server.url}api/status?token={running.server.token}")
+        await page.goto(f"{running.server.url}{BY_ANY_NAME[name].path}")
+        await page.get_by_role("button", name="Ask").click(timeout=PATIENCE_MS)
+        await page.get_by_text("It is 42").wait_for(timeout=PATIENCE_MS)
+        await page.close()
+
+
+# What writes it is TensorBoard's own; the tag is looked for on its page.
+EVENTS = """
+from tensorboard.summary import Writer
+writer = Writer("/home/work/logs/first")
+for step in range(5):
+    writer.add_scalar("lost_and_found", 1 / (step + 1), step)
+writer.close()
+"""
+
+
+@asynccontextmanager
+async def opened(browser: Browser, running: Running, path: str) -> AsyncIterator[Page]:
+    """Give a page of a signed-in browser."""
+    page = await browser.new_page(viewport={"width": 1280, "height": 900})
+    try:
+        await page.goto(f"{running.server.url}api/status?token={running.server.token}")
+        await page.goto(f"{running.server.url}{path}")
+        yield page
+    finally:
+        await page.close()
+
+
+@pytest.mark.browser
+async def test_tensorboard_shows_an_event_file(running: Running, browser: Browser) -> None:
+    if "tensorboard" not in running.claimed:
+        pytest.skip("not in this image")
+    running.run("/opt/bai/bin/python", "-c", EVENTS)
+    start(running, "tensorboard")
+
+    def is_read() -> bool:
+        # A page that comes before shows nothing until somebody asks it to look again.
+        tags = running.server.get("tensorboard/data/plugin/scalars/tags")
+        return "lost_and_found" in tags.text
+
+    wait_until(is_read, 120, "TensorBoard to read the file")
+    async with opened(browser, running, "tensorboard/") as page:
+        await page.get_by_text("lost_and_found").first.wait_for(timeout=PATIENCE_MS)
+
+
+@pytest.mark.browser
+async def test_mlflow_shows_a_run(running: Running, browser: Browser) -> None:
+    if "mlflow" not in running.claimed:
+        pytest.skip("not in this image")
+    start(running, "mlflow")
+
+    def ask(path: str, **body: Any) -> Any:
+        answer = httpx.post(
+            f"{running.server.url}mlflow/api/2.0/mlflow/{path}",
+            headers=running.server.headers(), json=body, timeout=60,
+        )  # fmt: skip
+        assert answer.status_code == 200, answer.text
+        return answer.json()
+
+    made = ask("experiments/create", name="shown")["experiment_id"]
+    ask("runs/create", experiment_id=made, run_name="first-of-all")
+    async with opened(browser, running, f"mlflow/#/experiments/{made}/runs") as page:
+        await page.get_by_text("first-of-all").first.wait_for(timeout=PATIENCE_MS)
+
+
+@pytest.mark.browser
+async def test_vs_code_opens_a_file_and_its_terminal_types(
+    running: Running, browser: Browser
+) -> None:
+    if "vscode" not in running.claimed:
+        pytest.skip("not in this image")
+    running.run("sh", "-c", "echo 'what is written here' > /home/work/opened.txt")
+    start(running, "vscode")
+    files = quote(json.dumps([["openFile", "vscode-remote:///home/work/opened.txt"]]))
+    async with opened(browser, running, f"vscode/?payload={files}") as page:
+        shown = page.locator(".monaco-editor .view-lines", has_text="what is written here")
+        await shown.first.wait_for(timeout=PATIENCE_MS)
+        await page.keyboard.press("Control+Backquote")
+        terminal = page.locator(".terminal textarea.xterm-helper-textarea")
+        await terminal.first.wait_for(state="attached", timeout=PATIENCE_MS)
+
+        async def typed() -> bool:
+            # Again and again: what comes before the shell has its prompt may be dropped by it.
+            await terminal.first.press_sequentially("echo $((6 * 7)) > ~/typed.txt\n")
+            return running.run("sh", "-c", "cat /home/work/typed.txt || true").strip() == "42"
+
+        await wait_until_async(typed, 120, "what was typed in the terminal")
+
+
+def start(running: Running, name: str) -> None:
+    """Start an app and wait for it; nothing happens if it runs."""
+    arguments = {}
+    if name in SCRIPTS:
+        arguments = {"script": f"{name}_page.py"}
+        write = ("sh", "-c", 'printf %s "$1" > "$2"', "sh")
+        running.run(*write, SCRIPTS[name], f"/home/work/{arguments['script']}")
+    started = httpx.post(
+        f"{running.server.url}bai/api/apps/{name}",
+        headers=running.server.headers(),
+        json={"arguments": arguments},
+        timeout=60,
+    )
+    assert started.status_code == 202, started.text
+    # MLflow reads much from a disk that is cold.
+    wait_until_running(running, name)
+
+
+def wait_until_running(running: Running, name: str) -> None:
+    wait_until(lambda: state_of(running, name) == "running", 300, f"{name} to answer")
+
+
+def state_of(running: Running, name: str) -> str:
+    items = {item["name"]: item for item in running.server.get("bai/api/apps").json()["items"]}
+    state = str(items[name]["state"])
+    log = running.server.get(f"bai/api/apps/{name}/log").json()["log"]
+    assert state != "failed", (items[name]["message"], log)
+    return state
+
+
+def test_no_other_app_is_offered(running: Running) -> None:
+    items = running.server.get("bai/api/apps").json()["items"]
+    offered = {item["name"] for item in items if item["is_offered"]}
+    assert offered == ALWAYS | APPS[running.kind]
+
+
+def test_the_ssh_server_is_there_without_a_key_that_all_would_share(running: Running) -> None:
+    assert "OpenSSH" in running.run("sh", "-c", "/usr/sbin/sshd -V 2>&1")
+    assert running.run("sh", "-c", "ls /etc/ssh | grep -c host_key || true").strip() == "0"
+
+
+def test_labels_say_what_the_image_is(running: Running) -> None:
+    facts = parse_labels(running.engine.client.images.get(running.image).labels)
+    assert facts.min_slots.format() == {"cpu": "1", "mem": "256m"}
+    assert facts.runtime_path == "/opt/bai/bin/python"
+    assert {"batch", "query", "uid-match"} <= facts.features
+    assert (facts.accelerators, facts.min_cuda) == ((), "")
+
+
+def test_an_image_with_a_cuda_base_says_so(docker_engine: DockerEngine) -> None:
+    """The base that the argument names is out of reach here: another one stands in for it."""
+    try:
+        image = images.cuda_image(docker_engine)
+    except PartMissing as reason:
+        missing("docker", reason)
+    facts = parse_labels(docker_engine.client.images.get(image).labels)
+    assert (facts.accelerators, facts.min_cuda) == (("cuda",), "12.6")
+    assert facts.apps == ["jupyterlab"]

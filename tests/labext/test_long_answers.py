@@ -1,0 +1,96 @@
+"""Long answers of apps, which the kernel moves past the session's server."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import os
+import socket
+from collections.abc import Iterator
+
+import httpx
+import pytest
+
+from bai_labext import splice
+from bai_labext.forward import LONG_BYTES
+from tests.labext.test_forward import OK, App, asking, running
+from tests.testbed.jupyter import JupyterServer
+from tests.testbed.session_server import session_server
+from tests.testbed.wait import wait_until_async
+
+pytestmark = pytest.mark.e2e
+
+LONG = os.urandom(LONG_BYTES * 4 + 7)
+HEAD = OK + b"Content-Length: %d\r\n\r\n" % len(LONG)
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[JupyterServer]:
+    with session_server(tmp_path_factory.mktemp("home")) as started:
+        yield started
+
+
+async def test_they_come_whole_over_one_connection_of_the_app(server: JupyterServer) -> None:
+    async with running(App(HEAD + LONG)) as app, asking(server, app) as client:
+        for _ in range(3):
+            answer = await client.get("")
+            assert answer.content == LONG
+            assert answer.headers["Connection"] == "close"
+    assert len(app.asked) == 3 and app.connections == 1
+
+
+async def test_many_at_once_are_not_mixed(server: JupyterServer) -> None:
+    async with running(App(HEAD + LONG)) as app, asking(server, app) as client:
+        answers = await asyncio.gather(*(client.get(f"?{number}") for number in range(8)))
+    assert all(answer.content == LONG for answer in answers)
+
+
+async def test_one_that_breaks_off_is_not_taken_for_whole(server: JupyterServer) -> None:
+    async with running(App(HEAD + LONG[:-1], requests=1)) as app, asking(server, app) as client:
+        with pytest.raises(httpx.TransportError):
+            await client.get("")
+
+
+@pytest.mark.parametrize("first", [1, LONG_BYTES * 2], ids=["silent", "at-work"])
+async def test_whoever_goes_away_ends_the_apps_work(server: JupyterServer, first: int) -> None:
+    app = App(HEAD + LONG[:first], rest=LONG[first:], requests=1)
+    async with running(app), asking(server, app) as client:
+        async with client.stream("GET", "") as answer:
+            assert (await anext(answer.aiter_raw()))[:1] == LONG[:1]
+        app.goes_on.set()
+        await wait_until_async(lambda: app.open == 0, 60, "the app's connection to be closed")
+
+
+async def test_a_pause_in_the_middle_is_waited_for(server: JupyterServer) -> None:
+    app = App(HEAD + LONG[:LONG_BYTES], rest=LONG[LONG_BYTES:], requests=1)
+    async with running(app), asking(server, app) as client, client.stream("GET", "") as answer:
+        pieces, got = answer.aiter_raw(), b""
+        while len(got) < LONG_BYTES:
+            got += await anext(pieces)
+        app.goes_on.set()
+        async for piece in pieces:
+            got += piece
+    assert got == LONG
+
+
+async def test_where_the_kernel_cannot_nothing_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+    def cannot(*_: int) -> int:
+        raise OSError(errno.EINVAL, "not here")
+
+    monkeypatch.setattr(os, "splice", cannot)
+    (ours, source), (target, theirs) = socket.socketpair(), socket.socketpair()
+    with ours, source, target, theirs:
+        ours.send(b"hello")
+        assert await splice.moved(source.fileno(), target.fileno(), 5) == 0
+        assert source.recv(5) == b"hello"
+
+
+async def test_what_ends_early_says_how_much_there_was() -> None:
+    (ours, source), (target, theirs) = socket.socketpair(), socket.socketpair()
+    with ours, source, target, theirs:
+        source.setblocking(False)
+        target.setblocking(False)
+        ours.send(b"hello")
+        ours.close()
+        assert await splice.moved(source.fileno(), target.fileno(), 50) == 5
+        assert theirs.recv(50) == b"hello"

@@ -1,0 +1,367 @@
+"""What the panel asks of its session's server: apps, and a manager that is not there."""
+
+from __future__ import annotations
+
+import os
+import pwd
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from tests.testbed.jupyter import JupyterServer
+from tests.testbed.ports import free_port
+from tests.testbed.session_server import session_server
+from tests.testbed.wait import wait_until
+
+pytestmark = pytest.mark.e2e
+
+PORT = free_port()
+# Does what the file `broken` says, if there is one; else it serves its socket.
+PROGRAM = """#!/bin/sh
+echo "starting up"
+if [ -e "$HOME/broken" ]; then . "$HOME/broken"; fi
+while [ "$1" != --socket ]; do shift; done
+exec {python} -c '
+import http.server, socketserver, sys
+class Server(socketserver.UnixStreamServer):
+    def get_request(self):
+        return super().get_request()[0], ("local", 0)
+Server(sys.argv[1], http.server.SimpleHTTPRequestHandler).serve_forever()
+' "$2"
+"""
+# Takes RStudio's command line, and says what it was told.
+RSERVER = """#!/bin/sh
+exec {python} -c '
+import http.server, json, socketserver, sys
+told = dict(word.removeprefix("--").split("=", 1) for word in sys.argv[1:])
+class Server(socketserver.UnixStreamServer):
+    def get_request(self):
+        return super().get_request()[0], ("local", 0)
+class Handler(http.server.BaseHTTPRequestHandler):
+    def do_GET(self):
+        body = json.dumps(told).encode()
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+Server(told["www-socket"], Handler).serve_forever()
+' "$@"
+"""
+NNI_PORT = free_port()
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    home = tmp_path_factory.mktemp("home")
+    (home / "bin").mkdir()
+    for name, text in (("code-server", PROGRAM), ("rserver", RSERVER), ("nnictl", "#!/bin/sh\n")):
+        program = home / "bin" / name
+        program.write_text(text.format(python=sys.executable))
+        program.chmod(0o755)
+    return home
+
+
+@pytest.fixture(scope="module")
+def server(home: Path) -> Iterator[JupyterServer]:
+    """A session's server whose manager is away."""
+    environ = {
+        "PATH": f"{home}/bin:/usr/bin:/bin",
+        "BAI_PREOPEN_PORTS": str(PORT),
+        "BAI_SERVICE_PORTS": f"nniboard:http:{NNI_PORT}",
+    }
+    with session_server(home, environ) as running:
+        yield running
+
+
+def vscode(server: JupyterServer) -> dict[str, Any]:
+    items: list[dict[str, Any]] = server.get("bai/api/apps").json()["items"]
+    return next(item for item in items if item["name"] == "vscode")
+
+
+def until(server: JupyterServer, *states: str) -> dict[str, Any]:
+    def reached() -> dict[str, Any] | None:
+        app = vscode(server)
+        return app if app["state"] in states else None
+
+    found = wait_until(reached, 90, f"VS Code to be {states}")
+    assert found is not None
+    return found
+
+
+def test_an_app_is_started_watched_and_stopped(server: JupyterServer) -> None:
+    assert vscode(server)["state"] == "stopped"
+    for _ in range(2):
+        assert server.request("POST", "bai/api/apps/vscode").status_code == 202
+    until(server, "running")
+    assert server.get("vscode/").status_code == 200
+    assert "starting up" in server.get("bai/api/apps/vscode/log").json()["log"]
+    assert server.request("DELETE", "bai/api/apps/vscode").json() == {"state": "stopped"}
+    assert server.request("DELETE", "bai/api/apps/vscode").json() == {"state": "stopped"}
+    # Also one that is started by whoever opens its address.
+    assert server.get("vscode/").status_code == 200
+    assert vscode(server)["state"] == "running"
+    assert server.request("DELETE", "bai/api/apps/vscode").status_code == 200
+
+
+@pytest.mark.parametrize("code", [0, 3])
+def test_an_app_that_dies_says_so_and_its_log_says_why(
+    server: JupyterServer, home: Path, code: int
+) -> None:
+    (home / "broken").write_text(f"echo 'no such library'; exit {code}\n")
+    server.request("POST", "bai/api/apps/vscode")
+    assert "ended before it answered" in until(server, "failed")["message"]
+    assert "no such library" in server.get("bai/api/apps/vscode/log").json()["log"]
+    (home / "broken").unlink()
+    server.request("POST", "bai/api/apps/vscode")
+    assert until(server, "running")["message"] == ""
+    server.request("DELETE", "bai/api/apps/vscode")
+
+
+def test_an_app_that_never_answers_can_be_given_up(server: JupyterServer, home: Path) -> None:
+    (home / "broken").write_text("exec sleep 600\n")
+    server.request("POST", "bai/api/apps/vscode")
+    wait_until(
+        lambda: "starting up" in server.get("bai/api/apps/vscode/log").json()["log"],
+        30,
+        "the app's process",
+    )
+    assert vscode(server)["state"] == "starting"
+    (home / "broken").unlink()
+    assert server.request("DELETE", "bai/api/apps/vscode").json() == {"state": "stopped"}
+    assert server.get("vscode/").status_code == 200
+    server.request("DELETE", "bai/api/apps/vscode")
+
+
+def test_an_app_that_does_not_answer_in_its_time_has_failed(
+    server: JupyterServer, home: Path
+) -> None:
+    (home / "broken").write_text("echo stuck; exec sleep 600\n")
+    server.request("POST", "bai/api/apps/vscode")
+    assert "did not answer within 30 s" in until(server, "failed")["message"]
+    assert "stuck" in server.get("bai/api/apps/vscode/log").json()["log"]
+    (home / "broken").unlink()
+    server.request("POST", "bai/api/apps/vscode")
+    until(server, "running")
+    server.request("DELETE", "bai/api/apps/vscode")
+
+
+def test_unknown_and_missing_apps_are_refused_with_the_reason(server: JupyterServer) -> None:
+    assert server.request("POST", "bai/api/apps/nothing").status_code == 404
+    missing = server.request("POST", "bai/api/apps/mlflow")
+    assert missing.status_code == 409
+    assert "not installed" in missing.json()["message"]
+
+
+@pytest.mark.parametrize("path", ["session", "session/log"])
+def test_a_manager_that_is_away_is_said_and_nothing_else_suffers(
+    server: JupyterServer, path: str
+) -> None:
+    answer = server.get(f"bai/api/{path}")
+    assert answer.status_code == 503
+    assert answer.json()["error"] == "unavailable"
+    assert "cannot be reached" in answer.json()["message"]
+    assert "secret-of-the-session" not in answer.text
+    assert server.get("bai/api/apps").status_code == 200
+
+
+def test_one_question_asks_for_all_and_is_answered_with_what_is_new(server: JupyterServer) -> None:
+    def look(apps: str) -> dict[str, Any]:
+        answer = server.get(f"bai/api/look?usage=&session=&folders=&sessions=&apps={apps}")
+        assert answer.status_code == 200
+        assert "secret-of-the-session" not in answer.text
+        found: dict[str, Any] = answer.json()
+        # The manager's part is missing; what this server knows is not.
+        assert found.pop("error") == "unavailable"
+        assert "cannot be reached" in found.pop("message")
+        return found
+
+    first = look("")
+    mark = first["marks"]["apps"]
+    names = [item["name"] for item in first["apps"]["items"]]
+    assert "vscode" in names and "mlflow" not in names and "jupyterlab" not in names
+    assert look(mark) == {"marks": {}}
+    server.request("POST", "bai/api/apps/vscode")
+    until(server, "running")
+    changed = look(mark)
+    assert set(changed) == {"apps", "marks"} and changed["marks"]["apps"] != mark
+    # That somebody uses it is no news.
+    assert server.get("vscode/").status_code == 200
+    assert look(changed["marks"]["apps"]) == {"marks": {}}
+    server.request("DELETE", "bai/api/apps/vscode")
+    assert look(mark) == {"marks": {}}
+
+
+@pytest.mark.parametrize("language, stop", [("en", "Stop"), ("ko", "중지"), ("xx", "Stop")])
+def test_texts_are_in_the_language_asked_for(
+    server: JupyterServer, language: str, stop: str
+) -> None:
+    answer = server.get(f"bai/api/texts?lang={language}").json()
+    assert answer["texts"]["stop"] == stop
+    cookie = {**server.headers(), "Cookie": "bai_lang=th"}
+    chosen = httpx.get(server.url + "bai/api/texts", headers=cookie, timeout=60).json()
+    assert chosen["language"] == "th"
+
+
+@pytest.mark.parametrize("method, path", [("GET", "session"), ("POST", "apps/vscode")])
+def test_nobody_else_is_answered(server: JupyterServer, method: str, path: str) -> None:
+    assert server.request(method, f"bai/api/{path}", token=None).status_code in (302, 403)
+    assert vscode(server)["state"] == "stopped"
+
+
+def app(server: JupyterServer, name: str) -> dict[str, Any]:
+    items = server.get("bai/api/apps").json()["items"]
+    return next(item for item in items if item["name"] == name)
+
+
+def post(server: JupyterServer, name: str, **body: Any) -> httpx.Response:
+    address = f"{server.url}bai/api/apps/{name}"
+    return httpx.post(address, headers=server.headers(), json=body, timeout=60)
+
+
+def test_tensorboard_shows_the_folder_that_it_was_told(server: JupyterServer, home: Path) -> None:
+    def folder() -> str:
+        return str(server.get("tensorboard/data/environment").json()["data_location"])
+
+    assert app(server, "tensorboard")["arguments"] == [
+        {
+            "name": "log_dir",
+            "title": "Log folder",
+            "kind": "folder",
+            "value": f"{home}/logs",
+            "is_required": False,
+        }
+    ]
+    assert post(server, "tensorboard", arguments={"log_dir": "runs/one"}).status_code == 202
+    wait_until(lambda: app(server, "tensorboard")["state"] == "running", 60, "TensorBoard")
+    assert folder() == f"{home}/runs/one"
+    # The same again is no restart; something else is one that has to be asked for.
+    assert post(server, "tensorboard", arguments={"log_dir": "runs/one"}).status_code == 202
+    refused = post(server, "tensorboard", arguments={"log_dir": "runs/two"})
+    assert refused.status_code == 409 and "restart it" in refused.json()["message"]
+    again = post(server, "tensorboard", arguments={"log_dir": "runs/two"}, restart=True)
+    assert again.status_code == 202
+    wait_until(lambda: app(server, "tensorboard")["state"] == "running", 60, "TensorBoard")
+    assert folder() == f"{home}/runs/two"
+    server.request("DELETE", "bai/api/apps/tensorboard")
+
+
+@pytest.mark.parametrize(
+    ("body", "why"),
+    [
+        ({"arguments": {"log_dir": "a\x00b"}}, "control characters"),
+        ({"arguments": {"port": "1"}}, "it takes log_dir"),
+        ({"arguments": ["log_dir"]}, "the body is"),
+    ],
+)
+def test_arguments_that_will_not_do_start_nothing(
+    server: JupyterServer, body: dict[str, Any], why: str
+) -> None:
+    refused = post(server, "tensorboard", **body)
+    assert refused.status_code == 400 and why in refused.json()["message"]
+    assert app(server, "tensorboard")["state"] == "stopped"
+
+
+def test_what_an_open_page_asks_by_itself_is_no_activity(server: JupyterServer) -> None:
+    def activity() -> str:
+        return str(server.get("api/status?no_track_activity=1").json()["last_activity"])
+
+    assert post(server, "tensorboard").status_code == 202
+    wait_until(lambda: app(server, "tensorboard")["state"] == "running", 60, "TensorBoard")
+    before = activity()
+    for path in ("tensorboard/data/environment", "tensorboard/data/runs", "bai/api/apps"):
+        assert server.get(path).status_code == 200
+    assert (activity(), app(server, "tensorboard")["used_at"]) == (before, None)
+    assert server.get("tensorboard/").status_code == 200
+    used_at = app(server, "tensorboard")["used_at"]
+    assert used_at is not None and activity() > before
+    server.request("DELETE", "bai/api/apps/tensorboard")
+
+
+@contextmanager
+def serving(host: str, port: int) -> Iterator[None]:
+    code = (
+        "import http.server, socket, sys\n"
+        "class Server(http.server.HTTPServer):\n"
+        "    address_family = socket.AF_INET6 if ':' in sys.argv[1] else socket.AF_INET\n"
+        "    def server_bind(self):\n"
+        "        if ':' in sys.argv[1]:\n"
+        "            self.socket.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)\n"
+        "        super().server_bind()\n"
+        "handler = http.server.SimpleHTTPRequestHandler\n"
+        "Server((sys.argv[1], int(sys.argv[2])), handler).serve_forever()\n"
+    )
+    process = subprocess.Popen(
+        [sys.executable, "-c", code, host, str(port)], stderr=subprocess.PIPE
+    )
+    try:
+        yield
+    finally:
+        process.terminate()
+        process.communicate()
+
+
+def test_rstudio_gets_the_command_line_that_it_takes(server: JupyterServer, home: Path) -> None:
+    """A stand-in: no image here has the program itself."""
+    assert post(server, "rstudio").status_code == 202
+    wait_until(lambda: app(server, "rstudio")["state"] == "running", 60, "RStudio")
+    told = server.get("rstudio/").json()
+    assert told.pop("www-socket") and told == {
+        "server-daemonize": "0",
+        "auth-none": "1",
+        "www-frame-origin": "same",
+        "www-verify-user-agent": "0",
+        "www-root-path": "/rstudio/",
+        "server-user": pwd.getpwuid(os.getuid()).pw_name,
+        "server-data-dir": f"{home}/.local/share/rserver",
+        "secure-cookie-key-file": f"{home}/.local/share/rserver.key",
+    }
+    assert server.get("rstudio/", token=None).status_code in (302, 403)
+    assert server.request("DELETE", "bai/api/apps/rstudio").json() == {"state": "stopped"}
+
+
+def test_nni_is_there_as_soon_as_an_experiment_listens(server: JupyterServer) -> None:
+    """A stand-in of its page, at the port that the image's label gives."""
+    board = app(server, "nniboard")
+    assert (board["title"], board["port"], board["state"]) == ("NNI", NNI_PORT, "stopped")
+    with serving("127.0.0.1", NNI_PORT):
+        wait_until(lambda: app(server, "nniboard")["state"] == "running", 60, "NNI's port")
+        wait_until(lambda: server.get(board["path"]).status_code == 200, 30, "its page")
+        assert server.get(board["path"], token=None).status_code in (302, 403)
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "::1"])
+def test_a_named_port_is_an_app_as_soon_as_something_listens(
+    server: JupyterServer, host: str
+) -> None:
+    name = f"port-{PORT}"
+    assert app(server, name)["state"] == "stopped"
+    refused = post(server, name)
+    assert refused.status_code == 409 and "Nothing listens" in refused.json()["message"]
+    with serving(host, PORT):
+        wait_until(lambda: app(server, name)["state"] == "running", 60, "the port")
+        path = app(server, name)["path"]
+        # What listened on the port just before may have been on the other address.
+        wait_until(lambda: server.get(path).status_code == 200, 30, "its address")
+        assert server.get(path, token=None).status_code in (302, 403)
+        stopped = server.request("DELETE", f"bai/api/apps/{name}")
+        assert stopped.status_code == 409 and "not started from here" in stopped.json()["message"]
+    wait_until(lambda: app(server, name)["state"] == "stopped", 60, "the port to be closed")
+
+
+def test_a_shared_address_is_closed_without_a_manager(server: JupyterServer) -> None:
+    for path in ("shared/tensorboard/", f"shared/port-{PORT}/"):
+        answer = server.get(path)
+        assert (answer.status_code, answer.text) == (
+            403,
+            "this app is opened by the link of a share",
+        )
+        forged = httpx.get(server.url + path, headers={"Cookie": "bai-visit=made.up"}, timeout=60)
+        assert forged.status_code == 503
+    # What gives the whole session has no such address.
+    assert server.get("shared/vscode/healthz").status_code == 404

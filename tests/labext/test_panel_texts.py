@@ -1,0 +1,32 @@
+"""The panel's sources and its texts know each other."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from bai_labext.running_apps import AppState
+from bai_services.core.session import Status
+from bai_services.core.sharing import Level
+from bai_services.texts.catalogue import translator
+
+SOURCES = Path(__file__).resolve().parents[2] / "bai_labext" / "frontend" / "src"
+SOURCE = "\n".join(path.read_text() for path in sorted(SOURCES.glob("*.ts*")))
+# Keys that are put together from what the server says.
+COMPOSED = {
+    *(f"app-{state}" for state in AppState if state is not AppState.MISSING),
+    *(f"enforcement-{level}" for level in (*Level, "unknown")),
+    *(f"trouble-{kind}" for kind in ("manager", "unreachable", "ended", "signed-out", "other")),
+    *(str(status) for status in Status),
+}
+TEXTS = translator("en").area("lab")
+
+
+def test_every_text_that_is_asked_for_exists() -> None:
+    asked = set(re.findall(r"\bt\(\s*'([^']+)'", SOURCE))
+    assert asked | COMPOSED <= TEXTS.keys()
+
+
+def test_every_text_is_asked_for() -> None:
+    quoted = set(re.findall(r"'([\w-]+)'", SOURCE))
+    assert TEXTS.keys() - COMPOSED <= quoted

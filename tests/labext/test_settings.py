@@ -1,0 +1,134 @@
+"""Settings of a session's Jupyter server, and the server that starts with them."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from traitlets.config import Config
+
+from bai_labext import config_path, settings
+from tests.testbed.jupyter import JupyterServer
+from tests.testbed.ports import free_port
+from tests.testbed.wait import wait_until
+
+
+def configured(environ: dict[str, str]) -> Config:
+    config = Config()
+    settings.configure(config, environ)
+    return config
+
+
+@pytest.mark.parametrize(
+    ("engine", "uid", "allowed"),
+    [("process", 0, True), ("process", 1000, False), ("docker", 0, False), ("", 0, False)],
+)
+def test_root_is_allowed_in_the_process_engine_only(
+    monkeypatch: pytest.MonkeyPatch, engine: str, uid: int, allowed: bool
+) -> None:
+    monkeypatch.setattr(os, "geteuid", lambda: uid)
+    assert configured({"BAI_SESSION_ENGINE": engine}).ServerApp.allow_root is allowed
+
+
+def test_a_session_starts_in_its_home_and_asks_nobody_for_news() -> None:
+    config = configured({"HOME": "/home/work"})
+    assert config.ServerApp.root_dir == "/home/work"
+    assert config.LabApp.news_url is None
+    assert config.LabApp.extension_manager == "readonly"
+
+
+def test_terminals_fall_back_to_a_shell_that_exists() -> None:
+    assert settings.shell({"SHELL": "/nonexistent"}) in ("/bin/bash", "/bin/sh")
+
+
+def test_slow_imports_are_left_out_and_the_path_is_restored() -> None:
+    """Without this a session starts half as fast."""
+    code = (
+        "import os, sys; path = os.environ['PATH']\n"
+        "from bai_labext.__main__ import import_without_slow_parts as go; go()\n"
+        "assert os.environ['PATH'] == path\n"
+        "assert 'jupyterlab.labapp' in sys.modules and 'lark' not in sys.modules\n"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[JupyterServer]:
+    home = tmp_path_factory.mktemp("home")
+    # Of the session's environment nothing but what an engine sets; no code-server on this PATH.
+    environ = {
+        "HOME": str(home),
+        "PATH": "/usr/bin:/bin",
+        "JUPYTER_CONFIG_PATH": config_path(),
+        "JUPYTER_TOKEN": "secret",
+        "BAI_SESSION_ENGINE": "process",
+    }
+    port = free_port()
+    log = home / "log"
+    with open(log, "wb") as output:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "jupyter", "lab", f"--port={port}", "--port-retries=0"],
+            env=environ,
+            cwd=home,
+            stdout=output,
+            stderr=output,
+        )
+    server = JupyterServer(f"http://127.0.0.1:{port}/", "secret")
+    try:
+        wait_until(
+            lambda: process.poll() is not None or server.is_ready(), 60, "the Jupyter server"
+        )
+        assert process.poll() is None, log.read_text()
+        yield server
+    finally:
+        process.terminate()
+        process.wait(30)
+
+
+@pytest.mark.e2e
+def test_the_apps_of_a_session_are_told_with_what_is_missing(server: JupyterServer) -> None:
+    items = {item["name"]: item for item in server.get("bai/api/apps").json()["items"]}
+    assert items["jupyterlab"]["is_offered"] and items["tensorboard"]["is_offered"]
+    assert not items["vscode"]["is_offered"]
+    assert "not installed" in items["vscode"]["message"]
+
+
+@pytest.mark.e2e
+def test_the_address_of_a_missing_app_says_what_is_missing(server: JupyterServer) -> None:
+    answer = server.get("vscode/some/path")
+    assert answer.status_code == 404
+    assert "VS Code is not installed" in answer.text
+
+
+@pytest.mark.e2e
+def test_tensorboard_answers_and_listens_on_no_port(server: JupyterServer) -> None:
+    answer = server.get("tensorboard/data/environment")
+    assert answer.status_code == 200
+    assert answer.json()["data_location"].endswith("/logs")
+    listening = subprocess.run(["ss", "-ltnpH"], capture_output=True, text=True).stdout
+    tensorboards = {
+        path.parent.name
+        for path in Path("/proc").glob("[0-9]*/cmdline")
+        if b"bai_labext.tensorboard_server" in _read(path)
+    }
+    assert tensorboards
+    assert not tensorboards & set(re.findall(r"pid=(\d+)", listening))
+
+
+def _read(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError:
+        return b""
+
+
+@pytest.mark.e2e
+@pytest.mark.parametrize("path", ["lab", "tensorboard/", "vscode/", "bai/api/apps"])
+def test_nothing_is_given_to_someone_who_is_not_signed_in(server: JupyterServer, path: str) -> None:
+    answer = server.get(path, token=None)
+    assert answer.status_code in (302, 403)

@@ -1,0 +1,365 @@
+"""The tunnel into a session's server: streams, refusals, losses, and browsers through it."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import os
+import socket
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, suppress
+
+import httpx
+import pytest
+
+from bai_services.core.errors import Forbidden
+from bai_services.tunnel.client import TunnelClient
+from bai_services.tunnel.frames import (
+    Frame,
+    Hello,
+    Kind,
+    decode,
+    encode,
+    encode_hello,
+    encode_text,
+)
+from tests.testbed.jupyter import JupyterServer
+from tests.testbed.ports import free_port
+from tests.testbed.session_server import session_server
+from tests.testbed.wait import wait_until_async
+
+pytestmark = pytest.mark.e2e
+
+PAYLOAD = os.urandom(3_000_000)
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[JupyterServer]:
+    with session_server(tmp_path_factory.mktemp("home")) as running:
+        yield running
+
+
+class Echo:
+    """Sends back what it gets, and after the end of that, how much it was."""
+
+    def __init__(self) -> None:
+        self.open = 0
+
+    async def __call__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.open += 1
+        count = 0
+        with suppress(ConnectionError):
+            while content := await reader.read(65536):
+                count += len(content)
+                writer.write(content)
+                await writer.drain()
+            writer.write(b"%d bytes" % count)
+            await writer.drain()
+        writer.close()
+        with suppress(ConnectionError):
+            await writer.wait_closed()
+        self.open -= 1
+
+
+@asynccontextmanager
+async def echo(host: str = "127.0.0.1") -> AsyncIterator[tuple[int, Echo]]:
+    serve = Echo()
+    # As many may wait as the tests open: who overflows it is never accepted, and never told.
+    server = await asyncio.start_server(serve, host, 0, backlog=1024)
+    async with server:
+        yield server.sockets[0].getsockname()[1], serve
+        server.close()
+        await wait_until_async(lambda: serve.open == 0, 30, "the echo's connections to end")
+
+
+@asynccontextmanager
+async def listening(tunnel: TunnelClient, target: str) -> AsyncIterator[int]:
+    loop = asyncio.get_running_loop()
+    server = await loop.create_server(lambda: tunnel.stream(target), "127.0.0.1", 0)
+    async with server:
+        yield server.sockets[0].getsockname()[1]
+
+
+@asynccontextmanager
+async def tunnelled(
+    server: JupyterServer, target: str, say: Callable[[str], None] = print
+) -> AsyncIterator[int]:
+    async with (
+        TunnelClient(server.url, server.token, say) as tunnel,
+        listening(tunnel, target) as local,
+    ):
+        yield local
+
+
+@asynccontextmanager
+async def connected(port: int) -> AsyncIterator[tuple[asyncio.StreamReader, asyncio.StreamWriter]]:
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    try:
+        yield reader, writer
+    finally:
+        writer.close()
+        with suppress(ConnectionError):
+            await writer.wait_closed()
+
+
+async def through(port: int, content: bytes) -> bytes:
+    """Send all, say that it is all, and read to the end."""
+    async with connected(port) as (reader, writer):
+
+        async def send() -> None:
+            writer.write(content)
+            await writer.drain()
+            writer.write_eof()
+
+        _, got = await asyncio.gather(send(), reader.read(-1))
+        return got
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "::1"])
+async def test_bytes_come_back_after_the_end_of_the_other_way(
+    server: JupyterServer, host: str
+) -> None:
+    async with echo(host) as (port, _), tunnelled(server, f"tcp:{port}") as local:
+        got = await through(local, PAYLOAD)
+    assert got == PAYLOAD + b"%d bytes" % len(PAYLOAD)
+
+
+async def test_many_streams_at_once_and_many_that_are_idle(server: JupyterServer) -> None:
+    async with echo() as (port, serve), tunnelled(server, f"tcp:{port}") as local:
+        idle = [await asyncio.open_connection("127.0.0.1", local) for _ in range(200)]
+        await wait_until_async(lambda: serve.open == 200, 60, "the idle connections")
+        pieces = [os.urandom(100_000 + n) for n in range(50)]
+        got = await asyncio.gather(*(through(local, piece) for piece in pieces))
+        assert got == [piece + b"%d bytes" % len(piece) for piece in pieces]
+        for reader, writer in idle:
+            writer.write(b"still there")
+            writer.write_eof()
+            assert await reader.read(-1) == b"still there11 bytes"
+            writer.close()
+
+
+async def test_a_reader_that_hangs_holds_up_nobody_else(server: JupyterServer) -> None:
+    async with (
+        echo() as (port, _),
+        tunnelled(server, f"tcp:{port}") as local,
+        connected(local) as (_, writer),
+    ):
+        # Nothing is read of what comes back: the echo stands, then the tunnel, then this.
+        writer.write(PAYLOAD * 20)
+        assert await through(local, b"hello") == b"hello5 bytes"
+        writer.transport.abort()
+
+
+@pytest.mark.parametrize(
+    ("target", "reason"),
+    [
+        ("tcp:2200", "port 2200 is reserved"),
+        ("tcp:0", "no port between"),
+        ("tcp:70000", "no port between"),
+        ("tcp:10.0.0.1:80", "no port between"),
+        ("tcp:²", "no port between"),
+        ("gopher:1", "serves no 'gopher'"),
+        ("", "serves no ''"),
+    ],
+)
+async def test_only_loopback_ports_that_are_not_reserved(
+    server: JupyterServer, target: str, reason: str
+) -> None:
+    said: list[str] = []
+    async with tunnelled(server, target, said.append) as local:
+        with suppress(OSError):
+            assert await through(local, b"hello") == b""
+        await wait_until_async(lambda: said, 30, "the refusal")
+    assert reason in said[0]
+
+
+async def test_a_port_without_a_listener_says_so(server: JupyterServer) -> None:
+    said: list[str] = []
+    port = free_port()
+    async with tunnelled(server, f"tcp:{port}", said.append) as local:
+        with suppress(OSError):
+            assert await through(local, b"hello") == b""
+        await wait_until_async(lambda: said, 30, "the refusal")
+    assert said == [f"nothing listens on port {port} of the session"]
+
+
+class Relay:
+    """A proxy on the way, which can be killed: its connections break, and it may come back."""
+
+    def __init__(self, port: int) -> None:
+        self._there = port
+        self.port = free_port()
+        self._writers: list[asyncio.StreamWriter] = []
+        self._server: asyncio.Server | None = None
+        self.carried = 0
+        self.taken = 0
+
+    async def start(self) -> None:
+        self._server = await asyncio.start_server(self._serve, "127.0.0.1", self.port)
+
+    async def kill(self) -> None:
+        assert self._server is not None
+        self._server.close()
+        for writer in self._writers:
+            writer.transport.abort()
+        self._writers.clear()
+        await self._server.wait_closed()
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.taken += 1
+        other_reader, other_writer = await asyncio.open_connection("127.0.0.1", self._there)
+        self._writers += [writer, other_writer]
+        await asyncio.gather(self._copy(reader, other_writer), self._copy(other_reader, writer))
+
+    async def _copy(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with suppress(ConnectionError):
+            while content := await reader.read(65536):
+                self.carried += len(content)
+                writer.write(content)
+                await writer.drain()
+        writer.close()
+        with suppress(ConnectionError):
+            await writer.wait_closed()
+
+
+async def test_streams_go_on_when_a_proxy_on_the_way_was_killed(server: JupyterServer) -> None:
+    there = int(server.url.rstrip("/").rpartition(":")[2])
+    relay, said = Relay(there), []
+    await relay.start()
+    content = PAYLOAD * 8
+    async with (
+        echo() as (port, _),
+        TunnelClient(f"http://127.0.0.1:{relay.port}/", server.token, said.append) as tunnel,
+        listening(tunnel, f"tcp:{port}") as local,
+    ):
+        sending = asyncio.ensure_future(through(local, content))
+        for part in (1, 2):
+            until = part * len(content) // 2
+            await wait_until_async(lambda until=until: relay.carried > until, 60, "half of it")
+            await relay.kill()
+            await relay.start()
+        got = await sending
+    assert hashlib.sha256(got[: len(content)]).digest() == hashlib.sha256(content).digest()
+    assert said.count("connected again") == 2
+    await relay.kill()
+
+
+async def test_another_token_is_taken_up_in_the_middle_of_a_stream(server: JupyterServer) -> None:
+    there = int(server.url.rstrip("/").rpartition(":")[2])
+    relay, said = Relay(there), []
+    await relay.start()
+    content = PAYLOAD * 8
+    async with (
+        echo() as (port, _),
+        TunnelClient(f"http://127.0.0.1:{relay.port}/", server.token, said.append) as tunnel,
+        listening(tunnel, f"tcp:{port}") as local,
+    ):
+        sending = asyncio.ensure_future(through(local, content))
+        for part in (1, 2):
+            until = part * len(content) // 2
+            await wait_until_async(lambda until=until: relay.carried > until, 60, "half of it")
+            tunnel.renew(server.token)
+            await wait_until_async(lambda n=part: relay.taken > n, 60, "another websocket")
+        got = await sending
+    assert hashlib.sha256(got[: len(content)]).digest() == hashlib.sha256(content).digest()
+    assert said == []
+    await relay.kill()
+
+
+async def test_only_the_owners_token_in_the_header_opens_a_tunnel(server: JupyterServer) -> None:
+    with pytest.raises(Forbidden):
+        async with TunnelClient(server.url, "another"):
+            pass
+    for headers in ({}, {"Cookie": "a=b"}, {"Authorization": "token x"}):
+        upgrade = {
+            "Connection": "Upgrade", "Upgrade": "websocket", "Sec-WebSocket-Version": "13",
+            "Sec-WebSocket-Key": "x" * 22 + "==", **headers,
+        }  # fmt: skip
+        for path in ("bai/tunnel", f"bai/tunnel?token={server.token}"):
+            async with httpx.AsyncClient(timeout=60) as client:
+                answer = await client.get(server.url + path, headers=upgrade)
+            assert answer.status_code == 403, (headers, path)
+
+
+async def test_what_is_no_tunnel_is_told_goodbye(server: JupyterServer) -> None:
+    for message in (b"", encode(Kind.PING), encode(Kind.HELLO, 0, b"\x09")):
+        async with server.websocket("bai/tunnel") as websocket:
+            await websocket.write_message(message, binary=True)
+            answer = await websocket.read_message()
+            assert isinstance(answer, bytes) and decode(answer).kind is Kind.BYE
+
+
+async def test_only_bytes_of_a_stream_are_a_use_of_the_session(server: JupyterServer) -> None:
+    def activity() -> str:
+        return str(server.get("api/status?no_track_activity=1").json()["last_activity"])
+
+    async with echo() as (port, serve), server.websocket("bai/tunnel") as websocket:
+
+        async def send(message: bytes) -> None:
+            await websocket.write_message(message, binary=True)
+
+        async def next_of(kind: Kind) -> Frame:
+            while True:
+                message = await websocket.read_message()
+                assert isinstance(message, bytes), "the tunnel has ended"
+                if (frame := decode(message)).kind is kind:
+                    return frame
+
+        await send(encode_hello(Hello(os.urandom(16), False, 0)))
+        await next_of(Kind.HELLO)
+        before = activity()
+        await send(encode_text(Kind.OPEN, 1, f"tcp:{port}"))
+        await wait_until_async(lambda: serve.open == 1, 30, "the connection")
+        for _ in range(3):
+            await send(encode(Kind.PING))
+            await next_of(Kind.PONG)
+        # Open and silent, whatever keeps it open.
+        assert activity() == before
+        await send(encode(Kind.DATA, 1, b"hello"))
+        assert bytes((await next_of(Kind.DATA)).payload) == b"hello"
+        assert activity() > before
+        await send(encode(Kind.FINISH, 1))
+        await next_of(Kind.FINISH)
+        await send(encode(Kind.BYE))
+
+
+@asynccontextmanager
+async def browsing(server: JupyterServer, path: str = "") -> AsyncIterator[httpx.AsyncClient]:
+    async with (
+        tunnelled(server, f"http:{path}") as local,
+        httpx.AsyncClient(
+            base_url=f"http://127.0.0.1:{local}", timeout=60, trust_env=False
+        ) as client,
+    ):
+        yield client
+
+
+async def test_a_browser_needs_no_token(server: JupyterServer) -> None:
+    async with browsing(server) as client:
+        assert (await client.get("/api/status")).status_code == 200
+        body = {"type": "file", "format": "text", "content": "x" * 300_000}
+        answer = await client.put("/api/contents/big.txt", json=body)
+        assert answer.status_code == 201, answer.text
+        back = await client.get("/api/contents/big.txt")
+        assert back.json()["content"] == body["content"]
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [{"Host": "evil.example"}, {"Origin": "http://evil.example"}],
+    ids=lambda h: next(iter(h)),
+)
+async def test_another_sites_page_gets_nowhere(
+    server: JupyterServer, headers: dict[str, str]
+) -> None:
+    async with browsing(server) as client:
+        answer = await client.get("/api/status", headers=headers)
+    assert answer.status_code == 403
+
+
+def test_the_local_port_is_of_this_machine_only() -> None:
+    from bai_services.cli.remote import read_address
+
+    assert read_address(None)[0] == "127.0.0.1" == read_address("8080")[0]
+    assert read_address("[::1]:80") == ("::1", 80)
+    assert socket.inet_aton(read_address("0.0.0.0:1")[0])

@@ -1,0 +1,164 @@
+"""One call: real receivers, slow, failing, redirecting, endless, and addresses that are refused."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+
+import pytest
+
+from bai_services.core.callback import Reach
+from bai_services.manager.callback_calls import CallbackCalls, CallFailed, look_up
+from tests.testbed.receiver import Receiver, receiving
+
+HERE = Reach.parse("", "127.0.0.1/32")
+
+
+@pytest.fixture
+async def receiver() -> AsyncIterator[Receiver]:
+    async with receiving() as made:
+        yield made
+
+
+class Names:
+    """Finds names as a name server says that a test plays; each lookup takes the next answer."""
+
+    def __init__(self, *answers: list[str]) -> None:
+        self.answers = list(answers)
+        self.asked: list[str] = []
+
+    def __call__(self, host: str, port: int) -> list[str]:
+        self.asked.append(host)
+        return self.answers.pop(0)
+
+
+@asynccontextmanager
+async def calling(
+    reach: Reach = HERE, names: Names | None = None, seconds: float = 60
+) -> AsyncIterator[CallbackCalls]:
+    calls = CallbackCalls(reach, names or look_up, seconds)
+    try:
+        yield calls
+    finally:
+        await calls.close()
+
+
+async def test_a_call_brings_body_and_headers(receiver: Receiver) -> None:
+    async with calling() as calls:
+        await calls.post(receiver.url + "?a=%20b", b'{"a":1}', {"Bai-Delivery": "7"})
+    (call,) = receiver.calls
+    assert (call.path, call.body, call.headers["Bai-Delivery"]) == ("/told?a=%20b", b'{"a":1}', "7")
+    assert "Cookie" not in call.headers
+
+
+async def test_a_failure_says_the_status_and_nothing_of_the_answer(receiver: Receiver) -> None:
+    receiver.answers.extend([500, 404])
+    async with calling() as calls:
+        for status in (500, 404):
+            with pytest.raises(CallFailed, match=f"^it answered {status}$") as failed:
+                await calls.post(receiver.url, b"", {})
+            assert not failed.value.is_final
+
+
+async def test_a_redirect_is_not_followed(receiver: Receiver) -> None:
+    async with receiving() as other, calling() as calls:
+        receiver.answers.append(other.url)
+        with pytest.raises(CallFailed, match="it answered 302; redirects are not followed"):
+            await calls.post(receiver.url, b"", {})
+        assert other.calls == []
+
+
+async def test_a_receiver_that_does_not_answer_is_left(receiver: Receiver) -> None:
+    receiver.is_open.clear()
+    async with calling(seconds=0.2) as calls:
+        with pytest.raises(CallFailed, match="did not answer in time"):
+            await calls.post(receiver.url, b"", {})
+    assert len(receiver.calls) <= 1
+
+
+async def test_an_answer_without_an_end_is_not_read(receiver: Receiver) -> None:
+    receiver.is_endless = True
+    receiver.answers.append(200)
+    async with calling() as calls:
+        await calls.post(receiver.url, b"", {})
+    assert len(receiver.calls) == 1
+
+
+async def test_who_does_not_speak_http_has_failed() -> None:
+    async def greet(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(b"220 mail.example.org\r\n")
+        with suppress(ConnectionError):
+            await reader.read()
+        writer.close()
+        with suppress(ConnectionError):
+            await writer.wait_closed()
+
+    server = await asyncio.start_server(greet, "127.0.0.1", 0)
+    port = server.sockets[0].getsockname()[1]
+    async with server, calling() as calls:
+        with pytest.raises(CallFailed, match="did not speak HTTP"):
+            await calls.post(f"http://127.0.0.1:{port}/", b"", {})
+    async with calling() as calls:
+        with pytest.raises(CallFailed, match="could not be reached"):
+            await calls.post(f"http://127.0.0.1:{port}/", b"", {})
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "[::ffff:127.0.0.1]", "localhost", "2130706433"])
+async def test_this_machine_is_not_called(receiver: Receiver, host: str) -> None:
+    async with calling(Reach()) as calls:
+        with pytest.raises(CallFailed):
+            await calls.post(f"http://{host}:{receiver.port}/", b"", {})
+    assert receiver.calls == []
+
+
+async def test_a_name_is_called_only_at_addresses_that_may_be_reached(receiver: Receiver) -> None:
+    url = f"http://hooks.example.org:{receiver.port}/"
+    names = Names(["10.9.9.9", "127.0.0.1", "::1"], ["10.9.9.9", "169.254.169.254"])
+    async with calling(names=names) as calls:
+        await calls.post(url, b"", {})
+        with pytest.raises(CallFailed, match="no address that callbacks may reach") as failed:
+            await calls.post(url, b"", {})
+    assert failed.value.is_final
+    assert [call.headers["Host"] for call in receiver.calls] == [
+        f"hooks.example.org:{receiver.port}"
+    ]
+
+
+async def test_a_name_is_looked_up_once_and_called_where_it_was_found(receiver: Receiver) -> None:
+    async with receiving() as other:
+        # A second lookup would find an address that may not be reached.
+        names = Names(["127.0.0.1"], ["127.0.0.2"])
+        async with calling(names=names) as calls:
+            await calls.post(f"http://hooks.example.org:{receiver.port}/", b"", {})
+        assert names.asked == ["hooks.example.org"]
+        assert (len(receiver.calls), other.calls) == (1, [])
+
+
+async def test_an_unknown_host_is_said() -> None:
+    async with calling() as calls:
+        with pytest.raises(CallFailed) as failed:
+            await calls.post("http://nothing.invalid/", b"", {})
+    assert not failed.value.is_final
+
+
+async def test_what_is_no_longer_allowed_is_not_called(receiver: Receiver) -> None:
+    for reach in (Reach.parse("none", "127.0.0.0/8"), Reach.parse("other.example.org", "")):
+        names = Names(["127.0.0.1"])
+        async with calling(reach, names) as calls:
+            with pytest.raises(CallFailed, match="may not be called any more"):
+                await calls.post(f"http://hooks.example.org:{receiver.port}/", b"", {})
+    assert receiver.calls == []
+
+
+async def test_a_proxy_of_the_environment_is_not_used(
+    receiver: Receiver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with receiving() as proxy:
+        for variable in ("HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"):
+            monkeypatch.setenv(variable, f"http://127.0.0.1:{proxy.port}")
+        monkeypatch.delenv("NO_PROXY", raising=False)
+        monkeypatch.delenv("no_proxy", raising=False)
+        async with calling() as calls:
+            await calls.post(receiver.url, b"", {})
+        assert (len(receiver.calls), proxy.calls) == (1, [])

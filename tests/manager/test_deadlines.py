@@ -1,0 +1,175 @@
+"""Deadlines that are killed, kept twice at once, or fall together with somebody's stop."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from datetime import datetime, timedelta
+
+import sqlalchemy as sa
+
+from bai_services.core.queue import Decision
+from bai_services.core.resources import ResourceSlots
+from bai_services.core.session import Event, SessionType, Status
+from bai_services.db.allocations import AllocationStore
+from bai_services.db.database import Database
+from bai_services.db.deadlines import DeadlineStore, Overdue
+from bai_services.db.dependencies import DependencyStore
+from bai_services.db.lease import LeaseStore
+from bai_services.db.sessions import SessionStore
+from bai_services.db.tables import accounts, cluster
+from bai_services.manager.deadlines import Deadlines
+from bai_services.manager.events import Events
+from bai_services.manager.lease import Lease
+from bai_services.manager.lifecycle import Lifecycle
+from tests.db.test_queue_kills import kill_everywhere, until_killed
+from tests.db.world import NOW, World, make_world
+
+LATER = NOW + timedelta(hours=1)
+SMALL = ResourceSlots.parse({"cpu": "0.1", "mem": "64m"})
+STOPS = (Status.CANCELLED, Status.TERMINATING)
+
+
+def later() -> datetime:
+    return LATER
+
+
+def deadlines_on(
+    database: Database, store: DeadlineStore | None = None, lease: Lease | None = None
+) -> Deadlines:
+    return Deadlines(
+        store or DeadlineStore(database),
+        DependencyStore(database),
+        Lifecycle(SessionStore(database), Events(), later),
+        later,
+        lease=lease or Lease(LeaseStore(database), later, seconds=600),
+    )
+
+
+async def make_overdue(url: str) -> World:
+    """Return a world in which everybody is late at ``LATER``, by one limit or another.
+
+    Two wait longer than their group allows, one waits for one that has failed,
+    two run longer than their batch timeout and one longer than its policy lets it.
+    """
+    world = await make_world(url)
+    batch = {"type": SessionType.BATCH, "startup_command": "true"}
+    for name, facts in {
+        "runs-1": {**batch, "batch_timeout_seconds": 60},
+        "runs-2": {**batch, "batch_timeout_seconds": 60},
+        "lab": {},
+        "fails": {**batch},
+    }.items():
+        await world.sessions.enqueue(world.new(name, requested_slots=SMALL, **facts), NOW)
+    await world.run_pass()
+    for row in await world.sessions.in_status(Status.SCHEDULED):
+        for event in (Event.DISPATCHED, Event.PREPARED, Event.STARTED):
+            await world.sessions.move(row.id, event, NOW)
+        if row.name == "fails":
+            failed = row.id
+    for name in ("waits-1", "waits-2"):
+        await world.sessions.enqueue(world.new(name, {"cpu": "8", "mem": "1g"}), NOW)
+    await world.sessions.enqueue(world.new("in-vain", dependencies=(failed,)), NOW)
+    await world.sessions.move(failed, Event.FAILED, NOW)
+    await world.write(
+        sa.update(cluster.resource_groups).values(scheduler_opts={"pending_timeout": 600}),
+        sa.update(accounts.keypair_policies).values(max_session_lifetime_seconds=600),
+    )
+    return world
+
+
+async def check(world: World, left: Sequence[Status] = ()) -> None:
+    """Every session was asked to end once or, where it is in ``left``, not yet."""
+    assert await AllocationStore(world.database).audit() == []
+    for row in await world.sessions.in_status(*Status):
+        if row.name == "fails":
+            continue
+        events = [step.event for step in await world.sessions.history(row.id)]
+        assert events.count(Event.STOP_REQUESTED) == (row.status in STOPS), (row.name, events)
+        assert row.status in (*STOPS, *left), row.name
+
+
+async def step(world: World, decisions: Sequence[Decision]) -> None:
+    await until_killed(world, lambda: deadlines_on(world.database).step())
+
+
+def test_a_step_that_is_killed_anywhere(database_url: str) -> None:
+    async def prepare() -> None:
+        await (await make_overdue(database_url)).close()
+
+    async def look(*left: Status) -> None:
+        world = World(database_url)
+        await check(world, left)
+        await world.close()
+
+    asyncio.run(prepare())
+    count = kill_everywhere(
+        database_url, step, [], lambda: asyncio.run(look(Status.PENDING, Status.RUNNING))
+    )
+    assert count > 5
+    asyncio.run(look())
+
+
+@asynccontextmanager
+async def overdue(url: str) -> AsyncIterator[tuple[World, Database]]:
+    """Give a world with everybody late, and a second database as another manager has it."""
+    world = await make_overdue(url)
+    other = Database(url)
+    yield world, other
+    await check(world)
+    await other.close()
+    await world.close()
+
+
+async def test_two_that_look_at_once(database_url: str) -> None:
+    # The lease was taken over in the middle: both believe for a moment that it is theirs.
+    async with overdue(database_url) as (world, other):
+        lease = Lease(LeaseStore(world.database), later, seconds=600)
+        await asyncio.gather(
+            deadlines_on(world.database, lease=lease).step(),
+            deadlines_on(other, lease=lease).step(),
+        )
+
+
+async def test_a_stop_at_the_same_instant(database_url: str) -> None:
+    async with overdue(database_url) as (world, other):
+        people = Lifecycle(SessionStore(other), Events(), later)
+        rows = await world.sessions.in_status(Status.PENDING, Status.RUNNING)
+        await asyncio.gather(
+            deadlines_on(world.database).step(),
+            *(people.try_move(row.id, Event.STOP_REQUESTED, "stopped by ann") for row in rows),
+        )
+        for row in rows:
+            ended = await world.sessions.find(row.id)
+            asked = [s for s in await world.sessions.history(row.id) if s.to_status in STOPS]
+            # Who came first has said why, and by that what the result is.
+            assert ended.status_info == asked[0].reason
+            is_failure = ended.status_info != "stopped by ann" and row.status is Status.RUNNING
+            assert ended.result == ("failure" if is_failure else "undefined")
+
+
+class PlacedMeanwhile(DeadlineStore):
+    """Another manager finds room for who is late, before anybody has ended it."""
+
+    def __init__(self, world: World) -> None:
+        super().__init__(world.database)
+        self._world = world
+
+    async def waiting(self, now: datetime) -> list[Overdue]:
+        late = await super().waiting(now)
+        for row in await self._world.sessions.in_status(Status.RUNNING):
+            await self._world.sessions.move(row.id, Event.EXITED, now)
+        await self._world.run_pass()
+        return late
+
+
+async def test_who_gets_a_place_at_the_last_moment_keeps_it(database_url: str) -> None:
+    world = await make_overdue(database_url)
+    await deadlines_on(world.database, PlacedMeanwhile(world)).step()
+    kept = await world.sessions.in_status(Status.SCHEDULED)
+    assert [row.name for row in kept] == ["waits-1"]
+    cancelled = await world.sessions.in_status(Status.CANCELLED)
+    assert [row.name for row in cancelled] == ["waits-2", "in-vain"]
+    assert await world.allocations.audit() == []
+    await world.close()

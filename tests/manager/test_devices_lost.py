@@ -1,0 +1,88 @@
+"""Two machines with devices, of which one is lost; and devices that change under sessions."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from bai_services.core.session import Status
+from bai_services.core.sharing import Level, Sharing
+from tests.testbed.agent_voice import AgentVoice
+
+from .test_hub_side import Cluster, cluster
+
+__all__ = ["cluster"]
+
+ONE = {"cuda.device": "1"}
+QUARTER = {"cuda.shares": "0.25"}
+
+
+def gpu(name: str, sharing: Sharing, **facts: Any) -> dict[str, Any]:
+    return {"id": name, "family": "cuda", "index": 0, "facts": sharing.to_facts(), **facts}
+
+
+async def devices_of(cluster: Cluster, session: dict[str, Any]) -> list[str]:
+    await cluster.until(session["id"], Status.SCHEDULED, Status.PREPARING)
+    view = await cluster.store.view(session["id"])
+    return [a.device_id for a in view.allocations if a.device_id]
+
+
+async def test_a_lost_machine_takes_its_devices_and_after_an_hour_its_sessions_along(
+    cluster: Cluster,
+) -> None:
+    soft = Sharing(Level.SOFT)
+    await cluster.agent.beat(devices=[gpu("g1", soft)])
+    first = await cluster.file("on-g1", resources=ONE)
+    # A first pass may take long: what it runs is compiled.
+    await cluster.manager.scheduler.run_pass()
+    item = await cluster.agent.prepare()
+    await cluster.until(first["id"], Status.RUNNING)
+    await cluster.launch(first)
+    await cluster.agent.beat([cluster.agent.running(item)])
+    other = AgentVoice(cluster.agent.client, "a2", devices=[gpu("g2", soft)])
+    cluster.clock.advance(seconds=41)
+    await other.beat()
+    await cluster.manager.agents.check_deadlines()
+    second = await cluster.file("on-g2", resources=ONE)
+    assert await devices_of(cluster, second) == ["g2"]
+    # Nothing is placed on the lost one, however long somebody waits.
+    third = await cluster.file("waiting", resources=ONE)
+    await cluster.manager.scheduler.run_pass()
+    assert (await cluster.store.find(third["id"])).status is Status.PENDING
+    cluster.clock.advance(minutes=61)
+    await other.beat()
+    await cluster.manager.reconciler.step()
+    row = await cluster.until(first["id"], Status.ERROR)
+    assert row.status_info == "its agent has been lost for more than 60 minutes"
+
+
+async def test_shares_are_withdrawn_and_given_again_while_sessions_wait(cluster: Cluster) -> None:
+    process = Sharing(Level.PROCESS, 250, 250)
+    paused = Sharing(Level.PROCESS, 250, 250, is_paused=True)
+    await cluster.agent.beat(devices=[gpu("g1", paused)])
+    session = await cluster.file("lab1", resources=QUARTER)
+    await cluster.manager.scheduler.run_pass()
+    row = await cluster.store.find(session["id"])
+    assert row.status is Status.PENDING
+    await cluster.agent.beat(devices=[gpu("g1", process)])
+    assert await devices_of(cluster, session) == ["g1"]
+
+
+async def test_a_device_list_that_changes_leaves_what_runs_alone(cluster: Cluster) -> None:
+    soft = Sharing(Level.SOFT)
+    await cluster.agent.beat(devices=[gpu("g1", soft), gpu("g2", soft)])
+    session = await cluster.file("lab1", resources=ONE)
+    await cluster.manager.scheduler.run_pass()
+    item = await cluster.agent.prepare()
+    await cluster.until(session["id"], Status.RUNNING)
+    kernel = cluster.agent.running(item)
+    (held,) = [a.device_id for a in (await cluster.store.view(session["id"])).allocations
+               if a.device_id]  # fmt: skip
+    # The device is gone, then divided, then masked: the session goes on and holds it.
+    part = gpu("m1", Sharing(Level.HARDWARE, most=0))
+    part["facts"]["slot"] = "cuda.mig-1g.10gb"
+    for devices in ([], [part], [gpu(held, soft, is_healthy=False), part]):
+        await cluster.agent.beat([kernel], devices=devices)
+        assert (await cluster.store.find(session["id"])).status is Status.RUNNING
+    assert await cluster.manager.ledger.audit() == []
+    instance = await cluster.file("lab2", resources={"cuda.mig-1g.10gb": "1"})
+    assert await devices_of(cluster, instance) == ["m1"]

@@ -1,0 +1,169 @@
+"""A full disk under the database: callers are told what to do, and all goes on with room again."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import httpx
+import pytest
+import sqlalchemy as sa
+
+from bai_services.client import Client
+from bai_services.core.errors import Unavailable
+from bai_services.core.session import Status
+from bai_services.db.sessions import SessionStore
+from bai_services.manager.warming import warm_up
+from tests.conftest import missing
+from tests.testbed.agent_voice import AgentVoice
+from tests.testbed.manager import Api, MovableClock, make_world, manager_on, serving
+from tests.testbed.postgres import Postgres
+from tests.testbed.wait import wait_until_async
+
+MIB = 2**20
+ENOUGH_TRIES = 2_000
+
+
+class SmallDisk:
+    """A small file system with the database at ``url`` on it."""
+
+    def __init__(self, path: Path, url: str) -> None:
+        self.url = url
+        self._filler = path / "filler"
+
+    def fill(self) -> None:
+        """Leave no byte."""
+        with self._filler.open("ab", buffering=0) as file:
+            for size in (MIB, 4096, 1):
+                try:
+                    while True:
+                        file.write(bytes(size))
+                except OSError:
+                    continue
+
+    def make_room(self) -> None:
+        self._filler.unlink()
+
+
+@contextmanager
+def mounted(path: Path, mib: int) -> Iterator[None]:
+    """Mount a file system of that size; it belongs to whoever its folder does."""
+    owner = path.stat()
+    options = f"size={mib}m,uid={owner.st_uid},gid={owner.st_gid},mode=0700"
+    command = ["mount", "-t", "tmpfs", "-o", options, "none", str(path)]
+    done = subprocess.run(command, capture_output=True, text=True)
+    if done.returncode:
+        missing("mount", f"no small file system can be mounted: {done.stderr.strip()}")
+    try:
+        yield
+    finally:
+        subprocess.run(["umount", "-l", str(path)], check=True)
+
+
+@contextmanager
+def sqlite_disk(path: Path, migrated: Path) -> Iterator[SmallDisk]:
+    path.mkdir()
+    with mounted(path, 16):
+        shutil.copy(migrated, path / "bai.sqlite")
+        yield SmallDisk(path, f"sqlite+aiosqlite:///{path}/bai.sqlite")
+
+
+@contextmanager
+def postgres_disk(server: Postgres, migrated: str) -> Iterator[SmallDisk]:
+    """Give a database whose tables, but not whose log, are on a small disk."""
+    path, name = server.folder / "small", "small"
+    path.mkdir()
+    shutil.chown(path, (server.folder / "data").owner(), (server.folder / "data").group())
+    with mounted(path, 48):
+        server.execute(f"CREATE TABLESPACE {name} LOCATION '{path}'")
+        server.execute(
+            f'CREATE DATABASE {name} TEMPLATE "{migrated}" TABLESPACE {name} STRATEGY file_copy'
+        )
+        try:
+            yield SmallDisk(path, server.url(name))
+        finally:
+            server.drop_database(name)
+            server.execute(f"DROP TABLESPACE {name}")
+    path.rmdir()
+
+
+@pytest.fixture(params=["sqlite", pytest.param("postgres", marks=pytest.mark.postgres)])
+def disk(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[SmallDisk]:
+    if request.param == "sqlite":
+        with sqlite_disk(tmp_path / "small", request.getfixturevalue("_migrated_sqlite")) as made:
+            yield made
+        return
+    server: Postgres = request.getfixturevalue("postgres_server")
+    with postgres_disk(server, request.getfixturevalue("_migrated_postgres")) as made:
+        yield made
+
+
+@pytest.fixture
+async def api(disk: SmallDisk, tmp_path: Path, clock: MovableClock) -> AsyncIterator[Api]:
+    async with (
+        manager_on(disk.url, tmp_path / "home", clock) as manager,
+        serving(await make_world(manager, clock)) as served,
+    ):
+        yield served
+
+
+async def until_refused(client: Client, path: str, **wish: object) -> tuple[list[str], str]:
+    """Make things until there is no room; return the names of those made and of the refused."""
+    made: list[str] = []
+    for number in range(ENOUGH_TRIES):
+        name = f"full-{number}"
+        try:
+            await client.post(path, {"name": name, **wish})
+        except Unavailable as error:
+            assert "make room" in error.message and "nothing was changed" in error.message
+            assert error.details == {"reason": "database-full"}
+            return made, name
+        made.append(name)
+    raise AssertionError("the disk was never full")
+
+
+async def test_a_full_disk_under_the_database(api: Api, disk: SmallDisk) -> None:
+    manager, store = api.world.manager, SessionStore(api.world.manager.database)
+    agent = AgentVoice(api.agent)
+    await agent.beat()
+    await warm_up()  # compiling may take longer than any wait below
+    await manager.start()
+    admin, user = await api.client("admin"), await api.client("user")
+
+    async def is_scheduled(session_id: str) -> bool:
+        return (await store.find(session_id)).status is Status.SCHEDULED
+
+    # Only the disk is to refuse.
+    await admin.patch("/keypair-policies/default", {"max_concurrent_sessions": ENOUGH_TRIES})
+    waiting = await user.post("/sessions", {"name": "before", "project": "default"})
+    await wait_until_async(lambda: is_scheduled(waiting["id"]), 120, "the first session")
+
+    disk.fill()
+    done, refused = await until_refused(admin, "/projects", domain="default")
+    filed, not_filed = await until_refused(user, "/sessions", project="default", enqueue_only=True)
+    # Who only looks is answered, also with a keypair of which the last use would be written.
+    api.world.clock.advance(minutes=6)
+    monitor = await api.client("monitor")
+    assert (await monitor.get("/me"))["username"] == "monitor"
+    assert (await admin.get("/projects", name=refused))["total"] == 0
+    assert (await admin.get("/sessions", name=not_filed))["total"] == 0
+    async with httpx.AsyncClient() as http:
+        health = await http.get(f"{api.url}/api/v1/health")
+    assert health.json()["database"] is True
+
+    disk.make_room()
+    await agent.beat()
+    made = await user.post("/sessions", {"name": "after", "project": "default"})
+    await wait_until_async(lambda: is_scheduled(made["id"]), 90, "the scheduler to go on")
+    names = {item["name"] async for item in admin.items("/sessions")}
+    assert names == {"before", "after", *filed}
+    for name in done:
+        assert (await admin.get(f"/projects/default%2F{name}"))["name"] == name
+    assert await manager.ledger.audit() == []
+    await manager.session_parts.stop()
+    if manager.database.is_sqlite:
+        async with manager.database.read() as tx:
+            assert await tx.scalar(sa.text("PRAGMA integrity_check")) == "ok"

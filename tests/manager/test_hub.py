@@ -1,0 +1,364 @@
+"""The manager beside a real Hub: its REST client, tokens, browser sign-in, putting people out."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import hashlib
+import json
+import os
+import re
+import secrets
+import signal
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+import httpx
+import pytest
+from click.testing import CliRunner
+
+from bai_services.cli import profile
+from bai_services.cli.main import main
+from bai_services.client import Client, Token
+from bai_services.core.errors import (
+    Conflict,
+    Forbidden,
+    NotFound,
+    NotSignedIn,
+    SignInRefused,
+    Unavailable,
+)
+from bai_services.manager.hub import Hub, HubBusy
+from tests.testbed.hub import PASSWORD, HubAndManager, running_hub, signed_in_browser
+from tests.testbed.wait import wait_until, wait_until_async
+
+pytestmark = pytest.mark.e2e
+
+
+@pytest.fixture(scope="module")
+def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HubAndManager]:
+    with running_hub(tmp_path_factory.mktemp("hub")) as hub:
+        yield hub
+
+
+@pytest.fixture
+async def hub(running: HubAndManager) -> AsyncIterator[Hub]:
+    client = Hub(running.hub_url, running.token)
+    yield client
+    await client.close()
+
+
+async def token_of(running: HubAndManager, username: str) -> Client:
+    async with Client(running.manager_url) as anyone:
+        answer = await anyone.post("/auth/token", {"name": username, "password": PASSWORD})
+    assert answer["username"] == username
+    return Client(running.manager_url, Token(answer["token"]))
+
+
+async def test_users_and_servers(hub: Hub) -> None:
+    for _ in range(2):
+        await hub.ensure_user("worker")
+        await hub.create_server("worker", "first", "My First!", {"bai_session_id": "1"})
+    model = await hub.server_model("worker", "first")
+    assert model is not None and model["display_name"] == "My First!"
+    assert model["user_options"] == {"bai_session_id": "1"} and not model["ready"]
+    await hub.start_server("worker", "first")
+    await wait_until_async(lambda: _is_ready(hub, "first"), 20, "the server to be ready")
+    with pytest.raises(Conflict, match="already running"):
+        await hub.start_server("worker", "first")
+    found = [(user, server["name"]) async for user, server in hub.active_servers()]
+    assert ("worker", "first") in found
+    assert await hub.stop_server("worker", "first", remove=False)
+    model = await hub.server_model("worker", "first")
+    assert model is not None and model["stopped"]
+    assert await hub.stop_server("worker", "first")
+    assert await hub.server_model("worker", "first") is None
+    assert await hub.stop_server("worker", "first")
+    assert await hub.server_model("nobody", "first") is None
+    with pytest.raises(NotFound):
+        await hub.create_server("nobody", "first", "", {})
+
+
+async def _is_ready(hub: Hub, server: str) -> bool:
+    model = await hub.server_model("worker", server)
+    return bool(model and model["ready"])
+
+
+async def test_a_hub_at_its_limit_says_when_to_come_again(hub: Hub) -> None:
+    await hub.ensure_user("worker")
+    names = ["a", "b", "c", "d"]
+    for name in names:
+        await hub.create_server("worker", name, name, {})
+    for name in names[:3]:
+        await hub.start_server("worker", name)
+    with pytest.raises(HubBusy) as caught:
+        await hub.start_server("worker", "d")
+    assert 1 <= caught.value.retry_after <= 10
+    for name in names:
+        await hub.stop_server("worker", name)
+
+
+async def test_a_hub_that_is_away_or_refuses_is_unavailable(running: HubAndManager) -> None:
+    for hub in (Hub("http://127.0.0.1:1/hub/api", "x"), Hub("", ""), Hub(running.hub_url, "wrong")):
+        with pytest.raises(Unavailable):
+            await hub.create_token("user", "note", 60)
+        await hub.close()
+
+
+async def test_a_password_gives_a_token_that_holds_at_the_manager(running: HubAndManager) -> None:
+    async with await token_of(running, "user2") as client:
+        assert (await client.get("/me"))["username"] == "user2"
+        with pytest.raises(Forbidden):
+            await client.get("/audit-log")
+
+
+async def test_a_token_is_withdrawn_by_who_holds_it(running: HubAndManager, hub: Hub) -> None:
+    async with await token_of(running, "user2") as mine, await token_of(running, "user2") as other:
+        assert (await mine.get("/me"))["username"] == "user2"  # from now on it is remembered
+        await mine.delete("/auth/token")
+        for _ in range(2):
+            with pytest.raises(NotSignedIn):
+                await mine.get("/me")
+        with pytest.raises(NotSignedIn):
+            await mine.delete("/auth/token")
+        assert (await other.get("/me"))["username"] == "user2"
+        async with await token_of(running, "admin") as admin:
+            page = await admin.get("/audit-log", action="sign-out.token", actor="user2")
+            assert page["total"] == 1
+
+
+async def test_signing_out_withdraws_the_token_of_the_command(
+    running: HubAndManager, hub: Hub, tmp_path: Path
+) -> None:
+    async with Client(running.manager_url) as anyone:
+        made = await anyone.post("/auth/token", {"name": "user2", "password": PASSWORD})
+    address = running.manager_url.removesuffix("/services/bai")
+    environ = {"BAI_CONFIG_DIR": str(tmp_path)}
+    profile.save(profile.Profile(address, Token(made["token"]), "user2"), environ)
+    assert await hub.user_of_token(made["token"]) is not None
+    done = await asyncio.to_thread(CliRunner().invoke, main, ["logout", "--json"], env=environ)
+    assert json.loads(done.stdout) == {"signed_out": True, "token_withdrawn": True}
+    assert await hub.user_of_token(made["token"]) is None
+    assert profile.saved(environ) is None
+
+
+async def test_tokens_of_others_do_not_hold(running: HubAndManager, hub: Hub) -> None:
+    await hub.ensure_user("stranger")
+    await hub.ensure_user("user")
+    limited = {"note": "of a session", "scopes": ["read:users:name!user=user"]}
+    model = await hub._call("POST", "/users/user/tokens", json=limited)
+    stranger = (await hub.create_token("stranger", "no account", 60)).value
+    for token, text in (
+        (model["token"], "not valid"),
+        (stranger, "no account here"),
+        (running.token, "not valid"),
+        ("made-up", "not valid"),
+    ):
+        async with Client(running.manager_url, Token(token)) as client:
+            with pytest.raises(NotSignedIn, match=text):
+                await client.get("/me")
+
+
+async def test_the_token_of_a_session_is_far_less_than_its_owner(
+    running: HubAndManager, hub: Hub
+) -> None:
+    """Whatever runs in a session can read its token: a superadmin's must not make superadmins."""
+    async with await token_of(running, "admin") as admin:
+        mine = await admin.post("/sessions", {"name": "of-admin", "project": "default"})
+        async with await token_of(running, "user") as user:
+            theirs = await user.post("/sessions", {"name": "of-user", "project": "default"})
+        folder = await admin.post("/vfolders", {"name": "of-admin"})
+        scopes = ["custom:bai:session!server=admin/of-admin", "read:users:name!user=admin"]
+        wish = {"note": "of a session", "scopes": scopes}
+        token = (await hub._call("POST", "/users/admin/tokens", json=wish))["token"]
+        async with Client(running.manager_url, Token(token)) as session:
+            seen = await session.get("/sessions")
+            assert [item["name"] for item in seen["items"]] == ["of-admin"]
+            assert "of-admin" in [f["name"] for f in (await session.get("/vfolders"))["items"]]
+            with pytest.raises(NotFound):
+                await session.get(f"/sessions/{theirs['id']}")
+            for method, path in (
+                ("GET", "/me"),
+                ("GET", "/users"),
+                ("GET", "/keypairs"),
+                ("GET", f"/vfolders/{folder['id']}/files"),
+                ("PUT", f"/vfolders/{folder['id']}/content?path=x"),
+                ("POST", f"/vfolders/{folder['id']}/uploads"),
+                ("GET", "/events"),
+                ("POST", "/sessions"),
+            ):
+                with pytest.raises(Forbidden, match="token of a session"):
+                    await session.call(method, path)
+            renamed = await session.patch(f"/sessions/{mine['id']}", {"name": "renamed"})
+            assert renamed["name"] == "renamed"
+            await session.delete(f"/sessions/{mine['id']}")
+        await admin.delete(f"/sessions/{theirs['id']}")
+        await admin.delete(f"/vfolders/{folder['id']}")
+
+
+async def test_a_deactivated_person_is_out_at_once(running: HubAndManager, hub: Hub) -> None:
+    admin = await token_of(running, "admin")
+    wish = {"username": "leaver", "email": "leaver@example.com", "password": "long enough 1"}
+    async with admin:
+        await admin.post("/users", wish)
+        await hub.ensure_user("leaver")
+        await hub.create_server("leaver", "work", "work", {})
+        await hub.start_server("leaver", "work")
+        token = (await hub.create_token("leaver", "test", 600)).value
+        async with (
+            signed_in_browser(running, "leaver") as browser,
+            Client(running.manager_url, Token(token)) as leaver,
+        ):
+            assert (await leaver.get("/me"))["username"] == "leaver"
+            assert (await browser.get("/services/bai/api/v1/me")).status_code == 401
+            await admin.patch("/users/leaver", {"status": "inactive"})
+            with pytest.raises(NotSignedIn, match="not active"):
+                await leaver.get("/me")
+            await wait_until_async(
+                lambda: _is_gone(hub, token), 30, "the Hub to forget token and servers"
+            )
+            home = await browser.get("/hub/home", follow_redirects=False)
+            assert home.status_code == 302 and "/hub/login" in home.headers["Location"]
+
+
+async def _is_gone(hub: Hub, token: str) -> bool:
+    return not await hub.servers_of("leaver") and await hub.user_of_token(token) is None
+
+
+async def test_signing_out_ends_tokens_and_servers_only(running: HubAndManager, hub: Hub) -> None:
+    token = (await hub_user_token(hub, "acme-user")).value
+    await hub.create_server("acme-user", "work", "work", {})
+    await hub.start_server("acme-user", "work")
+    async with Client(running.manager_url, Token(token)) as client:
+        await client.post("/users/acme-user/sign-out")
+    await wait_until_async(lambda: _no_token(hub, token), 30, "the token to be withdrawn")
+    await wait_until_async(lambda: _is_removed(hub), 30, "the server to be removed")
+    async with await token_of(running, "acme-user") as again:
+        assert (await again.get("/me"))["username"] == "acme-user"
+
+
+async def hub_user_token(hub: Hub, username: str) -> Any:
+    await hub.ensure_user(username)
+    return await hub.create_token(username, "test", 600)
+
+
+async def _no_token(hub: Hub, token: str) -> bool:
+    return await hub.user_of_token(token) is None
+
+
+async def _is_removed(hub: Hub) -> bool:
+    return await hub.server_model("acme-user", "work") is None
+
+
+async def test_a_browser_calls_with_its_cookie_and_the_pages_token(running: HubAndManager) -> None:
+    async with signed_in_browser(running, "user") as browser:
+        api = "/services/bai/api/v1"
+        # Any page of ours signs the browser in at the manager and brings its token.
+        await browser.get("/services/bai/cli-login", params=_question("x" * 43))
+        me = await browser.get(f"{api}/me")
+        assert (me.status_code, me.json()["username"]) == (200, "user")
+        change = {"full_name": "Changed"}
+        bare = await browser.patch(f"{api}/users/user", json=change)
+        assert (bare.status_code, bare.json()["error"]) == (403, "forbidden")
+        cookies = {c.path: c.value for c in browser.cookies.jar if c.name == "_xsrf"}
+        headers = {"X-XSRFToken": str(cookies["/services/bai/"])}
+        wrong = await browser.patch(
+            f"{api}/users/user", json=change, headers={"X-XSRFToken": str(cookies["/hub/"])}
+        )
+        assert wrong.status_code == 403
+        right = await browser.patch(f"{api}/users/user", json=change, headers=headers)
+        assert (right.status_code, right.json()["full_name"]) == (200, "Changed")
+
+
+def _question(challenge: str) -> dict[str, str]:
+    return {"port": "54321", "challenge": challenge, "state": "some-state-1"}
+
+
+async def test_the_command_line_signs_in_through_the_browser(running: HubAndManager) -> None:
+    verifier = secrets.token_urlsafe(48)
+    digest = hashlib.sha256(verifier.encode()).digest()
+    question = _question(base64.urlsafe_b64encode(digest).rstrip(b"=").decode())
+    async with signed_in_browser(running, "user") as browser:
+        page = await browser.get("/services/bai/cli-login", params=question)
+        assert page.status_code == 200 and "act as user" in page.text
+        xsrf = re.search(r'name="_xsrf" value="([^"]+)"', page.text)
+        assert xsrf is not None
+        refused = await browser.post("/services/bai/cli-login", data=question)
+        assert refused.status_code in (401, 403)
+        answer = await browser.post(
+            "/services/bai/cli-login",
+            data={**question, "_xsrf": xsrf[1]},
+            follow_redirects=False,
+        )
+    assert answer.status_code == 303
+    address = urlsplit(answer.headers["Location"])
+    arguments = parse_qs(address.query)
+    assert (address.netloc, arguments["state"]) == ("127.0.0.1:54321", ["some-state-1"])
+    async with Client(running.manager_url) as anyone:
+        body = {"code": arguments["code"][0], "verifier": verifier}
+        token = (await anyone.post("/auth/code/redeem", body))["token"]
+        with pytest.raises(SignInRefused):
+            await anyone.post("/auth/code/redeem", body)
+    async with Client(running.manager_url, Token(token)) as client:
+        assert (await client.get("/me"))["username"] == "user"
+        # A token cannot make itself a successor.
+        with pytest.raises(NotSignedIn):
+            await client.post("/auth/code", {"challenge": question["challenge"]})
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        pytest.param({"port": "80"}, id="a port of the system"),
+        pytest.param({"port": "5000@evil.example"}, id="another host"),
+        pytest.param({"challenge": "short"}, id="no challenge"),
+        pytest.param({"state": "a&b=c d e f g"}, id="odd state"),
+    ],
+)
+async def test_an_odd_question_of_the_command_line_is_refused(
+    running: HubAndManager, change: dict[str, str]
+) -> None:
+    async with signed_in_browser(running, "user") as browser:
+        question = {**_question("x" * 43), **change}
+        page = await browser.get("/services/bai/cli-login", params=question)
+        assert page.status_code == 400
+
+
+async def test_who_is_not_signed_in_is_sent_to_the_hub(running: HubAndManager) -> None:
+    async with httpx.AsyncClient() as browser:
+        url = f"{running.manager_url}/cli-login"
+        answer = await browser.get(url, params=_question("x" * 43))
+        assert answer.status_code == 302
+        assert answer.headers["Location"].startswith("/hub/api/oauth2/authorize?")
+
+
+async def test_a_killed_manager_comes_back(running: HubAndManager) -> None:
+    before = running.manager_pid()
+    client = await token_of(running, "user")
+    os.kill(before, signal.SIGKILL)
+    await asyncio.to_thread(
+        wait_until,
+        lambda: (running.health() or {}).get("status") == "ok" and running.manager_pid() != before,
+        60,
+        "the Hub to start the manager anew",
+    )
+    async with client:
+        assert (await client.get("/me"))["username"] == "user"
+
+
+def test_a_manager_ends_with_its_hub(tmp_path: Path) -> None:
+    with running_hub(tmp_path) as hub:
+        pid = hub.manager_pid()
+        hub.process.kill()
+        hub.process.wait()
+        wait_until(lambda: not _runs(pid), 15, "the manager to end")
+        assert hub.health() is None
+
+
+def _runs(pid: int) -> bool:
+    try:
+        return b"bai_services.app" in Path(f"/proc/{pid}/cmdline").read_bytes()
+    except OSError:
+        return False

@@ -1,0 +1,263 @@
+"""Starter, Hub servers and reconciler, against a server that speaks the Hub's API."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bai_services.core.listing import ListQuery
+from bai_services.core.roles import Caller
+from bai_services.core.session import Status
+from bai_services.db.session_rows import SessionRow
+from bai_services.db.sessions import SessionStore
+from bai_services.manager.manager import Manager
+from bai_services.manager.requests import SessionRequest
+from bai_services.manager.starter import TRIES
+from tests.testbed.agent_voice import AgentVoice
+from tests.testbed.hub_voice import HubVoice, Key, speaking
+from tests.testbed.manager import (
+    HUB,
+    Api,
+    MovableClock,
+    World,
+    make_world,
+    manager_on,
+    serving,
+)
+from tests.testbed.wait import wait_until_async
+
+
+class Cluster:
+    """A manager whose loops run, one agent, and a Hub."""
+
+    def __init__(self, api: Api, hub: HubVoice, clock: MovableClock) -> None:
+        self.manager: Manager = api.world.manager
+        self.world: World = api.world
+        self.hub = hub
+        self.clock = clock
+        self.agent = AgentVoice(api.agent)
+        self.store = SessionStore(self.manager.database)
+        self.user: Caller | None = None
+
+    async def file(self, name: str, **facts: Any) -> dict[str, Any]:
+        assert self.user is not None
+        row, _ = await self.manager.sessions.create(self.user, SessionRequest(name=name, **facts))
+        return row
+
+    async def until(self, session_id: str, *statuses: Status) -> SessionRow:
+        async def reached() -> SessionRow | None:
+            row = await self.store.find(session_id)
+            return row if row.status in statuses else None
+
+        found: SessionRow = await wait_until_async(reached, 15, f"{statuses} of {session_id}")
+        return found
+
+    async def running(self, name: str) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Return a session that runs, and its kernel as the agent reports it."""
+        session = await self.file(name)
+        item = await self.agent.prepare()
+        await self.until(session["id"], Status.RUNNING)
+        await self.launch(session)
+        return session, self.agent.running(item)
+
+    async def launch(self, session: dict[str, Any]) -> dict[str, Any]:
+        plan: dict[str, Any] = await self.manager.launch.launch(
+            HUB, session["id"], session["hub_user"], session["hub_server"]
+        )
+        return plan
+
+
+def key_of(session: dict[str, Any]) -> Key:
+    return session["hub_user"], session["hub_server"]
+
+
+@pytest.fixture
+async def cluster(database_url: str, tmp_path: Path, clock: MovableClock) -> AsyncIterator[Cluster]:
+    async with (
+        speaking() as hub,
+        manager_on(
+            database_url, tmp_path, clock, hub_api_url=hub.url, hub_api_token="t"
+        ) as manager,
+        serving(await make_world(manager, clock)) as api,
+    ):
+        cluster = Cluster(api, hub, clock)
+        cluster.user = await api.world.caller("user")
+        await cluster.agent.beat()
+        manager.session_parts.start()
+        yield cluster
+        await manager.session_parts.stop()
+        assert await manager.ledger.audit() == []
+
+
+async def test_the_server_is_made_early_and_started_when_prepared(cluster: Cluster) -> None:
+    session = await cluster.file("lab1")
+    key = key_of(session)
+    await wait_until_async(lambda: key in cluster.hub.servers, 10, "the Hub's server")
+    assert cluster.hub.servers[key]["user_options"] == {"bai_session_id": session["id"]}
+    assert cluster.hub.asked == []
+    await cluster.agent.prepare()
+    await cluster.until(session["id"], Status.RUNNING)
+    assert cluster.hub.asked == [key]
+
+
+async def test_running_only_when_the_hub_says_ready(cluster: Cluster) -> None:
+    cluster.hub.starts = [202]
+    session = await cluster.file("lab1")
+    await cluster.agent.prepare()
+    await wait_until_async(lambda: cluster.hub.asked, 10, "the start")
+    await cluster.launch(session)
+    await cluster.manager.launch.started(HUB, session["id"], {"main1": "c1"})
+    assert (await cluster.store.find(session["id"])).status is Status.PREPARED
+    cluster.hub.set_up(key_of(session))
+    await cluster.until(session["id"], Status.RUNNING)
+
+
+async def test_a_busy_hub_is_asked_again(cluster: Cluster) -> None:
+    cluster.hub.starts = [429, 429, 429, 429, 201]
+    session = await cluster.file("lab1")
+    await cluster.agent.prepare()
+    await cluster.until(session["id"], Status.RUNNING)
+    assert len(cluster.hub.asked) == 5
+
+
+async def test_a_start_that_the_hub_refuses_ends_in_an_error(cluster: Cluster) -> None:
+    cluster.hub.starts = [400] * TRIES
+    session = await cluster.file("lab1")
+    await cluster.agent.prepare()
+    row = await cluster.until(session["id"], Status.ERROR)
+    assert "as the test said: 400" in row.status_info
+    assert len(cluster.hub.asked) == TRIES
+
+
+async def test_a_start_by_the_hub_is_running_when_the_hub_says_so(cluster: Cluster) -> None:
+    request = SessionRequest(name="default", owner="user", hub_server="")
+    session, _ = await cluster.manager.sessions.create(HUB, request)
+    cluster.hub.add("user", "", {}, pending="spawn")
+    await cluster.agent.prepare()
+    await cluster.launch(session)
+    await cluster.manager.launch.started(HUB, session["id"], {"main1": "c1"})
+    cluster.hub.set_up(("user", ""))
+    await cluster.until(session["id"], Status.RUNNING)
+    assert cluster.hub.asked == []
+
+
+async def test_a_start_whose_spawner_is_gone_is_taken_over(cluster: Cluster) -> None:
+    request = SessionRequest(name="lab1", owner="user", hub_server="srv")
+    session, _ = await cluster.manager.sessions.create(HUB, request)
+    await cluster.agent.prepare()
+    await cluster.until(session["id"], Status.PREPARED)
+    await cluster.manager.starter.step()
+    assert cluster.hub.asked == []
+    cluster.clock.advance(seconds=61)
+    await cluster.manager.starter.step()
+    row = await cluster.until(session["id"], Status.RUNNING)
+    assert row.started_by == "manager"
+
+
+async def test_a_stop_takes_the_hubs_server_with_it(cluster: Cluster) -> None:
+    session, _ = await cluster.running("lab1")
+    assert cluster.user is not None
+    await cluster.manager.sessions.stop(cluster.user, session["id"])
+    await wait_until_async(lambda: cluster.hub.removed == [key_of(session)], 10, "the removal")
+    await cluster.manager.launch.exited(HUB, session["id"], {"exit_code": 0, "reason": "stopped"})
+    await cluster.until(session["id"], Status.TERMINATED)
+
+
+async def test_a_stop_that_nobody_reports_ends_with_the_agents_word(cluster: Cluster) -> None:
+    session, kernel = await cluster.running("lab1")
+    assert cluster.user is not None
+    await cluster.manager.sessions.stop(cluster.user, session["id"])
+    cluster.clock.advance(seconds=20)
+    await cluster.agent.beat([kernel])
+    cluster.clock.advance(seconds=20)
+    await cluster.agent.beat([kernel])
+    assert [i["kind"] for i in await cluster.agent.work(5)] == ["remove"]
+    assert (await cluster.store.find(session["id"])).status is Status.TERMINATING
+    for _ in range(2):
+        await cluster.agent.beat([])
+    await cluster.until(session["id"], Status.TERMINATED)
+
+
+async def test_force_has_the_agent_remove_it_at_once(cluster: Cluster) -> None:
+    session, kernel = await cluster.running("lab1")
+    await cluster.agent.beat([kernel])
+    assert cluster.user is not None
+    await cluster.manager.sessions.stop(cluster.user, session["id"], force=True)
+    assert [i["kind"] for i in await cluster.agent.work(5)] == ["remove"]
+
+
+async def test_a_server_that_the_hub_lost_is_started_again(cluster: Cluster) -> None:
+    session, kernel = await cluster.running("lab1")
+    cluster.hub.servers.clear()
+    cluster.clock.advance(seconds=60)
+    for _ in range(4):
+        await cluster.agent.beat([kernel])
+        await cluster.manager.reconciler.step()
+    await wait_until_async(lambda: len(cluster.hub.asked) == 2, 10, "the second start")
+    assert (await cluster.store.find(session["id"])).status is Status.RUNNING
+
+
+async def test_records_of_ended_sessions_do_not_pile_up(cluster: Cluster) -> None:
+    session = await cluster.file("lab1")
+    await cluster.agent.prepare()
+    await cluster.until(session["id"], Status.RUNNING)
+    key = key_of(session)
+    await cluster.manager.launch.exited(HUB, session["id"], {"exit_code": 1, "reason": "died"})
+    await wait_until_async(lambda: cluster.hub.removed == [key], 10, "the removal")
+    # The Hub lost the removal in a crash: the record is there again, stopped or running.
+    for facts in ({}, {"ready": True}):
+        cluster.hub.add(*key, {"bai_session_id": session["id"]}, **facts)
+
+        async def is_removed() -> bool:
+            await cluster.manager.reconciler.step()
+            return key not in cluster.hub.servers
+
+        await wait_until_async(is_removed, 10, "the reconciler's removal")
+    # Each of the three was removed, and nothing else.
+    assert set(cluster.hub.removed) == {key} and len(cluster.hub.removed) >= 3
+
+
+async def test_a_newer_session_on_the_same_server_is_left_alone(cluster: Cluster) -> None:
+    request = SessionRequest(name="default", owner="user", hub_server="")
+    first, _ = await cluster.manager.sessions.create(HUB, request)
+    assert cluster.user is not None
+    await cluster.manager.sessions.stop(cluster.user, first["id"])
+    second, _ = await cluster.manager.sessions.create(HUB, request)
+    cluster.hub.add("user", "", {"bai_session_id": second["id"]}, ready=True)
+    for _ in range(3):
+        await cluster.manager.reconciler.step()
+    assert ("user", "") in cluster.hub.servers
+
+
+async def test_what_is_stuck_ends(cluster: Cluster) -> None:
+    session = await cluster.file("lab1")
+    await cluster.until(session["id"], Status.SCHEDULED)
+    assert (await cluster.agent.work(5))[0]["kind"] == "prepare"
+    cluster.clock.advance(minutes=16)
+    await cluster.manager.reconciler.step()
+    row = await cluster.store.find(session["id"])
+    assert (row.status, row.result) == (Status.ERROR, "failure")
+    assert "PREPARING for more than 15 minutes" in row.status_info
+
+
+async def test_a_lost_agent_gives_back_what_had_not_begun(cluster: Cluster) -> None:
+    running, _ = await cluster.running("lab1")
+    waiting = await cluster.file("lab2")
+    await cluster.until(waiting["id"], Status.SCHEDULED)
+    cluster.clock.advance(seconds=41)
+    await cluster.manager.agents.check_deadlines()
+    cluster.clock.advance(seconds=1)
+    await cluster.manager.reconciler.step()
+    row = await cluster.until(waiting["id"], Status.PENDING)
+    assert (await cluster.store.view(row.id)).kernels[0].agent_id is None
+    assert (await cluster.store.find(running["id"])).status is Status.RUNNING
+    cluster.clock.advance(minutes=61)
+    await cluster.manager.reconciler.step()
+    assert (await cluster.store.find(running["id"])).status is Status.ERROR
+    await cluster.agent.beat([])
+    await cluster.until(waiting["id"], Status.SCHEDULED)
+    page = await cluster.manager.sessions.page(HUB, ListQuery())
+    assert page.total == 2

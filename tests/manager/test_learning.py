@@ -1,0 +1,65 @@
+"""Placement goes by what a group was asked for: learned beside the passes, used by them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from bai_services.core.placement import build_tables
+from bai_services.core.session import Event
+from bai_services.db.queue import QueueStore
+from bai_services.manager import learning
+from bai_services.manager.learning import Learning
+from tests.db.world import make_world
+from tests.testbed.manager import MovableClock, manager_on
+from tests.testbed.manager import make_world as make_demo
+
+REQUEST = {"cpu": "2", "mem": "1g", "cuda.shares": "0.5"}
+
+
+async def test_tables_are_built_of_recent_requests_and_only_when_they_are_others(
+    database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world = await make_world(database_url)
+    built = []
+
+    def counted(*args: object) -> object:
+        built.append(args)
+        return build_tables(*args)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(learning, "build_tables", counted)
+
+    class Held:
+        async def hold(self) -> int:
+            return 1
+
+    learner = Learning(QueueStore(world.database), Held())  # type: ignore[arg-type]
+    groups = (await QueueStore(world.database).snapshot(world.later())).groups
+    await learner.step()
+    assert not built
+    assert all(group.tables is None for group in learner.taught(groups).values())
+    row, _ = await world.sessions.enqueue(world.new("one", REQUEST), world.later())
+    await learner.step()
+    await learner.step()
+    assert len(built) == 1
+    tables = learner.taught(groups)[row.resource_group].tables
+    assert tables is not None
+    assert any((kind.cpu, kind.share) == (2000, 500) for kind in tables.mix)
+    # Ended ones count as well as those that wait.
+    await world.sessions.move(row.id, Event.STOP_REQUESTED, world.later())
+    await learner.step()
+    assert len(built) == 1
+    await world.close()
+
+
+async def test_a_pass_places_by_what_was_learned(tmp_path: Path) -> None:
+    url, clock = f"sqlite+aiosqlite:///{tmp_path}/bai.sqlite", MovableClock()
+    async with manager_on(url, tmp_path, clock) as manager:
+        await make_demo(manager, clock)
+        scheduler = manager.scheduler
+        tables = build_tables([], [])
+        scheduler._learning._tables["default"] = tables
+        await scheduler.run_pass()
+        assert scheduler._queue is not None
+        assert scheduler._queue.line("default").state.tables is tables

@@ -1,0 +1,109 @@
+"""What is asked about the queue never stands in a pass's way, nor waits for a long one."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from bai_services.core.queue import Queue
+from bai_services.core.queue.why import Explainer
+from bai_services.core.session import Event, Status
+from bai_services.db.tables import sessions
+from bai_services.manager import wait_states
+from bai_services.manager.manager import Manager
+from benchmarks.served import Orders
+from tests.testbed.manager import MovableClock, make_world, manager_on
+
+CORES = 64
+LIMIT_SECONDS = 30
+
+
+@pytest.fixture
+async def manager(tmp_path: Path) -> AsyncIterator[Manager]:
+    """Give a manager with one full machine and 20 sessions that wait for it."""
+    url, clock = f"sqlite+aiosqlite:///{tmp_path}/bai.sqlite", MovableClock()
+    async with manager_on(url, tmp_path, clock) as made:
+        await Orders(await make_world(made, clock)).queue(pending=CORES + 20, agents=1)
+        await made.scheduler.run_pass()
+        yield made
+
+
+async def in_status(manager: Manager, status: Status) -> list[str]:
+    async with manager.database.read() as tx:
+        query = sessions.sessions.select().where(sessions.sessions.c.status == status)
+        return [row.id for row in await tx.execute(query.order_by(sessions.sessions.c.sequence))]
+
+
+async def test_a_pass_does_not_wait_for_a_question(manager: Manager) -> None:
+    asked, go_on = threading.Event(), threading.Event()
+
+    def question(explainer: Explainer) -> int:
+        asked.set()
+        assert go_on.wait(LIMIT_SECONDS)
+        return len(explainer.positions("default"))
+
+    answer = asyncio.create_task(manager.scheduler.look(question))
+    assert await asyncio.to_thread(asked.wait, LIMIT_SECONDS)
+    ended = (await in_status(manager, Status.SCHEDULED))[0]
+    await manager.lifecycle.move(ended, Event.STOP_REQUESTED)
+    async with asyncio.timeout(LIMIT_SECONDS):
+        await manager.scheduler._step()
+    assert len(await in_status(manager, Status.PENDING)) == 19
+    go_on.set()
+    # The question is about the moment at which it was asked.
+    assert await answer == 20
+
+
+async def test_a_question_does_not_wait_for_a_long_pass(
+    manager: Manager, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun, go_on = threading.Event(), threading.Event()
+    run = Queue.run
+
+    def long_run(queue: Queue, *args: object, **options: object) -> object:
+        begun.set()
+        assert go_on.wait(LIMIT_SECONDS)
+        return run(queue, *args, **options)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(Queue, "run", long_run)
+    step = asyncio.create_task(manager.scheduler._step())
+    assert await asyncio.to_thread(begun.wait, LIMIT_SECONDS)
+    assert await manager.scheduler.look(lambda e: len(e.positions("default"))) == 20
+    assert not step.done()
+    go_on.set()
+    await step
+
+
+async def test_who_only_moved_on_is_current_at_once_and_written_later(
+    manager: Manager, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scheduler, last = manager.scheduler, (await in_status(manager, Status.PENDING))[-1]
+    monkeypatch.setattr(scheduler._states._store, "batch", 5)
+
+    async def release() -> None:
+        ended = (await in_status(manager, Status.SCHEDULED))[0]
+        await manager.lifecycle.move(ended, Event.STOP_REQUESTED)
+        await scheduler.run_pass()
+
+    async def written() -> int | None:
+        async with manager.database.read() as tx:
+            query = sessions.sessions.select().where(sessions.sessions.c.id == last)
+            return int((await tx.execute(query)).one().position)
+
+    await release()  # many have moved on for the first time
+    assert await written() == 19
+    await release()
+    state = scheduler._states.of(last)
+    assert state is not None
+    assert (state.position, await written()) == (18, 19)
+    assert not scheduler._states.is_late()
+    monkeypatch.setattr(wait_states, "MOVED_SECONDS", 0.0)
+    assert scheduler._states.is_late()
+    await scheduler._say()
+    assert await written() == 18
+    scheduler._states.leave()
+    assert scheduler._states.of(last) is None

@@ -1,0 +1,111 @@
+"""Two managers on one database by mistake: one writes, the other waits; a stale one is harmless."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import sqlalchemy as sa
+
+from bai_services.core.session import Status
+from bai_services.db.database import Database
+from bai_services.db.lease import LeaseStore
+from bai_services.db.tables.cluster import agents
+from tests.db.world import World, make_world
+from tests.testbed.wait import wait_until_async
+
+LEASE_SECONDS = 3.0
+
+
+@contextlib.contextmanager
+def manager(url: str, home: Path, hub_url: str = "") -> Iterator[subprocess.Popen[bytes]]:
+    command = [sys.executable, "-m", "tests.testbed.lone_manager", url, str(home)]
+    home.mkdir()
+    with (home / "log").open("wb") as log:
+        more = [str(LEASE_SECONDS), *([hub_url] if hub_url else [])]
+        process = subprocess.Popen([*command, *more], stdout=log, stderr=log)
+        try:
+            yield process
+        finally:
+            process.kill()
+            process.wait(30)
+
+
+async def stop_between_writes(process: subprocess.Popen[bytes], database: Database) -> None:
+    """SIGSTOP a manager that holds no lock of the database."""
+    for _ in range(20):
+        os.kill(process.pid, signal.SIGSTOP)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(1), database.write():
+                return
+        os.kill(process.pid, signal.SIGCONT)
+    raise AssertionError("the manager holds a lock each time")
+
+
+async def file(world: World, *names: str) -> None:
+    for name in names:
+        new = world.new(name, {"cpu": "0.1", "mem": "64m"})
+        await world.sessions.enqueue(new, world.later())
+
+
+async def test_one_that_is_stopped_past_its_lease_and_woken(
+    database_url: str, tmp_path: Path
+) -> None:
+    world = await make_world(database_url)
+    # No agent speaks here: theirs has spoken for longer than the slowest machine takes.
+    spoken = datetime.now(UTC) + timedelta(days=1)
+    await world.write(sa.update(agents).values(last_heartbeat_at=spoken))
+    leases = LeaseStore(world.database)
+
+    async def token() -> int:
+        row = await leases.read()
+        return 0 if row is None else row.token
+
+    async def none_waits() -> bool:
+        return not await world.sessions.in_status(Status.PENDING)
+
+    async def is_taken(number: int) -> None:
+        async def seen() -> bool:
+            return await token() == number
+
+        await wait_until_async(seen, 40, f"token {number}")
+
+    def log(name: str) -> str:
+        return (tmp_path / name / "log").read_text()
+
+    with manager(database_url, tmp_path / "a") as first:
+        await is_taken(1)
+        with manager(database_url, tmp_path / "b"):
+
+            async def says_that_it_waits() -> bool:
+                return "this one waits" in log("b")
+
+            await wait_until_async(says_that_it_waits, 40, "the second one to wait")
+            await file(world, "one", "two")
+            await wait_until_async(none_waits, 40, "the first one to place")
+            assert await token() == 1
+            await stop_between_writes(first, world.database)
+            await file(world, "three", "four")
+            await wait_until_async(none_waits, 40, "the second one to take over")
+            assert await token() == 2
+            os.kill(first.pid, signal.SIGCONT)
+
+            async def says_that_it_lost() -> bool:
+                return "the lease of the queue was lost" in log("a")
+
+            await wait_until_async(says_that_it_lost, 40, "the first one to see it")
+            await file(world, "five")
+            await wait_until_async(none_waits, 40, "the second one to place")
+            assert await token() == 2
+    assert await world.allocations.audit() == []
+    for row in await world.sessions.in_status(*Status):
+        events = [step.event for step in await world.sessions.history(row.id)]
+        assert events.count("placed") == 1, (row.name, events)
+    await world.close()

@@ -1,0 +1,321 @@
+"""Signing in by password: who gets in, who is told what, and when nobody may try any more."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from dataclasses import dataclass
+
+import pytest
+
+from bai_services.core.errors import (
+    BaiError,
+    Forbidden,
+    InvalidRequest,
+    NotFound,
+    NotSignedIn,
+    SignInBlocked,
+    SignInRefused,
+    Unavailable,
+)
+from bai_services.core.listing import ListQuery
+from bai_services.core.passwords import BLOCK_TIME, FAILURES_ALLOWED
+from bai_services.db.accounts import AccountStore
+from bai_services.manager.passwords import Passwords
+from tests.testbed.manager import HUB, PASSWORD, SUPERADMIN, MovableClock, World
+
+IP = "10.1.2.3"
+NEW = "another horse 2?"
+
+
+@dataclass(frozen=True)
+class Answer:
+    """How an attempt ended, as far as the one who tries can see."""
+
+    kind: type[BaiError] | None
+    text: str = ""
+
+
+async def attempt(world: World, name: str, password: str, client_ip: str = IP) -> Answer:
+    try:
+        await world.manager.sign_ins.verify(HUB, name, password, client_ip)
+    except BaiError as error:
+        return Answer(type(error), error.message)
+    return Answer(None)
+
+
+@pytest.fixture
+async def person(world: World) -> World:
+    await world.set_password("user")
+    return world
+
+
+@pytest.mark.parametrize("name", ["user", "USER ", "user@example.com", " User@Example.COM"])
+async def test_a_user_name_or_an_e_mail_address_signs_in(person: World, name: str) -> None:
+    account = await person.manager.sign_ins.verify(HUB, name, PASSWORD, IP)
+    assert account == {
+        "id": await person.user_id("user"),
+        "username": "user",
+        "email": "user@example.com",
+        "role": "user",
+        "domain": "default",
+        "need_password_change": False,
+        "is_active": True,
+        "hub_admin": False,
+        "hub_groups": ["d-default", "p-default-default"],
+        "hub_roles": [],
+    }
+
+
+async def test_only_the_hub_may_ask(person: World) -> None:
+    caller = await person.caller("user")
+    with pytest.raises(Forbidden):
+        await person.manager.sign_ins.verify(caller, "user", PASSWORD, IP)
+    with pytest.raises(Forbidden):
+        await person.manager.sign_ins.account(caller, "user")
+
+
+async def test_administrators_of_domains_get_a_hub_role_for_their_group(world: World) -> None:
+    account = await world.manager.sign_ins.account(HUB, "domain-admin")
+    (role,) = account["hub_roles"]
+    assert role["name"] == "bai-domain-admin-default"
+    assert not any(scope.startswith("admin:users") for scope in role["scopes"])
+    assert all(
+        scope == "admin-ui" or scope.endswith("!group=d-default") for scope in role["scopes"]
+    )
+    assert (await world.manager.sign_ins.account(HUB, "admin"))["hub_admin"] is True
+    with pytest.raises(NotFound):
+        await world.manager.sign_ins.account(HUB, "nobody")
+
+
+async def test_a_wrong_password_and_an_unknown_name_read_the_same(person: World) -> None:
+    wrong = await attempt(person, "user", "wrong horse 1!")
+    unknown = await attempt(person, "no-such-person", "wrong horse 1!")
+    without_password = await attempt(person, "user2", "wrong horse 1!")
+    assert wrong.kind is SignInRefused
+    assert wrong == unknown == without_password
+
+
+async def test_an_unknown_name_costs_a_hash_like_a_known_one(
+    person: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hashed: list[str] = []
+    verify = Passwords._verify
+
+    def counting(self: Passwords, password_hash: str, password: str) -> bool:
+        hashed.append(password_hash)
+        return verify(self, password_hash, password)
+
+    monkeypatch.setattr(Passwords, "_verify", counting)
+    await attempt(person, "user", "wrong horse 1!")
+    await attempt(person, "no-such-person", "wrong horse 1!")
+    await attempt(person, "user2", "wrong horse 1!")
+    known, unknown, without_password = hashed
+    # Same algorithm and parameters, so the same work; only salt and hash differ.
+    assert known.rsplit("$", 2)[0] == unknown.rsplit("$", 2)[0]
+    assert unknown == without_password
+
+
+@pytest.mark.parametrize("name", ["user", "no-such-person"])
+async def test_after_ten_failures_a_name_is_blocked_for_twenty_minutes(
+    person: World, clock: MovableClock, name: str
+) -> None:
+    for _ in range(FAILURES_ALLOWED):
+        assert (await attempt(person, name, "wrong horse 1!")).kind is SignInRefused
+    blocked = await attempt(person, name, PASSWORD)
+    assert blocked.kind is SignInBlocked
+    assert "20 minutes" in blocked.text or "21 minutes" in blocked.text
+    clock.advance(seconds=BLOCK_TIME.total_seconds() - 1)
+    assert (await attempt(person, name, PASSWORD)).kind is SignInBlocked
+    clock.advance(seconds=2)
+    expected = None if name == "user" else SignInRefused
+    assert (await attempt(person, name, PASSWORD)).kind is expected
+
+
+async def test_a_block_reads_the_same_for_known_and_unknown_names(person: World) -> None:
+    for name in ("user", "no-such-person"):
+        for _ in range(FAILURES_ALLOWED):
+            await attempt(person, name, "wrong horse 1!")
+    assert await attempt(person, "user", PASSWORD) == await attempt(person, "no-such-person", "x")
+
+
+async def test_attempts_at_once_do_not_get_past_the_limit(person: World) -> None:
+    answers = await asyncio.gather(
+        *(attempt(person, "user", "wrong horse 1!") for _ in range(FAILURES_ALLOWED + 10))
+    )
+    assert [a.kind for a in answers].count(SignInRefused) == FAILURES_ALLOWED
+    assert [a.kind for a in answers].count(SignInBlocked) == 10
+
+
+async def test_a_right_password_clears_the_failures(person: World) -> None:
+    for _ in range(3):
+        for _ in range(FAILURES_ALLOWED - 1):
+            await attempt(person, "user", "wrong horse 1!")
+        assert (await attempt(person, "user", PASSWORD)).kind is None
+
+
+async def test_failures_of_long_ago_do_not_count(person: World, clock: MovableClock) -> None:
+    for _ in range(FAILURES_ALLOWED - 1):
+        await attempt(person, "user", "wrong horse 1!")
+    clock.advance(seconds=BLOCK_TIME.total_seconds() + 1)
+    for _ in range(FAILURES_ALLOWED - 1):
+        assert (await attempt(person, "user", "wrong horse 1!")).kind is SignInRefused
+
+
+@pytest.mark.parametrize(
+    "changes, reason, text",
+    [
+        pytest.param({"status": "inactive"}, "inactive", "not active", id="inactive"),
+        pytest.param(
+            {"status": "before-verification"},
+            "before-verification",
+            "waits for its verification",
+            id="before verification",
+        ),
+        pytest.param(
+            {"allowed_client_ip": ["192.168.0.0/16"]}, "address", f"from {IP}", id="other network"
+        ),
+    ],
+)
+async def test_the_reason_is_told_after_the_right_password_only(
+    person: World, changes: dict[str, object], reason: str, text: str
+) -> None:
+    await person.manager.users.update(SUPERADMIN, "user", changes)
+    unknown = await attempt(person, "no-such-person", "wrong horse 1!")
+    assert await attempt(person, "user", "wrong horse 1!") == unknown
+    with pytest.raises(SignInRefused, match=text) as caught:
+        await person.manager.sign_ins.verify(HUB, "user", PASSWORD, IP)
+    assert caught.value.details["reason"] == reason
+
+
+async def test_an_inactive_domain_lets_only_superadmins_in(world: World) -> None:
+    for name in ("user", "admin"):
+        await world.set_password(name)
+    await world.manager.domains.update(SUPERADMIN, "default", {"is_active": False})
+    with pytest.raises(SignInRefused, match="domain default is not active"):
+        await world.manager.sign_ins.verify(HUB, "user", PASSWORD, IP)
+    assert not (await world.manager.sign_ins.account(HUB, "user"))["is_active"]
+    assert (await world.manager.sign_ins.verify(HUB, "admin", PASSWORD, IP))["is_active"]
+
+
+async def test_a_deleted_account_reads_as_if_it_never_was(person: World) -> None:
+    await person.manager.users.delete(SUPERADMIN, "user")
+    unknown = await attempt(person, "no-such-person", PASSWORD)
+    assert await attempt(person, "user", PASSWORD) == unknown
+
+
+async def test_a_password_that_must_change_is_changed_with_the_old_one(person: World) -> None:
+    sign_ins = person.manager.sign_ins
+    await person.manager.users.update(SUPERADMIN, "user", {"need_password_change": True})
+    assert (await sign_ins.verify(HUB, "user", PASSWORD, IP))["need_password_change"]
+    with pytest.raises(SignInRefused) as caught:
+        await sign_ins.token("user", PASSWORD, IP)
+    assert caught.value.details["need_password_change"] is True
+    with pytest.raises(SignInRefused):
+        await sign_ins.change_password("user", "wrong horse 1!", NEW, IP)
+    with pytest.raises(InvalidRequest, match="is the old one"):
+        await sign_ins.change_password("user", PASSWORD, PASSWORD, IP)
+    with pytest.raises(InvalidRequest, match="must hold a digit"):
+        await sign_ins.change_password("user", PASSWORD, "no-digits-here", IP)
+    await sign_ins.change_password("user", PASSWORD, NEW, IP)
+    account = await sign_ins.verify(HUB, "user", NEW, IP)
+    assert account["need_password_change"] is False
+    assert (await attempt(person, "user", PASSWORD)).kind is SignInRefused
+
+
+async def test_changing_a_password_is_locked_out_too(person: World) -> None:
+    for _ in range(FAILURES_ALLOWED):
+        with pytest.raises(SignInRefused):
+            await person.manager.sign_ins.change_password("user", "wrong horse 1!", NEW, IP)
+    with pytest.raises(SignInBlocked):
+        await person.manager.sign_ins.change_password("user", PASSWORD, NEW, IP)
+
+
+async def test_newer_parameters_are_taken_up_at_sign_in(person: World) -> None:
+    store = AccountStore(person.manager.database)
+    before = await store.by_sign_in_name("user")
+    person.manager.sign_ins._passwords = Passwords(memory_kib=16, rounds=2)
+    assert (await attempt(person, "user", PASSWORD)).kind is None
+    after = await store.by_sign_in_name("user")
+    assert before is not None and after is not None
+    assert "m=8,t=1" in str(before.password_hash)
+    assert "m=16,t=2" in str(after.password_hash)
+    assert (await attempt(person, "user", PASSWORD)).kind is None
+
+
+async def test_without_a_hub_no_token_is_given(person: World) -> None:
+    with pytest.raises(Unavailable, match="without a Hub"):
+        await person.manager.sign_ins.token("user", PASSWORD, IP)
+
+
+@pytest.mark.parametrize(
+    "name, password",
+    [
+        pytest.param("", "x", id="no name"),
+        pytest.param("user\0", PASSWORD, id="a NUL"),
+        pytest.param("u" * 5000, PASSWORD, id="a very long name"),
+        pytest.param("user", PASSWORD + "x" * 5000, id="a very long password"),
+        pytest.param("user@example.com' OR 1=1 --", PASSWORD, id="SQL"),
+    ],
+)
+async def test_odd_input_is_a_wrong_password(person: World, name: str, password: str) -> None:
+    assert await attempt(person, name, password) == await attempt(person, "nobody", "x")
+
+
+async def test_a_code_is_for_one_use_two_minutes_and_its_verifier(
+    person: World, clock: MovableClock
+) -> None:
+    # The SHA-256 of this verifier, from RFC 7636, appendix B.
+    verifier = "dBjftJeZ4CVP-mB92K27uhbUJU1p1r_wW1gFWFOEjXk"
+    challenge = "E9Melhoa2OwvFrEMTJguCHaoeK1t8URWbuGJSstw-cM"
+    sign_ins, caller = person.manager.sign_ins, await person.caller("user")
+    late = sign_ins.code(caller, challenge)["code"]
+    clock.advance(minutes=2, seconds=1)
+    stolen = sign_ins.code(caller, challenge)["code"]
+    good = sign_ins.code(caller, challenge)["code"]
+    for code, proof in ((late, verifier), (stolen, "x" * 43), (stolen, verifier), ("made-up", "")):
+        with pytest.raises(SignInRefused, match="run bai login again"):
+            await sign_ins.redeem(code, proof, IP)
+    # All is right now; only the Hub, which makes the token, is missing here.
+    with pytest.raises(Unavailable):
+        await sign_ins.redeem(good, verifier, IP)
+    with pytest.raises(SignInRefused):
+        await sign_ins.redeem(good, verifier, IP)
+
+
+async def test_a_deactivated_person_cannot_redeem_a_code(person: World) -> None:
+    challenge = "E9Melhoa2OwvFrEMTJguCHaoeK1t8URWbuGJSstw-cM"
+    code = person.manager.sign_ins.code(await person.caller("user"), challenge)["code"]
+    await person.manager.users.update(SUPERADMIN, "user", {"status": "inactive"})
+    with pytest.raises(SignInRefused, match="not active"):
+        await person.manager.sign_ins.redeem(
+            code, "dBjftJeZ4CVP-mB92K27uhbUJU1p1r_wW1gFWFOEjXk", IP
+        )
+
+
+async def test_the_log_tells_how_sign_ins_end_and_no_secret(
+    person: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.DEBUG)
+    await attempt(person, "user", "wrong horse 1!")
+    await attempt(person, "user", PASSWORD)
+    page = await person.manager.audit.page(
+        SUPERADMIN, ListQuery(filters={"action": "sign-in.hub"}, sort=("id",))
+    )
+    assert [(row["outcome"], row["actor"]) for row in page.items] == [
+        ("sign-in-refused", "(not signed in)"),
+        ("done", "user"),
+    ]
+    for secret in ("wrong horse", "correct horse"):
+        assert secret not in str(page.items)
+        assert secret not in caplog.text
+
+
+async def test_every_request_reads_the_account_afresh(world: World) -> None:
+    await world.caller("user")
+    await world.manager.users.update(SUPERADMIN, "user", {"status": "inactive"})
+    with pytest.raises(NotSignedIn, match="not active"):
+        await world.caller("user")
+    await world.manager.users.update(SUPERADMIN, "user", {"status": "active"})
+    await world.manager.projects.remove_member(SUPERADMIN, "default/default", "user")
+    assert (await world.caller("user")).projects == frozenset()

@@ -1,0 +1,61 @@
+"""People who are put out lose their sessions, also where no Hub is there to be told."""
+
+from __future__ import annotations
+
+import pytest
+
+from bai_services.core.listing import ListQuery
+from bai_services.db.users import UserStore
+from bai_services.manager.requests import SessionRequest
+from tests.testbed.manager import SUPERADMIN, World
+from tests.testbed.wait import wait_until_async
+
+WISH = SessionRequest(name="long-job", project="default", resources={"cpu": "1", "mem": "1g"})
+
+
+async def statuses(world: World, username: str) -> list[str]:
+    page = await world.manager.sessions.page(SUPERADMIN, ListQuery(filters={"owner": username}))
+    return [item["status"] for item in page.items]
+
+
+@pytest.mark.parametrize(
+    "how",
+    [
+        pytest.param("inactive", id="deactivated"),
+        pytest.param("deleted", id="deleted"),
+        pytest.param("domain", id="whole domain"),
+    ],
+)
+async def test_waiting_sessions_are_cancelled(world: World, how: str) -> None:
+    for name in ("user", "acme-user"):
+        await world.manager.sessions.create(await world.caller(name), WISH)
+    match how:
+        case "inactive":
+            await world.manager.users.update(SUPERADMIN, "user", {"status": "inactive"})
+        case "deleted":
+            await world.manager.users.delete(SUPERADMIN, "user")
+        case _:
+            await world.manager.domains.update(SUPERADMIN, "default", {"is_active": False})
+    assert await world.manager.sign_outs.work_off()
+    assert await statuses(world, "user") == ["CANCELLED"]
+    assert await statuses(world, "acme-user") == ["PENDING"]
+    assert await UserStore(world.manager.database).waiting_for_sign_out() == []
+
+
+async def test_signing_out_leaves_what_waits(world: World) -> None:
+    caller = await world.caller("user")
+    await world.manager.sessions.create(caller, WISH)
+    await world.manager.users.sign_out(caller, "user")
+    assert await world.manager.sign_outs.work_off()
+    assert await statuses(world, "user") == ["PENDING"]
+
+
+async def test_the_loop_works_it_off_by_itself(world: World) -> None:
+    store = UserStore(world.manager.database)
+    world.manager.sign_outs.start()
+    await world.manager.users.update(SUPERADMIN, "user", {"status": "inactive"})
+
+    async def is_done() -> bool:
+        return not await store.waiting_for_sign_out()
+
+    await wait_until_async(is_done, 20, "the person to be put out")

@@ -1,0 +1,194 @@
+"""A manager that stands by starts no server and mends nothing; nor does one that lost its lease."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+from bai_services.core.session import Status
+from bai_services.db.database import Database
+from bai_services.db.lease import LeaseStore
+from bai_services.manager.manager import Manager
+from tests.manager.test_hub_side import Cluster, key_of
+from tests.manager.test_scheduler_lease import manager as lone_manager
+from tests.manager.test_scheduler_lease import stop_between_writes
+from tests.testbed.hub_voice import speaking
+from tests.testbed.manager import MovableClock, make_world, manager_on, serving, settings
+from tests.testbed.wait import wait_until_async
+
+# Long enough for no test to see it pass, and short enough to wait for.
+LONG, SHORT = 600.0, 3.0
+
+
+@asynccontextmanager
+async def two_managers(
+    url: str, home: Path, clock: MovableClock, lease_seconds: float
+) -> AsyncIterator[tuple[Cluster, Manager]]:
+    """Give a cluster whose manager has the lease, and a manager beside it; no loop runs."""
+    async with AsyncExitStack() as stack:
+        hub = await stack.enter_async_context(speaking())
+        known = {"hub_api_url": hub.url, "hub_api_token": "t", "lease_seconds": lease_seconds}
+        first = await stack.enter_async_context(manager_on(url, home, clock, **known))
+        world = await make_world(first, clock)
+        cluster = Cluster(await stack.enter_async_context(serving(world)), hub, clock)
+        cluster.user = await world.caller("user")
+        await cluster.agent.beat()
+        second = Manager(settings(url, home, **known), Database(url), clock)
+        stack.push_async_callback(second.stop)
+        assert await first.scheduler.lease.hold() is not None
+        yield cluster, second
+        await first.session_parts.stop()
+
+
+async def prepared(cluster: Cluster, name: str) -> dict[str, Any]:
+    session = await cluster.file(name)
+    await cluster.manager.scheduler.run_pass()
+    await cluster.agent.prepare()
+    return session
+
+
+async def test_a_standby_starts_nothing(
+    database_url: str, tmp_path: Path, clock: MovableClock
+) -> None:
+    async with two_managers(database_url, tmp_path, clock, LONG) as (cluster, standby):
+        # Accepted by the Hub and slow to come up: long enough for a second one to ask.
+        cluster.hub.starts = [202]
+        session = await prepared(cluster, "lab1")
+        asked = [key_of(session)]
+        await wait_until_async(lambda: cluster.hub.asked == asked, 15, "the start")
+        await standby.starter.step()
+        standby.starter.begin(await cluster.store.find(session["id"]))
+        # What it would have asked the Hub is asked before this.
+        await standby.hub.servers_of("user")
+        cluster.hub.set_up(asked[0])
+        await cluster.until(session["id"], Status.RUNNING)
+        assert cluster.hub.asked == asked
+
+
+async def test_a_standby_mends_nothing(
+    database_url: str, tmp_path: Path, clock: MovableClock
+) -> None:
+    async with two_managers(database_url, tmp_path, clock, LONG) as (cluster, standby):
+        session = await prepared(cluster, "lab1")
+        await cluster.until(session["id"], Status.RUNNING)
+        stuck = await cluster.file("lab2")
+        await cluster.manager.scheduler.run_pass()
+        cluster.hub.servers.clear()
+        clock.advance(minutes=16)
+        await cluster.agent.beat(None)
+        for _ in range(4):
+            await standby.reconciler.step()
+        await standby.hub.servers_of("user")
+        assert len(cluster.hub.asked) == 1
+        assert (await cluster.store.find(stuck["id"])).status is Status.SCHEDULED
+        for _ in range(4):
+            await cluster.manager.reconciler.step()
+        await wait_until_async(lambda: len(cluster.hub.asked) == 2, 15, "the second start")
+        assert (await cluster.store.find(stuck["id"])).status is Status.ERROR
+
+
+async def test_a_standby_keeps_no_deadlines(
+    database_url: str, tmp_path: Path, clock: MovableClock
+) -> None:
+    async with two_managers(database_url, tmp_path, clock, LONG) as (cluster, standby):
+        admin = await cluster.world.caller("admin")
+        options = {"scheduler_opts": {"pending_timeout": 600}}
+        await cluster.manager.resource_groups.update(admin, "default", options)
+        session = await cluster.file("lab1")
+        clock.advance(seconds=601)
+        await standby.session_parts.deadlines.step()
+        assert (await cluster.store.find(session["id"])).status is Status.PENDING
+        await cluster.manager.session_parts.deadlines.step()
+        assert (await cluster.store.find(session["id"])).status is Status.CANCELLED
+
+
+async def test_who_takes_the_lease_takes_over_the_starts(
+    database_url: str, tmp_path: Path, clock: MovableClock
+) -> None:
+    async with two_managers(database_url, tmp_path, clock, SHORT) as (cluster, second):
+        cluster.hub.starts = [202]
+        session = await prepared(cluster, "lab1")
+        await wait_until_async(lambda: len(cluster.hub.asked) == 1, 15, "the start")
+        # The first one hangs: what it had under way is gone, and nothing renews its lease.
+        await cluster.manager.starter.stop()
+        await wait_until_async(second.scheduler.lease.hold, 30, "the second one to take over")
+        second.scheduler.lease.start()
+        await second.starter.step()
+        await cluster.until(session["id"], Status.RUNNING)
+        # It goes on, and believes that the lease is its own.
+        cluster.hub.servers.clear()
+        clock.advance(minutes=16)
+        await cluster.agent.beat(None)
+        await cluster.manager.starter.step()
+        for _ in range(4):
+            await cluster.manager.reconciler.step()
+        await cluster.manager.hub.servers_of("user")
+        assert len(cluster.hub.asked) == 2
+
+
+async def test_one_that_is_stopped_in_a_start_and_woken(
+    database_url: str, tmp_path: Path, clock: MovableClock
+) -> None:
+    async with (
+        speaking() as hub,
+        manager_on(database_url, tmp_path / "files", clock) as files,
+        serving(await make_world(files, clock)) as api,
+    ):
+        cluster = Cluster(api, hub, clock)
+        cluster.user = await api.world.caller("user")
+        leases = LeaseStore(files.database)
+
+        async def prepared_now(name: str) -> dict[str, Any]:
+            session = await cluster.file(name)
+            await until(session, Status.SCHEDULED)
+            await cluster.agent.prepare()
+            return session
+
+        async def beat() -> None:
+            if (now := datetime.now(UTC)) - clock.now > timedelta(seconds=5):
+                clock.now = now
+                await cluster.agent.beat(None)
+
+        async def until(session: dict[str, Any], status: Status) -> None:
+            # Placement may have to be compiled first, and an agent that is silent is lost.
+            async def is_there() -> bool:
+                await beat()
+                return (await cluster.store.find(session["id"])).status is status
+
+            await wait_until_async(is_there, 120, f"{status} of {session['name']}")
+
+        async def holds(token: int) -> bool:
+            row = await leases.read()
+            return row is not None and row.token == token
+
+        async def until_held(token: int) -> None:
+            await wait_until_async(lambda: holds(token), 60, f"token {token}")
+
+        def log_of(name: str) -> str:
+            return (tmp_path / name / "log").read_text()
+
+        with lone_manager(database_url, tmp_path / "a", hub.url) as first:
+            await until_held(1)
+            with lone_manager(database_url, tmp_path / "b", hub.url):
+                await wait_until_async(lambda: "this one waits" in log_of("b"), 60, "b to wait")
+                hub.starts = [202]
+                one = await prepared_now("lab1")
+                await wait_until_async(lambda: hub.askers == ["a"], 30, "the start by a")
+                await stop_between_writes(first, files.database)
+                await until_held(2)
+                await until(one, Status.RUNNING)
+                assert hub.askers == ["a", "b"]
+                os.kill(first.pid, signal.SIGCONT)
+                await wait_until_async(lambda: "was lost" in log_of("a"), 60, "a to see it")
+                await beat()
+                # Asked again and again for a while: both have their turn if both want one.
+                hub.starts = [429] * 40
+                two = await prepared_now("lab2")
+                await until(two, Status.RUNNING)
+                assert set(hub.askers[2:]) == {"b"}
+        assert await files.ledger.audit() == []

@@ -1,0 +1,76 @@
+"""A manager with its HTTP server, an agent that prepares what it is told, and a Hub."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import shutil
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from bai_services.manager.warming import warm_up
+from bai_spawner.engines import processes
+from tests.api.conftest import api
+from tests.manager.conftest import _migrated_sqlite, clock, manager, world
+from tests.spawner.bare_hub import BareHub
+from tests.testbed.agent_voice import AgentVoice
+from tests.testbed.manager import HUB_TOKEN, Api
+
+__all__ = ["_migrated_sqlite", "api", "clock", "manager", "world"]
+
+
+@pytest.fixture
+def database_url(tmp_path: Path, _migrated_sqlite: Path) -> str:
+    """SQLite only: what is tested here never sees the database."""
+    shutil.copy(_migrated_sqlite, tmp_path / "bai.sqlite")
+    return f"sqlite+aiosqlite:///{tmp_path}/bai.sqlite"
+
+
+@pytest.fixture
+async def agent(api: Api) -> AsyncIterator[AgentVoice]:
+    """An agent that has said hello, beside the manager's running loops; it prepares nothing yet."""
+    # Compiled code is loaded in this process, which answers nobody meanwhile.
+    await warm_up()
+    voice = AgentVoice(api.agent)
+    await voice.beat()
+    await api.world.manager.start()
+    yield voice
+    await api.world.manager.session_parts.stop()
+
+
+@pytest.fixture
+async def preparing(agent: AgentVoice) -> AsyncIterator[AgentVoice]:
+    """The agent, preparing every session that it gets."""
+
+    async def prepare() -> None:
+        while True:
+            for item in await agent.work(5):
+                await agent.report(item, injection={"notices": ["prepared by a test"]})
+
+    task = asyncio.create_task(prepare())
+    yield agent
+    task.cancel()
+    with contextlib.suppress(asyncio.CancelledError):
+        await task
+
+
+@pytest.fixture
+async def bare_hub(api: Api, tmp_path: Path) -> AsyncIterator[BareHub]:
+    """A Hub that is not started yet; sessions it leaves are ended after the test."""
+    folder = tmp_path / "hub"
+    folder.mkdir()
+    hub = BareHub(folder, api.url, HUB_TOKEN)
+    yield hub
+    await hub.close()
+    for session in (folder / "sessions").glob("*"):
+        await asyncio.to_thread(processes.kill_session, session.name)
+
+
+@pytest.fixture
+async def hub(bare_hub: BareHub) -> BareHub:
+    """A running Hub that knows ``user``."""
+    await asyncio.to_thread(bare_hub.start)
+    await bare_hub.api.post("/users/user")
+    return bare_hub

@@ -1,0 +1,452 @@
+"""The docker engine on a real Docker engine."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import resource
+import socket
+import threading
+import uuid
+from collections.abc import AsyncIterator, Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import docker.errors
+import pytest
+from traitlets.config import Config
+
+from bai_spawner.answer import wait_for_answer
+from bai_spawner.engines.base import EngineError, EngineUnreachable, Running
+from bai_spawner.engines.docker import DockerEngine as Engine
+from bai_spawner.engines.docker_container import container_name, with_rights
+from bai_spawner.plan import Injection, LaunchPlan
+from tests.spawner import standin
+from tests.spawner.plans import plan
+from tests.spawner.standin import ask
+from tests.testbed import images
+from tests.testbed.docker_engine import DockerEngine
+from tests.testbed.wait import wait_until_async
+
+# Docker's client leaves sockets of failed calls to the garbage collector.
+pytestmark = [
+    pytest.mark.usefixtures("refused_sockets"),
+    pytest.mark.filterwarnings(
+        "ignore:Exception ignored in. <socket:pytest.PytestUnraisableExceptionWarning"
+    ),
+]
+
+Start = Callable[..., Any]
+UID = 1500
+
+
+@pytest.fixture
+def shared() -> Iterator[dict[str, Any]]:
+    parts: dict[str, Any] = {}
+    yield parts
+    if "docker" in parts:
+        parts["docker"].close()
+
+
+@pytest.fixture
+def network(docker_engine: DockerEngine) -> Iterator[str]:
+    made = docker_engine.client.networks.create(f"bai-u-test-{uuid.uuid4().hex[:8]}")
+    yield made.name
+    made.remove()
+
+
+@pytest.fixture
+def make_plan(docker_engine: DockerEngine, network: str, tmp_path: Path) -> Callable[..., Any]:
+    home = tmp_path / "home"
+    home.mkdir()
+    os.chown(home, UID, UID)
+    image = images.base_image(docker_engine)
+
+    def make(**changes: Any) -> LaunchPlan:
+        mounts = [{"source": str(home), "target": "/home/work", "read_only": False}]
+        injection = {"network": network, "mounts": mounts}
+        base = {
+            "engine": "docker",
+            "endpoint": docker_engine.host,
+            "image": image,
+            "uid": UID,
+            "gid": UID,
+            "command": ["python3", "-c", standin.SOURCE],
+        }
+        injection |= changes.pop("injection", {})
+        return plan(**{**base, "injection": injection, **changes})
+
+    return make
+
+
+@pytest.fixture
+async def begin(
+    docker_engine: DockerEngine, shared: dict[str, Any], network: str
+) -> AsyncIterator[Callable[..., Any]]:
+    engine = Engine(shared, stop_grace_seconds=3)
+    names: list[str] = []
+
+    async def start(given: LaunchPlan, wait: bool = True) -> tuple[Engine, Running]:
+        names.append(container_name(given.session_id))
+        ip, port = await engine.address(given)
+        environ = {"JUPYTERHUB_SERVICE_URL": f"http://{ip}:{port}/user/ada/"}
+        running = await engine.start(given, environ, [])
+        if wait:
+            ended = await wait_for_answer(
+                f"{running.url}/user/ada/api", 30, 0.02, lambda: engine.poll(running)
+            )
+            assert ended is None, await engine.read_log(running, 9999)
+        return engine, running
+
+    yield start
+    for name in names:
+        try:
+            docker_engine.client.api.remove_container(name, force=True, v=True)
+        except docker.errors.NotFound:
+            continue
+
+
+async def test_a_container_gets_its_limits_and_no_privilege(
+    begin: Start, make_plan: Callable[..., LaunchPlan], docker_engine: DockerEngine
+) -> None:
+    given = make_plan(
+        slots={"cpu": 500, "mem": 2**27, "cuda.shares": 250}, shared_memory_bytes=2**25
+    )
+    _, running = await begin(given)
+
+    facts = docker_engine.client.api.inspect_container(running.container_id)
+    host = facts["HostConfig"]
+    assert host["Memory"] == host["MemorySwap"] == 2**27
+    assert host["NanoCpus"] == 500_000_000
+    assert host["ShmSize"] == 2**25
+    assert host["PidsLimit"] == 4096
+    assert host["CapDrop"] == ["ALL"] and not host["CapAdd"]
+    assert host["SecurityOpt"] == ["no-new-privileges:true"]
+    assert not host["Privileged"] and not host["PortBindings"]
+    assert facts["Config"]["Labels"]["bai.session-id"] == given.session_id
+    assert facts["Config"]["Labels"]["bai.kernel-id"] == given.kernel_id
+
+    # what a process inside really finds
+    _, (_, status) = await ask(running, "run", command="cat /proc/self/status")
+    found = dict(line.split(":\t", 1) for line in status.splitlines() if ":\t" in line)
+    assert found["CapEff"] == found["CapBnd"] == "0000000000000000"
+    assert found["NoNewPrivs"].strip() == "1"
+    assert found["Seccomp"].strip() == "2"
+    assert await ask(running, "whoami") == (200, [UID, "/home/work", "main1"])
+    _, (_, df) = await ask(running, "run", command="df -k /dev/shm | tail -1")
+    assert df.split()[1] == str(2**25 // 1024)
+    _, environ = await ask(running, "environ")
+    assert environ["HOME"] == "/home/work"
+    assert environ["BAI_SESSION_ID"] == given.session_id
+
+
+async def test_the_rights_that_devices_need_arrive_and_no_others(
+    begin: Start, make_plan: Callable[..., LaunchPlan], docker_engine: DockerEngine
+) -> None:
+    rights = {"capabilities": ["IPC_LOCK"], "groups": ["4242"]}
+    for given, caps, groups in ((rights, 1 << 14, f"{UID} 4242"), ({}, 0, f"{UID}")):
+        _, running = await begin(make_plan(injection=given))
+        host = docker_engine.client.api.inspect_container(running.container_id)["HostConfig"]
+        assert host["CapDrop"] == ["ALL"] and not host["Privileged"]
+        assert (host["CapAdd"] or []) in (given.get("capabilities", []), ["CAP_IPC_LOCK"])
+        assert (host["GroupAdd"] or []) == given.get("groups", [])
+        assert not host["Ulimits"]
+
+        # what a process inside really finds
+        _, (_, status) = await ask(running, "run", command="cat /proc/self/status")
+        assert f"CapBnd:\t{caps:016x}\n" in status and "NoNewPrivs:\t1\n" in status
+        assert await ask(running, "run", command="id -G") == (200, [0, f"{groups}\n"])
+
+
+async def test_devices_variables_and_mounts_arrive_as_given_and_nothing_else(
+    begin: Start, make_plan: Callable[..., LaunchPlan], tmp_path: Path
+) -> None:
+    async def inside(given: LaunchPlan) -> tuple[set[str], dict[str, str], set[str]]:
+        _, running = await begin(given)
+        _, (_, nodes) = await ask(running, "run", command="ls -1 /dev")
+        _, environ = await ask(running, "environ")
+        _, (_, mounts) = await ask(running, "run", command="cut -d' ' -f2 /proc/mounts")
+        return set(nodes.split()), environ, set(mounts.split())
+
+    home = {"source": str(tmp_path / "home"), "target": "/home/work", "read_only": False}
+    pipe, shm = tmp_path / "pipe", tmp_path / "shm"
+    for folder in (pipe, shm):
+        folder.mkdir(mode=0o777)
+    (shm / "of-the-daemon").touch()
+    plain_nodes, plain_environ, plain_mounts = await inside(make_plan())
+    nodes, environ, mounts = await inside(
+        make_plan(
+            environ={"NCCL_IB_DISABLE": "0"},
+            injection={
+                "environ": {"CUDA_MPS_PIPE_DIRECTORY": "/run/mps"},
+                "defaults": {"NCCL_IB_DISABLE": "1", "NCCL_P2P_LEVEL": "NVL"},
+                "device_nodes": [{"path": "/dev/full", "target": "/dev/accel7"}],
+                "mounts": [
+                    home,
+                    {"source": str(pipe), "target": "/run/mps", "read_only": False},
+                    {"source": str(shm), "target": "/dev/shm", "read_only": False},
+                ],
+            },
+        )
+    )
+    assert nodes - plain_nodes == {"accel7"} and plain_nodes <= nodes
+    own = {name: text for name, text in environ.items() if plain_environ.get(name) != text}
+    varying = {name for name in own if name.startswith(("BAI_", "JUPYTERHUB_"))}
+    assert {name: own[name] for name in own.keys() - varying} == {
+        "CUDA_MPS_PIPE_DIRECTORY": "/run/mps",
+        "NCCL_IB_DISABLE": "0",
+        "NCCL_P2P_LEVEL": "NVL",
+    }
+    assert mounts - plain_mounts == {"/run/mps"}
+
+
+async def test_memory_may_be_locked_without_limit_where_devices_need_it(
+    begin: Start, make_plan: Callable[..., LaunchPlan]
+) -> None:
+    given = make_plan(injection={"memlock": True})
+    try:
+        _, running = await begin(given)
+    except EngineError as refused:
+        # The engine of this machine may not raise a hard limit itself, but it was asked to.
+        assert f"rlimit type {resource.RLIMIT_MEMLOCK}: operation not permitted" in str(refused)
+        assert resource.getrlimit(resource.RLIMIT_MEMLOCK)[1] != resource.RLIM_INFINITY
+    else:
+        _, (_, limits) = await ask(running, "run", command="cat /proc/self/limits")
+        (line,) = (line for line in limits.splitlines() if line.startswith("Max locked memory"))
+        assert line.count("unlimited") == 2
+
+
+def test_rights_come_beside_what_the_administrator_gave() -> None:
+    nofile = {"name": "nofile", "soft": 64, "hard": 128}
+    asked = {"ulimits": [nofile, {"name": "memlock", "soft": 1, "hard": 1}], "group_add": ["7"]}
+    assert with_rights(asked, Injection()) == asked
+    made = with_rights(asked, Injection(capabilities=("IPC_LOCK",), groups=("8",), memlock=True))
+    unlimited = {"Name": "memlock", "Soft": -1, "Hard": -1}
+    assert made == {
+        "cap_add": ["IPC_LOCK"],
+        "group_add": ["7", "8"],
+        "ulimits": [nofile, unlimited],
+    }
+
+
+async def test_what_an_administrator_set_for_containers_holds_and_the_plan_wins(
+    docker_engine: DockerEngine, shared: dict[str, Any], make_plan: Callable[..., LaunchPlan]
+) -> None:
+    config = Config()
+    nofile = {"name": "nofile", "soft": 64, "hard": 128}
+    config.DockerSpawner.extra_host_config = {
+        "cpu_shares": 512,
+        "cap_drop": [],
+        "init": False,
+        "ulimits": [nofile],
+    }
+    config.DockerSpawner.extra_create_kwargs = {"labels": {"x": "y"}, "domainname": "{username}.x"}
+    config.DockerSpawner.remove = False
+    engine = Engine(shared, config=config)
+    given = make_plan(labels={"braces": "{username} {0} {"}, name="{name}")
+    running = await engine.start(given, {"JUPYTERHUB_SERVICE_URL": "http://0.0.0.0:8888/"}, [])
+    try:
+        facts = docker_engine.client.api.inspect_container(running.container_id)
+    finally:
+        await engine.remove(running)
+
+    assert facts["HostConfig"]["Ulimits"] == [{"Name": "nofile", "Soft": 64, "Hard": 128}]
+    assert facts["HostConfig"]["CpuShares"] == 512
+    assert facts["HostConfig"]["CapDrop"] == ["ALL"] and facts["HostConfig"]["Init"] is True
+    assert facts["HostConfig"]["AutoRemove"] is False
+    assert facts["Config"]["Domainname"] == "ada.x"
+    assert facts["Config"]["Labels"]["braces"] == "{username} {0} {"
+    assert facts["Config"]["Labels"]["bai.session-id"] == given.session_id
+
+
+async def test_more_memory_than_the_limit_ends_it(
+    begin: Start, make_plan: Callable[..., LaunchPlan]
+) -> None:
+    words = ["python3", "-c", "x = bytearray(2**28)\nfor i in range(0, 2**28, 4096): x[i] = 1"]
+    engine, running = await begin(
+        make_plan(slots={"cpu": 1000, "mem": 2**26}, command=words), False
+    )
+
+    ended = await wait_until_async(lambda: engine.poll(running), 30, "the end")
+
+    assert ended.code == 137
+    assert "memory" in ended.reason
+
+
+async def test_folders_are_mounted_as_granted(
+    begin: Start, make_plan: Callable[..., LaunchPlan], tmp_path: Path
+) -> None:
+    for name in ("own", "granted"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "file").write_text(name)
+        os.chown(tmp_path / name, UID, UID)
+    mounts = [
+        {"source": str(tmp_path / "own"), "target": "/home/work/data", "read_only": False},
+        {"source": str(tmp_path / "granted"), "target": "/home/work/papers", "read_only": True},
+    ]
+    _, running = await begin(make_plan(mounts=mounts))
+
+    assert (await ask(running, "write", path="/home/work/data/new"))[0] == 200
+    assert (tmp_path / "own" / "new").stat().st_uid == UID
+    assert await ask(running, "read", path="/home/work/papers/file") == (200, "granted")
+    status, error = await ask(running, "write", path="/home/work/papers/new")
+    assert status == 418 and "Read-only" in error
+    assert (await ask(running, "write", path="/home/work/scratch"))[0] == 200
+
+
+async def test_stop_is_polite_first_and_leaves_the_log_until_remove(
+    begin: Start, make_plan: Callable[..., LaunchPlan], docker_engine: DockerEngine
+) -> None:
+    engine, running = await begin(make_plan())
+    await ask(running, "say", text="a line of the log")
+    later = Engine(engine_shared(engine), stop_grace_seconds=3)
+    loaded = Running.of_state(json.loads(json.dumps(running.to_state())))
+
+    assert await later.poll(loaded) is None
+    ended = await later.stop(loaded)
+
+    assert ended.code == 143
+    assert "a line of the log" in await later.read_log(loaded, 10_000)
+    await later.remove(loaded)
+    await later.remove(loaded)
+    assert (await later.poll(loaded)).reason == "removed from outside"
+    with pytest.raises(docker.errors.NotFound):
+        docker_engine.client.api.inspect_container(running.container_id)
+
+
+def engine_shared(engine: Engine) -> dict[str, Any]:
+    return {"docker": engine._calls}
+
+
+async def test_one_that_does_not_listen_is_killed_after_the_grace(
+    begin: Start, make_plan: Callable[..., LaunchPlan]
+) -> None:
+    words = ["sh", "-c", "trap '' TERM; echo ready; while :; do sleep 1; done"]
+    engine, running = await begin(make_plan(command=words), False)
+
+    async def is_ready() -> bool:
+        return "ready" in await engine.read_log(running, 1000)
+
+    await wait_until_async(is_ready, 10, "the trap")
+    assert (await engine.stop(running)).code == 137
+
+
+async def test_a_second_start_replaces_what_a_crash_left(
+    begin: Start, make_plan: Callable[..., LaunchPlan]
+) -> None:
+    given = make_plan()
+    _, first = await begin(given)
+    engine, second = await begin(given)
+
+    assert first.container_id != second.container_id
+    assert (await engine.poll(first)).reason == "removed from outside"
+    assert await engine.poll(second) is None
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        pytest.param({"image": "bai-no-such:image"}, "image-missing", id="no image"),
+        pytest.param(
+            {"mounts": [{"source": "/no/such", "target": "/home/work/x", "read_only": False}]},
+            "engine-failed",
+            id="no folder",
+        ),
+    ],
+)
+async def test_a_failed_start_leaves_no_container(
+    begin: Start,
+    make_plan: Callable[..., LaunchPlan],
+    docker_engine: DockerEngine,
+    changes: dict[str, Any],
+    reason: str,
+) -> None:
+    given = make_plan(**changes)
+    with pytest.raises(EngineError) as refused:
+        await begin(given, False)
+    assert refused.value.reason == reason
+    assert containers_of(docker_engine, given) == []
+
+
+def containers_of(docker_engine: DockerEngine, given: LaunchPlan) -> list[Any]:
+    label = f"bai.session-id={given.session_id}"
+    # A container is listed a moment before it can be looked at.
+    return list(
+        docker_engine.client.containers.list(
+            all=True, filters={"label": label}, ignore_removed=True
+        )
+    )
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "printed"),
+    [
+        pytest.param(["sh", "-c", "echo oh; exit 3"], 3, "oh", id="ends at once"),
+        pytest.param(["/no/such/program"], 127, "/no/such/program", id="no program"),
+    ],
+)
+async def test_one_that_dies_at_once_is_seen_with_what_it_printed(
+    begin: Start,
+    make_plan: Callable[..., LaunchPlan],
+    words: list[str],
+    code: int,
+    printed: str,
+) -> None:
+    try:
+        engine, running = await begin(make_plan(command=words), False)
+    except EngineError as error:  # it was gone before it had an address
+        assert f"code {code}" in str(error) and printed in str(error)
+        assert error.reason == "exited-at-start"
+    else:
+        ended = await wait_until_async(lambda: engine.poll(running), 10, "the end")
+        assert ended.code == code
+        assert printed in await engine.read_log(running, 1000)
+
+
+async def test_a_cancelled_start_leaves_no_container(
+    begin: Start, make_plan: Callable[..., LaunchPlan], docker_engine: DockerEngine
+) -> None:
+    given = make_plan()
+    task = asyncio.create_task(begin(given, False))
+    await wait_until_async(lambda: containers_of(docker_engine, given), 20, "the container")
+    task.cancel()
+    await asyncio.wait([task])
+
+    assert containers_of(docker_engine, given) == []
+
+
+async def test_an_engine_that_is_away_says_nothing(shared: dict[str, Any], tmp_path: Path) -> None:
+    engine = Engine(shared)
+    running = Running(
+        "docker", str(uuid.uuid4()), "", endpoint=f"unix://{tmp_path}/away.sock", container_id="x"
+    )
+    for call in (engine.poll(running), engine.stop(running)):
+        with pytest.raises(EngineUnreachable, match="cannot be reached"):
+            await call
+    assert await engine.read_log(running, 100) == ""
+    with pytest.raises(EngineUnreachable):
+        await engine.start(plan(endpoint=running.endpoint, engine="docker"), {}, [])
+
+
+async def test_a_silent_endpoint_holds_up_no_other(
+    docker_engine: DockerEngine, tmp_path: Path, shared: dict[str, Any]
+) -> None:
+    """Thirty calls that are never answered, and one that is: at once."""
+    path = str(tmp_path / "silent.sock")
+    with socket.socket(socket.AF_UNIX) as silent:
+        silent.bind(path)
+        silent.listen(64)
+        engine = Engine(shared, call_timeout_seconds=1)
+        silent_ones = [
+            Running("docker", "s", "", f"user{n}", f"unix://{path}", "x") for n in range(30)
+        ]
+        tasks = [asyncio.create_task(engine.poll(silent_one)) for silent_one in silent_ones]
+        there = Running("docker", "t", "", "eve", docker_engine.host, "no-such-container")
+
+        ended = await asyncio.wait_for(engine.poll(there), 0.9)
+
+        assert ended is not None and ended.reason == "removed from outside"
+        done = await asyncio.gather(*tasks, return_exceptions=True)
+        assert all(isinstance(answer, EngineUnreachable) for answer in done)
+        assert threading.active_count() < 100

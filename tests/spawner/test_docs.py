@@ -1,0 +1,31 @@
+"""docs/traits.md names every setting, and no other."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from traitlets import HasTraits
+
+from bai_spawner.engines.docker import DockerEngine
+from bai_spawner.engines.process import ProcessEngine
+from bai_spawner.server import SessionServer
+
+DOCS = Path(__file__).resolve().parents[2] / "docs" / "traits.md"
+OF_THE_BASE = {"stop_grace_seconds"}
+
+
+@pytest.mark.parametrize(
+    ("cls", "title", "inherited"),
+    [
+        (SessionServer, "BaiSpawner", set()),
+        (ProcessEngine, "ProcessEngine", OF_THE_BASE),
+        (DockerEngine, "DockerEngine", OF_THE_BASE),
+    ],
+)
+def test_every_trait_is_documented(cls: type[HasTraits], title: str, inherited: set[str]) -> None:
+    part = DOCS.read_text().split(f"## `{title}`")[1].split("\n## ")[0]
+    documented = set(re.findall(r"^\| `(\w+)`", part, re.M))
+    traits = {name for name in cls.class_own_traits(config=True)}
+    assert documented == traits | inherited

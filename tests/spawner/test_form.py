@@ -1,0 +1,126 @@
+"""What the start form sends, and what it shows again."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from bai_services.core.sharing import Level
+from bai_services.texts.catalogue import translator
+from bai_spawner.form import as_json, default_group, parse, showable
+
+EMPTY = {"project": [""], "mount_vfolder": [""], "mount_path": [""], "mount_permission": ["rw"]}
+
+
+@pytest.mark.parametrize(
+    ("form", "session"),
+    [
+        pytest.param({}, {}, id="nothing at all"),
+        pytest.param({**EMPTY, "_xsrf": ["x"]}, {}, id="empty fields ask for nothing"),
+        pytest.param(
+            {"project": [" default "], "image": ["python"], "name": ["my lab"]},
+            {"project": "default", "image": "python", "name": "my lab"},
+            id="texts without spaces around them",
+        ),
+        pytest.param(
+            {
+                "preset": [""],
+                "resource:cpu": ["1.5"],
+                "resource:mem": ["1.5"],
+                "resource:mem:unit": ["g"],
+                "resource:cuda.shares": ["0"],
+            },
+            {"resources": {"cpu": "1.5", "mem": "1.5g"}},
+            id="amounts with their unit; none of a device is no wish",
+        ),
+        pytest.param(
+            {"preset": ["small"], "resource:cpu": ["1"], "resource:mem:unit": ["g"]},
+            {"preset": "small"},
+            id="a preset has the amounts",
+        ),
+        pytest.param(
+            {"shared_memory": ["64"], "shared_memory:unit": ["m"]},
+            {"shared_memory": "64m"},
+            id="shared memory",
+        ),
+        pytest.param(
+            {"shared_memory": [""], "shared_memory:unit": ["m"]}, {}, id="a unit alone is nothing"
+        ),
+        pytest.param(
+            {
+                "mount_vfolder": ["id-1", "", "id-2"],
+                "mount_subpath": ["", "lost", " raw/2024 "],
+                "mount_path": ["", "/home/work/x", "/home/work/papers"],
+                "mount_permission": ["rw", "rw", "ro"],
+            },
+            {
+                "mounts": [
+                    {"vfolder": "id-1", "permission": "rw"},
+                    {
+                        "vfolder": "id-2",
+                        "subpath": "raw/2024",
+                        "path": "/home/work/papers",
+                        "permission": "ro",
+                    },
+                ]
+            },
+            id="rows stay together, rows without a folder go",
+        ),
+        pytest.param(
+            {"environ_name": ["A", "", "B"], "environ_value": ["1", "lost", " 2 "]},
+            {"environ": {"A": "1", "B": " 2 "}},
+            id="variables keep their spaces",
+        ),
+        pytest.param(
+            {"preopen_ports": [" 8501,9000  abc 99999999 "]},
+            {"preopen_ports": [8501, 9000, "abc", "99999999"]},
+            id="ports between commas and spaces; what is none is for the manager to refuse",
+        ),
+        pytest.param({"preopen_ports": [" , "]}, {}, id="no port"),
+        pytest.param(
+            {"owner": ["eve"], "hub_server": ["x"], "bai_session_id": ["x"]},
+            {},
+            id="what is not the form's is not taken",
+        ),
+    ],
+)
+def test_a_form_becomes_a_session(form: dict[str, list[str]], session: dict[str, Any]) -> None:
+    assert parse(form) == session
+
+
+@pytest.mark.parametrize(
+    ("saved", "shown"),
+    [
+        ({}, {}),
+        ({"name": 7, "project": None}, {"name": "7"}),
+        ({"mounts": "x", "environ": [1], "resources": 3}, {"mounts": []}),
+        ({"mounts": [1, {"vfolder": "a"}]}, {"mounts": [{"vfolder": "a"}]}),
+        ({"resources": {"cpu": 2}}, {"resources": {"cpu": "2"}}),
+        ({"preopen_ports": [8501, "abc"]}, {"preopen_ports": "8501, abc"}),
+        ({"preopen_ports": {"a": 1}}, {"preopen_ports": "{'a': 1}"}),
+        ({"bai_session_id": "x", "more": 1}, {}),
+    ],
+)
+def test_whatever_was_saved_can_be_shown(saved: dict[str, Any], shown: dict[str, Any]) -> None:
+    assert showable(saved) == shown
+
+
+def test_json_in_a_page_cannot_end_its_element() -> None:
+    value = {"name": "</script><script>alert(1)</script>&amp;"}
+    text = str(as_json(value))
+    assert "<" not in text and ">" not in text and "&" not in text
+    assert json.loads(text) == value
+
+
+@pytest.mark.parametrize(("wanted", "chosen"), [("big", "big"), ("gone", "usual"), (None, "usual")])
+def test_the_group_of_the_last_time_else_the_default(wanted: str | None, chosen: str) -> None:
+    groups = [{"name": "big"}, {"name": "usual", "is_default": True}]
+    values = {"resource_group": wanted} if wanted else {}
+    assert default_group({"resource_groups": groups}, values) == chosen
+
+
+def test_the_form_can_say_every_level_of_enforcement() -> None:
+    said = {key for key in translator("en").texts if key.startswith("spawn.held-")}
+    assert said == {f"spawn.held-{level.value}" for level in Level}

@@ -1,0 +1,285 @@
+"""Cluster sessions on real engines: all kernels run, find each other, and end together."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import uuid
+from collections.abc import AsyncIterator, Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from bai_services.core.gang import cluster_environ, folder_name, is_gang_end, kernel_names
+from bai_services.manager.cluster_sessions import SUB_COMMAND, new_cluster_key
+from bai_spawner import gang
+from bai_spawner.engines import processes
+from bai_spawner.engines.base import Engine, EngineError, Running
+from bai_spawner.engines.docker import DockerEngine as Docker
+from bai_spawner.engines.docker_container import container_name
+from bai_spawner.engines.process import ProcessEngine
+from bai_spawner.plan import LaunchPlan
+from tests.conftest import missing
+from tests.spawner import standin
+from tests.spawner.plans import plan
+from tests.spawner.standin import ask
+from tests.testbed import PartMissing, images
+from tests.testbed.docker_engine import DockerEngine
+from tests.testbed.wait import wait_until_async
+
+pytestmark = pytest.mark.filterwarnings(
+    "ignore:Exception ignored in. <socket:pytest.PytestUnraisableExceptionWarning"
+)
+
+UID = images.SSH_UID
+
+
+def gang_plan(size: int, injections: Callable[[str], dict[str, Any]], **shared: Any) -> LaunchPlan:
+    """Return the plan of a cluster session, as the manager would send it."""
+    names = kernel_names(size)
+    hosts = [name.hostname for name in names]
+    base = {
+        "session_id": str(uuid.uuid4()),
+        "cluster_key": new_cluster_key("test"),
+        **shared,
+    }
+    plans = [
+        {
+            **base,
+            "kernel_id": str(uuid.uuid4()),
+            "hostname": name.hostname,
+            "environ": cluster_environ(name, hosts, "single-node", name.index),
+            "injection": injections(name.hostname),
+        }
+        for name in names
+    ]
+    whole = {key: getattr(plan(), key) for key in ("agent_id", "name", "user", "uid", "gid")}
+    subs = [
+        {**whole, "engine": "", **sub, "command": list(shared.get("sub_command") or SUB_COMMAND)}
+        for sub in plans[1:]
+    ]
+    return plan(**plans[0], subs=subs)
+
+
+@pytest.fixture
+def network(docker_engine: DockerEngine) -> Iterator[str]:
+    made = docker_engine.client.networks.create(f"bai-c-{uuid.uuid4()}")
+    yield made.name
+    made.remove()
+
+
+@pytest.fixture
+async def docker(
+    docker_engine: DockerEngine, network: str, tmp_path: Path
+) -> AsyncIterator[tuple[Engine, Callable[..., LaunchPlan]]]:
+    """The docker engine, and what makes plans for it; nothing is left behind."""
+    shared: dict[str, Any] = {}
+    engine = Docker(shared, stop_grace_seconds=1)
+    image = images.base_image(docker_engine)
+    made: list[LaunchPlan] = []
+
+    def injection(hostname: str) -> dict[str, Any]:
+        home = tmp_path / hostname
+        home.mkdir(exist_ok=True)
+        os.chown(home, UID, UID)
+        mounts = [{"source": str(home), "target": "/home/work", "read_only": False}]
+        return {"network": network, "mounts": mounts}
+
+    def make(**changes: Any) -> LaunchPlan:
+        given = {
+            "engine": "docker",
+            "endpoint": docker_engine.host,
+            "image": image,
+            "uid": UID,
+            "gid": UID,
+            "command": ["python3", "-c", standin.SOURCE],
+            **changes,
+        }
+        made.append(gang_plan(3, injection, **given))
+        return made[-1]
+
+    yield engine, make
+    for one in made:
+        for found in containers_of(docker_engine, one.session_id):
+            docker_engine.client.api.remove_container(found, force=True, v=True)
+    shared["docker"].close()
+
+
+@pytest.fixture(scope="module")
+def ssh_image(docker_engine: DockerEngine) -> str:
+    try:
+        return images.ssh_image(docker_engine)
+    except PartMissing as reason:
+        missing("docker", reason)
+
+
+def containers_of(docker_engine: DockerEngine, session_id: str) -> list[str]:
+    filters = {"label": f"bai.session-id={session_id}"}
+    return [c["Id"] for c in docker_engine.client.api.containers(all=True, filters=filters)]
+
+
+async def begin(engine: Engine, given: LaunchPlan) -> Running:
+    ip, port = await engine.address(given)
+    environ = {"JUPYTERHUB_SERVICE_URL": f"http://{ip}:{port}/user/ada/", "JUPYTERHUB_X": "token"}
+    return await gang.start(engine, given, environ, [])
+
+
+async def answers(running: Running) -> None:
+    async def asked() -> bool:
+        try:
+            return bool(await ask(running, "whoami"))
+        except httpx.TransportError:
+            return False
+
+    await wait_until_async(asked, 30, "the main kernel")
+
+
+async def test_three_containers_find_each_other_and_end_together(
+    docker: tuple[Engine, Callable[..., LaunchPlan]], docker_engine: DockerEngine
+) -> None:
+    engine, make = docker
+    given = make()
+    running = await begin(engine, given)
+    await answers(running)
+    assert [sub.hostname for sub in running.subs] == ["sub1", "sub2"]
+    assert len(containers_of(docker_engine, given.session_id)) == 3
+
+    _, (code, text) = await ask(running, "run", command="getent hosts main1 sub1 sub2 | wc -l")
+    assert (code, text.strip()) == (0, "3"), text
+    _, environ = await ask(running, "environ")
+    assert environ["BAI_CLUSTER_HOSTS"] == "main1,sub1,sub2"
+    assert (environ["BAI_CLUSTER_HOST"], environ["BAI_CLUSTER_INDEX"]) == ("main1", "0")
+    facts = docker_engine.client.api.inspect_container(container_name(given.session_id, "sub2"))
+    of_sub = dict(line.split("=", 1) for line in facts["Config"]["Env"])
+    assert (of_sub["BAI_CLUSTER_ROLE"], of_sub["BAI_CLUSTER_INDEX"]) == ("sub", "2")
+    assert of_sub["BAI_KERNEL_ID"] == given.subs[1].kernel_id
+    assert not [name for name in of_sub if name.startswith("JUPYTERHUB_")]
+    _, (code, text) = await ask(
+        running, "run", command="stat -c '%a %u' /opt/bai-cluster/id_ed25519"
+    )
+    assert text.split() == ["600", str(UID)]
+
+    saved = Running.of_state(running.to_state())
+    assert saved == running
+    assert await gang.poll(engine, saved) is None
+    ended = await gang.stop(engine, saved)
+    assert ended.code is not None
+    main_log, sub_logs = await gang.read_logs(engine, saved, 4096)
+    assert set(sub_logs) == {"sub1", "sub2"}
+    assert "no sshd here" in sub_logs["sub1"]
+    await gang.remove(engine, saved)
+    assert containers_of(docker_engine, given.session_id) == []
+
+
+async def test_the_main_kernel_logs_in_to_the_others(
+    docker: tuple[Engine, Callable[..., LaunchPlan]], ssh_image: str
+) -> None:
+    engine, make = docker
+    running = await begin(engine, make(image=ssh_image))
+    await answers(running)
+
+    async def run(command: str) -> tuple[int, str]:
+        _, (code, text) = await ask(running, "run", command=command)
+        return code, text.strip()
+
+    async def name_of(host: str) -> str:
+        code, text = await run(f"ssh {host} hostname")
+        return text if code == 0 else ""
+
+    for host in ("sub1", "sub2"):
+        # Its server begins to listen a moment after the container.
+        assert await wait_until_async(lambda host=host: name_of(host), 30, "its sshd") == host
+        told = await run(f"ssh {host} 'echo $BAI_CLUSTER_HOST $BAI_CLUSTER_SIZE; id -u'")
+        assert told == (0, f"{host} 3\n{UID}")
+    # Nobody else gets in: neither without the key nor with one of their own.
+    await run("ssh-keygen -q -t ed25519 -N '' -f /tmp/other")
+    for key in ("/dev/null", "/tmp/other"):
+        code, text = await run(f"ssh -F none -p 2200 -i {key} -o StrictHostKeyChecking=no sub1 id")
+        assert code == 255 and "Permission denied (publickey)" in text, text
+    # And nobody else is taken for one of them.
+    code, text = await run(
+        "ssh-keygen -q -t ed25519 -N '' -f /tmp/host; echo \"* $(cut -d' ' -f1,2 /tmp/host.pub)\" "
+        "> /tmp/known; ssh -o UserKnownHostsFile=/tmp/known sub1 id"
+    )
+    assert code == 255 and "Host key verification failed" in text, text
+
+
+async def test_one_killed_kernel_is_told_of(
+    docker: tuple[Engine, Callable[..., LaunchPlan]], docker_engine: DockerEngine
+) -> None:
+    engine, make = docker
+    running = await begin(engine, make())
+    docker_engine.client.api.kill(running.subs[1].container_id, "SIGKILL")
+
+    async def ended() -> Any:
+        return await gang.poll(engine, running)
+
+    how = await wait_until_async(ended, 10, "the end of sub2")
+    assert how.code is None and how.reason.startswith("sub2 exited with exit code 137; ")
+    assert is_gang_end(how.reason)
+
+
+@pytest.mark.parametrize(
+    "broken", [pytest.param(0, id="main fails"), pytest.param(1, id="a sub fails")]
+)
+async def test_one_that_cannot_start_leaves_none(
+    docker: tuple[Engine, Callable[..., LaunchPlan]],
+    docker_engine: DockerEngine,
+    broken: int,
+) -> None:
+    engine, make = docker
+    given = make()
+    missing = {"image": "bai-no-such-image:none"}
+    data = [{**_data(one), **(missing if n == broken else {})} for n, one in enumerate(_all(given))]
+    given = LaunchPlan.of({**data[0], "subs": data[1:]})
+    with pytest.raises(EngineError) as refused:
+        await begin(engine, given)
+    assert refused.value.reason == "image-missing"
+    assert str(refused.value).startswith("sub1: ") == (broken == 1)
+    assert containers_of(docker_engine, given.session_id) == []
+
+
+async def test_a_start_over_what_a_crash_left(
+    docker: tuple[Engine, Callable[..., LaunchPlan]], docker_engine: DockerEngine
+) -> None:
+    engine, make = docker
+    given = make()
+    for sub in given.subs:  # the Hub was killed before the main kernel
+        await engine.start(sub, {}, ())
+    running = await begin(engine, given)
+    assert len(containers_of(docker_engine, given.session_id)) == 3
+    await gang.stop(engine, running, now=True)
+    await gang.remove(engine, running)
+    assert containers_of(docker_engine, given.session_id) == []
+
+
+@pytest.mark.parametrize("isolation", ["auto", "none"])
+async def test_two_processes_with_homes_of_their_own(tmp_path: Path, isolation: str) -> None:
+    engine = ProcessEngine({}, state_dir=str(tmp_path), isolation=isolation, stop_grace_seconds=2)
+    given = gang_plan(2, lambda hostname: {}, engine="process", command=["/bin/sleep", "600"])
+    running = await begin(engine, given)
+    try:
+        (sub,) = running.subs
+        assert len({running.pid, sub.pid}) == 2
+        assert await gang.poll(engine, running) is None
+        for hostname in ("main1", "sub1"):
+            assert (tmp_path / "sessions" / folder_name(given.session_id, hostname)).is_dir()
+        await asyncio.to_thread(processes.kill_kernel, sub.kernel_id)
+        how = await gang.poll(engine, running)
+        assert how is not None and how.reason.startswith("sub1 ")
+    finally:
+        await gang.stop(engine, running, now=True)
+    assert await asyncio.to_thread(processes.of_session, given.session_id) == []
+
+
+def _all(given: LaunchPlan) -> list[LaunchPlan]:
+    return [given, *given.subs]
+
+
+def _data(one: LaunchPlan) -> dict[str, Any]:
+    names = ("session_id", "kernel_id", "agent_id", "name", "user", "engine", "endpoint", "image")
+    more = ("command", "uid", "gid", "hostname", "environ", "cluster_key")
+    injection = {"network": one.injection.network}
+    return {name: getattr(one, name) for name in (*names, *more)} | {"injection": injection}

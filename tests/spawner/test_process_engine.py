@@ -1,0 +1,317 @@
+"""The process engine with real processes, in a sandbox and without."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import sys
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+from traitlets import TraitError
+
+from bai_services.core.logs import is_timed, without_times
+from bai_spawner.answer import wait_for_answer
+from bai_spawner.engines import bubblewrap, processes
+from bai_spawner.engines.base import EngineError, Running
+from bai_spawner.engines.process import ProcessEngine
+from bai_spawner.plan import LaunchPlan
+from tests.spawner import standin
+from tests.spawner.plans import plan
+from tests.spawner.standin import ask
+from tests.testbed.wait import wait_until, wait_until_async
+
+HAS_SANDBOX = not isinstance(bubblewrap.probe(1000, 1000), str)
+needs_sandbox = pytest.mark.skipif(not HAS_SANDBOX, reason="bubblewrap does not run here")
+KINDS = [pytest.param("bubblewrap", marks=needs_sandbox), "none"]
+
+Start = Callable[..., Any]
+
+
+@pytest.fixture
+async def begin(tmp_path: Path) -> AsyncIterator[Start]:
+    """Start a plan in an engine of a kind; everything is ended after the test."""
+    begun: list[tuple[ProcessEngine, Running]] = []
+
+    async def start(
+        kind: str, given: LaunchPlan | None = None, wait: bool = True
+    ) -> tuple[ProcessEngine, Running]:
+        given = given or plan()
+        engine = ProcessEngine(
+            state_dir=str(tmp_path / "bai"), isolation=kind, stop_grace_seconds=5
+        )
+        ip, port = await engine.address(given)
+        environ = {
+            "JUPYTERHUB_SERVICE_URL": f"http://{ip}:{port}/user/ada/",
+            "JUPYTERHUB_API_TOKEN": "hub-secret-of-the-session",
+        }
+        command = list(given.command) or [sys.executable, "-c", standin.SOURCE]
+        running = await engine.start(given, environ, command)
+        begun.append((engine, running))
+        if wait:
+            ended = await wait_for_answer(
+                f"{running.url}/user/ada/api", 20, 0.02, lambda: engine.poll(running)
+            )
+            assert ended is None, await engine.read_log(running, 9999)
+        return engine, running
+
+    yield start
+    for engine, running in begun:
+        await engine.stop(running, now=True)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+async def test_a_session_answers_and_stops(begin: Start, kind: str) -> None:
+    engine, running = await begin(kind)
+    assert await engine.poll(running) is None
+    assert await ask(running, "api") == (200, "here")
+    await ask(running, "say", text="a line of the log")
+
+    ended = await engine.stop(running)
+
+    assert ended.code == 128 + signal.SIGTERM
+    assert (await engine.poll(running)).code == ended.code
+    assert "a line of the log" in await engine.read_log(running, 1000)
+    assert not processes.of_session(running.session_id)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+async def test_stop_ends_the_whole_tree(begin: Start, kind: str) -> None:
+    engine, running = await begin(kind)
+    await ask(running, "fork")
+    await wait_until_async(
+        lambda: sum(b"time.sleep" in _command(p) for p in processes.of_session(running.session_id)),
+        10,
+        "the forked process",
+    )
+
+    await engine.stop(running)
+
+    assert processes.of_session(running.session_id) == []
+
+
+def _command(process: psutil.Process) -> bytes:
+    try:
+        return " ".join(process.cmdline()).encode()
+    except psutil.Error:
+        return b""
+
+
+@pytest.mark.parametrize("kind", KINDS)
+async def test_a_later_hub_watches_and_ends_it_from_saved_state(begin: Start, kind: str) -> None:
+    engine, running = await begin(kind)
+    saved = json.loads(json.dumps(running.to_state()))
+    later = ProcessEngine(state_dir=engine.state_dir, isolation=kind, stop_grace_seconds=5)
+    loaded = Running.of_state(saved)
+
+    assert await later.poll(loaded) is None
+    assert (await later.stop(loaded)).code == 128 + signal.SIGTERM
+    assert (await later.poll(loaded)).code == 128 + signal.SIGTERM
+
+
+@pytest.mark.parametrize("kind", KINDS)
+async def test_one_that_dies_leaves_exit_code_and_log(begin: Start, kind: str) -> None:
+    words = [sys.executable, "-c", "import sys; print('no luck', flush=True); sys.exit(7)"]
+    engine, running = await begin(kind, plan(command=words), wait=False)
+
+    ended = await wait_until_async(lambda: engine.poll(running), 10, "the end")
+
+    assert ended.code == 7
+    log = await engine.read_log(running, 1000)
+    assert is_timed(log) and without_times(log) == "no luck\n"
+    assert not processes.is_alive(running.log_pid, running.log_started)
+
+
+@pytest.mark.parametrize("size", ["much", "63k"])
+def test_a_log_has_a_size_that_can_be_kept(size: str) -> None:
+    with pytest.raises(TraitError, match="log_max_size"):
+        ProcessEngine(log_max_size=size)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+async def test_one_that_is_killed_from_outside_is_seen(begin: Start, kind: str) -> None:
+    engine, running = await begin(kind)
+    os.kill(running.pid, signal.SIGKILL)
+
+    ended = await wait_until_async(lambda: engine.poll(running), 10, "the end")
+
+    assert ended.reason == "killed from outside"
+    assert processes.of_session(running.session_id) == []
+
+
+@pytest.mark.parametrize("kind", KINDS)
+async def test_a_second_start_of_a_session_replaces_what_a_crash_left(
+    begin: Start, kind: str
+) -> None:
+    given = plan()
+    _, first = await begin(kind, given)
+    engine, second = await begin(kind, given)
+
+    assert not psutil.pid_exists(first.pid) or second.pid != first.pid
+    assert await ask(second, "api") == (200, "here")
+    assert await engine.poll(second) is None
+    with pytest.raises(Exception, match="(?i)connect"):
+        await ask(first, "api")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+async def test_the_environment(begin: Start, kind: str) -> None:
+    given = plan(
+        environ={"MINE": "1", "JUPYTERHUB_USER": "eve", "BAI_SESSION_ID": "forged"},
+        injection={"environ": {"CUDA_VISIBLE_DEVICES": "GPU-1"}},
+    )
+    _, running = await begin(kind, given)
+
+    _, environ = await ask(running, "environ")
+
+    assert environ["MINE"] == "1"
+    assert "JUPYTERHUB_USER" not in environ
+    assert environ["BAI_SESSION_ID"] == given.session_id
+    assert environ["CUDA_VISIBLE_DEVICES"] == "GPU-1"
+    assert environ["HOME"].endswith("/home/work" if kind == "bubblewrap" else "/home")
+    assert "BAI_HOME" not in environ
+
+
+@needs_sandbox
+async def test_secrets_are_on_no_command_line(begin: Start) -> None:
+    _, running = await begin("bubblewrap")
+    for process in (psutil.Process(running.pid), psutil.Process(running.init_pid)):
+        assert "hub-secret" not in " ".join(process.cmdline())
+    outside = psutil.Process(running.pid).environ()
+    assert set(outside) == {"BAI_SESSION_ID", "BAI_KERNEL_ID", "BAI_AGENT_ID"}
+
+
+@needs_sandbox
+async def test_a_sandbox_shows_home_and_folders_and_nothing_of_others(
+    begin: Start, tmp_path: Path
+) -> None:
+    own, granted, foreign = (tmp_path / name for name in ("own", "granted", "foreign"))
+    for folder in (own, granted, foreign):
+        folder.mkdir()
+        (folder / "file").write_text(folder.name)
+    given = plan(
+        mounts=[
+            {"source": str(own), "target": "/home/work/data", "read_only": False},
+            {"source": str(granted), "target": "/home/work/papers", "read_only": True},
+        ]
+    )
+    engine, running = await begin("bubblewrap", given)
+
+    assert await ask(running, "whoami") == (200, [given.uid, "/home/work", "main1"])
+    assert await ask(running, "read", path="/home/work/data/file") == (200, "own")
+    assert (await ask(running, "write", path="/home/work/data/new"))[0] == 200
+    assert (own / "new").read_text() == "written"
+    assert await ask(running, "read", path="/home/work/papers/file") == (200, "granted")
+    status, error = await ask(running, "write", path="/home/work/papers/new")
+    assert status == 418 and "Read-only" in error
+    for hidden in (foreign / "file", engine.state_dir, "/etc/shadow", "/root", "/var/run/x"):
+        status, answer = await ask(running, "read", path=str(hidden))
+        assert status == 418 or answer == "", hidden
+    for place in ("/usr/bai-test", "/etc/bai-test", "/bai-test", f"{sys.prefix}/bai-test"):
+        assert (await ask(running, "write", path=place))[0] == 418
+    assert (await ask(running, "write", path="/tmp/mine"))[0] == 200
+    assert not os.path.exists("/tmp/mine")  # noqa: ASYNC240  a look at one name
+    assert (await ask(running, "write", path="/home/work/kept"))[0] == 200
+    _, pids = await ask(running, "ls", path="/proc")
+    assert len([pid for pid in pids if pid.isdigit()]) <= 3
+
+
+@needs_sandbox
+async def test_two_sandboxes_do_not_see_each_other(begin: Start) -> None:
+    _, first = await begin("bubblewrap")
+    _, second = await begin("bubblewrap")
+    await ask(first, "write", path="/home/work/secret")
+    await ask(first, "write", path="/tmp/secret")
+
+    assert (await ask(second, "ls", path="/home/work"))[1] == []
+    # Where Python itself lies below /tmp, that is seen.
+    assert "secret" not in (await ask(second, "ls", path="/tmp"))[1]
+
+
+async def test_without_a_sandbox_folders_are_links(begin: Start, tmp_path: Path) -> None:
+    own = tmp_path / "own"
+    own.mkdir()
+    mounts = [
+        {"source": str(own), "target": "/home/work/data", "read_only": False},
+        {"source": str(own), "target": "/home/work/a/b", "read_only": True, "is_own": True},
+    ]
+    engine, running = await begin("none", plan(mounts=mounts))
+    home = Path(engine.state_dir) / "sessions" / running.session_id / "home"
+
+    await ask(running, "write", path=str(home / "data" / "new"))
+
+    assert (own / "new").read_text() == "written"
+    assert (home / "a" / "b" / "new").exists()
+    await engine.stop(running)
+    await engine.remove(running)
+    assert not (home / "data").exists()
+    assert (own / "new").exists()
+
+
+@pytest.mark.parametrize(
+    ("mount", "words"),
+    [
+        pytest.param(
+            {"target": "/home/work/data", "read_only": True},
+            "granted read-only",
+            id="a granted folder could be written",
+        ),
+        pytest.param(
+            {"target": "/data", "read_only": False}, "outside of", id="there is no such place"
+        ),
+    ],
+)
+async def test_without_a_sandbox_some_folders_are_refused(
+    begin: Start, tmp_path: Path, mount: dict[str, Any], words: str
+) -> None:
+    with pytest.raises(EngineError, match=words) as refused:
+        await begin("none", plan(mounts=[{"source": str(tmp_path), **mount}]))
+    assert "bubblewrap" in str(refused.value)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+async def test_what_cannot_be_started_is_said(begin: Start, kind: str, tmp_path: Path) -> None:
+    gone = {"source": str(tmp_path / "gone"), "target": "/home/work/data", "read_only": False}
+    with pytest.raises(EngineError, match="missing on the machine"):
+        await begin(kind, plan(mounts=[gone]))
+
+
+async def test_isolation_that_is_wanted_but_missing_refuses_the_start(begin: Start) -> None:
+    engine = ProcessEngine({"bubblewrap": "bubblewrap is not here"}, isolation="bubblewrap")
+    with pytest.raises(EngineError, match="may not start without it"):
+        await engine.start(plan(), {"JUPYTERHUB_SERVICE_URL": "http://127.0.0.1:1/"}, ["true"])
+
+
+@needs_sandbox
+async def test_a_server_that_survives_its_parent(tmp_path: Path) -> None:
+    """The Hub's process may be killed at any moment; what it started runs on."""
+    given = plan()
+    code = (
+        "import asyncio, sys, json\n"
+        "from bai_spawner.engines.process import ProcessEngine\n"
+        "from tests.spawner.plans import plan\n"
+        "async def main():\n"
+        f"    engine = ProcessEngine(state_dir={str(tmp_path)!r}, isolation='bubblewrap')\n"
+        f"    given = plan(session_id={given.session_id!r})\n"
+        "    running = await engine.start(given, {'JUPYTERHUB_SERVICE_URL': 'http://127.0.0.1:9/'},"
+        " ['sleep', '600'])\n"
+        "    print(json.dumps(running.to_state()), flush=True)\n"
+        "    import os, signal\n"
+        "    os.kill(os.getpid(), signal.SIGKILL)\n"
+        "asyncio.run(main())\n"
+    )
+    hub = await asyncio.create_subprocess_exec(
+        sys.executable, "-c", code, stdout=asyncio.subprocess.PIPE
+    )
+    output, _ = await hub.communicate()
+    running = Running.of_state(json.loads(output))
+    engine = ProcessEngine(state_dir=str(tmp_path), stop_grace_seconds=5)
+
+    assert await engine.poll(running) is None
+    assert (await engine.stop(running)).code == 128 + signal.SIGTERM
+    wait_until(lambda: not processes.of_session(given.session_id), 5, "the end")

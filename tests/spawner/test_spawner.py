@@ -1,0 +1,245 @@
+"""The spawner in a real Hub, with a real manager and real processes."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from typing import Any
+
+import httpx
+import pytest
+
+from bai_services.client import Client
+from bai_spawner.engines import processes
+from tests.spawner.bare_hub import BareHub
+from tests.testbed.agent_voice import AgentVoice
+from tests.testbed.manager import Api
+from tests.testbed.wait import wait_until_async
+
+pytestmark = pytest.mark.e2e
+
+SMALL = {"resources": {"cpu": "1", "mem": "512m"}}
+
+
+@pytest.fixture
+async def user(api: Api) -> Client:
+    return await api.client("user")
+
+
+async def newest(user: Client, server: str) -> dict[str, Any]:
+    page = await user.get("/sessions", hub_server=server, sort="-created_at")
+    found: dict[str, Any] = page["items"][0]
+    return found
+
+
+async def reached(user: Client, session_id: str, status: str) -> dict[str, Any]:
+    async def look() -> dict[str, Any] | None:
+        session: dict[str, Any] = await user.get(f"/sessions/{session_id}")
+        return session if session["status"] == status else None
+
+    found: dict[str, Any] = await wait_until_async(look, 30, f"{session_id} to be {status}")
+    return found
+
+
+async def is_ready(hub: BareHub, server: str) -> bool:
+    return bool((await hub.server(server)).get("ready"))
+
+
+def message(answer: httpx.Response) -> str:
+    return str(answer.json()["message"])
+
+
+async def test_a_session_runs_survives_the_hub_and_stops(
+    hub: BareHub, preparing: AgentVoice, user: Client
+) -> None:
+    assert (await hub.post_server("lab", SMALL)).status_code == 201
+    session = await newest(user, "lab")
+    assert (session["name"], session["requested"]) == ("session-lab", {"cpu": "1", "mem": "512m"})
+    assert session["notices"] == ["prepared by a test"]
+    session = await reached(user, session["id"], "RUNNING")
+    before = {p.pid for p in processes.of_session(session["id"])}
+    assert before
+
+    hub.kill()
+    await asyncio.to_thread(hub.start)
+
+    await wait_until_async(lambda: is_ready(hub, "lab"), 30, "the server to be known again")
+    assert {p.pid for p in processes.of_session(session["id"])} == before
+    assert (await hub.delete_server("lab")).status_code in (202, 204)
+    ended = await reached(user, session["id"], "TERMINATED")
+    assert ended["status_info"] == "stopped through the Hub"
+    assert processes.of_session(session["id"]) == []
+
+
+async def test_the_unnamed_server_is_the_session_default(
+    hub: BareHub, preparing: AgentVoice, user: Client
+) -> None:
+    assert (await hub.post_server("", SMALL)).status_code == 201
+    session = await newest(user, "")
+    assert session["name"] == "default"
+    assert session["url"] == "/user/user/"
+
+    await hub.delete_server("")
+    await reached(user, session["id"], "TERMINATED")
+    assert (await hub.post_server("")).status_code == 201
+    again = await newest(user, "")
+    assert again["id"] != session["id"]
+    assert again["requested"] == session["requested"]
+
+
+async def test_a_start_that_a_stop_overtook_files_nothing_new(hub: BareHub, user: Client) -> None:
+    session = await user.post("/sessions", {"name": "overtaken", **SMALL})
+    await user.delete(f"/sessions/{session['id']}")
+    await reached(user, session["id"], "CANCELLED")
+
+    # The manager's own request, which was on its way when the person stopped the session.
+    server = session["hub_server"]
+    late = await hub.post_server(server, {"bai_session_id": session["id"]})
+    assert late.status_code == 409, late.text
+    assert "stopped before its start" in message(late)
+    assert (await user.get("/sessions", hub_server=server))["total"] == 1
+
+
+async def test_one_that_is_killed_from_outside_is_reported(
+    hub: BareHub, preparing: AgentVoice, user: Client
+) -> None:
+    await hub.post_server("lab", SMALL)
+    session = await newest(user, "lab")
+    await asyncio.to_thread(processes.kill_session, session["id"])
+
+    ended = await reached(user, session["id"], "ERROR")
+    assert "killed from outside" in ended["status_info"]
+
+    async def is_stopped() -> bool:
+        return not (await hub.server("lab")).get("ready")
+
+    await wait_until_async(is_stopped, 30, "the Hub to see it")
+
+
+async def test_one_that_dies_at_start_says_why(
+    hub: BareHub, preparing: AgentVoice, user: Client
+) -> None:
+    answer = await hub.post_server("dies", SMALL)
+
+    assert answer.status_code == 500
+    assert "exit code 9" in message(answer)
+    assert "no luck <b>" in message(answer)
+    session = await newest(user, "dies")
+    ended = await reached(user, session["id"], "ERROR")
+    assert "exited-at-start" in ended["status_info"]
+    assert ended["exit_code"] == 9
+    assert (await user.get(f"/sessions/{session['id']}/logs"))["log"] == "first\nno luck <b>\n"
+    assert ended["allocations"] == []
+
+
+async def test_one_that_never_answers_is_ended(
+    bare_hub: BareHub, preparing: AgentVoice, user: Client
+) -> None:
+    bare_hub.start_timeout = 7
+    await asyncio.to_thread(bare_hub.start)
+    await bare_hub.api.post("/users/user")
+
+    answer = await bare_hub.post_server("silent", SMALL)
+
+    assert answer.status_code == 500
+    assert "did not answer within 7 seconds" in message(answer)
+    session = await newest(user, "silent")
+    await reached(user, session["id"], "ERROR")
+    assert processes.of_session(session["id"]) == []
+
+
+async def test_a_wait_longer_than_the_grace_is_queued_and_starts_later(
+    bare_hub: BareHub, agent: AgentVoice, user: Client
+) -> None:
+    bare_hub.grace = 0.5
+    await asyncio.to_thread(bare_hub.start)
+    await bare_hub.api.post("/users/user")
+
+    answer = await bare_hub.post_server("lab", SMALL)
+
+    assert answer.status_code == 409
+    session = await newest(user, "lab")
+    assert f"/services/bai/sessions/{session['id']}" in message(answer)
+    assert session["started_by"] == "manager"
+    await agent.prepare()
+    await reached(user, session["id"], "PREPARED")
+    started = await bare_hub.post_server("lab", {"bai_session_id": session["id"]})
+    assert started.status_code == 201
+    await reached(user, session["id"], "RUNNING")
+    assert (await newest(user, "lab"))["id"] == session["id"]
+
+
+async def test_a_start_that_is_given_up_cancels_its_session(
+    hub: BareHub, agent: AgentVoice, user: Client
+) -> None:
+    start = asyncio.create_task(hub.post_server("lab", SMALL))
+
+    async def is_filed() -> bool:
+        return bool((await user.get("/sessions", hub_server="lab"))["items"])
+
+    await wait_until_async(is_filed, 20, "the session")
+    session = await newest(user, "lab")
+    await hub.delete_server("lab")
+    await start
+
+    await reached(user, session["id"], "CANCELLED")
+
+
+async def test_a_server_that_is_removed_cancels_what_waits_for_it(
+    bare_hub: BareHub, agent: AgentVoice, user: Client
+) -> None:
+    bare_hub.grace = 0
+    await asyncio.to_thread(bare_hub.start)
+    await bare_hub.api.post("/users/user")
+    assert (await bare_hub.post_server("lab", SMALL)).status_code == 409
+    session = await newest(user, "lab")
+
+    assert (await bare_hub.delete_server("lab", remove=True)).status_code == 204
+
+    await reached(user, session["id"], "CANCELLED")
+
+
+REFUSED: list[tuple[dict[str, Any], int, str]] = [
+    ({"nonsense": 1}, 400, "unknown options: nonsense"),
+    ({"owner": "user2"}, 400, "unknown options: owner"),
+    ({"callback_url": "http://127.0.0.1:8091/"}, 400, "that address is not public"),
+    ({"project": "nowhere"}, 404, "nowhere"),
+    ({"resources": {"cpu": "9000"}}, 409, "9000"),
+    ({"resources": {"cuda.shares": "0.333"}}, 400, "step"),
+    ({"bai_session_id": "../options"}, 404, "no session"),
+    ({"mounts": [{"vfolder": "none-such"}]}, 404, "none-such"),
+]
+
+
+async def test_refusals_come_in_the_managers_words(
+    hub: BareHub, agent: AgentVoice, user: Client
+) -> None:
+    for options, status, words in REFUSED:
+        answer = await hub.post_server("lab", options)
+        assert answer.status_code == status, answer.text
+        assert words in message(answer)
+    assert (await user.get("/sessions"))["items"] == []
+
+
+async def test_a_session_of_another_server_is_not_given_out(
+    hub: BareHub, preparing: AgentVoice, user: Client
+) -> None:
+    mine = await user.post("/sessions", {"name": "mine", **SMALL})
+    await reached(user, mine["id"], "PREPARED")
+
+    answer = await hub.post_server("other", {"bai_session_id": mine["id"]})
+
+    assert answer.status_code == 404
+    assert (await user.get(f"/sessions/{mine['id']}"))["status"] == "PREPARED"
+
+
+async def test_a_manager_that_is_away_is_said_to_be(bare_hub: BareHub) -> None:
+    # Nobody listens on the discard port.
+    bare_hub.manager_url = "http://127.0.0.1:9/services/bai"
+    await asyncio.to_thread(bare_hub.start)
+    await bare_hub.api.post("/users/user")
+
+    answer = await bare_hub.post_server("lab", SMALL)
+
+    assert answer.status_code == 503
+    assert re.match("The resource manager cannot be reached", message(answer))

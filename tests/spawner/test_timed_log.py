@@ -1,0 +1,76 @@
+"""The log of a kernel of the process engine: times, long lines, its size, a full disk."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from bai_services.core.logs import is_timed, without_times
+from bai_spawner.engines import timed_log
+from bai_spawner.engines.timed_log import PIECE_BYTES, TimedLog, stamp
+
+STAMP = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{9}Z ")
+
+
+def kept(path: Path, *pieces: bytes, most_bytes: int = 2**20) -> str:
+    """Return the log of what is printed in pieces."""
+    log = TimedLog(str(path), most_bytes)
+    for piece in pieces:
+        log.feed(piece)
+    log.close()
+    return path.read_text()
+
+
+def test_each_line_begins_with_its_time(tmp_path: Path) -> None:
+    text = kept(tmp_path / "log", b"one\n\ntw", b"o\nthe ", b"end")
+    assert [bool(STAMP.match(line)) for line in text.splitlines()] == [True] * 4
+    assert without_times(text) == "one\n\ntwo\nthe end"
+    assert stamp(1_777_636_800_000_000_042) == b"2026-05-01T12:00:00.000000042Z "
+
+
+@pytest.mark.parametrize("size", [7, 1000, PIECE_BYTES, 50_000])
+def test_a_long_line_is_kept_in_pieces_however_it_comes(tmp_path: Path, size: int) -> None:
+    lines = [b"x" * length for length in (PIECE_BYTES - 1, PIECE_BYTES, 3 * PIECE_BYTES + 7, 0)]
+    printed = b"\n".join([*lines, b"y" * 2 * PIECE_BYTES])
+    pieces = [printed[n : n + size] for n in range(0, len(printed), size)]
+    assert without_times(kept(tmp_path / "log", *pieces)) == printed.decode()
+
+
+def test_the_older_half_goes_when_it_has_grown_too_long(tmp_path: Path) -> None:
+    path, most_bytes = tmp_path / "log", 64 * 1024
+    log = TimedLog(str(path), most_bytes)
+    sizes = []
+    for number in range(20_000):
+        log.feed(b"line %d\n" % number)
+        sizes.append(path.stat().st_size)
+    log.close()
+    assert most_bytes // 2 < max(sizes) <= most_bytes and min(sizes[5000:]) > most_bytes // 3
+    text = path.read_text()
+    assert is_timed(text) and STAMP.match(text)
+    numbers = [int(line.split()[1]) for line in without_times(text).splitlines()]
+    assert numbers == list(range(numbers[0], 20_000))
+    assert [entry.name for entry in tmp_path.iterdir()] == ["log"]
+
+
+def test_a_full_disk_stops_nobody_who_prints() -> None:
+    log = TimedLog("/dev/full", 2**20)
+    log.feed(b"one\ntwo\n")
+    log.close()
+
+
+def test_what_was_kept_before_stays_and_the_program_ends_with_its_input(tmp_path: Path) -> None:
+    path = tmp_path / "log"
+    for printed in (b"first\n", b"second\n", b""):
+        words = [sys.executable, "-I", "-S", timed_log.__file__, str(path), "65536"]
+        subprocess.run(words, input=printed, env={}, check=True, timeout=60)
+    assert without_times(path.read_text()) == "first\nsecond\n"
+    assert path.stat().st_mode & 0o777 == 0o600
+
+
+def test_a_log_that_cannot_be_kept_stops_nobody_who_prints(tmp_path: Path) -> None:
+    words = [sys.executable, "-I", "-S", timed_log.__file__, str(tmp_path / "no" / "log"), "65536"]
+    subprocess.run(words, input=b"x" * 2**20, env={}, check=True, timeout=60)

@@ -1,0 +1,303 @@
+"""One suite over all backends: what each promises, on a real file system of its own."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import threading
+import uuid
+from collections.abc import AsyncIterator, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from bai_services.core.errors import BaiError, NotFound, QuotaExceeded, Unavailable
+from bai_services.storage.backend import Backend
+from bai_services.storage.base import Capability, Copying, HostStatus, Location, Scope
+from bai_services.storage.btrfs import BtrfsBackend
+from bai_services.storage.cephfs import CephfsBackend
+from bai_services.storage.host import StorageHost
+from bai_services.storage.local import LocalBackend
+from bai_services.storage.project_quota import Ext4Backend, XfsBackend
+from bai_services.storage.registry import BUILT_IN, find_backend
+from tests.conftest import missing
+
+MIB = 2**20
+IMAGE_BYTES = 400 * MIB
+
+
+class StandInCephfs(CephfsBackend):
+    """CephFS as far as its attributes go: they are kept, but nobody counts or refuses."""
+
+    filesystems = ("ext4", "xfs", "btrfs", "tmpfs", "overlay", "ext3", "ext2")
+    limit_attribute = "user.ceph.quota.max_bytes"
+    usage_attribute = "user.ceph.dir.rbytes"
+
+    def create(self, scope: Path) -> None:
+        super().create(scope)
+        os.setxattr(scope, self.usage_attribute, b"0")
+
+
+@dataclass
+class Leaf:
+    """A backend and how to make a file system for it."""
+
+    name: str
+    backend: type[Backend]
+    make: list[str] = field(default_factory=list)
+    options: str = "loop"
+    after: list[str] = field(default_factory=list)
+    is_enforced: bool = False
+
+
+LEAVES = [
+    Leaf("local", LocalBackend),
+    Leaf(
+        "btrfs", BtrfsBackend, ["mkfs.btrfs", "-q"], after=["btrfs", "quota", "enable"],
+        is_enforced=True,
+    ),
+    Leaf("xfs", XfsBackend, ["mkfs.xfs", "-q"], "loop,prjquota", is_enforced=True),
+    Leaf(
+        "ext4", Ext4Backend, ["mkfs.ext4", "-q", "-O", "project,quota", "-E", "quotatype=prjquota"],
+        "loop,prjquota", is_enforced=True,
+    ),
+    Leaf("cephfs", StandInCephfs),
+]  # fmt: skip
+
+
+def run(*words: str) -> str | None:
+    """Run a tool; return why it failed, None if it did not."""
+    if shutil.which(words[0]) is None:
+        return f"{words[0]} is not installed"
+    done = subprocess.run(words, capture_output=True, text=True, env={**os.environ, "LC_ALL": "C"})
+    return None if done.returncode == 0 else f"{' '.join(words)}: {done.stderr.strip()}"
+
+
+@pytest.fixture(scope="module", params=LEAVES, ids=lambda leaf: leaf.name)
+def mounted(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[tuple[Leaf, Path]]:
+    """A leaf with the root of its file system."""
+    leaf: Leaf = request.param
+    place = tmp_path_factory.mktemp(leaf.name)
+    if not leaf.make:
+        yield leaf, place / "root"
+        return
+    image, root = place / "image", place / "mounted"
+    root.mkdir()
+    with image.open("wb") as file:
+        file.truncate(IMAGE_BYTES)
+    for words in ([*leaf.make, str(image)], ["mount", "-o", leaf.options, str(image), str(root)]):
+        if problem := run(*words):
+            missing(leaf.name, problem)
+    try:
+        if leaf.after and (problem := run(*leaf.after, str(root))):
+            missing(leaf.name, problem)
+        yield leaf, root
+    finally:
+        subprocess.run(["umount", str(root)], check=True)
+
+
+@pytest.fixture
+async def host(mounted: tuple[Leaf, Path]) -> AsyncIterator[StorageHost]:
+    leaf, root = mounted
+    made = StorageHost(leaf.name, leaf.backend(root))
+    await made.start()
+    assert made.health.status is HostStatus.READY, made.health.message
+    yield made
+    await made.stop()
+
+
+def read(path: Path) -> bytes:
+    return path.read_bytes()
+
+
+def fresh(scope: Scope | None = None) -> Location:
+    return Location(scope or Scope("user", str(uuid.uuid4())), str(uuid.uuid4()))
+
+
+async def put(host: StorageHost, location: Location, path: str, content: bytes) -> None:
+    writer = await host.writer(location)
+    try:
+        for start in range(0, len(content), MIB):
+            await host.run(writer.write, content[start : start + MIB])
+        await host.land(location, writer, path, None)
+    finally:
+        await host.discard(writer)
+
+
+async def test_capabilities_are_what_was_probed(
+    mounted: tuple[Leaf, Path], host: StorageHost
+) -> None:
+    leaf, _ = mounted
+    if leaf.is_enforced:
+        assert {Capability.QUOTA, Capability.FAST_USAGE} <= host.capabilities
+    else:
+        assert Capability.QUOTA not in host.capabilities
+
+
+async def test_create_use_and_delete(host: StorageHost) -> None:
+    location = fresh()
+    await host.create(location)
+    await put(host, location, "a/b", b"x" * 1000)
+    counted = await host.usage(location)
+    assert (counted.files, counted.bytes) == (2, 1000)
+    await host.delete(location)
+    await host.delete(location)
+    with pytest.raises(NotFound):
+        await host.list(location, "")
+
+
+async def test_two_folders_of_a_scope_share_its_limit(
+    mounted: tuple[Leaf, Path], host: StorageHost
+) -> None:
+    leaf, root = mounted
+    one = fresh()
+    other = fresh(one.scope)
+    await host.create(one)
+    await host.create(other)
+    await host.set_quota(one.scope, 8 * MIB)
+    await put(host, one, "first", os.urandom(5 * MIB))
+    if not leaf.is_enforced:
+        await put(host, other, "second", os.urandom(5 * MIB))
+        return
+    assert host.backend.quota(root.joinpath(*one.scope.parts)) == 8 * MIB
+    with pytest.raises(QuotaExceeded, match="quota is used up"):
+        await put(host, other, "second", os.urandom(5 * MIB))
+    # What a session writes meets the same limit, and hears the ordinary words.
+    said = run(
+        "dd", "if=/dev/urandom", f"of={host.source_path(other)}/by-hand", "bs=1M", "count=6",
+        "conv=fsync",
+    )  # fmt: skip
+    assert "Disk quota exceeded" in (said or "")
+    os.unlink(f"{host.source_path(other)}/by-hand")
+    await host.set_quota(one.scope, None)
+    await put(host, other, "second", os.urandom(5 * MIB))
+    assert host.backend.quota(root.joinpath(*one.scope.parts)) is None
+
+
+async def test_the_counter_says_what_a_scope_holds(
+    mounted: tuple[Leaf, Path], host: StorageHost
+) -> None:
+    leaf, _ = mounted
+    location = fresh()
+    await host.create(location)
+    await put(host, location, "f", os.urandom(3 * MIB))
+    used = await host.scope_bytes(location.scope)
+    if leaf.is_enforced:
+        assert used is not None and 3 * MIB <= used < 4 * MIB
+    else:
+        assert used is None or leaf.name == "cephfs"
+
+
+async def test_a_clone_has_everything_and_stands_alone(host: StorageHost) -> None:
+    source, target = fresh(), fresh()
+    await host.create(source)
+    await put(host, source, "a/b", b"one")
+    path = Path(host.source_path(source))
+    os.symlink("a/b", path / "link")
+    os.mkfifo(path / "pipe")
+    (path / "run").write_bytes(b"#!")
+    (path / "run").chmod(0o755)
+    progress = Copying()
+    await host.copy_folder(source, host, target, progress)
+    await host.copy_folder(source, host, target, progress)  # after one that was cut off
+    there = Path(host.source_path(target))
+    assert (there / "a/b").read_bytes() == b"one"
+    assert os.readlink(there / "link") == "a/b"
+    assert (there / "run").stat().st_mode & 0o111
+    assert not (there / "pipe").exists()
+    (there / "a/b").write_bytes(b"two")
+    assert (path / "a/b").read_bytes() == b"one"
+    assert progress.bytes >= 5
+
+
+async def test_a_folder_goes_to_another_scope_once(host: StorageHost) -> None:
+    source = fresh()
+    target = Location(fresh().scope, source.vfolder_id)
+    await host.create(source)
+    await put(host, source, "f", b"mine")
+    await host.move_folder(source, target, Copying())
+    await host.move_folder(source, target, Copying())
+    assert read(Path(host.source_path(target), "f")) == b"mine"
+    with pytest.raises(NotFound):
+        await host.reach(source, 5)
+
+
+async def test_a_scope_is_deleted_whole(mounted: tuple[Leaf, Path], host: StorageHost) -> None:
+    _, root = mounted
+    location = fresh()
+    await host.create(location)
+    await put(host, location, "f", b"x")
+    scope = root.joinpath(*location.scope.parts)
+    host.backend.delete(scope)
+    host.backend.delete(scope)
+    assert not scope.exists()
+
+
+def test_every_backend_is_found_by_its_name() -> None:
+    assert all(find_backend(name) is cls for name, cls in BUILT_IN.items())
+    with pytest.raises(Unavailable, match="there is: btrfs, cephfs, ext4, local, xfs"):
+        find_backend("tape")
+
+
+@pytest.mark.parametrize("backend", [BtrfsBackend, XfsBackend, CephfsBackend])
+async def test_a_host_on_the_wrong_file_system_says_so_and_breaks_nothing(
+    tmp_path: Path, backend: type[Backend]
+) -> None:
+    host = StorageHost("odd", backend(tmp_path))
+    await host.start()
+    assert host.health.status is HostStatus.GONE
+    assert "needs a file system of type" in host.health.message
+    await host.stop()
+
+
+class Dead(LocalBackend):
+    """A mount that does not answer until somebody lets go."""
+
+    def __init__(self, root: Path) -> None:
+        super().__init__(root)
+        self.released = threading.Event()
+
+    def create(self, scope: Path) -> None:
+        self.released.wait(30)
+
+
+async def test_a_dead_mount_is_waited_for_no_longer_than_its_time(tmp_path: Path) -> None:
+    backend = Dead(tmp_path)
+    host = StorageHost("dead", backend)
+    await host.start()
+    try:
+        for _ in range(8):
+            with pytest.raises(Unavailable, match="does not answer"):
+                await host._workers.run(backend.create, tmp_path, seconds=0.05)
+        # All threads hang: everybody is told at once.
+        with pytest.raises(Unavailable, match="does not answer"):
+            await host.reach(fresh(), 5)
+        assert (await host.probe()).status is HostStatus.GONE
+    finally:
+        backend.released.set()
+        await host.stop()
+
+
+async def test_a_read_only_host_is_reported(tmp_path: Path) -> None:
+    if problem := run("mount", "-t", "tmpfs", "-o", "size=64m", "none", str(tmp_path)):
+        missing("mount", problem)
+    try:
+        host = StorageHost("still", LocalBackend(tmp_path))
+        await host.start()
+        location = fresh()
+        await host.create(location)
+        await put(host, location, "f", b"kept")
+        assert run("mount", "-o", "remount,ro", str(tmp_path)) is None
+        assert (await host.probe()).status is HostStatus.READ_ONLY
+        with pytest.raises(BaiError, match="read-only"):
+            await put(host, location, "g", b"x")
+        download = await host.open_download(location, "f")
+        assert download.size == 4
+        await download.close()
+        await host.stop()
+    finally:
+        assert run("umount", str(tmp_path)) is None

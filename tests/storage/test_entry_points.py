@@ -1,0 +1,76 @@
+"""A backend of another package: found by its entry point, used like ours."""
+
+from __future__ import annotations
+
+import os
+import uuid
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from bai_services.core.errors import Unavailable
+from bai_services.storage.base import Capability, HostStatus, Location, Scope
+from bai_services.storage.host import StorageHost
+from bai_services.storage.registry import ENTRY_POINTS, find_backend
+from tests.storage.test_backends import read
+from tests.testbed.distribution import install
+
+MODULE = """
+import os
+from pathlib import Path
+
+from bai_services.storage.backend import Backend
+from bai_services.storage.base import Capability
+
+
+class TapeBackend(Backend):
+    def capabilities(self):
+        return frozenset({Capability.QUOTA})
+
+    def set_quota(self, scope, limit_bytes):
+        (scope / ".limit").write_text(str(limit_bytes or ""))
+
+    def quota(self, scope):
+        return int((scope / ".limit").read_text() or 0) or None
+
+
+class NoBackend:
+    pass
+"""
+
+Install = Callable[..., None]
+
+
+@pytest.fixture
+def tape(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    points = {"tape": "bai_tape:TapeBackend", "odd": "bai_tape:NoBackend"}
+    install(tmp_path / "packages", "bai_tape", MODULE, {ENTRY_POINTS: points}, monkeypatch)
+
+
+@pytest.mark.usefixtures("tape")
+async def test_a_backend_of_another_package(tmp_path: Path) -> None:
+    host = StorageHost("archive", find_backend("tape")(tmp_path / "root"))
+    await host.start()
+    try:
+        assert host.health.status is HostStatus.READY
+        assert host.capabilities == {Capability.QUOTA}
+        location = Location(Scope("user", str(uuid.uuid4())), str(uuid.uuid4()))
+        await host.create(location)
+        writer = await host.writer(location)
+        await host.run(writer.write, b"kept")
+        await host.land(location, writer, "a/f", None)
+        assert read(Path(host.source_path(location), "a/f")) == b"kept"
+        await host.set_quota(location.scope, 1000)
+        assert host.backend.quota(tmp_path.joinpath("root", *location.scope.parts)) == 1000
+    finally:
+        await host.stop()
+    assert os.listdir(tmp_path / "root") == ["user"]
+
+
+@pytest.mark.usefixtures("tape")
+def test_what_is_no_backend_is_refused() -> None:
+    with pytest.raises(Unavailable, match="'odd' of bai.storage is no storage backend"):
+        find_backend("odd")
+    with pytest.raises(Unavailable, match="there is: btrfs, cephfs, ext4, local, odd, tape, xfs"):
+        find_backend("none")

@@ -1,0 +1,482 @@
+"""The storage host on this machine's disk: real files, real links, real full disks."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import socket
+import stat
+import subprocess
+import threading
+import uuid
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bai_services.core.errors import (
+    BaiError,
+    Conflict,
+    Forbidden,
+    InvalidRequest,
+    NotFound,
+    StorageFull,
+    Unavailable,
+)
+from bai_services.storage.base import Copying, FileType, HostStatus, Location, Scope
+from bai_services.storage.beneath import Opener, best_opener, open_walking
+from bai_services.storage.host import StorageHost
+from bai_services.storage.local import LocalBackend
+from bai_services.storage.staging import DIRECTORY
+
+needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root mounts and gives files away")
+
+
+@pytest.fixture(params=["kernel", "walking"])
+def opener(request: pytest.FixtureRequest) -> Opener:
+    """Every test runs with the kernel's help and without."""
+    return best_opener() if request.param == "kernel" else open_walking
+
+
+@pytest.fixture
+async def storage(tmp_path: Path, opener: Opener) -> AsyncIterator[StorageHost]:
+    made = host_at(tmp_path / "root", opener=opener)
+    await made.start()
+    yield made
+    await made.stop()
+
+
+@pytest.fixture
+async def folder(storage: StorageHost) -> Location:
+    location = fresh_location()
+    await storage.create(location)
+    return location
+
+
+def place(storage: StorageHost, location: Location) -> Path:
+    return Path(storage.source_path(location))
+
+
+def fresh_location() -> Location:
+    return Location(Scope("user", str(uuid.uuid4())), str(uuid.uuid4()))
+
+
+def host_at(root: Path, **options: Any) -> StorageHost:
+    return StorageHost("local", LocalBackend(root), **options)
+
+
+async def put(
+    storage: StorageHost, location: Location, path: str, content: bytes, uid: int | None = None
+) -> None:
+    await storage.check_place(location, path, len(content))
+    writer = await storage.writer(location)
+    try:
+        await storage.run(writer.write, content)
+        await storage.land(location, writer, path, uid)
+    finally:
+        await storage.discard(writer)
+
+
+async def get(storage: StorageHost, location: Location, path: str) -> bytes:
+    download = await storage.open_download(location, path)
+    try:
+        return b"".join([chunk async for chunk in download.chunks(0, download.size)])
+    finally:
+        await download.close()
+
+
+def read(path: Path) -> bytes:
+    return path.read_bytes()
+
+
+def succeeds(words: list[str]) -> bool:
+    return subprocess.run(words, capture_output=True).returncode == 0
+
+
+def leftovers(storage: StorageHost) -> list[str]:
+    """Return what waits beside the folders."""
+    return [str(path) for path in storage._root.glob(f"*/*/{DIRECTORY}/*")]
+
+
+async def test_what_is_sent_comes_back(storage: StorageHost, folder: Location) -> None:
+    content = os.urandom(3 * 2**20 + 7)
+    await put(storage, folder, "a/b/c.bin", content)
+    assert await get(storage, folder, "a/b/c.bin") == content
+    assert (place(storage, folder) / "a/b/c.bin").read_bytes() == content
+    listed = await storage.list(folder, "a/b", 0, 10)
+    assert [(e.name, e.type, e.size) for e in listed.items] == [
+        ("c.bin", FileType.FILE, len(content))
+    ]
+    assert leftovers(storage) == []
+    usage = await storage.usage(folder)
+    assert (usage.files, usage.bytes) == (3, len(content))
+
+
+async def test_a_folder_lies_by_its_id(storage: StorageHost, folder: Location) -> None:
+    name, scope = folder.vfolder_id, folder.scope
+    assert place(storage, folder).relative_to(storage._root) == Path("user", scope.id, name)
+    for odd in (Location(scope, "../../etc"), Location(Scope("..", scope.id), name),
+                Location(Scope("user", "../x"), name)):  # fmt: skip
+        with pytest.raises(ValueError):
+            storage.source_path(odd)
+
+
+async def test_an_upload_replaces_a_file_and_keeps_its_execute_bit(
+    storage: StorageHost, folder: Location
+) -> None:
+    await put(storage, folder, "run", b"one")
+    path = place(storage, folder) / "run"
+    path.chmod(0o755)
+    await put(storage, folder, "run", b"two")
+    assert path.read_bytes() == b"two"
+    assert path.stat().st_mode & 0o111
+
+
+async def test_nobody_sees_half_a_file(storage: StorageHost, folder: Location) -> None:
+    writer = await storage.writer(folder)
+    await storage.run(writer.write, b"x" * 2**21)
+    assert (await storage.list(folder, "", 0, 10)).total == 0
+    await storage.discard(writer)
+    await storage.discard(writer)
+    assert (await storage.list(folder, "", 0, 10)).total == 0
+    assert leftovers(storage) == []
+
+
+async def test_a_start_removes_what_a_crash_left(tmp_path: Path) -> None:
+    storage = host_at(tmp_path)
+    await storage.start()
+    location = fresh_location()
+    await storage.create(location)
+    writer = await storage.writer(location)
+    await storage.run(writer.write, b"half")
+    storage.staging(location).fresh(".unpacked").mkdir()
+    assert len(leftovers(storage)) == 2
+    await storage.sweep(is_start=True)
+    assert leftovers(storage) == []
+    writer.close()
+    await storage.stop()
+
+
+ESCAPES = [
+    pytest.param("../outside", InvalidRequest, id="up"),
+    pytest.param("a/../../outside", InvalidRequest, id="up inside"),
+    pytest.param("/etc/passwd", InvalidRequest, id="absolute"),
+    pytest.param("a\0b", InvalidRequest, id="NUL"),
+    pytest.param("x" * 256, InvalidRequest, id="one part too long"),
+    pytest.param("/".join(["x" * 200] * 30), InvalidRequest, id="too long in all"),
+    pytest.param("\ud800", InvalidRequest, id="half a character"),
+    pytest.param("", InvalidRequest, id="the folder itself"),
+    pytest.param("file/", InvalidRequest, id="a file as directory"),
+    pytest.param("out-file", Forbidden, id="link to a file outside"),
+    pytest.param("out-dir/outside", Forbidden, id="through a link to outside"),
+    pytest.param("out-relative/outside", Forbidden, id="through a relative link to outside"),
+    pytest.param("loop", Forbidden, id="a link to itself"),
+    pytest.param("magic/passwd", Forbidden, id="through a link of /proc"),
+]
+
+
+@pytest.fixture
+def trapped(storage: StorageHost, folder: Location, tmp_path: Path) -> Path:
+    """A folder full of links that lead out; returns the file outside."""
+    outside = tmp_path / "outer" / "outside"
+    outside.parent.mkdir()
+    outside.write_bytes(b"secret")
+    here = place(storage, folder)
+    (here / "file").write_bytes(b"mine")
+    (here / "out-file").symlink_to(outside)
+    (here / "out-dir").symlink_to(outside.parent)
+    up = os.path.relpath(outside.parent, here)
+    (here / "out-relative").symlink_to(up)
+    (here / "loop").symlink_to("loop")
+    (here / "magic").symlink_to("/proc/self/root/etc")
+    return outside
+
+
+@pytest.mark.parametrize("path, error", ESCAPES)
+async def test_no_path_leads_out(
+    storage: StorageHost,
+    folder: Location,
+    trapped: Path,
+    path: str,
+    error: type[BaiError],
+) -> None:
+    with pytest.raises(error):
+        await get(storage, folder, path)
+    if error is Forbidden and path not in ("out-file", "loop"):
+        with pytest.raises(Forbidden):
+            await put(storage, folder, path, b"gone")
+        with pytest.raises(Forbidden):
+            await storage.remove(folder, path)
+        with pytest.raises(Forbidden):
+            await storage.list(folder, path.partition("/")[0], 0, 10)
+    elif error is InvalidRequest:
+        with pytest.raises(InvalidRequest):
+            await put(storage, folder, path, b"gone")
+        with pytest.raises(InvalidRequest):
+            await storage.remove(folder, path)
+    assert read(trapped) == b"secret"
+    assert leftovers(storage) == []
+
+
+async def test_a_link_itself_is_listed_and_removed_never_written(
+    storage: StorageHost, folder: Location, trapped: Path
+) -> None:
+    listed = await storage.list(folder, "", 0, 20)
+    assert {e.name: e.type for e in listed.items}["out-file"] is FileType.LINK
+    with pytest.raises(Conflict, match="is a link"):
+        await put(storage, folder, "out-file", b"gone")
+    await storage.remove(folder, "out-file")
+    assert read(trapped) == b"secret"
+
+
+async def test_links_inside_work_where_the_kernel_watches(
+    storage: StorageHost, folder: Location, opener: Opener
+) -> None:
+    here = place(storage, folder)
+    (here / "real").mkdir()
+    (here / "real" / "file").write_bytes(b"in")
+    (here / "link").symlink_to("real")
+    if opener is open_walking:
+        with pytest.raises(Forbidden):
+            await get(storage, folder, "link/file")
+    else:
+        assert await get(storage, folder, "link/file") == b"in"
+
+
+async def test_a_link_that_changes_all_the_time_never_leads_out(
+    storage: StorageHost, folder: Location, trapped: Path
+) -> None:
+    here = place(storage, folder)
+    (here / "safe").mkdir()
+    (here / "safe" / "outside").write_bytes(b"mine")
+    stop = threading.Event()
+
+    def flip() -> None:
+        # `way` is a directory, then a link to outside, then the directory again.
+        (here / "trap").symlink_to(trapped.parent)
+        steps = [("way", "safe"), ("trap", "way"), ("way", "trap"), ("safe", "way")]
+        os.rename(here / "safe", here / "way")
+        while not stop.is_set():
+            for before, after in steps:
+                # An upload may have made a `way` of its own in between.
+                with contextlib.suppress(OSError):
+                    os.rename(here / before, here / after)
+
+    attacker = threading.Thread(target=flip)
+    attacker.start()
+    seen: set[bytes] = set()
+    try:
+        for number in range(300):
+            with contextlib.suppress(Forbidden, NotFound, Conflict, Unavailable):
+                seen.add(await get(storage, folder, "way/outside"))
+            with contextlib.suppress(Forbidden, NotFound, Conflict, Unavailable):
+                await put(storage, folder, f"way/new-{number}", b"new")
+    finally:
+        stop.set()
+        attacker.join()
+    assert seen <= {b"mine"}
+    assert os.listdir(trapped.parent) == ["outside"]
+    assert read(trapped) == b"secret"
+
+
+async def test_special_files_are_listed_and_never_opened(
+    storage: StorageHost, folder: Location
+) -> None:
+    here = place(storage, folder)
+    os.mkfifo(here / "pipe")
+    with socket.socket(socket.AF_UNIX) as listener:
+        with contextlib.chdir(here):  # the whole path would be too long for a socket
+            listener.bind("socket")
+        names = ["pipe", "socket"]
+        if os.geteuid() == 0:
+            os.mknod(here / "device", stat.S_IFCHR | 0o600, os.makedev(1, 3))
+            names.append("device")
+        for name in names:
+            with pytest.raises(Conflict, match="no regular file"):
+                await asyncio.wait_for(get(storage, folder, name), 5)
+            with pytest.raises(Conflict, match="something special"):
+                await put(storage, folder, name, b"x")
+    listed = await storage.list(folder, "", 0, 10)
+    assert {e.type for e in listed.items} == {FileType.OTHER}
+
+
+async def test_names_of_every_script_and_odd_bytes(storage: StorageHost, folder: Location) -> None:
+    for name in ("한글 파일.txt", "ไทย", "日本語", "🙂", "e\u0301", "-rf", "a:b", "*"):
+        await put(storage, folder, name, name.encode())
+        assert await get(storage, folder, name) == name.encode()
+    with pytest.raises(InvalidRequest, match="control"):
+        await put(storage, folder, "a\nb", b"x")
+    (place(storage, folder) / os.fsdecode(b"\xff")).write_bytes(b"x")
+    names = [e.name for e in (await storage.list(folder, "", 0, 100)).items]
+    assert "\ufffd" in names
+    assert "".join(names).encode()
+
+
+async def test_pages_of_a_directory(storage: StorageHost, folder: Location) -> None:
+    for number in range(25):
+        (place(storage, folder) / f"{number:02}").touch()
+    page = await storage.list(folder, "", 10, 10)
+    assert ([e.name for e in page.items], page.total) == ([f"{n}" for n in range(10, 20)], 25)
+    assert (await storage.list(folder, "", 30, 10)).items == []
+
+
+@pytest.mark.parametrize(
+    "path, error",
+    [
+        pytest.param("none", NotFound, id="not there"),
+        pytest.param("file/below", Conflict, id="below a file"),
+        pytest.param("dir", Conflict, id="a directory"),
+    ],
+)
+async def test_what_is_no_file_is_refused(
+    storage: StorageHost, folder: Location, path: str, error: type[BaiError]
+) -> None:
+    here = place(storage, folder)
+    (here / "file").touch()
+    (here / "dir").mkdir()
+    (here / "dir" / "inner").touch()
+    with pytest.raises(error):
+        await get(storage, folder, path)
+    with pytest.raises(error):
+        await storage.remove(folder, path)
+    if error is Conflict:
+        with pytest.raises(Conflict):
+            await storage.check_place(folder, path, 0)
+    assert leftovers(storage) == []
+
+
+async def test_an_empty_directory_may_be_removed(storage: StorageHost, folder: Location) -> None:
+    (place(storage, folder) / "dir").mkdir()
+    await storage.remove(folder, "dir")
+    assert (await storage.list(folder, "", 0, 10)).total == 0
+
+
+async def test_delete_takes_everything_also_what_is_locked_away(
+    storage: StorageHost, folder: Location, tmp_path: Path
+) -> None:
+    here = place(storage, folder)
+    outside = tmp_path / "outside"
+    outside.write_bytes(b"stays")
+    (here / "deep" / "er").mkdir(parents=True)
+    (here / "deep" / "er" / "file").touch()
+    (here / "deep" / "link").symlink_to(outside)
+    (here / "deep").chmod(0)
+    await storage.delete(folder)
+    await storage.delete(folder)  # twice is harmless
+    assert not here.exists()
+    assert leftovers(storage) == []
+    assert outside.read_bytes() == b"stays"
+    with pytest.raises(NotFound):
+        await storage.list(folder, "", 0, 10)
+
+
+async def test_an_upload_into_a_folder_that_goes_meanwhile_leaves_nothing(
+    storage: StorageHost, folder: Location
+) -> None:
+    writer = await storage.writer(folder)
+    await storage.run(writer.write, b"x")
+    await storage.delete(folder)
+    with pytest.raises(NotFound):
+        await storage.land(folder, writer, "late", None)
+    await storage.discard(writer)
+    assert leftovers(storage) == []
+    assert leftovers(storage) == []
+
+
+async def test_a_host_that_does_not_run_says_so(tmp_path: Path) -> None:
+    with pytest.raises(Unavailable):
+        await host_at(tmp_path).create(fresh_location())
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A file system of 2 MiB."""
+    path = tmp_path / "small"
+    path.mkdir()
+    done = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=2m", "none", str(path)], capture_output=True, text=True
+    )
+    if done.returncode:
+        pytest.skip(f"no small file system can be mounted: {done.stderr.strip()}")
+    yield path
+    subprocess.run(["umount", "-l", str(path)], check=True)
+
+
+@needs_root
+async def test_a_full_disk_is_said_and_nothing_is_left(small_disk: Path) -> None:
+    storage = host_at(small_disk)
+    await storage.start()
+    location = fresh_location()
+    await storage.create(location)
+    await put(storage, location, "keep", b"old")
+    writer = await storage.writer(location)
+    with pytest.raises(StorageFull):
+        for _ in range(4):
+            await storage.run(writer.write, os.urandom(2**20))
+    await storage.discard(writer)
+    with pytest.raises(StorageFull, match="bytes left"):
+        await storage.check_place(location, "big", 2**30)
+    assert (await storage.probe()).status is HostStatus.FULL
+    assert await get(storage, location, "keep") == b"old"
+    assert leftovers(storage) == []
+    # There is room again for what fits.
+    await put(storage, location, "fits", b"x" * 2**20)
+    await storage.stop()
+
+
+@needs_root
+async def test_sessions_with_different_uids_share_a_folder_and_nobody_else_gets_in(
+    tmp_path: Path,
+) -> None:
+    root = tmp_path / "root"
+    storage = host_at(root, shared_gid=4711)
+    await storage.start()
+    location = fresh_location()
+    await storage.create(location)
+    await put(storage, location, "a/up", b"up", uid=100_001)
+    # A container sees the folder at another place; here the way to it is opened up instead.
+    for path in (tmp_path, *tmp_path.parents, root, root / "user", place(storage, location).parent):
+        if path != Path("/") and not path.stat().st_mode & 0o001:
+            path.chmod(path.stat().st_mode | 0o011)
+    here = place(storage, location)
+
+    def may(uid: int, gid: int, script: str) -> bool:
+        who = ["setpriv", f"--reuid={uid}", f"--regid={gid}", "--clear-groups"]
+        return succeeds([*who, "sh", "-c", f"umask 077; cd {here} && {script}"])
+
+    assert may(100_001, 4711, "cat a/up && chmod +x a/up && echo mine > mine")
+    assert may(100_002, 4711, "cat a/up mine && echo more >> mine && echo x > a/theirs")
+    assert not may(100_003, 100_003, "ls")
+    # The process engine's sessions are the manager's user, in a sandbox without root's powers.
+    bare = ["setpriv", "--bounding-set=-all", "--inh-caps=-all", "--clear-groups"]
+    assert succeeds([*bare, "sh", "-c", f"cd {here} && cat a/up mine a/theirs && echo >> mine"])
+    await storage.stop()
+
+
+@needs_root
+async def test_a_folder_that_was_there_may_lie_on_another_file_system(
+    small_disk: Path, tmp_path: Path
+) -> None:
+    storage = host_at(tmp_path / "root")
+    await storage.start()
+    made = fresh_location()
+    location = Location(made.scope, made.vfolder_id, str(small_disk))
+    await storage.create(location)
+    await put(storage, location, "a/f", b"one")
+    await put(storage, location, "a/f", b"two")
+    assert await get(storage, location, "a/f") == b"two"
+    await storage.copy(location, "a", "b", None, Copying())
+    await storage.copy(location, "a/f", "c", None, Copying())
+    with pytest.raises(Conflict):
+        await storage.copy(location, "a/f", "c", None, Copying())
+    assert sorted(os.listdir(small_disk)) == ["a", "b", "c"]
+    await storage.remove(location, "b", is_recursive=True)
+    assert sorted(os.listdir(small_disk)) == ["a", "c"]
+    # What is staged never lies where sessions could put a link in its place.
+    assert Path(storage.staging(location).fresh()).is_relative_to(tmp_path / "root")
+    await storage.delete(location)
+    assert await get(storage, location, "a/f") == b"two"
+    assert leftovers(storage) == []
+    await storage.stop()

@@ -1,0 +1,176 @@
+"""Folders inside containers: who may write, what unsharing changes, and a quota that is hit."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+from collections.abc import AsyncIterator, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from docker.errors import APIError
+from docker.types import Mount
+
+from bai_services.core.errors import BaiError, Forbidden
+from bai_services.core.mounts import MountRequest
+from bai_services.core.vfolder import Permission
+from bai_services.manager.settings import HostPlace
+from tests.conftest import missing
+from tests.manager.conftest import _migrated_sqlite
+from tests.storage.test_backends import IMAGE_BYTES, run
+from tests.testbed import PartMissing
+from tests.testbed.docker_engine import DockerEngine
+from tests.testbed.images import base_image
+from tests.testbed.manager import SUPERADMIN, MovableClock, World, make_world, manager_on
+
+__all__ = ["_migrated_sqlite"]
+
+MIB = 2**20
+pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="only root gives files away")
+
+
+@pytest.fixture
+def disk(tmp_path: Path) -> Iterator[Path]:
+    """A btrfs of its own, with quotas."""
+    image, root = tmp_path / "image", tmp_path / "mounted"
+    root.mkdir()
+    with image.open("wb") as file:
+        file.truncate(IMAGE_BYTES)
+    for words in (
+        ("mkfs.btrfs", "-q", str(image)),
+        ("mount", "-o", "loop", str(image), str(root)),
+        ("btrfs", "quota", "enable", str(root)),
+    ):
+        if problem := run(*words):
+            missing("btrfs", problem)
+    yield root
+    assert run("umount", "-l", str(root)) is None
+
+
+@pytest.fixture
+async def world(disk: Path, tmp_path: Path, _migrated_sqlite: Path) -> AsyncIterator[World]:
+    shutil.copy(_migrated_sqlite, tmp_path / "bai.sqlite")
+    url = f"sqlite+aiosqlite:///{tmp_path}/bai.sqlite"
+    hosts = (HostPlace("local", "btrfs", disk),)
+    async with manager_on(url, tmp_path, MovableClock(), storage_hosts=hosts) as manager:
+        made = await make_world(manager, manager.clock)  # type: ignore[arg-type]
+        await manager.vfolders.start()
+        yield made
+
+
+@dataclass
+class Containers:
+    """Runs a person's commands where their session would: their uid, the group of all sessions."""
+
+    world: World
+    engine: DockerEngine
+    image: str
+
+    async def mounts(self, person: str, *asked: MountRequest) -> list[Mount]:
+        """Return the mounts that the person's session would have."""
+        owner = await self.world.user_id(person)
+        project = await self.world.project_id()
+        mounts = self.world.manager.mounts
+        found = await mounts.resolve_mounts(SUPERADMIN, owner, project, list(asked))
+        sources = await mounts.sources(owner, [mount.as_row() for mount in found])
+        return [
+            Mount(s["target"], s["source"], "bind", s["read_only"], propagation="rprivate")
+            for s in sources
+        ]
+
+    async def sh(self, uid: int, mounts: list[Mount], script: str) -> tuple[int, str]:
+        """Run a script in a fresh container; return its exit code and what it says."""
+
+        def work() -> tuple[int, str]:
+            made: Any = self.engine.client.containers.create(
+                self.image, ["sh", "-c", f"umask 022; {script}"], user=f"{uid}:1000",
+                mounts=mounts, environment={"LC_ALL": "C"}, network_disabled=True,
+            )  # fmt: skip
+            try:
+                made.start()
+                code = made.wait(timeout=60)["StatusCode"]
+                return code, made.logs().decode()
+            finally:
+                made.remove(force=True)
+
+        return await asyncio.to_thread(work)
+
+
+@pytest.fixture
+def containers(world: World, docker_engine: DockerEngine) -> Containers:
+    try:
+        return Containers(world, docker_engine, base_image(docker_engine))
+    except (PartMissing, APIError) as reason:
+        missing("docker", reason)
+
+
+async def test_grants_hold_inside_of_containers(containers: Containers) -> None:
+    world = containers.world
+    manager = world.manager
+    owner = await world.caller("user")
+    await manager.vfolders.create(owner, {"name": "data"})
+    mine = await containers.mounts("user", MountRequest("data"))
+    code, said = await containers.sh(100_001, mine, "cd /home/work/data && echo mine > f && ls")
+    assert (code, said) == (0, "f\n")
+
+    # Read-only is read-only, whoever the guest is and whatever they try.
+    await manager.grants.put(owner, "data", "user2", Permission.RO)
+    with pytest.raises(Forbidden):
+        await containers.mounts("user2", MountRequest("data", permission=Permission.RW))
+    reading = await containers.mounts("user2", MountRequest("data"))
+    tries = "cd /home/work/data; cat f; echo x > g; echo x >> f; rm f; chmod 777 f; mkdir d; ls"
+    _, said = await containers.sh(100_002, reading, tries)
+    assert said.count("Read-only file system") == 5 and said.endswith("\nf\n")
+    _, said = await containers.sh(
+        0, reading, "mount -o remount,rw /home/work/data; echo x > /home/work/data/g"
+    )
+    assert "Read-only file system" in said
+
+    # Read and write: both may change what the other made.
+    await manager.grants.put(owner, "data", "user2", Permission.RW)
+    writing = await containers.mounts("user2", MountRequest("data"))
+    code, said = await containers.sh(
+        100_002, writing, "cd /home/work/data && echo theirs >> f && mkdir d && echo x > d/x"
+    )
+    assert (code, said) == (0, "")
+    code, said = await containers.sh(100_001, mine, "cd /home/work/data && cat f && echo >> d/x")
+    assert (code, said) == (0, "mine\ntheirs\n")
+
+
+async def test_unsharing_while_it_is_mounted(containers: Containers) -> None:
+    """Who has the folder mounted keeps that mount until their session ends; nothing new begins."""
+    world = containers.world
+    owner = await world.caller("user")
+    guest, project = await world.user_id("user2"), await world.project_id()
+    await world.manager.vfolders.create(owner, {"name": "data"})
+    await world.manager.grants.put(owner, "data", "user2", Permission.RW)
+    mounts = world.manager.mounts
+    filed = await mounts.resolve_mounts(SUPERADMIN, guest, project, [MountRequest("data")])
+    held = await containers.mounts("user2", MountRequest("data"))
+    await world.manager.grants.delete(owner, "data", "user2")
+    assert (await containers.sh(100_002, held, "echo x > /home/work/data/f"))[0] == 0
+    with pytest.raises(BaiError):
+        await containers.mounts("user2", MountRequest("data"))
+    # A session that was filed before and starts now does not get it either.
+    with pytest.raises(Forbidden, match="no longer shared"):
+        await mounts.sources(guest, [mount.as_row() for mount in filed])
+
+
+async def test_a_quota_that_is_hit_inside_a_container(containers: Containers) -> None:
+    manager = containers.world.manager
+    owner = await containers.world.caller("user")
+    await manager.vfolders.create(owner, {"name": "data"})
+    scope = f"user:{owner.user_id}"
+    shown = await manager.quotas.put(SUPERADMIN, "local", scope, 20 * MIB)
+    assert (shown.is_enforced, shown.source) == (True, "counter")
+    mounts = await containers.mounts("user", MountRequest("data"))
+    fill = "dd if=/dev/urandom of=/home/work/data/f bs=1M count=40 conv=fsync"
+    code, said = await containers.sh(100_001, mounts, fill)
+    assert code != 0 and "Disk quota exceeded" in said
+    assert (await containers.sh(100_001, mounts, "rm /home/work/data/f"))[0] == 0
+    await manager.quotas.put(SUPERADMIN, "local", scope, -1)
+    code, said = await containers.sh(100_001, mounts, fill)
+    assert code == 0, said

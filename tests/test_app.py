@@ -1,0 +1,108 @@
+"""The manager's process: it starts on an empty folder, waits for its port, ends in good order."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import httpx
+import pytest
+
+from tests.conftest import missing
+from tests.testbed import PartMissing
+from tests.testbed.dead_mount import dead_mount
+from tests.testbed.ports import free_port
+from tests.testbed.wait import wait_until
+
+ENVIRON = {k: v for k, v in os.environ.items() if not k.startswith(("BAI_", "JUPYTERHUB_"))}
+
+
+@contextmanager
+def manager_process(home: Path, port: int, **environ: str) -> Iterator[subprocess.Popen[bytes]]:
+    with open(home / "log", "ab") as log:
+        process = subprocess.Popen(
+            [sys.executable, "-W", "error", "-m", "bai_services.app"],
+            env={
+                **ENVIRON,
+                "BAI_HOME": str(home),
+                "JUPYTERHUB_SERVICE_URL": f"http://127.0.0.1:{port}",
+                **environ,
+            },
+            stderr=log,
+        )
+    try:
+        yield process
+    finally:
+        if process.poll() is None:
+            process.kill()
+        process.wait()
+
+
+def answers(port: int) -> bool:
+    try:
+        health = httpx.get(f"http://127.0.0.1:{port}/services/bai/api/v1/health", timeout=5)
+    except httpx.TransportError:
+        return False
+    return health.status_code == 200
+
+
+def test_it_serves_and_ends_when_told(tmp_path: Path) -> None:
+    port = free_port()
+    with manager_process(tmp_path, port, BAI_LOG_FORMAT="json") as process:
+        wait_until(lambda: process.poll() is not None or answers(port), 60, "the manager")
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(20) == 0
+    lines = [json.loads(line) for line in (tmp_path / "log").read_text().splitlines()]
+    assert "the manager stops" in [line["message"] for line in lines]
+    secrets = [path.read_text() for path in (tmp_path / "secrets").iterdir()]
+    assert not any(secret in str(lines) for secret in secrets)
+
+
+def test_it_waits_for_a_port_that_somebody_still_holds(tmp_path: Path) -> None:
+    with socket.socket() as holder:
+        holder.bind(("127.0.0.1", 0))
+        holder.listen()
+        port = holder.getsockname()[1]
+        with manager_process(tmp_path, port) as process:
+            log = tmp_path / "log"
+            wait_until(lambda: "is in use; waiting" in log.read_text(), 60, "it to want the port")
+            holder.close()
+            wait_until(lambda: process.poll() is not None or answers(port), 60, "the manager")
+            assert process.poll() is None
+
+
+def test_two_that_start_at_once_migrate_one_database(tmp_path: Path) -> None:
+    first, second = free_port(), free_port()
+    with manager_process(tmp_path, first) as one, manager_process(tmp_path, second) as two:
+        for process, port in ((one, first), (two, second)):
+            wait_until(
+                lambda p=process, n=port: p.poll() is not None or answers(n), 90, "both managers"
+            )
+            assert process.poll() is None, (tmp_path / "log").read_text()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root mounts")
+def test_it_ends_when_told_though_a_storage_host_is_dead(tmp_path: Path) -> None:
+    (tmp_path / "disk").mkdir()
+    port, hosts = free_port(), f"near=local:{tmp_path}/near,far=local:{tmp_path}/disk"
+    log = tmp_path / "log"
+    try:
+        with (
+            dead_mount(tmp_path / "disk"),
+            manager_process(tmp_path, port, BAI_STORAGE_HOSTS=hosts) as process,
+        ):
+            # From then on it minds signals.
+            wait_until(lambda: "the manager listens on" in log.read_text(), 60, "the manager")
+            process.send_signal(signal.SIGTERM)
+            assert process.wait(60) == 0, log.read_text()
+    except PartMissing as reason:
+        missing("fuse", reason)
+    assert "storage host far does not answer" in log.read_text()
+    assert "steps of file work do not end" in log.read_text()

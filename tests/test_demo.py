@@ -1,0 +1,128 @@
+"""The demo: filed once, the same after a second run; passwords are shown once."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from bai_services.core.listing import ListQuery
+from bai_services.core.passwords import broken_rules
+from bai_services.db.database import Database
+from bai_services.demo import PEOPLE, random_password
+from bai_services.environment import read_settings
+from bai_services.manager.manager import Manager
+from tests.testbed.manager import HUB, SUPERADMIN
+
+ENVIRON = {k: v for k, v in os.environ.items() if not k.startswith(("BAI_", "JUPYTERHUB_"))}
+
+
+def run_demo(home: Path, *arguments: str, **environ: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-W", "error", "-m", "bai_services.demo", *arguments],
+        env={**ENVIRON, "BAI_HOME": str(home), **environ},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+
+
+def passwords_in(text: str) -> dict[str, str]:
+    found = re.findall(r"^ +(\S+) +\w+ +domain \w+ +(\S+)$", text, re.MULTILINE)
+    return dict(found)
+
+
+async def can_sign_in(home: Path, passwords: dict[str, str]) -> None:
+    settings = read_settings({"BAI_HOME": str(home)})
+    manager = Manager(settings, Database(settings.database_url))
+    try:
+        for username, password in passwords.items():
+            account = await manager.sign_ins.verify(HUB, username, password, "127.0.0.1")
+            assert account["username"] == username
+    finally:
+        await manager.stop()
+
+
+async def test_passwords_are_made_once_and_reset_when_asked(tmp_path: Path) -> None:
+    first = run_demo(tmp_path)
+    made = passwords_in(first.stdout)
+    assert set(made) == {person.username for person in PEOPLE}
+    assert len(set(made.values())) == len(made)
+    await can_sign_in(tmp_path, made)
+    second = run_demo(tmp_path)
+    assert passwords_in(second.stdout) == {}
+    assert "--reset-passwords" in second.stdout
+    await can_sign_in(tmp_path, made)
+    reset = passwords_in(run_demo(tmp_path, "--reset-passwords").stdout)
+    assert set(reset) == set(made) and not set(reset.values()) & set(made.values())
+    await can_sign_in(tmp_path, reset)
+
+
+async def test_one_password_for_all_may_break_the_rule_with_a_warning(tmp_path: Path) -> None:
+    run_demo(tmp_path)
+    done = run_demo(tmp_path, BAI_DEMO_PASSWORD="pw")
+    assert "must have at least 8 characters" in done.stderr
+    assert "pw" not in done.stdout.split() and passwords_in(done.stdout) == {}
+    await can_sign_in(tmp_path, {person.username: "pw" for person in PEOPLE})
+
+
+async def test_what_it_files_and_that_another_engine_takes_over(tmp_path: Path) -> None:
+    run_demo(tmp_path)
+    run_demo(tmp_path, "--engine", "docker", "--image", "mine:1")
+    settings = read_settings({"BAI_HOME": str(tmp_path)})
+    manager = Manager(settings, Database(settings.database_url))
+    every = ListQuery(limit=100, sort=("name",))
+    try:
+        domains = await manager.domains.page(SUPERADMIN, every)
+        projects = await manager.projects.page(SUPERADMIN, ListQuery())
+        presets = await manager.presets.page(SUPERADMIN, every)
+        group = await manager.resource_groups.get(SUPERADMIN, "default")
+        image = await manager.images.get(SUPERADMIN, "python")
+    finally:
+        await manager.stop()
+    assert [d["name"] for d in domains.items] == ["acme", "default"]
+    assert [(p["domain"], p["name"], p["default_image"]) for p in projects.items] == [
+        ("acme", "default", "python"),
+        ("default", "default", "python"),
+        ("default", "research", "python"),
+    ]
+    assert [p["name"] for p in presets.items] == [
+        "cpu-medium",
+        "cpu-small",
+        "gpu-half",
+        "gpu-quarter",
+        "gpu-whole",
+    ]
+    assert (group["engine"], group["is_default"], image["name"]) == ("docker", True, "mine:1")
+
+
+def test_secrets_are_files_of_the_owner_only(tmp_path: Path) -> None:
+    settings = read_settings({"BAI_HOME": str(tmp_path)})
+    assert read_settings({"BAI_HOME": str(tmp_path)}) == settings
+    for file in (tmp_path / "secrets").iterdir():
+        assert file.stat().st_mode & 0o077 == 0
+        assert file.read_text() not in repr(settings)
+
+
+def test_a_secret_that_cannot_be_read_is_named(tmp_path: Path) -> None:
+    missing = str(tmp_path / "nowhere")
+    with pytest.raises(SystemExit, match=f"BAI_KEY_FILE: {missing} cannot be read"):
+        read_settings({"BAI_HOME": str(tmp_path), "BAI_KEY_FILE": missing})
+
+
+def test_random_passwords_keep_the_rule() -> None:
+    assert all(broken_rules(random_password(), "user", "user@example.com") == [] for _ in range(50))
+
+
+def test_where_callbacks_may_go_is_read(tmp_path: Path) -> None:
+    environ = {"BAI_HOME": str(tmp_path), "BAI_CALLBACK_NETWORKS": "10.1.0.0/16"}
+    reach = read_settings(environ).callback_reach
+    assert reach.allows_address("10.1.2.3")
+    assert not reach.allows_address("10.2.2.3")
+    assert read_settings(environ | {"BAI_CALLBACK_HOSTS": "none"}).callback_reach.is_off
+    with pytest.raises(SystemExit, match="BAI_CALLBACK_HOSTS, BAI_CALLBACK_NETWORKS: .*BAI_"):
+        read_settings(environ | {"BAI_CALLBACK_HOSTS": "https://example.org"})

@@ -1,0 +1,109 @@
+"""The state folder, and processes that end with the one that started them."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import stat
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import psutil
+from cryptography.fernet import Fernet
+
+from bai_services.home import PORT_OFFSETS, Home
+from bai_services.ports import is_free
+from tests.testbed.ports import free_port
+from tests.testbed.wait import wait_until
+
+
+def mode(path: Path) -> int:
+    return stat.S_IMODE(path.stat().st_mode)
+
+
+def test_only_the_owner_reads_the_folder_and_its_secrets(tmp_path: Path) -> None:
+    old = os.umask(0)
+    try:
+        home = Home(tmp_path / "state" / "home")
+        files = [home.secret("hub-token"), home.database("jupyterhub.sqlite")]
+    finally:
+        os.umask(old)
+    assert [mode(file) for file in files] == [0o600, 0o600]
+    assert mode(home.path) == mode(files[0].parent) == 0o700
+
+
+def test_a_secret_stays_and_is_a_fernet_key(tmp_path: Path) -> None:
+    first = Home(tmp_path).secret("key").read_text()
+    assert Home(tmp_path).secret("key").read_text() == first
+    assert Home(tmp_path).secret("other").read_text() != first
+    Fernet(first)
+
+
+def test_whoever_comes_first_makes_the_secret_for_all(tmp_path: Path) -> None:
+    home = Home(tmp_path)
+    with ThreadPoolExecutor(8) as pool:
+        texts = set(pool.map(lambda _: home.secret("race").read_text(), range(64)))
+    assert len(texts) == 1
+    assert [file.name for file in (tmp_path / "secrets").iterdir()] == ["race"]
+
+
+def test_ports_are_counted_from_the_public_one_and_stay(tmp_path: Path) -> None:
+    public = free_port()
+    ports = Home(tmp_path).ports(public)
+    assert ports.keys() == PORT_OFFSETS.keys()
+    assert len({public, *ports.values()}) == len(ports) + 1
+    assert Home(tmp_path).ports(public) == ports
+
+
+def test_a_port_that_somebody_else_took_is_replaced(tmp_path: Path) -> None:
+    public = free_port()
+    before = Home(tmp_path).ports(public)
+    with socket.socket() as other:
+        other.bind(("127.0.0.1", before["manager"]))
+        other.listen()
+        after = Home(tmp_path).ports(public)
+        assert after["manager"] != before["manager"]
+        assert is_free(after["manager"])
+    assert Home(tmp_path).ports(public) == after
+
+
+def test_near_the_highest_port_there_are_ports_too(tmp_path: Path) -> None:
+    ports = Home(tmp_path).ports(65535)
+    assert all(0 < port < 65535 for port in ports.values())
+
+
+PARENT = """
+import subprocess, sys
+child = subprocess.Popen([sys.executable, "-m", "bai_services.attached", *sys.argv[1:]])
+print(child.pid, flush=True)
+child.wait()
+"""
+
+
+def test_an_attached_module_ends_when_its_parent_is_killed() -> None:
+    words = [sys.executable, "-c", PARENT, "http.server", "0", "--bind", "127.0.0.1"]
+    parent = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+    assert parent.stdout is not None
+    with parent, parent.stdout:
+        child = psutil.Process(int(parent.stdout.readline()))
+        wait_until(lambda: child.net_connections(), 20, "the server to listen")
+        parent.send_signal(signal.SIGKILL)
+        parent.wait(10)
+        gone = wait_until(
+            lambda: not child.is_running() or child.status() == psutil.STATUS_ZOMBIE, 15, "its end"
+        )
+    assert gone
+
+
+def test_an_attached_module_gets_its_arguments_and_gives_its_exit_code(tmp_path: Path) -> None:
+    (tmp_path / "told.py").write_text("import sys; print(sys.argv[1:]); sys.exit(7)")
+    done = subprocess.run(
+        [sys.executable, "-m", "bai_services.attached", "told", "a", "--b"],
+        env={**os.environ, "PYTHONPATH": str(tmp_path)},
+        capture_output=True,
+        text=True,
+    )
+    assert (done.returncode, done.stdout.strip()) == (7, "['a', '--b']")

@@ -1,0 +1,82 @@
+"""Speaks the agent protocol to a manager over HTTP, step by step, as a test wants it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from bai_services.client import Client
+
+from .wait import wait_until_async
+
+Kernel = Mapping[str, Any]
+
+
+class AgentVoice:
+    """One machine: 8 cores, 16 GiB, two simulated devices; it starts nothing."""
+
+    def __init__(
+        self, client: Client, agent_id: str = "a1", group: str = "default", **facts: Any
+    ) -> None:
+        self.id = agent_id
+        self.client = client
+        self._beat: dict[str, Any] = {
+            "resource_group": group,
+            "engine": "process",
+            "architecture": "x86_64",
+            "version": "1",
+            "slots": {"cpu": "8", "mem": "16g"},
+            "devices": [
+                {
+                    "id": f"{agent_id}-g{i}",
+                    "family": "cuda",
+                    "index": i,
+                    "memory_bytes": 2**34,
+                    "is_simulated": True,
+                }
+                for i in range(2)
+            ],
+            **facts,
+        }
+
+    async def beat(self, kernels: Sequence[Kernel] | None = (), **facts: Any) -> None:
+        """Send a heartbeat; ``facts`` stay for the next ones."""
+        self._beat.update(facts)
+        listed = None if kernels is None else list(kernels)
+        body = {**self._beat, "kernels": listed}
+        await self.client.post(f"/agents/{self.id}/heartbeat", body)
+
+    async def work(self, wait: float = 0) -> list[dict[str, Any]]:
+        answer = await self.client.get(f"/agents/{self.id}/work", wait=str(wait))
+        items: list[dict[str, Any]] = answer["items"]
+        return items
+
+    async def report(self, item: Mapping[str, Any], state: str = "done", **facts: Any) -> None:
+        body = {
+            "work_id": item["id"],
+            "kind": item["kind"],
+            "session_id": item["session_id"],
+            "kernel_id": item["kernel_id"],
+            "state": state,
+            **facts,
+        }
+        await self.client.post(f"/agents/{self.id}/reports", body)
+
+    async def prepare(self) -> dict[str, Any]:
+        """Take the one prepare item there is, and say that it is done."""
+        # The first placement of a process may have to compile what it runs.
+        items = await wait_until_async(lambda: self.work(5), 60, "something to prepare")
+        assert [item["kind"] for item in items] == ["prepare"], items
+        await self.report(items[0], injection={"environ": {"CUDA_VISIBLE_DEVICES": "0"}})
+        return items[0]
+
+    @staticmethod
+    def running(item: Mapping[str, Any], **facts: Any) -> dict[str, Any]:
+        """Return what a heartbeat says of a kernel that runs."""
+        return {
+            "kernel_id": item["kernel_id"],
+            "session_id": item["session_id"],
+            "container_id": "c1",
+            "is_running": True,
+            **facts,
+        }

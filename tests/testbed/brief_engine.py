@@ -1,0 +1,40 @@
+"""An engine whose kernels end by themselves at once, with success: batch sessions of no length."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+from bai_spawner.engines.base import Exit, Running
+from benchmarks.noop_engine import NoopEngine
+
+
+class BriefEngine(NoopEngine):
+    async def poll(self, running: Running) -> Exit | None:
+        return Exit(0)
+
+
+@contextmanager
+def answering() -> Iterator[str]:
+    """Serve the one address where all sessions of the engine are said to be."""
+
+    class Answer(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(200)
+            self.send_header("Content-Length", "0")
+            self.end_headers()
+
+        def log_message(self, format: str, *args: object) -> None:
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Answer)
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{server.server_port}"
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()

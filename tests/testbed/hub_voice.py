@@ -1,0 +1,150 @@
+"""A server that speaks the part of the Hub's REST API that the manager uses, as a test wants it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+from tornado.httpserver import HTTPServer
+from tornado.testing import bind_unused_port
+from tornado.web import Application, RequestHandler
+
+Key = tuple[str, str]
+
+
+@dataclass
+class HubVoice:
+    """Users and servers; ``starts`` says what the next starts answer: 201, 202, 429 or 500."""
+
+    url: str = ""
+    users: set[str] = field(default_factory=set)
+    servers: dict[Key, dict[str, Any]] = field(default_factory=dict)
+    starts: list[int] = field(default_factory=list)
+    asked: list[Key] = field(default_factory=list)
+    # The tokens of those who asked for starts.
+    askers: list[str] = field(default_factory=list)
+    removed: list[Key] = field(default_factory=list)
+
+    def add(self, user: str, server: str, options: dict[str, Any], **facts: Any) -> dict[str, Any]:
+        self.users.add(user)
+        model = {
+            "name": server,
+            "ready": False,
+            "pending": None,
+            "user_options": options,
+            **facts,
+        }
+        return self.servers.setdefault((user, server), model)
+
+    def set_up(self, key: Key) -> None:
+        self.servers[key].update(ready=True, pending=None)
+
+
+class _Handler(RequestHandler):
+    @property
+    def hub(self) -> HubVoice:
+        found: HubVoice = self.settings["hub"]
+        return found
+
+    def answer(self, status: int, content: Any = None) -> None:
+        self.set_status(status)
+        if content is not None:
+            self.finish(json.dumps(content))
+
+    def servers_of(self, user: str) -> dict[str, Any]:
+        return {key[1]: model for key, model in self.hub.servers.items() if key[0] == user}
+
+
+class _User(_Handler):
+    def get(self, user: str) -> None:
+        if user not in self.hub.users:
+            return self.answer(404, {"message": "no such user"})
+        return self.answer(200, {"name": user, "servers": self.servers_of(user)})
+
+    def post(self, user: str) -> None:
+        is_known = user in self.hub.users
+        self.hub.users.add(user)
+        self.answer(409 if is_known else 201, {"message": "exists"})
+
+
+class _Users(_Handler):
+    def get(self) -> None:
+        items = []
+        for user in sorted(self.hub.users):
+            servers = {n: m for n, m in self.servers_of(user).items() if m["ready"] or m["pending"]}
+            items.append({"name": user, "servers": servers})
+        self.answer(200, {"items": items, "_pagination": {"next": None}})
+
+
+class _Server(_Handler):
+    def _key(self, user: str, server: str | None) -> Key:
+        return user, server or ""
+
+    def get(self, user: str, server: str | None = None) -> None:
+        model = self.hub.servers.get(self._key(user, server))
+        if model is None:
+            return self.answer(404, {"message": "no such server"})
+        return self.answer(200, model)
+
+    def put(self, user: str, server: str) -> None:
+        key = self._key(user, server)
+        if user not in self.hub.users:
+            return self.answer(404, {"message": "no such user"})
+        if key in self.hub.servers:
+            return self.answer(409, {"message": "exists"})
+        body = json.loads(self.request.body)
+        self.hub.add(*key, body["user_options"])
+        return self.answer(201)
+
+    def post(self, user: str, server: str | None = None) -> None:
+        key = self._key(user, server)
+        if user not in self.hub.users:
+            return self.answer(404, {"message": "no such user"})
+        self.hub.asked.append(key)
+        self.hub.askers.append(self.request.headers["Authorization"].rpartition(" ")[2])
+        status = self.hub.starts.pop(0) if self.hub.starts else 201
+        if status == 429:
+            self.set_header("Retry-After", "0.05")
+        if status >= 400:
+            return self.answer(status, {"message": f"as the test said: {status}"})
+        body = json.loads(self.request.body or "{}")
+        model = self.hub.add(*key, {})
+        model.update(user_options=body.get("user_options") or {}, pending="spawn")
+        if status == 201:
+            self.hub.set_up(key)
+        return self.answer(status)
+
+    def delete(self, user: str, server: str | None = None) -> None:
+        key = self._key(user, server)
+        if self.hub.servers.pop(key, None) is None:
+            return self.answer(404, {"message": "no such server"})
+        self.hub.removed.append(key)
+        return self.answer(204)
+
+
+@asynccontextmanager
+async def speaking() -> AsyncIterator[HubVoice]:
+    """Serve a Hub's API on a free port, in the running loop."""
+    hub = HubVoice()
+    app = Application(
+        [
+            (r"/hub/api/users", _Users),
+            (r"/hub/api/users/([^/]+)", _User),
+            (r"/hub/api/users/([^/]+)/server", _Server),
+            (r"/hub/api/users/([^/]+)/servers/([^/]+)", _Server),
+        ],
+        hub=hub,
+        log_function=lambda handler: None,
+    )
+    server = HTTPServer(app)
+    socket, port = bind_unused_port()
+    server.add_socket(socket)
+    hub.url = f"http://127.0.0.1:{port}/hub/api"
+    try:
+        yield hub
+    finally:
+        server.stop()
+        await server.close_all_connections()

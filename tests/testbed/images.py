@@ -1,0 +1,177 @@
+"""The session image of this working tree, built where an engine does not have it yet.
+
+``python -m tests.testbed.images`` builds it in the engine that tests would use and prints its name.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from tests.testbed import PartMissing, cache_dir
+from tests.testbed.docker_engine import DockerEngine, acquire
+
+ROOT = Path(__file__).resolve().parents[2]
+BUILD = ROOT / "images" / "session" / "build"
+MINIMAL = ROOT / "images" / "minimal" / "build"
+BASE = "bai-testbed-base:bookworm"
+NAME = "bai-session"
+# A session of that uid can log in to another one by SSH.
+SSH_UID = 1500
+_SSH = f"""\
+ARG BASE
+FROM ${{BASE}}
+RUN apt-get update \\
+    && apt-get install -y --no-install-recommends openssh-client openssh-server \\
+    && apt-get clean && rm -rf /var/lib/apt/lists/* \\
+    && useradd --uid {SSH_UID} --home-dir /home/work --shell /bin/bash work
+"""
+
+
+def has_image(engine: DockerEngine, name: str) -> bool:
+    from docker.errors import ImageNotFound
+
+    try:
+        engine.client.images.get(name)
+    except ImageNotFound:
+        return False
+    return True
+
+
+def base_image(engine: DockerEngine) -> str:
+    """Return the name of a base image that needs no registry, made by debootstrap and kept.
+
+    ``BAI_TESTBED_BASE`` names another one, which the engine has or can pull.
+
+    Raises
+    ------
+    PartMissing
+        If it cannot be made here.
+    """
+    chosen = os.environ.get("BAI_TESTBED_BASE")
+    if chosen:
+        return chosen
+    if not has_image(engine, BASE):
+        with open(_base_archive(), "rb") as archive:
+            repository, _, tag = BASE.partition(":")
+            engine.client.api.import_image_from_data(
+                archive, repository=repository, tag=tag, changes=['CMD ["bash"]']
+            )
+    return BASE
+
+
+def ssh_image(engine: DockerEngine) -> str:
+    """Return the name of an image like ``base_image`` with both ends of SSH and a user for them.
+
+    Raises
+    ------
+    PartMissing
+        If it cannot be built here.
+    """
+    with open(cache_dir() / "ssh.lock", "w") as lock, tempfile.TemporaryDirectory() as folder:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        base = base_image(engine)
+        name = f"bai-testbed-ssh:{hashlib.sha256((base + _SSH).encode()).hexdigest()[:12]}"
+        if not has_image(engine, name):
+            (Path(folder) / "Dockerfile").write_text(_SSH)
+            options = ["--network", "host", "--build-arg", f"BASE={base}", "--tag", name]
+            environment = {**os.environ, "DOCKER_HOST": engine.host, "DOCKER_BUILDKIT": "0"}
+            built = subprocess.run(
+                ["docker", "build", *options, folder],
+                capture_output=True,
+                text=True,
+                env=environment,
+            )
+            if built.returncode:
+                text = (built.stdout + built.stderr)[-3000:]
+                raise PartMissing(f"an image with SSH could not be built:\n{text}")
+    return name
+
+
+def _base_archive() -> Path:
+    archive = cache_dir() / "bookworm.tar"
+    if archive.exists():
+        return archive
+    if shutil.which("debootstrap") is None or os.geteuid() != 0:
+        raise PartMissing("a base image needs debootstrap and root, or BAI_TESTBED_BASE")
+    packages = "python3,python3-venv,ca-certificates"
+    with tempfile.TemporaryDirectory(dir=cache_dir()) as folder:
+        root = Path(folder) / "root"
+        command = ["debootstrap", "--variant=minbase", f"--include={packages}", "bookworm"]
+        made = subprocess.run([*command, str(root)], capture_output=True, text=True)
+        if made.returncode:
+            raise PartMissing(f"debootstrap failed: {made.stdout[-1000:]}{made.stderr[-1000:]}")
+        shutil.rmtree(root / "var/cache/apt/archives", ignore_errors=True)
+        unfinished = archive.with_suffix(".part")
+        subprocess.run(["tar", "-C", str(root), "-cf", str(unfinished), "."], check=True)
+        unfinished.rename(archive)
+    return archive
+
+
+def session_image(engine: DockerEngine) -> str:
+    """Return the name of this working tree's session image, built first if it is not there.
+
+    The tag is a hash of what the image is made of, so nothing stale is ever tested; ``latest``
+    follows it.
+
+    Raises
+    ------
+    PartMissing
+        If the image cannot be built here.
+    """
+    return _built(engine, BUILD, NAME)
+
+
+def minimal_image(engine: DockerEngine) -> str:
+    """Return the name of this working tree's image without apps, as ``session_image`` does."""
+    return _built(engine, MINIMAL, "bai-minimal")
+
+
+def cuda_image(engine: DockerEngine) -> str:
+    """Return the name of ``minimal_image`` built as for a CUDA base, but from the one at hand."""
+    return _built(engine, MINIMAL, "bai-cuda", "--cuda", "12.6.3")
+
+
+def _built(engine: DockerEngine, build: Path, kind: str, *options: str) -> str:
+    with open(cache_dir() / "build.lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        base = base_image(engine)
+        digest = subprocess.run(
+            [str(build), "--hash", "--base", base, *options],
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout.strip()
+        name = f"{kind}:{digest}"
+        if not has_image(engine, name):
+            environment = {**os.environ, "DOCKER_HOST": engine.host}
+            built = subprocess.run(
+                [str(build), "--base", base, *options, name],
+                capture_output=True,
+                text=True,
+                env=environment,
+            )
+            if built.returncode:
+                text = (built.stdout + built.stderr)[-3000:]
+                raise PartMissing(f"the image {kind} could not be built:\n{text}")
+        engine.client.images.get(name).tag(kind, "latest")
+    return name
+
+
+def main() -> int:
+    engine = acquire()
+    try:
+        print(session_image(engine))
+    finally:
+        engine.release()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

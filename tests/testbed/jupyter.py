@@ -1,0 +1,84 @@
+"""A client of a Jupyter server that runs somewhere: HTTP and websockets with its token or none."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from http.client import HTTPConnection, HTTPException
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+import httpx
+
+if TYPE_CHECKING:
+    from tornado.websocket import WebSocketClientConnection
+
+
+@dataclass(frozen=True)
+class JupyterServer:
+    """A server at ``url``, which ends with a slash."""
+
+    url: str
+    token: str
+
+    def get(self, path: str, token: str | None = "") -> httpx.Response:
+        """Get a path with the server's token, another one, or (``None``) none."""
+        return self.request("GET", path, token)
+
+    def request(self, method: str, path: str, token: str | None = "") -> httpx.Response:
+        return httpx.request(method, self.url + path, headers=self.headers(token), timeout=60)
+
+    def headers(self, token: str | None = "") -> dict[str, str]:
+        if token is None:
+            return {}
+        return {"Authorization": f"token {token or self.token}"}
+
+    def is_ready(self) -> bool:
+        address = urlsplit(self.url)
+        # Not httpx: it leaves sockets open when a server that is just starting resets them.
+        connection = HTTPConnection(address.hostname or "", address.port, timeout=10)
+        try:
+            connection.request("GET", f"{address.path}lab", headers=self.headers())
+            with connection.getresponse() as response:
+                response.read()
+                return response.status == 200
+        except (OSError, HTTPException):
+            return False
+        finally:
+            connection.close()
+
+    @asynccontextmanager
+    async def websocket(
+        self, path: str, token: str | None = ""
+    ) -> AsyncIterator[WebSocketClientConnection]:
+        """Open a websocket; `tornado.httpclient.HTTPClientError` has the code of a refusal."""
+        from tornado.httpclient import HTTPRequest
+        from tornado.websocket import websocket_connect
+
+        address = self.url.replace("http", "ws", 1) + path
+        connection = await websocket_connect(
+            HTTPRequest(address, headers=self.headers(token), request_timeout=30)
+        )
+        try:
+            yield connection
+        finally:
+            connection.close()
+            # The socket is closed when the other side has said goodbye too.
+            while await connection.read_message() is not None:
+                pass
+
+    async def run_in_terminal(self, command: str, until: str) -> str:
+        """Type a command into a new terminal and return what it shows up to ``until``."""
+        name = self.request("POST", "api/terminals").json()["name"]
+        shown = ""
+        async with self.websocket(f"terminals/websocket/{name}") as terminal:
+            await terminal.write_message(json.dumps(["stdin", command + "\r"]))
+            while until not in shown:
+                message: Any = await terminal.read_message()
+                assert message is not None, f"the terminal ended: {shown}"
+                kind, *content = json.loads(message)
+                if kind == "stdout":
+                    shown += content[0]
+        return shown

@@ -1,0 +1,30 @@
+"""A manager in a process of its own, with its loops and without a web server, until it is killed.
+
+``python -m tests.testbed.lone_manager DATABASE_URL HOME LEASE_SECONDS [HUB_URL]``; at the Hub its
+token is the name of its home.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import sys
+from pathlib import Path
+
+from bai_services.db.database import Database
+from bai_services.manager.manager import Manager
+
+from .manager import settings
+
+
+async def run(database_url: str, home: Path, lease_seconds: float, hub_url: str = "") -> None:
+    hub = {"hub_api_url": hub_url, "hub_api_token": home.name} if hub_url else {}
+    chosen = settings(database_url, home, lease_seconds=lease_seconds, **hub)
+    manager = Manager(chosen, Database(database_url))
+    await manager.start()
+    await asyncio.Event().wait()
+
+
+if __name__ == "__main__":
+    logging.basicConfig(level=logging.INFO)
+    asyncio.run(run(sys.argv[1], Path(sys.argv[2]), float(sys.argv[3]), *sys.argv[4:]))

@@ -1,0 +1,158 @@
+"""A manager on a fresh database with the demo in it, and its real HTTP server."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+from cryptography.fernet import Fernet
+from tornado.httpserver import HTTPServer
+from tornado.testing import bind_unused_port
+
+from bai_services.api.app import make_app
+from bai_services.api.base import BODY_CHUNK_BYTES
+from bai_services.api.sign_in import SignIn
+from bai_services.client import Client, Keypair, Token
+from bai_services.core.roles import Caller, Role
+from bai_services.db import schema
+from bai_services.db.database import Database
+from bai_services.db.users import UserStore
+from bai_services.demo import Demo, DemoPasswords, Keys
+from bai_services.manager.manager import Manager
+from bai_services.manager.settings import Settings
+
+HUB_TOKEN = "hub-secret"
+AGENT_TOKEN = "agent-secret"
+PASSWORD = "correct horse 1!"
+
+# The least that argon2 does: tests hash often and guard nothing.
+CHEAP_HASHES = {"password_memory_kib": 8, "password_rounds": 1}
+
+
+class MovableClock:
+    """A clock that stands still until somebody moves it; it starts now, as signatures do."""
+
+    def __init__(self) -> None:
+        self.now = datetime.now(UTC).replace(microsecond=0)
+
+    def __call__(self) -> datetime:
+        return self.now
+
+    def advance(self, **delta: float) -> None:
+        """Move on by a ``timedelta``'s keywords: ``clock.advance(minutes=5)``."""
+        self.now += timedelta(**delta)
+
+
+def settings(database_url: str, home: Path, **others: object) -> Settings:
+    return Settings(
+        home=home,
+        database_url=database_url,
+        storage_root=home / "vfolders",
+        hub_token=HUB_TOKEN,
+        agent_token=AGENT_TOKEN,
+        key=Fernet.generate_key(),
+        **{**CHEAP_HASHES, **others},  # type: ignore[arg-type]  # fields by name
+    )
+
+
+@asynccontextmanager
+async def manager_on(
+    database_url: str, home: Path, clock: MovableClock, **others: object
+) -> AsyncIterator[Manager]:
+    """Give a manager without its loops on a database that is brought to the newest schema."""
+    await asyncio.to_thread(schema.upgrade, database_url)
+    made = Manager(settings(database_url, home, **others), Database(database_url), clock)
+    try:
+        yield made
+    finally:
+        await made.stop()
+
+
+@dataclass
+class World:
+    """The demo: domains default and acme, people of each role, policies, group, images, presets."""
+
+    manager: Manager
+    clock: MovableClock
+    keys: dict[str, Keys] = field(default_factory=dict)
+
+    async def caller(self, username: str) -> Caller:
+        """Return a person as the use cases see them, read afresh."""
+        return await self.manager.callers.by_username(username, "127.0.0.1")
+
+    async def user_id(self, username: str) -> str:
+        row = await UserStore(self.manager.database).find(username)
+        assert row is not None
+        return str(row["id"])
+
+    async def project_id(self, key: str = "default/default") -> str:
+        """Return the id of ``DOMAIN/NAME``."""
+        row = await self.manager.projects.get(SUPERADMIN, key)
+        return str(row["id"])
+
+    async def set_password(self, username: str, password: str = PASSWORD) -> None:
+        await DemoPasswords(self.manager).set(username, password)
+
+
+SUPERADMIN = Caller(Role.SUPERADMIN, username="test")
+HUB = Caller(Role.HUB)
+AGENT = Caller(Role.AGENT)
+
+
+async def make_world(manager: Manager, clock: MovableClock, engine: str = "process") -> World:
+    keys = await Demo(manager).file(engine, "local/session:latest")
+    return World(manager, clock, keys)
+
+
+class Api:
+    """The manager's HTTP server, and clients of it by who calls."""
+
+    def __init__(self, world: World, url: str) -> None:
+        self.world = world
+        self.url = url
+        self._clients: list[Client] = []
+
+    async def client(self, username: str) -> Client:
+        """Return a client that signs with the keypair of a demo person."""
+        keys = self.world.keys[username]
+        return self._kept(Client(self.url, Keypair(keys.access_key, keys.secret_key)))
+
+    @property
+    def hub(self) -> Client:
+        return self._kept(Client(self.url, Token(HUB_TOKEN)))
+
+    @property
+    def agent(self) -> Client:
+        return self._kept(Client(self.url, Token(AGENT_TOKEN)))
+
+    @property
+    def nobody(self) -> Client:
+        return self._kept(Client(self.url))
+
+    async def close(self) -> None:
+        for client in self._clients:
+            await client.close()
+
+    def _kept(self, client: Client) -> Client:
+        self._clients.append(client)
+        return client
+
+
+@asynccontextmanager
+async def serving(world: World) -> AsyncIterator[Api]:
+    """Serve the manager on a free port, in the running loop."""
+    app = make_app(world.manager, SignIn(world.manager))
+    server = HTTPServer(app, chunk_size=BODY_CHUNK_BYTES)
+    socket, port = bind_unused_port()
+    server.add_socket(socket)
+    api = Api(world, f"http://127.0.0.1:{port}{world.manager.settings.base_url}")
+    try:
+        yield api
+    finally:
+        await api.close()
+        server.stop()
+        await server.close_all_connections()

@@ -1,0 +1,86 @@
+"""A real HTTP server that is called back: it keeps what it gets and answers as it is told."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections import deque
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+from tornado.httpserver import HTTPServer
+from tornado.iostream import StreamClosedError
+from tornado.testing import bind_unused_port
+from tornado.web import Application, RequestHandler
+
+
+@dataclass(frozen=True)
+class Call:
+    path: str
+    headers: Mapping[str, str]
+    body: bytes
+
+    @property
+    def content(self) -> dict[str, Any]:
+        found: dict[str, Any] = json.loads(self.body)
+        return found
+
+
+@dataclass
+class Receiver:
+    """Answers 204, or the next of ``answers``: a status, or a place to redirect to."""
+
+    url: str
+    port: int
+    calls: list[Call] = field(default_factory=list)
+    answers: deque[int | str] = field(default_factory=deque)
+    # Nobody is answered while it is clear.
+    is_open: asyncio.Event = field(default_factory=asyncio.Event)
+    is_endless: bool = False
+
+    @property
+    def statuses(self) -> list[str]:
+        return [call.content["status"] for call in self.calls]
+
+
+class _Handler(RequestHandler):
+    def initialize(self, receiver: Receiver) -> None:
+        self.receiver = receiver
+
+    async def post(self) -> None:
+        receiver, request = self.receiver, self.request
+        receiver.calls.append(Call(request.uri or "", dict(request.headers), request.body))
+        await receiver.is_open.wait()
+        answer = receiver.answers.popleft() if receiver.answers else 204
+        if isinstance(answer, str):
+            self.set_status(302)
+            self.set_header("Location", answer)
+        else:
+            self.set_status(answer)
+        try:
+            while receiver.is_endless:
+                self.write(b"x" * 65536)
+                await self.flush()
+        except StreamClosedError:
+            receiver.is_endless = False
+
+    get = post
+
+
+@asynccontextmanager
+async def receiving() -> AsyncIterator[Receiver]:
+    """Serve on a free port of this machine."""
+    socket, port = bind_unused_port()
+    receiver = Receiver(f"http://127.0.0.1:{port}/told", port)
+    receiver.is_open.set()
+    server = HTTPServer(Application([(r".*", _Handler, {"receiver": receiver})]))
+    server.add_socket(socket)
+    try:
+        yield receiver
+    finally:
+        receiver.is_open.set()
+        receiver.is_endless = False
+        server.stop()
+        await server.close_all_connections()

@@ -1,0 +1,51 @@
+"""Waiting for a condition with a deadline, the only place where tests pass time."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import time
+from collections.abc import Awaitable, Callable
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+
+STEP_SECONDS = 0.02
+
+
+def wait_until(condition: Callable[[], T], timeout_seconds: float, what: str) -> T:
+    """Return the first true value of ``condition``.
+
+    Raises
+    ------
+    TimeoutError
+        With ``what`` in its text, when the deadline passes first.
+    """
+    deadline = time.monotonic() + timeout_seconds
+    while not (value := condition()):
+        if time.monotonic() > deadline:
+            raise TimeoutError(f"waited {timeout_seconds:g} s for {what}")
+        time.sleep(STEP_SECONDS)
+    return value
+
+
+async def wait_until_async(
+    condition: Callable[[], Any | Awaitable[Any]], timeout_seconds: float, what: str
+) -> Any:
+    """Do as `wait_until` without holding up the event loop; ``condition`` may be async.
+
+    Raises
+    ------
+    TimeoutError
+        With ``what`` in its text, when the deadline passes first.
+    """
+    deadline = time.monotonic() + timeout_seconds
+    while True:
+        value = condition()
+        if inspect.isawaitable(value):
+            value = await value
+        if value:
+            return value
+        if time.monotonic() > deadline:
+            raise TimeoutError(f"waited {timeout_seconds:g} s for {what}")
+        await asyncio.sleep(STEP_SECONDS)

@@ -1,0 +1,297 @@
+"""Both ends of a tunnel over a websocket that breaks at any moment: no byte is lost or doubled."""
+
+from __future__ import annotations
+
+from collections import defaultdict, deque
+from collections.abc import Callable
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from bai_services.tunnel import streams as limits
+from bai_services.tunnel.frames import (
+    MOST_DATA_BYTES,
+    Frame,
+    Hello,
+    Kind,
+    ProtocolError,
+    decode,
+    decode_hello,
+    encode,
+    encode_ack,
+    encode_credit,
+    encode_hello,
+    encode_text,
+)
+from bai_services.tunnel.link import MOST_KEPT_BYTES, Goodbye, Link
+from bai_services.tunnel.streams import Data, Finished, Opened, Reset, Streams
+
+KEY = b"k" * 16
+FIRST = limits.FIRST_WINDOW_BYTES
+
+
+class Side:
+    """One end, with what it sent and got on each stream; takes all that comes."""
+
+    def __init__(self, *, is_client: bool) -> None:
+        self.link = Link(KEY, Streams(is_client=is_client))
+        self.sent: defaultdict[int, bytes] = defaultdict(bytes)
+        self.got: defaultdict[int, bytearray] = defaultdict(bytearray)
+        self.ends: list[tuple[int, str]] = []
+        self.wire: deque[bytes] = deque()
+
+    @property
+    def streams(self) -> Streams:
+        return self.link.streams
+
+    def push(self) -> bool:
+        """Send one frame; False where there is none to send."""
+        message, _ = self.link.next_frame()
+        if message is not None:
+            self.wire.append(message)
+        return message is not None
+
+    def take(self, other: Side, *, consumes: bool = True) -> bool:
+        """Receive one frame of the other end."""
+        if not other.wire:
+            return False
+        frame = self.link.receive(decode(other.wire.popleft()))
+        for event in self.streams.receive(frame) if frame else ():
+            if isinstance(event, Data):
+                self.got[event.stream] += event.content
+                if consumes:
+                    self.streams.consume(event.stream, len(event.content))
+            elif isinstance(event, Finished):
+                self.ends.append((event.stream, "finished"))
+            elif isinstance(event, Reset):
+                self.ends.append((event.stream, event.message))
+        return True
+
+
+class World:
+    def __init__(self) -> None:
+        self.client, self.server = Side(is_client=True), Side(is_client=False)
+        self.numbers: list[int] = []
+        self.finished: set[tuple[bool, int]] = set()
+
+    def side(self, is_client: bool) -> Side:
+        return self.client if is_client else self.server
+
+    def settle(self) -> None:
+        moving = True
+        while moving:
+            moving = any(
+                [
+                    self.client.push(),
+                    self.server.take(self.client),
+                    self.server.push(),
+                    self.client.take(self.server),
+                ]
+            )
+
+    def lose(self) -> None:
+        """Break the websocket with all that is on it, and meet again on another."""
+        for side, other in ((self.client, self.server), (self.server, self.client)):
+            side.wire.clear()
+            hello = decode_hello(decode(encode_hello(other.link.hello(is_resumed=True))))
+            side.link.connected(hello.received)
+
+
+STEPS = st.lists(
+    st.tuples(
+        st.sampled_from(["open", "send", "finish", "push", "take", "lose"]),
+        st.booleans(),
+        st.integers(0, 5),
+        st.sampled_from([0, 1, 1000, FIRST, FIRST + 1, MOST_DATA_BYTES + 7]),
+    ),
+    max_size=60,
+)
+
+
+def step(world: World, what: str, is_client: bool, number: int, size: int) -> None:
+    side = world.side(is_client)
+    stream = world.numbers[number % len(world.numbers)] if world.numbers else 0
+    if what == "open":
+        opened = world.client.streams.open("tcp:80")
+        assert opened is not None
+        world.numbers.append(opened)
+    elif what == "push":
+        side.push()
+    elif what == "take":
+        side.take(world.side(not is_client))
+    elif what == "lose":
+        world.lose()
+    elif stream in side.streams and (is_client, stream) not in world.finished:
+        if what == "finish":
+            world.finished.add((is_client, stream))
+            side.streams.finish(stream)
+        elif what == "send":
+            content = bytes([len(side.sent[stream]) % 251]) * size
+            side.sent[stream] += content
+            side.streams.send(stream, content)
+
+
+@settings(max_examples=150, deadline=None)
+@given(STEPS)
+def test_all_bytes_arrive_once_and_in_order_whatever_is_lost(
+    steps: list[tuple[str, bool, int, int]],
+) -> None:
+    world = World()
+    for one in steps:
+        step(world, *one)
+    world.lose()
+    world.settle()
+    for stream in world.numbers:
+        assert world.server.got[stream] == world.client.sent[stream]
+        assert world.client.got[stream] == world.server.sent[stream]
+        for is_client in (True, False):
+            told = (stream, "finished") in world.side(not is_client).ends
+            assert told == ((is_client, stream) in world.finished)
+        over = {(True, stream), (False, stream)} <= world.finished
+        assert (stream in world.client.streams) is (not over)
+        assert (stream in world.server.streams) is (not over)
+
+
+def test_a_receiver_that_hangs_gets_its_window_and_no_more() -> None:
+    client, server = Side(is_client=True), Side(is_client=False)
+    stuck, free = client.streams.open("a"), client.streams.open("b")
+    assert stuck and free
+    client.streams.send(stuck, b"x" * 10 * FIRST)
+    while client.push():
+        pass
+    while server.take(client, consumes=False):
+        pass
+    assert len(server.got[stuck]) == FIRST
+    # The others are not held up by it.
+    client.streams.send(free, b"y" * 100)
+    while client.push():
+        pass
+    while server.take(client):
+        pass
+    assert server.got[free] == b"y" * 100
+
+
+def test_streams_take_turns() -> None:
+    client, server = Side(is_client=True), Side(is_client=False)
+    numbers = [client.streams.open(str(n)) for n in range(3)]
+    for number in numbers:
+        assert number
+        client.streams.send(number, b"z" * FIRST * 2)
+    for _ in range(6):
+        client.push()
+    for _ in range(6):
+        server.take(client, consumes=False)
+    assert [len(server.got[n]) for n in numbers if n] == [FIRST] * 3
+
+
+def test_the_window_of_a_fast_stream_grows_within_what_all_may_have() -> None:
+    world = World()
+    numbers = [world.client.streams.open(str(n)) for n in range(10)]
+    for _ in range(12):
+        for number in numbers:
+            assert number
+            world.client.streams.send(number, b"w" * limits.MOST_WINDOW_BYTES)
+        world.settle()
+    # Nobody consumes any more: what is on its way now is what the windows hold.
+    before = sum(map(len, world.server.got.values()))
+    for number in numbers:
+        assert number
+        world.client.streams.send(number, b"w" * 2 * limits.MOST_WINDOW_BYTES)
+    while world.client.push() or world.server.take(world.client, consumes=False):
+        while world.server.push() or world.client.take(world.server):
+            pass
+    held = sum(map(len, world.server.got.values())) - before
+    assert limits.MOST_WINDOW_BYTES < held <= limits.GROWTH_BYTES + len(numbers) * FIRST
+
+
+def test_what_is_kept_for_the_case_of_a_loss_is_bounded() -> None:
+    client = Side(is_client=True)
+    for number in range(300):
+        stream = client.streams.open(str(number))
+        assert stream
+        client.streams.send(stream, b"k" * FIRST)
+    while client.push():
+        pass
+    assert sum(map(len, client.wire)) <= MOST_KEPT_BYTES + FIRST + 5
+
+
+def test_a_reset_ends_a_stream_and_frees_its_number_of_many() -> None:
+    world = World()
+    world.client.link.streams = Streams(is_client=True, most_streams=2)
+    first, second = (world.client.streams.open("t") for _ in range(2))
+    assert first and second and world.client.streams.open("t") is None
+    world.settle()
+    world.server.streams.send(first, b"unsent")
+    world.server.streams.reset(first, "nothing listens")
+    world.settle()
+    assert world.client.ends == [(first, "nothing listens")]
+    assert world.client.streams.open("t") is not None
+
+
+def test_a_server_refuses_streams_beyond_its_limit() -> None:
+    world = World()
+    world.server.link.streams = Streams(is_client=False, most_streams=1)
+    numbers = [world.client.streams.open("t") for _ in range(2)]
+    world.settle()
+    assert [stream for stream, _ in world.client.ends] == [numbers[1]]
+    assert "at most 1" in world.client.ends[0][1]
+
+
+BAD: dict[str, Callable[[], bytes]] = {
+    "data for a stream never opened": lambda: encode(Kind.DATA, 9, b"x"),
+    "a number used twice": lambda: encode_text(Kind.OPEN, 1, "tcp:80"),
+    "data beyond the credit": lambda: encode(Kind.DATA, 1, b"x" * (FIRST + 1)),
+    "credit without a count": lambda: encode(Kind.CREDIT, 1, b"xyz"),
+    "hello in the middle": lambda: encode_hello(Hello(KEY, False, 0)),
+    "acknowledged what was not sent": lambda: encode_ack(5),
+    "an unknown kind": lambda: b"\xff\0\0\0\0",
+    "a stump": lambda: b"\x01\0",
+    "too much": lambda: encode(Kind.DATA, 1, b"x" * (MOST_DATA_BYTES + 100)),
+}
+
+
+@pytest.mark.parametrize("message", BAD.values(), ids=BAD)
+def test_what_no_end_may_send_is_a_protocol_error(message: Callable[[], bytes]) -> None:
+    link = Link(KEY, Streams(is_client=False))
+
+    def receive(content: bytes) -> list[object]:
+        frame = link.receive(decode(content))
+        return list(link.streams.receive(frame)) if frame else []
+
+    assert receive(encode_text(Kind.OPEN, 1, "tcp:80")) == [Opened(1, "tcp:80")]
+    with pytest.raises(ProtocolError):
+        receive(message())
+
+
+def test_nothing_comes_after_the_end_of_a_stream() -> None:
+    streams = Streams(is_client=False)
+    for message in (encode_text(Kind.OPEN, 1, "t"), encode(Kind.FINISH, 1)):
+        streams.receive(decode(message))
+    for message in (encode(Kind.DATA, 1, b"x"), encode(Kind.FINISH, 1)):
+        with pytest.raises(ProtocolError):
+            streams.receive(decode(message))
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.lists(st.binary(max_size=40), max_size=8))
+def test_garbage_is_refused_and_breaks_nothing(messages: list[bytes]) -> None:
+    link = Link(KEY, Streams(is_client=False))
+    for message in messages:
+        before = len(link.streams)
+        try:
+            frame: Frame | None = link.receive(decode(message))
+            if frame is not None:
+                link.streams.receive(frame)
+        except (ProtocolError, Goodbye):
+            # What is refused opens and ends nothing.
+            assert len(link.streams) == before
+            break
+
+
+@pytest.mark.parametrize("content", [b"", b"\x02" + b"k" * 25, encode_credit(0, 1)[5:]])
+def test_a_hello_of_another_kind_or_version_is_refused(content: bytes) -> None:
+    with pytest.raises(ProtocolError):
+        decode_hello(decode(encode(Kind.HELLO, 0, content)))
+    with pytest.raises(ProtocolError):
+        decode_hello(decode(encode(Kind.PING)))
