@@ -1,0 +1,139 @@
+"""What reserving backfill is worth: bounded slowdown against first come, first served, on a replay.
+
+One JSON object on standard output. Without ``--workload`` the jobs are drawn, from a fixed
+seed, as in the model of Lublin and Feitelson of parallel supercomputers: a quarter of the jobs is
+serial; the logarithms of the other sizes fall on two uniform stages, three quarters of them on a
+power of two; the logarithm of the run time is one of two gamma variables, of which the longer
+is likelier for larger jobs; gaps between arrivals are exponentials of a gamma variable, shorter
+by day than by night. Users ask for up to five times the time that they need. Arrivals are then
+stretched so that the machine is offered the given load.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import random
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from bai_services.core.errors import InvalidRequest
+from bai_services.core.placement import AgentState, Policy
+from bai_services.core.queue import Backfill, GroupState
+from bai_services.core.replay.measures import report
+from bai_services.core.replay.simulate import replay
+from bai_services.core.replay.swf import FIELDS, read_swf
+from bai_services.core.replay.workload import GROUP, Job, refuse_broken
+
+SEED = 20
+PROCESSORS = 128
+USERS = 60
+LONGEST_SECONDS = 36 * 3600
+# Users ask for whole quarters of an hour.
+ASK_STEP_SECONDS = 900
+
+
+def draw_workload(count: int, load: float, seed: int = SEED) -> list[str]:
+    """Return the lines of a drawn workload in the Standard Workload Format."""
+    rng = random.Random(seed)
+    sizes = [_size(rng) for _ in range(count)]
+    seconds = [_seconds(rng, size) for size in sizes]
+    arrivals = _arrivals(rng, count)
+    work = sum(size * s for size, s in zip(sizes, seconds, strict=True))
+    stretch = work / (load * PROCESSORS * arrivals[-1])
+    lines = [f"; MaxProcs: {PROCESSORS}"]
+    for number in range(count):
+        row = dict.fromkeys(FIELDS, -1)
+        asked = min(seconds[number] * rng.uniform(1, 5), LONGEST_SECONDS)
+        row |= {
+            "job number": number + 1,
+            "submit time": round(arrivals[number] * stretch),
+            "run time": seconds[number],
+            "requested processors": sizes[number],
+            "requested time": math.ceil(asked / ASK_STEP_SECONDS) * ASK_STEP_SECONDS,
+            "status": 1,
+            "user id": min(USERS, int(rng.paretovariate(0.8))),
+            "executable number": rng.randrange(20),
+        }
+        lines.append(" ".join(str(row[name]) for name in FIELDS))
+    return lines
+
+
+def _size(rng: random.Random) -> int:
+    if rng.random() < 0.244:
+        return 1
+    low, middle, high = 0.8, math.log2(PROCESSORS) - 2.5, math.log2(PROCESSORS)
+    stage = (low, middle) if rng.random() < 0.86 else (middle, high)
+    exponent = rng.uniform(*stage)
+    size = 2 ** round(exponent) if rng.random() < 0.75 else round(2**exponent)
+    return max(1, min(PROCESSORS, size))
+
+
+def _seconds(rng: random.Random, size: int) -> int:
+    is_short = rng.random() < max(0.05, 0.78 - 0.0054 * size)
+    exponent = rng.gammavariate(4.2, 0.94) if is_short else rng.gammavariate(312, 0.03)
+    return max(1, min(LONGEST_SECONDS, round(math.exp(exponent))))
+
+
+def _arrivals(rng: random.Random, count: int) -> list[float]:
+    at, found = 0.0, []
+    for _ in range(count):
+        hour = at / 3600 % 24
+        # By day four times as many come as in the middle of the night.
+        pace = 0.4 + 0.6 * (1 - math.cos(2 * math.pi * (hour - 3) / 24)) / 2
+        at += math.exp(rng.gammavariate(10.2303, 0.4871)) / pace
+        found.append(at)
+    return found
+
+
+def measure(
+    jobs: Sequence[Job], agents: Sequence[AgentState], backfill: Backfill
+) -> tuple[dict[str, Any], float]:
+    """Return the report of a replay under a way of backfill, and how long the replay took."""
+    state = GroupState(GROUP, placement=Policy.BEST_FIT, backfill=backfill)
+    began = time.perf_counter()
+    found = replay(jobs, agents, state)
+    return report(found), time.perf_counter() - began
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--workload", type=Path, help="a file in the Standard Workload Format")
+    parser.add_argument("--jobs", type=int, default=10_000)
+    parser.add_argument("--load", type=float, default=0.6, help="work offered, of what there is")
+    parser.add_argument("--seed", type=int, default=SEED)
+    options = parser.parse_args()
+    if options.workload:
+        name, lines = options.workload.name, options.workload.read_text().splitlines()
+    else:
+        name, lines = "drawn", draw_workload(options.jobs, options.load, options.seed)
+    workload = read_swf(lines, name)
+    try:
+        refuse_broken(workload.broken)
+    except InvalidRequest as error:
+        print(error, file=sys.stderr)
+        return 2
+    # A few jobs first: compiling the kernels is no part of a replay.
+    measure(workload.jobs[:50], workload.agents, Backfill.RESERVING)
+    fifo, fifo_seconds = measure(workload.jobs, workload.agents, Backfill.OFF)
+    reserving, seconds = measure(workload.jobs, workload.agents, Backfill.RESERVING)
+    mean = reserving["bounded_slowdown"]["mean"]
+    result = {
+        "jobs": len(workload.jobs),
+        "workload": name,
+        "seconds": round(seconds, 3),
+        "bounded_slowdown_ratio": round(mean / fifo["bounded_slowdown"]["mean"], 4),
+        "fifo_seconds": round(fifo_seconds, 3),
+        "fifo": fifo,
+        "reserving": reserving,
+    }
+    print(json.dumps(result))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

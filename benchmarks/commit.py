@@ -1,0 +1,136 @@
+"""Decisions written durably per second, on SQLite and on PostgreSQL.
+
+Each decision is what the scheduler writes: the session's status and history, the kernel's agent,
+the ledger, and every counter of domain, project, user, keypair, resource group, agent and device
+that it moves. PostgreSQL commits to disk; SQLite's write-ahead log survives the end of any process.
+Python looks for rubbish as seldom as it does in a manager.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Coroutine, Sequence
+from datetime import datetime, timedelta
+from pathlib import Path
+
+import sqlalchemy as sa
+
+from bai_services.core.queue import Decision, run_pass
+from bai_services.db.lease import LeaseStore
+from bai_services.db.queue import QueueStore
+from bai_services.db.tables import cluster
+from bai_services.manager.courtesy import new_loop, settle
+from tests.db.world import NOW, make_world
+from tests.testbed import PartMissing, postgres
+
+EXIT_MISSING = 6
+SLOTS = {"cpu": "0.5", "mem": "512m", "cuda.shares": "0.25"}
+_FILED_AT_ONCE = 500
+
+
+def main() -> int:
+    """Print one JSON object on standard output and return the exit code."""
+    wish = _parser().parse_args()
+    figures: dict[str, object] = {}
+    with tempfile.TemporaryDirectory(prefix="bai-bench-") as home:
+        for kind in ("sqlite", "postgres") if wish.database == "both" else (wish.database,):
+            try:
+                runs = _on_sqlite(Path(home), wish) if kind == "sqlite" else _on_postgres(wish)
+            except PartMissing as missing:
+                print(f"PostgreSQL is missing: {missing}", file=sys.stderr)
+                print(json.dumps(figures, indent=2))
+                return EXIT_MISSING
+            figures[f"{kind}_per_second"] = round(statistics.median(runs))
+            figures[f"{kind}_runs"] = [round(run) for run in runs]
+    figures |= {
+        "decisions": wish.decisions,
+        "agents": wish.agents,
+        "batch": wish.batch or "as the manager",
+    }
+    print(json.dumps(figures, indent=2))
+    return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.commit", description=__doc__)
+    parser.add_argument("--database", choices=["both", "sqlite", "postgres"], default="both")
+    parser.add_argument("--decisions", type=int, default=5_000, help="decisions of one run")
+    parser.add_argument("--agents", type=int, default=200, help="machines with 64 cores, 8 GPUs")
+    parser.add_argument(
+        "--batch",
+        type=int,
+        help="decisions of one transaction; default: as many as a manager writes",
+    )
+    parser.add_argument("--runs", type=int, default=3)
+    return parser
+
+
+def _on_sqlite(home: Path, wish: argparse.Namespace) -> list[float]:
+    urls = [f"sqlite+aiosqlite:///{home}/run{number}.sqlite" for number in range(wish.runs)]
+    return [_run(_measure(url, wish)) for url in urls]
+
+
+def _on_postgres(wish: argparse.Namespace) -> list[float]:
+    with postgres.running(is_durable=True) as server:
+        runs = []
+        for _ in range(wish.runs):
+            with server.database() as url:
+                runs.append(_run(_measure(url, wish)))
+        return runs
+
+
+def _run(measure: Coroutine[None, None, float]) -> float:
+    with asyncio.Runner(loop_factory=new_loop) as runner:  # as the manager does
+        return runner.run(measure)
+
+
+async def _measure(url: str, wish: argparse.Namespace) -> float:
+    """Return the decisions per second of one run on a database of its own."""
+    world = await make_world(url)
+    settle()
+    try:
+        await world.write(sa.update(cluster.agents).values(schedulable=False))
+        for number in range(wish.agents):
+            await world.add_agent(f"m{number}", cpu=64, mem=512, gpus=8)
+        for start in range(0, wish.decisions, _FILED_AT_ONCE):
+            numbers = range(start, min(start + _FILED_AT_ONCE, wish.decisions))
+            news = [world.new(f"lab{n}", SLOTS) for n in numbers]
+            await world.sessions.enqueue_all(news, NOW + timedelta(seconds=start))
+        snapshot = await world.queue.snapshot(NOW)
+        decisions = run_pass(snapshot).decisions
+        if len(decisions) < wish.decisions:
+            raise SystemExit(f"only {len(decisions)} of {wish.decisions} fit; ask for more agents")
+        token = await LeaseStore(world.database).take("benchmark", None, NOW)
+        began = time.perf_counter()
+        placed = await _commit(
+            world.queue, decisions, (world.now, token), wish.batch or world.queue.batch
+        )
+        seconds = time.perf_counter() - began
+        assert placed == len(decisions), f"{placed} of {len(decisions)} were written"
+        assert await world.allocations.audit() == []
+    finally:
+        await world.close()
+    return placed / seconds
+
+
+async def _commit(
+    store: QueueStore,
+    decisions: Sequence[Decision],
+    stamp: tuple[datetime, int | None],
+    batch: int,
+) -> int:
+    placed = 0
+    for start in range(0, len(decisions), batch):
+        committed = await store.commit(decisions[start : start + batch], *stamp)
+        placed += len(committed.placed)
+    return placed
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,171 @@
+"""The few calls of CUDA's driver and of cuBLAS that a measurement needs, through ctypes.
+
+Nothing has to be installed but the driver and, for matrix products, cuBLAS.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import sys
+from collections.abc import Iterator
+from ctypes import c_float, c_int, c_size_t, c_uint64, c_void_p
+from pathlib import Path
+
+OUT_OF_MEMORY = 2
+BF16, COMPUTE_F32, DEFAULT_ALGORITHM, PLAIN = 14, 68, -1, 0
+BYTES_OF_BF16 = 2
+CUBLAS = ("libcublas.so.13", "libcublas.so.12", "libcublas.so.11")
+
+
+class CudaFailed(Exception):
+    """A call failed; ``code`` is the library's."""
+
+    def __init__(self, name: str, code: int) -> None:
+        super().__init__(f"{name} failed with {code}")
+        self.code = code
+
+
+class Cuda:
+    """A context on the first device that this process sees."""
+
+    def __init__(self) -> None:
+        """Open it.
+
+        Raises
+        ------
+        OSError
+            If there is no driver.
+        CudaFailed
+            If there is no device, or it cannot be used.
+        """
+        self._library = ctypes.CDLL("libcuda.so.1")
+        self.call("cuInit", 0)
+        device, self._context = c_int(), c_void_p()
+        self.call("cuDeviceGet", ctypes.byref(device), 0)
+        self.call("cuDevicePrimaryCtxRetain", ctypes.byref(self._context), device)
+        self.call("cuCtxSetCurrent", self._context)
+
+    def call(self, name: str, *arguments: object) -> None:
+        code = getattr(self._library, name)(*arguments)
+        if code:
+            raise CudaFailed(name, code)
+
+    def allocate(self, size: int) -> int:
+        """Return the address of so many bytes of plain device memory."""
+        address = c_uint64()
+        self.call("cuMemAlloc_v2", ctypes.byref(address), c_size_t(size))
+        return address.value
+
+    def clear(self, address: int, size: int) -> None:
+        self.call("cuMemsetD8_v2", c_uint64(address), ctypes.c_ubyte(0), c_size_t(size))
+
+    def wait(self) -> None:
+        self.call("cuCtxSynchronize")
+
+
+class Copy:
+    """A copy from one place of the device's memory to another, again and again."""
+
+    def __init__(self, cuda: Cuda, size: int) -> None:
+        self._cuda, self._size = cuda, size
+        self._source, self._target = cuda.allocate(size), cuda.allocate(size)
+        cuda.clear(self._source, size)
+
+    def run(self, times: int) -> None:
+        """Copy that many times and wait for the last one."""
+        target, source = c_uint64(self._target), c_uint64(self._source)
+        for _ in range(times):
+            self._cuda.call("cuMemcpyDtoD_v2", target, source, c_size_t(self._size))
+        self._cuda.wait()
+
+
+# A kernel that writes where there is nothing.
+STRAY_WRITE = b""".version 6.0
+.target sm_50
+.address_size 64
+.visible .entry stray() {
+    .reg .u64 %a;
+    mov.u64 %a, 8;
+    st.global.u64 [%a], %a;
+    ret;
+}
+\0"""
+
+
+def write_astray(cuda: Cuda) -> int:
+    """Let a kernel fault and return the error that the device gives; 0: it gave none."""
+    module, function = c_void_p(), c_void_p()
+    cuda.call("cuModuleLoadData", ctypes.byref(module), STRAY_WRITE)
+    cuda.call("cuModuleGetFunction", ctypes.byref(function), module, b"stray")
+    cuda.call("cuLaunchKernel", function, *[c_int(1)] * 6, c_int(0), None, None, None)
+    try:
+        cuda.wait()
+    except CudaFailed as error:
+        return error.code
+    return 0
+
+
+class Product:
+    """The product of two square matrices of bf16, again and again."""
+
+    def __init__(self, cuda: Cuda, size: int) -> None:
+        self._cuda, self._size = cuda, size
+        self._cublas = _open_cublas()
+        self._handle = c_void_p()
+        self._check("cublasCreate_v2", ctypes.byref(self._handle))
+        count = size * size * BYTES_OF_BF16
+        self._matrices = [cuda.allocate(count) for _ in range(3)]
+        for matrix in self._matrices:
+            cuda.clear(matrix, count)
+        self._one, self._zero = c_float(1), c_float(0)
+
+    @property
+    def operations(self) -> int:
+        """How many additions and multiplications one product takes."""
+        return 2 * int(self._size) ** 3
+
+    def run(self, times: int) -> None:
+        """Compute that many products and wait for the last one."""
+        n = c_int(self._size)
+        left, right, result = (c_void_p(address) for address in self._matrices)
+        for _ in range(times):
+            self._check(
+                "cublasGemmEx", self._handle, c_int(PLAIN), c_int(PLAIN), n, n, n,
+                ctypes.byref(self._one), left, c_int(BF16), n, right, c_int(BF16), n,
+                ctypes.byref(self._zero), result, c_int(BF16), n,
+                c_int(COMPUTE_F32), c_int(DEFAULT_ALGORITHM),
+            )  # fmt: skip
+        self._cuda.wait()
+
+    def _check(self, name: str, *arguments: object) -> None:
+        code = getattr(self._cublas, name)(*arguments)
+        if code:
+            raise CudaFailed(name, code)
+
+
+def _open_cublas() -> ctypes.CDLL:
+    for path in _places():
+        try:
+            return ctypes.CDLL(path)
+        except OSError:
+            continue
+    raise OSError(f"{', '.join(CUBLAS)}: none of them can be loaded")
+
+
+def _places() -> Iterator[str]:
+    """Yield where cuBLAS may be: the loader's places, the toolkit, packages of this Python."""
+    yield from CUBLAS
+    folders = [Path("/usr/local/cuda/lib64"), Path("/usr/local/cuda/targets/x86_64-linux/lib")]
+    folders += [Path(entry) / "nvidia" / "cublas" / "lib" for entry in sys.path if entry]
+    for folder in folders:
+        yield from (str(folder / name) for name in CUBLAS)
+
+
+def why_not() -> str:
+    """Return why nothing can be measured in this process, or an empty text."""
+    try:
+        Cuda()
+        _open_cublas()
+    except (OSError, CudaFailed) as error:
+        return str(error)
+    return ""

@@ -1,0 +1,144 @@
+"""How long a look at the devices of a machine takes: discovery, a sample, whose memory it is.
+
+``python -m benchmarks.devices`` builds a library that answers as NVML does,
+with 8 GPUs and the processes of 64 sessions, and looks through the real
+binding. Exits with 6 where there is no C compiler.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import os
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+import uuid
+from pathlib import Path
+from typing import Any
+
+from bai_services.agent.devices.base import Granted
+from bai_services.agent.devices.cuda import CudaGpus
+from bai_services.agent.folders import Folders
+from bai_services.agent.holdings import Holdings
+from bai_services.agent.inventory import Inventory
+from bai_services.agent.kernels import Task
+from bai_services.agent.processes import ProcessEngine
+from bai_services.agent.watchdog import Action, Watchdog
+
+AGENT = "bench"
+SOURCE = Path(__file__).parents[1] / "tests/agent/fake_nvml.c"
+MISSING = 6
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--gpus", type=int, default=8)
+    parser.add_argument("--sessions", type=int, default=64)
+    parser.add_argument("--runs", type=int, default=21)
+    # For itself: the library is found by a variable that must be set before the start.
+    parser.add_argument("--inside", type=Path, help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.inside is not None:
+        print(json.dumps(asyncio.run(measure(options.inside, options))))
+        return 0
+    compiler = shutil.which("gcc") or shutil.which("cc")
+    if compiler is None:
+        print("there is no C compiler to build the stand-in for NVML", file=sys.stderr)
+        return MISSING
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        library = folder / "libnvidia-ml.so.1"
+        subprocess.run([compiler, "-shared", "-fPIC", "-O2", "-o", library, SOURCE], check=True)
+        environ = {
+            **os.environ,
+            "LD_LIBRARY_PATH": str(folder),
+            "NVML_COUNT": str(options.gpus),
+            "NVML_PROCESSES": str(folder / "processes"),
+        }
+        words = [sys.executable, "-m", "benchmarks.devices", *sys.argv[1:], "--inside", name]
+        return subprocess.run(words, env=environ).returncode
+
+
+async def measure(folder: Path, options: argparse.Namespace) -> dict[str, Any]:
+    """Return medians, in milliseconds, of whole looks after the first one."""
+    inventory = Inventory([CudaGpus()])
+    engine = ProcessEngine(AGENT, Folders(folder), 1.0)
+    holdings = Holdings(Folders(folder))
+    watchdog = Watchdog(inventory, engine, holdings, Action.WARN)
+    started = time.perf_counter()
+    await inventory.look()
+    first = time.perf_counter() - started
+    sessions = [str(uuid.uuid4()) for _ in range(options.sessions)]
+    processes = start_sessions(sessions)
+    try:
+        give(sessions, processes, folder, inventory, holdings)
+        looks, sums = [], []
+        for _ in range(options.runs):
+            started = time.perf_counter()
+            await inventory.look()
+            seen = time.perf_counter()
+            await watchdog.look()
+            looks.append(seen - started)
+            sums.append(time.perf_counter() - seen)
+        watched = sum(bool(watchdog.usage(key)["devices"][0]["processes"]) for key in sessions)
+    finally:
+        for process in processes:
+            process.kill()
+            process.wait()
+    both = [look + added for look, added in zip(looks, sums, strict=True)]
+    return {
+        "milliseconds": milliseconds(both),
+        "discovery_and_sample_ms": milliseconds(looks),
+        "sums_per_session_ms": milliseconds(sums),
+        "first_look_ms": round(first * 1000, 2),
+        "gpus": len(inventory.devices),
+        "sessions": watched,
+    }
+
+
+def start_sessions(sessions: list[str]) -> list[subprocess.Popen[bytes]]:
+    """Start a process for each session, with the marks by which the agent knows it."""
+    return [
+        subprocess.Popen(
+            ["sleep", "600"],
+            env={
+                "PATH": os.environ["PATH"],
+                "BAI_AGENT_ID": AGENT,
+                "BAI_SESSION_ID": session,
+                "BAI_KERNEL_ID": session,
+            },
+        )
+        for session in sessions
+    ]
+
+
+def give(
+    sessions: list[str],
+    processes: list[subprocess.Popen[bytes]],
+    folder: Path,
+    inventory: Inventory,
+    holdings: Holdings,
+) -> None:
+    """Give each session a share, and let its process hold some memory of that GPU."""
+    devices = sorted(inventory.devices.values(), key=lambda d: d.index)
+    lines = []
+    for number, (session, process) in enumerate(zip(sessions, processes, strict=True)):
+        device = devices[number % len(devices)]
+        Folders(folder).make(Task("bench", "prepare", session, session), None, None)
+        task = Task("bench", "prepare", session, session)
+        holdings.add(task, [Granted(device, 100, "cuda.shares")])
+        lines.append(f"{device.index} {process.pid} {2**30}")
+    (folder / "processes").write_text("\n".join(lines))
+
+
+def milliseconds(seconds: list[float]) -> float:
+    return round(statistics.median(seconds) * 1000, 2)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

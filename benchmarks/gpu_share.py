@@ -1,0 +1,209 @@
+"""What a share of a GPU holds: memory, computing, the price of MPS, neighbours, the watchdog.
+
+``python -m benchmarks.gpu_share`` needs one NVIDIA GPU with driver and cuBLAS, no Docker and no
+root, and changes no setting of the device: compute mode, MIG, clocks stay as they are. Without
+nvidia-cuda-mps-control what needs it is null. Exits with 6 where there is no GPU.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import os
+import sys
+import tempfile
+import time
+import uuid as uuids
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from bai_services.agent.devices.base import Device, Granted
+from bai_services.agent.devices.cuda import CudaGpus
+from bai_services.agent.devices.mps import Limits, MpsFailed, why_no_program
+from bai_services.agent.folders import Folders
+from bai_services.agent.holdings import Holdings
+from bai_services.agent.inventory import Inventory
+from bai_services.agent.kernels import Task
+from bai_services.agent.processes import ProcessEngine
+from bai_services.agent.watchdog import LOOK_SECONDS, Action, Watchdog
+
+from .gpu_neighbours import Kinds, fault_of_a_neighbour, killed_neighbour
+from .gpu_tenants import Tenant, ask, median_rate, mps
+
+MISSING = 6
+AGENT = "bench"
+PERCENTS = (5, 10, 25, 50, 75, 100)
+# Below this a share is coarser than the GPU can be divided.
+LEAST_COMPARED = 10
+WHOLE, QUARTER = 1000, 250
+CROWDS = (2, 4, 10)
+GIB = 2**30
+PATIENCE_SECONDS = 30.0
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--seconds", type=float, default=5.0, help="of each computation")
+    parser.add_argument("--runs", type=int, default=5, help="of which the median is taken")
+    parser.add_argument("--size", type=int, default=8192, help="rows of a matrix")
+    wish = parser.parse_args()
+    gpus = [device for device in CudaGpus().discover() if device.is_healthy and not device.slot]
+    if not gpus or not gpus[0].memory_bytes:
+        print("there is no NVIDIA GPU whose driver tells its memory", file=sys.stderr)
+        return MISSING
+    gpu = gpus[0]
+    if why_not := ask(["check"], plain(gpu))["why_not"]:
+        print(f"nothing can be computed on {gpu.model}: {why_not}", file=sys.stderr)
+        return MISSING
+    with tempfile.TemporaryDirectory(prefix="bai-") as name:
+        print(json.dumps(measure(gpu, gpus[0].memory_bytes, Path(name), wish), indent=2))
+    return 0
+
+
+def measure(gpu: Device, total: int, folder: Path, wish: argparse.Namespace) -> dict[str, Any]:
+    """Return every figure; None where the machine has not what it takes."""
+    alone = Kinds.measure(plain(gpu), wish.seconds, wish.size, wish.runs)
+    figures: dict[str, Any] = {
+        "level": "soft",
+        "max_memory_percent_at_quarter": None,
+        "compute_error_percent": None,
+        "overhead_percent": None,
+        "watchdog_seconds": asyncio.run(watchdog_seconds(gpu, total, folder)),
+        "gpu": gpu.model,
+        "driver": gpu.facts.get("driver"),
+        "compute_mode": gpu.facts.get("compute_mode"),
+        "memory_bytes": total,
+        "without_mps": {
+            "teraflops": teraflops(alone.alone["large"]),
+            "copy_gigabytes_per_second": round(alone.alone["copy"] / 1e9, 1),
+            "launch_microseconds": launch(plain(gpu)),
+            "max_memory_percent": percent(ask(["fill"], plain(gpu))["bytes"], total),
+            "pairs": alone.pairs(plain(gpu)),
+            **{f"{n}_tenants": alone.crowd(n, plain(gpu)) for n in CROWDS},
+        },
+        "why_no_mps": why_no_program(),
+    }
+    if figures["why_no_mps"]:
+        return figures
+    try:
+        return {**figures, **with_mps(gpu, total, alone, folder, wish)}
+    except (MpsFailed, RuntimeError) as error:
+        return {**figures, "why_no_mps": str(error)}
+
+
+def with_mps(
+    gpu: Device, total: int, alone: Kinds, folder: Path, wish: argparse.Namespace
+) -> dict[str, Any]:
+    """Return what is held by MPS; the fault comes last, whatever is left after it."""
+    large = alone.words["large"]
+    rates, found = {}, {}
+    for share in PERCENTS:
+        with mps(folder, gpu.id, Limits.of(share * 10, total)) as environ:
+            rates[share] = median_rate(large, environ, wish.runs)
+    with mps(folder, gpu.id, Limits.of(WHOLE, total)) as environ:
+        copied = median_rate(alone.words["copy"], environ, wish.runs)
+        found["launch_microseconds"] = launch(environ)
+        found["pairs_at_100_percent"] = alone.pairs(environ)
+    with mps(folder, gpu.id, Limits.of(QUARTER, total)) as environ:
+        memory = quarter(environ, total)
+        bypass = percent(ask(["fill"], plain(gpu))["bytes"], total)
+        killed = killed_neighbour(large, environ)
+    for count in CROWDS:
+        with mps(folder, gpu.id, Limits.of(WHOLE // count, total)) as environ:
+            if count == 2:
+                found["pairs_at_50_percent"] = alone.pairs(environ)
+            found[f"{count}_tenants"] = alone.crowd(count, environ)
+    with mps(folder, gpu.id, Limits.of(QUARTER, total)) as environ:
+        fault = fault_of_a_neighbour(large, environ)
+    return {
+        "level": "process",
+        "max_memory_percent_at_quarter": max(memory.values()),
+        "compute_error_percent": compute_error(rates),
+        "overhead_percent": overhead(alone.alone["large"], rates[100]),
+        "copy_overhead_percent": overhead(alone.alone["copy"], copied),
+        "memory_percent_at_quarter": memory,
+        # Known: in the compute mode DEFAULT nobody is kept from leaving MPS. The watchdog sees it.
+        "memory_percent_past_mps": bypass,
+        "teraflops_by_percent": {str(p): teraflops(rate) for p, rate in rates.items()},
+        "with_mps": found,
+        "recovery": killed,
+        "fault": fault,
+    }
+
+
+def overhead(before: float, after: float) -> float:
+    """Return by how many percent a rate has sunk."""
+    return round((1 - after / before) * 100, 2)
+
+
+def launch(environ: Mapping[str, str]) -> float:
+    return round(float(ask(["launch"], environ)["microseconds"]), 1)
+
+
+def quarter(environ: Mapping[str, str], total: int) -> dict[str, float]:
+    """Return the largest allocation at a quarter, whatever a tenant says in its environment."""
+    raised = {
+        "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT": "0=1000G",
+        "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE": "100",
+    }
+    tries = {"unset": environ, "raised": {**environ, **raised}}
+    return {name: percent(ask(["fill"], own)["bytes"], total) for name, own in tries.items()}
+
+
+def compute_error(rates: Mapping[int, float]) -> float:
+    """Return the largest difference from proportional, in percent of the share."""
+    whole = rates[100]
+    errors = [
+        abs(rate / whole * 100 - share) / share * 100
+        for share, rate in rates.items()
+        if share >= LEAST_COMPARED
+    ]
+    return round(max(errors), 2)
+
+
+async def watchdog_seconds(gpu: Device, total: int, folder: Path) -> float | None:
+    """Return how long a session that holds twice its share lives; None: it outlived us."""
+    inventory, folders = Inventory([CudaGpus()]), Folders(folder)
+    await inventory.look()
+    engine = ProcessEngine(AGENT, folders, 1.0)
+    holdings = Holdings(folders)
+    watchdog = Watchdog(inventory, engine, holdings, Action.TERMINATE)
+    session = str(uuids.uuid4())
+    task = Task("bench", "prepare", session, session)
+    folders.make(task, None, None)
+    marks = {"BAI_AGENT_ID": AGENT, "BAI_SESSION_ID": session, "BAI_KERNEL_ID": session}
+    granted = Granted(gpu, 50, "cuda.shares")
+    holdings.add(task, [granted])
+    size = min(2 * (granted.memory_bytes or 0) + GIB, total // 2)
+    with Tenant(["hold", size], {**plain(gpu), **marks}) as tenant:
+        await asyncio.to_thread(tenant.answer)
+        started = time.perf_counter()
+        watching = asyncio.create_task(watchdog.run())
+        try:
+            async with asyncio.timeout(PATIENCE_SECONDS):
+                await asyncio.to_thread(tenant.process.wait, PATIENCE_SECONDS + LOOK_SECONDS)
+        except TimeoutError:
+            return None
+        finally:
+            watching.cancel()
+            await asyncio.gather(watching, return_exceptions=True)
+        return round(time.perf_counter() - started, 2)
+
+
+def plain(gpu: Device) -> dict[str, str]:
+    """Return the environment of a tenant that uses the GPU directly."""
+    return {"CUDA_VISIBLE_DEVICES": gpu.id, "CUDA_MPS_PIPE_DIRECTORY": os.devnull}
+
+
+def percent(part: int, whole: int) -> float:
+    return round(part / whole * 100, 2)
+
+
+def teraflops(operations_per_second: float) -> float:
+    return round(operations_per_second / 1e12, 2)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

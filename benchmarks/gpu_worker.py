@@ -1,0 +1,117 @@
+"""One tenant of a GPU, in a process of its own: ``python -m benchmarks.gpu_worker WHAT``.
+
+``check`` says why it cannot work, ``fill`` how many bytes it could get, ``hold BYTES`` takes so
+much and stays, ``compute SECONDS SIZE`` multiplies matrices, ``copy SECONDS`` copies memory,
+``launch`` says how many microseconds a tiny piece of work takes, ``fault`` writes where there is
+nothing. Each prints one JSON object, with the key ``error`` where CUDA fails; what stays, computes
+or copies prints ``{"ready": true}`` first and begins when a line comes on its input.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Callable
+
+from .cuda_calls import OUT_OF_MEMORY, Copy, Cuda, CudaFailed, Product, why_not, write_astray
+
+STEP = 256 * 2**20
+AT_ONCE = 4
+LAUNCHES = 2000
+
+
+def fill() -> int:
+    """Take memory until there is no more, and return how much there was."""
+    cuda, held = Cuda(), 0
+    for step in (STEP, STEP // 16):
+        try:
+            while True:
+                cuda.allocate(step)
+                held += step
+        except CudaFailed as error:
+            if error.code != OUT_OF_MEMORY:
+                raise
+    return held
+
+
+def hold(size: int) -> None:
+    cuda = Cuda()
+    cuda.clear(cuda.allocate(size), size)
+    cuda.wait()
+    say({"ready": True})
+    sys.stdin.readline()
+
+
+def compute(seconds: float, size: int) -> float:
+    """Return how many operations a second were done."""
+    product = Product(Cuda(), size)
+    return rate(product.run, seconds) * product.operations
+
+
+def copy(seconds: float) -> float:
+    """Return how many bytes a second were copied."""
+    return rate(Copy(Cuda(), STEP).run, seconds) * STEP
+
+
+def rate(run: Callable[[int], None], seconds: float) -> float:
+    """Return how often something is done in a second, from the sign to begin on."""
+    run(AT_ONCE)
+    say({"ready": True})
+    sys.stdin.readline()
+    started, done = time.perf_counter(), 0
+    while time.perf_counter() - started < seconds:
+        run(AT_ONCE)
+        done += AT_ONCE
+    return done / (time.perf_counter() - started)
+
+
+def launch() -> float:
+    """Return the microseconds that a tiny piece of work takes, with the wait for its end."""
+    cuda = Cuda()
+    address = cuda.allocate(STEP)
+    cuda.clear(address, 1)
+    cuda.wait()
+    started = time.perf_counter()
+    for _ in range(LAUNCHES):
+        cuda.clear(address, 1)
+        cuda.wait()
+    return (time.perf_counter() - started) / LAUNCHES * 1e6
+
+
+def say(thing: object) -> None:
+    print(json.dumps(thing), flush=True)
+
+
+def main() -> int:
+    try:
+        return work(sys.argv[1:])
+    except CudaFailed as error:
+        say({"error": str(error), "code": error.code})
+        return 1
+
+
+def work(words: list[str]) -> int:
+    match words:
+        case ["check"]:
+            say({"why_not": why_not()})
+        case ["fill"]:
+            say({"bytes": fill()})
+        case ["hold", size]:
+            hold(int(size))
+        case ["compute", seconds, size]:
+            say({"per_second": compute(float(seconds), int(size))})
+        case ["copy", seconds]:
+            say({"per_second": copy(float(seconds))})
+        case ["launch"]:
+            say({"microseconds": launch()})
+        case ["fault"]:
+            say({"code": write_astray(Cuda())})
+        case _:
+            print(__doc__, file=sys.stderr)
+            return 2
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

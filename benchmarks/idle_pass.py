@@ -1,0 +1,79 @@
+"""What a pass costs while 10,000 sessions wait that cannot start.
+
+`milliseconds` is a pass with nothing changed since the last one. `after_a_change_milliseconds` is
+one after a session more was filed that cannot start either: it looks at every distinct request once
+more. `first_milliseconds` is the first pass over all of them.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import sys
+import time
+from dataclasses import replace
+from datetime import timedelta
+
+from bai_services.core.placement import AgentState, Placement
+from bai_services.core.queue import Changes, Queue, Running, run_pass
+from bai_services.core.resources import ResourceSlots
+
+from .queue_world import GROUP, NOW, Wish, world
+
+
+def main() -> int:
+    """Print one JSON object on standard output and return the exit code."""
+    wish = _parser().parse_args()
+    snapshot = world(Wish(wish.agents, wish.pending))
+    snapshot = replace(
+        snapshot,
+        agents=[replace(a, used=dict(a.capacity)) for a in snapshot.agents],
+        running=[_holder(a) for a in snapshot.agents],
+    )
+    run_pass(replace(snapshot, waiting=snapshot.waiting[:200]))  # compiles
+    queue = Queue(snapshot)
+    first = _seconds(queue, 0)
+    idle = [_seconds(queue, n) for n in range(1, wish.rounds)]
+    changed = []
+    for n in range(wish.rounds):
+        queue.apply(Changes(waiting=[replace(snapshot.waiting[n], id=f"more-{n}", sequence=-n)]))
+        changed.append(_seconds(queue, wish.rounds + n))
+    figures = {
+        "milliseconds": round(statistics.median(idle) * 1000, 4),
+        "after_a_change_milliseconds": round(statistics.median(changed) * 1000, 2),
+        "first_milliseconds": round(first * 1000, 1),
+        "waiting": wish.pending,
+        "agents": wish.agents,
+    }
+    print(json.dumps(figures, indent=2))
+    return 0
+
+
+def _holder(agent: AgentState) -> Running:
+    """Return a session that holds all of an agent for an hour."""
+    slots = ResourceSlots(agent.capacity)
+    placements = (Placement(agent.id, slots),)
+    return Running(f"on-{agent.id}", GROUP, (), placements, slots, NOW, NOW + timedelta(hours=1))
+
+
+def _seconds(queue: Queue, second: int) -> float:
+    """Return how long a pass takes that decides nothing, so many seconds on."""
+    now = queue.now + timedelta(seconds=second)
+    start = time.perf_counter()
+    result = queue.run(now)
+    seconds = time.perf_counter() - start
+    assert not result.decisions
+    return seconds
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.idle_pass", description=__doc__)
+    parser.add_argument("--agents", type=int, default=1_000)
+    parser.add_argument("--pending", type=int, default=10_000)
+    parser.add_argument("--rounds", type=int, default=50)
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main())

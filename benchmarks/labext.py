@@ -1,0 +1,189 @@
+"""What the session panel weighs, how soon it is there and what it costs, in a real JupyterLab."""
+
+from __future__ import annotations
+
+import asyncio
+import gzip
+import json
+import statistics
+import sys
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import psutil
+
+from tests.e2e.engines import start, stop
+from tests.e2e.test_journey_browser import sign_in
+from tests.hub import RunningHub
+from tests.testbed import chromium
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from playwright.async_api import Browser, CDPSession, Page, Response
+
+ROOT = Path(__file__).resolve().parents[1]
+STATIC = ROOT / "bai_labext" / "labextension" / "bai-labext" / "static"
+LOADS = 5
+MINUTES = 3
+OPEN_SECONDS = 60
+SETTLE_SECONDS = 10
+# The panel's scripts; without them JupyterLab is as it would be without us.
+SCRIPTS = "**/lab/extensions/bai-labext/**"
+# Who works for an open panel, by a word of the command line that only this process has.
+PARTS = {"session": "-m bai_labext", "manager": "bai_services.app", "hub_proxy": "http-proxy"}
+PATIENCE_MS = 120_000
+# Milliseconds from JupyterLab's first picture of itself to the panel's tab, and to its content.
+READY = """
+() => new Promise(done => {
+    const seen = {};
+    const look = () => {
+        const now = performance.now();
+        if (document.querySelector('.jp-Launcher, .jp-FileBrowser')) seen.lab ??= now;
+        if (document.querySelector('[data-id="bai-session-panel"]')) seen.panel ??= now;
+        if (seen.lab && seen.panel) done(seen); else requestAnimationFrame(look);
+    };
+    look();
+})
+"""
+
+
+def bundle_bytes() -> tuple[int, int]:
+    """Return the bytes of the scripts as they are, and compressed as a proxy would send them."""
+    scripts = [path.read_bytes() for path in sorted(STATIC.glob("*.js"))]
+    return sum(map(len, scripts)), sum(len(gzip.compress(script)) for script in scripts)
+
+
+async def minute_of(page: Page, hub: RunningHub) -> dict[str, float]:
+    """Let a minute pass and return what it cost: requests with headers and bodies, CPU time."""
+    asked: list[Response] = []
+
+    def note(response: Response) -> None:
+        asked.append(response)
+
+    page.on("response", note)
+    browser = await page.context.new_cdp_session(page)
+    await browser.send("Performance.enable")
+    parts = parts_of(hub)
+    before = {**cpu_seconds(parts), **await page_seconds(browser)}
+    await page.evaluate("ms => new Promise(done => setTimeout(done, ms))", OPEN_SECONDS * 1000)
+    after = {**cpu_seconds(parts), **await page_seconds(browser)}
+    page.remove_listener("response", note)
+    ours = [response for response in asked if "/bai/api/" in response.url]
+    return {
+        "requests": len(ours),
+        "kilobytes": sum([await bytes_of(response) for response in ours]) / 1000,
+        **{f"{name}_cpu_seconds": after[name] - before[name] for name in before},
+    }
+
+
+async def bytes_of(response: Response) -> int:
+    """Return the bytes of headers and bodies, there and back."""
+    sizes = await response.request.sizes()
+    headers = sizes["requestHeadersSize"] + sizes["responseHeadersSize"]
+    return headers + sizes["requestBodySize"] + sizes["responseBodySize"]
+
+
+def parts_of(hub: RunningHub) -> dict[str, psutil.Process]:
+    found: dict[str, psutil.Process] = {}
+    for process in hub.left_running():
+        words = " ".join(process.cmdline())
+        # What shuts a session in has the session's words too.
+        is_shell = "bwrap" in words
+        found |= {name: process for name, word in PARTS.items() if word in words and not is_shell}
+    return found
+
+
+def cpu_seconds(parts: Mapping[str, psutil.Process]) -> dict[str, float]:
+    times = {name: process.cpu_times() for name, process in parts.items()}
+    return {name: each.user + each.system for name, each in times.items()}
+
+
+async def page_seconds(browser: CDPSession) -> dict[str, float]:
+    """Return how long the page's thread has worked until now, and ran scripts of that."""
+    metrics = (await browser.send("Performance.getMetrics"))["metrics"]
+    found = {metric["name"]: metric["value"] for metric in metrics}
+    return {"page": found["TaskDuration"], "page_script": found["ScriptDuration"]}
+
+
+async def minutes(page: Page, hub: RunningHub, url: str) -> dict[str, Any]:
+    """Compare minutes with the panel open and minutes without the extension, in turns."""
+    found: dict[str, list[dict[str, float]]] = {"open": [], "without": []}
+    for _ in range(MINUTES):
+        await page.route(SCRIPTS, lambda route: route.abort())
+        await page.goto(url)
+        await page.locator(".jp-Launcher").wait_for(timeout=PATIENCE_MS)
+        await settled(page)
+        found["without"].append(await minute_of(page, hub))
+        await page.unroute_all(behavior="wait")
+        await page.goto(url)
+        tab = page.locator('.lm-TabBar-tab[data-id="bai-session-panel"]')
+        await tab.click(timeout=PATIENCE_MS)
+        await page.locator(".bai-Chart").first.wait_for(timeout=PATIENCE_MS)
+        await settled(page)
+        found["open"].append(await minute_of(page, hub))
+    opened, without = (
+        {key: statistics.median(each[key] for each in found[kind]) for key in found[kind][0]}
+        for kind in ("open", "without")
+    )
+    costs = {key: opened[key] - without[key] for key in opened if key.endswith("cpu_seconds")}
+    return {
+        "open_minute": {key: opened[key] for key in ("requests", "kilobytes")},
+        "cpu_percent_of_a_core": {
+            key.removesuffix("_cpu_seconds"): round(seconds * 100 / OPEN_SECONDS, 2)
+            for key, seconds in costs.items()
+        },
+        "minutes": found,
+    }
+
+
+async def settled(page: Page) -> None:
+    """Let what a page does once, after it is there, be over."""
+    await page.evaluate("ms => new Promise(done => setTimeout(done, ms))", SETTLE_SECONDS * 1000)
+
+
+async def measured(browser: Browser, hub: RunningHub) -> dict[str, Any]:
+    session = await asyncio.to_thread(start, hub.rest("user"), "measured")
+    page = await browser.new_page()
+    await sign_in(page, hub, "user")
+    later: list[float] = []
+    lab: list[float] = []
+    for _ in range(LOADS):
+        await page.goto(f"{hub.url}{session['url']}lab?reset", wait_until="commit")
+        seen = await page.evaluate(READY)
+        later.append(seen["panel"] - seen["lab"])
+        lab.append(seen["lab"])
+    costs = await minutes(page, hub, f"{hub.url}{session['url']}lab?reset")
+    await page.close()
+    await asyncio.to_thread(stop, hub.rest("user"), session["id"])
+    return {
+        "lab_ms": round(statistics.median(lab)),
+        "panel_after_lab_ms": round(statistics.median(later)),
+        "panel_after_lab_ms_most": round(max(later)),
+        **costs,
+    }
+
+
+async def run() -> dict[str, Any]:
+    plain, compressed = bundle_bytes()
+    result: dict[str, Any] = {"bundle_bytes": plain, "bundle_gzip_bytes": compressed}
+    with tempfile.TemporaryDirectory(prefix="bai-labext-") as folder:
+        hub = RunningHub(Path(folder))
+        try:
+            await asyncio.to_thread(hub.start)
+            async with chromium.launched() as browser:
+                result |= await measured(browser, hub)
+        finally:
+            await asyncio.to_thread(hub.stop)
+    return result
+
+
+def main() -> None:
+    if not STATIC.is_dir():
+        sys.exit("the panel is not built: run `make install`")
+    print(json.dumps(asyncio.run(run()), indent=2))
+
+
+if __name__ == "__main__":
+    main()

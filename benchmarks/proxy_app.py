@@ -1,0 +1,95 @@
+"""An app to be asked: small and big answers, a websocket that echoes, TCP that gives and takes."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+
+import tornado.httpserver
+import tornado.netutil
+import tornado.web
+import tornado.websocket
+
+PIECE = b"x" * (256 * 1024)
+SMALL = b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: 500\r\n\r\n" + b"y" * 500
+
+
+class Http(asyncio.Protocol):
+    """Answers `/small` at once and `/big?BYTES` piece by piece; as bare as can be."""
+
+    _transport: asyncio.Transport
+    _left = 0
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
+        self._said = b""
+        self._is_full = False
+
+    def data_received(self, data: bytes) -> None:
+        self._said += data
+        while b"\r\n\r\n" in self._said:
+            head, _, self._said = self._said.partition(b"\r\n\r\n")
+            size = head.split(b" ", 2)[1].partition(b"/big?")[2]
+            if size:
+                self._left = int(size)
+                self._transport.write(b"HTTP/1.1 200 OK\r\nContent-Length: %s\r\n\r\n" % size)
+                self._go_on()
+            else:
+                self._transport.write(SMALL)
+
+    def pause_writing(self) -> None:
+        self._is_full = True
+
+    def resume_writing(self) -> None:
+        self._is_full = False
+        self._go_on()
+
+    def _go_on(self) -> None:
+        while self._left > 0 and not self._is_full:
+            piece = PIECE[: self._left]
+            self._left -= len(piece)
+            self._transport.write(piece)
+
+
+class Echo(tornado.websocket.WebSocketHandler):
+    def check_origin(self, origin: str) -> bool:
+        return True
+
+    def on_message(self, message: str | bytes) -> None:
+        self.write_message(message, binary=isinstance(message, bytes))
+
+
+async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    """Give as many bytes as the first line says, or with 0 take all and say how many."""
+    left = int(await reader.readline())
+    if left:
+        while left > 0:
+            writer.write(PIECE[:left])
+            left -= len(PIECE)
+            await writer.drain()
+    else:
+        count = 0
+        while content := await reader.read(2**20):
+            count += len(content)
+        writer.write(str(count).encode())
+    writer.close()
+
+
+async def main() -> None:
+    http = await asyncio.get_running_loop().create_server(Http, "127.0.0.1", 0)
+    (echo, *_) = tornado.netutil.bind_sockets(0, "127.0.0.1")
+    tornado.httpserver.HTTPServer(tornado.web.Application([("/ws", Echo)])).add_sockets([echo])
+    tcp = await asyncio.start_server(serve, "127.0.0.1", 0, limit=2**20)
+    ports = {
+        "http": http.sockets[0].getsockname()[1],
+        "ws": echo.getsockname()[1],
+        "tcp": tcp.sockets[0].getsockname()[1],
+    }
+    print(json.dumps(ports), flush=True)
+    await tcp.serve_forever()
+
+
+if __name__ == "__main__":
+    sys.exit(asyncio.run(main()))

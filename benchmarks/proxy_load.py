@@ -1,0 +1,184 @@
+"""Who asks the app of `benchmarks.proxy`; plain sockets, so that little of the time is theirs."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import threading
+import time
+from collections.abc import Mapping
+
+from tornado.httpclient import HTTPRequest
+from tornado.websocket import websocket_connect
+
+PIECE = b"z" * 2**20
+PATIENCE_SECONDS = 60
+
+
+class _Connection(asyncio.BufferedProtocol):
+    """One kept connection of HTTP/1.1."""
+
+    _transport: asyncio.Transport
+    _answer: asyncio.Future[None]
+
+    def __init__(self, place: str, path: str, headers: Mapping[str, str]) -> None:
+        self._place = place
+        self._buffer = memoryview(bytearray(2**18))
+        lines = [
+            f"GET {path} HTTP/1.1",
+            f"Host: {place}",
+            *(f"{k}: {v}" for k, v in headers.items()),
+        ]
+        self._request = "\r\n".join([*lines, "", ""]).encode()
+        self._head = b""
+        self._left: int | None = None
+        self._is_chunked = False
+        self._end = b""
+
+    async def open(self) -> None:
+        host, _, port = self._place.rpartition(":")
+        loop = asyncio.get_running_loop()
+        self._transport, _ = await loop.create_connection(lambda: self, host, int(port))
+
+    async def get(self) -> None:
+        self._answer = asyncio.get_running_loop().create_future()
+        self._head, self._left = b"", None
+        self._transport.write(self._request)
+        await self._answer
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        return self._buffer
+
+    def buffer_updated(self, nbytes: int) -> None:
+        if self._left is None or self._is_chunked:
+            self._read(bytes(self._buffer[:nbytes]))
+        else:
+            self._count(nbytes)
+
+    def _read(self, data: bytes) -> None:
+        if self._left is None:
+            self._head += data
+            head, end, data = self._head.partition(b"\r\n\r\n")
+            if not end:
+                return
+            self._begin(head.lower())
+        if self._is_chunked:
+            # Only at its very end an answer of the app has these bytes.
+            self._end = (self._end + data)[-5:]
+            if self._end == b"0\r\n\r\n":
+                self._answer.set_result(None)
+            return
+        self._count(len(data))
+
+    def _count(self, count: int) -> None:
+        assert self._left is not None
+        self._left -= count
+        if self._left <= 0:
+            self._answer.set_result(None)
+
+    def connection_lost(self, error: Exception | None) -> None:
+        if not self._answer.done():
+            self._answer.set_exception(EOFError(self._place))
+
+    def close(self) -> None:
+        self._transport.close()
+
+    def _begin(self, head: bytes) -> None:
+        if b" 200 " not in head.partition(b"\r\n")[0]:
+            self._answer.set_exception(RuntimeError(head.decode()))
+        self._is_chunked = b"transfer-encoding: chunked" in head
+        length = head.partition(b"content-length:")[2].partition(b"\r\n")[0]
+        self._left, self._end = int(length or 0), b""
+
+
+async def latencies(place: str, path: str, headers: Mapping[str, str], count: int) -> list[float]:
+    """Return the sorted seconds of requests, one after the other on one connection."""
+    connection = _Connection(place, path, headers)
+    await connection.open()
+    taken = []
+    for _ in range(count):
+        begun = time.perf_counter()
+        await connection.get()
+        taken.append(time.perf_counter() - begun)
+    connection.close()
+    return sorted(taken)
+
+
+async def fetched(
+    place: str, path: str, headers: Mapping[str, str], count: int, at_once: int
+) -> float:
+    """Return requests per second over some connections, each of which has been used before."""
+    connections = [_Connection(place, path, headers) for _ in range(at_once)]
+    for connection in connections:
+        await connection.open()
+    if count > at_once:
+        await asyncio.gather(*(connection.get() for connection in connections))
+
+    async def ask(connection: _Connection) -> None:
+        for _ in range(max(1, count // at_once)):
+            await connection.get()
+
+    begun = time.perf_counter()
+    await asyncio.gather(*map(ask, connections))
+    taken = time.perf_counter() - begun
+    for connection in connections:
+        connection.close()
+    return max(1, count // at_once) * at_once / taken
+
+
+async def websocket_times(
+    place: str, path: str, headers: Mapping[str, str], count: int
+) -> list[float]:
+    """Return the seconds of round trips over one websocket."""
+    websocket = await websocket_connect(HTTPRequest(f"ws://{place}{path}", headers=dict(headers)))
+    taken = []
+    for _ in range(count):
+        begun = time.perf_counter()
+        await websocket.write_message(b"ping" * 16, binary=True)
+        await websocket.read_message()
+        taken.append(time.perf_counter() - begun)
+    websocket.close()
+    return taken
+
+
+def copied(port: int, streams: int, each: int, *, is_push: bool) -> float:
+    """Return bytes per second of all streams together."""
+    failures: list[str] = []
+
+    def one() -> None:
+        count = _push(port, each) if is_push else _pull(port, each)
+        if count != each:
+            failures.append(f"{count} of {each} bytes")
+
+    threads = [threading.Thread(target=one) for _ in range(streams)]
+    begun = time.perf_counter()
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    if failures:
+        raise RuntimeError(failures[0])
+    return streams * each / (time.perf_counter() - begun)
+
+
+def _pull(port: int, size: int) -> int:
+    count, buffer = 0, bytearray(2**20)
+    with socket.create_connection(("127.0.0.1", port), PATIENCE_SECONDS) as there:
+        there.sendall(b"%d\n" % size)
+        while read := there.recv_into(buffer):
+            count += read
+    return count
+
+
+def _push(port: int, size: int) -> int:
+    with socket.create_connection(("127.0.0.1", port), PATIENCE_SECONDS) as there:
+        there.sendall(b"0\n")
+        left = size
+        while left > 0:
+            there.sendall(PIECE[:left])
+            left -= len(PIECE)
+        there.shutdown(socket.SHUT_WR)
+        answer = b""
+        while content := there.recv(100):
+            answer += content
+    return int(answer)

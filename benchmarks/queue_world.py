@@ -1,0 +1,110 @@
+"""A made-up cluster with its queue, the same for the same numbers: what the queue's figures use."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+
+from bai_services.core.devices import Device
+from bai_services.core.placement import AgentState, Policy, Request
+from bai_services.core.policy import Scope, ScopeCaps, ScopeKind
+from bai_services.core.queue import Backfill, Bucket, GroupState, Order, Snapshot, Waiting
+from bai_services.core.resources import ResourceSlots
+
+GROUP = "main"
+NOW = datetime(2030, 1, 1, 12, tzinfo=UTC)
+GIB = 2**30
+_DAYS = 28
+# What sessions ask for: cores, GiB, devices. Together about 40 distinct requests.
+_CORES, _GIBS = (1, 2, 4, 8), (4, 8, 16)
+_DEVICES: tuple[dict[str, int], ...] = (
+    {},
+    {"cuda.shares": 250},
+    {"cuda.shares": 500},
+    {"cuda.device": 1},
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """How large the world is and by which rules it is scheduled."""
+
+    agents: int
+    pending: int
+    order: Order = Order.FAIR_SHARE
+    policy: Policy = Policy.PRICED
+    backfill: Backfill = Backfill.RESERVING
+    cores: int = 96  # of each agent
+
+
+def world(wish: Wish) -> Snapshot:
+    """Return agents of 8 GPUs, users in projects and domains with caps, history and sessions."""
+    rng = random.Random(7)
+    users = max(20, wish.pending // 50)
+    people = [_scopes(user, users) for user in range(users)]
+    scopes = sorted({scope for mine in people for scope in mine})
+    day = (NOW - datetime(1970, 1, 1, tzinfo=UTC)).days
+    history = {
+        scope: [
+            Bucket(day - age, {"cpu": rng.randrange(10**9), "mem": rng.randrange(10**15)})
+            for age in range(_DAYS)
+        ]
+        for scope in scopes
+        if scope.kind in (ScopeKind.DOMAIN, ScopeKind.PROJECT, ScopeKind.USER)
+    }
+    return Snapshot(
+        waiting=[_session(n, rng, people) for n in range(wish.pending)],
+        agents=[_agent(n, wish.cores) for n in range(wish.agents)],
+        caps={scope: _caps(scope, wish.pending) for scope in scopes},
+        usage={scope: {} for scope in scopes},
+        groups={
+            GROUP: GroupState(
+                GROUP, order=wish.order, placement=wish.policy, backfill=wish.backfill
+            )
+        },
+        now=NOW,
+        history={GROUP: history},
+    )
+
+
+def _scopes(user: int, users: int) -> tuple[Scope, ...]:
+    project = user * 20 // users
+    return (
+        Scope(ScopeKind.DOMAIN, f"domain-{project // 5}"),
+        Scope(ScopeKind.PROJECT, f"project-{project}"),
+        Scope(ScopeKind.USER, f"user-{user}"),
+        Scope(ScopeKind.KEYPAIR, f"key-{user}"),
+        Scope(ScopeKind.RESOURCE_GROUP, GROUP),
+    )
+
+
+def _caps(scope: Scope, pending: int) -> ScopeCaps:
+    """Return caps that bind for a few of the keypairs and are only counted for the others."""
+    if scope.kind == ScopeKind.KEYPAIR:
+        is_tight = scope.id.endswith("7")
+        slots = {"cpu": 10**6, "mem": 10**13, "cuda.device": 10**4, "cuda.shares": 10**6}
+        return ScopeCaps(scope, scope.id, slots, True, 10 if is_tight else 200)
+    return ScopeCaps(scope, scope.id, {"cpu": 10**9, "mem": 10**16}, max_sessions=pending * 2)
+
+
+def _agent(n: int, cores: int) -> AgentState:
+    name = f"agent-{n:05d}"
+    devices = tuple(Device(f"{name}-{j}", "cuda", model="H100") for j in range(8))
+    capacity = {"cpu": cores * 1000, "mem": 8 * cores * GIB}
+    return AgentState(name, GROUP, "x86_64", "docker", capacity, {}, devices)
+
+
+def _session(n: int, rng: random.Random, people: list[tuple[Scope, ...]]) -> Waiting:
+    slots = {"cpu": rng.choice(_CORES) * 1000, "mem": rng.choice(_GIBS) * GIB}
+    request = Request(ResourceSlots({**slots, **rng.choice(_DEVICES)}), GROUP, "x86_64")
+    return Waiting(
+        f"session-{n:06d}",
+        n,
+        request,
+        rng.choice(people),
+        priority=rng.choice((10, 10, 10, 20)),
+        filed_at=NOW - timedelta(seconds=n),
+        seconds=rng.choice((None, 3600, 86400)),
+        kind="interactive/python",
+    )

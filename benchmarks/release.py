@@ -1,0 +1,120 @@
+"""From the release of a place to the decision that fills it, while thousands wait.
+
+A manager's scheduler runs on a full cluster; sessions end one after the other, and each time the
+clock runs from the moment that the end is written until the next one is SCHEDULED in the database.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import sqlalchemy as sa
+
+from bai_services.core.session import Event, Status
+from bai_services.db.session_rows import SessionRow
+from bai_services.db.tables import sessions
+from bai_services.manager.manager import Manager
+from bai_services.manager.warming import warm_up
+from tests.testbed import PartMissing, postgres
+from tests.testbed.manager import MovableClock, make_world, manager_on
+
+from .served import Orders
+
+EXIT_MISSING = 6
+CORES = 64
+
+
+def main() -> int:
+    """Print one JSON object on standard output and return the exit code."""
+    wish = _parser().parse_args()
+    with tempfile.TemporaryDirectory(prefix="bai-bench-") as home:
+        if wish.database == "sqlite":
+            url = f"sqlite+aiosqlite:///{home}/bai.sqlite"
+            figures = asyncio.run(_measure(url, Path(home), wish))
+        else:
+            try:
+                with postgres.running() as server, server.database() as url:
+                    figures = asyncio.run(_measure(url, Path(home), wish))
+            except PartMissing as missing:
+                print(f"PostgreSQL is missing: {missing}", file=sys.stderr)
+                return EXIT_MISSING
+    print(json.dumps(figures, indent=2))
+    return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.release", description=__doc__)
+    parser.add_argument("--database", choices=["sqlite", "postgres"], default="sqlite")
+    parser.add_argument("--pending", type=int, default=10_000)
+    parser.add_argument("--agents", type=int, default=10, help=f"machines with {CORES} cores, full")
+    parser.add_argument("--releases", type=int, default=200)
+    return parser
+
+
+async def _measure(url: str, home: Path, wish: argparse.Namespace) -> dict[str, Any]:
+    await warm_up()
+    async with manager_on(url, home, MovableClock()) as manager:
+        orders = Orders(await make_world(manager, manager.clock))  # type: ignore[arg-type]
+        await orders.queue(pending=wish.pending + wish.agents * CORES, agents=wish.agents)
+        await manager.scheduler.run_pass()
+        manager.scheduler.start()
+        taken = [await _release(manager) for _ in range(wish.releases)]
+        waiting = await _waiting(manager)
+    ranked = sorted(taken)
+    return {
+        "p50_ms": round(ranked[len(ranked) // 2], 2),
+        "p99_ms": round(ranked[min(len(ranked) - 1, len(ranked) * 99 // 100)], 2),
+        "max_ms": round(ranked[-1], 2),
+        "releases": wish.releases,
+        "waiting": waiting,
+        "agents": wish.agents,
+        "database": wish.database,
+    }
+
+
+async def _release(manager: Manager) -> float:
+    """End one session and return the milliseconds until another has its place."""
+    placed = asyncio.Event()
+
+    def listen(row: SessionRow) -> None:
+        if row.status is Status.SCHEDULED:
+            placed.set()
+
+    async with manager.database.read() as tx:
+        session_id = await tx.scalar(
+            sa.select(sessions.sessions.c.id)
+            .where(sessions.sessions.c.status == Status.SCHEDULED)
+            .order_by(sessions.sessions.c.sequence)
+            .limit(1)
+        )
+    await manager.lifecycle.move(str(session_id), Event.STOP_REQUESTED)
+    began = time.perf_counter()
+    manager.lifecycle.listen(listen)
+    try:
+        await asyncio.wait_for(placed.wait(), 60)
+        return (time.perf_counter() - began) * 1000
+    finally:
+        manager.lifecycle.unlisten(listen)
+
+
+async def _waiting(manager: Manager) -> int:
+    async with manager.database.read() as tx:
+        return int(
+            await tx.scalar(
+                sa.select(sa.func.count())
+                .select_from(sessions.sessions)
+                .where(sessions.sessions.c.status == Status.PENDING)
+            )
+            or 0
+        )
+
+
+if __name__ == "__main__":
+    sys.exit(main())

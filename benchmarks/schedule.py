@@ -1,0 +1,101 @@
+"""Decisions a second of the scheduling pass, with quota tree, history and reasons.
+
+One process, no database: what the pass itself costs. Each round files a fresh queue, in which
+most sessions start and the rest are told why not, and times the pass over it: order, admission in
+five scopes, node and device, reservations, reasons. Columns are kept from round to round, as the
+manager keeps them; `cold_decisions_per_second` builds all of it anew from a snapshot instead. A
+decision is a session that was given its place or told why not.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import json
+import statistics
+import sys
+import time
+from dataclasses import replace
+
+from bai_services.core.placement import Policy
+from bai_services.core.queue import Backfill, Changes, Order, Queue, Snapshot, run_pass
+
+from .queue_world import Wish, world
+
+ROUNDS = 5
+# The other two sizes of the figure: agents, pending.
+SMALL, LARGE = (200, 1_000), (10_000, 10_000)
+
+
+def main() -> int:
+    """Print one JSON object on standard output and return the exit code."""
+    wish = _parser().parse_args()
+    order, policy, backfill = Order(wish.order), Policy(wish.policy), Backfill(wish.backfill)
+    usual = Wish(wish.agents, wish.pending, order, policy, backfill)
+    figures = measure(usual, wish.rounds)
+    if wish.all:
+        small = measure(replace(usual, agents=SMALL[0], pending=SMALL[1]), wish.rounds)
+        large = measure(replace(usual, agents=LARGE[0], pending=LARGE[1]), wish.rounds)
+        per_decision = [f["warm_microseconds_per_decision"] for f in (figures, large)]
+        figures |= {
+            "decisions_per_second_200_agents": small["decisions_per_second"],
+            "decisions_per_second_10000_agents": large["decisions_per_second"],
+            "growth_to_10000_agents": round(per_decision[1] / per_decision[0], 2),
+        }
+    print(json.dumps(figures, indent=2))
+    return 0
+
+
+def measure(wish: Wish, rounds: int) -> dict[str, float]:
+    """Return the figures of one size: medians over the rounds."""
+    snapshot = world(wish)
+    run_pass(replace(snapshot, waiting=snapshot.waiting[:200]))  # compiles
+    cold = [_cold(snapshot) for _ in range(min(3, rounds))]
+    queue = Queue(snapshot)
+    placed = len(queue.run(snapshot.now).decisions)
+    warm = [_warm(queue, snapshot) for _ in range(rounds)]
+    seconds = statistics.median(warm)
+    return {
+        "decisions_per_second": round(wish.pending / seconds),
+        "placed_per_second": round(placed / seconds),
+        "cold_decisions_per_second": round(wish.pending / statistics.median(cold)),
+        "warm_microseconds_per_decision": round(seconds / wish.pending * 1e6, 2),
+        "agents": wish.agents,
+        "pending": wish.pending,
+        "placed": placed,
+        "told_why_not": wish.pending - placed,
+        "distinct_requests": len({w.request for w in snapshot.waiting}),
+    }
+
+
+def _cold(snapshot: Snapshot) -> float:
+    gc.collect()
+    start = time.perf_counter()
+    run_pass(snapshot)
+    return time.perf_counter() - start
+
+
+def _warm(queue: Queue, snapshot: Snapshot) -> float:
+    """Return the seconds of a pass over all sessions filed again on an empty cluster."""
+    queue.apply(Changes(waiting=snapshot.waiting))
+    gc.collect()
+    start = time.perf_counter()
+    result = queue.run(snapshot.now)
+    len(result.changed)  # the reasons are there
+    return time.perf_counter() - start
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.schedule", description=__doc__)
+    parser.add_argument("--agents", type=int, default=1_000)
+    parser.add_argument("--pending", type=int, default=10_000)
+    parser.add_argument("--rounds", type=int, default=ROUNDS)
+    parser.add_argument("--order", choices=[str(o) for o in Order], default="fair-share")
+    parser.add_argument("--policy", choices=[str(p) for p in Policy], default="priced")
+    parser.add_argument("--backfill", choices=[str(b) for b in Backfill], default="reserving")
+    parser.add_argument("--all", action="store_true", help="also 200 x 1,000 and 10,000 x 10,000")
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main())

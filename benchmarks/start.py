@@ -1,0 +1,202 @@
+"""From POST /sessions to a usable JupyterLab, beside a bare `docker run` of the same image.
+
+Both are measured in turns on the same machine, and medians are printed. Usable means that GET
+/lab answers 200 and the kernels API answers. Then the same on processes, and how many sessions a
+second start where the engine does nothing, beside a Hub without us; `--only-rate` measures that
+alone and needs no Docker.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import secrets
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx
+
+from tests.hub import ROOT, RunningHub
+from tests.testbed import PartMissing
+from tests.testbed.docker_engine import DockerEngine, acquire
+from tests.testbed.images import session_image
+from tests.testbed.ports import free_port
+
+from .start_rate import rates
+
+EXIT_MISSING = 6
+LOOK_SECONDS = 0.005
+PATIENCE_SECONDS = 120
+AMOUNTS = {"cpu": "1", "mem": "1g"}
+
+
+def main() -> int:
+    """Print one JSON object on standard output and return the exit code."""
+    wish = _parser().parse_args()
+    if wish.only_rate:
+        print(json.dumps(rates(wish.starts), indent=2))
+        return 0
+    try:
+        engine = acquire()
+    except PartMissing as reason:
+        return _missing(reason)
+    try:
+        image = session_image(engine)
+        figures = on_docker(engine, image, wish.runs)
+    except PartMissing as reason:
+        return _missing(reason)
+    finally:
+        engine.release()
+    if not wish.only_docker:
+        figures |= on_processes(wish.runs)
+        figures |= rates(wish.starts)
+    print(json.dumps(figures, indent=2))
+    return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.start", description=__doc__)
+    parser.add_argument("--runs", type=int, default=7, help="starts of each kind")
+    parser.add_argument("--starts", type=int, default=300, help="sessions for starts_per_second")
+    only = parser.add_mutually_exclusive_group()
+    only.add_argument("--only-docker", action="store_true", help="leave the rest out")
+    only.add_argument("--only-rate", action="store_true", help="starts a second, nothing else")
+    return parser
+
+
+def _missing(reason: object) -> int:
+    print(f"Docker is missing: nothing was measured ({reason})", file=sys.stderr)
+    return EXIT_MISSING
+
+
+def on_docker(engine: DockerEngine, image: str, runs: int) -> dict[str, Any]:
+    environment = {"DOCKER_HOST": engine.host, "BAI_IMAGE": image}
+    with demo("docker", environment) as hub:
+        ours, bare = in_turns(
+            runs, lambda: session_seconds(hub), lambda: bare_container_seconds(engine, image)
+        )
+    return {
+        "seconds": round(statistics.median(ours), 3),
+        "bare_seconds": round(statistics.median(bare), 3),
+        "added_seconds": round(statistics.median(ours) - statistics.median(bare), 3),
+        "runs": runs,
+    }
+
+
+def on_processes(runs: int) -> dict[str, Any]:
+    with demo("process") as hub:
+        ours, bare = in_turns(runs, lambda: session_seconds(hub), bare_process_seconds)
+    return {
+        "process_seconds": round(statistics.median(ours), 3),
+        "bare_process_seconds": round(statistics.median(bare), 3),
+    }
+
+
+def in_turns(
+    runs: int, one: Callable[[], float], other: Callable[[], float]
+) -> tuple[list[float], list[float]]:
+    """Measure both, one after the other; the first of each only warms up."""
+    measured = [(one(), other()) for _ in range(runs + 1)][1:]
+    return [pair[0] for pair in measured], [pair[1] for pair in measured]
+
+
+@contextmanager
+def demo(engine: str, environment: dict[str, str] | None = None) -> Iterator[RunningHub]:
+    with tempfile.TemporaryDirectory(prefix="bai-bench-") as home:
+        hub = RunningHub(Path(home) / "home", engine, environment)
+        try:
+            yield hub.start()
+        finally:
+            hub.stop()
+
+
+def session_seconds(hub: RunningHub) -> float:
+    """Start one session, wait until JupyterLab can be used through the proxy, stop it."""
+    with hub.rest("user") as rest:
+        body = {"name": f"bench-{secrets.token_hex(4)}", "resources": AMOUNTS}
+        began = time.perf_counter()
+        made = rest.post("/sessions", json=body).raise_for_status().json()
+        path = f"/sessions/{made['id']}"
+        session = waited(rest, path, "RUNNING")
+        token = rest.headers["Authorization"]
+        wait_until_usable(hub.url + session["url"], token)
+        seconds = time.perf_counter() - began
+        rest.delete(path).raise_for_status()
+        waited(rest, path, "TERMINATED")
+    return seconds
+
+
+def waited(rest: httpx.Client, path: str, status: str) -> dict[str, Any]:
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while time.monotonic() < deadline:
+        answer = rest.get(path, params={"wait": status, "timeout": "10"})
+        session: dict[str, Any] = answer.raise_for_status().json()
+        if session["status"] == status:
+            return session
+        if session["status"] in ("ERROR", "CANCELLED", "TERMINATED"):
+            break
+    raise RuntimeError(f"the session is {session['status']}: {session['status_info']}")
+
+
+def bare_container_seconds(engine: DockerEngine, image: str) -> float:
+    port, token = free_port(), secrets.token_hex(16)
+    command = ["run", "--detach", "--publish", f"127.0.0.1:{port}:8888"]
+    command += ["--env", f"JUPYTER_TOKEN={token}", image]
+    began = time.perf_counter()
+    container = engine.run(*command, "jupyter", "lab", "--ip=0.0.0.0", "--port=8888")
+    try:
+        wait_until_usable(f"http://127.0.0.1:{port}/", f"token {token}")
+        return time.perf_counter() - began
+    finally:
+        engine.run("rm", "--force", "--volumes", container)
+
+
+def bare_process_seconds() -> float:
+    port, token = free_port(), secrets.token_hex(16)
+    with tempfile.TemporaryDirectory(prefix="bai-bench-") as home:
+        config = ROOT / "bai_labext" / "config"
+        environ = {**os.environ, "HOME": home, "JUPYTER_CONFIG_PATH": str(config)}
+        began = time.perf_counter()
+        process = subprocess.Popen(
+            [
+                *(sys.executable, "-m", "jupyterlab", "--no-browser", "--allow-root"),
+                *(f"--port={port}", f"--IdentityProvider.token={token}"),
+            ],
+            env=environ,
+            cwd=home,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+        try:
+            wait_until_usable(f"http://127.0.0.1:{port}/", f"token {token}")
+            return time.perf_counter() - began
+        finally:
+            process.terminate()
+            process.wait(30)
+
+
+def wait_until_usable(url: str, authorization: str) -> None:
+    """Return when /lab answers 200 and the kernels API answers."""
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    headers = {"Authorization": authorization}
+    with httpx.Client(base_url=url, headers=headers, timeout=30) as client:
+        while time.monotonic() < deadline:
+            try:
+                if client.get("lab").status_code == 200 == client.get("api/kernels").status_code:
+                    return
+            except httpx.TransportError:
+                pass
+            time.sleep(LOOK_SECONDS)
+    raise RuntimeError(f"{url} cannot be used after {PATIENCE_SECONDS} s")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,165 @@
+"""Sessions started a second on an engine that does nothing, beside a Hub without us.
+
+Both are driven alike, in turns in one run: as many callers, users and servers, the same proxy,
+and one server that answers for every session. So the ratio says what we add, on any machine.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import statistics
+import tempfile
+import threading
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from tests.hub import ROOT, Part, RunningHub
+
+from .bare_hub import BareHub, bare_hub
+from .noop_engine import URL_VARIABLE
+
+USERS = ("user", "user2")
+CALLERS = 16
+ROUNDS = 3
+LOOK_SECONDS = 0.1
+PATIENCE_SECONDS = 300
+PARTS: tuple[Part, ...] = ("hub", "manager", "agent", "proxy")
+PAGE = 500
+
+
+def rates(starts: int) -> dict[str, Any]:
+    """Measure both in turns; medians, and the CPU time of each part for one start."""
+    most = (ROUNDS + 1) * starts
+    with answering() as url, tempfile.TemporaryDirectory(prefix="bai-bench-") as name:
+        folder = Path(name)
+        config = folder / "noop.py"
+        config.write_text(
+            "c.BaiSpawner.engine_classes = {'process': 'benchmarks.noop_engine.NoopEngine'}\n"
+        )
+        environment = {URL_VARIABLE: url, "PYTHONPATH": str(ROOT)}
+        ours = {
+            "BAI_CONFIG": str(config),
+            "BAI_AGENT_CPU": str(most),
+            "BAI_AGENT_MEM": f"{most}g",
+            **environment,
+        }
+        hub = RunningHub(folder / "home", "process", ours)
+        try:
+            with bare_hub(folder, ROOT, environment) as bare:
+                return _in_turns(_Sessions(hub.start()), _Servers(bare), starts)
+        finally:
+            hub.stop()
+
+
+def _in_turns(ours: _Sessions, bare: _Servers, starts: int) -> dict[str, Any]:
+    found, peers, costs = [], [], []
+    for number in range(ROUNDS + 1):
+        before = ours.cpu_seconds()
+        rate = ours.start(number, starts)
+        after = ours.cpu_seconds()
+        peer = bare.start(number, starts)
+        if number:  # the first of each only warms up
+            found.append(rate)
+            peers.append(peer)
+            costs.append({part: (after[part] - before[part]) / starts for part in PARTS})
+    return {
+        "starts_per_second": round(statistics.median(found), 1),
+        "bare_starts_per_second": round(statistics.median(peers), 1),
+        "cpu_ms_per_start": {
+            part: round(statistics.median(cost[part] for cost in costs) * 1000, 1) for part in PARTS
+        },
+    }
+
+
+class _Sessions:
+    """Our side: a demo whose engine does nothing."""
+
+    def __init__(self, hub: RunningHub) -> None:
+        self._processes = {part: psutil.Process(hub.process_of(part).pid) for part in PARTS}
+        self._callers = [hub.rest(name) for name in USERS]
+        self._admin = hub.rest("admin")
+        policy = {"max_concurrent_sessions": None}
+        self._admin.patch("/keypair-policies/default", json=policy).raise_for_status()
+
+    def cpu_seconds(self) -> dict[str, float]:
+        times = {part: process.cpu_times() for part, process in self._processes.items()}
+        return {part: spent.user + spent.system for part, spent in times.items()}
+
+    def start(self, round_number: int, starts: int) -> float:
+        """Start that many sessions and return how many a second it were, to the last one."""
+
+        def post(index: int) -> None:
+            body = {
+                "name": f"bench-{round_number}-{index}",
+                "resources": {"cpu": "1", "mem": "256m"},
+            }
+            caller = self._callers[index % len(self._callers)]
+            caller.post("/sessions", json=body).raise_for_status()
+
+        began = time.time()
+        with ThreadPoolExecutor(CALLERS) as pool:
+            list(pool.map(post, range(starts)))
+        return starts / (self._last_start(round_number, starts) - began)
+
+    def _last_start(self, round_number: int, starts: int) -> float:
+        """Wait until all of a round run and return when the last one did."""
+        query: dict[str, str | int] = {
+            "status": "RUNNING",
+            "name__contains": f"bench-{round_number}-",
+            "limit": 1,
+        }
+        deadline = time.monotonic() + PATIENCE_SECONDS
+        while time.monotonic() < deadline:
+            page = self._admin.get("/sessions", params=query)
+            if page.raise_for_status().json()["total"] == starts:
+                last = {**query, "sort": "-started_at"}
+                items = self._admin.get("/sessions", params=last).json()["items"]
+                return datetime.fromisoformat(items[0]["started_at"]).timestamp()
+            time.sleep(LOOK_SECONDS)
+        raise RuntimeError(f"not all sessions run after {PATIENCE_SECONDS} s")
+
+
+class _Servers:
+    """The other side: a Hub with the same number of servers for the same users."""
+
+    def __init__(self, hub: BareHub) -> None:
+        self._hub = hub
+        hub.add(USERS)
+
+    def start(self, round_number: int, starts: int) -> float:
+        began = time.perf_counter()
+        self._hub.start_servers(USERS, round_number * starts, starts, CALLERS)
+        return starts / (time.perf_counter() - began)
+
+
+@contextmanager
+def answering() -> Iterator[str]:
+    """Answer everything with 200: the address of every session of an engine that does nothing."""
+    loop = asyncio.new_event_loop()
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            while await reader.readuntil(b"\r\n\r\n"):
+                writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
+        except (asyncio.IncompleteReadError, ConnectionError):
+            pass
+        finally:
+            writer.close()
+
+    server = loop.run_until_complete(asyncio.start_server(answer, "127.0.0.1", 0))
+    thread = threading.Thread(target=loop.run_forever)
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+    finally:
+        loop.call_soon_threadsafe(server.close)
+        loop.call_soon_threadsafe(loop.stop)
+        thread.join()
+        loop.close()

@@ -1,0 +1,331 @@
+"""How quick and how lean files go through the manager, against a plain copy on the same disk.
+
+A manager serves in a process of its own; the client sends and receives with as little work as
+it can, so that the manager is what is measured.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import contextlib
+import json
+import os
+import shutil
+import socket
+import statistics
+import subprocess
+import sys
+import tarfile
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote, urlsplit
+
+from tornado.httpserver import HTTPServer
+from tornado.testing import bind_unused_port
+
+from bai_services.api.app import make_app
+from bai_services.api.base import BODY_CHUNK_BYTES
+from bai_services.api.sign_in import SignIn
+from bai_services.core import signature
+from tests.testbed.manager import MovableClock, make_world, manager_on
+
+MIB = 2**20
+STREAMS = 8
+SMALL_BYTES = 4096
+PAGE = 50
+ROUNDS = {1: 5, STREAMS: 3}
+
+
+def main() -> int:
+    """Print one JSON object on standard output and return the exit code."""
+    wish = _parser().parse_args()
+    if wish.serve:
+        asyncio.run(_serve(Path(wish.serve)))
+        return 0
+    with (
+        tempfile.TemporaryDirectory(prefix="bai-bench-", dir=wish.directory) as home,
+        _served(Path(home)) as client,
+    ):
+        print(json.dumps(_measure(client, Path(home), wish), indent=2))
+    return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.storage", description=__doc__)
+    parser.add_argument("--directory", help="where the files lie; default: the temporary one")
+    parser.add_argument("--size-mib", type=int, default=2048, help="of each of 8 streams")
+    parser.add_argument("--single-mib", type=int, default=1024, help="of the one stream alone")
+    parser.add_argument("--files", type=int, default=10_000, help="small files of 4 KiB")
+    parser.add_argument("--entries", type=int, default=100_000, help="entries of one directory")
+    parser.add_argument("--serve", help=argparse.SUPPRESS)
+    return parser
+
+
+async def _serve(home: Path) -> None:
+    async with manager_on(
+        f"sqlite+aiosqlite:///{home}/bai.sqlite", home, MovableClock()
+    ) as manager:
+        world = await make_world(manager, manager.clock)  # type: ignore[arg-type]
+        await manager.vfolders.start()
+        folder = await manager.vfolders.create(await world.caller("user"), {"name": "bench"})
+        server = HTTPServer(make_app(manager, SignIn(manager)), chunk_size=BODY_CHUNK_BYTES)
+        listener, port = bind_unused_port()
+        server.add_socket(listener)
+        keys = world.keys["user"]
+        facts = {
+            "url": f"http://127.0.0.1:{port}{manager.settings.base_url}/api/v1",
+            "keys": [keys.access_key, keys.secret_key],
+            "folder": folder.id,
+        }
+        print(json.dumps(facts), flush=True)
+        await asyncio.to_thread(sys.stdin.readline)
+        server.stop()
+        await server.close_all_connections()
+
+
+class _Client:
+    """Speaks HTTP over plain sockets, with the kernel moving what it can."""
+
+    def __init__(self, facts: dict[str, Any], process: int) -> None:
+        self.folder = facts["folder"]
+        self.process = process
+        self._url = urlsplit(facts["url"])
+        self._keys = facts["keys"]
+
+    def put(self, path: str, source: Path, kind: str = "content") -> None:
+        """Send a file."""
+        with source.open("rb") as file, self._connected() as wire:
+            size = os.fstat(file.fileno()).st_size
+            self._head(wire, "PUT", f"/{kind}?path={quote(path)}", f"Content-Length: {size}\r\n")
+            sent = 0
+            while sent < size:
+                sent += os.sendfile(wire.fileno(), file.fileno(), sent, size - sent)
+            self._answer(wire)
+
+    def get(self, path: str, target: Path) -> None:
+        """Receive a file and bring it to the disk, as the copy does."""
+        with target.open("wb") as file, self._connected() as wire:
+            self._head(wire, "GET", f"/content?path={quote(path)}")
+            head, left = self._answer(wire)
+            file.write(head)
+            buffer = memoryview(bytearray(MIB))
+            left -= len(head)
+            while left:
+                got = wire.recv_into(buffer)
+                file.write(buffer[:got])
+                left -= got
+            file.flush()
+            os.fsync(file.fileno())
+
+    def page_seconds(self, path: str) -> float:
+        """Return how long the first page of a directory takes."""
+        began = time.perf_counter()
+        with self._connected() as wire:
+            self._head(wire, "GET", f"/files?limit={PAGE}&path={quote(path)}")
+            self._answer(wire)
+        return time.perf_counter() - began
+
+    def resident_bytes(self) -> int:
+        for line in Path(f"/proc/{self.process}/status").read_text().splitlines():
+            if line.startswith("VmRSS:"):
+                return int(line.split()[1]) * 1024
+        raise RuntimeError("the manager of the benchmark has ended")
+
+    def _connected(self) -> socket.socket:
+        # No time limit: that would make the socket one that never waits.
+        return socket.create_connection((self._url.hostname, self._url.port))
+
+    def _head(self, wire: socket.socket, method: str, rest: str, more: str = "") -> None:
+        path = f"{self._url.path}/vfolders/{self.folder}{rest}"
+        now = datetime.now(UTC).replace(microsecond=0)
+        signed = signature.sign(
+            self._keys[1],
+            method=method,
+            path=path,
+            host=self._url.netloc,
+            date=now,
+            content_type="",
+        )
+        wire.sendall(
+            f"{method} {path} HTTP/1.1\r\nHost: {self._url.netloc}\r\nDate: {now.isoformat()}\r\n"
+            f"{signature.VERSION_HEADER}: {signature.VERSION}\r\n"
+            f"Authorization: {signature.authorization(self._keys[0], signed)}\r\n"
+            f"{more}Connection: close\r\n\r\n".encode()
+        )
+
+    @staticmethod
+    def _answer(wire: socket.socket) -> tuple[bytes, int]:
+        """Return what came of the body with the head, and how long the body is."""
+        got = b""
+        while b"\r\n\r\n" not in got:
+            piece = wire.recv(65536)
+            if not piece:
+                raise RuntimeError(f"the manager hung up: {got[:200]!r}")
+            got += piece
+        head, _, body = got.partition(b"\r\n\r\n")
+        if b" 200 " not in head.split(b"\r\n")[0]:
+            raise RuntimeError(f"refused: {got[:500]!r}")
+        lengths = [int(line.split(b":")[1]) for line in head.split(b"\r\n")
+                   if line.lower().startswith(b"content-length:")]  # fmt: skip
+        return body, lengths[0] if lengths else 0
+
+
+@contextlib.contextmanager
+def _served(home: Path) -> Iterator[_Client]:
+    command = [sys.executable, "-m", "benchmarks.storage", "--serve", str(home)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as it:
+        assert it.stdin is not None and it.stdout is not None
+        try:
+            yield _Client(json.loads(it.stdout.readline()), it.pid)
+        finally:
+            it.stdin.close()
+
+
+def _measure(client: _Client, home: Path, wish: argparse.Namespace) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    _fill(home / "source", wish.single_mib)
+    client.put("warm", home / "source")
+    one = _compared(client, home, 1, wish.single_mib)
+    _fill(home / "source", wish.size_mib)
+    with _most_resident(client) as most:
+        before = client.resident_bytes()
+        eight = _compared(client, home, STREAMS, wish.size_mib)
+    found["upload_ratio"] = round(min(one["upload"], eight["upload"]), 3)
+    found["download_ratio"] = round(min(one["download"], eight["download"]), 3)
+    found["memory_growth_mib"] = round((most[0] - before) / MIB, 1)
+    for name, figures in (("one_stream", one), ("eight_streams", eight)):
+        found[name] = {key: round(value, 3) for key, value in figures.items()}
+    (home / "source").unlink()
+    found["small_files_per_second"] = round(_small_files(client, home, wish.files))
+    found.update(_listing(client, home, wish.entries))
+    return found
+
+
+def _compared(client: _Client, home: Path, streams: int, size_mib: int) -> dict[str, float]:
+    """Return throughput of copy, upload and download in MiB/s, and the ratios."""
+    source, total = home / "source", streams * size_mib
+    steps: dict[str, Callable[[int], None]] = {
+        "copy": lambda n: _copy(source, home / f"copy-{n}"),
+        "up": lambda n: client.put(f"file-{n}", source),
+        "down": lambda n: client.get(f"file-{n}", home / f"copy-{n}"),
+    }
+    best = dict.fromkeys(steps, 0.0)
+    for _ in range(ROUNDS[streams]):
+        _clear(client, home)
+        for name, step in steps.items():
+            _make_room(home, total)
+            best[name] = max(best[name], total / _seconds(streams, step))
+    for number in range(streams):
+        (home / f"copy-{number}").unlink()
+    return {
+        "copy_mib_per_second": best["copy"],
+        "upload_mib_per_second": best["up"],
+        "download_mib_per_second": best["down"],
+        "upload": best["up"] / best["copy"],
+        "download": best["down"] / best["copy"],
+    }
+
+
+def _clear(client: _Client, home: Path) -> None:
+    """Let copy and upload begin alike: with files that are not there."""
+    for path in (*home.glob("copy-*"), *_folder(client, home).glob("file-*")):
+        path.unlink()
+
+
+def _make_room(home: Path, size_mib: int) -> None:
+    """Let each step begin with as much memory as it needs that was free just before.
+
+    A virtual machine gives memory that stays free back to its host, and a step that has to ask for
+    it again takes up to three times as long: it must not matter which one comes first.
+    """
+    block = bytes(MIB)
+    with (home / "room").open("wb") as file:
+        for _ in range(size_mib):
+            file.write(block)
+    (home / "room").unlink()
+
+
+def _folder(client: _Client, home: Path) -> Path:
+    (found,) = home.glob(f"vfolders/user/*/{client.folder}")
+    return found
+
+
+def _seconds(streams: int, work: Callable[[int], None]) -> float:
+    began = time.perf_counter()
+    with ThreadPoolExecutor(streams) as pool:
+        list(pool.map(work, range(streams)))
+    return time.perf_counter() - began
+
+
+def _copy(source: Path, target: Path) -> None:
+    """Copy as ``cp`` does, and bring it to the disk: an upload is there when it is answered."""
+    with source.open("rb") as a, target.open("wb") as b:
+        shutil.copyfileobj(a, b, MIB)
+        b.flush()
+        os.fsync(b.fileno())
+
+
+def _fill(path: Path, size_mib: int) -> None:
+    block = os.urandom(MIB)
+    with path.open("wb") as file:
+        for _ in range(size_mib):
+            file.write(block)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+@contextlib.contextmanager
+def _most_resident(client: _Client) -> Iterator[list[int]]:
+    """Give a list whose one element is the most memory that the manager had meanwhile."""
+    most, over = [client.resident_bytes()], threading.Event()
+
+    def watch() -> None:
+        while not over.wait(0.05):
+            most[0] = max(most[0], client.resident_bytes())
+
+    watcher = threading.Thread(target=watch)
+    watcher.start()
+    try:
+        yield most
+    finally:
+        over.set()
+        watcher.join()
+
+
+def _small_files(client: _Client, home: Path, files: int) -> float:
+    tree = home / "tree"
+    for number in range(files):
+        place = tree / f"d{number // 500:03}"
+        if number % 500 == 0:
+            place.mkdir(parents=True)
+        (place / f"file-{number:06}").write_bytes(os.urandom(SMALL_BYTES))
+    began = time.perf_counter()
+    with tarfile.open(home / "tree.tar", "w") as archive:
+        archive.add(tree, "tree")
+    client.put("small", home / "tree.tar", "archive")
+    return files / (time.perf_counter() - began)
+
+
+def _listing(client: _Client, home: Path, entries: int) -> dict[str, float]:
+    big = _folder(client, home) / "big"
+    big.mkdir()
+    for number in range(entries):
+        os.close(os.open(big / f"entry-{number:06}", os.O_CREAT | os.O_WRONLY))
+    # The first is what somebody sees who opens it; nothing of it is known yet.
+    cold = client.page_seconds("big")
+    rest = [client.page_seconds("big") for _ in range(9)]
+    return {
+        "first_page_ms": round(cold * 1000, 1),
+        "first_page_again_ms": round(statistics.median(rest) * 1000, 1),
+    }
+
+
+if __name__ == "__main__":
+    sys.exit(main())
