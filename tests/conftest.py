@@ -1,8 +1,8 @@
 """Fixtures for real parts: lazy, skipped where a part is missing, failed where it is required.
 
 ``BAI_REQUIRE=docker,postgres,browser,btrfs`` turns a skip into a failure, so that CI cannot stay
-green without having run what it should. ``BAI_RERUNS=1`` tries what failed of them once more and
-names it in the summary: timing on a small, shared machine is part of what is tested there.
+green without having run what it should. ``BAI_RERUNS=1`` tries what failed outside of the pure core
+once more and names it in the summary: real processes on a small, shared machine have a timing.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ MARKER_OF_FIXTURE = {
     "postgres_server": "postgres",
     "browser": "browser",
 }
-REAL_PARTS = ("docker", "postgres", "browser", "e2e")
+PURE = Path(__file__).parent / "core"
 BUILD_SECONDS = 1200
 FIXTURE_OF_MARKER = {"docker": "docker_engine", "postgres": "postgres_server", "browser": "browser"}
 
@@ -52,7 +52,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         may_build = item.get_closest_marker("docker") or item.get_closest_marker("e2e")
         if may_build and not item.get_closest_marker("timeout"):
             item.add_marker(pytest.mark.timeout(BUILD_SECONDS))
-        if reruns and any(map(item.get_closest_marker, REAL_PARTS)):
+        if reruns and PURE not in item.path.parents:
             item.add_marker(pytest.mark.flaky(reruns=reruns))
 
 

@@ -48,12 +48,12 @@ class Running:
     """The other kernels of a cluster session."""
     pid: int = 0
     """Process engine: what was started, and the first process of its sandbox (0 without one)."""
-    pid_started: float = 0
+    pid_started: str = ""
     init_pid: int = 0
-    init_started: float = 0
+    init_started: str = ""
     log_pid: int = 0
     """Process engine: what keeps the log; it ends by itself when nothing can print any more."""
-    log_started: float = 0
+    log_started: str = ""
 
     def to_state(self) -> dict[str, Any]:
         return asdict(self)

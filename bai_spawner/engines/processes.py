@@ -7,7 +7,10 @@ import os
 import signal
 import time
 from collections.abc import Callable
+from contextlib import suppress
+from functools import cache
 from pathlib import Path
+from typing import NamedTuple
 
 import psutil
 
@@ -16,15 +19,11 @@ KILL_WAIT_SECONDS = 0.5
 STEP_SECONDS = 0.002
 
 
-def is_alive(pid: int, started: float) -> bool:
+def is_alive(pid: int, started: str) -> bool:
     """Return whether process ``pid`` is still the one that started then; a zombie is not alive."""
     reap(pid)
-    try:
-        process = psutil.Process(pid)
-        is_same = abs(process.create_time() - started) < 0.1
-        return bool(is_same and process.status() != psutil.STATUS_ZOMBIE)
-    except psutil.Error:
-        return False
+    now = _stat(pid)
+    return now is not None and now.started == started and now.state not in "ZX"
 
 
 def reap(pid: int) -> None:
@@ -35,19 +34,39 @@ def reap(pid: int) -> None:
         return
 
 
-def started_at(pid: int) -> float:
-    """Return when a process started, 0 if there is none."""
-    try:
-        return float(psutil.Process(pid).create_time())
-    except psutil.Error:
-        return 0
+def started_at(pid: int) -> str:
+    """Return which boot of this machine and which clock tick of it a process started in.
+
+    Not the time of day: who sets the clock must not make a process look like another.
+    Empty if there is no such process.
+    """
+    found = _stat(pid)
+    return found.started if found else ""
 
 
 def children(pid: int) -> list[psutil.Process]:
+    return _those(lambda one: (found := _stat(one)) is not None and found.parent == pid)
+
+
+class _Stat(NamedTuple):
+    state: str
+    parent: int
+    started: str
+
+
+def _stat(pid: int) -> _Stat | None:
+    """Return what the kernel says of a process (proc_pid_stat(5), fields 3, 4 and 22)."""
     try:
-        return list(psutil.Process(pid).children())
-    except psutil.Error:
-        return []
+        text = Path(f"/proc/{pid}/stat").read_text(errors="replace")
+    except OSError:
+        return None
+    fields = text.rpartition(")")[2].split()
+    return _Stat(fields[0], int(fields[1]), f"{_boot()} {fields[19]}")
+
+
+@cache
+def _boot() -> str:
+    return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
 
 
 def of_kernel(kernel_id: str) -> list[psutil.Process]:
@@ -61,16 +80,24 @@ def of_session(session_id: str) -> list[psutil.Process]:
 
 
 def _marked(mark: bytes) -> list[psutil.Process]:
-    found = []
-    for name in os.listdir("/proc"):
-        if not name.isdigit():
-            continue
+    def is_marked(pid: int) -> bool:
         try:
-            if mark in Path(f"/proc/{name}/environ").read_bytes().split(b"\0"):
-                found.append(psutil.Process(int(name)))
-        except (OSError, psutil.Error):
-            continue
-    return [process for process in found if process.pid != os.getpid()]
+            environ = Path(f"/proc/{pid}/environ").read_bytes()
+        except OSError:
+            return False
+        return pid != os.getpid() and mark in environ.split(b"\0")
+
+    return _those(is_marked)
+
+
+def _those(is_meant: Callable[[int], bool]) -> list[psutil.Process]:
+    """Return the processes of this machine that are meant and still there."""
+    found = []
+    for pid in (int(name) for name in os.listdir("/proc") if name.isdigit()):
+        with suppress(psutil.Error):
+            if is_meant(pid):
+                found.append(psutil.Process(pid))
+    return found
 
 
 def signal_all(processes: list[psutil.Process], number: signal.Signals) -> None:

@@ -115,6 +115,19 @@ async def test_a_later_hub_watches_and_ends_it_from_saved_state(begin: Start, ki
 
 
 @pytest.mark.parametrize("kind", KINDS)
+async def test_a_clock_that_is_set_ends_nothing(
+    begin: Start, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The time of the boot, as the kernel tells it, moves with the clock of the machine."""
+    engine, running = await begin(kind)
+    booted = psutil.boot_time()
+    monkeypatch.setattr("psutil._pslinux.boot_time", lambda: booted - 7)
+
+    assert await engine.poll(running) is None
+    assert (await engine.stop(running)).code == 128 + signal.SIGTERM
+
+
+@pytest.mark.parametrize("kind", KINDS)
 async def test_one_that_dies_leaves_exit_code_and_log(begin: Start, kind: str) -> None:
     words = [sys.executable, "-c", "import sys; print('no luck', flush=True); sys.exit(7)"]
     engine, running = await begin(kind, plan(command=words), wait=False)
