@@ -138,7 +138,7 @@ def _lives(process: psutil.Process) -> bool:
         return False
 
 
-def outlast(pid: int, started: float, seconds: float) -> None:
+def outlast(pid: int, started: str, seconds: float) -> None:
     """Wait for a process that is about to end by itself, and end it if it does not."""
     deadline = time.monotonic() + seconds
     while is_alive(pid, started) and time.monotonic() < deadline:
