@@ -34,8 +34,9 @@ if engine == "docker":
     # Containers reach the Hub at the address that Docker's own bridge has on this machine.
     import docker
 
-    bridge = docker.from_env(timeout=10).networks.get("bridge")
-    c.JupyterHub.hub_ip = bridge.attrs["IPAM"]["Config"][0]["Gateway"]
+    from bai_spawner.engines.docker_bridge import bridge_address
+
+    c.JupyterHub.hub_ip = bridge_address(docker.from_env(timeout=10))
 
 # The proxy reaches Hub and manager from the Hub's own address.
 c.BaiAuthenticator.trusted_proxies = {"127.0.0.1", c.JupyterHub.hub_ip}

@@ -6,7 +6,7 @@ import asyncio
 import hashlib
 import os
 import socket
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager, suppress
 
 import httpx
@@ -222,7 +222,11 @@ class Relay:
             await writer.wait_closed()
 
 
-async def test_streams_go_on_when_a_proxy_on_the_way_was_killed(server: JupyterServer) -> None:
+Disturb = Callable[[Relay, TunnelClient, int], Awaitable[object]]
+
+
+async def sent_though(server: JupyterServer, disturb: Disturb) -> list[str]:
+    """Send a content through a relay, disturbed at each half of it; return what was said."""
     there = int(server.url.rstrip("/").rpartition(":")[2])
     relay, said = Relay(there), []
     await relay.start()
@@ -236,34 +240,27 @@ async def test_streams_go_on_when_a_proxy_on_the_way_was_killed(server: JupyterS
         for part in (1, 2):
             until = part * len(content) // 2
             await wait_until_async(lambda until=until: relay.carried > until, 60, "half of it")
-            await relay.kill()
-            await relay.start()
+            await disturb(relay, tunnel, part)
         got = await sending
-    assert hashlib.sha256(got[: len(content)]).digest() == hashlib.sha256(content).digest()
-    assert said.count("connected again") == 2
     await relay.kill()
+    assert hashlib.sha256(got[: len(content)]).digest() == hashlib.sha256(content).digest()
+    return said
+
+
+async def test_streams_go_on_when_a_proxy_on_the_way_was_killed(server: JupyterServer) -> None:
+    async def kill(relay: Relay, tunnel: TunnelClient, part: int) -> None:
+        await relay.kill()
+        await relay.start()
+
+    assert (await sent_though(server, kill)).count("connected again") == 2
 
 
 async def test_another_token_is_taken_up_in_the_middle_of_a_stream(server: JupyterServer) -> None:
-    there = int(server.url.rstrip("/").rpartition(":")[2])
-    relay, said = Relay(there), []
-    await relay.start()
-    content = PAYLOAD * 8
-    async with (
-        echo() as (port, _),
-        TunnelClient(f"http://127.0.0.1:{relay.port}/", server.token, said.append) as tunnel,
-        listening(tunnel, f"tcp:{port}") as local,
-    ):
-        sending = asyncio.ensure_future(through(local, content))
-        for part in (1, 2):
-            until = part * len(content) // 2
-            await wait_until_async(lambda until=until: relay.carried > until, 60, "half of it")
-            tunnel.renew(server.token)
-            await wait_until_async(lambda n=part: relay.taken > n, 60, "another websocket")
-        got = await sending
-    assert hashlib.sha256(got[: len(content)]).digest() == hashlib.sha256(content).digest()
-    assert said == []
-    await relay.kill()
+    async def renew(relay: Relay, tunnel: TunnelClient, part: int) -> None:
+        tunnel.renew(server.token)
+        await wait_until_async(lambda: relay.taken > part, 60, "another websocket")
+
+    assert await sent_though(server, renew) == []
 
 
 async def test_only_the_owners_token_in_the_header_opens_a_tunnel(server: JupyterServer) -> None:
