@@ -284,7 +284,7 @@ def test_what_an_open_page_asks_by_itself_is_no_activity(server: JupyterServer) 
 
 
 @contextmanager
-def serving(host: str, port: int) -> Iterator[None]:
+def serving(host: str, port: int, folder: Path | None = None) -> Iterator[subprocess.Popen[bytes]]:
     code = (
         "import http.server, socket, sys\n"
         "class Server(http.server.HTTPServer):\n"
@@ -297,10 +297,10 @@ def serving(host: str, port: int) -> Iterator[None]:
         "Server((sys.argv[1], int(sys.argv[2])), handler).serve_forever()\n"
     )
     process = subprocess.Popen(
-        [sys.executable, "-c", code, host, str(port)], stderr=subprocess.PIPE
+        [sys.executable, "-c", code, host, str(port)], stderr=subprocess.PIPE, cwd=folder
     )
     try:
-        yield
+        yield process
     finally:
         process.terminate()
         process.communicate()
@@ -352,6 +352,29 @@ def test_a_named_port_is_an_app_as_soon_as_something_listens(
         stopped = server.request("DELETE", f"bai/api/apps/{name}")
         assert stopped.status_code == 409 and "not started from here" in stopped.json()["message"]
     wait_until(lambda: app(server, name)["state"] == "stopped", 60, "the port to be closed")
+
+
+def test_of_two_programs_on_one_port_the_same_one_answers(
+    server: JupyterServer, tmp_path: Path
+) -> None:
+    """Each in its own family of addresses: that of IPv4, until it ends."""
+    for name in ("four", "six"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "who").write_text(name)
+
+    def answers(name: str) -> bool:
+        return server.get(f"proxy/{PORT}/who").text == name
+
+    with serving("::1", PORT, tmp_path / "six"):
+        wait_until(lambda: answers("six"), 30, "the first program")
+        with serving("127.0.0.1", PORT, tmp_path / "four"):
+            wait_until(lambda: answers("four"), 30, "the second program")
+            with serving("127.0.0.1", PORT, tmp_path / "six") as third:
+                assert third.wait(30) != 0  # the address is in use, and its owner goes on
+            assert all(answers("four") for _ in range(20))
+            assert app(server, f"port-{PORT}")["state"] == "running"
+        wait_until(lambda: answers("six"), 30, "the first program again")
+    wait_until(lambda: app(server, f"port-{PORT}")["state"] == "stopped", 60, "both to end")
 
 
 def test_a_shared_address_is_closed_without_a_manager(server: JupyterServer) -> None:
