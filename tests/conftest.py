@@ -56,6 +56,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.flaky(reruns=reruns))
 
 
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Show why what passed at its second try failed at its first."""
+    for report in terminalreporter.getreports("rerun"):
+        terminalreporter.section(f"RERUN {report.nodeid}", sep="-")
+        terminalreporter.write_line(report.longreprtext)
+
+
 def missing(part: str, reason: object) -> NoReturn:
     """Skip the test for want of ``part``, or fail it where ``BAI_REQUIRE`` names the part."""
     required = {name.strip() for name in os.environ.get("BAI_REQUIRE", "").split(",")}

@@ -74,6 +74,7 @@ class Agents:
     api: Api
     home: Path
     started: list[RunningAgent] = field(default_factory=list)
+    heard: dict[str, str] = field(default_factory=dict)
 
     async def start(
         self, agent_id: str = "m1", words: Sequence[str] = (), **environ: str
@@ -103,6 +104,14 @@ class Agents:
 
         await wait_until_async(is_alive, 30, f"agent {agent_id} to be known")
         return agent
+
+    async def time_passes(self, agent_id: str, seconds: float) -> None:
+        """Move the clock on if the agent has spoken since it last was: so it is never lost."""
+        clock = self.api.world.clock
+        agent = await (await self.api.client("admin")).get(f"/agents/{agent_id}")
+        if agent["last_heartbeat_at"] != self.heard.get(agent_id):
+            self.heard[agent_id] = agent["last_heartbeat_at"]
+            clock.advance(seconds=seconds)
 
     async def end(self) -> None:
         for agent in self.started:

@@ -257,7 +257,7 @@ async def test_a_container_that_outlived_its_agent_is_removed(
         return bool(engine.client.containers.list(all=True, filters={"id": container.id}))
 
     async def is_gone() -> bool:
-        api.world.clock.advance(seconds=5)
+        await agents.time_passes("docker-test", seconds=15)
         return not await asyncio.to_thread(is_there)
 
     await wait_until_async(is_gone, 60, "the container to go")
@@ -297,14 +297,9 @@ async def test_a_killed_agent_knows_its_devices_again_by_what_runs(
         return kernels[0] in (await held())["kernels"]
 
     await wait_until_async(is_known, 90, "what an agent before it gave out to be known")
-    beats: set[str] = set()
 
     async def is_settled() -> bool:
-        beat = (await admin.get("/agents/docker-test"))["last_heartbeat_at"]
-        if beat not in beats:
-            # Each word of the agent counts as some time after the last one.
-            beats.add(beat)
-            api.world.clock.advance(seconds=15)
+        await agents.time_passes("docker-test", seconds=15)
         wanted = {"kernels": kernels[:1], "thousandths": 250, "used": "0.25"}
         return await held() == wanted
 

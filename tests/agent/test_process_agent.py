@@ -145,7 +145,7 @@ async def test_a_session_that_outlived_its_agent_is_removed(
 
     async def is_gone() -> bool:
         # The Hub gets time to remove it by itself first.
-        api.world.clock.advance(seconds=5)
+        await agents.time_passes("m1", seconds=15)
         process.poll()
         return not folder.exists() and not any(_lives(p) for p in members)
 
@@ -157,7 +157,6 @@ async def test_an_agent_waits_for_its_manager(
     api: Api, agents: Agents, user: Client, agent_home: Path
 ) -> None:
     agent = await agents.start()
-    manager = api.world.manager
     # Whatever was promised to the killed one is offered again.
     os.kill(agent.process.pid, signal.SIGSTOP)
     session = await user.post("/sessions", {"name": "lab1", "resources": {"cpu": "1"}})
@@ -166,7 +165,7 @@ async def test_an_agent_waits_for_its_manager(
     again = await agents.start()
 
     async def is_prepared() -> bool:
-        manager.clock.advance(seconds=2)
+        await agents.time_passes("m1", seconds=15)
         return (await user.get("/sessions/lab1"))["status"] == "PREPARED"
 
     await wait_until_async(is_prepared, 30, "the work to be offered again")

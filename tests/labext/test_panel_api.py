@@ -58,7 +58,10 @@ NNI_PORT = free_port()
 
 @pytest.fixture(scope="module")
 def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    home = tmp_path_factory.mktemp("home")
+    return with_programs(tmp_path_factory.mktemp("home"))
+
+
+def with_programs(home: Path) -> Path:
     (home / "bin").mkdir()
     for name, text in (("code-server", PROGRAM), ("rserver", RSERVER), ("nnictl", "#!/bin/sh\n")):
         program = home / "bin" / name
@@ -76,6 +79,14 @@ def server(home: Path) -> Iterator[JupyterServer]:
         "BAI_SERVICE_PORTS": f"nniboard:http:{NNI_PORT}",
     }
     with session_server(home, environ) as running:
+        yield running
+
+
+@pytest.fixture
+def server_without_ports(tmp_path: Path) -> Iterator[JupyterServer]:
+    """Why a named port is closed tells what else listens on the machine, which other tests do."""
+    home = with_programs(tmp_path)
+    with session_server(home, {"PATH": f"{home}/bin:/usr/bin:/bin"}) as running:
         yield running
 
 
@@ -170,7 +181,11 @@ def test_a_manager_that_is_away_is_said_and_nothing_else_suffers(
     assert server.get("bai/api/apps").status_code == 200
 
 
-def test_one_question_asks_for_all_and_is_answered_with_what_is_new(server: JupyterServer) -> None:
+def test_one_question_asks_for_all_and_is_answered_with_what_is_new(
+    server_without_ports: JupyterServer,
+) -> None:
+    server = server_without_ports
+
     def look(apps: str) -> dict[str, Any]:
         answer = server.get(f"bai/api/look?usage=&session=&folders=&sessions=&apps={apps}")
         assert answer.status_code == 200
