@@ -76,6 +76,6 @@ async def look_at_contrast(shown: Locator, name: str, folder: Path) -> None:
     page = shown.page
     for wish, media in WISHES.items():
         await page.emulate_media(**{**USUAL, **media})
-        await page.screenshot(path=folder / f"{name}-{wish}.png")
+        await page.screenshot(path=folder / f"{name}-{wish}.png", animations="disabled")
         assert await shown.evaluate_all(HARD_TO_SEE) == [], wish
     await page.emulate_media(**USUAL)

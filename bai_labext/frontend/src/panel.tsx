@@ -119,7 +119,8 @@ function TroubleNotice({ model, actions, t }: Props): React.ReactElement {
   const { kind, message } = trouble;
   return (
     <div className="bai-Notice" role="status">
-      <p>{t(`trouble-${kind}`, { message })}</p>
+      {/* What only an administrator makes sense of does not stand in everybody's way. */}
+      <p title={message}>{t(`trouble-${kind}`, { message })}</p>
       <div className="bai-Buttons">
         {kind === 'signed-out' && (
           <Button label={t('sign-in-again')} onClick={() => actions.signInAgain()} />
