@@ -1,4 +1,4 @@
-"""An engine whose kernels end by themselves at once, with success: batch sessions of no length."""
+"""An engine whose kernels end by themselves as soon as they have started, with success."""
 
 from __future__ import annotations
 
@@ -12,8 +12,10 @@ from benchmarks.noop_engine import NoopEngine
 
 
 class BriefEngine(NoopEngine):
+    """Batch sessions of no length: like real ones they begin when the Hub has their server."""
+
     async def poll(self, running: Running) -> Exit | None:
-        return Exit(0)
+        return None if self.parent.pending == "spawn" else Exit(0)
 
 
 @contextmanager
