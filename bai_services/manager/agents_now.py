@@ -13,6 +13,11 @@ from bai_services.core.placement import AgentState, Placer, Policy, Request
 from bai_services.core.resources import CPU, MEM
 from bai_services.core.sharing import Level
 
+from .warming import Warming
+
+# So long a form waits for the code that tells what has room.
+PATIENCE_SECONDS = 3.0
+
 
 @dataclass(frozen=True, slots=True)
 class Amounts:
@@ -29,10 +34,14 @@ class Amounts:
 
 
 class AgentsNow:
-    """The agents of one resource group as they were read; nothing here changes them."""
+    """The agents of one resource group as they were read; nothing here changes them.
 
-    def __init__(self, agents: Sequence[AgentState]) -> None:
+    Until what tells is compiled (``can_tell``) there is room for everything.
+    """
+
+    def __init__(self, agents: Sequence[AgentState], can_tell: bool = True) -> None:
         self.agents = agents
+        self.can_tell = can_tell
         self._fits: dict[Request, bool] = {}
 
     @cached_property
@@ -58,6 +67,8 @@ class AgentsNow:
 
     def fits(self, request: Request) -> bool:
         """Return whether the agents have room for a session now."""
+        if not self.can_tell:
+            return True
         if request not in self._fits:
             self._fits[request] = self._placer.fits(self._placer.prepare(request))
         return self._fits[request]
@@ -70,7 +81,8 @@ class AgentsNow:
 class KnownAgents:
     """The agents of each resource group as they were read last, with what was worked out."""
 
-    def __init__(self) -> None:
+    def __init__(self, warming: Warming) -> None:
+        self._warming = warming
         self._of_group: dict[str, AgentsNow] = {}
         self._being_read: dict[str, asyncio.Task[Sequence[AgentState]]] = {}
 
@@ -87,9 +99,10 @@ class KnownAgents:
             task.add_done_callback(lambda _: self._being_read.pop(group))
         # Who gives up does not end it for the others.
         agents = await asyncio.shield(task)
+        can_tell = await self._warming.is_over(PATIENCE_SECONDS)
         known = self._of_group.get(group)
-        if known is None or known.agents != agents:
-            known = self._of_group[group] = AgentsNow(agents)
+        if known is None or known.agents != agents or known.can_tell != can_tell:
+            known = self._of_group[group] = AgentsNow(agents, can_tell)
         return known
 
 

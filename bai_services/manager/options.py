@@ -28,6 +28,7 @@ from . import authorizer
 from .agents_now import AgentsNow, KnownAgents
 from .choices import choose_group, choose_project, find_group
 from .requests import Folders, Requests, access_key_of
+from .warming import Warming
 
 Row = dict[str, Any]
 
@@ -35,11 +36,13 @@ Row = dict[str, Any]
 class Options:
     """Answers for one project and resource group: the ones asked for, or the defaults."""
 
-    def __init__(self, store: RequestStore, requests: Requests, vfolders: Folders) -> None:
+    def __init__(
+        self, store: RequestStore, requests: Requests, vfolders: Folders, warming: Warming
+    ) -> None:
         self._store = store
         self._requests = requests
         self._vfolders = vfolders
-        self._known = KnownAgents()
+        self._known = KnownAgents(warming)
 
     async def get(
         self, caller: Caller, owner_name: str | None, project_key: str | None, group: str | None

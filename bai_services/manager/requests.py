@@ -125,13 +125,18 @@ class Requests:
     """Resolves names, checks rules and caps; files nothing."""
 
     def __init__(
-        self, store: RequestStore, vfolders: Folders, clock: Clock, callback_reach: Reach
+        self,
+        store: RequestStore,
+        vfolders: Folders,
+        clock: Clock,
+        callback_reach: Reach,
+        agents: FittingAgents,
     ) -> None:
         self._callback_reach = callback_reach
         self._store = store
         self._vfolders = vfolders
         self._clock = clock
-        self._agents = FittingAgents(store)
+        self._agents = agents
 
     async def resolve(self, caller: Caller, request: SessionRequest) -> NewSession:
         """Return the session to file for a request.

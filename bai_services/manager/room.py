@@ -27,6 +27,7 @@ from bai_services.core.roles import Caller, Target
 from bai_services.db.requests import GroupFacts, OwnerFacts, ProjectFacts, RequestStore, Room
 
 from . import authorizer
+from .warming import Warming
 
 if TYPE_CHECKING:
     from .requests import SessionRequest
@@ -35,6 +36,8 @@ Where = dict[str, Any]
 
 # So long the agents of a group are taken to be those that they were.
 REMEMBERED_SECONDS = 5.0
+# So long a request waits for the code by which it is judged, well within what clients wait.
+PATIENCE_SECONDS = 15.0
 
 
 def where_of(
@@ -98,11 +101,13 @@ class FittingAgents:
     """Whether the agents of a resource group could ever hold a request.
 
     Agents are remembered for a moment: one that has left meanwhile is no harm, the session waits
-    as if it had left a moment later. Nobody is refused on what is remembered.
+    as if it had left a moment later. Nobody is refused on what is remembered, nor before a new
+    installation has compiled what tells: then the queue does.
     """
 
-    def __init__(self, store: RequestStore) -> None:
+    def __init__(self, store: RequestStore, warming: Warming) -> None:
         self._store = store
+        self._warming = warming
         self._groups: dict[str, GroupAgents] = {}
 
     async def of(self, group: str) -> GroupAgents:
@@ -137,7 +142,7 @@ class FittingAgents:
         mode = check_cluster(request.cluster_size, request.cluster_mode)
         wanted = request_of(plain, group.options, request.cluster_size, mode, where)
         shape = repr(wanted)
-        if shape in agents.fitting:
+        if shape in agents.fitting or not await self._warming.is_over(PATIENCE_SECONDS):
             return
         try:
             await _check(agents.states, wanted, where)

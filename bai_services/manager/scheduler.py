@@ -25,7 +25,7 @@ from .lifecycle import Lifecycle
 from .loop import Loop
 from .outlook import Outlook
 from .wait_states import WaitStates
-from .warming import warm_up
+from .warming import Warming
 
 TICK_SECONDS = 1.0
 # Everything is read afresh this often, whatever was told.
@@ -64,6 +64,8 @@ class Scheduler:
         lifecycle: Lifecycle,
         states: WaitStates,
         clock: Clock,
+        *,
+        warming: Warming,
     ) -> None:
         self._store = store
         self._sessions = sessions
@@ -82,27 +84,21 @@ class Scheduler:
         self._lost_in_row = 0
         self._is_said = True
         self._learning = Learning(store, lease)
-        self._warming: asyncio.Task[None] | None = None
+        self._warming = warming
         self._states = states
         self._loop = Loop("scheduler", self._step, TICK_SECONDS)
         self._state_loop = Loop("states of waiting sessions", self._say, TICK_SECONDS)
         lifecycle.listen(self._on_change)
 
     def start(self) -> None:
-        self._warming = asyncio.create_task(self._warm_up(), name="compile placement")
+        self._warming.start(self._learning.start)
         self.lease.start()
         self._usage.start()
         self._loop.start()
         self._state_loop.start()
 
-    async def _warm_up(self) -> None:
-        await warm_up()
-        self._learning.start()
-
     async def stop(self) -> None:
-        if self._warming is not None:
-            self._warming.cancel()
-            await asyncio.gather(self._warming, return_exceptions=True)
+        await self._warming.stop()
         await self._learning.stop()
         await self._state_loop.stop()
         await self._loop.stop()
@@ -157,8 +153,7 @@ class Scheduler:
         await self._write_states()
 
     async def _step(self) -> None:
-        if self._warming is not None:
-            await asyncio.wait([self._warming])
+        await self._warming.is_over()
         token = await self.lease.hold()
         if token is None:
             self._queue = None

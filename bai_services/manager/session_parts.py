@@ -30,6 +30,7 @@ from .lifetimes import Lifetimes
 from .options import Options
 from .reconciler import Reconciler
 from .requests import Folders, Requests
+from .room import FittingAgents
 from .scheduler import Scheduler
 from .sessions import Ledger, Sessions
 from .settings import Settings
@@ -37,6 +38,7 @@ from .shared import Shared
 from .starter import Starter
 from .uses import Uses
 from .wait_states import WaitStates
+from .warming import Warming
 from .why import Whys
 
 
@@ -52,7 +54,9 @@ class SessionParts:
         self.lifecycle = Lifecycle(store, self.events, clock)
         plans = LaunchPlans(kernel_store, folders)
         dependencies = DependencyStore(database)
-        requests = Requests(request_store, folders, clock, settings.callback_reach)
+        self.warming = Warming()
+        fitting = FittingAgents(request_store, self.warming)
+        requests = Requests(request_store, folders, clock, settings.callback_reach, fitting)
         self.kernels = Kernels(kernel_store, store, self.lifecycle, plans, clock)
         queue = QueueStore(database)
         states = WaitStates(queue, self.lifecycle)
@@ -69,12 +73,14 @@ class SessionParts:
             self.sessions, (TimeLimitStore(database), store), self.lifecycle, shared.audit
         )
         self.uses = Uses(self.sessions, (TimeLimitStore(database), store), clock, shared.audit)
-        self.options = Options(request_store, requests, folders)
+        self.options = Options(request_store, requests, folders, self.warming)
         self.launch = Launch(store, kernel_store, plans, self.lifecycle, clock)
         self.ledger = Ledger(AllocationStore(database))
         lease = Lease(LeaseStore(database), clock, settings.lease_seconds)
         usage = FairUsage(UsageBucketStore(database), lease, clock)
-        self.scheduler = Scheduler(queue, store, lease, usage, self.lifecycle, states, clock)
+        self.scheduler = Scheduler(
+            queue, store, lease, usage, self.lifecycle, states, clock, warming=self.warming
+        )
         self.whys = Whys(self.sessions, self.scheduler, request_store)
         self.deadlines = Deadlines(
             DeadlineStore(database), dependencies, self.lifecycle, clock, lease=lease

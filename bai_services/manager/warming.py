@@ -6,6 +6,7 @@ import asyncio
 import logging
 import sys
 from asyncio.subprocess import DEVNULL, PIPE
+from collections.abc import Callable
 
 from bai_services.core.queue import warm
 
@@ -21,6 +22,37 @@ _COMMAND = ("-m", "bai_services.attached", "bai_services.core.queue.warm")
 SWITCH_SECONDS = 0.0005
 
 _is_warm = False
+
+
+class Warming:
+    """What needs the scheduler's code waits here while it is being compiled.
+
+    That is for half a minute after an installation, and for a second or two later. Who ran it
+    before would compile it a second time, and nobody else would be answered meanwhile.
+    """
+
+    def __init__(self) -> None:
+        self._task: asyncio.Task[None] | None = None
+
+    def start(self, then: Callable[[], None]) -> None:
+        """Begin, and call ``then`` when it is done."""
+
+        async def run() -> None:
+            await warm_up()
+            then()
+
+        self._task = asyncio.create_task(run(), name="compile placement")
+
+    async def is_over(self, within: float | None = None) -> bool:
+        """Wait, at most so many seconds; True at once where nothing is being compiled."""
+        if self._task is None:
+            return True
+        return bool((await asyncio.wait([self._task], timeout=within))[0])
+
+    async def stop(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
 
 
 async def warm_up() -> None:

@@ -1,0 +1,46 @@
+"""What a new installation answers while the scheduler's code is still being compiled."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from bai_services.client import Client
+from bai_services.core.errors import InsufficientResources
+from bai_services.manager import agents_now, room, warming
+from tests.api.test_sessions import status_of
+from tests.testbed.agent_voice import AgentVoice
+from tests.testbed.manager import Api
+
+
+@pytest.fixture
+def compiled(monkeypatch: pytest.MonkeyPatch) -> asyncio.Event:
+    """Compiling goes on until this is set, and nobody waits for it for long."""
+    event = asyncio.Event()
+
+    async def warm_up() -> None:
+        await event.wait()
+
+    monkeypatch.setattr(warming, "warm_up", warm_up)
+    monkeypatch.setattr(room, "PATIENCE_SECONDS", 0.05)
+    monkeypatch.setattr(agents_now, "PATIENCE_SECONDS", 0.05)
+    return event
+
+
+async def test_who_asks_is_answered_and_what_cannot_be_told_yet_waits(
+    compiled: asyncio.Event, api: Api, agent: AgentVoice, user: Client
+) -> None:
+    too_much = {"resources": {"cpu": "9", "mem": "1g"}}
+    fits = await user.post("/sessions", {"name": "fits", "resources": {"cpu": "1"}})
+    never = await user.post("/sessions", {"name": "never", **too_much})
+    assert (fits["status"], never["status"]) == ("PENDING", "PENDING")
+    offered = await user.get("/sessions/options")
+    assert offered["presets"] and all(each["allocatable"] for each in offered["presets"])
+
+    compiled.set()
+    await status_of(user, "fits", "SCHEDULED")
+    assert (await user.get("/sessions/never"))["status"] == "PENDING"
+    with pytest.raises(InsufficientResources, match="at most 8"):
+        await user.post("/sessions", {"name": "never-either", **too_much})
+    await user.delete("/sessions/never")
