@@ -28,8 +28,8 @@ def bridge_address(client: docker.DockerClient) -> str:
 def address_of(network: Mapping[str, Any]) -> str:
     """Return the address of a bridge that Docker describes so (``docker network inspect``).
 
-    An engine before 23 names no gateway from the start that made the bridge until its next
-    start, so the interface is asked then.
+    Older engines (seen with 20.10) name no gateway from the start that made the bridge on, so
+    the interface is asked then.
     """
     for config in network["IPAM"]["Config"]:
         if gateway := config.get("Gateway"):
