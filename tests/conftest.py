@@ -1,8 +1,9 @@
 """Fixtures for real parts: lazy, skipped where a part is missing, failed where it is required.
 
 ``BAI_REQUIRE=docker,postgres,browser,btrfs`` turns a skip into a failure, so that CI cannot stay
-green without having run what it should. ``BAI_RERUNS=1`` tries what failed outside of the pure core
-once more and names it in the summary: real processes on a small, shared machine have a timing.
+green without having run what it should. ``BAI_RERUNS=2`` tries what failed outside of the pure
+core up to twice more and names it in the summary: real processes on a small, shared machine have a
+timing.
 """
 
 from __future__ import annotations

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import httpx
 import pytest
 
-from tests.e2e.engines import end_all
+from tests.e2e.engines import remove_made_since
 from tests.hub import RunningHub
 
 if TYPE_CHECKING:
     from tests.testbed.docker_engine import DockerEngine
 
 SHARED: set[RunningHub] = set()
+# When the phase of a test began that has failed.
+FAILED_SINCE = pytest.StashKey[datetime]()
 # Nobody waits a minute for a token that does not hold any more.
 SESSION_ENVIRONMENT = {"BAI_TUNNEL_CHECK_SECONDS": "1"}
 
@@ -37,20 +41,6 @@ def _shared(running: RunningHub) -> Iterator[RunningHub]:
         running.stop()
 
 
-@pytest.fixture(scope="module", autouse=True)
-def _nothing_left(request: pytest.FixtureRequest) -> Iterator[None]:
-    """End what a failed test left running: what others need for theirs.
-
-    A machine of two cores has no room for more.
-    """
-    failed = request.session.testsfailed
-    yield
-    if request.session.testsfailed > failed:
-        for running in SHARED:
-            with running.rest("admin") as rest:
-                end_all(rest)
-
-
 @pytest.fixture
 def own_hub(tmp_path: Path) -> Iterator[Callable[..., RunningHub]]:
     """Make a demo for one test: ``own_hub(engine="docker", environment={…})``; call `start`."""
@@ -67,13 +57,35 @@ def own_hub(tmp_path: Path) -> Iterator[Callable[..., RunningHub]]:
 
 @pytest.hookimpl(hookwrapper=True)
 def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> Iterator[None]:
-    """Show the logs of the demo beside a test that failed with it."""
+    """Show the logs of the demo beside a test that failed with it, and tidy up behind that test."""
     outcome = yield
-    report = outcome.get_result()  # type: ignore[attr-defined]  # pluggy's, untyped here
+    report: pytest.TestReport = outcome.get_result()  # type: ignore[attr-defined]  # pluggy's
+    if report.when == "teardown":
+        if since := item.stash.get(FAILED_SINCE, None):
+            del item.stash[FAILED_SINCE]
+            report.sections += _tidied(since)
+    elif report.failed:
+        item.stash[FAILED_SINCE] = datetime.fromtimestamp(call.start, UTC)
     if report.when == "call" and report.failed:
         for value in getattr(item, "funcargs", {}).values():
             if isinstance(value, RunningHub):
                 report.sections.append(("logs of the demo", value.logs()))
+
+
+def _tidied(since: datetime) -> list[tuple[str, str]]:
+    """Remove what a failed test left, for its second try and for others; tell what could not be.
+
+    Its names are taken otherwise, and a machine of two cores has no room for more.
+    """
+    problems = []
+    for running in SHARED:
+        try:
+            with running.rest("admin") as rest:
+                remove_made_since(rest, since)
+        except (AssertionError, httpx.HTTPError) as error:
+            # Raised in a hook it would end the whole run.
+            problems.append(("left by a failed test", str(error)))
+    return problems
 
 
 @pytest.fixture(scope="session")

@@ -32,6 +32,9 @@ DROP = """
     }
 }
 """
+# A browser that has no idle moment for a while, and the moment after which it had one.
+BUSY = "window.requestIdleCallback = done => setTimeout(done, 2000)"
+WHEN_IDLE = "new Promise(done => requestIdleCallback(done))"
 
 
 def content(size: int) -> bytes:
@@ -135,11 +138,13 @@ async def test_a_session_is_started_from_the_panel(
     rest = hub.rest("user")
     session = start(rest, "panel-start")
     async with panel_of(browser, hub, session) as page:
+        await page.evaluate(BUSY)
         await page.get_by_role("button", name="New session").click()
         await allow(page, hub)
         dialog = page.get_by_role("dialog", name="New session")
         await dialog.get_by_label("Name").wait_for(timeout=lab.PATIENCE_MS)
         await dialog.get_by_role("button", name="Start").press("Tab")
+        await page.evaluate(WHEN_IDLE)
         await dialog.get_by_label("Name").and_(page.locator(":focus")).wait_for()
         await page.keyboard.type("x")
         await dialog.get_by_role("button", name="Start").click()

@@ -24,6 +24,9 @@ export abstract class Form extends ReactWidget {
 
   protected override onAfterAttach(message: Message): void {
     super.onAfterAttach(message);
+    // The dialog would wait for an idle moment before it takes the focus to its button, and on a
+    // busy machine take it from who fills in the form by then. With nothing to wait for, it does now.
+    delete this.renderPromise;
     this.node.closest('.jp-Dialog')?.setAttribute('aria-label', this.name);
   }
 }
