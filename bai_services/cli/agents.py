@@ -12,7 +12,10 @@ from bai_services.core.resources import MEM, format_amount
 from . import output
 from .command import Connection, connected, json_option, segment
 
-COLUMNS = ("agent", "id", "model", "memory", "numa", "state", "used", "busy", "held_by", "shares")
+COLUMNS = (
+    "agent", "id", "model", "memory", "numa", "state",
+    "used", "busy", "memory_used", "temperature", "power", "held_by", "shares",
+)  # fmt: skip
 LOOKS = ("agent", "family", "title", "tried", "found", "reason")
 UNKNOWN = "unknown"
 MIB = 2**20
@@ -72,7 +75,7 @@ def notes_of(device: Mapping[str, Any]) -> list[str]:
 
 def _shown(device: Mapping[str, Any]) -> dict[str, Any]:
     facts = device["facts"]
-    busy = (facts.get("usage") or {}).get("utilization_percent")
+    usage = facts.get("usage") or {}
     state = "healthy" if device["is_healthy"] else "not usable"
     return {
         **device,
@@ -81,7 +84,10 @@ def _shown(device: Mapping[str, Any]) -> dict[str, Any]:
         "numa": UNKNOWN if device["numa_node"] is None else device["numa_node"],
         "state": state,
         "used": f"{device['used']} of {device['capacity']}",
-        "busy": UNKNOWN if busy is None else f"{busy}%",
+        "busy": _measured(usage.get("utilization_percent"), "%"),
+        "memory_used": _memory(usage.get("memory_used_bytes")),
+        "temperature": _measured(usage.get("temperature_celsius"), "°C"),
+        "power": _measured(usage.get("power_watts"), "W"),
         "held_by": facts.get("enforcement") or UNKNOWN,
         "shares": facts.get("slot") or _shares(facts.get("shares")),
     }
@@ -95,6 +101,10 @@ def _shares(shares: Mapping[str, Any] | None) -> str:
     amounts = least if least == most else f"{least} to {most}"
     alike = ", all alike" if shares.get("is_uniform") else ""
     return f"{amounts}{alike}, at most {shares['clients']} sessions"
+
+
+def _measured(number: float | None, unit: str) -> str:
+    return UNKNOWN if number is None else f"{number:g}{unit}"
 
 
 def _memory(amount: int | None) -> str:

@@ -34,9 +34,15 @@ def gpu(number: int, **facts: Any) -> dict[str, Any]:
 
 
 async def test_machines_say_what_they_found_and_why_not_more(bai: Bai, agent: AgentVoice) -> None:
+    usage = {
+        "utilization_percent": 7,
+        "memory_used_bytes": 3 * GIB,
+        "temperature_celsius": 54,
+        "power_watts": 212.4,
+    }
     await agent.beat(
         devices=[
-            gpu(0, usage={"utilization_percent": 7}, not_firmer={"cgroup": "the driver is old"}),
+            gpu(0, usage=usage, not_firmer={"cgroup": "the driver is old"}),
             {**gpu(1, masked=True), "is_healthy": False, "memory_bytes": None},
         ],
         facts={"discovery": [LOOK]},
@@ -44,11 +50,13 @@ async def test_machines_say_what_they_found_and_why_not_more(bai: Bai, agent: Ag
     done = await bai("agent", "devices", "a1")
     lines = done.stdout.splitlines()
     assert lines[1].split() == [
-        "a1", "GPU-0", "H200", "141g", "unknown", "healthy", "0", "of", "1", "7%", "process",
-        "0.25,", "at", "most", "4", "sessions",
+        "a1", "GPU-0", "H200", "141g", "unknown", "healthy", "0", "of", "1", "7%", "3g",
+        "54°C", "212.4W", "process", "0.25,", "at", "most", "4", "sessions",
     ]  # fmt: skip
-    assert lines[2].split()[:9] == [
-        "a1", "GPU-1", "H200", "unknown", "unknown", "not", "usable", "0", "of",
+    # What no sensor tells is unknown, not zero.
+    assert lines[2].split()[:14] == [
+        "a1", "GPU-1", "H200", "unknown", "unknown", "not", "usable", "0", "of", "1",
+        "unknown", "unknown", "unknown", "unknown",
     ]  # fmt: skip
     assert "GPU-0: not cgroup: the driver is old" in lines
     assert "GPU-1: it is masked by the administrator: nothing new is placed there" in lines
