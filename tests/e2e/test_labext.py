@@ -451,6 +451,14 @@ async def every_control_by_tab(page: Page) -> None:
         assert await control.evaluate("node => getComputedStyle(node).outlineStyle") == "solid"
 
 
+async def by_palette(page: Page, command: str) -> None:
+    await page.keyboard.press("Control+Shift+c")
+    await page.locator(".lm-CommandPalette-input:focus").wait_for()
+    await page.keyboard.type(command)
+    await page.locator(".lm-CommandPalette-item", has_text=command).wait_for()
+    await page.keyboard.press("Enter")
+
+
 async def test_the_panel_by_keyboard_palette_and_launcher(
     browser: Browser, hub: RunningHub, tmp_path: Path
 ) -> None:
@@ -464,15 +472,9 @@ async def test_the_panel_by_keyboard_palette_and_launcher(
         # One tile for each app, in one section with a picture of its own.
         assert await page.locator(".jp-LauncherCard", has_text="TensorBoard").count() == 1
         await page.locator(".jp-Launcher-sectionHeader svg").last.wait_for()
-        await page.keyboard.press("Control+Shift+c")
-        await page.keyboard.type("Show the session's log")
-        await page.locator(".lm-CommandPalette-item", has_text="session's log").wait_for()
-        await page.keyboard.press("Enter")
+        await by_palette(page, "Show the session's log")
         await page.locator(".bai-LogView").wait_for()
-        await page.keyboard.press("Control+Shift+c")
-        await page.keyboard.type("Show the session panel")
-        await page.locator(".lm-CommandPalette-item", has_text="session panel").wait_for()
-        await page.keyboard.press("Enter")
+        await by_palette(page, "Show the session panel")
         await page.locator("#bai-session-panel:focus").wait_for()
         await page.get_by_role("button", name="New session").wait_for()
         await every_control_by_tab(page)
