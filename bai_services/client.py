@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import ipaddress
 import json
+import ssl
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from functools import cache
 from http import HTTPStatus
 from typing import Any
 
@@ -70,6 +72,12 @@ class _KeypairAuth(httpx.Auth):
         yield request
 
 
+@cache
+def _authorities(trusts_environment: bool) -> ssl.SSLContext:
+    # Read once: that takes longer than many calls.
+    return httpx.create_ssl_context(trust_env=trusts_environment)
+
+
 class Client:
     """Calls ``{url}/api/v1``; an error answer is raised as the ``BaiError`` that it names.
 
@@ -85,12 +93,14 @@ class Client:
         elif isinstance(credential, Keypair):
             auth = _KeypairAuth(credential)
         self.url = url.rstrip("/")
+        # A proxy of the environment leads out, never back to this machine or its neighbours.
+        trusts = not is_near(httpx.URL(self.url).host)
         self._http = httpx.AsyncClient(
             base_url=self.url + "/api/v1",
             auth=auth,
             timeout=timeout_seconds,
-            # A proxy of the environment leads out, never back to this machine or its neighbours.
-            trust_env=not is_near(httpx.URL(self.url).host),
+            trust_env=trusts,
+            verify=_authorities(trusts),
         )
 
     async def __aenter__(self) -> Client:

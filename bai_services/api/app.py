@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+from functools import cache
 from typing import Any
 
 from tornado.web import Application
@@ -19,7 +21,13 @@ API = "/api/v1"
 
 class OpenAPIHandler(APIHandler):
     async def get(self) -> None:
-        self.write_json(self.settings["openapi"])
+        # Made when somebody asks, beside the loop: it takes long and few ask.
+        self.write_json(await asyncio.to_thread(_document, self.settings["prefix"]))
+
+
+@cache
+def _document(prefix: str) -> dict[str, Any]:
+    return openapi.document(ROUTES, prefix)
 
 
 def make_app(manager: Manager, sign_in: Any, **settings: Any) -> Application:
@@ -42,6 +50,6 @@ def make_app(manager: Manager, sign_in: Any, **settings: Any) -> Application:
         log_function=AccessLog(manager.metrics, ROUTES),
         manager=manager,
         sign_in=sign_in,
-        openapi=openapi.document(ROUTES, prefix),
+        prefix=prefix,
         **settings,
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -65,10 +66,7 @@ def not_before(text: str, now: datetime) -> datetime:
     InvalidRequest
         If it cannot be read, has no zone, is past or more than a year ahead.
     """
-    try:
-        at = datetime.fromisoformat(text.strip())
-    except ValueError:
-        at = now + timedelta(seconds=parse_duration(text, "starts_at"))
+    at = _time(text, now)
     if at.tzinfo is None:
         raise InvalidRequest(
             f"starts_at={text!r} has no time zone; write for instance 2030-01-31T09:00+09:00, "
@@ -101,6 +99,14 @@ def _command(text: str | None) -> str:
             field="startup_command",
         )
     return text
+
+
+def _time(text: str, now: datetime) -> datetime:
+    # A bare number counts seconds, also one of eight digits, which ISO 8601 takes for a date.
+    if not text.strip().isdigit():
+        with suppress(ValueError):
+            return datetime.fromisoformat(text.strip())
+    return now + timedelta(seconds=parse_duration(text, "starts_at"))
 
 
 def _timeout(text: str | int) -> int:

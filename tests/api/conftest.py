@@ -8,6 +8,8 @@ import pytest
 
 from bai_services.client import Client
 from tests.manager.conftest import (
+    _filed_postgres,
+    _filed_sqlite,
     _migrated_postgres,
     _migrated_sqlite,
     clock,
@@ -19,6 +21,8 @@ from tests.testbed.agent_voice import AgentVoice
 from tests.testbed.manager import Api, World, serving
 
 __all__ = [
+    "_filed_postgres",
+    "_filed_sqlite",
     "_migrated_postgres",
     "_migrated_sqlite",
     "api",

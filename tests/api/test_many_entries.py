@@ -9,15 +9,15 @@ from pathlib import Path
 import pytest
 
 from bai_services.client import Client
-from tests.testbed.manager import Api
+from tests.testbed.manager import Api, sqlite_copy
 
 ENTRIES = 100_000
 
 
 @pytest.fixture
-def database_url(tmp_path: Path) -> str:
+def database_url(tmp_path: Path, _filed_sqlite: Path) -> str:
     """One database is enough: what lies in a folder is asked of the file system."""
-    return f"sqlite+aiosqlite:///{tmp_path}/bai.sqlite"
+    return sqlite_copy(_filed_sqlite, tmp_path)
 
 
 @pytest.fixture

@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import io
 import os
-import shutil
 import tarfile
 from collections.abc import Mapping
 from pathlib import Path
@@ -16,7 +15,7 @@ import pytest
 
 from bai_services.client import Client
 from bai_services.storage.staging import DIRECTORY
-from tests.testbed.manager import Api
+from tests.testbed.manager import Api, sqlite_copy
 
 REFUSALS = ("http-400", "invalid-request", "forbidden", "conflict", "not-found")
 SECRET = b"a secret of somebody else"
@@ -60,9 +59,8 @@ HARMLESS = {
 
 
 @pytest.fixture
-def database_url(tmp_path: Path, _migrated_sqlite: Path) -> str:
-    shutil.copy(_migrated_sqlite, tmp_path / "bai.sqlite")
-    return f"sqlite+aiosqlite:///{tmp_path}/bai.sqlite"
+def database_url(tmp_path: Path, _filed_sqlite: Path) -> str:
+    return sqlite_copy(_filed_sqlite, tmp_path)
 
 
 @pytest.fixture

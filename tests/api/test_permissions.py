@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import httpx
@@ -13,7 +14,7 @@ from bai_services.api.routes import ROUTES
 from bai_services.client import Client, Token
 from bai_services.demo import Keys
 from tests.api.things import Things
-from tests.testbed.manager import AGENT_TOKEN, HUB_TOKEN, SUPERADMIN, Api
+from tests.testbed.manager import AGENT_TOKEN, HUB_TOKEN, SUPERADMIN, Api, sqlite_copy
 
 # `user` owns what has an owner, all in domain default; `stranger` and `other-admin` are of acme.
 ROLES = (
@@ -353,9 +354,9 @@ def test_every_route_is_in_the_table() -> None:
 
 
 @pytest.fixture
-def database_url(tmp_path: Any) -> str:
+def database_url(tmp_path: Path, _filed_sqlite: Path) -> str:
     """One database is enough: who may call is decided before it is asked."""
-    return f"sqlite+aiosqlite:///{tmp_path}/bai.sqlite"
+    return sqlite_copy(_filed_sqlite, tmp_path)
 
 
 @pytest.fixture

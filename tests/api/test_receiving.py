@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import shutil
 import subprocess
 from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager
@@ -20,7 +19,7 @@ from bai_services.manager.pieces import PIECE_BYTES
 from bai_services.manager.settings import HostPlace
 from bai_services.storage.staging import DIRECTORY
 from tests.conftest import missing
-from tests.testbed.manager import Api, MovableClock, make_world, manager_on, serving
+from tests.testbed.manager import Api, MovableClock, known_world, manager_on, serving, sqlite_copy
 from tests.testbed.wait import wait_until_async
 
 from .test_uploads import MIB, PIECE, begin, offset_of
@@ -43,13 +42,12 @@ def disk(tmp_path: Path) -> Iterator[Path]:
 
 
 @pytest.fixture
-async def api(tmp_path: Path, disk: Path, _migrated_sqlite: Path) -> AsyncIterator[Api]:
-    shutil.copy(_migrated_sqlite, tmp_path / "bai.sqlite")
-    url, clock = f"sqlite+aiosqlite:///{tmp_path}/bai.sqlite", MovableClock()
+async def api(tmp_path: Path, disk: Path, _filed_sqlite: Path) -> AsyncIterator[Api]:
+    url, clock = sqlite_copy(_filed_sqlite, tmp_path), MovableClock()
     hosts = (HostPlace("local", "local", disk),)
     async with (
         manager_on(url, tmp_path, clock, storage_hosts=hosts) as manager,
-        serving(await make_world(manager, clock)) as served,
+        serving(await known_world(manager, clock)) as served,
     ):
         await manager.vfolders.start()
         yield served

@@ -7,7 +7,6 @@ import base64
 import hashlib
 import io
 import os
-import shutil
 import signal
 import subprocess
 import sys
@@ -25,7 +24,7 @@ from bai_services.client import Client
 from bai_services.core import signature
 from bai_services.core.errors import Forbidden
 from bai_services.manager.quotas import location_of
-from tests.testbed.manager import Api
+from tests.testbed.manager import Api, sqlite_copy
 from tests.testbed.wait import wait_until, wait_until_async
 
 MIB = 2**20
@@ -35,10 +34,9 @@ NOTHING: dict[str, str] = {}
 
 
 @pytest.fixture
-def database_url(tmp_path: Path, _migrated_sqlite: Path) -> str:
+def database_url(tmp_path: Path, _filed_sqlite: Path) -> str:
     """One database is enough: an upload lives on the storage host."""
-    shutil.copy(_migrated_sqlite, tmp_path / "bai.sqlite")
-    return f"sqlite+aiosqlite:///{tmp_path}/bai.sqlite"
+    return sqlite_copy(_filed_sqlite, tmp_path)
 
 
 @pytest.fixture

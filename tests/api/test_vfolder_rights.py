@@ -13,7 +13,7 @@ from bai_services.api.routes import ROUTES
 from bai_services.client import Client
 from bai_services.core.errors import Forbidden
 from bai_services.core.hosts import PERMISSIONS
-from tests.testbed.manager import Api
+from tests.testbed.manager import Api, sqlite_copy
 
 from .test_permissions import METHODS
 
@@ -70,9 +70,9 @@ def test_every_route_of_a_folder_is_in_the_table() -> None:
 
 
 @pytest.fixture
-def database_url(tmp_path: Path) -> str:
+def database_url(tmp_path: Path, _filed_sqlite: Path) -> str:
     """One database is enough: what a grant allows is decided before anything is asked of it."""
-    return f"sqlite+aiosqlite:///{tmp_path}/bai.sqlite"
+    return sqlite_copy(_filed_sqlite, tmp_path)
 
 
 @pytest.fixture

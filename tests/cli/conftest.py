@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-import shutil
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,11 +14,11 @@ import pytest
 from click.testing import CliRunner
 
 from bai_services.cli.main import main
-from tests.manager.conftest import _migrated_sqlite, clock, manager, world
+from tests.manager.conftest import _filed_sqlite, _migrated_sqlite, clock, manager, world
 from tests.testbed.agent_voice import AgentVoice
-from tests.testbed.manager import Api, World, serving
+from tests.testbed.manager import Api, World, serving, sqlite_copy
 
-__all__ = ["_migrated_sqlite", "clock", "manager", "world"]
+__all__ = ["_filed_sqlite", "_migrated_sqlite", "clock", "manager", "world"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,10 +43,9 @@ class Done:
 
 
 @pytest.fixture
-def database_url(tmp_path: Path, _migrated_sqlite: Path) -> str:
+def database_url(tmp_path: Path, _filed_sqlite: Path) -> str:
     # What the command does is the same on every database; tests/api runs on both.
-    shutil.copy(_migrated_sqlite, tmp_path / "bai.sqlite")
-    return f"sqlite+aiosqlite:///{tmp_path}/bai.sqlite"
+    return sqlite_copy(_filed_sqlite, tmp_path)
 
 
 @pytest.fixture

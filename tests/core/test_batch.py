@@ -24,6 +24,8 @@ TIMES: dict[str, datetime] = {
     "2 days": NOW + timedelta(days=2),
     "2026-03-02T19:00+09:00": NOW + timedelta(hours=1),
     "2026-03-02T10:00:00Z": NOW + timedelta(hours=1),
+    # A date in ISO 8601's short form too.
+    "13440801": NOW + timedelta(seconds=13440801),
 }
 
 

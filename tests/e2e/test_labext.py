@@ -31,9 +31,15 @@ HIGH_CONTRAST = "JupyterLab Dark High Contrast"
 async def open_panel(page: Page) -> None:
     """Open the panel unless it is; another click would close it."""
     tab = page.locator('.lm-TabBar-tab[data-id="bai-session-panel"]')
-    await tab.wait_for(timeout=lab.PATIENCE_MS)
     if "lm-mod-current" not in (await tab.get_attribute("class") or ""):
         await tab.click()
+
+
+async def load(page: Page, hub: RunningHub, session: dict[str, Any]) -> None:
+    """Load JupyterLab without a layout of before: it comes late and may close the panel."""
+    await page.goto(f"{hub.url}{session['url']}lab?reset")
+    tab = page.locator('.lm-TabBar-tab[data-id="bai-session-panel"]')
+    await tab.wait_for(timeout=lab.PATIENCE_MS)
 
 
 async def choose_theme(page: Page, name: str) -> None:
@@ -57,9 +63,7 @@ async def panel_of(
         await sign_in(page, hub, "user")
         cookie = {"name": "bai_lang", "value": language, "url": hub.url}
         await page.context.add_cookies([cookie])  # type: ignore[list-item]  # a TypedDict
-        await page.goto(f"{hub.url}{session['url']}lab?reset")
-        tab = page.locator('.lm-TabBar-tab[data-id="bai-session-panel"]')
-        await tab.wait_for(timeout=lab.PATIENCE_MS)
+        await load(page, hub, session)
         if theme == "dark":
             await choose_theme(page, THEMES[theme])
         await open_panel(page)
@@ -392,8 +396,7 @@ async def test_a_coming_end_is_told_and_put_off_and_the_end_itself_is_said(
             await panel.get_by_text("If unused, ends in").wait_for()
             checked(admin.patch(f"/agents/{session['agent']}", json={"schedulable": False}), 200)
             await page.route("**/bai/api/look?**", nearly_over())
-            await page.reload()
-            # The layout is kept a moment after it changes: the panel may be closed again.
+            await load(page, hub, session)
             await open_panel(page)
             await panel.get_by_text("takes no new sessions").wait_for(timeout=lab.PATIENCE_MS)
             checked(admin.patch(f"/agents/{session['agent']}", json={"schedulable": True}), 200)

@@ -315,12 +315,15 @@ def test_a_new_role_reaches_the_hub_at_the_next_start(
 def test_a_manager_that_is_down_is_said_to_be_down(own_hub: Callable[..., RunningHub]) -> None:
     hub = own_hub().start()
     with hub.sign_in("user") as browser:
-        hub.kill("manager")
+        # Killed, it would be back before somebody has signed in.
+        manager = hub.process_of("manager")
+        manager.suspend()
         answer, _ = sign_in(hub, "user", hub.password)
         assert answer.status_code == 503
         assert ENGLISH("sign_in.unavailable") in text_of(answer)
         assert ENGLISH("sign_in.refused") not in text_of(answer)
         # An outage signs nobody out.
         assert is_signed_in(browser)
-    wait_until(hub.is_up, 90, "the Hub to bring the manager back")
+        manager.resume()
+    wait_until(hub.is_up, 90, "the manager to answer again")
     assert sign_in(hub, "user", hub.password)[1] is True

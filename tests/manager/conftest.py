@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import shutil
+import asyncio
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
@@ -10,7 +10,14 @@ import pytest
 
 from bai_services.db import schema
 from bai_services.manager.manager import Manager
-from tests.testbed.manager import MovableClock, World, make_world, manager_on
+from tests.testbed.manager import (
+    MovableClock,
+    World,
+    file_demo,
+    known_world,
+    manager_on,
+    sqlite_copy,
+)
 from tests.testbed.postgres import Postgres
 
 
@@ -28,19 +35,35 @@ def _migrated_postgres(postgres_server: Postgres) -> str:
     return name
 
 
+@pytest.fixture(scope="session")
+def _filed_sqlite(_migrated_sqlite: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("filed")
+    asyncio.run(file_demo(sqlite_copy(_migrated_sqlite, folder), folder))
+    return folder / "bai.sqlite"
+
+
+@pytest.fixture(scope="session")
+def _filed_postgres(
+    postgres_server: Postgres, _migrated_postgres: str, tmp_path_factory: pytest.TempPathFactory
+) -> str:
+    name = postgres_server.create_database(_migrated_postgres)
+    asyncio.run(file_demo(postgres_server.url(name), tmp_path_factory.mktemp("filed")))
+    return name
+
+
 @pytest.fixture(params=["sqlite", "postgres"])
-def database_url(
-    request: pytest.FixtureRequest,
-    tmp_path: Path,
-    _migrated_sqlite: Path,
-) -> Iterator[str]:
-    """The URL of a fresh database with the newest schema: a copy, as migrating takes longer."""
+def database_url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
+    """The URL of a fresh database, with the demo where the test asks for its world.
+
+    A copy: to migrate takes longer, and to file the demo longer still.
+    """
+    stage = "filed" if "world" in request.fixturenames else "migrated"
+    template = request.getfixturevalue(f"_{stage}_{request.param}")
     if request.param == "sqlite":
-        shutil.copy(_migrated_sqlite, tmp_path / "bai.sqlite")
-        yield f"sqlite+aiosqlite:///{tmp_path}/bai.sqlite"
+        yield sqlite_copy(template, tmp_path)
         return
-    server = request.getfixturevalue("postgres_server")
-    with server.database(request.getfixturevalue("_migrated_postgres")) as url:
+    server: Postgres = request.getfixturevalue("postgres_server")
+    with server.database(template) as url:
         yield url
 
 
@@ -59,4 +82,4 @@ async def manager(database_url: str, tmp_path: Path, clock: MovableClock) -> Asy
 @pytest.fixture
 async def world(manager: Manager, clock: MovableClock) -> World:
     """The manager with the demo in it."""
-    return await make_world(manager, clock)
+    return await known_world(manager, clock)

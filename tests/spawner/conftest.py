@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import shutil
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -13,19 +12,18 @@ import pytest
 from bai_services.manager.warming import warm_up
 from bai_spawner.engines import processes
 from tests.api.conftest import api
-from tests.manager.conftest import _migrated_sqlite, clock, manager, world
+from tests.manager.conftest import _filed_sqlite, _migrated_sqlite, clock, manager, world
 from tests.spawner.bare_hub import BareHub
 from tests.testbed.agent_voice import AgentVoice
-from tests.testbed.manager import HUB_TOKEN, Api
+from tests.testbed.manager import HUB_TOKEN, Api, sqlite_copy
 
-__all__ = ["_migrated_sqlite", "api", "clock", "manager", "world"]
+__all__ = ["_filed_sqlite", "_migrated_sqlite", "api", "clock", "manager", "world"]
 
 
 @pytest.fixture
-def database_url(tmp_path: Path, _migrated_sqlite: Path) -> str:
+def database_url(tmp_path: Path, _filed_sqlite: Path) -> str:
     """SQLite only: what is tested here never sees the database."""
-    shutil.copy(_migrated_sqlite, tmp_path / "bai.sqlite")
-    return f"sqlite+aiosqlite:///{tmp_path}/bai.sqlite"
+    return sqlite_copy(_filed_sqlite, tmp_path)
 
 
 @pytest.fixture

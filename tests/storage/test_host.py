@@ -249,15 +249,14 @@ async def test_a_link_that_changes_all_the_time_never_leads_out(
     storage: StorageHost, folder: Location, trapped: Path
 ) -> None:
     here = place(storage, folder)
-    (here / "safe").mkdir()
-    (here / "safe" / "outside").write_bytes(b"mine")
+    (here / "way").mkdir()
+    (here / "way" / "outside").write_bytes(b"mine")
+    (here / "trap").symlink_to(trapped.parent)
     stop = threading.Event()
 
     def flip() -> None:
         # `way` is a directory, then a link to outside, then the directory again.
-        (here / "trap").symlink_to(trapped.parent)
         steps = [("way", "safe"), ("trap", "way"), ("way", "trap"), ("safe", "way")]
-        os.rename(here / "safe", here / "way")
         while not stop.is_set():
             for before, after in steps:
                 # An upload may have made a `way` of its own in between.

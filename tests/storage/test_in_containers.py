@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import shutil
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,14 +18,21 @@ from bai_services.core.mounts import MountRequest
 from bai_services.core.vfolder import Permission
 from bai_services.manager.settings import HostPlace
 from tests.conftest import missing
-from tests.manager.conftest import _migrated_sqlite
+from tests.manager.conftest import _filed_sqlite, _migrated_sqlite
 from tests.storage.test_backends import IMAGE_BYTES, run
 from tests.testbed import PartMissing
 from tests.testbed.docker_engine import DockerEngine
 from tests.testbed.images import base_image
-from tests.testbed.manager import SUPERADMIN, MovableClock, World, make_world, manager_on
+from tests.testbed.manager import (
+    SUPERADMIN,
+    MovableClock,
+    World,
+    known_world,
+    manager_on,
+    sqlite_copy,
+)
 
-__all__ = ["_migrated_sqlite"]
+__all__ = ["_filed_sqlite", "_migrated_sqlite"]
 
 MIB = 2**20
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="only root gives files away")
@@ -51,12 +57,11 @@ def disk(tmp_path: Path) -> Iterator[Path]:
 
 
 @pytest.fixture
-async def world(disk: Path, tmp_path: Path, _migrated_sqlite: Path) -> AsyncIterator[World]:
-    shutil.copy(_migrated_sqlite, tmp_path / "bai.sqlite")
-    url = f"sqlite+aiosqlite:///{tmp_path}/bai.sqlite"
+async def world(disk: Path, tmp_path: Path, _filed_sqlite: Path) -> AsyncIterator[World]:
+    url = sqlite_copy(_filed_sqlite, tmp_path)
     hosts = (HostPlace("local", "btrfs", disk),)
     async with manager_on(url, tmp_path, MovableClock(), storage_hosts=hosts) as manager:
-        made = await make_world(manager, manager.clock)  # type: ignore[arg-type]
+        made = await known_world(manager, manager.clock)  # type: ignore[arg-type]
         await manager.vfolders.start()
         yield made
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import shutil
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -17,11 +18,14 @@ from bai_services.api.app import make_app
 from bai_services.api.base import BODY_CHUNK_BYTES
 from bai_services.api.sign_in import SignIn
 from bai_services.client import Client, Keypair, Token
+from bai_services.core.listing import ListQuery
 from bai_services.core.roles import Caller, Role
 from bai_services.db import schema
 from bai_services.db.database import Database
+from bai_services.db.keypairs import KeypairStore
 from bai_services.db.users import UserStore
 from bai_services.demo import Demo, DemoPasswords, Keys
+from bai_services.manager.keypair_secrets import KeypairSecrets
 from bai_services.manager.manager import Manager
 from bai_services.manager.settings import Settings
 
@@ -29,6 +33,8 @@ HUB_TOKEN = "hub-secret"
 AGENT_TOKEN = "agent-secret"
 PASSWORD = "correct horse 1!"
 
+# One for all managers of a run: they open what an earlier one has encrypted.
+KEY = Fernet.generate_key()
 # The least that argon2 does: tests hash often and guard nothing.
 CHEAP_HASHES = {"password_memory_kib": 8, "password_rounds": 1}
 
@@ -54,7 +60,7 @@ def settings(database_url: str, home: Path, **others: object) -> Settings:
         storage_root=home / "vfolders",
         hub_token=HUB_TOKEN,
         agent_token=AGENT_TOKEN,
-        key=Fernet.generate_key(),
+        key=KEY,
         **{**CHEAP_HASHES, **others},  # type: ignore[arg-type]  # fields by name
     )
 
@@ -106,6 +112,30 @@ AGENT = Caller(Role.AGENT)
 async def make_world(manager: Manager, clock: MovableClock, engine: str = "process") -> World:
     keys = await Demo(manager).file(engine, "local/session:latest")
     return World(manager, clock, keys)
+
+
+async def known_world(manager: Manager, clock: MovableClock) -> World:
+    """Return the world of a database that has the demo in it, as `file_demo` leaves it."""
+    store, secrets = KeypairStore(manager.database), KeypairSecrets(KEY)
+    keys = {}
+    for row in (await store.page(ListQuery())).items:
+        encrypted = await store.encrypted_secret(row["access_key"])
+        assert encrypted is not None
+        keys[row["user"]] = Keys(row["access_key"], secrets.decrypt(encrypted))
+    return World(manager, clock, keys)
+
+
+async def file_demo(database_url: str, home: Path) -> None:
+    """Make a database from which those of tests are copied: filing takes longer."""
+    clock = MovableClock()
+    async with manager_on(database_url, home, clock) as manager:
+        await make_world(manager, clock)
+
+
+def sqlite_copy(template: Path, folder: Path) -> str:
+    """Copy a database into a folder and return its URL."""
+    shutil.copy(template, folder / "bai.sqlite")
+    return f"sqlite+aiosqlite:///{folder}/bai.sqlite"
 
 
 class Api:
