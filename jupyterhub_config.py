@@ -38,9 +38,6 @@ if engine == "docker":
 
     c.JupyterHub.hub_ip = bridge_address(docker.from_env(timeout=10))
 
-# The proxy reaches Hub and manager from the Hub's own address.
-c.BaiAuthenticator.trusted_proxies = {"127.0.0.1", c.JupyterHub.hub_ip}
-os.environ.setdefault("BAI_TRUSTED_PROXIES", f"127.0.0.0/8,::1,{c.JupyterHub.hub_ip}")
 # The manager is where the Hub is: sessions reach both.
 manager_url = f"http://{c.JupyterHub.hub_ip}:{ports['manager']}"
 

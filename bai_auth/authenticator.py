@@ -15,6 +15,7 @@ from tornado.httputil import HTTPServerRequest
 from traitlets import Set, TraitError, Unicode, default
 
 from bai_services.client import Token
+from bai_services.client_address import TrustedProxies
 from bai_services.core import errors
 from bai_services.part_client import PartClient
 from bai_services.texts.catalogue import translator_for
@@ -56,17 +57,19 @@ class BaiAuthenticator(Authenticator):
 
     trusted_proxies = Set(
         Unicode(),
-        default_value={"127.0.0.1", "::1"},
+        default_value={"own"},
         help="""
-        Addresses of proxies whose ``X-Forwarded-For`` is believed.
+        Proxies whose ``X-Forwarded-For`` is believed: addresses, networks, and ``own`` for
+        every address of this machine.
 
         A request that reaches the Hub from anywhere else counts as coming from that
         address, whatever its headers say. Lockouts and allowed addresses of accounts go
-        by this. Empty believes nobody.
+        by this. Name a proxy in front of the Hub's own proxy too. Empty believes nobody.
         """,
     ).tag(config=True)
 
     _client: PartClient | None = None
+    _proxies: TrustedProxies | None = None
     _accounts: Joined[Model] | None = None
 
     @default("manager_url")
@@ -144,6 +147,7 @@ class BaiAuthenticator(Authenticator):
     def get_handlers(self, app: Any) -> list[tuple[str, type[BaseHandler]]]:
         # Asked once at start: a wrong setting ends the start, not the first sign-in.
         _ = self.client
+        self._trusted()
         return list(HANDLERS)
 
     async def authenticate(self, handler: BaseHandler, data: Model) -> Model:
@@ -221,11 +225,24 @@ class BaiAuthenticator(Authenticator):
 
     def client_address(self, request: HTTPServerRequest) -> str:
         """Return the address a request comes from, as far as it can be believed."""
-        stream = getattr(request.connection, "stream", None)
-        peer = stream.socket.getpeername() if stream is not None and stream.socket else ""
-        if isinstance(peer, tuple) and peer[0] not in self.trusted_proxies:
-            return str(peer[0])
-        return str(request.remote_ip or "")
+        # Not request.remote_ip: the Hub takes it from X-Real-Ip, which clients may send.
+        context = getattr(request.connection, "context", None)
+        address = getattr(context, "address", None)
+        # A Unix socket has no address; only processes of this machine reach it.
+        peer = str(address[0]) if isinstance(address, tuple) and address else "127.0.0.1"
+        forwarded = request.headers.get("X-Forwarded-For", "")
+        return self._trusted().client_address(peer, forwarded)
+
+    def _trusted(self) -> TrustedProxies:
+        if self._proxies is None:
+            try:
+                self._proxies = TrustedProxies.parse(self.trusted_proxies)
+            except ValueError as error:
+                raise TraitError(
+                    f"BaiAuthenticator.trusted_proxies: {error}; write addresses or networks, and "
+                    "own for this machine"
+                ) from error
+        return self._proxies
 
 
 def _default_roles(handler: BaseHandler) -> list[Model]:

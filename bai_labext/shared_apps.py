@@ -24,6 +24,7 @@ from bai_labext.running_apps import RunningApps
 from bai_labext.uses import watched
 from bai_labext.visits import Visit, Visits
 from bai_services.core.app_shares import WHOLE_SESSION
+from bai_services.core.client_address import normal_address
 from bai_services.core.errors import BaiError, Unavailable
 
 ENTRY = "bai_entry"
@@ -68,7 +69,7 @@ def _handler(offer: Offer, running: RunningApps) -> tuple[type, dict[str, Any]] 
 def client_ip(request: HTTPServerRequest) -> str:
     """Return where a request comes from: what the proxy in front says, which names it last."""
     forwarded = request.headers.get("X-Forwarded-For", "")
-    return forwarded.rpartition(",")[2].strip() or request.remote_ip or ""
+    return normal_address(forwarded.rpartition(",")[2].strip() or request.remote_ip or "")
 
 
 def without_cookie(header: str) -> str:

@@ -7,6 +7,7 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 
+from .client_address import TrustedProxies
 from .core.callback import Reach
 from .home import Home
 from .manager.settings import HostPlace, Settings
@@ -30,7 +31,7 @@ def read_settings(environ: Mapping[str, str]) -> Settings:
     scopes = environ.get("JUPYTERHUB_OAUTH_ACCESS_SCOPES", "")
     optional: dict[str, object] = {}
     if proxies:
-        optional["trusted_proxies"] = tuple(part.strip() for part in proxies.split(","))
+        optional["trusted_proxies"] = _trusted_proxies(proxies)
     if limit := environ.get("BAI_MAX_FILE_BYTES"):
         if not limit.isdecimal():
             raise SystemExit(f"BAI_MAX_FILE_BYTES: {limit!r} is not a number of bytes")
@@ -72,6 +73,18 @@ def _callback_reach(environ: Mapping[str, str]) -> Reach:
             f"BAI_CALLBACK_HOSTS, BAI_CALLBACK_NETWORKS: {error}; write for instance "
             "BAI_CALLBACK_HOSTS=*.example.org BAI_CALLBACK_NETWORKS=10.1.0.0/16"
         ) from None
+
+
+def _trusted_proxies(text: str) -> tuple[str, ...]:
+    parts = tuple(part.strip() for part in text.split(",") if part.strip())
+    try:
+        TrustedProxies.parse(parts)
+    except ValueError as error:
+        raise SystemExit(
+            f"BAI_TRUSTED_PROXIES: {error}; write networks or addresses and own for this machine, "
+            "for instance BAI_TRUSTED_PROXIES=own,10.1.2.3"
+        ) from None
+    return parts
 
 
 def _storage_hosts(text: str) -> tuple[HostPlace, ...]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import hmac
-import ipaddress
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -16,6 +15,7 @@ from jupyterhub.services.auth import HubOAuth
 from tornado.httputil import HTTPServerRequest
 from tornado.web import HTTPError, RequestHandler
 
+from bai_services.client_address import TrustedProxies
 from bai_services.core import signature
 from bai_services.core.errors import Forbidden, InvalidRequest, NotSignedIn, Unavailable
 from bai_services.core.roles import SESSION_SCOPE, Caller, Role
@@ -43,7 +43,7 @@ class SignIn:
         """``hub_oauth`` reads the browser's cookie; without it only headers count."""
         self._manager = manager
         self._hub_oauth = hub_oauth
-        self._proxies = [ipaddress.ip_network(p) for p in manager.settings.trusted_proxies]
+        self._proxies = TrustedProxies.parse(manager.settings.trusted_proxies)
         self._tokens: dict[bytes, tuple[float, TokenOwner | None]] = {}
         self._asked: dict[bytes, asyncio.Future[Mapping[str, Any] | None]] = {}
 
@@ -110,23 +110,10 @@ class SignIn:
         return self.client_ip(handler.request)
 
     def client_ip(self, request: HTTPServerRequest) -> str:
-        """Return the address of the person: what the proxy says, if it is the proxy that asks.
-
-        Only the last entry of ``X-Forwarded-For`` is the proxy's own; what
-        stands before it, the client may have made up.
-        """
-        peer = request.remote_ip or ""
-        forwarded = request.headers.get("X-Forwarded-For", "")
-        if not forwarded or not self._is_proxy(peer):
-            return peer
-        return forwarded.rpartition(",")[2].strip()
-
-    def _is_proxy(self, address: str) -> bool:
-        try:
-            ip = ipaddress.ip_address(address)
-        except ValueError:
-            return False
-        return any(ip.version == network.version and ip in network for network in self._proxies)
+        """Return the client's address: what the proxy says, if the peer is a trusted proxy."""
+        return self._proxies.client_address(
+            request.remote_ip or "", request.headers.get("X-Forwarded-For", "")
+        )
 
     async def _by_token(self, handler: RequestHandler, token: str) -> Caller:
         client_ip = self.client_ip(handler.request)

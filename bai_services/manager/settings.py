@@ -38,8 +38,8 @@ class Settings:
     hub_access_scopes: frozenset[str] = frozenset(
         {"access:services", "access:services!service=bai"}
     )
-    # Peers whose X-Forwarded-For is believed: networks or addresses.
-    trusted_proxies: tuple[str, ...] = ("127.0.0.0/8", "::1/128")
+    # Peers whose X-Forwarded-For is believed: networks, addresses; "own" is this machine.
+    trusted_proxies: tuple[str, ...] = ("own",)
     # Cost of argon2id; higher values are taken up at each person's next sign-in.
     password_memory_kib: int = 65_536
     password_rounds: int = 3

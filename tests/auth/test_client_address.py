@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ipaddress
 from collections.abc import AsyncIterator
+from dataclasses import replace
 
 import httpx
 import pytest
@@ -12,6 +14,7 @@ from tornado.web import Application, RequestHandler
 from traitlets import TraitError
 
 from bai_auth.authenticator import BaiAuthenticator
+from bai_services.client_address import TrustedProxies, interface_addresses
 
 
 class AddressHandler(RequestHandler):
@@ -47,6 +50,55 @@ async def test_the_proxy_names_the_client(address_of: str) -> None:
 async def test_a_stranger_cannot_pretend_to_come_from_elsewhere(address_of: str) -> None:
     async with httpx.AsyncClient() as client:
         assert (await client.get(address_of, headers=FORGED)).text == "127.0.0.1"
+
+
+@pytest.mark.parametrize("address_of", [{"own"}], indirect=True)
+async def test_a_client_cannot_choose_its_address_with_x_real_ip(address_of: str) -> None:
+    headers = {"X-Forwarded-For": "192.0.2.7", "X-Real-Ip": "10.9.8.7"}
+    async with httpx.AsyncClient() as client:
+        assert (await client.get(address_of, headers=headers)).text == "192.0.2.7"
+
+
+OWN_ADDRESS = "198.51.100.9"
+
+
+@pytest.mark.parametrize(
+    "trusted, peer, forwarded, found",
+    [
+        pytest.param(["own"], OWN_ADDRESS, "10.0.0.9", "10.0.0.9", id="masqueraded proxy"),
+        pytest.param(["own"], "127.0.0.1", "10.0.0.9", "10.0.0.9", id="loopback proxy"),
+        pytest.param(["own"], "10.213.0.2", "10.0.0.9", "10.213.0.2", id="a container"),
+        pytest.param(["own"], "::1", "::ffff:10.0.0.9", "10.0.0.9", id="a proxy on ::"),
+        pytest.param([], "127.0.0.1", "10.0.0.9", "127.0.0.1", id="nobody is believed"),
+        pytest.param(
+            ["own"], "127.0.0.1", f"10.0.0.9, {OWN_ADDRESS}", OWN_ADDRESS, id="forged from here"
+        ),
+        pytest.param(
+            ["own", "10.1.0.0/24"],
+            "127.0.0.1",
+            "6.6.6.6, 10.0.0.9, 10.1.0.3",
+            "10.0.0.9",
+            id="a named proxy in front of ours",
+        ),
+        pytest.param(["own"], "127.0.0.1", "unknown", "127.0.0.1", id="no address"),
+        pytest.param(["own"], "127.0.0.1", " ", "127.0.0.1", id="empty"),
+    ],
+)
+def test_whose_word_is_believed(trusted: list[str], peer: str, forwarded: str, found: str) -> None:
+    own = frozenset({ipaddress.ip_address(OWN_ADDRESS)})
+    proxies = replace(TrustedProxies.parse(trusted), read_addresses=lambda: own)
+    assert proxies.client_address(peer, forwarded) == found
+
+
+def test_own_addresses_are_those_of_the_interfaces() -> None:
+    assert ipaddress.ip_address("127.0.0.1") in interface_addresses()
+
+
+def test_a_wrong_proxy_ends_the_start_and_is_named() -> None:
+    with pytest.raises(TraitError, match="trusted_proxies: 'nginx'"):
+        BaiAuthenticator(
+            manager_url="http://m", hub_token_file=__file__, trusted_proxies={"nginx"}
+        ).get_handlers(None)
 
 
 @pytest.mark.parametrize(

@@ -22,6 +22,12 @@ FAILED_SINCE = pytest.StashKey[datetime]()
 # Nobody waits a minute for a token that does not hold any more.
 SESSION_ENVIRONMENT = {"BAI_TUNNEL_CHECK_SECONDS": "1"}
 
+# Tests have clients with other addresses than this machine's.
+LISTENS_EVERYWHERE = """
+import os
+c.JupyterHub.bind_url = f"http://:{os.environ['BAI_PORT']}"
+"""
+
 
 @pytest.fixture(scope="session")
 def hub(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningHub]:
@@ -93,8 +99,11 @@ def docker_hub(
     docker_engine: DockerEngine, session_image: str, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[RunningHub]:
     """The demo on the docker engine, with the session image of this working tree."""
-    environment = {"DOCKER_HOST": docker_engine.host, "BAI_IMAGE": session_image}
     home = tmp_path_factory.mktemp("docker-hub")
+    further = home / "further.py"
+    further.write_text(LISTENS_EVERYWHERE)
+    environment = {"DOCKER_HOST": docker_engine.host, "BAI_IMAGE": session_image}
+    environment["BAI_CONFIG"] = str(further)
     yield from _shared(RunningHub(home, engine="docker", environment=environment))
 
 

@@ -1,0 +1,91 @@
+"""The address of a client behind reverse proxies: which ``X-Forwarded-For`` entries to believe."""
+
+from __future__ import annotations
+
+import ipaddress
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+
+import psutil
+
+from bai_services.core.client_address import Address, normal_address, parse_address
+
+# Stands for the addresses of this machine in a list of trusted proxies.
+OWN = "own"
+OWN_CACHE_SECONDS = 5.0
+
+Network = ipaddress.IPv4Network | ipaddress.IPv6Network
+
+
+def interface_addresses() -> frozenset[Address]:
+    """Return the addresses of this machine's network interfaces."""
+    found = (
+        parse_address(item.address) for items in psutil.net_if_addrs().values() for item in items
+    )
+    return frozenset(address for address in found if address is not None)
+
+
+@dataclass
+class TrustedProxies:
+    """Proxies whose ``X-Forwarded-For`` is believed.
+
+    A proxy on this machine may reach us with any address of the machine: Docker masquerades
+    connections to the address of its own bridge. The kernel drops packets from elsewhere with such
+    a source address, so a container cannot use one.
+    """
+
+    networks: tuple[Network, ...] = ()
+    trusts_own: bool = False
+    read_addresses: Callable[[], frozenset[Address]] = interface_addresses
+    _own: frozenset[Address] = frozenset()
+    _read_at: float = field(default=float("-inf"))
+
+    @classmethod
+    def parse(cls, texts: Iterable[str]) -> TrustedProxies:
+        """Read networks and addresses; ``own`` stands for this machine's addresses.
+
+        Raises
+        ------
+        ValueError
+            If an entry is none of these.
+        """
+        entries = {text.strip() for text in texts if text.strip()}
+        networks = tuple(ipaddress.ip_network(text, strict=False) for text in entries - {OWN})
+        return cls(networks, trusts_own=OWN in entries)
+
+    def client_address(self, peer: str, forwarded: str) -> str:
+        """Return the client's address from the TCP peer and ``X-Forwarded-For``.
+
+        The header counts only if the peer is trusted. Its last entry is what that proxy saw;
+        entries that are trusted by name are further proxies, and the one before them is believed.
+        ``own`` does not skip entries: sessions of the process engine have such addresses too.
+        """
+        if not forwarded.strip() or not self._is_trusted_peer(peer):
+            return normal_address(peer)
+        entries = [entry.strip() for entry in forwarded.split(",")]
+        while len(entries) > 1 and self._is_named(entries[-1]):
+            entries.pop()
+        # A proxy that writes no address (a port, "unknown") is no reason to believe more of it.
+        found = parse_address(entries[-1])
+        return normal_address(peer) if found is None else str(found)
+
+    def _is_trusted_peer(self, peer: str) -> bool:
+        if self._is_named(peer):
+            return True
+        address = parse_address(peer)
+        if not self.trusts_own or address is None:
+            return False
+        return address.is_loopback or address in self._own_addresses()
+
+    def _is_named(self, text: str) -> bool:
+        address = parse_address(text)
+        return address is not None and any(
+            address.version == network.version and address in network for network in self.networks
+        )
+
+    def _own_addresses(self) -> frozenset[Address]:
+        now = time.monotonic()
+        if now - self._read_at > OWN_CACHE_SECONDS:
+            self._own, self._read_at = self.read_addresses(), now
+        return self._own

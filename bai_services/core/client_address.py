@@ -1,0 +1,27 @@
+"""Textual IP addresses, in one form."""
+
+from __future__ import annotations
+
+import ipaddress
+
+Address = ipaddress.IPv4Address | ipaddress.IPv6Address
+
+
+def parse_address(text: str) -> Address | None:
+    """Return an address without its zone; None if it is none.
+
+    An IPv4 address that a listener for both protocols shows as ``::ffff:192.0.2.1`` is returned
+    as IPv4.
+    """
+    try:
+        address = ipaddress.ip_address(text.strip().partition("%")[0])
+    except ValueError:
+        return None
+    mapped = address.ipv4_mapped if isinstance(address, ipaddress.IPv6Address) else None
+    return mapped or address
+
+
+def normal_address(text: str) -> str:
+    """Return an address in its normal form; other text as it is."""
+    address = parse_address(text)
+    return text if address is None else str(address)
