@@ -11,6 +11,8 @@ from jupyterhub.user import User
 
 # What bai-hub lets an account be called; the Hub takes the same.
 USERNAME_PATTERN = r"[a-z0-9][a-z0-9_.-]{0,63}"
+# The Hub's own role of every user.
+USER_ROLE = "user"
 _USERNAME = re.compile(USERNAME_PATTERN)
 
 Role = Mapping[str, Any]
@@ -23,18 +25,18 @@ def is_username(name: str) -> bool:
 def authentication(account: Mapping[str, Any], default_roles: Sequence[Role]) -> dict[str, Any]:
     """Return what ``Authenticator.authenticate`` and ``refresh_user`` hand to the Hub.
 
-    The Hub strips every role that is not listed, its own ``user`` and ``admin``
-    too: ``default_roles`` are these as they stand in its database, so that they
-    stay with whom they belong to.
+    The Hub strips every role that is not listed, also its own role ``user``:
+    ``default_roles`` holds that role as it is in the Hub's database. Nobody is an
+    admin of the Hub: such an admin could start servers and issue tokens for others.
     """
-    is_admin = bool(account["hub_admin"])
-    roles = [dict(role) for role in default_roles if role["name"] in _kept(account)]
-    roles += [dict(role) for role in account["hub_roles"]]
     return {
         "name": account["username"],
-        "admin": is_admin,
+        "admin": False,
         "groups": list(account["hub_groups"]),
-        "roles": roles,
+        "roles": [
+            *(dict(role) for role in default_roles if role["name"] == USER_ROLE),
+            *(dict(role) for role in account["hub_roles"]),
+        ],
     }
 
 
@@ -46,15 +48,11 @@ def is_up_to_date(user: User, account: Mapping[str, Any]) -> bool:
     roles = {role.name: role for role in user.orm_user.roles}
     told = account["hub_roles"]
     return (
-        bool(user.admin) == bool(account["hub_admin"])
+        not user.admin
         and {group.name for group in user.orm_user.groups} == set(account["hub_groups"])
-        and roles.keys() == _kept(account) | {role["name"] for role in told}
+        and roles.keys() == {USER_ROLE} | {role["name"] for role in told}
         and all(_is_same(roles[role["name"]], role) for role in told)
     )
-
-
-def _kept(account: Mapping[str, Any]) -> set[str]:
-    return {"user", "admin"} if account["hub_admin"] else {"user"}
 
 
 def _is_same(have: orm.Role, told: Role) -> bool:

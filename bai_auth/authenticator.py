@@ -20,7 +20,7 @@ from bai_services.core import errors
 from bai_services.part_client import PartClient
 from bai_services.texts.catalogue import translator_for
 
-from .account import USERNAME_PATTERN, authentication, is_up_to_date, is_username
+from .account import USER_ROLE, USERNAME_PATTERN, authentication, is_up_to_date, is_username
 from .failures import PasswordChangeNeeded, sign_in_failed
 from .handlers import HANDLERS
 from .joined import Joined
@@ -246,7 +246,7 @@ class BaiAuthenticator(Authenticator):
 
 
 def _default_roles(handler: BaseHandler) -> list[Model]:
-    found = handler.db.query(orm.Role).filter(orm.Role.name.in_(("user", "admin")))
+    found = handler.db.query(orm.Role).filter(orm.Role.name == USER_ROLE)
     return [
         {"name": role.name, "description": role.description, "scopes": list(role.scopes)}
         for role in found

@@ -6,8 +6,10 @@ import os
 from collections.abc import Mapping, MutableMapping
 from typing import Any
 
+from jupyterhub import orm
 from jupyterhub.scopes import scope_definitions
 from jupyterhub.spawner import Spawner
+from jupyterhub.user import User
 from jupyterhub.utils import url_path_join
 from sqlalchemy.orm import object_session
 from traitlets import Dict, Float, Integer, Unicode, default
@@ -135,6 +137,17 @@ class SessionServer(Spawner):
     def translate(self) -> Translator:
         return translator_for(self.handler) if self.handler else translator("en")
 
+    @property
+    def is_requested_by_owner(self) -> bool:
+        """Whether the start in progress was requested by the user whose server this is."""
+        caller = self.handler.current_user if self.handler else None
+        return isinstance(caller, User) and caller.name == self.user.name
+
+    @property
+    def is_requested_by_service(self) -> bool:
+        caller = self.handler.current_user if self.handler else None
+        return isinstance(caller, orm.Service)
+
     def engine(self, name: str) -> Engine:
         """Return the engine of that name.
 
@@ -174,6 +187,13 @@ class SessionServer(Spawner):
         options = dict(self.orm_spawner.user_options or {})
         options.pop(SESSION_ID, None)
         self.orm_spawner.user_options = options
+        self._commit()
+
+    def forget_options(self) -> None:
+        """Keep the id of the session only: the rest would be used by the owner's next start."""
+        options = self.orm_spawner.user_options or {}
+        kept = {name: value for name, value in options.items() if name == SESSION_ID}
+        self.user_options = self.orm_spawner.user_options = kept
         self._commit()
 
     def remember(self, running: Running) -> None:

@@ -52,6 +52,7 @@ class Start:
             With the reason; nothing of the start is left, except a session that is queued.
         """
         try:
+            self._check_requester()
             plan = await self._plan_of_prepared()
             if plan is None:
                 session = await self._obtain()
@@ -67,6 +68,27 @@ class Start:
             await self._withdraw()
             raise
         return await self._bring_up(plan)
+
+    def _check_requester(self) -> None:
+        """Raise ``Forbidden`` unless the owner, or a service with nothing but an id, asks.
+
+        The manager starts sessions with the id alone: the owner has created such a session
+        through the manager. Options of anyone else would run their code as the owner.
+        """
+        spawner = self._spawner
+        if spawner.is_requested_by_owner:
+            return
+        options = spawner.user_options or {}
+        if not (spawner.is_requested_by_service and set(options) == {SESSION_ID}):
+            spawner.forget_options()
+            raise self._not_the_owner()
+
+    def _not_the_owner(self) -> errors.Forbidden:
+        owner = self._spawner.user.name
+        return errors.Forbidden(
+            f"this is a session of {owner}: only its owner may start it through the Hub",
+            owner=owner,
+        )
 
     async def _launch(self, session_id: str) -> LaunchPlan:
         return await self._sessions.launch(session_id, self._spawner.user.name, self._spawner.name)
@@ -103,6 +125,8 @@ class Start:
                 raise errors.Conflict(
                     f"the batch session {session['name']} has ended; file it anew to run it again"
                 )
+            if not self._spawner.is_requested_by_owner:
+                raise self._not_the_owner()
             # A server that is started again brings the id of its last session.
             options = options or self._same_again(session)
         session = await self._sessions.file(self._order(options))

@@ -56,7 +56,6 @@ class Account(Shown):
     domain: str
     need_password_change: bool
     is_active: bool
-    hub_admin: bool
     hub_groups: list[str]
     hub_roles: list[HubRole]
 

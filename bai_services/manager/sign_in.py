@@ -248,7 +248,6 @@ def hub_account(account: Account) -> dict[str, Any]:
     """Return the account as the Hub's authenticator takes it."""
     domain = account.domain
     groups = [f"d-{domain}", *(f"p-{domain}-{name}" for _, name in account.projects)]
-    is_admin = account.role is Role.ADMIN
     return {
         "id": account.id,
         "username": account.username,
@@ -257,20 +256,44 @@ def hub_account(account: Account) -> dict[str, Any]:
         "domain": domain,
         "need_password_change": account.need_password_change,
         "is_active": refusal(account, None) is None,
-        "hub_admin": account.role is Role.SUPERADMIN,
         "hub_groups": groups,
-        "hub_roles": [_domain_admin_role(domain)] if is_admin else [],
+        "hub_roles": _hub_roles(account.role, domain),
     }
 
 
-def _domain_admin_role(domain: str) -> dict[str, Any]:
-    # Never admin:users: who holds it can rename and delete people in the Hub.
-    filtered = ("list:users", "read:users", "admin:servers", "list:groups", "read:groups")
-    return {
-        "name": f"bai-domain-admin-{domain}",
-        "description": f"Administrator of domain {domain}",
-        "scopes": ["admin-ui", *(f"{scope}!group=d-{domain}" for scope in filtered)],
-    }
+# Scopes of administrators in the Hub. Accounts and sessions are changed through the manager, which
+# compares the roles of caller and owner; the Hub's filters cannot. So these scopes create no
+# user, start no server, issue no token and open no server of another user. The Hub's own role
+# "admin" would allow all of it.
+_SUPERADMIN_SCOPES = (
+    *("admin-ui", "list:users", "read:users", "list:groups", "read:groups"),
+    *("list:services", "read:services", "read:hub", "read:roles", "read:metrics"),
+    # No role is higher, so a superadmin may also stop a server that the manager does not know.
+    *("read:servers", "delete:servers"),
+)
+# Without "read:servers": a server's options hold the environment variables of its session.
+_DOMAIN_ADMIN_SCOPES = ("list:users", "read:users", "list:groups", "read:groups")
+
+
+def _hub_roles(role: Role, domain: str) -> list[dict[str, Any]]:
+    if role is Role.SUPERADMIN:
+        return [
+            {
+                "name": "bai-superadmin",
+                "description": "Administrator of all domains",
+                "scopes": list(_SUPERADMIN_SCOPES),
+            }
+        ]
+    if role is Role.ADMIN:
+        filtered = (f"{scope}!group=d-{domain}" for scope in _DOMAIN_ADMIN_SCOPES)
+        return [
+            {
+                "name": f"bai-domain-admin-{domain}",
+                "description": f"Administrator of domain {domain}",
+                "scopes": ["admin-ui", *filtered],
+            }
+        ]
+    return []
 
 
 def _as_caller(account: Account, client_ip: str) -> Caller:

@@ -90,7 +90,6 @@ def test_password_failure(error: errors.BaiError, text: str) -> None:
 def account(**changes: object) -> dict[str, object]:
     return {
         "username": "kim",
-        "hub_admin": False,
         "hub_groups": ["d-default"],
         "hub_roles": [],
     } | changes
@@ -114,10 +113,12 @@ def test_an_account_keeps_the_hubs_own_roles() -> None:
     }
 
 
-def test_a_superadmin_is_the_hubs_admin() -> None:
-    model = authentication(account(hub_admin=True), DEFAULT_ROLES)
-    assert model["admin"] is True
-    assert model["roles"] == DEFAULT_ROLES
+def test_nobody_is_an_admin_of_the_hub() -> None:
+    """The Hub's role `admin` starts servers and issues tokens for every user."""
+    role = {"name": "bai-superadmin", "description": "", "scopes": ["admin-ui"]}
+    model = authentication(account(hub_roles=[role]), DEFAULT_ROLES)
+    assert model["admin"] is False
+    assert [role["name"] for role in model["roles"]] == ["user", "bai-superadmin"]
 
 
 @pytest.mark.parametrize("name", ["a", "kim.1", "x" * 64, "0_-"])

@@ -17,7 +17,6 @@ from bai_auth.joined import Joined
 ROLE = {"name": "bai-domain-admin-x", "description": "of x", "scopes": ["admin-ui"]}
 ACCOUNT: dict[str, Any] = {
     "username": "ada",
-    "hub_admin": False,
     "hub_groups": ["d-x", "p-x-y"],
     "hub_roles": [ROLE],
 }
@@ -42,7 +41,6 @@ def test_what_the_hub_has_already_is_not_written_again(known: Any) -> None:
 @pytest.mark.parametrize(
     "change",
     [
-        pytest.param({"hub_admin": True}, id="became superadmin"),
         pytest.param({"hub_groups": ["d-x"]}, id="left a project"),
         pytest.param({"hub_groups": ["d-x", "p-x-y", "p-x-z"]}, id="joined a project"),
         pytest.param({"hub_roles": []}, id="is domain admin no more"),
@@ -53,6 +51,11 @@ def test_what_the_hub_has_already_is_not_written_again(known: Any) -> None:
 )
 def test_every_change_is_seen(known: Any, change: dict[str, Any]) -> None:
     assert not is_up_to_date(known, {**ACCOUNT, **change})
+
+
+def test_an_admin_of_the_hub_is_no_longer_one(known: Any) -> None:
+    known.admin = True
+    assert not is_up_to_date(known, ACCOUNT)
 
 
 def test_changes_reach_who_is_signed_in_within_five_minutes() -> None:

@@ -67,7 +67,7 @@ def test_changes_reach_who_is_signed_in(quick_hub: RunningHub) -> None:
         assert browser.get("/hub/admin").status_code == 200
 
         changed(admin, "PATCH", "/users/ada", role="superadmin")
-        known(admin=True)
+        known(admin=False, roles=["bai-superadmin", "user"])
 
         changed(admin, "PATCH", "/users/ada", role="user")
         known(admin=False, groups=["d-default"], roles=["user"])

@@ -61,7 +61,6 @@ async def test_a_user_name_or_an_e_mail_address_signs_in(person: World, name: st
         "domain": "default",
         "need_password_change": False,
         "is_active": True,
-        "hub_admin": False,
         "hub_groups": ["d-default", "p-default-default"],
         "hub_roles": [],
     }
@@ -75,15 +74,28 @@ async def test_only_the_hub_may_ask(person: World) -> None:
         await person.manager.sign_ins.account(caller, "user")
 
 
+# Scopes with which a user would act for another user in the Hub.
+ACTS_FOR_OTHERS = ("admin:", "start:servers", "servers", "access:servers", "tokens", "shares")
+
+
+@pytest.mark.parametrize(
+    "username, name", [("domain-admin", "bai-domain-admin-default"), ("admin", "bai-superadmin")]
+)
+async def test_administrators_cannot_act_for_others_in_the_hub(
+    world: World, username: str, name: str
+) -> None:
+    (role,) = (await world.manager.sign_ins.account(HUB, username))["hub_roles"]
+    assert role["name"] == name
+    assert not [scope for scope in role["scopes"] if scope.startswith(ACTS_FOR_OTHERS)]
+
+
 async def test_administrators_of_domains_get_a_hub_role_for_their_group(world: World) -> None:
-    account = await world.manager.sign_ins.account(HUB, "domain-admin")
-    (role,) = account["hub_roles"]
-    assert role["name"] == "bai-domain-admin-default"
-    assert not any(scope.startswith("admin:users") for scope in role["scopes"])
+    (role,) = (await world.manager.sign_ins.account(HUB, "domain-admin"))["hub_roles"]
     assert all(
         scope == "admin-ui" or scope.endswith("!group=d-default") for scope in role["scopes"]
     )
-    assert (await world.manager.sign_ins.account(HUB, "admin"))["hub_admin"] is True
+    # The options of a server hold the environment variables of its session.
+    assert not any("servers" in scope for scope in role["scopes"])
     with pytest.raises(NotFound):
         await world.manager.sign_ins.account(HUB, "nobody")
 

@@ -36,7 +36,7 @@ c.JupyterHub.cleanup_servers = False
 c.JupyterHub.tornado_settings = {{"slow_spawn_timeout": 60}}
 c.JupyterHub.services = [{{"name": "test", "api_token": "{token}"}}]
 c.JupyterHub.load_roles = [
-    {{"name": "test", "services": ["test"], "scopes": ["admin:users", "admin:servers"]}}
+    {{"name": "test", "services": ["test"], "scopes": ["admin:users", "admin:servers", "tokens"]}}
 ]
 c.BaiSpawner.queue_grace_seconds = {grace}
 c.BaiSpawner.start_timeout = {start_timeout}
@@ -77,11 +77,21 @@ class BareHub:
             "PYTHONPATH": str(ROOT),
         }
         self._process: subprocess.Popen[bytes] | None = None
-        self.api = httpx.AsyncClient(
+        self.api = self._client(self._token)
+        self._as_user: httpx.AsyncClient | None = None
+
+    def _client(self, token: str) -> httpx.AsyncClient:
+        return httpx.AsyncClient(
             base_url=f"http://127.0.0.1:{self._port}/hub/api",
-            headers={"Authorization": f"token {self._token}"},
+            headers={"Authorization": f"token {token}"},
             timeout=60,
         )
+
+    async def add_user(self) -> None:
+        """Create ``user``, in whose name `post_server` starts servers."""
+        await self.api.post("/users/user")
+        answer = await self.api.post("/users/user/tokens")
+        self._as_user = self._client(answer.json()["token"])
 
     def start(self) -> None:
         """Start the Hub and wait until it answers; raise with its log if it does not."""
@@ -119,14 +129,19 @@ class BareHub:
 
     async def close(self) -> None:
         await self.api.aclose()
+        if self._as_user is not None:
+            await self._as_user.aclose()
         if not self._has_ended():
             self.kill()
 
-    async def post_server(self, server: str, options: Any = None) -> httpx.Response:
-        """Start a server of ``user`` and return the Hub's answer."""
+    async def post_server(
+        self, server: str, options: Any = None, *, as_service: bool = False
+    ) -> httpx.Response:
+        """Start a server of ``user``, as that user or as a service, and return the Hub's answer."""
         path = f"/users/user/servers/{server}" if server else "/users/user/server"
         body = {} if options is None else {"user_options": options}
-        return await self.api.post(path, json=body)
+        assert self._as_user is not None
+        return await (self.api if as_service else self._as_user).post(path, json=body)
 
     async def server(self, server: str) -> dict[str, Any]:
         """Return the Hub's model of a server, empty if there is none."""

@@ -70,5 +70,5 @@ async def bare_hub(api: Api, tmp_path: Path) -> AsyncIterator[BareHub]:
 async def hub(bare_hub: BareHub) -> BareHub:
     """A running Hub that knows ``user``."""
     await asyncio.to_thread(bare_hub.start)
-    await bare_hub.api.post("/users/user")
+    await bare_hub.add_user()
     return bare_hub

@@ -94,10 +94,34 @@ async def test_a_start_that_a_stop_overtook_files_nothing_new(hub: BareHub, user
 
     # The manager's own request, which was on its way when the person stopped the session.
     server = session["hub_server"]
-    late = await hub.post_server(server, {"bai_session_id": session["id"]})
+    late = await hub.post_server(server, {"bai_session_id": session["id"]}, as_service=True)
     assert late.status_code == 409, late.text
     assert "stopped before its start" in message(late)
     assert (await user.get("/sessions", hub_server=server))["total"] == 1
+
+
+async def test_only_the_owner_starts_a_session_through_the_hub(
+    hub: BareHub, preparing: AgentVoice, user: Client
+) -> None:
+    """A service with the scope start:servers stands for everybody who is not the owner."""
+    chosen = {**SMALL, "environ": {"PYTHONPATH": "/home/work/theirs"}}
+    answer = await hub.post_server("lab", chosen, as_service=True)
+    assert answer.status_code == 403, answer.text
+    assert "only its owner" in message(answer)
+    assert (await user.get("/sessions"))["total"] == 0
+
+    # Nothing of it is left for the owner's own next start, which takes what is remembered.
+    assert not (await hub.server("lab"))["user_options"]
+    assert (await hub.post_server("lab", SMALL)).status_code == 201
+    session = await newest(user, "lab")
+    await hub.delete_server("lab")
+    await reached(user, session["id"], "TERMINATED")
+
+    # Neither what is remembered nor the id of a session that has ended starts a new one.
+    for options in (None, {"bai_session_id": session["id"]}):
+        answer = await hub.post_server("lab", options, as_service=True)
+        assert answer.status_code == 403, answer.text
+    assert (await user.get("/sessions"))["total"] == 1
 
 
 async def test_one_that_is_killed_from_outside_is_reported(
@@ -137,7 +161,7 @@ async def test_one_that_never_answers_is_ended(
 ) -> None:
     bare_hub.start_timeout = 7
     await asyncio.to_thread(bare_hub.start)
-    await bare_hub.api.post("/users/user")
+    await bare_hub.add_user()
 
     answer = await bare_hub.post_server("silent", SMALL)
 
@@ -153,7 +177,7 @@ async def test_a_wait_longer_than_the_grace_is_queued_and_starts_later(
 ) -> None:
     bare_hub.grace = 0.5
     await asyncio.to_thread(bare_hub.start)
-    await bare_hub.api.post("/users/user")
+    await bare_hub.add_user()
 
     answer = await bare_hub.post_server("lab", SMALL)
 
@@ -163,7 +187,8 @@ async def test_a_wait_longer_than_the_grace_is_queued_and_starts_later(
     assert session["started_by"] == "manager"
     await agent.prepare()
     await reached(user, session["id"], "PREPARED")
-    started = await bare_hub.post_server("lab", {"bai_session_id": session["id"]})
+    options = {"bai_session_id": session["id"]}
+    started = await bare_hub.post_server("lab", options, as_service=True)
     assert started.status_code == 201
     await reached(user, session["id"], "RUNNING")
     assert (await newest(user, "lab"))["id"] == session["id"]
@@ -190,7 +215,7 @@ async def test_a_server_that_is_removed_cancels_what_waits_for_it(
 ) -> None:
     bare_hub.grace = 0
     await asyncio.to_thread(bare_hub.start)
-    await bare_hub.api.post("/users/user")
+    await bare_hub.add_user()
     assert (await bare_hub.post_server("lab", SMALL)).status_code == 409
     session = await newest(user, "lab")
 
@@ -237,7 +262,7 @@ async def test_a_manager_that_is_away_is_said_to_be(bare_hub: BareHub) -> None:
     # Nobody listens on the discard port.
     bare_hub.manager_url = "http://127.0.0.1:9/services/bai"
     await asyncio.to_thread(bare_hub.start)
-    await bare_hub.api.post("/users/user")
+    await bare_hub.add_user()
 
     answer = await bare_hub.post_server("lab", SMALL)
 
