@@ -81,14 +81,14 @@ class ExitedHandler(APIHandler):
     @operation("Say that nothing of it runs", tag="spawner", body=Exited, returns=Session)
     async def post(self, key: str, body: Exited) -> Any:
         row = await self.manager.launch.exited(self.caller, key, body.model_dump())
-        return await self.manager.sessions.described(row)
+        return await self.manager.sessions.described(self.caller, row)
 
 
 class DetachHandler(APIHandler):
     @operation("Leave the start to the manager", tag="spawner", body=Nothing, returns=Session)
     async def post(self, key: str, body: Nothing) -> Any:
         row = await self.manager.launch.detach(self.caller, key)
-        return await self.manager.sessions.described(row)
+        return await self.manager.sessions.described(self.caller, row)
 
 
 _KEY = r"/sessions/(?P<key>[^/]+)"

@@ -113,6 +113,8 @@ class SessionCallback(Shown):
 
 
 class Session(Shown):
+    """``hidden_fields`` hold nothing here because the caller may not read them."""
+
     id: str
     name: str
     type: str
@@ -167,6 +169,7 @@ class Session(Shown):
     hub_server: str
     url: str
     page: str
+    hidden_fields: list[str]
 
 
 class FiledSessions(Shown):

@@ -29,6 +29,8 @@ class NewTemplate(TemplateChange):
 
 
 class Template(Shown):
+    """``hidden_fields`` are those of the request that the caller may not read."""
+
     id: str
     name: str
     description: str
@@ -41,6 +43,7 @@ class Template(Shown):
     request: dict[str, Any]
     created_at: datetime
     changed_at: datetime
+    hidden_fields: list[str]
 
 
 class TemplatesHandler(APIHandler):

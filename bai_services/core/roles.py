@@ -48,12 +48,45 @@ class Caller:
 
 
 @dataclass(frozen=True, slots=True)
+class Owner:
+    """The user to whom something belongs, with the role that they have now."""
+
+    id: str
+    role: Role
+
+
+@dataclass(frozen=True, slots=True)
 class Target:
-    """Where a thing lies; None means that it has no such scope (a policy, a resource group)."""
+    """Where a thing lies; None means that it has no such scope (a policy, a resource group).
+
+    What belongs to a project has no owner, whoever created it.
+    """
 
     domain: str | None = None
     project_id: str | None = None
+    owner: Owner | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Visibility:
+    """Which rows of a list a caller may see; a field that is None does not limit.
+
+    At most one of the first three is set. ``hidden_roles`` are the roles of the owners
+    whose rows are left out.
+    """
+
+    domain: str | None = None
+    project_ids: frozenset[str] | None = None
     owner_id: str | None = None
+    hidden_roles: frozenset[Role] = frozenset()
+
+    def covers(self, domain: str, project_id: str, owner_id: str) -> bool:
+        """Return whether a row lies in the scope, whatever the role of its owner."""
+        return (
+            self.domain in (None, domain)
+            and (self.project_ids is None or project_id in self.project_ids)
+            and self.owner_id in (None, owner_id)
+        )
 
 
 def _reaches(user: Reach, admin: Reach, monitor: Reach) -> Mapping[Role, Reach]:
@@ -113,6 +146,8 @@ ACTIONS: Mapping[str, Mapping[Role, Reach]] = {
     "storage-host.read": _EVERYONE,
     "session.read": {**_OWN_READS, **_HUB, **_SESSION},
     "session.create": {**_reaches(R.OWN, R.OWN, R.NONE), **_HUB},
+    # Environment, command, callback and output: what may hold secrets of its owner.
+    "session.read-private": {**_OWN_WRITES, **_HUB, **_SESSION},
     "session.write": {**_OWN_WRITES, **_HUB, **_SESSION},
     # Beyond what the keypair's policy lets its owner ask for.
     "session.prioritize": _DOMAIN_WRITES,
@@ -140,14 +175,40 @@ def reach(role: Role, action: str) -> Reach:
     return ACTIONS[action].get(role, Reach.NONE)
 
 
+# What belongs to a role of a higher rank is out of reach of a lower one.
+_RANKS: Mapping[Role, int] = {Role.USER: 0, Role.MONITOR: 0, Role.ADMIN: 1, Role.SUPERADMIN: 2}
+# Lists of accounts, keypairs and quotas hold no files, environments or secrets, and
+# administrators need the accounts of their domain to share and to see what limits apply.
+_METADATA_READS = frozenset({"user.read", "keypair.read", "quota.read"})
+# Whoever changes an account or a keypair can sign in as its owner, and a monitor reads every
+# domain: here it ranks above the administrator of one.
+_CREDENTIAL_WRITES = frozenset({"user.write", "keypair.write"})
+
+
 def reaches(caller: Caller, action: str, target: Target) -> bool:
-    """Return whether the caller may do ``action`` to something that lies at ``target``."""
+    """Return whether the caller may do ``action`` to something that lies at ``target``.
+
+    Nobody reaches what belongs to a user with a higher role, except where their reach is all.
+    """
     how_far = reach(caller.role, action)
     if how_far is Reach.ALL:
         return True
+    owner = target.owner
+    if owner is not None and owner.id == caller.user_id:
+        return how_far >= Reach.OWN
+    if owner is not None and owner.role in roles_above(caller.role, action):
+        return False
     if how_far >= Reach.DOMAIN and target.domain is not None and target.domain == caller.domain:
         return True
-    if how_far >= Reach.PROJECT and target.project_id in caller.projects:
-        return True
-    is_own = target.owner_id is not None and target.owner_id == caller.user_id
-    return how_far >= Reach.OWN and is_own
+    return how_far >= Reach.PROJECT and target.project_id in caller.projects
+
+
+def roles_above(role: Role, action: str) -> frozenset[Role]:
+    """Return the roles whose belongings ``role`` does not reach with ``action``."""
+    if action in _METADATA_READS or reach(role, action) is Reach.ALL:
+        return frozenset()
+    rank = _RANKS.get(role, 0)
+    above = {other for other, its_rank in _RANKS.items() if its_rank > rank}
+    if action in _CREDENTIAL_WRITES:
+        above.add(Role.MONITOR)
+    return frozenset(above - {role})

@@ -14,12 +14,13 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from bai_services.core.devices import thousandths
 from bai_services.core.listing import ListQuery, Page
 from bai_services.core.policy import SESSIONS
+from bai_services.core.roles import Visibility
 from bai_services.core.session import OCCUPYING, Status
 
 from .database import Database
 from .ledger import scopes_of
 from .listing import Listing
-from .sessions import Seen
+from .sessions import visible_to
 from .tables.accounts import users
 from .tables.cluster import agent_slots, devices
 from .tables.sessions import (
@@ -141,25 +142,25 @@ class AllocationStore:
     def __init__(self, database: Database) -> None:
         self._db = database
 
-    async def page(self, query: ListQuery, seen: Seen, is_held: bool) -> Page[LedgerRow]:
+    async def page(self, query: ListQuery, visible: Visibility, is_held: bool) -> Page[LedgerRow]:
         """Return a page of the ledger; ``is_held`` leaves out what was given back."""
-        select = _LEDGER.where(*seen.conditions())
+        select = _LEDGER.where(*visible_to(visible))
         if is_held:
             select = select.where(_LIVE_ROWS)
         async with self._db.read() as tx:
             rows, total = await _LEDGER_LISTING.page(tx, select, query)
         return Page([LedgerRow(**row) for row in rows], total, query.limit, query.offset)
 
-    async def kernels(self, query: ListQuery, seen: Seen) -> Page[Mapping[str, Any]]:
+    async def kernels(self, query: ListQuery, visible: Visibility) -> Page[Mapping[str, Any]]:
         async with self._db.read() as tx:
-            select = _KERNELS.where(*seen.conditions())
+            select = _KERNELS.where(*visible_to(visible))
             rows, total = await _KERNEL_LISTING.page(tx, select, query)
         return Page(rows, total, query.limit, query.offset)
 
-    async def dependencies(self, query: ListQuery, seen: Seen) -> Page[Mapping[str, Any]]:
+    async def dependencies(self, query: ListQuery, visible: Visibility) -> Page[Mapping[str, Any]]:
         """Return a page of who waits for whom."""
         async with self._db.read() as tx:
-            select = _DEPENDENCIES.where(*seen.conditions())
+            select = _DEPENDENCIES.where(*visible_to(visible))
             rows, total = await _DEPENDENCY_LISTING.page(tx, select, query)
         return Page(rows, total, query.limit, query.offset)
 

@@ -52,6 +52,7 @@ class QuotaScopeRow:
     domain: str | None
     owner: str | None
     owner_id: str | None
+    owner_role: str | None
     project: str | None
     project_id: str | None
     limit_bytes: int
@@ -69,6 +70,7 @@ _LISTING = Listing(
         "domain": sa.func.coalesce(users.c.domain, projects.c.domain),
         "owner": users.c.username,
         "owner_id": users.c.id,
+        "owner_role": users.c.role,
         "project": projects.c.name,
         "project_id": projects.c.id,
         "limit_bytes": _limit,

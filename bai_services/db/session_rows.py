@@ -13,6 +13,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from bai_services.core.dependencies import Dependency
 from bai_services.core.resources import ResourceSlots
+from bai_services.core.roles import Role
 from bai_services.core.session import ENDED, OCCUPYING, Status
 
 from .dependencies import read_dependencies
@@ -37,6 +38,8 @@ class SessionRow:
     type: str
     owner: str
     owner_id: str
+    # The role that the owner has now, whatever they had when the session was created.
+    owner_role: Role
     access_key: str
     domain: str
     project: str
@@ -142,7 +145,11 @@ class SessionView(SessionKernels):
     idle_timeout_seconds: int = 0
 
 
-_NAMES = {"owner": users.c.username.label("owner"), "project": projects.c.name.label("project")}
+_NAMES = {
+    "owner": users.c.username.label("owner"),
+    "owner_role": users.c.role.label("owner_role"),
+    "project": projects.c.name.label("project"),
+}
 _COLUMNS = [_NAMES[f.name] if f.name in _NAMES else sessions.c[f.name] for f in fields(SessionRow)]
 _KERNEL_COLUMNS = [kernels.c[f.name] for f in fields(KernelRow)]
 
@@ -156,6 +163,7 @@ SELECT: sa.Select[Any] = (
 # Statements of every request and every step are built once: building one costs several times
 # what running it does.
 _STATUS = [f.name for f in fields(SessionRow)].index("status")
+_OWNER_ROLE = [f.name for f in fields(SessionRow)].index("owner_role")
 _BY_ID = SELECT.where(sessions.c.id == sa.bindparam("session_id"))
 _KERNELS_OF = (
     sa.select(*_KERNEL_COLUMNS)
@@ -225,6 +233,7 @@ def row_of(values: Sequence[Any]) -> SessionRow:
     """Return the session that a row of ``SELECT`` is."""
     found = list(values)
     found[_STATUS] = Status(found[_STATUS])
+    found[_OWNER_ROLE] = Role(found[_OWNER_ROLE])
     return SessionRow(*found)
 
 

@@ -15,6 +15,7 @@ from bai_services.core.errors import AlreadyExists, Conflict, InvalidTransition,
 from bai_services.core.gang import MAIN, MAIN_HOST
 from bai_services.core.listing import ListQuery, Page
 from bai_services.core.policy import SESSIONS
+from bai_services.core.roles import Visibility
 from bai_services.core.session import ENDED, LIVE, OCCUPYING, Event, Result, Status, next_status
 
 from . import dependencies, filing, ledger
@@ -22,6 +23,7 @@ from .audit import AuditEntry, record
 from .caps import CHUNK
 from .database import Database
 from .filing import NewSession
+from .owners import is_shown
 from .session_rows import (
     LISTING,
     SELECT,
@@ -78,23 +80,18 @@ class Step:
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class Seen:
-    """Limits a list to what a caller may see; None does not limit."""
-
-    domain: str | None = None
-    project_ids: frozenset[str] | None = None
-    owner_id: str | None = None
-
-    def conditions(self) -> list[sa.ColumnElement[bool]]:
-        found: list[sa.ColumnElement[bool]] = []
-        if self.domain is not None:
-            found.append(sessions.c.domain == self.domain)
-        if self.project_ids is not None:
-            found.append(sessions.c.project_id.in_(sorted(self.project_ids)))
-        if self.owner_id is not None:
-            found.append(sessions.c.owner_id == self.owner_id)
-        return found
+def visible_to(visible: Visibility) -> list[sa.ColumnElement[bool]]:
+    """Return the conditions that limit a select of sessions to what a caller may see."""
+    found: list[sa.ColumnElement[bool]] = []
+    if visible.domain is not None:
+        found.append(sessions.c.domain == visible.domain)
+    if visible.project_ids is not None:
+        found.append(sessions.c.project_id.in_(sorted(visible.project_ids)))
+    if visible.owner_id is not None:
+        found.append(sessions.c.owner_id == visible.owner_id)
+    if visible.hidden_roles:
+        found.append(is_shown(sessions.c.owner_id, visible.hidden_roles))
+    return found
 
 
 class SessionStore:
@@ -192,11 +189,11 @@ class SessionStore:
         async with self._db.read() as tx:
             return await _row_of(tx, session_id)
 
-    async def find_by_key(self, key: str, seen: Seen, owner_id: str | None) -> SessionRow:
+    async def find_by_key(self, key: str, visible: Visibility, owner_id: str | None) -> SessionRow:
         """Return the session with that id, or the live one, else the newest, of that name.
 
         A name is looked up among the sessions of ``owner_id`` first, then
-        among all that ``seen`` shows, where it must be unambiguous.
+        among all that are visible, where it must be unambiguous.
 
         Raises
         ------
@@ -204,10 +201,10 @@ class SessionStore:
             If the caller can see no such session, or several of that name.
         """
         async with self._db.read() as tx:
-            rows = await read_rows(tx, sessions.c.id == key, *seen.conditions())
+            rows = await read_rows(tx, sessions.c.id == key, *visible_to(visible))
             if rows:
                 return rows[0]
-            rows = await read_rows(tx, sessions.c.name == key, *seen.conditions())
+            rows = await read_rows(tx, sessions.c.name == key, *visible_to(visible))
         mine = [row for row in rows if row.owner_id == owner_id]
         rows = mine or rows
         live = [row for row in rows if row.status in LIVE]
@@ -243,9 +240,9 @@ class SessionStore:
         async with self._db.read() as tx:
             return await _rows_of(tx, ids)
 
-    async def page(self, query: ListQuery, seen: Seen) -> Page[SessionView]:
+    async def page(self, query: ListQuery, visible: Visibility) -> Page[SessionView]:
         async with self._db.read() as tx:
-            found, total = await LISTING.page(tx, SELECT.where(*seen.conditions()), query)
+            found, total = await LISTING.page(tx, SELECT.where(*visible_to(visible)), query)
             views = await read_views(tx, [row_of(list(row.values())) for row in found])
         return Page(views, total, query.limit, query.offset)
 

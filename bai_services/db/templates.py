@@ -11,11 +11,13 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from bai_services.core.errors import AlreadyExists, NotFound
 from bai_services.core.listing import ListQuery, Page
+from bai_services.core.roles import Role
 
 from .audit import AuditEntry, record
 from .database import Database
 from .integrity import broken_means
 from .listing import Listing
+from .owners import is_shown
 from .tables.accounts import projects, users
 from .tables.sessions import session_templates
 
@@ -25,6 +27,7 @@ _SELECT = (
     sa.select(
         session_templates,
         users.c.username.label("owner"),
+        users.c.role.label("owner_role"),
         projects.c.name.label("project"),
     )
     .outerjoin_from(session_templates, users, session_templates.c.owner_id == users.c.id)
@@ -45,17 +48,21 @@ _LISTING = Listing(
 
 @dataclass(frozen=True, slots=True)
 class TemplateReader:
-    """Who looks at templates; ``domain_wide`` sees those of everybody in the domain."""
+    """Who reads templates.
+
+    With ``is_domain_wide`` those of everybody in the domain whose role is not hidden.
+    """
 
     user_id: str | None
     domain: str | None
     project_ids: frozenset[str]
-    is_domain_wide: bool = False
+    is_domain_wide: bool
+    hidden_roles: frozenset[Role]
 
     def condition(self) -> sa.ColumnElement[bool]:
         table = session_templates.c
         if self.is_domain_wide:
-            return table.domain == self.domain
+            return sa.and_(table.domain == self.domain, is_shown(table.owner_id, self.hidden_roles))
         is_of_domain = table.owner_id.is_(None) & table.project_id.is_(None)
         return sa.or_(
             table.owner_id == self.user_id,

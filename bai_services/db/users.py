@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -141,6 +141,12 @@ class UserStore:
                 sa.select(users.c.id, users.c.username).where(users.c.needs_hub_sign_out)
             )
             return [dict(row) for row in found.mappings()]
+
+    async def with_roles(self, roles: Collection[Role]) -> frozenset[str]:
+        """Return the ids of all users with one of these roles."""
+        async with self._db.read() as tx:
+            found = await tx.scalars(sa.select(users.c.id).where(users.c.role.in_(sorted(roles))))
+            return frozenset(found)
 
     async def live_sessions(self, user_id: str) -> Sequence[str]:
         """Return the ids of a person's sessions that have not ended."""

@@ -13,12 +13,14 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from bai_services.core.errors import AlreadyExists, InUse, NotFound, QuotaExceeded
 from bai_services.core.listing import ListQuery, Page
+from bai_services.core.roles import Role
 from bai_services.core.vfolder import NAMED, VfolderEvent, VfolderStatus, next_status, origins
 
 from .audit import AuditEntry, record
 from .database import Database
 from .integrity import broken_means
 from .listing import Listing
+from .owners import is_shown
 from .tables.accounts import memberships, project_policies, projects, user_policies, users
 from .tables.sessions import sessions
 from .tables.vfolders import vfolder_grants, vfolder_mounts, vfolders
@@ -38,6 +40,7 @@ class Seen:
     """
 
     user_id: str | None
+    hidden_roles: frozenset[Role]  # by role: not what belongs to users with these
     project_ids: frozenset[str] = frozenset()
     domain: str | None = None  # by role: all of this domain
     is_everything: bool = False  # by role
@@ -53,7 +56,8 @@ class Seen:
             sa.and_(vfolders.c.status == VfolderStatus.READY, usable),
         ]
         if self.domain is not None:
-            found.append(vfolders.c.domain == self.domain)
+            shown = is_shown(vfolders.c.owner_id, self.hidden_roles)
+            found.append(sa.and_(vfolders.c.domain == self.domain, shown))
         return sa.or_(*found)
 
 
@@ -68,6 +72,8 @@ class VfolderRow:
     scope: str
     owner_id: str | None
     owner: str | None
+    # The role that the owner has now; None where there is no owner.
+    owner_role: Role | None
     project_id: str | None
     project: str | None
     creator_id: str
@@ -393,6 +399,7 @@ def _select(user_id: _User) -> sa.Select[Any]:
         sa.select(
             *own,
             users.c.username.label("owner"),
+            users.c.role.label("owner_role"),
             projects.c.name.label("project"),
             _IS_MOUNTED,
             grant.label("grant"),
@@ -407,6 +414,7 @@ def _row_of(mapping: Mapping[str, Any]) -> VfolderRow:
         **{
             **mapping,
             "status": VfolderStatus(mapping["status"]),
+            "owner_role": Role(mapping["owner_role"]) if mapping["owner_role"] else None,
             "is_mounted": bool(mapping["is_mounted"]),
         }
     )

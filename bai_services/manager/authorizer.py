@@ -2,22 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from bai_services.core.errors import Forbidden, NotFound
-from bai_services.core.roles import Caller, Reach, Target, reach, reaches
-
-
-@dataclass(frozen=True, slots=True)
-class Visibility:
-    """Which rows of a list a caller may see; a field that is None does not limit.
-
-    Exactly one of them is set, or none for "everything".
-    """
-
-    domain: str | None = None
-    project_ids: frozenset[str] | None = None
-    owner_id: str | None = None
+from bai_services.core.roles import (
+    Caller,
+    Reach,
+    Target,
+    Visibility,
+    reach,
+    reaches,
+    roles_above,
+)
 
 
 def require(caller: Caller, action: str, target: Target | None = None) -> None:
@@ -39,6 +33,12 @@ def require(caller: Caller, action: str, target: Target | None = None) -> None:
         return
     elif not reaches(caller, f"{action.partition('.')[0]}.read", target):
         raise NotFound("there is no such thing, or you may not see it")
+    elif target.owner is not None and target.owner.role in roles_above(caller.role, action):
+        raise Forbidden(
+            f"it belongs to a user with the role {target.owner.role}, which {caller.role} may "
+            "not act on; ask a superadmin",
+            action=action,
+        )
     raise Forbidden(
         f"{caller.username or caller.role} ({caller.role}) may not do {action} here", action=action
     )
@@ -56,7 +56,7 @@ def visibility(caller: Caller, action: str) -> Visibility:
         case Reach.ALL:
             return Visibility()
         case Reach.DOMAIN:
-            return Visibility(domain=caller.domain)
+            return Visibility(domain=caller.domain, hidden_roles=roles_above(caller.role, action))
         case Reach.PROJECT:
             return Visibility(project_ids=caller.projects)
         case Reach.OWN:

@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from collections import defaultdict, deque
 from collections.abc import AsyncGenerator, Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 
-from bai_services.core.roles import Caller, Target, reaches
+from bai_services.core.roles import Caller, Visibility
 from bai_services.core.session import Status
+from bai_services.db.database import Database
+from bai_services.db.users import UserStore
 
 from . import authorizer
 
 # A listener that is this far behind loses the oldest: it reads the session afresh anyway.
 QUEUE_LENGTH = 256
+# The owners whose sessions a listener may not read are read again after this time.
+HIDDEN_TTL_SECONDS = 5.0
 # What is told of a session that waits for other reasons, or has only moved on in its line or is
 # likely to start at another time.
 POSITION = "position"
@@ -147,8 +152,9 @@ class Events:
 class Feed:
     """The changes that one caller may read."""
 
-    def __init__(self, events: Events) -> None:
+    def __init__(self, events: Events, database: Database) -> None:
         self._events = events
+        self._users = UserStore(database)
 
     def follow(
         self, caller: Caller, session_id: str | None, keepalive_seconds: float
@@ -161,17 +167,30 @@ class Feed:
             If the caller may read no sessions at all.
         """
         # Here and not in the generator: a refusal must come before the answer has begun.
-        authorizer.visibility(caller, "session.read")
-        return self._changes(caller, session_id, keepalive_seconds)
+        visible = authorizer.visibility(caller, "session.read")
+        return self._changes(visible, session_id, keepalive_seconds)
 
     async def _changes(
-        self, caller: Caller, session_id: str | None, keepalive_seconds: float
+        self, visible: Visibility, session_id: str | None, keepalive_seconds: float
     ) -> AsyncGenerator[Change | None, None]:
-        with self._events.follow(session_id, partial(_may_read, caller)) as changes:
+        loop = asyncio.get_running_loop()
+        hidden: frozenset[str] = frozenset()
+        read_at = -math.inf
+        sent_at = loop.time()
+        with self._events.follow(session_id, partial(_covers, visible)) as changes:
             while True:
-                yield await changes.get(keepalive_seconds)
+                change = await changes.get(keepalive_seconds)
+                if visible.hidden_roles and loop.time() - read_at > HIDDEN_TTL_SECONDS:
+                    hidden = await self._users.with_roles(visible.hidden_roles)
+                    read_at = loop.time()
+                if change is not None and change.owner_id in hidden:
+                    # The caller is still asked for now and then, see ``api/events.py``.
+                    if loop.time() - sent_at < keepalive_seconds:
+                        continue
+                    change = None
+                sent_at = loop.time()
+                yield change
 
 
-def _may_read(caller: Caller, change: Change) -> bool:
-    target = Target(change.domain, change.project_id, change.owner_id)
-    return reaches(caller, "session.read", target)
+def _covers(visible: Visibility, change: Change) -> bool:
+    return visible.covers(change.domain, change.project_id, change.owner_id)

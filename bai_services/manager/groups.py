@@ -12,7 +12,7 @@ from bai_services.core.listing import ListQuery, Page
 from bai_services.core.names import check_slug
 from bai_services.core.queue import Order
 from bai_services.core.resources import Caps
-from bai_services.core.roles import Caller
+from bai_services.core.roles import Caller, Visibility
 from bai_services.core.session import SessionType
 from bai_services.db.groups import GroupStore, GroupUser, Row
 
@@ -102,7 +102,7 @@ def group_user(caller: Caller) -> GroupUser | None:
         If the caller has no business with groups at all.
     """
     visible = authorizer.visibility(caller, "resource-group.read")
-    if visible == authorizer.Visibility():
+    if visible == Visibility():
         return None
     return GroupUser(
         domain=caller.domain,

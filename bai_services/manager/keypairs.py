@@ -8,7 +8,7 @@ from typing import Any
 from bai_services.core.callback import secret_of
 from bai_services.core.errors import Conflict, Forbidden, InvalidRequest, NotFound
 from bai_services.core.listing import ListQuery, Page
-from bai_services.core.roles import Caller, Role, Target
+from bai_services.core.roles import Caller, Owner, Role, Target
 from bai_services.db.keypairs import KeypairStore, Row
 from bai_services.db.policies import PolicyStore
 
@@ -66,10 +66,8 @@ class Keypairs:
         """Make a keypair for ``user`` (default: the caller); the answer alone has the secret."""
         authorizer.require(caller, "keypair.write")
         owner = await self._users.get(caller, wish.get("user") or caller.user_id or "")
-        authorizer.require(
-            caller, "keypair.write", Target(domain=owner["domain"], owner_id=owner["id"])
-        )
-        _refuse_above(caller, owner["role"], owner["username"])
+        whose = Owner(owner["id"], Role(owner["role"]))
+        authorizer.require(caller, "keypair.write", Target(domain=owner["domain"], owner=whose))
         if owner["status"] == "deleted":
             raise Conflict(f"{owner['username']} is deleted")
         columns = await self._checked(wish)
@@ -119,7 +117,6 @@ class Keypairs:
             authorizer.require(caller, "keypair.change-own", _target(row))
             return row
         authorizer.require(caller, "keypair.write", _target(row))
-        _refuse_above(caller, row["role"], row["user"])
         return row
 
     async def _checked(self, fields: Mapping[str, Any]) -> dict[str, Any]:
@@ -149,11 +146,5 @@ class Keypairs:
         )
 
 
-def _refuse_above(caller: Caller, role: str, username: str) -> None:
-    """Keep a domain admin from the keys of somebody who reaches further."""
-    if caller.role is Role.ADMIN and role not in (Role.USER, Role.ADMIN):
-        raise Forbidden(f"{username} is {role}; only a superadmin may change their keypairs")
-
-
 def _target(row: Row) -> Target:
-    return Target(domain=row["domain"], owner_id=row["user_id"])
+    return Target(domain=row["domain"], owner=Owner(row["user_id"], Role(row["role"])))

@@ -46,4 +46,4 @@ class Lifetimes:
         await self._audit.add(entry)
         # When it ends is known to the queue: reservations stand on it.
         self._lifecycle.tell(await self._store.find(row.id))
-        return await self._sessions.described(row)
+        return await self._sessions.described(caller, row)

@@ -6,11 +6,11 @@ import uuid
 from collections.abc import Mapping
 from typing import Any
 
-from bai_services.core.errors import Conflict, InvalidRequest, NotFound
+from bai_services.core.errors import Conflict, Forbidden, InvalidRequest, NotFound
 from bai_services.core.listing import ListQuery, Page
 from bai_services.core.names import check_slug
 from bai_services.core.resources import Caps
-from bai_services.core.roles import Caller, Target
+from bai_services.core.roles import Caller, Owner, Role, Target, reaches
 from bai_services.db.policies import PolicyStore
 from bai_services.db.projects import ProjectStore, Row
 from bai_services.db.users import UserStore
@@ -141,6 +141,13 @@ class Projects:
         person = await self._users.find(user, visible.domain, visible.owner_id)
         if person is None:
             raise NotFound(f"there is no user {user}, or you may not see them")
+        owner = Owner(person["id"], Role(person["role"]))
+        if not reaches(caller, "project.write", Target(row["domain"], owner=owner)):
+            raise Forbidden(
+                f"{person['username']} is {person['role']}; whoever has a lower role does not "
+                "change their projects, ask a superadmin",
+                action="project.write",
+            )
         return row, person
 
     def _membership_entry(self, caller: Caller, action: str, row: Row, person: Row) -> Any:

@@ -11,7 +11,7 @@ from typing import Any
 
 from bai_services.core.errors import BaiError, InvalidRequest, NotFound, QuotaExceeded
 from bai_services.core.listing import ListQuery, Page
-from bai_services.core.roles import Caller, Target
+from bai_services.core.roles import Caller, Owner, Role, Target
 from bai_services.db.quota_scopes import UNLIMITED, QuotaScopeRow, QuotaStore
 from bai_services.db.vfolders import VfolderRow, VfolderStore
 from bai_services.storage.base import Capability, Location, Scope
@@ -275,7 +275,7 @@ class Quotas:
             return _empty(host, scope)
         is_members = row.project_id is not None and row.project_id in caller.projects
         if not (action == "quota.read" and is_members):
-            authorizer.require(caller, action, Target(row.domain, owner_id=row.owner_id))
+            authorizer.require(caller, action, _target(row))
         return row
 
     def _view(self, row: QuotaScopeRow) -> QuotaScope:
@@ -307,11 +307,32 @@ def location_of(row: VfolderRow) -> Location:
     return Location(Scope.parse(row.scope), row.id, row.unmanaged_path)
 
 
+def _target(row: QuotaScopeRow) -> Target:
+    owner = None
+    if row.owner_id is not None:
+        assert row.owner_role is not None  # read together, see QuotaScopeRow
+        owner = Owner(row.owner_id, Role(row.owner_role))
+    return Target(row.domain, owner=owner)
+
+
 def _shown(limit: int) -> int | None:
     return None if limit == UNLIMITED else limit
 
 
 def _empty(host: str, scope: str) -> QuotaScopeRow:
     return QuotaScopeRow(
-        host, scope, None, None, None, None, None, UNLIMITED, UNLIMITED, None, None, None, None
+        host,
+        scope,
+        None,
+        None,
+        None,
+        None,
+        None,
+        None,
+        UNLIMITED,
+        UNLIMITED,
+        None,
+        None,
+        None,
+        None,
     )

@@ -24,7 +24,7 @@ from bai_services.core.labels import check_preopen_ports
 from bai_services.core.mounts import MountRequest, ResolvedMount
 from bai_services.core.placement import Designation, Mode
 from bai_services.core.resources import CPU, MEM, ResourceSlots, parse_amount
-from bai_services.core.roles import Caller, Role, Target, reaches
+from bai_services.core.roles import Caller, Owner, Role, Target, reaches
 from bai_services.core.session import SessionType
 from bai_services.core.session_rules import (
     DEFAULT_SHARED_MEMORY,
@@ -301,13 +301,14 @@ class Requests:
         if reaches(caller, "session.prioritize", target):
             keypair = None
         else:
-            keypair = await self._store.keypair(target.owner_id or "", access_key)
+            owner_id = "" if target.owner is None else target.owner.id
+            keypair = await self._store.keypair(owner_id, access_key)
         checked_priority(priority, keypair)
 
     async def _project(self, caller: Caller, owner: OwnerFacts, key: str | None) -> ProjectFacts:
         mine = [p for p in await self._store.projects_of(owner.id) if p.is_active]
         project = choose_project(mine, key)
-        target = Target(domain=owner.domain, project_id=project.id, owner_id=owner.id)
+        target = Target(owner.domain, project.id, Owner(owner.id, owner.role))
         authorizer.require(caller, "session.create", target)
         return project
 

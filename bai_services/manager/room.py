@@ -23,7 +23,7 @@ from bai_services.core.placement import (
     place,
 )
 from bai_services.core.resources import ResourceSlots, format_amount
-from bai_services.core.roles import Caller, Target
+from bai_services.core.roles import Caller, Owner, Target
 from bai_services.db.requests import GroupFacts, OwnerFacts, ProjectFacts, RequestStore, Room
 
 from . import authorizer
@@ -54,7 +54,7 @@ def where_of(
     """
     where: Where = {}
     if request.agent_list:
-        target = Target(domain=project.domain, project_id=project.id, owner_id=owner.id)
+        target = Target(project.domain, project.id, Owner(owner.id, owner.role))
         authorizer.require(caller, "session.designate", target)
         if request.agent_selection not in set(Designation):
             raise InvalidRequest(

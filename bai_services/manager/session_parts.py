@@ -50,7 +50,7 @@ class SessionParts:
         store, kernel_store = SessionStore(database), KernelStore(database)
         request_store = RequestStore(database)
         self.events = Events()
-        self.feed = Feed(self.events)
+        self.feed = Feed(self.events, shared.database)
         self.lifecycle = Lifecycle(store, self.events, clock)
         plans = LaunchPlans(kernel_store, folders)
         dependencies = DependencyStore(database)

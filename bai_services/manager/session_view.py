@@ -18,6 +18,9 @@ from .requests import PREOPEN_PORTS
 from .session_devices import devices_of, enforcement_of
 from .settings import Settings
 
+# What may hold secrets of the owner, and what stands in its place for others.
+_PRIVATE: dict[str, Any] = {"environ": {}, "startup_command": None, "callback": None}
+
 OF_MOUNT = ("vfolder", "vfolder_id", "path", "permission")
 
 
@@ -68,7 +71,13 @@ def describe(
         "hub_server": row.hub_server,
         "url": url_of(settings, row.hub_user, row.hub_server),
         "page": f"{settings.base_url.rstrip('/')}/sessions/{row.id}",
+        "hidden_fields": [],
     }
+
+
+def without_private(found: dict[str, Any]) -> dict[str, Any]:
+    """Return a session as those see it who may not read its environment or command."""
+    return {**found, **_PRIVATE, "hidden_fields": sorted(_PRIVATE)}
 
 
 def _asked(row: SessionRow) -> dict[str, Any]:

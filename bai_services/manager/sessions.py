@@ -12,7 +12,7 @@ from bai_services.core.errors import InvalidRequest, NotFound
 from bai_services.core.gang import MAIN_HOST
 from bai_services.core.listing import ListQuery, Page
 from bai_services.core.resources import format_amount
-from bai_services.core.roles import Caller, Target
+from bai_services.core.roles import Caller, Owner, Target, reaches
 from bai_services.core.session import LIVE, Event, Result, Status
 from bai_services.core.session_rules import check_session_name
 from bai_services.db.allocations import AllocationStore
@@ -20,7 +20,7 @@ from bai_services.db.audit import AuditEntry
 from bai_services.db.dependencies import DependencyStore
 from bai_services.db.filing import NewSession, view_of
 from bai_services.db.session_rows import SessionRow, SessionView
-from bai_services.db.sessions import Seen, SessionStore
+from bai_services.db.sessions import SessionStore
 
 from . import authorizer
 from .audit import Audit
@@ -29,7 +29,7 @@ from .events import Events
 from .kernels import Kernels
 from .lifecycle import Lifecycle
 from .requests import Requests, SessionRequest
-from .session_view import dependency_of, describe
+from .session_view import dependency_of, describe, without_private
 from .settings import Settings
 from .wait_states import WaitStates
 
@@ -79,8 +79,8 @@ class Sessions:
         if is_new:
             self._lifecycle.tell(row)
         if is_new and not new.dependencies:
-            return self._described(view_of(new, row)), True
-        return await self._shown(row.id), is_new
+            return self._described(caller, view_of(new, row)), True
+        return await self._shown(caller, row.id), is_new
 
     async def create_all(
         self, caller: Caller, requests: Sequence[SessionRequest]
@@ -107,17 +107,18 @@ class Sessions:
             self._lifecycle.tell(row)
         views = await self._store.views([row.id for row, _ in filed])
         return [
-            (self._described(view), is_new) for view, (_, is_new) in zip(views, filed, strict=True)
+            (self._described(caller, view), is_new)
+            for view, (_, is_new) in zip(views, filed, strict=True)
         ]
 
     async def get(self, caller: Caller, key: str) -> Row:
         """Return the session of that id or name."""
         row = await self._find(caller, key)
-        return await self._shown(row.id)
+        return await self._shown(caller, row.id)
 
     async def page(self, caller: Caller, query: ListQuery) -> Page[Row]:
-        page = await self._store.page(query, seen_by(caller, "session.read"))
-        items = [self._described(view) for view in page.items]
+        page = await self._store.page(query, authorizer.visibility(caller, "session.read"))
+        items = [self._described(caller, view) for view in page.items]
         return Page(items, page.total, page.limit, page.offset)
 
     async def wait(self, caller: Caller, key: str, until: str, timeout_seconds: float) -> Row:
@@ -141,7 +142,7 @@ class Sessions:
                 change = await changes.get(left)
                 if change is not None and change.session_id == row.id:
                     status = change.status
-        return await self._shown(row.id)
+        return await self._shown(caller, row.id)
 
     async def change(self, caller: Caller, key: str, changes: Mapping[str, Any]) -> Row:
         """Rename a session, give a waiting one another priority, or both.
@@ -164,7 +165,7 @@ class Sessions:
             row = await self._store.rename(row.id, name)
             self._lifecycle.tell(row, "name")
             await self._record(caller, "session.rename", row)
-        return await self._shown(row.id)
+        return await self._shown(caller, row.id)
 
     async def _prioritize(self, caller: Caller, row: SessionRow, priority: int) -> SessionRow:
         await self._requests.check_priority(caller, target_of(row), row.access_key, priority)
@@ -204,7 +205,7 @@ class Sessions:
         view = await self._store.view(row.id)
         if force and view.row.status is Status.TERMINATING:
             self._kernels.remove(view)
-        return self._described(view)
+        return self._described(caller, view)
 
     async def finish_unlaunched(self, session_id: str) -> None:
         """End a session that is TERMINATING and of which nothing was ever started."""
@@ -222,10 +223,13 @@ class Sessions:
         ------
         NotFound
             If the session has no kernel of that name.
+        Forbidden
+            If the caller may see the session, but not what its programs print.
         Unavailable
             If it runs and its agent does not answer.
         """
         row = await self._find(caller, key)
+        authorizer.require(caller, "session.read-private", target_of(row))
         view = await self._store.view(row.id)
         kernel = next((k for k in view.kernels if k.hostname == hostname), None)
         if kernel is None:
@@ -256,16 +260,18 @@ class Sessions:
             ],
         }
 
-    async def described(self, row: SessionRow) -> Row:
+    async def described(self, caller: Caller, row: SessionRow) -> Row:
         """Return what the API says of a session that the caller has been shown already."""
-        return await self._shown(row.id)
+        return await self._shown(caller, row.id)
 
     async def visible(self, caller: Caller, key: str) -> SessionRow:
         """Return the session of that id or name, as it is stored, if the caller may see it."""
         return await self._find(caller, key)
 
     async def _find(self, caller: Caller, key: str) -> SessionRow:
-        return await self._store.find_by_key(key, seen_by(caller, "session.read"), caller.user_id)
+        return await self._store.find_by_key(
+            key, authorizer.visibility(caller, "session.read"), caller.user_id
+        )
 
     async def _record(self, caller: Caller, action: str, row: SessionRow, **details: Any) -> None:
         await self._audit.add(self._entry(caller, action, row, **details))
@@ -276,12 +282,14 @@ class Sessions:
         details = {"name": of.name, **details}
         return self._audit.entry(caller, action, of.id, domain=of.domain, **details)
 
-    async def _shown(self, session_id: str) -> Row:
-        return self._described(await self._store.view(session_id))
+    async def _shown(self, caller: Caller, session_id: str) -> Row:
+        return self._described(caller, await self._store.view(session_id))
 
-    def _described(self, view: SessionView) -> Row:
+    def _described(self, caller: Caller, view: SessionView) -> Row:
         state = self._states.of(view.row.id)
-        return describe(view, self._settings, self._clock(), state)
+        found = describe(view, self._settings, self._clock(), state)
+        may_read = reaches(caller, "session.read-private", target_of(view.row))
+        return found if may_read else without_private(found)
 
 
 class Ledger:
@@ -295,25 +303,23 @@ class Ledger:
         filters = dict(query.filters)
         is_all = filters.pop("all", "false").lower() == "true"
         query = ListQuery(query.limit, query.offset, query.sort, filters)
-        page = await self._store.page(query, seen_by(caller, "allocation.read"), not is_all)
+        page = await self._store.page(
+            query, authorizer.visibility(caller, "allocation.read"), not is_all
+        )
         items = [{**asdict(i), "amount": format_amount(i.slot, i.amount)} for i in page.items]
         return Page(items, page.total, page.limit, page.offset)
 
     async def kernels(self, caller: Caller, query: ListQuery) -> Page[Mapping[str, Any]]:
-        return await self._store.kernels(query, seen_by(caller, "session.read"))
+        return await self._store.kernels(query, authorizer.visibility(caller, "session.read"))
 
     async def dependencies(self, caller: Caller, query: ListQuery) -> Page[Mapping[str, Any]]:
-        return await self._store.dependencies(query, seen_by(caller, "session.read"))
+        return await self._store.dependencies(query, authorizer.visibility(caller, "session.read"))
 
     async def audit(self) -> list[str]:
         """Return every difference between ledger, counters and statuses; none is right."""
         return await self._store.audit()
 
 
-def seen_by(caller: Caller, action: str) -> Seen:
-    visible = authorizer.visibility(caller, action)
-    return Seen(visible.domain, visible.project_ids, visible.owner_id)
-
-
 def target_of(row: SessionRow) -> Target:
-    return Target(domain=row.domain, project_id=row.project_id, owner_id=row.owner_id)
+    owner = Owner(row.owner_id, row.owner_role)
+    return Target(domain=row.domain, project_id=row.project_id, owner=owner)

@@ -15,7 +15,7 @@ from cryptography.hazmat.primitives.serialization import (
 )
 
 from bai_services.core.errors import Forbidden
-from bai_services.core.roles import Caller, Target
+from bai_services.core.roles import Caller, Owner, Target
 from bai_services.core.ssh_keys import MOST_KEYS, check_key_name, parse_public_key
 from bai_services.db.ssh_keys import SshKeyStore
 
@@ -75,5 +75,6 @@ def new_pair(comment: str) -> tuple[str, str]:
 def _own(caller: Caller, action: str) -> str:
     if caller.user_id is None:
         raise Forbidden(f"{caller.role} is a part of the system, not a person")
-    authorizer.require(caller, action, Target(owner_id=caller.user_id))
+    owner = Owner(caller.user_id, caller.role)
+    authorizer.require(caller, action, Target(owner=owner))
     return caller.user_id

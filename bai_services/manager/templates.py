@@ -10,7 +10,7 @@ from typing import Any
 from bai_services.core.errors import Conflict, Forbidden, InvalidRequest, NotFound
 from bai_services.core.listing import ListQuery, Page
 from bai_services.core.names import check_slug
-from bai_services.core.roles import Caller, Target, reaches
+from bai_services.core.roles import Caller, Owner, Role, Target, Visibility, reaches
 from bai_services.db.templates import Row, TemplateReader, TemplateStore
 
 from . import authorizer
@@ -19,6 +19,8 @@ from .shared import Shared
 
 # Parts of a request in which each entry stands for itself.
 _MAPS = ("resources", "environ")
+# Parts of a request that may hold secrets of its owner.
+_PRIVATE = ("callback_url", "environ", "startup_command")
 
 
 class Audience(StrEnum):
@@ -40,7 +42,9 @@ class Templates:
 
     async def page(self, caller: Caller, query: ListQuery) -> Page[Row]:
         page = await self._store.page(query, _reader(caller))
-        return Page([_shown(row) for row in page.items], page.total, page.limit, page.offset)
+        return Page(
+            [_shown(caller, row) for row in page.items], page.total, page.limit, page.offset
+        )
 
     async def get(self, caller: Caller, key: str) -> Row:
         """Return the template of that id or name: one's own, else a project's, else the domain's.
@@ -52,7 +56,7 @@ class Templates:
         Conflict
             If several of that rank have the name.
         """
-        return _shown(await self._find(caller, key))
+        return _shown(caller, await self._find(caller, key))
 
     async def applied(self, caller: Caller, key: str, given: Mapping[str, Any]) -> dict[str, Any]:
         """Return a template's request with ``given`` in place of its own fields.
@@ -86,9 +90,9 @@ class Templates:
             "changed_at": now,
             **await self._place(caller, audience, wish),
         }
-        _require_write(caller, values)
+        _require_write(caller, {**values, "owner_role": caller.role})
         entry = self._entry(caller, "create", values)
-        return _shown(await self._store.create(values, entry))
+        return _shown(caller, await self._store.create(values, entry))
 
     async def update(self, caller: Caller, key: str, changes: Mapping[str, Any]) -> Row:
         """Change name, description or request; whose it is stays."""
@@ -98,7 +102,7 @@ class Templates:
             check_slug("template", changes["name"])
         values = {**changes, "changed_at": self._clock()}
         entry = self._entry(caller, "update", row, fields=sorted(changes))
-        return _shown(await self._store.update(row["id"], values, entry))
+        return _shown(caller, await self._store.update(row["id"], values, entry))
 
     async def delete(self, caller: Caller, key: str) -> None:
         row = await self._find(caller, key)
@@ -146,16 +150,21 @@ class Templates:
 
 def _reader(caller: Caller) -> TemplateReader | None:
     visible = authorizer.visibility(caller, "template.read")
-    if visible == authorizer.Visibility():
+    if visible == Visibility():
         return None
     return TemplateReader(
-        caller.user_id, caller.domain, caller.projects, is_domain_wide=visible.domain is not None
+        caller.user_id,
+        caller.domain,
+        caller.projects,
+        is_domain_wide=visible.domain is not None,
+        hidden_roles=visible.hidden_roles,
     )
 
 
 def _require_write(caller: Caller, row: Row) -> None:
     """Refuse whoever may see a template, as all of its project or domain do, and not change it."""
-    target = Target(domain=row["domain"], project_id=row["project_id"], owner_id=row["owner_id"])
+    owner = Owner(row["owner_id"], Role(row["owner_role"])) if row["owner_id"] else None
+    target = Target(domain=row["domain"], project_id=row["project_id"], owner=owner)
     if not reaches(caller, "template.write", target):
         raise Forbidden(
             "templates of a project or a domain are made and changed by its administrators",
@@ -163,10 +172,22 @@ def _require_write(caller: Caller, row: Row) -> None:
         )
 
 
-def _shown(row: Row) -> dict[str, Any]:
+def _shown(caller: Caller, row: Row) -> dict[str, Any]:
     audience = Audience.DOMAIN
     if row["owner_id"]:
         audience = Audience.OWNER
     elif row["project_id"]:
         audience = Audience.PROJECT
-    return {**{key: value for key, value in row.items() if key != "scope"}, "audience": audience}
+    found = {key: value for key, value in row.items() if key not in ("scope", "owner_role")}
+    hidden = [] if _may_read_private(caller, row) else [n for n in _PRIVATE if n in row["request"]]
+    request = {key: value for key, value in row["request"].items() if key not in hidden}
+    return {**found, "request": request, "audience": audience, "hidden_fields": hidden}
+
+
+def _may_read_private(caller: Caller, row: Row) -> bool:
+    """Return whether the caller may read the environment: a monitor only what it may use."""
+    if caller.role is not Role.MONITOR or row["owner_id"] == caller.user_id:
+        return True
+    if row["project_id"]:
+        return row["project_id"] in caller.projects
+    return not row["owner_id"] and row["domain"] == caller.domain

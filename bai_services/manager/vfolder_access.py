@@ -6,7 +6,7 @@ from collections.abc import Collection
 from typing import Any
 
 from bai_services.core.errors import Conflict, Forbidden, InvalidRequest, NotFound
-from bai_services.core.roles import Caller, Target, reaches
+from bai_services.core.roles import Caller, Owner, Target, reaches
 from bai_services.core.vfolder import Permission, VfolderStatus
 from bai_services.db.database import Database
 from bai_services.db.vfolders import Seen, VfolderRow, VfolderStore
@@ -84,6 +84,7 @@ def seen_by(caller: Caller) -> Seen:
     by_role = visible.owner_id is None and visible.project_ids is None
     return Seen(
         user_id=caller.user_id,
+        hidden_roles=visible.hidden_roles,
         project_ids=caller.projects,
         domain=visible.domain,
         is_everything=by_role and visible.domain is None,
@@ -104,7 +105,11 @@ def choose(key: str, rows: list[VfolderRow], caller: Caller) -> VfolderRow:
 
 
 def target_of(row: VfolderRow) -> Target:
-    return Target(domain=row.domain, project_id=row.project_id, owner_id=row.owner_id)
+    owner = None
+    if row.owner_id is not None:
+        assert row.owner_role is not None  # read together, see VfolderRow
+        owner = Owner(row.owner_id, row.owner_role)
+    return Target(domain=row.domain, project_id=row.project_id, owner=owner)
 
 
 def permission_of(caller: Caller, row: VfolderRow) -> Permission | None:

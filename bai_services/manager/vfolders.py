@@ -10,7 +10,7 @@ from typing import Any
 
 from bai_services.core.errors import Conflict, Forbidden, InvalidRequest, NotFound
 from bai_services.core.listing import ListQuery, Page
-from bai_services.core.roles import Caller, Role, Target, reaches
+from bai_services.core.roles import Caller, Owner, Role, Target, reaches
 from bai_services.core.vfolder import (
     Permission,
     UsageMode,
@@ -286,10 +286,10 @@ class VFolders:
     async def _place(self, caller: Caller, project: str | None) -> dict[str, Any]:
         authorizer.require(caller, "vfolder.create")
         if not project:
-            target = Target(domain=caller.domain, owner_id=caller.user_id)
-            authorizer.require(caller, "vfolder.create", target)
             if caller.user_id is None:
-                raise InvalidRequest("a folder belongs to a person or a project", field="project")
+                raise InvalidRequest("a folder belongs to a user or a project", field="project")
+            target = Target(domain=caller.domain, owner=Owner(caller.user_id, caller.role))
+            authorizer.require(caller, "vfolder.create", target)
             return {
                 "domain": caller.domain,
                 "scope": f"user:{caller.user_id}",

@@ -263,9 +263,9 @@ TABLE = [
         "conflict conflict nil conflict nil nil no conflict no",
         {},
     ),
-    Row("GET /sessions/{session}/logs", "ok ok nil ok nil nil ok ok no"),
-    Row("GET /sessions/{session}/log-file", "ok ok nil ok nil nil ok ok no"),
-    Row("GET /sessions/{session}/log-stream", "ok ok nil ok nil nil ok ok no"),
+    Row("GET /sessions/{session}/logs", "ok ok nil ok nil nil no ok no"),
+    Row("GET /sessions/{session}/log-file", "ok ok nil ok nil nil no ok no"),
+    Row("GET /sessions/{session}/log-stream", "ok ok nil ok nil nil no ok no"),
     # Whose session it is goes in, nobody else; this one does not run.
     Row("POST /sessions/{session}/token", "no no nil conflict nil nil no no no"),
     Row("GET /app-shares", "ok ok ok ok ok ok ok no no"),

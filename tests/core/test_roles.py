@@ -5,8 +5,18 @@ from __future__ import annotations
 import pytest
 
 from bai_services.core.errors import Forbidden, NotFound
-from bai_services.core.roles import ACTIONS, Caller, Reach, Role, Target, reach, reaches
-from bai_services.manager.authorizer import Visibility, require, visibility
+from bai_services.core.roles import (
+    ACTIONS,
+    Caller,
+    Owner,
+    Reach,
+    Role,
+    Target,
+    Visibility,
+    reach,
+    reaches,
+)
+from bai_services.manager.authorizer import require, visibility
 
 USER = Caller(Role.USER, user_id="u1", domain="d", projects=frozenset({"p1"}))
 ADMIN = Caller(Role.ADMIN, user_id="a1", domain="d")
@@ -16,9 +26,9 @@ HUB = Caller(Role.HUB)
 AGENT = Caller(Role.AGENT)
 SESSION = Caller(Role.SESSION, user_id="u1", domain="d", projects=frozenset({"p1"}))
 
-MINE = Target(domain="d", project_id="p1", owner_id="u1")
-NEIGHBOUR = Target(domain="d", project_id="p2", owner_id="u2")
-FOREIGN = Target(domain="e", project_id="p9", owner_id="u9")
+MINE = Target(domain="d", project_id="p1", owner=Owner("u1", Role.USER))
+NEIGHBOUR = Target(domain="d", project_id="p2", owner=Owner("u2", Role.USER))
+FOREIGN = Target(domain="e", project_id="p9", owner=Owner("u9", Role.USER))
 
 
 @pytest.mark.parametrize(
@@ -51,6 +61,46 @@ def test_reaches(caller: Caller, action: str, target: Target, allowed: bool) -> 
     assert reaches(caller, action, target) is allowed
 
 
+SUPERADMINS = Target(domain="d", project_id="p1", owner=Owner("s1", Role.SUPERADMIN))
+ADMINS = Target(domain="d", owner=Owner("a2", Role.ADMIN))
+MONITORS = Target(domain="d", owner=Owner("m2", Role.MONITOR))
+MEMBER = Caller(Role.ADMIN, user_id="a1", domain="d", projects=frozenset({"p1"}))
+OF_A_PROJECT = Target(domain="d", project_id="p1")
+
+
+@pytest.mark.parametrize(
+    "caller, action, target, allowed",
+    [
+        pytest.param(ADMIN, "session.read", SUPERADMINS, False, id="sees no superadmin's session"),
+        pytest.param(MEMBER, "session.write", SUPERADMINS, False, id="nor by a common project"),
+        pytest.param(ADMIN, "vfolder.write", SUPERADMINS, False, id="nor their folders"),
+        pytest.param(ADMIN, "template.write", SUPERADMINS, False, id="nor their templates"),
+        pytest.param(ADMIN, "user.write", SUPERADMINS, False, id="changes no superadmin"),
+        pytest.param(ADMIN, "user.read", SUPERADMINS, True, id="knows who is superadmin"),
+        pytest.param(ADMIN, "session.write", ADMINS, True, id="equal roles act on each other"),
+        pytest.param(ADMIN, "session.write", MONITORS, True, id="a monitor's things rank low"),
+        pytest.param(ADMIN, "user.write", MONITORS, False, id="a monitor's account reads it all"),
+        pytest.param(ADMIN, "keypair.write", MONITORS, False, id="so do their keypairs"),
+        pytest.param(MONITOR, "session.read", SUPERADMINS, True, id="a monitor sees sessions"),
+        pytest.param(MONITOR, "session.read-private", MINE, False, id="not their environment"),
+        pytest.param(SUPERADMIN, "session.write", SUPERADMINS, True, id="one's own"),
+        pytest.param(ADMIN, "vfolder.write", OF_A_PROJECT, True, id="projects have no owner"),
+        pytest.param(HUB, "session.write", SUPERADMINS, True, id="the Hub stops every session"),
+    ],
+)
+def test_nobody_acts_on_what_belongs_to_a_higher_role(
+    caller: Caller, action: str, target: Target, allowed: bool
+) -> None:
+    assert reaches(caller, action, target) is allowed
+
+
+@pytest.mark.parametrize("action", sorted(ACTIONS))
+def test_every_action_keeps_to_the_rank_of_the_owner(action: str) -> None:
+    is_metadata = action in ("user.read", "keypair.read", "quota.read")
+    allowed = reaches(MEMBER, action, SUPERADMINS)
+    assert not allowed or is_metadata or reach(Role.ADMIN, action) is Reach.ALL
+
+
 def test_nobody_without_an_id_owns_what_has_no_owner() -> None:
     assert not reaches(Caller(Role.USER), "session.read", Target())
 
@@ -75,7 +125,10 @@ def test_what_one_may_not_see_does_not_exist() -> None:
 
 def test_visibility_of_lists() -> None:
     assert visibility(USER, "session.read") == Visibility(owner_id="u1")
-    assert visibility(ADMIN, "session.read") == Visibility(domain="d")
+    assert visibility(ADMIN, "session.read") == Visibility(
+        domain="d", hidden_roles=frozenset({Role.SUPERADMIN})
+    )
+    assert visibility(ADMIN, "user.read") == Visibility(domain="d")
     assert visibility(SUPERADMIN, "session.read") == Visibility()
     assert visibility(USER, "project.read") == Visibility(project_ids=frozenset({"p1"}))
     with pytest.raises(Forbidden):

@@ -18,11 +18,12 @@ from bai_services.core.errors import (
 from bai_services.core.listing import ListQuery
 from bai_services.core.policy import Scope
 from bai_services.core.queue import run_pass
+from bai_services.core.roles import Visibility
 from bai_services.core.session import Event, Result, Status
 from bai_services.db.audit import AuditEntry
 from bai_services.db.filing import NewSession
 from bai_services.db.session_rows import SELECT
-from bai_services.db.sessions import Facts, Seen
+from bai_services.db.sessions import Facts
 from bai_services.db.tables import accounts, cluster, vfolders
 from bai_services.db.tables.sessions import sessions
 from bai_services.db.tables.vfolders import vfolder_mounts
@@ -91,7 +92,7 @@ async def test_a_name_is_free_again_after_the_end(world: World) -> None:
     await world.sessions.move(first.id, Event.STOP_REQUESTED, NOW)
     second, made = await world.sessions.enqueue(world.new("lab"), NOW)
     assert made
-    found = await world.sessions.find_by_key("lab", Seen(), "u1")
+    found = await world.sessions.find_by_key("lab", Visibility(), "u1")
     assert found.id == second.id
 
 
@@ -201,7 +202,7 @@ async def test_folders_are_held_from_the_filing_to_the_end(world: World) -> None
     await world.write(sa.update(vfolders.vfolders).values(status="trash"))
     with pytest.raises(InUse, match="data is no longer ready"):
         await world.sessions.enqueue(world.new("lab", mounts=[mount]), NOW)
-    assert (await world.sessions.page(ListQuery(), Seen())).total == 1
+    assert (await world.sessions.page(ListQuery(), Visibility())).total == 1
 
 
 async def test_lists_show_what_may_be_seen(world: World) -> None:
@@ -209,18 +210,18 @@ async def test_lists_show_what_may_be_seen(world: World) -> None:
         await world.sessions.enqueue(world.new(f"lab{number}", user=number), world.later())
     await world.set_caps("user", {}, max_concurrent_sessions=0)
     await world.run_pass()
-    page = await world.sessions.page(ListQuery(), Seen())
+    page = await world.sessions.page(ListQuery(), Visibility())
     assert [(v.row.name, v.queue_position) for v in page.items] == [("lab2", 2), ("lab1", 1)]
-    page = await world.sessions.page(ListQuery(filters={"owner": "bob"}), Seen())
+    page = await world.sessions.page(ListQuery(filters={"owner": "bob"}), Visibility())
     assert [v.row.name for v in page.items] == ["lab2"]
-    assert (await world.sessions.page(ListQuery(), Seen(owner_id="u1"))).total == 1
-    assert (await world.sessions.page(ListQuery(), Seen(domain="other"))).total == 0
+    assert (await world.sessions.page(ListQuery(), Visibility(owner_id="u1"))).total == 1
+    assert (await world.sessions.page(ListQuery(), Visibility(domain="other"))).total == 0
     await world.sessions.enqueue(world.new("lab1", user=2), world.later())
-    assert (await world.sessions.find_by_key("lab1", Seen(), "u1")).owner == "ann"
+    assert (await world.sessions.find_by_key("lab1", Visibility(), "u1")).owner == "ann"
     with pytest.raises(NotFound, match="several people"):
-        await world.sessions.find_by_key("lab1", Seen(), "u3")
+        await world.sessions.find_by_key("lab1", Visibility(), "u3")
     with pytest.raises(NotFound):
-        await world.sessions.find_by_key("lab1", Seen(owner_id="u3"), "u3")
+        await world.sessions.find_by_key("lab1", Visibility(owner_id="u3"), "u3")
 
 
 @pytest.mark.parametrize(
@@ -241,7 +242,7 @@ async def test_a_list_is_searched_by_part_of_a_name(
 ) -> None:
     for name in ("beta.99", "Alpha-1", "alpha_99"):
         await world.sessions.enqueue(world.new(name), world.later())
-    page = await world.sessions.page(ListQuery(filters={"name__contains": part}), Seen())
+    page = await world.sessions.page(ListQuery(filters={"name__contains": part}), Visibility())
     assert [view.row.name for view in page.items] == found
     assert page.total == len(found)
 
@@ -264,7 +265,7 @@ async def test_a_list_is_of_the_people_and_projects_that_are_named(
 ) -> None:
     for name, number in (("one", 1), ("two", 1), ("three", 2)):
         await world.sessions.enqueue(world.new(name, user=number), world.later())
-    page = await world.sessions.page(ListQuery(filters=filters, sort=["created_at"]), Seen())
+    page = await world.sessions.page(ListQuery(filters=filters, sort=["created_at"]), Visibility())
     assert [view.row.name for view in page.items] == found
     assert page.total == len(found)
 
@@ -278,7 +279,7 @@ async def test_a_name_that_many_have_is_looked_for_in_the_list(world: World) -> 
             for number in range(30)
         ]
         await tx.execute(sa.insert(accounts.users), others)
-    page = await world.sessions.page(ListQuery(filters={"owner__contains": "an"}), Seen())
+    page = await world.sessions.page(ListQuery(filters={"owner__contains": "an"}), Visibility())
     assert [view.row.name for view in page.items] == ["lab"]
 
 
@@ -288,7 +289,7 @@ async def test_every_page_of_a_list_tells_how_many_there_are(
 ) -> None:
     for number in range(3):
         await world.sessions.enqueue(world.new(f"lab{number}"), world.later())
-    page = await world.sessions.page(ListQuery(limit=2, offset=offset), Seen())
+    page = await world.sessions.page(ListQuery(limit=2, offset=offset), Visibility())
     assert (len(page.items), page.total) == (found, 3)
 
 

@@ -27,6 +27,8 @@ class HubVoice:
     # The tokens of those who asked for starts.
     askers: list[str] = field(default_factory=list)
     removed: list[Key] = field(default_factory=list)
+    # What the Hub says of a token: the model of its user, with ``kind`` and ``scopes``.
+    tokens: dict[str, dict[str, Any]] = field(default_factory=dict)
 
     def add(self, user: str, server: str, options: dict[str, Any], **facts: Any) -> dict[str, Any]:
         self.users.add(user)
@@ -56,6 +58,13 @@ class _Handler(RequestHandler):
 
     def servers_of(self, user: str) -> dict[str, Any]:
         return {key[1]: model for key, model in self.hub.servers.items() if key[0] == user}
+
+
+class _Self(_Handler):
+    def get(self) -> None:
+        token = self.request.headers["Authorization"].rpartition(" ")[2]
+        model = self.hub.tokens.get(token)
+        self.answer(403 if model is None else 200, model or {"message": "no such token"})
 
 
 class _User(_Handler):
@@ -131,6 +140,7 @@ async def speaking() -> AsyncIterator[HubVoice]:
     hub = HubVoice()
     app = Application(
         [
+            (r"/hub/api/user", _Self),
             (r"/hub/api/users", _Users),
             (r"/hub/api/users/([^/]+)", _User),
             (r"/hub/api/users/([^/]+)/server", _Server),
