@@ -11,8 +11,6 @@ import contextlib
 import errno
 import json
 import os
-import shutil
-import stat
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,14 +18,13 @@ from typing import Any
 
 from bai_services.core.errors import BaiError, StorageFull
 from bai_services.core.gang import MAIN_HOST, folder_name
+from bai_services.descent import remove_tree
 
 from .binds import Binds
 from .kernels import Task
 
 LOG_LIMIT_BYTES = 256 * 1024
 MARK = "kernel.json"
-# A directory's descriptor that needs no right to read it.
-_LOOK = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,7 +154,8 @@ class Folders:
                 _delete(entry)
         if [entry for entry in (path.iterdir() if path.is_dir() else ()) if entry.name != MARK]:
             return False
-        shutil.rmtree(path, ignore_errors=True)
+        with contextlib.suppress(OSError):
+            remove_tree(path)
         return not path.exists()
 
     def _paths(self) -> Iterator[Path]:
@@ -181,27 +179,8 @@ def _delete(entry: Path) -> None:
     if entry.is_symlink() or not entry.is_dir():
         entry.unlink(missing_ok=True)
         return
-    # A session may have taken its own rights away. Modes are changed through descriptors of
-    # directories only: what still runs of it may put links in their places.
     with contextlib.suppress(OSError):
-        top = os.open(entry, _LOOK)
-        try:
-            os.chmod(f"/proc/self/fd/{top}", stat.S_IRWXU)
-            for _, directories, _, here in os.fwalk(".", dir_fd=top):
-                for name in directories:
-                    _open_up(name, here)
-        finally:
-            os.close(top)
-    shutil.rmtree(entry, ignore_errors=True)
-
-
-def _open_up(name: str, parent: int) -> None:
-    with contextlib.suppress(OSError):
-        directory = os.open(name, _LOOK, dir_fd=parent)
-        try:
-            os.chmod(f"/proc/self/fd/{directory}", stat.S_IRWXU)
-        finally:
-            os.close(directory)
+        remove_tree(entry)
 
 
 def _has_mount(path: Path) -> bool:

@@ -5,8 +5,10 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from bai_services.descent import remove_tree
+
 from .base import Capability, Copying
-from .trees import copy_tree, remove_tree
+from .trees import copy_tree
 
 PRIVATE_MODE = 0o700
 

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 
+from bai_services.core.errors import Conflict
+
 
 class FileType(StrEnum):
     FILE = "file"
@@ -92,10 +94,14 @@ class Entries:
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """What a folder holds: files and directories below it, and the bytes of its files."""
+    """What a folder holds: files and directories below it, and the bytes of its files.
+
+    ``bytes`` is the size that files show, holes included; ``disk_bytes`` what they take on disk.
+    """
 
     files: int
     bytes: int
+    disk_bytes: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,3 +124,8 @@ class Copying:
         self.total_files = 0
         self.total_bytes = 0
         self.is_cancelled = False
+
+    def check(self) -> None:
+        """Raise ``Conflict`` once the copy was cancelled."""
+        if self.is_cancelled:
+            raise Conflict("the copy was cancelled")

@@ -6,11 +6,11 @@ import os
 from pathlib import Path
 
 from bai_services.core.errors import Unavailable
+from bai_services.descent import remove_tree
 
 from .backend import PRIVATE_MODE, Backend
 from .base import Capability
 from .filesystem import require_filesystem, run_tool
-from .trees import remove_tree
 
 # Every subvolume's own directory has this inode number.
 _SUBVOLUME_INODE = 256

@@ -7,7 +7,6 @@ import ctypes
 import errno
 import heapq
 import os
-import shutil
 import stat
 import threading
 import uuid
@@ -18,6 +17,7 @@ from pathlib import Path
 
 from bai_services.core.errors import Changed, Conflict, InvalidRequest
 from bai_services.core.vfolder import ANYTHING, Expected
+from bai_services.descent import remove_tree
 
 from . import acl
 from .base import Copying, Entries, Entry, FileType
@@ -209,7 +209,7 @@ class OpenFolder:
             except OSError as error:
                 if error.errno != errno.EXDEV:
                     raise
-                shutil.rmtree(parts[-1], dir_fd=parent)  # a folder on a file system of its own
+                remove_tree(parts[-1], dir_fd=parent)  # a folder on a file system of its own
                 return False
             return True
 
@@ -363,7 +363,7 @@ def carry(source: int | None, name: str, target: int, new_name: str, is_new: boo
     except BaseException:
         with contextlib.suppress(OSError):
             if stat.S_ISDIR(facts.st_mode):
-                shutil.rmtree(beside, dir_fd=target)
+                remove_tree(beside, dir_fd=target)
             else:
                 os.unlink(beside, dir_fd=target)
         raise

@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 
 from bai_services.core.errors import InvalidRequest, NotFound, StorageFull, Unavailable
 from bai_services.core.vfolder import ANYTHING, Expected
+from bai_services.descent import remove_tree
 
 from . import beneath, folder, trees
 from .archives import FORMATS, Unpacked, Unpacking, packed
@@ -191,7 +192,7 @@ class StorageHost:
         parts = beneath.file_parts(path)
         left = await self._workers.run(self._remove, location, parts, is_recursive)
         if left is not None:
-            await self._long.run(trees.remove_tree, left, seconds=None)
+            await self._long.run(remove_tree, left, seconds=None)
 
     async def open_download(self, location: Location, path: str) -> Download:
         """Open a file; the caller closes it."""
@@ -366,11 +367,13 @@ class StorageHost:
 
     def _delete(self, location: Location) -> None:
         gone = self._staging_path(location) / f"{uuid.UUID(location.vfolder_id)}.trash"
+        # What an interrupted deletion has left would be in the way of the rename.
+        remove_tree(gone)
         # Renamed first: whoever still has it open or mounted finds no way in by its path.
         with contextlib.suppress(FileNotFoundError):
             gone.parent.mkdir(mode=folder.PRIVATE_MODE, exist_ok=True)
             os.rename(self._path(location), gone)
-        trees.remove_tree(gone)
+        remove_tree(gone)
 
     def _counted(self, location: Location) -> Usage:
         with trees.descriptor(self._open_root(location)) as root:
@@ -390,7 +393,7 @@ class StorageHost:
     ) -> None:
         held = self._counted(source)
         progress.total_files, progress.total_bytes = held.files, held.bytes
-        host._check_room(held.bytes)
+        host._check_room(held.disk_bytes)
         host._delete(target)
         host._create(target)
         self.backend.clone(self._path(source), host._path(target), progress)

@@ -19,8 +19,9 @@ from pathlib import Path
 from typing import Any
 
 from bai_services.core.errors import ChecksumMismatch, Conflict, NotFound
+from bai_services.descent import remove_tree
 
-from .trees import begin_writing, copy_file, descriptor, remove_tree
+from .trees import begin_writing, copy_file, descriptor
 
 DIRECTORY = ".staging"
 _FACTS = ".json"

@@ -1,4 +1,4 @@
-"""Whole directory trees: counted, copied, removed, without following a link anywhere."""
+"""Count and copy whole directory trees of any depth, without following a link."""
 
 from __future__ import annotations
 
@@ -7,13 +7,12 @@ import ctypes
 import errno
 import fcntl
 import os
-import shutil
 import stat
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-from bai_services.core.errors import Conflict
+from bai_services.descent import GONE, Descent
 
 from .base import Copying, Usage
 
@@ -22,72 +21,116 @@ _libc.sync_file_range.argtypes = (ctypes.c_int, ctypes.c_int64, ctypes.c_int64, 
 _SYNC_FILE_RANGE_WRITE = 2
 _FICLONE = 0x40049409
 _PIECE_BYTES = 8 * 2**20
-# Below it directories are listed, so that a copy never needs more open files than this.
-MAX_DEPTH = 200
-# A directory's descriptor that needs no right to read it.
-_LOOK = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+# The unit of ``st_blocks``, whatever the file system's own is.
+_BLOCK_BYTES = 512
 # What a file system, or a pair of them, answers that cannot copy by itself.
 _NO_KERNEL_COPY = (errno.EXDEV, errno.EOPNOTSUPP, errno.EINVAL, errno.ENOSYS, errno.ENOTTY)
 
 
 def count(directory: int) -> Usage:
     """Count what lies below an open directory."""
-    files = size = 0
-    for _, directories, names, here in os.fwalk(".", dir_fd=directory):
-        files += len(directories) + len(names)
-        for name in names:
-            with contextlib.suppress(FileNotFoundError):
-                size += os.stat(name, dir_fd=here, follow_symlinks=False).st_size
-    return Usage(files, size)
+    files = size = on_disk = 0
+    with Descent(directory) as at:
+        waiting = []
+        while True:
+            directories = []
+            with os.scandir(at.here) as entries:
+                for entry in entries:
+                    files += 1
+                    if entry.is_dir(follow_symlinks=False):
+                        directories.append(entry.name)
+                        continue
+                    with contextlib.suppress(FileNotFoundError):
+                        facts = entry.stat(follow_symlinks=False)
+                        size += facts.st_size
+                        on_disk += facts.st_blocks * _BLOCK_BYTES
+            waiting.append(directories)
+            if not advance(at, waiting):
+                return Usage(files, size, on_disk)
 
 
-def remove_tree(path: Path) -> None:
-    """Remove a directory with everything in it; one that is gone is fine."""
+def advance(at: Descent, waiting: list[list[str]]) -> bool:
+    """Go to the next directory of a tree, depth first; return False at its end.
+
+    ``waiting`` holds the names that are still to be entered, for each level down to ``at``.
+    """
+    while True:
+        while waiting[-1]:
+            if entered(at, waiting[-1].pop()):
+                return True
+        waiting.pop()
+        if not waiting:
+            return False
+        at.leave()
+
+
+def entered(at: Descent, name: str) -> bool:
+    """Go into a directory; return False if it was removed or replaced meanwhile."""
     try:
-        shutil.rmtree(path)
-    except FileNotFoundError:
-        if path.exists():
-            remove_tree(path)  # somebody else removed a part of it meanwhile
-    except PermissionError:
-        make_removable(path)
-        shutil.rmtree(path)
+        at.enter(name)
+    except OSError as error:
+        if error.errno not in GONE:
+            raise
+        return False
+    return True
 
 
-def copy_tree(source: int, target: int, progress: Copying, depth: int = 0) -> None:
+def copy_tree(source: int, target: int, progress: Copying) -> None:
     """Copy what lies in one open directory into another: files, directories and links as they are.
 
     Special files are left out. Owners, modes, times and access lists are kept
-    where this process may.
+    where this process may, and so are holes in files.
 
     Raises
     ------
     Conflict
-        If the copy was cancelled, or directories are nested too deep.
+        If the copy was cancelled.
     """
-    if depth > MAX_DEPTH:
-        raise Conflict(f"directories are nested more than {MAX_DEPTH} deep")
-    for name in os.listdir(source):
-        if progress.is_cancelled:
-            raise Conflict("the copy was cancelled")
-        with contextlib.suppress(FileNotFoundError):
-            _copy_entry(source, target, name, progress, depth)
+    with Descent(source) as a, Descent(target) as b:
+        waiting = [_copy_files(a.here, b.here, progress)]
+        while True:
+            if waiting[-1]:
+                name = waiting[-1].pop()
+                if entered(a, name):
+                    os.mkdir(name, 0o700, dir_fd=b.here)
+                    b.enter(name)
+                    waiting.append(_copy_files(a.here, b.here, progress))
+                continue
+            copy_facts(a.here, b.here)
+            waiting.pop()
+            if not waiting:
+                return
+            a.leave()
+            b.leave()
+
+
+def _copy_files(source: int, target: int, progress: Copying) -> list[str]:
+    """Copy everything but directories; return the names of those."""
+    directories = []
+    with os.scandir(source) as entries:
+        for entry in entries:
+            progress.check()
             progress.files += 1
-    copy_facts(source, target)
+            if entry.is_dir(follow_symlinks=False):
+                directories.append(entry.name)
+                continue
+            with contextlib.suppress(FileNotFoundError):
+                _copy_entry(source, target, entry.name, progress)
+    return directories
 
 
-def _copy_entry(source: int, target: int, name: str, progress: Copying, depth: int) -> None:
+def _copy_entry(source: int, target: int, name: str, progress: Copying) -> None:
     facts = os.stat(name, dir_fd=source, follow_symlinks=False)
     if stat.S_ISLNK(facts.st_mode):
         os.symlink(os.readlink(name, dir_fd=source), name, dir_fd=target)
-    elif stat.S_ISDIR(facts.st_mode):
-        os.mkdir(name, 0o700, dir_fd=target)
-        with opened(source, name) as inner, opened(target, name) as outer:
-            copy_tree(inner, outer, progress, depth + 1)
     elif stat.S_ISREG(facts.st_mode):
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
         with (
             descriptor(
-                os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=source)
+                # Not to wait for ever should it have become a pipe.
+                os.open(
+                    name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=source
+                )
             ) as a,
             descriptor(os.open(name, flags, 0o600, dir_fd=target)) as b,
         ):
@@ -96,9 +139,13 @@ def _copy_entry(source: int, target: int, name: str, progress: Copying, depth: i
 
 
 def copy_file(source: int, target: int, progress: Copying | None = None) -> None:
-    """Append a file's content to another: by the file system itself, else by the kernel."""
+    """Append a file's content to another: by the file system itself, else by the kernel.
+
+    Holes stay holes, whatever their size.
+    """
     size = os.fstat(source).st_size
-    if os.fstat(target).st_size == 0:
+    start = os.fstat(target).st_size
+    if start == 0:
         try:
             fcntl.ioctl(target, _FICLONE, source)
         except OSError as error:
@@ -108,26 +155,51 @@ def copy_file(source: int, target: int, progress: Copying | None = None) -> None
             if progress is not None:
                 progress.bytes += size
             return
-    os.lseek(target, 0, os.SEEK_END)
     done = 0
-    while done < size:
-        if progress is not None and progress.is_cancelled:
-            raise Conflict("the copy was cancelled")
-        moved = _copy_piece(source, target, done)
-        if not moved:
+    for begin, end in data_segments(source, size):
+        while begin < end:
+            if progress is not None:
+                progress.check()
+            moved = _copy_piece(source, begin, target, start + begin, end - begin)
+            if not moved:
+                return  # it became shorter meanwhile
+            begin += moved
+            if progress is not None:
+                progress.bytes += begin - done
+            done = begin
+    os.ftruncate(target, start + size)
+    if progress is not None:
+        progress.bytes += size - done
+
+
+def data_segments(file: int, size: int) -> Iterator[tuple[int, int]]:
+    """Yield where the data of a file begin and end; between them are holes."""
+    at = 0
+    while at < size:
+        try:
+            begin = os.lseek(file, at, os.SEEK_DATA)
+            end = os.lseek(file, begin, os.SEEK_HOLE)
+        except OSError as error:
+            if error.errno == errno.ENXIO:
+                return  # only a hole is left
+            if error.errno not in _NO_KERNEL_COPY:
+                raise
+            begin, end = at, size  # a file system that does not know its holes
+        if begin >= size:
             return
-        done += moved
-        if progress is not None:
-            progress.bytes += moved
+        yield begin, min(end, size)
+        at = end
 
 
-def _copy_piece(source: int, target: int, offset: int) -> int:
+def _copy_piece(source: int, begin: int, target: int, place: int, size: int) -> int:
+    size = min(size, _PIECE_BYTES)
     try:
-        return os.copy_file_range(source, target, _PIECE_BYTES, offset_src=offset)
+        return os.copy_file_range(source, target, size, offset_src=begin, offset_dst=place)
     except OSError as error:
         if error.errno not in _NO_KERNEL_COPY:
             raise
-    return os.sendfile(target, source, offset, _PIECE_BYTES)
+    os.lseek(target, place, os.SEEK_SET)
+    return os.sendfile(target, source, begin, size)
 
 
 def begin_writing(file: int, offset: int, size: int) -> None:
@@ -176,20 +248,3 @@ def opened(directory: int, name: str) -> contextlib.AbstractContextManager[int]:
     """Open a directory in another one, if it is no link."""
     flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
     return descriptor(os.open(name, flags, dir_fd=directory))
-
-
-def make_removable(path: Path) -> None:
-    """Undo what somebody did to the modes of their own directories.
-
-    Whoever still writes there may put links in their places: modes are changed through
-    descriptors of directories only.
-    """
-    with descriptor(os.open(path, _LOOK)) as top:
-        os.chmod(f"/proc/self/fd/{top}", 0o700)
-        for _, directories, _, here in os.fwalk(".", dir_fd=top):
-            for name in directories:
-                with (
-                    contextlib.suppress(OSError),
-                    descriptor(os.open(name, _LOOK, dir_fd=here)) as one,
-                ):
-                    os.chmod(f"/proc/self/fd/{one}", 0o700)

@@ -1,0 +1,239 @@
+"""Walk and remove directory trees of any depth with a bounded number of descriptors.
+
+A path of a deep tree is longer than PATH_MAX, a recursive walk exceeds Python's recursion limit,
+and one descriptor per level exceeds RLIMIT_NOFILE. `Descent` moves one level at a time.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import stat
+from types import TracebackType
+
+# Descriptors of the deepest directories that stay open; the ones above are opened again.
+OPEN_DIRECTORIES = 16
+# A removal starts again when something appears while it runs; at most this often.
+MAX_REMOVAL_ROUNDS = 20
+DIRECTORY_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+# A descriptor of a directory that needs no right to read it.
+_PATH_FLAGS = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+# What opening a directory reports when it was removed or replaced since its name was read.
+GONE = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP)
+
+
+class Descent:
+    """A position in a tree: ``here`` is the descriptor of the directory that it is in.
+
+    It follows no link and never leaves the tree. It goes up through ``..`` only if that is
+    the directory it came through (by device and inode number), else down again from the root.
+    """
+
+    def __init__(self, root: int) -> None:
+        """Start in an open directory; the caller still has to close that descriptor."""
+        self._root = root
+        self._open = [os.open(".", DIRECTORY_FLAGS, dir_fd=root)]
+        self._names: list[str] = []
+        self._known = [_identity(self._open[0])]
+
+    def __enter__(self) -> Descent:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    @property
+    def here(self) -> int:
+        return self._open[-1]
+
+    @property
+    def depth(self) -> int:
+        return len(self._names)
+
+    def enter(self, name: str) -> None:
+        """Go into a directory; an OSError (see GONE) leaves the position as it was."""
+        inner = os.open(name, DIRECTORY_FLAGS, dir_fd=self.here)
+        self._open.append(inner)
+        self._names.append(name)
+        self._known.append(_identity(inner))
+        if len(self._open) > OPEN_DIRECTORIES:
+            os.close(self._open.pop(0))
+
+    def leave(self) -> str:
+        """Go to the directory above and return the name of the one that was left.
+
+        Raises
+        ------
+        OSError
+            EAGAIN if the directory above was moved or removed meanwhile.
+        """
+        if len(self._open) == 1:
+            self._open.insert(0, self._above())
+        os.close(self._open.pop())
+        self._known.pop()
+        return self._names.pop()
+
+    def close(self) -> None:
+        while self._open:
+            os.close(self._open.pop())
+
+    def _above(self) -> int:
+        with contextlib.suppress(OSError):
+            outer = os.open("..", DIRECTORY_FLAGS, dir_fd=self.here)
+            if _identity(outer) == self._known[-2]:
+                return outer
+            os.close(outer)
+        return self._reopened()
+
+    def _reopened(self) -> int:
+        """Open the directory above by the names on the way to it."""
+        here = os.open(".", DIRECTORY_FLAGS, dir_fd=self._root)
+        try:
+            for name, known in zip(self._names[:-1], self._known[1:-1], strict=True):
+                inner = os.open(name, DIRECTORY_FLAGS, dir_fd=here)
+                os.close(here)
+                here = inner
+                if _identity(here) != known:
+                    raise _moved()
+        except OSError:
+            os.close(here)
+            raise _moved() from None
+        return here
+
+
+def remove_tree(path: str | os.PathLike[str], dir_fd: int | None = None) -> None:
+    """Remove a directory with everything in it, however deep; one that is gone is fine.
+
+    Links are removed, not followed. Directories whose owner has taken the own rights away are
+    opened up. After an interruption the next call continues.
+
+    Raises
+    ------
+    OSError
+        If something cannot be removed; everything else is removed all the same.
+    """
+    for _ in range(MAX_REMOVAL_ROUNDS):
+        try:
+            top = _opened_up(os.fspath(path), dir_fd)
+        except FileNotFoundError:
+            return
+        try:
+            removal = _Removal(top)
+            removal.run()
+        finally:
+            os.close(top)
+        try:
+            os.rmdir(path, dir_fd=dir_fd)
+            return
+        except FileNotFoundError:
+            return
+        except OSError as error:
+            if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
+                raise
+            if removal.error is not None:
+                raise removal.error from None
+    raise OSError(errno.ENOTEMPTY, "others still write to the directory that is being removed")
+
+
+class _Removal:
+    """Empty one open directory; ``error`` is the first thing that could not be removed."""
+
+    def __init__(self, top: int) -> None:
+        self._top = top
+        self.error: OSError | None = None
+
+    def run(self) -> None:
+        with Descent(self._top) as at:
+            waiting = [self._unlink_files(at.here)]
+            while True:
+                if waiting[-1]:
+                    if self._enter(at, waiting[-1].pop()):
+                        waiting.append(self._unlink_files(at.here))
+                    continue
+                waiting.pop()
+                if not waiting:
+                    return
+                try:
+                    name = at.leave()
+                except OSError:
+                    return  # moved meanwhile: the next round begins at the top
+                self._try_rmdir(name, at.here)
+
+    def _unlink_files(self, here: int) -> list[str]:
+        """Remove everything but directories; return their names."""
+        with contextlib.suppress(OSError):
+            if os.fstat(here).st_mode & stat.S_IRWXU != stat.S_IRWXU:
+                os.fchmod(here, stat.S_IRWXU)
+        directories = []
+        with os.scandir(here) as entries:
+            for entry in entries:
+                if entry.is_dir(follow_symlinks=False):
+                    directories.append(entry.name)
+                    continue
+                try:
+                    os.unlink(entry.name, dir_fd=here)
+                except OSError as error:
+                    self._note(error)
+        return directories
+
+    def _enter(self, at: Descent, name: str) -> bool:
+        try:
+            at.enter(name)
+            return True
+        except PermissionError:
+            try:
+                os.close(_opened_up(name, at.here))
+                at.enter(name)
+                return True
+            except OSError as error:
+                self._note(error)
+        except OSError as error:
+            self._note(error)
+        return False
+
+    def _try_rmdir(self, name: str, parent: int) -> None:
+        try:
+            os.rmdir(name, dir_fd=parent)
+        except OSError as error:
+            if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
+                self._note(error)
+
+    def _note(self, error: OSError) -> None:
+        # What is gone or was replaced is found again in the next round.
+        if self.error is None and error.errno not in (*GONE, errno.EISDIR):
+            self.error = error
+
+
+def open_up(name: str | os.PathLike[str], dir_fd: int | None = None) -> None:
+    """Give the owner of a directory all rights to it; a link is not followed.
+
+    Others may put links in its place: the mode is changed through a descriptor.
+    """
+    number = os.open(name, _PATH_FLAGS, dir_fd=dir_fd)
+    try:
+        os.chmod(f"/proc/self/fd/{number}", stat.S_IRWXU)
+    finally:
+        os.close(number)
+
+
+def _opened_up(name: str, dir_fd: int | None) -> int:
+    try:
+        return os.open(name, DIRECTORY_FLAGS, dir_fd=dir_fd)
+    except PermissionError:
+        open_up(name, dir_fd)
+        return os.open(name, DIRECTORY_FLAGS, dir_fd=dir_fd)
+
+
+def _identity(directory: int) -> tuple[int, int]:
+    facts = os.fstat(directory)
+    return facts.st_dev, facts.st_ino
+
+
+def _moved() -> OSError:
+    return OSError(errno.EAGAIN, "a directory was moved while the tree was walked")
