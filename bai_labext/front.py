@@ -251,7 +251,12 @@ def plain_answer(said: bytes) -> tuple[bytes, int] | None:
     if not _HEAD.fullmatch(head) or any(word in head for word in _NOT_PLAIN):
         return None
     text = _value(head, _LENGTH)
-    if head.count(_LENGTH) != 1 or not text.isdigit() or int(text) > MOST_ANSWER_BYTES:
+    if (
+        head.count(_LENGTH) != 1
+        or not text.isdigit()
+        or len(text) > 18
+        or int(text) > MOST_ANSWER_BYTES
+    ):
         return None
     count = end + len(HEAD_END) + int(text)
     has_hops = _CONNECTION in head or b"\r\nkeep-alive:" in head

@@ -15,6 +15,7 @@ from urllib.parse import quote
 
 from bai_services.client import Client, Token
 from bai_services.core.errors import BaiError, NotFound, Unavailable
+from bai_services.core.user_input import read_whole
 
 CALL_SECONDS = 8.0
 LIVE = "PENDING,SCHEDULED,PREPARING,PREPARED,RUNNING,TERMINATING"
@@ -201,7 +202,7 @@ def _mark(text: str) -> str:
 def _known(text: str, mark: str) -> int:
     """Return how many characters of a text whoever has that mark has; 0 if it is another one."""
     length = mark.partition("-")[0]
-    count = int(length) if length.isdecimal() else 0
+    count = read_whole(length) or 0
     return count if 0 < count <= len(text) and _mark(text[:count]) == mark else 0
 
 

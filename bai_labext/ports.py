@@ -11,6 +11,7 @@ from bai_labext.catalogue import BY_ANY_NAME, App, Kind
 from bai_labext.listeners import Listener, listeners
 from bai_services.core.errors import InvalidRequest
 from bai_services.core.labels import Protocol, parse_service_ports
+from bai_services.core.user_input import read_whole
 
 CATEGORY = "Ports"
 # What stands behind no app of the catalogue is not named as a wrong port.
@@ -38,11 +39,10 @@ def named_ports(environ: Mapping[str, str]) -> list[Offer]:
             title = known.title if known is not None else name
             found[number] = Offer(_port_app(name, title, number), port=number)
     for word in environ.get("BAI_PREOPEN_PORTS", "").split(","):
-        if word.strip().isdecimal():
-            number = int(word)
-            found.setdefault(
-                number, Offer(_port_app(f"port-{number}", f"Port {number}", number), port=number)
-            )
+        preopened = read_whole(word)
+        if preopened is not None:
+            app = _port_app(f"port-{preopened}", f"Port {preopened}", preopened)
+            found.setdefault(preopened, Offer(app, port=preopened))
     return list(found.values())
 
 

@@ -8,6 +8,7 @@ from contextlib import suppress
 
 from bai_services.core.errors import BaiError
 from bai_services.core.labels import RESERVED_PORTS
+from bai_services.core.user_input import read_whole
 from bai_services.tunnel.channels import Channel, pack
 from bai_services.tunnel.end import Stream
 from bai_services.tunnel.heads import RequestHeads
@@ -60,7 +61,7 @@ class Targets:
 
 async def connect_port(stream: Stream, text: str) -> None:
     """Join a stream with a loopback port, whichever of IPv4 and IPv6 something listens on."""
-    port = int(text) if text.isascii() and text.isdecimal() else 0
+    port = read_whole(text) or 0
     if not 0 < port < 65536:
         stream.refuse(f"{text!r} is no port between 1 and 65535")
     elif port in RESERVED_PORTS:

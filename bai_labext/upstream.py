@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import socket
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterable
@@ -21,6 +22,7 @@ ANSWER_SECONDS = 300.0
 # time is held up no longer than that.
 KEPT_SECONDS = 2.0
 MOST_KEPT = 128
+_LENGTH_DIGITS = 18
 MOST_HEAD_BYTES = 256 * 1024
 # What has come and is not taken yet; then no more is read.
 MOST_WAITING_BYTES = 512 * 1024
@@ -282,7 +284,7 @@ class Answer:
             first, _, rest = (await self.connection.head()).decode("latin-1").partition("\r\n")
             version, _, words = first.partition(" ")
             number, _, self.reason = words.partition(" ")
-            if not version.startswith("HTTP/1.") or not (number.isascii() and number.isdecimal()):
+            if not (version.startswith("HTTP/1.") and re.fullmatch("[0-9]{3}", number)):
                 raise HTTPInputError("what listens there does not speak HTTP")
             self.code = int(number)
             self.headers = HTTPHeaders.parse(rest)
@@ -299,7 +301,7 @@ class Answer:
         elif coding:
             leave_out(self.headers, ("Content-Length",))
         elif (text := self.headers.get("Content-Length")) is not None:
-            if not (text.isascii() and text.isdecimal()):
+            if not (text.isascii() and text.isdecimal() and len(text) <= _LENGTH_DIGITS):
                 raise HTTPInputError("an answer of unclear length")
             self.length = int(text)
         leave_out(self.headers, OF_AN_ANSWERS_HOP)

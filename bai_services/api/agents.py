@@ -13,6 +13,7 @@ from bai_services.core.cluster import EngineName, check_device
 from bai_services.core.errors import InvalidRequest
 from bai_services.core.listing import ListQuery
 from bai_services.core.resources import ResourceSlots
+from bai_services.core.user_input import read_decimal, shown
 from bai_services.manager.agents import Beat, NewDevice
 
 from .base import APIHandler, operation
@@ -183,12 +184,10 @@ class ReportsHandler(APIHandler):
 
 
 def _seconds(text: str) -> float:
-    try:
-        seconds = float(text)
-    except ValueError:
-        seconds = -1.0
+    number = read_decimal(text)
+    seconds = -1.0 if number is None else float(number)
     if not 0 <= seconds <= MAX_WAIT_SECONDS:
-        raise InvalidRequest(f"wait={text!r} is not 0 to {MAX_WAIT_SECONDS:g} seconds")
+        raise InvalidRequest(f"wait={shown(text)!r} is not 0 to {MAX_WAIT_SECONDS:g} seconds")
     return seconds
 
 

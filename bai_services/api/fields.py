@@ -4,7 +4,15 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    StrictFloat,
+    StrictInt,
+    StrictStr,
+    StringConstraints,
+)
 
 # No NUL anywhere: PostgreSQL has no way to keep it.
 _PLAIN = r"^[^\x00]*$"
@@ -13,7 +21,8 @@ NameText = Annotated[str, StringConstraints(max_length=64, pattern=_PLAIN)]
 ShortText = Annotated[str, StringConstraints(max_length=255, pattern=_PLAIN)]
 LongText = Annotated[str, StringConstraints(max_length=500, pattern=_PLAIN)]
 Count = Annotated[int, Field(ge=0, le=2**31 - 1)]
-Slots = dict[str, str | int | float]
+# Strict, so that true is not read as 1.
+Slots = dict[str, StrictStr | StrictInt | StrictFloat]
 SlotTexts = dict[str, str]
 Hosts = dict[NameText, list[NameText]]
 
@@ -25,7 +34,7 @@ class Body(BaseModel):
     is the manager's to say.
     """
 
-    model_config = ConfigDict(extra="forbid")
+    model_config = ConfigDict(extra="forbid", allow_inf_nan=False)
 
     def given(self) -> dict[str, object]:
         """Return the fields that the request has."""

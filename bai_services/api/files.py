@@ -16,6 +16,7 @@ from tornado.web import stream_request_body
 
 from bai_services.core.errors import BaiError, InvalidRequest
 from bai_services.core.listing import ListQuery
+from bai_services.core.user_input import read_whole
 from bai_services.core.vfolder import Expected
 
 from .base import APIHandler, operation
@@ -26,7 +27,7 @@ PathText = Annotated[str, StringConstraints(max_length=4096)]
 _ARCHIVES = {"zip": "application/zip", "tar": "application/x-tar"}
 _TAG = "vfolders"
 _PATH = {"path": "path inside the folder, with / between"}
-_RANGE = re.compile(r"bytes=(\d*)-(\d*)")
+_RANGE = re.compile(r"bytes=([0-9]{0,18})-([0-9]{0,18})")
 
 # From here on it pays to let the kernel move a file into the connection.
 BIG_BYTES = 4 * 2**20
@@ -376,7 +377,7 @@ def path_of(handler: APIHandler) -> str:
 def size_of(handler: APIHandler) -> int | None:
     """Return the size that a request says its body has, None if it does not say."""
     text = handler.request.headers.get("Content-Length", "")
-    return int(text) if text.isascii() and text.isdigit() else None
+    return read_whole(text)
 
 
 def byte_range(header: str, size: int) -> tuple[int, int] | None:

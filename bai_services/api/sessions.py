@@ -11,6 +11,7 @@ from pydantic import ValidationError
 from bai_services.core.errors import InvalidRequest
 from bai_services.core.listing import ListQuery
 from bai_services.core.session import Status
+from bai_services.core.user_input import read_decimal, shown
 
 from .base import APIHandler, invalid, operation
 from .fields import Shown, SlotTexts
@@ -444,13 +445,10 @@ def seconds(text: str) -> float:
     InvalidRequest
         If it is none.
     """
-    try:
-        number = float(text)
-    except ValueError:
-        number = -1.0
-    if not 0 <= number < float("inf"):
-        raise InvalidRequest(f"timeout={text!r} is no number of seconds", field="timeout")
-    return number
+    number = read_decimal(text)
+    if number is None:
+        raise InvalidRequest(f"timeout={shown(text)!r} is no number of seconds", field="timeout")
+    return float(number)
 
 
 _KEY = r"/sessions/(?P<key>[^/]+)"

@@ -14,6 +14,7 @@ from bai_services.core.cluster import canonical_image
 from bai_services.core.errors import InvalidRequest
 from bai_services.core.names import check_networks
 
+from .bounded_yaml import BoundedLoader
 from .entities import (
     DOMAIN,
     IMAGE,
@@ -91,7 +92,10 @@ def read(path: Path, environ: Mapping[str, str] = os.environ) -> dict[str, list[
         With file and line, if it is no YAML, if it has a key that nobody knows
         or a value of the wrong kind, or if something is described twice.
     """
-    loader = yaml.SafeLoader(path.read_text(encoding="utf-8"))
+    try:
+        loader = BoundedLoader(path.read_text(encoding="utf-8"))
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise _wrong(f"{path}:1", f"this is no text in UTF-8: {error}") from None
     try:
         root = loader.get_single_node()
         if root is None:
@@ -113,7 +117,7 @@ def read(path: Path, environ: Mapping[str, str] = os.environ) -> dict[str, list[
 
 
 def _items(
-    loader: yaml.SafeLoader,
+    loader: BoundedLoader,
     entity: Entity,
     node: yaml.Node,
     path: Path,
@@ -132,7 +136,7 @@ def _items(
 
 
 def _item(
-    loader: yaml.SafeLoader,
+    loader: BoundedLoader,
     entity: Entity,
     node: yaml.Node,
     path: Path,
@@ -180,7 +184,7 @@ def _item(
 
 
 def _entries(
-    loader: yaml.SafeLoader, node: yaml.Node, path: str
+    loader: BoundedLoader, node: yaml.Node, path: str
 ) -> Iterator[tuple[str, str, yaml.Node]]:
     """Yield name, place and node of each entry of a map; a name twice is an error."""
     if not isinstance(node, yaml.MappingNode):

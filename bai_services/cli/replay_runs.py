@@ -18,6 +18,8 @@ from bai_services.core.replay.policies import ReplayPolicy
 from bai_services.core.replay.swf import read_swf
 from bai_services.core.replay.workload import Workload, refuse_broken
 
+from .bounded_yaml import load_yaml
+
 __all__ = ["read_policy", "read_workload", "refuse_broken", "report"]
 
 
@@ -30,7 +32,7 @@ def read_policy(path: Path) -> ReplayPolicy:
         If the file cannot be read, or is no policy.
     """
     try:
-        document = yaml.safe_load(_text(path))
+        document = load_yaml(_text(path))
     except yaml.YAMLError as error:
         where = " ".join(str(error).split())
         raise InvalidRequest(f"policy {path.name} is neither YAML nor JSON: {where}") from None
@@ -65,7 +67,7 @@ def _read(path: Path, group: str | None) -> Workload:
     if first in ("{", "["):
         try:
             return read_history(json.loads(text), path.name, group)
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise InvalidRequest(f"{path.name} is not JSON: {error}") from None
     if group is not None:
         raise InvalidRequest("--resource-group belongs to a hub's history; this is no such file")

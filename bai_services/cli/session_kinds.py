@@ -12,6 +12,7 @@ from bai_services.core.errors import BaiError, Conflict, InvalidRequest
 from bai_services.core.session import ENDED, Result, SessionType, Status
 
 from . import output
+from .bounded_yaml import load_yaml
 from .command import Connection, connected, json_option, segment
 from .waiting import wait_for_status
 
@@ -161,7 +162,7 @@ def _status(text: str) -> Status:
 def _entries(file: Any) -> list[Any]:
     try:
         # JSON is YAML as well.
-        entries = yaml.safe_load(file)
+        entries = load_yaml(file)
     except (yaml.YAMLError, UnicodeDecodeError) as error:
         raise InvalidRequest(f"{file.name} cannot be read: {error}") from error
     if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):

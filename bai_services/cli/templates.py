@@ -10,6 +10,7 @@ import yaml
 from bai_services.core.errors import InvalidRequest
 
 from . import output
+from .bounded_yaml import load_yaml
 from .command import Connection, connected, json_option, segment
 
 COLUMNS = ("name", "audience", "owner", "project", "description", "changed_at")
@@ -99,7 +100,7 @@ async def rm(connection: Connection, name: str, *, as_json: bool) -> None:
 
 def _request(file: Any) -> dict[str, Any]:
     try:
-        request = yaml.safe_load(file)
+        request = load_yaml(file)
     except (yaml.YAMLError, UnicodeDecodeError) as error:
         raise InvalidRequest(f"{file.name} cannot be read: {error}") from error
     if not isinstance(request, dict):

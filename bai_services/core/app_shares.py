@@ -161,7 +161,7 @@ def seal(key: bytes, found: Pass) -> str:
 def unseal(key: bytes, text: str, kind: PassKind, now: datetime) -> Pass | None:
     """Return the pass of a text; None if it is none of ours, of another kind, or too old."""
     body, _, mac = text.rpartition(".")
-    if not hmac.compare_digest(_mac(key, body).encode(), mac.encode()):
+    if not hmac.compare_digest(_mac(key, body).encode(), mac.encode(errors="backslashreplace")):
         return None
     found, share_id, user_id, until, nonce = body.split(".")
     expires_at = datetime.fromtimestamp(int(until), now.tzinfo)
@@ -173,5 +173,5 @@ def unseal(key: bytes, text: str, kind: PassKind, now: datetime) -> Pass | None:
 def _mac(key: bytes, body: str) -> str:
     # A key of its own: the manager's key encrypts other things.
     own = hashlib.sha256(b"app shares:" + key).digest()
-    digest = hmac.digest(own, body.encode(), "sha256")
+    digest = hmac.digest(own, body.encode(errors="backslashreplace"), "sha256")
     return base64.urlsafe_b64encode(digest).rstrip(b"=").decode()

@@ -11,8 +11,10 @@ from typing import Any
 from .durations import format_duration, parse_duration
 from .errors import InvalidRequest
 from .session import SessionType
+from .user_input import shown
 
 COMMAND_BYTES = 16 * 1024
+MAX_TIME_CHARACTERS = 40
 LATEST_START = timedelta(days=365)
 LONGEST_TIMEOUT = 365 * 86400
 # How the reason of a session begins that was stopped because its time was over.
@@ -69,19 +71,21 @@ def not_before(text: str, now: datetime) -> datetime:
     at = _time(text, now)
     if at.tzinfo is None:
         raise InvalidRequest(
-            f"starts_at={text!r} has no time zone; write for instance 2030-01-31T09:00+09:00, "
-            "2030-01-31T00:00Z, or a span from now on such as 10min",
+            f"starts_at={shown(text)!r} has no time zone; write for instance "
+            "2030-01-31T09:00+09:00, 2030-01-31T00:00Z, or a span from now on such as 10min",
             field="starts_at",
         )
     if at < now:
         raise InvalidRequest(
-            f"starts_at={text!r} is past: it was {format_duration((now - at).total_seconds())} "
-            "ago; leave it out to start as soon as possible",
+            f"starts_at={shown(text)!r} is past: it was "
+            f"{format_duration((now - at).total_seconds())} ago; "
+            "leave it out to start as soon as possible",
             field="starts_at",
         )
     if at > now + LATEST_START:
         raise InvalidRequest(
-            f"starts_at={text!r} is more than {LATEST_START.days} days ahead", field="starts_at"
+            f"starts_at={shown(text)!r} is more than {LATEST_START.days} days ahead",
+            field="starts_at",
         )
     return at.astimezone(UTC)
 
@@ -92,7 +96,7 @@ def _command(text: str | None) -> str:
             "a batch session needs a startup_command, such as 'python train.py'",
             field="startup_command",
         )
-    if len(text.encode()) > COMMAND_BYTES or "\0" in text:
+    if len(text.encode(errors="replace")) > COMMAND_BYTES or "\0" in text:
         raise InvalidRequest(
             f"startup_command holds a NUL or has more than {COMMAND_BYTES} bytes; put a script "
             "into a folder and call that",
@@ -103,7 +107,7 @@ def _command(text: str | None) -> str:
 
 def _time(text: str, now: datetime) -> datetime:
     # A bare number counts seconds, also one of eight digits, which ISO 8601 takes for a date.
-    if not text.strip().isdigit():
+    if len(text) <= MAX_TIME_CHARACTERS and not text.strip().isdigit():
         with suppress(ValueError):
             return datetime.fromisoformat(text.strip())
     return now + timedelta(seconds=parse_duration(text, "starts_at"))
@@ -113,7 +117,8 @@ def _timeout(text: str | int) -> int:
     seconds = parse_duration(text, "batch_timeout")
     if not 1 <= seconds <= LONGEST_TIMEOUT:
         raise InvalidRequest(
-            f"batch_timeout={text} is not within 1 second to {LONGEST_TIMEOUT // 86400} days",
+            f"batch_timeout={shown(text)} is not within 1 second to "
+            f"{LONGEST_TIMEOUT // 86400} days",
             field="batch_timeout",
         )
     return seconds

@@ -14,6 +14,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from .errors import InvalidRequest
+from .user_input import shown
 
 MAX_URL = 2048
 # A change that nobody took after so many tries, over about four minutes, is given up.
@@ -87,10 +88,8 @@ class Reach:
         names = tuple(part.strip().lower() for part in hosts.split(",") if part.strip())
         for name in names:
             if not _HOST.fullmatch(name):
-                raise ValueError(f"{name!r} is not a host name, such as hooks.example.org")
-        ranges = tuple(
-            ipaddress.ip_network(part.strip()) for part in networks.split(",") if part.strip()
-        )
+                raise ValueError(f"{shown(name)!r} is not a host name, such as hooks.example.org")
+        ranges = tuple(_network(part.strip()) for part in networks.split(",") if part.strip())
         return cls(names, ranges, is_off=names == ("none",))
 
     def allows_name(self, host: str) -> bool:
@@ -111,6 +110,13 @@ class Reach:
         return any(
             address in network for network in self.networks if network.version == address.version
         )
+
+
+def _network(text: str) -> Network:
+    try:
+        return ipaddress.ip_network(text)
+    except ValueError:
+        raise ValueError(f"{shown(text)!r} is not a network, such as 10.0.0.0/8") from None
 
 
 def _is_below(host: str, pattern: str) -> bool:

@@ -53,7 +53,7 @@ def check_agent_id(agent_id: str) -> str:
     InvalidRequest
         If it is not 1 to 64 letters, digits and ``-_.`` that begin and end with a letter or digit.
     """
-    if not _AGENT_ID.fullmatch(agent_id) or ".." in agent_id:
+    if len(agent_id) > MAX_NAME or not _AGENT_ID.fullmatch(agent_id) or ".." in agent_id:
         raise InvalidRequest(
             f"{agent_id[:80]!r} cannot be the id of an agent: use 1 to {MAX_NAME} letters, digits, "
             "- _ . and begin and end with a letter or digit",
@@ -70,7 +70,7 @@ def check_device(device_id: str, family: str) -> None:
     InvalidRequest
         If the id has odd characters or over 128 of them, or the family is no slot's beginning.
     """
-    if not _DEVICE_ID.fullmatch(device_id) or len(device_id) > MAX_DEVICE_ID:
+    if len(device_id) > MAX_DEVICE_ID or not _DEVICE_ID.fullmatch(device_id):
         raise InvalidRequest(f"{device_id[:80]!r} cannot be the id of a device", field="devices")
     if not _FAMILY.fullmatch(family):
         raise InvalidRequest(f"{family[:80]!r} cannot be a family of devices", field="devices")
@@ -84,7 +84,7 @@ def canonical_image(name: str) -> str:
     InvalidRequest
         If it is not of the form ``[registry/][project/]name[:tag]``.
     """
-    if not _IMAGE.fullmatch(name) or len(name) > MAX_IMAGE_NAME:
+    if len(name) > MAX_IMAGE_NAME or not _IMAGE.fullmatch(name):
         raise InvalidRequest(
             f"{name[:80]!r} is no image name; write for instance python:3.12 or "
             "registry.example.org/team/python:3.12",

@@ -8,6 +8,7 @@ from graphlib import CycleError, TopologicalSorter
 
 from .errors import Conflict, InvalidRequest
 from .session import ENDED, Result, Status
+from .user_input import shown
 
 MAX_DEPENDENCIES = 100
 # How the reason of a session begins that was cancelled because of another one.
@@ -56,7 +57,7 @@ def refuse_circles(items: Mapping[str, Sequence[str]]) -> None:
     try:
         sorter.prepare()
     except CycleError as error:
-        circle = list(reversed(error.args[1]))
+        circle = [shown(name) for name in reversed(error.args[1])]
         raise InvalidRequest(
             f"these sessions would wait for each other for ever: {' -> '.join(circle)}",
             field="dependencies",

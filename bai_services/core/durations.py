@@ -5,6 +5,11 @@ from __future__ import annotations
 import re
 
 from .errors import InvalidRequest
+from .user_input import number_text, read_whole, shown
+
+MAX_DURATION_CHARACTERS = 40
+# About 68 years, and the most that an integer column keeps.
+MAX_DURATION_SECONDS = 2**31 - 1
 
 _UNITS = {
     "s": 1, "sec": 1, "secs": 1, "second": 1, "seconds": 1,
@@ -22,23 +27,38 @@ def parse_duration(text: str | int, field: str) -> int:
     Raises
     ------
     InvalidRequest
-        If it is no span of time, naming ``field``.
+        If it is no span of time of at most 40 characters and 2,147,483,647
+        seconds, naming ``field``.
     """
-    lowered = str(text).strip().lower()
-    if re.fullmatch(r"\d{1,9}", lowered, re.ASCII):
-        return int(lowered)
-    seconds, end = 0, 0
-    while end < len(lowered):
-        part = _PART.match(lowered, end)
-        if part is None or part[2] not in _UNITS:
-            break
-        seconds += int(part[1]) * _UNITS[part[2]]
-        end = part.end()
-    if not lowered or end < len(lowered):
+    said = number_text(text)
+    seconds = None if said is None else _seconds(said.strip().lower())
+    if seconds is None:
         raise InvalidRequest(
-            f"{str(text)[:40]!r} is no span of time; write for instance 90, 10min, 2h or 1h30m",
+            f"{shown(text)!r} is no span of time; write for instance 90, 10min, 2h or 1h30m",
             field=field,
         )
+    if seconds > MAX_DURATION_SECONDS:
+        raise InvalidRequest(
+            f"{shown(text)!r} is longer than {MAX_DURATION_SECONDS} seconds "
+            f"({MAX_DURATION_SECONDS // 86400} days)",
+            field=field,
+        )
+    return seconds
+
+
+def _seconds(text: str) -> int | None:
+    if len(text) > MAX_DURATION_CHARACTERS or not text:
+        return None
+    bare = read_whole(text)
+    if bare is not None:
+        return bare
+    seconds, end = 0, 0
+    while end < len(text):
+        part = _PART.match(text, end)
+        if part is None or part[2] not in _UNITS:
+            return None
+        seconds += int(part[1]) * _UNITS[part[2]]
+        end = part.end()
     return seconds
 
 

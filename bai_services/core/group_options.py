@@ -13,6 +13,7 @@ from .placement import Policy, Strategy
 from .policy import Scope, ScopeKind
 from .queue import Backfill, FairShare, GroupState, Order
 from .sharing import Level
+from .user_input import shown
 
 MAX_DAYS = 366
 MAX_WEIGHT = 1_000_000.0
@@ -78,7 +79,7 @@ def _one_of(choices: type[StrEnum]) -> Callable[[str, Any], StrEnum]:
     def read(name: str, value: Any) -> StrEnum:
         if not isinstance(value, str) or value not in set(choices):
             raise InvalidRequest(
-                f"{str(value)[:40]!r} is no {name}; there are {', '.join(choices)}",
+                f"{shown(value)!r} is no {name}; there are {', '.join(choices)}",
                 field=f"{FIELD}.{name}",
             )
         return choices(value)
@@ -142,7 +143,7 @@ def _number(name: str, value: Any, least: float, most: float = MAX_WEIGHT) -> fl
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
     if not is_number or not least <= value <= most:
         raise InvalidRequest(
-            f"{name} is a number from {least:g} to {most:g}, not {str(value)[:40]}",
+            f"{name} is a number from {least:g} to {most:g}, not {shown(value)}",
             field=f"{FIELD}.{name}",
         )
     return float(value)

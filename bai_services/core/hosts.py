@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from .errors import InvalidRequest
+from .user_input import shown
 
 PERMISSIONS = (
     "create-vfolder",
@@ -39,7 +40,7 @@ def check_hosts(hosts: Mapping[str, Sequence[str]]) -> dict[str, list[str]]:
         unknown = sorted(set(permissions) - set(PERMISSIONS))
         if unknown or not host or len(host) > 64:
             raise InvalidRequest(
-                f"{', '.join(unknown) or repr(host)} is no permission of a storage host; "
+                f"{shown(', '.join(unknown) or repr(host))} is no permission of a storage host; "
                 f"there are {', '.join(PERMISSIONS)}",
                 field="allowed_vfolder_hosts",
             )

@@ -9,6 +9,7 @@ from enum import StrEnum
 
 from .errors import InvalidRequest
 from .resources import MEM, ResourceSlots, parse_amount
+from .user_input import read_whole
 
 PREFIX = "ai.backend."
 MIN_CUDA = PREFIX + "min-cuda"
@@ -133,6 +134,8 @@ def parse_service_ports(text: str) -> tuple[ServicePort, ...]:
         If an entry is malformed, a name or a port comes twice, or a port is
         outside of 1025 to 65534 or reserved.
     """
+    if len(text) > MAX_LABEL_TEXT:
+        raise _wrong("service-ports", text, f"it has more than {MAX_LABEL_TEXT} characters")
     found: list[ServicePort] = []
     for entry in filter(None, (part.strip() for part in _BETWEEN_PORTS.split(text))):
         name, _, rest = entry.partition(":")
@@ -183,7 +186,7 @@ def _ports(entry: str, text: str) -> tuple[int, ...]:
     is_list = text.startswith("[") and text.endswith("]")
     numbers = []
     for word in (text[1:-1] if is_list else text).split(","):
-        number = int(word) if word.strip().isdecimal() and word.isascii() else 0
+        number = read_whole(word) or 0
         if not LOWEST_PORT <= number <= HIGHEST_PORT:
             raise _wrong("service-ports", entry, f"ports are {LOWEST_PORT} to {HIGHEST_PORT}")
         if number in RESERVED_PORTS:

@@ -8,6 +8,7 @@ from functools import partial
 from typing import Generic, TypeVar
 
 from .errors import InvalidRequest
+from .user_input import read_whole, shown
 
 DEFAULT_LIMIT = 50
 MAX_LIMIT = 500
@@ -115,12 +116,9 @@ def _text(item: object, name: str) -> str:
 
 
 def _number(text: str, name: str, low: int, high: int) -> int:
-    try:
-        number = int(text)
-    except ValueError:
-        number = low - 1
-    if not low <= number <= high:
+    number = read_whole(text)
+    if number is None or not low <= number <= high:
         raise InvalidRequest(
-            f"{name}={text!r} is not a whole number from {low} to {high}", field=name
+            f"{name}={shown(text)!r} is not a whole number from {low} to {high}", field=name
         )
     return number

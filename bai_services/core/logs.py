@@ -37,7 +37,9 @@ def without_times(text: str) -> str:
         return text
 
     def kept(found: re.Match[str]) -> str:
-        begin = text.rfind("\n", 0, found.start()) + 1
+        # No further back than a piece: an output need not have any line break.
+        low = max(0, found.start() - _PIECE_BYTES)
+        begin = max(low, text.rfind("\n", low, found.start()) + 1)
         before = found.start() - begin
         if before < _PIECE_BYTES:
             before = len(text[begin : found.start()].encode(errors="replace"))

@@ -6,6 +6,7 @@ import ipaddress
 import re
 
 from .errors import InvalidRequest
+from .user_input import shown
 
 MAX_NAME = 64
 MAX_EMAIL = 64
@@ -27,11 +28,11 @@ def check_slug(what: str, name: str) -> str:
     InvalidRequest
         If it is anything else; ``what`` says of what it is the name.
     """
-    is_plain = _SLUG.fullmatch(name) is not None and ".." not in name and "--" not in name
-    if not is_plain or len(name) > MAX_NAME:
+    is_short = len(name) <= MAX_NAME
+    if not (is_short and _SLUG.fullmatch(name)) or ".." in name or "--" in name:
         raise InvalidRequest(
-            f"{name!r} cannot be the name of a {what}: use 1 to {MAX_NAME} lower-case letters, "
-            "digits, and single - _ . between them",
+            f"{shown(name)!r} cannot be the name of a {what}: use 1 to {MAX_NAME} lower-case "
+            "letters, digits, and single - _ . between them",
             field="name",
         )
     return name
@@ -47,10 +48,10 @@ def check_username(name: str) -> str:
         than letters, digits and ``_.-``, or is longer than 64.
     """
     lower = name.strip().lower()
-    if _USERNAME.fullmatch(lower) is None or ".." in lower or len(lower) > MAX_NAME:
+    if len(lower) > MAX_NAME or _USERNAME.fullmatch(lower) is None or ".." in lower:
         raise InvalidRequest(
-            f"{name!r} cannot be a user name: use 1 to {MAX_NAME} letters, digits, - _ and single "
-            "dots, and begin with a letter or digit",
+            f"{shown(name)!r} cannot be a user name: use 1 to {MAX_NAME} letters, digits, - _ and "
+            "single dots, and begin with a letter or digit",
             field="username",
         )
     return lower
@@ -65,9 +66,10 @@ def check_email(email: str) -> str:
         If it is not of the form ``name@host`` or is longer than 64.
     """
     lower = email.strip().lower()
-    if _EMAIL.fullmatch(lower) is None or ".." in lower or len(lower) > MAX_EMAIL:
+    if len(lower) > MAX_EMAIL or _EMAIL.fullmatch(lower) is None or ".." in lower:
         raise InvalidRequest(
-            f"{email!r} is not an e-mail address of at most {MAX_EMAIL} characters", field="email"
+            f"{shown(email)!r} is not an e-mail address of at most {MAX_EMAIL} characters",
+            field="email",
         )
     return lower
 
@@ -86,7 +88,7 @@ def check_networks(texts: list[str]) -> list[str]:
             found.append(str(ipaddress.ip_network(text.strip(), strict=False)))
         except ValueError:
             raise InvalidRequest(
-                f"{text!r} is not a network; write for instance 10.0.0.0/8 or 2001:db8::/32",
+                f"{shown(text)!r} is not a network; write for instance 10.0.0.0/8 or 2001:db8::/32",
                 field="allowed_client_ip",
             ) from None
     return found

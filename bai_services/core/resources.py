@@ -5,9 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from decimal import Decimal, InvalidOperation
+from decimal import Decimal
+from fractions import Fraction
 
 from .errors import InvalidRequest
+from .user_input import MAX_NUMBER_CHARACTERS, number_text, read_decimal, shown
 
 CPU = "cpu"
 MEM = "mem"
@@ -18,9 +20,12 @@ SHARE_STEP = 10
 SHARE_MINIMUM = 50
 
 MEM_SUFFIXES = {"": 1, "k": 2**10, "m": 2**20, "g": 2**30, "t": 2**40, "p": 2**50}
-_MEM = re.compile(r"(?P<number>\d+(?:\.\d+)?)(?P<suffix>[kmgtp]?)(?:i?b)?", re.IGNORECASE)
+_MEM = re.compile(
+    r"(?P<number>[0-9.]+(?:e[+-]?[0-9]+)?) ?(?:(?P<suffix>[kmgtp])i?)?b?", re.IGNORECASE
+)
 _SLOT_NAME = re.compile(r"cpu|mem|[a-z][a-z0-9-]*\.[a-z0-9.-]+(?::[a-z0-9.+-]+)?")
 
+MAX_SLOT_NAME = 64
 # Large enough for any cluster, small enough for a signed 64-bit column.
 MAX_AMOUNT = 2**60
 
@@ -46,10 +51,11 @@ def slot_type(name: str) -> SlotType:
     InvalidRequest
         If the name is no slot name.
     """
-    if not _SLOT_NAME.fullmatch(name):
+    if len(name) > MAX_SLOT_NAME or not _SLOT_NAME.fullmatch(name):
         raise InvalidRequest(
-            f"{name!r} is not a resource slot; write for instance cpu, mem or cuda.shares",
-            slot=name,
+            f"{shown(name)!r} is not a resource slot; write for instance cpu, mem or cuda.shares "
+            f"(at most {MAX_SLOT_NAME} characters)",
+            slot=shown(name),
         )
     if name == CPU:
         return SlotType(unit=1000, step=1, minimum=1, label="cores")
@@ -70,58 +76,82 @@ def parse_amount(slot: str, text: str | int | float) -> int:
     """Return the integer amount that ``text`` means for ``slot``.
 
     Examples: ``("mem", "1.5g")`` is 1610612736, ``("cuda.shares", "0.25")`` is
-    250, ``("cpu", 2)`` is 2000. Zero is allowed and means "none".
+    250, ``("cpu", 2)`` is 2000. Zero is allowed and means "none". A text has at
+    most 40 ASCII characters and an exponent of at most two digits; no sign.
 
     Raises
     ------
     InvalidRequest
         If the text is no amount, is negative or too large, lies between two
-        steps of the slot or below its minimum.
+        steps of the slot, is no whole number of bytes, or is below its minimum.
     """
     kind = slot_type(slot)
-    amount = _parse_mem(str(text)) if slot == MEM else _parse_count(slot, str(text), kind.unit)
-    if amount > MAX_AMOUNT:
-        raise InvalidRequest(f"{slot}={text} is more than can be counted", slot=slot)
+    said = number_text(text)
+    if said is None or len(said.strip()) > MAX_NUMBER_CHARACTERS or not said.isascii():
+        raise InvalidRequest(
+            f"{slot}={shown(text)!r} is not an amount; write a number of at most "
+            f"{MAX_NUMBER_CHARACTERS} ASCII characters",
+            slot=slot,
+        )
+    said = said.strip()
+    exact = _read_mem(said) if slot == MEM else _read_count(slot, said, kind.unit)
+    if exact > MAX_AMOUNT:
+        most = format_amount(slot, MAX_AMOUNT)
+        raise InvalidRequest(
+            f"{slot}={said} is more than can be counted; the most is {most}", slot=slot
+        )
+    if exact.denominator != 1:
+        raise _too_fine(slot, said, exact)
+    amount = exact.numerator
     if amount % kind.step:
         raise InvalidRequest(
-            f"{slot}={text} lies between two steps; amounts of {slot} are multiples of "
+            f"{slot}={said} lies between two steps; amounts of {slot} are multiples of "
             f"{format_amount(slot, kind.step)}",
             slot=slot,
             step=format_amount(slot, kind.step),
         )
     if 0 < amount < kind.minimum:
         raise InvalidRequest(
-            f"{slot}={text} is below the smallest amount {format_amount(slot, kind.minimum)}",
+            f"{slot}={said} is below the smallest amount {format_amount(slot, kind.minimum)}",
             slot=slot,
             minimum=format_amount(slot, kind.minimum),
         )
     return amount
 
 
-def _parse_count(slot: str, text: str, unit: int) -> int:
-    try:
-        scaled = Decimal(text.strip()) * unit
-        if not scaled.is_finite() or scaled < 0:
-            raise InvalidOperation
-        exact = int(scaled.to_integral_value())
-    except InvalidOperation:
-        raise InvalidRequest(f"{slot}={text} is not an amount", slot=slot) from None
-    if scaled != exact:
+def _read_count(slot: str, text: str, unit: int) -> Fraction:
+    number = read_decimal(text)
+    if number is None:
         raise InvalidRequest(
-            f"{slot}={text} is finer than {slot} can be divided",
+            f"{slot}={text} is not an amount; write a number of 0 or more, such as 1 or 0.5",
             slot=slot,
-            step=format_amount(slot, slot_type(slot).step),
         )
-    return exact
+    return Fraction(number) * unit
 
 
-def _parse_mem(text: str) -> int:
-    match = _MEM.fullmatch(text.strip())
-    if match is None:
+def _read_mem(text: str) -> Fraction:
+    match = _MEM.fullmatch(text)
+    number = read_decimal(match["number"]) if match else None
+    if match is None or number is None:
         raise InvalidRequest(
-            f"mem={text} is not an amount of memory; write for instance 512m or 4g", slot=MEM
+            f"mem={text} is not an amount of memory; write for instance 512m, 4g or 4 GiB",
+            slot=MEM,
         )
-    return int(Decimal(match["number"]) * MEM_SUFFIXES[match["suffix"].lower()])
+    return Fraction(number) * MEM_SUFFIXES[(match["suffix"] or "").lower()]
+
+
+def _too_fine(slot: str, text: str, exact: Fraction) -> InvalidRequest:
+    if slot == MEM:
+        below = next((n for n in (2**20, 2**10) if exact >= n), 1)
+        near = format_amount(MEM, exact // below * below)
+        return InvalidRequest(
+            f"mem={text} is not a whole number of bytes; write for instance mem={near}", slot=MEM
+        )
+    return InvalidRequest(
+        f"{slot}={text} is finer than {slot} can be divided",
+        slot=slot,
+        step=format_amount(slot, slot_type(slot).step),
+    )
 
 
 def format_amount(slot: str, amount: int) -> str:

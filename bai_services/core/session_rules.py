@@ -82,7 +82,7 @@ def check_environ(environ: Mapping[str, str]) -> dict[str, str]:
     total = 0
     for name, value in environ.items():
         _check_variable(name, value)
-        total += len(name.encode()) + len(value.encode())
+        total += len(name) + len(value.encode(errors="replace"))
     if total > ENVIRON_TOTAL_BYTES:
         raise InvalidRequest(
             f"the environment has {total} bytes; at most {ENVIRON_TOTAL_BYTES} are allowed",
@@ -106,7 +106,7 @@ def _check_variable(name: str, value: str) -> None:
             field="environ",
             variable=name,
         )
-    if "\0" in value or len(value.encode()) > ENVIRON_VALUE_BYTES:
+    if "\0" in value or len(value.encode(errors="replace")) > ENVIRON_VALUE_BYTES:
         raise InvalidRequest(
             f"the value of {name} holds a NUL or has more than {ENVIRON_VALUE_BYTES} bytes",
             field="environ",

@@ -10,6 +10,7 @@ import struct
 from dataclasses import dataclass
 
 from .errors import InvalidRequest
+from .user_input import shown
 
 MOST_KEYS = 20
 MOST_KEY_CHARACTERS = 8192
@@ -46,7 +47,8 @@ def check_key_name(name: str) -> str:
     """
     if _NAME.fullmatch(name) is None:
         raise InvalidRequest(
-            f"{name!r} cannot name an SSH key: use 1 to 64 letters, digits and @ . _ - in between",
+            f"{shown(name)!r} cannot name an SSH key: use 1 to 64 letters, digits and "
+            "@ . _ - in between",
             field="name",
         )
     return name
@@ -69,7 +71,7 @@ def parse_public_key(text: str) -> PublicKey:
         raise _wrong("not one line of type and key, such as ssh-ed25519 AAAA… me@home")
     kind, encoded = words[:2]
     if kind not in TYPES:
-        raise _wrong(f"a key of type {kind!r}; sessions take {', '.join(sorted(TYPES))}")
+        raise _wrong(f"a key of type {shown(kind)!r}; sessions take {', '.join(sorted(TYPES))}")
     try:
         blob = base64.b64decode(encoded, validate=True)
         fields = _fields(blob)

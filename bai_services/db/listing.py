@@ -13,6 +13,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from bai_services.core.errors import InvalidRequest
 from bai_services.core.listing import ListQuery, most_counted
+from bai_services.core.user_input import read_whole, shown
 
 _COMPARISONS: Mapping[str, Callable[[Any, Any], sa.ColumnElement[bool]]] = {
     "": operator.eq,
@@ -155,11 +156,15 @@ def _typed(column: sa.ColumnElement[Any], text: str, name: str) -> Any:
             # A NUL cannot be in any text of ours, and PostgreSQL refuses to compare with it.
             return text if "\0" not in text else _refuse(text)
         if isinstance(kind, sa.Integer):
-            number = int(text)
-            return number if abs(number) < 2**63 else _refuse(text)
+            number = read_whole(text.removeprefix("-"))
+            if number is None or number >= 2**63:
+                return _refuse(text)
+            return -number if text.startswith("-") else number
         return _refuse(text)
     except (ValueError, KeyError, OverflowError) as error:
-        raise InvalidRequest(f"{name}={text!r} cannot be compared with", filter=name) from error
+        raise InvalidRequest(
+            f"{name}={shown(text)!r} cannot be compared with", filter=name
+        ) from error
 
 
 def _refuse(text: str) -> Any:

@@ -14,6 +14,7 @@ from urllib.parse import urlsplit
 
 MOST_HEAD_BYTES = 64 * 1024
 MOST_CHUNK_LINE_BYTES = 1024
+MAX_LENGTH_DIGITS = 18
 # Replaced, never passed on: what a page sends here means another server.
 _DROPPED = frozenset({"authorization", "proxy-authorization"})
 _END = b"\r\n\r\n"
@@ -151,7 +152,7 @@ class RequestHeads:
                 raise Refused(HTTPStatus.BAD_REQUEST, "a body of unclear length")
             self._state = _State.CHUNK_LINE
         elif length is not None:
-            if not (length.isascii() and length.isdecimal()):
+            if not (length.isascii() and length.isdecimal() and len(length) <= MAX_LENGTH_DIGITS):
                 raise Refused(HTTPStatus.BAD_REQUEST, "a body of unclear length")
             if int(length):
                 self._left, self._state, self._then = int(length), _State.BODY, _State.HEAD

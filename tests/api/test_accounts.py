@@ -283,6 +283,20 @@ async def test_what_is_in_use_is_not_deleted_and_says_by_what(admin: Client) -> 
             "default_for_unspecified",
             id="neither LIMITED nor UNLIMITED",
         ),
+        *(
+            pytest.param(
+                "/keypair-policies",
+                {"name": "x", "total_resource_slots": {"cpu": amount}},
+                match,
+                id=f"an amount {str(amount)[:12]}",
+            )
+            for amount, match in (
+                ("1e400000", "not an amount"),
+                ("1e999999999", "not an amount"),
+                (10**4000, "at most 40 ASCII"),
+                (True, "valid integer"),
+            )
+        ),
     ],
 )
 async def test_bad_input_is_named(admin: Client, path: str, body: Any, match: str) -> None:

@@ -10,10 +10,13 @@ from typing import Any
 
 from ..devices import Device
 from ..errors import InvalidRequest
+from ..gang import MAX_KERNELS
 from ..placement import AgentState, Mode
 from ..resources import SHARE_UNIT, ResourceSlots
+from ..user_input import shown
 from .workload import ARCHITECTURE, ENGINE, GROUP, BrokenRow, Job, RowError, Workload
 
+_MOST = {"cluster_size": MAX_KERNELS, "batch_timeout": 2**31, "priority": 2**31}
 _SHAPE = 'write {"sessions": […], "agents": […]}, each as the REST API lists them'
 
 
@@ -93,8 +96,8 @@ def _session(row: Any) -> _Session:
     if started is not None and ended is not None and ended < started:
         raise RowError("terminated_at", "it is before started_at")
     _text(row, "id")
-    for column in ("cluster_size", "batch_timeout", "priority"):
-        _check_number(row, column)
+    for column, most in _MOST.items():
+        _check_number(row, column, most)
     slots = _slots(row, "requested")
     return _Session(row, _text(row, "resource_group"), created, started, ended, slots)
 
@@ -176,10 +179,11 @@ def _text(row: Any, column: str) -> str:
     return value
 
 
-def _check_number(row: Mapping[str, Any], column: str) -> None:
+def _check_number(row: Mapping[str, Any], column: str, most: int) -> None:
     value = row.get(column)
-    if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < 0):
-        raise RowError(column, f"{str(value)[:40]!r} is not a whole number of 0 or more")
+    is_number = isinstance(value, int) and not isinstance(value, bool)
+    if value is not None and not (is_number and 0 <= value <= most):
+        raise RowError(column, f"{shown(value)!r} is not a whole number of 0 to {most}")
 
 
 def _time(row: Mapping[str, Any], column: str) -> datetime | None:
@@ -189,7 +193,7 @@ def _time(row: Mapping[str, Any], column: str) -> datetime | None:
     try:
         time = datetime.fromisoformat(value)
     except (TypeError, ValueError):
-        raise RowError(column, f"{str(value)[:40]!r} is not a time") from None
+        raise RowError(column, f"{shown(value)!r} is not a time") from None
     if time.tzinfo is None:
-        raise RowError(column, f"{value!r} has no time zone")
+        raise RowError(column, f"{shown(value)!r} has no time zone")
     return time

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import csv
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TypeVar
 
 from ..devices import Device
@@ -113,11 +113,26 @@ def _text(row: Row, column: str) -> str:
     return text
 
 
+def _column_names(rows: csv.DictReader[str], file: str) -> Sequence[str]:
+    try:
+        return rows.fieldnames or ()
+    except csv.Error as error:
+        raise InvalidRequest(f"{file}, row 1: this is not CSV: {error}") from None
+
+
+def _records(rows: csv.DictReader[str], file: str) -> Iterator[Row]:
+    try:
+        yield from rows
+    except csv.Error as error:
+        raise InvalidRequest(f"{file}, row {rows.line_num}: this is not CSV: {error}") from None
+
+
 def _read(
     lines: Iterable[str], file: str, columns: Sequence[str], make: Callable[[Row], Thing]
 ) -> tuple[list[Thing], list[BrokenRow]]:
     rows = csv.DictReader(lines)
-    lacking = [column for column in columns if column not in (rows.fieldnames or ())]
+    names = _column_names(rows, file)
+    lacking = [column for column in columns if column not in names]
     if lacking:
         raise InvalidRequest(
             f"{file} has no column {', '.join(lacking)}; its first row must name the columns "
@@ -125,14 +140,14 @@ def _read(
         )
     found: list[Thing] = []
     broken: list[BrokenRow] = []
-    names: set[str] = set()
-    for row in rows:
+    known: set[str] = set()
+    for row in _records(rows, file):
         try:
             thing = make(row)
             name = row[columns[0]] or ""
-            if name in names:
+            if name in known:
                 raise RowError(columns[0], f"{name!r} stands there twice")
-            names.add(name)
+            known.add(name)
             found.append(thing)
         except RowError as error:
             broken.append(BrokenRow(file, rows.line_num, error.column, str(error)))

@@ -10,6 +10,7 @@ from ..errors import InvalidRequest
 from ..group_options import GroupOptions
 from ..placement import AgentState
 from ..queue import Order
+from ..user_input import shown
 from .simulate import Replay, replay
 from .workload import GROUP, Job
 
@@ -47,8 +48,7 @@ class ReplayPolicy:
         order = document.get(SCHEDULER, Order.FIFO)
         if not isinstance(order, str) or order not in set(Order):
             raise InvalidRequest(
-                f"policy {name}: {str(order)[:40]!r} is no {SCHEDULER}; there are "
-                f"{', '.join(Order)}",
+                f"policy {name}: {shown(order)!r} is no {SCHEDULER}; there are {', '.join(Order)}",
                 field=SCHEDULER,
             )
         options = document.get(OPTIONS) or {}

@@ -5,9 +5,13 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable
+from itertools import chain
+from math import isqrt
 
+from ..errors import InvalidRequest
 from ..placement import AgentState, Mode
 from ..resources import ResourceSlots
+from ..user_input import read_decimal, read_whole, shown
 from .workload import ARCHITECTURE, ENGINE, GROUP, BrokenRow, Job, RowError, Workload
 
 # The fields in their order, with the names by which broken rows are told.
@@ -33,6 +37,8 @@ FIELDS = (
 )
 UNKNOWN = -1
 CANCELLED = 5
+MAX_PROCESSORS = 2**26
+MAX_NODES = 100_000
 _MILLICORES = 1000
 _HEADER = re.compile(r";\s*(?P<name>\w+)\s*:\s*(?P<value>.*)")
 _NO_MEMORY = 2**50  # the format tells nothing of what a node has
@@ -46,6 +52,11 @@ def read_swf(lines: Iterable[str], file: str) -> Workload:
     job's cores without a header. A job wider than one agent becomes as few equal
     kernels as possible, each placed on its own. Memory, the order of preceding
     jobs and think times are not replayed; a job that never ran is left out.
+
+    Raises
+    ------
+    InvalidRequest
+        If the header's machine has more than ``MAX_PROCESSORS`` cores or ``MAX_NODES`` nodes.
     """
     header: dict[str, int] = {}
     rows: list[tuple[int, list[float]]] = []
@@ -59,7 +70,10 @@ def read_swf(lines: Iterable[str], file: str) -> Workload:
                 rows.append((number, _numbers(text)))
             except RowError as error:
                 broken.append(BrokenRow(file, number, error.column, str(error)))
-    widest = max((_processors(values) for _, values in rows), default=1)
+    for name, most in (("MaxProcs", MAX_PROCESSORS), ("MaxNodes", MAX_NODES)):
+        if header.get(name, 0) > most:
+            raise InvalidRequest(f"{file}: {name} is {header[name]}; at most {most} are replayed")
+    widest = max((min(_processors(values), MAX_PROCESSORS) for _, values in rows), default=1)
     cores = max(1, header.get("MaxProcs") or header.get("MaxNodes") or widest)
     nodes = min(cores, max(1, header.get("MaxNodes", 1)))
     each, rest = divmod(cores, nodes)
@@ -84,8 +98,9 @@ def read_swf(lines: Iterable[str], file: str) -> Workload:
 def _note_header(header: dict[str, int], text: str) -> None:
     match = _HEADER.fullmatch(text)
     value = match["value"].split() if match else []
-    if match and value and value[0].isdigit():
-        header[match["name"]] = int(value[0])
+    number = read_whole(value[0]) if value else None
+    if match and number is not None:
+        header[match["name"]] = number
 
 
 def _numbers(text: str) -> list[float]:
@@ -97,10 +112,10 @@ def _numbers(text: str) -> list[float]:
         )
     found = []
     for name, part in zip(FIELDS, parts, strict=True):
-        try:
-            number = float(part)
-        except ValueError:
-            raise RowError(name, f"{part!r} is not a number") from None
+        read = read_decimal(part.removeprefix("-"))
+        if read is None:
+            raise RowError(name, f"{shown(part)!r} is not a number")
+        number = float(-read if part.startswith("-") else read)
         if not UNKNOWN <= number < 2**53:
             raise RowError(name, f"{part} is neither a number of 0 or more nor -1 (not known)")
         found.append(number)
@@ -122,6 +137,8 @@ def _reason_to_leave_out(values: list[float]) -> str:
 
 def _job(values: list[float], each: int) -> Job:
     processors = _processors(values)
+    if processors > MAX_PROCESSORS:
+        raise RowError(FIELDS[7], f"{processors} processors; at most {MAX_PROCESSORS} are replayed")
     if processors < 1:
         raise RowError(FIELDS[7], "neither requested nor allocated processors are known")
     if values[1] < 0:
@@ -150,8 +167,10 @@ def _name(number: float) -> str:
 
 def fewest_kernels(processors: int, each: int) -> int:
     """Return into how few equal kernels of at most ``each`` processors a job divides."""
-    fewest = -(-processors // each)
-    return next(n for n in range(fewest, processors + 1) if processors % n == 0)
+    # In pairs of divisors, so that the cost grows with the square root.
+    divisors = (n for n in range(1, isqrt(processors) + 1) if processors % n == 0)
+    pairs = chain.from_iterable((n, processors // n) for n in divisors)
+    return min(n for n in pairs if processors // n <= each)
 
 
 def _agent(number: int, cores: int) -> AgentState:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from ..errors import InvalidRequest
 from ..placement import AgentState, Mode
 from ..resources import ResourceSlots
+from ..user_input import read_whole, shown
 
 GROUP = "replay"
 ARCHITECTURE = "x86_64"
@@ -85,10 +86,11 @@ def whole(row: Mapping[str, str | None], column: str, least: int = 0) -> int:
         If it is none, or less than ``least``.
     """
     text = (row.get(column) or "").strip()
-    try:
-        number = int(text)
-    except ValueError:
-        raise RowError(column, f"{text!r} is not a whole number") from None
+    number = read_whole(text.removeprefix("-"))
+    if number is None:
+        raise RowError(column, f"{shown(text)!r} is not a whole number")
+    if text.startswith("-"):
+        number = -number
     if not least <= number < 2**53:
         raise RowError(column, f"{number} is not a number of {least} or more that can be counted")
     return number

@@ -1,0 +1,68 @@
+"""YAML with limits on depth, size and numbers, so that no file can exhaust time or memory."""
+
+from __future__ import annotations
+
+from typing import IO, Any
+
+import yaml
+
+MAX_DEPTH = 64
+# With every alias counted as often as it is used: a few lines can stand for billions of values.
+MAX_NODES = 1_000_000
+MAX_NUMBER_CHARACTERS = 40
+_NUMBERS = ("tag:yaml.org,2002:int", "tag:yaml.org,2002:float")
+
+
+class BoundedLoader(yaml.SafeLoader):
+    """A ``SafeLoader`` that reports a file over a limit as a ``MarkedYAMLError``."""
+
+    def __init__(self, stream: str | IO[str]) -> None:
+        super().__init__(stream)
+        self._depth = self._count = 0
+        self._sizes: dict[int, int] = {}  # expanded size of a node that is complete, by id()
+
+    def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
+        event = self.peek_event()  # type: ignore[no-untyped-call]
+        if isinstance(event, yaml.AliasEvent):
+            node: yaml.Node | None = super().compose_node(parent, index)
+            if id(node) not in self._sizes:
+                raise _error("an alias inside of the value that it stands for", event.start_mark)
+            self._count += self._sizes[id(node)]
+        else:
+            before = self._count
+            self._count += 1
+            self._depth += 1
+            if self._depth > MAX_DEPTH:
+                raise _error(f"more than {MAX_DEPTH} levels", event.start_mark)
+            node = super().compose_node(parent, index)
+            self._depth -= 1
+            self._sizes[id(node)] = self._count - before
+        if self._count > MAX_NODES:
+            raise _error(f"more than {MAX_NODES} values, aliases included", event.start_mark)
+        return node
+
+    def construct_object(self, node: yaml.Node, deep: bool = False) -> Any:
+        if node.tag in _NUMBERS and len(node.value) > MAX_NUMBER_CHARACTERS:
+            raise _error(f"a number of more than {MAX_NUMBER_CHARACTERS} characters", node)
+        try:
+            return super().construct_object(node, deep)
+        except (ValueError, OverflowError) as error:
+            # For instance 2026-13-01, which has the form of a date.
+            raise _error(f"{node.value[:40]!r} cannot be read: {error}", node) from None
+
+
+def _error(problem: str, at: Any) -> yaml.MarkedYAMLError:
+    mark = at.start_mark if isinstance(at, yaml.Node) else at
+    return yaml.MarkedYAMLError(problem=problem, problem_mark=mark)
+
+
+def load_yaml(stream: str | IO[str]) -> Any:
+    """Return the one document of a YAML or JSON text.
+
+    Raises
+    ------
+    yaml.YAMLError
+        If it is no YAML, or over a limit of this module.
+    """
+    # A subclass of SafeLoader: it makes plain values only.
+    return yaml.load(stream, Loader=BoundedLoader)

@@ -1,0 +1,340 @@
+"""Every parser of ``core`` answers hostile text quickly, with a value or a documented error."""
+
+from __future__ import annotations
+
+import csv
+import importlib
+import inspect
+import json
+import pkgutil
+import time
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import bai_services.core
+from bai_services.core import (
+    app_shares,
+    batch,
+    callback,
+    cluster,
+    dependencies,
+    devices,
+    durations,
+    gang,
+    group_options,
+    hosts,
+    labels,
+    listing,
+    logs,
+    mounts,
+    names,
+    passwords,
+    resources,
+    session_rules,
+    sharing,
+    signature,
+    ssh_keys,
+    user_input,
+    vfolder,
+)  # fmt: skip
+from bai_services.core.errors import BaiError
+from bai_services.core.replay import history, openb, policies, swf, workload
+from bai_services.core.session import SessionType
+
+# Generous: the slowest takes some 50 ms of CPU time for the longest text.
+CPU_SECONDS = 1.0
+NOW = datetime(2030, 1, 1, tzinfo=UTC)
+KEY = b"k" * 32
+PORTS = "ai.backend.service-ports"
+
+Parser = Callable[[str], Any]
+
+
+def row(column: str, text: Any) -> dict[str, Any]:
+    known = {"id": "s", "created_at": "2030-01-01T00:00Z", "resource_group": "g", "requested": {}}
+    return {"sessions": [{**known, column: text}]}
+
+
+# Each public function of core that takes text or a document of a user, given one hostile text.
+PARSERS: dict[str, list[Parser]] = {
+    "app_shares.check_addresses": [
+        lambda t: app_shares.check_addresses(app_shares.Audience.PROJECT, [t])
+    ],
+    "app_shares.check_app": [app_shares.check_app],
+    "app_shares.unseal": [
+        lambda t: app_shares.unseal(KEY, t, app_shares.PassKind.ENTRY, NOW),
+    ],
+    "batch.check_batch": [
+        lambda t: batch.check_batch(SessionType.BATCH, {"startup_command": t}, NOW),
+        lambda t: batch.check_batch(
+            SessionType.BATCH, {"startup_command": "x", "batch_timeout": t}, NOW
+        ),
+    ],
+    "batch.not_before": [lambda t: batch.not_before(t, NOW)],
+    "callback.Reach.parse": [
+        lambda t: callback.Reach.parse(t, ""),
+        lambda t: callback.Reach.parse("", t),
+    ],
+    "callback.check_url": [
+        lambda t: callback.check_url(t, callback.Reach()),
+        lambda t: callback.check_url(f"https://{t}/", callback.Reach()),
+    ],
+    "callback.parse_address": [callback.parse_address],
+    "callback.Reach.allows_name": [callback.Reach(("*.example.org",)).allows_name],
+    "callback.Reach.allows_address": [callback.Reach().allows_address],
+    "cluster.canonical_image": [cluster.canonical_image],
+    "cluster.check_agent_id": [cluster.check_agent_id],
+    "cluster.check_device": [
+        lambda t: cluster.check_device(t, "cuda"),
+        lambda t: cluster.check_device("0", t),
+    ],
+    "dependencies.refuse_circles": [lambda t: dependencies.refuse_circles({t: [t, "b"]})],
+    "durations.parse_duration": [lambda t: durations.parse_duration(t, "field")],
+    "gang.check_cluster": [lambda t: gang.check_cluster(2, t)],
+    "group_options.GroupOptions.of": [
+        lambda t: group_options.GroupOptions.of({"pending_timeout": t}),
+        lambda t: group_options.GroupOptions.of({t: t}),
+        lambda t: group_options.GroupOptions.of({"fair_share": {"weights": {"user": {t: 1}}}}),
+    ],
+    "group_options.check_options": [lambda t: group_options.check_options({"strategy": t})],
+    "hosts.check_hosts": [lambda t: hosts.check_hosts({t: [t]})],
+    "labels.check_preopen_ports": [lambda t: labels.check_preopen_ports([8000], {PORTS: t})],
+    "labels.parse_labels": [
+        lambda t: labels.parse_labels({t: t}),
+        lambda t: labels.parse_labels({PORTS: t}),
+        lambda t: labels.parse_labels({"ai.backend.resource.min.mem": t}),
+        lambda t: labels.parse_labels({f"ai.backend.resource.min.{t}": "1"}),
+    ],
+    "labels.parse_service_ports": [
+        labels.parse_service_ports,
+        lambda t: labels.parse_service_ports(t[: labels.MAX_LABEL_TEXT]),
+        lambda t: labels.parse_service_ports(f"app:http:{t[:5000]}"),
+    ],
+    "listing.ListQuery.parse": [
+        lambda t: listing.ListQuery.parse({"limit": t}),
+        lambda t: listing.ListQuery.parse({"offset": t, "sort": t}),
+    ],
+    "logs.is_timed": [logs.is_timed],
+    "logs.last_lines": [lambda t: logs.last_lines(t, 10)],
+    "logs.search": [lambda t: logs.search(t, "a")],
+    "logs.without_times": [
+        logs.without_times,
+        lambda t: logs.without_times("2030-01-01T00:00:00.000000000Z " + t),
+    ],
+    "mounts.check_subpath": [mounts.check_subpath],
+    "mounts.mount_path": [lambda t: mounts.mount_path("f", t), lambda t: mounts.mount_path(t, t)],
+    "names.check_email": [names.check_email, lambda t: names.check_email(t + "@a.org")],
+    "names.check_networks": [lambda t: names.check_networks([t])],
+    "names.check_slug": [lambda t: names.check_slug("domain", t)],
+    "names.check_username": [names.check_username],
+    "names.is_inside": [lambda t: names.is_inside(t, ["10.0.0.0/8"])],
+    "passwords.broken_rules": [lambda t: passwords.broken_rules(t, t, t)],
+    "passwords.check_password": [lambda t: passwords.check_password(t, "u", "e")],
+    "replay.history.read_history": [
+        lambda t: history.read_history(row("created_at", t), "f"),
+        lambda t: history.read_history(row("requested", {"mem": t}), "f"),
+        lambda t: history.read_history(row("requested", {t: "1"}), "f"),
+        lambda t: history.read_history(row("cluster_size", t), "f"),
+        lambda t: history.read_history({"sessions": [], "agents": [{"id": t, t: t}]}, "f"),
+    ],
+    "replay.openb.read_nodes": [
+        lambda t: openb.read_nodes([",".join(openb.NODE_COLUMNS) + "\n", f"a,{t},1,0,\n"], "f"),
+        lambda t: openb.read_nodes([t], "f"),
+    ],
+    "replay.openb.read_pods": [
+        lambda t: openb.read_pods([",".join(openb.POD_COLUMNS) + "\n", f"a,{t},1,0,0,,1,2,1"], "f")
+    ],
+    "replay.policies.ReplayPolicy.of": [
+        lambda t: policies.ReplayPolicy.of({"scheduler": t}, "p"),
+        lambda t: policies.ReplayPolicy.of(t, "p"),
+    ],
+    "replay.swf.read_swf": [
+        lambda t: swf.read_swf([f"; MaxProcs: {t}"], "f"),
+        lambda t: swf.read_swf([t], "f"),
+        lambda t: swf.read_swf(["; MaxProcs: 8", " ".join(["1"] * 7 + [t] + ["1"] * 10)], "f"),
+    ],
+    "replay.workload.whole": [lambda t: workload.whole({"c": t}, "c")],
+    "resources.ResourceSlots.parse": [lambda t: resources.ResourceSlots.parse({t: t})],
+    "resources.family_of": [resources.family_of],
+    "resources.parse_amount": [
+        lambda t: resources.parse_amount("cpu", t),
+        lambda t: resources.parse_amount("mem", t),
+        lambda t: resources.parse_amount("cuda.shares", t),
+        lambda t: resources.parse_amount(t, "1"),
+    ],
+    "resources.slot_type": [resources.slot_type],
+    "session_rules.check_environ": [
+        lambda t: session_rules.check_environ({"A": t}),
+        lambda t: session_rules.check_environ({t: "a"}),
+    ],
+    "session_rules.check_session_name": [session_rules.check_session_name],
+    "session_rules.hub_server_name": [lambda t: session_rules.hub_server_name(t, "0" * 32)],
+    "session_rules.session_name_from": [session_rules.session_name_from],
+    "sharing.Sharing.of": [
+        lambda t: sharing.Sharing.of({"enforcement": t, "shares": {"least": t}}),
+        lambda t: sharing.Sharing.of({"shares": t}),
+    ],
+    "signature.parse_authorization": [signature.parse_authorization],
+    "ssh_keys.check_key_name": [ssh_keys.check_key_name],
+    "ssh_keys.parse_public_key": [
+        ssh_keys.parse_public_key,
+        lambda t: ssh_keys.parse_public_key("ssh-rsa " + t),
+    ],
+    "user_input.read_decimal": [user_input.read_decimal],
+    "user_input.read_whole": [user_input.read_whole],
+    "user_input.shown": [user_input.shown],
+    "vfolder.check_name": [vfolder.check_name],
+    "vfolder.is_auto_mounted": [vfolder.is_auto_mounted],
+    "vfolder.is_reserved": [vfolder.is_reserved],
+    "devices.is_device_slot": [devices.is_device_slot],
+}
+# Text of ours, or values that another function has read already.
+NOT_FROM_USERS = {
+    "app_shares.check_sharing", "callback.body_of", "callback.secret_of",
+    "callback.signature", 
+    "devices.check_exclusive", "devices.check_unique", "devices.most_of", "devices.pool_of",
+    "devices.thousandths", "gang.folder_name", "gang.gang_end",
+    "gang.is_gang_end", "gang.total_slots", "group_options.GroupOptions.state",
+    "hosts.granted_on", "mounts.check_apart",
+    "listing.page_of", "logs.added",
+    "policy.amount_text", "policy.highest", "policy.left", "policy.needs",
+    "gang.cluster_environ", "gang.request_of", "policy.ScopeCaps.limit", "policy.add",
+    "policy.pending_violations", "policy.violation", "policy.violations",
+    "replay.simulate.scopes_of",
+    "resources.ResourceSlots.fits_in", "resources.format_amount", "roles.reach", "roles.reaches",
+    "session_rules.check_amounts", "session_rules.fill_slots",
+    "signature.authorization", "signature.sign", "user_input.number_text",
+}  # fmt: skip
+
+DIGITS = "9" * 100_000
+HOSTILE = [
+    "", " ", "\0", "\ud800", "-", "+1", "-1", "1_000", "٣", "²", "１", "nan", "inf", "Infinity",
+    "1e400", "1e400000", "1e999999999", "1e-999999999", "0x10", ".", "1.", ".5", "1..2", "1e",
+    "0.0001k", "1.5", "9" * 39, "9" * 41, "9" * 4301, DIGITS, "0." + DIGITS, "1" + "0" * 99_999,
+    "a" * 100_000, "a" * 99_999 + "!", "a-" * 50_000, "a." * 50_000, "/" * 100_000, "/a" * 50_000,
+    "../" * 30_000, "[" * 100_000, ",[" * 50_000, ":" * 100_000, "@" * 100_000, " " * 100_000,
+    "1 " * 50_000, "1s" * 50_000, "1" + " " * 99_999, "999999999w", "999999999w" * 10_000,
+    "999999999 weeks", "0001-01-01T00:00+23:59", "9999-12-31T23:59-23:59", "2030-13-01",
+    "2001:db8::%" + "1" * 50_000, "1.2.3.4/" + "9" * 5000, "::" * 50_000, "AAAA" * 2000,
+    "2030-01-01T00:00:00.000000000Z " * 3000, "\n" * 100_000, '"' * 140_001, "[8000,8001]",
+    "a" + "," * 99_999, "9007199254740881", "1:2:" + DIGITS, "a:http:" + DIGITS,
+]  # fmt: skip
+
+
+def discovered() -> Iterator[str]:
+    """Yield each public function of ``core`` that takes text, a mapping or anything."""
+    root = bai_services.core
+    for info in pkgutil.walk_packages(root.__path__, root.__name__ + "."):
+        if ".placement" in info.name or ".queue" in info.name:
+            continue  # what these take has been read by the rest
+        module = importlib.import_module(info.name)
+        for name, found in vars(module).items():
+            if getattr(found, "__module__", None) != info.name or name.startswith("_"):
+                continue
+            short = f"{info.name.removeprefix(root.__name__ + '.')}.{name}"
+            if inspect.isclass(found):
+                for method, value in vars(found).items():
+                    function = getattr(value, "__func__", value)
+                    if not method.startswith("_") and takes_text(function):
+                        yield f"{short}.{method}"
+            elif takes_text(found):
+                yield short
+
+
+def takes_text(found: Any) -> bool:
+    if not inspect.isfunction(found):
+        return False
+    parameters = inspect.signature(found).parameters.values()
+    return any(
+        word in str(parameter.annotation)
+        for parameter in parameters
+        for word in ("str", "Mapping", "Any", "object")
+        if "Callable" not in str(parameter.annotation)
+    )
+
+
+def check(parser: Parser, text: str) -> None:
+    begun = time.process_time()
+    try:
+        parser(text)
+    except (BaiError, ValueError, workload.RowError) as error:
+        # Nobody catches these where a text is read.
+        assert not isinstance(error, (UnicodeError, csv.Error)), error
+        assert len(str(error)) < 2000, "the message repeats the text"
+    took = time.process_time() - begun
+    assert took < CPU_SECONDS, f"{took:.1f} s of CPU time for {text[:40]!r} ({len(text)})"
+
+
+def test_every_function_that_takes_text_is_here() -> None:
+    found = set(discovered())
+    unknown = found - set(PARSERS) - NOT_FROM_USERS
+    assert not unknown, f"add to PARSERS (or, if no user writes it, NOT_FROM_USERS): {unknown}"
+    gone = (set(PARSERS) | NOT_FROM_USERS) - found
+    assert not gone, f"no longer there: {gone}"
+
+
+CASES = [
+    pytest.param(parser, id=f"{name}-{i}")
+    for name, parsers in sorted(PARSERS.items())
+    for i, parser in enumerate(parsers)
+]
+
+
+@pytest.mark.parametrize("parser", CASES)
+def test_hostile_text_ends_soon_with_a_documented_error(parser: Parser) -> None:
+    for text in HOSTILE:
+        check(parser, text)
+
+
+@pytest.mark.parametrize("parser", CASES)
+@settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
+@given(text=st.text(max_size=60) | st.text("0123456789.eE+-_ kKmMgGiIbBsh:/,[]@*\0", max_size=60))
+def test_any_text_is_read_or_refused(parser: Parser, text: str) -> None:
+    check(parser, text)
+
+
+HUGE = [10**5000, -(10**5000), 1e308, float("inf"), float("nan"), True, None, [], {}, [[]], b"x"]
+
+
+@pytest.mark.parametrize("value", HUGE, ids=lambda value: type(value).__name__)
+def test_values_of_json_and_yaml_are_read_or_refused(value: Any) -> None:
+    for parser in (
+        lambda v: resources.parse_amount("mem", v),
+        lambda v: resources.ResourceSlots.parse({"cpu": v}),
+        lambda v: durations.parse_duration(v, "f"),
+        lambda v: group_options.check_options({"pending_timeout": v}),
+        lambda v: group_options.check_options({"fair_share": {"default_weight": v}}),
+        lambda v: group_options.check_options({"placement": v}),
+        lambda v: sharing.Sharing.of({"shares": {"least": v}}),
+        lambda v: policies.ReplayPolicy.of({"scheduler": v}, "p"),
+        lambda v: history.read_history(v, "f"),
+        lambda v: history.read_history(row("cluster_size", v), "f"),
+        lambda v: history.read_history(row("requested", v), "f"),
+        lambda v: history.read_history(row("started_at", v), "f"),
+        user_input.shown,
+    ):
+        check(parser, value)
+
+
+def test_a_record_of_a_machine_without_end_is_refused() -> None:
+    job = " ".join(["1"] * 18)
+    with pytest.raises(BaiError, match="MaxNodes is 999999999999; at most 100000"):
+        swf.read_swf(["; MaxNodes: 999999999999", job], "f")
+
+
+def test_a_job_of_a_large_prime_number_of_processors_divides_at_once() -> None:
+    begun = time.process_time()
+    assert swf.fewest_kernels(67_108_859, 8) == 67_108_859
+    assert swf.fewest_kernels(12, 5) == 3
+    assert time.process_time() - begun < CPU_SECONDS
+
+
+def test_json_of_our_messages_can_be_written() -> None:
+    with pytest.raises(BaiError) as caught:
+        resources.parse_amount("cpu", float("nan"))
+    assert json.dumps(caught.value.details, allow_nan=False)
