@@ -110,6 +110,7 @@ class Agent:
         """
         async with self._beating:
             answer = await self._link.heartbeat(await self._content())
+            self._engine.allow_url(str(answer.get("hub_api_url") or ""))
             self._interval_seconds = float(answer.get("interval_seconds") or INTERVAL_SECONDS)
         if not self._is_registered.is_set():
             log.info("agent %s is known to the manager", self._identity.agent_id)

@@ -19,6 +19,7 @@ from traitlets.config.loader import DeferredConfigString
 from bai_services import __version__
 from bai_services.client import Token
 from bai_services.core.cluster import check_agent_id
+from bai_services.core.egress import Policy, Target, parse_targets
 from bai_services.core.errors import BaiError, InvalidRequest
 from bai_services.core.resources import CPU, MEM, ResourceSlots, parse_amount
 from bai_services.part_client import PartClient
@@ -28,6 +29,7 @@ from .containers import DockerEngine
 from .devices.base import DeviceKind
 from .devices.kinds import Machine, all_kinds
 from .docker_calls import DockerCalls
+from .egress import Egress
 from .engine import Engine
 from .folders import Folders
 from .holdings import Holdings
@@ -62,6 +64,8 @@ ENVIRONMENT: Mapping[str, tuple[str, ...]] = {
     "DockerSettings.host": ("BAI_AGENT_DOCKER_HOST", "DOCKER_HOST"),
     "DockerSettings.endpoint": ("BAI_AGENT_DOCKER_ENDPOINT",),
     "DockerSettings.network_pool": ("BAI_AGENT_NETWORK_POOL",),
+    "DockerSettings.egress": ("BAI_AGENT_EGRESS",),
+    "DockerSettings.egress_allowed": ("BAI_AGENT_EGRESS_ALLOWED",),
 }
 
 
@@ -110,12 +114,45 @@ class DockerSettings(Configurable):
         help="Prefix length of one user's network: 26 is for about 60 sessions at once.",
     ).tag(config=True)
 
+    egress = Enum(
+        [policy.value for policy in Policy],
+        Policy.DEFAULT.value,
+        help="""
+        What sessions may reach beside the Hub, the manager and `egress_allowed`: `default` is the
+        internet and name servers, but no port of this machine and no private or link-local
+        network; `closed` is nothing; `open` sets no rules. It needs root and iptables; an agent
+        without them says so. `BAI_AGENT_EGRESS` sets it too.
+        """,
+    ).tag(config=True)
+
+    egress_allowed = Unicode(
+        help="""
+        Further networks that sessions may reach, comma separated, each with a port or without:
+        `10.1.0.0/16, 10.2.0.3:443, [fd00::3]:443`. `BAI_AGENT_EGRESS_ALLOWED` sets it too.
+        """
+    ).tag(config=True)
+
     timeout_seconds = Float(
         30, min=1, help="Seconds after which a call to the engine counts as not answered."
     ).tag(config=True)
 
     def hub_endpoint(self) -> str:
         return self.endpoint or self.host
+
+    def allowed(self) -> tuple[Target, ...]:
+        """Return what ``egress_allowed`` means.
+
+        Raises
+        ------
+        InvalidRequest
+            If an entry has another form.
+        """
+        try:
+            return parse_targets(self.egress_allowed)
+        except ValueError as error:
+            raise InvalidRequest(
+                f"BAI_AGENT_EGRESS_ALLOWED: {error}; write for instance 10.1.0.0/16,10.2.0.3:443"
+            ) from None
 
 
 class AgentApp(Application):
@@ -289,6 +326,7 @@ class AgentApp(Application):
             self.own_id,
             calls,
             Networks(calls, self.own_id, pool, settings.network_prefix),
+            Egress(self.own_id, Policy(settings.egress), settings.allowed(), [self.manager_url]),
             endpoint=settings.hub_endpoint(),
             stop_grace_seconds=self.stop_grace_seconds,
         )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -15,12 +16,13 @@ from bai_services.core.errors import InvalidRequest, Unavailable
 
 from .container_usage import Meter
 from .docker_calls import DockerCalls
+from .egress import Egress
 from .engine import Engine, Prepared, Tell
 from .folders import LOG_LIMIT_BYTES
 from .images import Images
 from .kernels import Kernel, Task
 from .machine import isolation_facts
-from .networks import Networks
+from .networks import CLUSTER_PREFIX, Networks
 
 log = logging.getLogger(__name__)
 
@@ -44,6 +46,7 @@ class DockerEngine(Engine):
         agent_id: str,
         calls: DockerCalls,
         networks: Networks,
+        egress: Egress,
         *,
         endpoint: str,
         stop_grace_seconds: float,
@@ -53,6 +56,12 @@ class DockerEngine(Engine):
         self._agent_id = agent_id
         self._calls = calls
         self._networks = networks
+        self._egress = egress
+        # Names of the networks that the rules in force are for; None: they have to be set again.
+        self._restricted: frozenset[str] | None = None
+        self._restricting = asyncio.Lock()
+        # Our containers on networks over several machines.
+        self._spread: frozenset[str] = frozenset()
         self._images = Images(calls)
         self._meter = Meter()
         self._session_of: dict[str, str] = {}
@@ -62,16 +71,24 @@ class DockerEngine(Engine):
         facts = isolation_facts(self.name)
         try:
             version = await self._calls.run("look", lambda client: client.version())
+            # Now and then also unasked: somebody may have flushed the rules of the machine.
+            await self._restrict()
         except (Unavailable, docker.errors.APIError) as error:
             return {**facts, "notices": [str(error)]}
-        return {**facts, "docker": version.get("Version"), "docker_api": version.get("ApiVersion")}
+        egress = self._egress.facts()
+        notices = [*facts["notices"], *egress.get("notices", ())]
+        versions = {"docker": version.get("Version"), "docker_api": version.get("ApiVersion")}
+        return {**facts, **versions, **egress, "notices": notices}
 
     async def observe(self) -> list[Kernel] | None:
         try:
             found = await self._calls.run("look", self._list)
         except (Unavailable, docker.errors.APIError) as error:
             log.warning("containers cannot be seen: %s", error)
+            # An engine that starts again sets up the machine's rules anew.
+            self._restricted = None
             return None
+        await self._follow(found)
         kernels = await asyncio.gather(*(self._kernel(container) for container in found))
         self._session_of = {kernel.container_id: kernel.session_id for kernel in kernels}
         self._meter.forget(kernel.container_id for kernel in kernels)
@@ -93,8 +110,45 @@ class DockerEngine(Engine):
 
     async def _network_of(self, task: Task) -> str:
         if task.cluster is None:
-            return await self._networks.ensure(task.user)
-        return await self._networks.ensure_cluster(task.cluster, task.user)
+            name = await self._networks.ensure(task.user)
+        else:
+            name = await self._networks.ensure_cluster(task.cluster, task.user)
+        if self._restricted is None or name not in self._restricted:
+            await self._restrict()
+        return name
+
+    async def _restrict(self) -> None:
+        """Set the rules for the networks that there are now."""
+        # One after the other: an older view of the networks must not replace a newer one.
+        async with self._restricting:
+            attached = await self._networks.attached(self._spread)
+            await self._egress.apply(attached.sources)
+            self._restricted = attached.names
+
+    async def _follow(self, containers: Sequence[Mapping[str, Any]]) -> None:
+        """Set the rules again where the engine was away or containers have come and gone.
+
+        Networks over several machines have no bridge of their own here: their containers are
+        known by their addresses on a shared one, which they have only once they run.
+        """
+        spread = frozenset(
+            str(container["Id"])
+            for container in containers
+            for name in container.get("NetworkSettings", {}).get("Networks", {})
+            if name.startswith(CLUSTER_PREFIX) and name not in (self._restricted or ())
+        )
+        if self._restricted is not None and spread == self._spread:
+            return
+        self._spread = spread
+        try:
+            await self._restrict()
+        except (Unavailable, docker.errors.APIError) as error:
+            self._restricted = None
+            log.warning("the egress rules cannot be checked: %s", error)
+
+    def allow_url(self, url: str) -> None:
+        if self._egress.allow_url(url):
+            self._restricted = None
 
     async def remove(self, task: Task) -> None:
         filters = self._filters(task)
@@ -136,6 +190,10 @@ class DockerEngine(Engine):
 
     async def close(self) -> None:
         await self._images.close()
+        # Rules stay while sessions run; the next agent of this machine takes them over.
+        with contextlib.suppress(Unavailable, docker.errors.APIError):
+            if not await self._calls.run("look", self._list):
+                await self._egress.withdraw()
         self._calls.close()
 
     def _filters(self, task: Task) -> dict[str, list[str]]:

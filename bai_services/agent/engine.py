@@ -60,6 +60,10 @@ class Engine(ABC):
         """Return the session of each of these processes that belongs to one."""
         return {}
 
+    def allow_url(self, url: str) -> None:
+        """Let sessions reach an address that they need, where their network is restricted."""
+        return None
+
     async def images(self) -> Sequence[str]:
         """Return the names of the images that the machine has."""
         return ()

@@ -7,13 +7,16 @@ other by name, which they share with those of every other one.
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import ipaddress
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import docker
 
+from bai_services.core.egress import Source
 from bai_services.core.errors import BaiError, InvalidRequest, Unavailable
 from bai_services.core.names import check_username
 
@@ -26,15 +29,29 @@ CLUSTER_PREFIX = "bai-c-"
 CLUSTER_UNUSED_SECONDS = 1200.0
 LABEL = "bai.agent-id"
 OWNER = "bai.owner"
+BRIDGE_NAME = "com.docker.network.bridge.name"
+# The bridge that every container on a network over several machines has a second address on.
+SHARED_BRIDGE = "docker_gwbridge"
 TRIES = 32
 TAKEN = 409
 
 Network = ipaddress.IPv4Network
 
 
-def network_name(user: str) -> str:
-    """Return the name of a user's network; user names are safe in it as they are."""
-    return PREFIX + check_username(user)
+@dataclass(frozen=True, slots=True)
+class Attached:
+    """Networks of this agent's sessions, and where packets from them come in."""
+
+    names: frozenset[str]
+    sources: frozenset[Source]
+
+
+def network_name(user: str, agent_id: str) -> str:
+    """Return the name of a user's network; user names are safe in it as they are.
+
+    Several agents on one engine, of different installations, do not share a network.
+    """
+    return f"{PREFIX}{check_username(user)}-{hashlib.sha256(agent_id.encode()).hexdigest()[:6]}"
 
 
 def free_subnets(pool: Network, prefix_length: int, used: Iterable[Network]) -> Iterator[Network]:
@@ -91,7 +108,7 @@ class Networks:
         Unavailable
             If the pool has no subnet left, or the engine does not answer.
         """
-        name = network_name(user)
+        name = network_name(user, self._agent_id)
         self._used_at[name] = self._clock()
         if await self._calls.run("look", lambda client: _find(client, name)):
             return name
@@ -116,6 +133,17 @@ class Networks:
         async with self._making:
             await self._calls.run("change", lambda client: make(client, name, user))
         return name
+
+    async def attached(self, containers: Iterable[str]) -> Attached:
+        """Return our networks; ``containers`` are ours on networks over several machines.
+
+        Raises
+        ------
+        Unavailable
+            If the engine does not answer.
+        """
+        ids = frozenset(containers)
+        return await self._calls.run("look", lambda client: self._attached(client, ids))
 
     async def tidy(self, unused_seconds: float) -> list[str]:
         """Remove our networks that no container has been on for so long; return their names.
@@ -188,6 +216,20 @@ class Networks:
             if error.status_code != TAKEN and not _find(client, name):
                 raise
 
+    def _attached(self, client: docker.APIClient, containers: frozenset[str]) -> Attached:
+        found = client.networks(filters={"label": f"{LABEL}={self._agent_id}"})
+        bridges = [n for n in found if n["Driver"] == "bridge"]
+        sources = {Source(_interface(network)) for network in bridges}
+        shared = client.networks(names=[SHARED_BRIDGE]) if containers else []
+        for one in shared:
+            about = client.inspect_network(one["Id"])
+            sources |= {
+                Source(_interface(about), endpoint["IPv4Address"].partition("/")[0])
+                for container, endpoint in about["Containers"].items()
+                if container in containers and endpoint.get("IPv4Address")
+            }
+        return Attached(frozenset(n["Name"] for n in bridges), frozenset(sources))
+
     def _mine(self, client: docker.APIClient) -> dict[str, bool]:
         found = client.networks(filters={"label": f"{LABEL}={self._agent_id}"})
         names = [n["Name"] for n in found if n["Name"].startswith((PREFIX, CLUSTER_PREFIX))]
@@ -198,6 +240,11 @@ def _patience(name: str, unused_seconds: float) -> float:
     if name.startswith(CLUSTER_PREFIX):
         return min(CLUSTER_UNUSED_SECONDS, unused_seconds)
     return unused_seconds
+
+
+def _interface(network: Mapping[str, Any]) -> str:
+    """Return the name that a bridge network has among the machine's interfaces."""
+    return str((network["Options"] or {}).get(BRIDGE_NAME) or f"br-{network['Id'][:12]}")
 
 
 def _find(client: docker.APIClient, name: str) -> bool:

@@ -111,6 +111,8 @@ class Heartbeat(_FromAgent):
 class HeartbeatAnswer(Shown):
     deadline_seconds: int
     interval_seconds: int
+    # Where sessions reach the Hub; agents that restrict their network leave it open.
+    hub_api_url: str
 
 
 class Report(_FromAgent):

@@ -110,6 +110,7 @@ class Agents:
         return {
             "deadline_seconds": self._settings.heartbeat_deadline_seconds,
             "interval_seconds": self._settings.heartbeat_interval_seconds,
+            "hub_api_url": self._settings.hub_api_url,
         }
 
     async def work(

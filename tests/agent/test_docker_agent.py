@@ -128,8 +128,8 @@ async def test_a_home_and_a_network_for_the_user(
 ) -> None:
     plan = await plan_of(api, await api.client("user"), "base")
     injection = plan["injection"]
-    assert injection["network"] == network_name("user")
-    network = engine.client.networks.get(network_name("user"))
+    assert injection["network"] == network_name("user", "docker-test")
+    network = engine.client.networks.get(network_name("user", "docker-test"))
     assert network.attrs["IPAM"]["Config"][0]["Subnet"].endswith("/26")
     command = "touch /home/work/made && id -u && env"
     container = await asyncio.to_thread(run, engine, image, plan, command)
@@ -167,7 +167,8 @@ async def test_people_cannot_reach_each_other(
     await wait_until_async(answers, 20, "the server to answer its own network")
     refused = await asyncio.to_thread(stranger.exec_run, ["python3", "-c", look])
     assert refused.exit_code != 0
-    assert b"timed out" in refused.output or b"unreachable" in refused.output
+    # Docker drops such packets; the egress rules reject them first where they are in force.
+    assert any(text in refused.output for text in (b"timed out", b"unreachable", b"No route"))
 
 
 async def test_a_missing_image_fails_clearly_and_blocks_nobody(
@@ -375,4 +376,5 @@ async def test_networks_on_small_subnets_until_the_pool_is_empty(
     assert names[0] not in await networks.tidy(3600)
     clock.seconds = 7201
     assert names[0] in await networks.tidy(3600)
-    assert await networks.ensure(f"late-{mark}") == network_name(f"late-{mark}")
+    late = network_name(f"late-{mark}", "docker-test")
+    assert await networks.ensure(f"late-{mark}") == late

@@ -90,10 +90,12 @@ def test_pools_that_are_refused(text: str) -> None:
 
 
 def test_network_names() -> None:
-    assert network_name("ann.b_c-d") == "bai-u-ann.b_c-d"
+    assert network_name("ann.b_c-d", "m1").startswith("bai-u-ann.b_c-d-")
+    # Two installations on one engine keep their users apart.
+    assert network_name("ann", "m1") != network_name("ann", "m2")
     for user in ("../x", "", "a b", "x" * 65):
         with pytest.raises(errors.InvalidRequest):
-            network_name(user)
+            network_name(user, "m1")
 
 
 def test_progress_of_a_pull() -> None:

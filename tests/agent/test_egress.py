@@ -1,0 +1,282 @@
+"""What containers of sessions reach, with a real engine, real rules and neighbours."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import subprocess
+import sys
+import uuid
+from collections.abc import AsyncIterator, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from docker.models.containers import Container
+
+from bai_services.agent.containers import DockerEngine as Agent
+from bai_services.agent.docker_calls import DockerCalls
+from bai_services.agent.egress import Egress, name_servers
+from bai_services.agent.kernels import Cluster, Task
+from bai_services.agent.networks import CLUSTER_PREFIX, Networks, read_pool
+from bai_services.core.egress import Chains, Policy, Target, parse_targets
+from tests.conftest import missing
+from tests.testbed import PartMissing, second_machine
+from tests.testbed.docker_engine import DockerEngine
+from tests.testbed.images import base_image
+from tests.testbed.ports import free_port
+from tests.testbed.second_machine import SecondMachine
+from tests.testbed.wait import wait_until
+
+pytestmark = [pytest.mark.docker, pytest.mark.usefixtures("refused_sockets")]
+
+PORT = 8000
+# Prints which of the addresses take a connection.
+PROBE = """
+import json, socket, sys
+found = []
+for host, port in json.loads(sys.argv[1]):
+    try:
+        socket.create_connection((host, port), timeout=3).close()
+        found.append("reached")
+    except TimeoutError:
+        found.append("timeout")
+    except OSError as error:
+        found.append("refused")
+print(json.dumps(found))
+"""
+
+
+@dataclass(frozen=True)
+class Neighbours:
+    """Machines beside this one that answer at ``PORT``."""
+
+    public: SecondMachine
+    private: SecondMachine
+    link_local: SecondMachine
+    here: int  # a port of this machine, on all its addresses
+
+
+@contextmanager
+def answering(words: list[str], address: str, port: int) -> Iterator[None]:
+    server = [*words, sys.executable, "-m", "http.server", str(port), "--bind", address]
+    process = subprocess.Popen(server, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    try:
+        look = [*words, sys.executable, "-c", PROBE, json.dumps([["127.0.0.1", port]])]
+        wait_until(lambda: b"reached" in subprocess.check_output(look), 20, "a neighbour")
+        yield
+    finally:
+        process.kill()
+        process.wait()
+
+
+@pytest.fixture(scope="module")
+def neighbours() -> Iterator[Neighbours]:
+    with ExitStack() as stack:
+        try:
+            # 11.0.0.0/8 is nobody's private network.
+            machines = [
+                stack.enter_context(second_machine.running(network))
+                for network in ("11.77", "198.19", "169.254")
+            ]
+        except PartMissing as reason:
+            missing("docker", reason)
+        for machine in machines:
+            stack.enter_context(answering(machine.command(), "0.0.0.0", PORT))
+        port = free_port()
+        stack.enter_context(answering([], "0.0.0.0", port))
+        yield Neighbours(*machines, here=port)
+
+
+@dataclass
+class Place:
+    """One agent's side of an engine, and containers on its networks."""
+
+    engine: DockerEngine
+    calls: DockerCalls
+    agent_id: str
+
+    def agent(self, policy: Policy = Policy.DEFAULT, allowed: str = "", url: str = "") -> Agent:
+        pool = read_pool("10.250.0.0/20", 26)
+        return Agent(
+            self.agent_id,
+            self.calls,
+            Networks(self.calls, self.agent_id, pool, 26),
+            Egress(self.agent_id, policy, parse_targets(allowed), [url]),
+            endpoint=self.engine.host,
+            stop_grace_seconds=0,
+        )
+
+    async def container(self, agent: Agent, user: str, cluster: Cluster | None = None) -> Container:
+        ids = str(uuid.uuid4()), str(uuid.uuid4())
+        image = await asyncio.to_thread(base_image, self.engine)
+        task = Task("w", "prepare", *ids, image=image, user=user, cluster=cluster)
+        prepared = await agent.prepare(task, lambda *_: None)
+        return await asyncio.to_thread(
+            self.engine.client.containers.run,
+            image,
+            ["python3", "-m", "http.server", str(PORT)],
+            detach=True,
+            init=True,
+            labels={"bai.agent-id": self.agent_id},
+            network=prepared.network,
+            cap_drop=["ALL"],
+        )
+
+    def rules(self) -> str:
+        key = Chains.of(self.agent_id).forwarded.removesuffix("-FWD")
+        found = []
+        for program in ("iptables", "ip6tables"):
+            text = subprocess.check_output([program, "-w", "-S"], text=True)
+            found += [line for line in text.splitlines() if key in line]
+        return "\n".join(found)
+
+
+@pytest.fixture
+async def place(docker_engine: DockerEngine) -> AsyncIterator[Place]:
+    calls = DockerCalls(docker_engine.host, 30)
+    made = Place(docker_engine, calls, f"egress-{uuid.uuid4().hex[:8]}")
+    yield made
+    label = {"label": f"bai.agent-id={made.agent_id}"}
+    for container in docker_engine.client.containers.list(all=True, filters=label):
+        container.remove(force=True)
+    for network in docker_engine.client.networks.list(filters=label):
+        network.remove()
+    await made.agent(Policy.OPEN).close()
+    calls.close()
+    assert made.rules() == ""
+
+
+def drop_jump(parent: str, chain: str) -> None:
+    """Do what a firewall does that is set up anew."""
+    subprocess.run(["iptables", "-w", "-D", parent, "-j", chain], check=True)
+
+
+async def probe(container: Container, *targets: tuple[str, int]) -> list[str]:
+    done = await asyncio.to_thread(
+        container.exec_run, ["python3", "-c", PROBE, json.dumps(targets)]
+    )
+    assert done.exit_code == 0, done.output
+    return list(json.loads(done.output))
+
+
+def address_of(container: Container) -> str:
+    container.reload()
+    (about,) = container.attrs["NetworkSettings"]["Networks"].values()
+    return str(about["IPAddress"])
+
+
+def gateway_of(container: Container) -> str:
+    container.reload()
+    (about,) = container.attrs["NetworkSettings"]["Networks"].values()
+    return str(about["Gateway"])
+
+
+async def test_sessions_reach_the_internet_and_the_hub_but_no_host_and_no_private_network(
+    place: Place, neighbours: Neighbours
+) -> None:
+    hub = free_port()
+    with answering([], "0.0.0.0", hub):
+        agent = place.agent(url=f"http://{neighbours.public.peer_address}:{hub}/hub/api")
+        mine = await place.container(agent, "ann")
+        assert await probe(
+            mine,
+            (neighbours.public.address, PORT),
+            (neighbours.public.peer_address, hub),
+            (neighbours.public.peer_address, neighbours.here),
+            (gateway_of(mine), neighbours.here),
+            (neighbours.private.address, PORT),
+            (neighbours.link_local.address, PORT),
+        ) == ["reached", "reached", "refused", "refused", "refused", "refused"]
+    facts = await agent.facts()
+    assert facts["egress"] == {"policy": "default", "is_enforced": True, "problem": ""}
+    assert facts["notices"] == []
+
+
+async def test_networks_of_a_user_and_of_a_cluster_reach_their_own_and_nobody_else(
+    place: Place,
+) -> None:
+    agent = place.agent()
+    cluster = Cluster(f"{CLUSTER_PREFIX}{uuid.uuid4()}")
+    one, two = await place.container(agent, "ann"), await place.container(agent, "ann")
+    other = await place.container(agent, "ben")
+    main = await place.container(agent, "ann", cluster)
+    sub = await place.container(agent, "ann", cluster)
+    wait_own = [(address_of(c), PORT) for c in (two, sub, other)]
+    seen = [await probe(one, *wait_own), await probe(main, *wait_own)]
+    assert [answers[0] for answers in seen] == ["reached", "refused"]
+    assert [answers[1] for answers in seen] == ["refused", "reached"]
+    assert [answers[2] for answers in seen] == ["refused", "refused"]
+
+
+async def test_the_policies_closed_and_open_and_what_is_allowed_by_name(
+    place: Place, neighbours: Neighbours
+) -> None:
+    targets = (
+        (neighbours.public.address, PORT),
+        (neighbours.private.address, PORT),
+        (neighbours.private.peer_address, neighbours.here),
+    )
+    closed = place.agent(Policy.CLOSED, f"{neighbours.private.address}:{PORT}")
+    mine = await place.container(closed, "ann")
+    assert await probe(mine, *targets) == ["refused", "reached", "refused"]
+    allowed = place.agent(allowed=f"{neighbours.private.address}/24")
+    await allowed.facts()
+    assert await probe(mine, *targets) == ["reached", "reached", "reached"]
+    opened = place.agent(Policy.OPEN)
+    facts = await opened.facts()
+    assert (facts["egress"]["is_enforced"], place.rules()) == (False, "")
+    assert await probe(mine, *targets) == ["reached", "reached", "reached"]
+
+
+async def test_rules_come_back_after_a_flush_and_go_with_the_last_network(
+    place: Place, neighbours: Neighbours
+) -> None:
+    agent = place.agent()
+    mine = await place.container(agent, "ann")
+    target = (neighbours.private.address, PORT)
+    chains = Chains.of(place.agent_id)
+    before = place.rules()
+    for parent, chain in (("DOCKER-USER", chains.forwarded), ("INPUT", chains.local)):
+        drop_jump(parent, chain)
+    assert await probe(mine, target) == ["reached"]
+    await agent.facts()
+    assert await probe(mine, target) == ["refused"]
+    await agent.facts()
+    assert sorted(place.rules().splitlines()) == sorted(before.splitlines())
+    # Something new that sessions need is not left until the next look at the facts.
+    drop_jump("INPUT", chains.local)
+    agent.allow_url("http://11.99.0.1:8081/hub/api")
+    await agent.observe()
+    assert "11.99.0.1/32" in place.rules()
+    before += "\n" + "\n".join(line for line in place.rules().splitlines() if "11.99" in line)
+    assert sorted(place.rules().splitlines()) == sorted(before.splitlines())
+    await asyncio.to_thread(mine.remove, force=True)
+    networks = Networks(place.calls, place.agent_id, read_pool("10.250.0.0/20", 26), 26)
+    assert len(await networks.tidy(0)) == 1
+    await agent.facts()
+    assert place.rules() == ""
+
+
+async def test_an_agent_that_cannot_set_rules_says_so(
+    place: Place, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    agent = place.agent()
+    await place.container(agent, "ann")
+    monkeypatch.setenv("PATH", str(tmp_path))
+    facts = await agent.facts()
+    assert not facts["egress"]["is_enforced"]
+    (notice,) = facts["notices"]
+    assert "cannot be enforced" in notice and "iptables is not installed" in notice
+
+
+def test_name_servers_of_the_machine_and_of_docker(tmp_path: Path) -> None:
+    resolver, settings = tmp_path / "resolv.conf", tmp_path / "daemon.json"
+    resolver.write_text(
+        "search x\nnameserver 127.0.0.53\nnameserver 10.0.0.2\nnameserver fe80::1%e"
+    )
+    settings.write_text('{"dns": ["1.1.1.1"]}')
+    assert name_servers([resolver], settings) == ["1.1.1.1/32", "10.0.0.2/32", "fe80::1/128"]
+    assert name_servers([tmp_path / "none"], tmp_path / "none") == []
+    assert all(Target(network).version in (4, 6) for network in name_servers())

@@ -1,0 +1,93 @@
+"""What the egress policy means, as rules."""
+
+from __future__ import annotations
+
+import ipaddress
+
+import pytest
+
+from bai_services.core.egress import (
+    BLOCKED,
+    Chains,
+    Policy,
+    Source,
+    Target,
+    parse_targets,
+    ruleset,
+)
+
+CHAINS = Chains.of("m1")
+
+
+@pytest.mark.parametrize(
+    "text, found",
+    [
+        pytest.param("", (), id="nothing"),
+        pytest.param("10.1.2.3/16", (Target("10.1.0.0/16"),), id="host bits"),
+        pytest.param(
+            "10.1.2.3:443, [fd00::3]:53,fd00::/8",
+            (Target("10.1.2.3/32", 443), Target("fd00::3/128", 53), Target("fd00::/8")),
+            id="ports and both versions",
+        ),
+    ],
+)
+def test_targets(text: str, found: tuple[Target, ...]) -> None:
+    assert parse_targets(text) == found
+
+
+@pytest.mark.parametrize("text", ["hub", "10.1.0.0/33", "10.1.2.3:0", "10.1.2.3:65536"])
+def test_what_is_no_target_is_named(text: str) -> None:
+    with pytest.raises(ValueError, match="10.1|hub"):
+        parse_targets(text)
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        "10.0.0.1",
+        "100.100.100.200",
+        "127.0.0.1",
+        "168.63.129.16",
+        "169.254.169.254",
+        "172.31.0.1",
+        "192.168.1.1",
+        "255.255.255.255",
+        "::1",
+        "::ffff:10.0.0.1",
+        "fd00:ec2::254",
+        "fe80::1",
+    ],
+)
+def test_what_is_not_the_internet_is_blocked(address: str) -> None:
+    ip = ipaddress.ip_address(address)
+    assert any(ip.version == net.version and ip in net for net in BLOCKED)
+
+
+@pytest.mark.parametrize("address", ["1.1.1.1", "172.32.0.1", "2606:4700::1111"])
+def test_the_internet_is_not(address: str) -> None:
+    ip = ipaddress.ip_address(address)
+    assert not any(ip.version == net.version and ip in net for net in BLOCKED)
+
+
+def test_the_machine_itself_is_closed_but_for_what_is_named() -> None:
+    targets = [Target("172.17.0.1/32", 8081, ("tcp",)), Target("fd00::1/128", 53)]
+    text = ruleset(4, Policy.DEFAULT, CHAINS, [Source("br-1")], targets)
+    local = [line for line in text.splitlines() if line.startswith(f"-A {CHAINS.local_rules} ")]
+    assert local[1].endswith("-d 172.17.0.1/32 -p tcp --dport 8081 -j RETURN")
+    assert local[-1].endswith("-j REJECT --reject-with icmp-admin-prohibited")
+    assert len(local) == 3
+    assert "fd00" not in text
+
+
+def test_an_address_on_a_shared_bridge_binds_nobody_else() -> None:
+    text = ruleset(4, Policy.CLOSED, CHAINS, [Source("docker_gwbridge", "172.18.0.3")], [])
+    assert "-i docker_gwbridge -s 172.18.0.3" in text
+    assert "-i docker_gwbridge -j" not in text and "-o docker_gwbridge" not in text
+    assert "docker_gwbridge" not in ruleset(
+        6, Policy.CLOSED, CHAINS, [Source("docker_gwbridge", "172.18.0.3")], []
+    )
+
+
+def test_names_of_chains_fit() -> None:
+    assert all(len(name) <= 28 for name in Chains.of("x" * 64).all())
+    assert Chains.of("m1") != Chains.of("m2")
