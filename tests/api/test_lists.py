@@ -32,7 +32,10 @@ VALUES = (
 )
 # Two of these are enough for operators that read their value as these do.
 FEW = ("true", "2026-01-02")
-VALUES_OF = {"": VALUES, "__contains": VALUES, "__ne": FEW, "__in": FEW, "__gt": FEW, "__lte": FEW}
+# One for each way in which a part of a text is compared: nothing, digits, wildcards, ASCII
+# letters, NUL, other letters.
+PARTS = ("", "1.5", "%_\\", "a,b", "\0", "한글")
+VALUES_OF = {"": VALUES, "__contains": PARTS, "__ne": FEW, "__in": FEW, "__gt": FEW, "__lte": FEW}
 
 LISTS = [
     path_of(pattern)
