@@ -50,11 +50,15 @@ class GrantWish(Body):
 
 
 class Grant(Shown):
+    """``is_pending``: it counts when its user accepts the invitation ``invitation_id``."""
+
     user: str
     user_id: str
     permission: Permission
     granted_by: str
     created_at: datetime
+    is_pending: bool
+    invitation_id: str | None
 
 
 class FolderUsage(Shown):
@@ -151,7 +155,7 @@ class UsageHandler(APIHandler):
 
 
 class GrantsHandler(APIHandler):
-    @operation("List with whom a folder is shared", tag=_TAG, returns=Grant, is_list=True)
+    @operation("List who has accepted a share of a folder", tag=_TAG, returns=Grant, is_list=True)
     async def get(self, key: str, query: ListQuery) -> Any:
         return await self.manager.grants.page(self.caller, key, query)
 
@@ -161,7 +165,9 @@ class GrantHandler(APIHandler):
     async def get(self, key: str, user: str) -> Any:
         return await self.manager.grants.get(self.caller, key, user)
 
-    @operation("Share a folder with somebody", tag=_TAG, body=GrantWish, returns=Grant)
+    @operation(
+        "Share a folder with a user, who has to accept it", tag=_TAG, body=GrantWish, returns=Grant
+    )
     async def put(self, key: str, user: str, body: GrantWish) -> Any:
         return await self.manager.grants.put(self.caller, key, user, body.permission)
 

@@ -87,11 +87,13 @@ async def list_(
 @json_option
 @connected
 async def info(connection: Connection, name: str, *, as_json: bool) -> None:
-    """Show one folder and with whom it is shared."""
+    """Show one folder, with whom it is shared and who has still to accept it."""
     path = f"/vfolders/{segment(name)}"
     found = await connection.client.get(path)
     grants = await connection.client.get(f"{path}/grants")
-    output.print_thing({**found, "grants": grants["items"]}, as_json=as_json)
+    waiting = await connection.client.get(f"{path}/invitations", status="pending")
+    shares = {"grants": grants["items"], "invitations": waiting["items"]}
+    output.print_thing({**found, **shares}, as_json=as_json)
 
 
 @vfolder.command()
@@ -99,11 +101,17 @@ async def info(connection: Connection, name: str, *, as_json: bool) -> None:
 async def share(
     connection: Connection, name: str, user: str, *, permission: str, as_json: bool
 ) -> None:
-    """Let USER mount the folder; again with another permission changes it."""
+    """Share the folder with USER, who has to accept; again with another permission changes it."""
     grant = await connection.client.put(
         f"/vfolders/{segment(name)}/grants/{segment(user)}", {"permission": permission}
     )
-    output.print_done(f"folder {name} is shared with {user} ({permission})", grant, as_json=as_json)
+    text = f"folder {name} is shared with {user} ({permission})"
+    if grant["is_pending"]:
+        text = (
+            f"{user} is invited to folder {name} ({permission}) and can use it after "
+            f"`bai vfolder accept {grant['invitation_id']}`"
+        )
+    output.print_done(text, grant, as_json=as_json)
 
 
 @vfolder.command()

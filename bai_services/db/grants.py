@@ -8,26 +8,32 @@ from datetime import datetime
 from typing import Any
 
 import sqlalchemy as sa
+from sqlalchemy.ext.asyncio import AsyncConnection
 
 from bai_services.core.errors import NotFound
 from bai_services.core.listing import ListQuery, Page
+from bai_services.core.vfolder import InvitationStatus
 
 from .audit import AuditEntry, record
 from .database import Database
 from .integrity import broken_means
 from .listing import Listing
-from .tables.accounts import users
-from .tables.vfolders import vfolder_grants
+from .tables.accounts import memberships, users
+from .tables.vfolders import vfolder_grants, vfolder_invitations
 from .vfolders import locked
 
 
 @dataclass(frozen=True, slots=True)
 class Grant:
+    """What a user may do with a folder; one that is pending waits for their acceptance."""
+
     user: str
     user_id: str
     permission: str
     granted_by: str
     created_at: datetime
+    is_pending: bool = False
+    invitation_id: str | None = None
 
 
 _GRANTS = Listing(
@@ -96,34 +102,130 @@ class GrantStore:
             uid = await tx.scalar(sa.select(users.c.container_uid).where(users.c.id == user_id))
         return None if uid is None else int(uid)
 
-    async def grant(self, values: Mapping[str, Any], audit: AuditEntry) -> bool:
-        """Give a permission or change it; return whether it is new."""
-        key = sa.and_(
-            vfolder_grants.c.vfolder_id == values["vfolder_id"],
-            vfolder_grants.c.user_id == values["user_id"],
-        )
-        async with self._db.write() as tx:
-            row = await locked(tx, values["vfolder_id"])
-            if row["live_name"] is None:
-                raise NotFound("there is no such folder any more")
-            changed = await tx.execute(
-                vfolder_grants.update().where(key).values(permission=values["permission"])
+    async def pending(self, vfolder_id: str, user_id: str) -> Grant | None:
+        """Return what somebody was offered of a folder and has not answered."""
+        async with self._db.read() as tx:
+            found = await tx.execute(
+                sa.select(
+                    users.c.username.label("user"),
+                    users.c.id.label("user_id"),
+                    vfolder_invitations.c.permission,
+                    vfolder_invitations.c.inviter.label("granted_by"),
+                    vfolder_invitations.c.created_at,
+                    vfolder_invitations.c.id.label("invitation_id"),
+                )
+                .join_from(vfolder_invitations, users, _invitee)
+                .where(_is_offered(vfolder_id, user_id))
+                .limit(1)
             )
-            if not changed.rowcount:
-                with broken_means(NotFound("that person is gone")):
-                    await tx.execute(vfolder_grants.insert().values(values))
-            await record(tx, audit)
-            return not changed.rowcount
+            row = found.mappings().one_or_none()
+        return None if row is None else Grant(**row, is_pending=True)
 
-    async def revoke(self, vfolder_id: str, user_id: str, audit: AuditEntry) -> None:
-        """Take a permission away; ``NotFound`` if there is none."""
+    async def grant(self, values: Mapping[str, Any], audit: AuditEntry) -> None:
+        """Give a permission that holds at once, or change it.
+
+        An invitation that waits for an answer is answered by it.
+        """
         async with self._db.write() as tx:
-            gone = await tx.execute(
-                vfolder_grants.delete().where(
-                    vfolder_grants.c.vfolder_id == vfolder_id,
-                    vfolder_grants.c.user_id == user_id,
+            await _require_live(tx, values["vfolder_id"])
+            if not await _change_grant(tx, values):
+                with broken_means(NotFound("that user is gone")):
+                    await tx.execute(vfolder_grants.insert().values(values))
+            await _close_offers(tx, values, InvitationStatus.ACCEPTED, values["created_at"])
+            await record(tx, audit)
+
+    async def offer(
+        self, values: Mapping[str, Any], invitation: Mapping[str, Any], audit: AuditEntry
+    ) -> None:
+        """Change a permission that is there; else offer one, which its user has to accept.
+
+        ``invitation`` has what a new invitation needs beside ``values``.
+        """
+        async with self._db.write() as tx:
+            await _require_live(tx, values["vfolder_id"])
+            if not await _change_grant(tx, values) and not await _change_offer(tx, values):
+                await tx.execute(
+                    vfolder_invitations.insert().values(
+                        vfolder_id=values["vfolder_id"],
+                        invitee_id=values["user_id"],
+                        permission=values["permission"],
+                        inviter=values["granted_by"],
+                        created_at=values["created_at"],
+                        status=InvitationStatus.PENDING,
+                        status_changed_at=values["created_at"],
+                        **invitation,
+                    )
+                )
+            await record(tx, audit)
+
+    async def is_member(self, user_id: str, project_id: str) -> bool:
+        """Return whether a user belongs to a project."""
+        async with self._db.read() as tx:
+            found = await tx.scalar(
+                sa.select(memberships.c.user_id).where(
+                    memberships.c.user_id == user_id, memberships.c.project_id == project_id
                 )
             )
-            if not gone.rowcount:
+        return found is not None
+
+    async def revoke(self, vfolder_id: str, user_id: str, at: datetime, audit: AuditEntry) -> None:
+        """Take away a permission and what is offered; ``NotFound`` if there is neither."""
+        values = {"vfolder_id": vfolder_id, "user_id": user_id}
+        async with self._db.write() as tx:
+            gone = await tx.execute(vfolder_grants.delete().where(_is_granted(values)))
+            withdrawn = await _close_offers(tx, values, InvitationStatus.CANCELED, at)
+            if not gone.rowcount and not withdrawn:
                 raise NotFound("the folder is not shared with that person")
             await record(tx, audit)
+
+
+_invitee = vfolder_invitations.c.invitee_id == users.c.id
+
+
+def _is_granted(values: Mapping[str, Any]) -> sa.ColumnElement[bool]:
+    return sa.and_(
+        vfolder_grants.c.vfolder_id == values["vfolder_id"],
+        vfolder_grants.c.user_id == values["user_id"],
+    )
+
+
+def _is_offered(vfolder_id: str, user_id: str) -> sa.ColumnElement[bool]:
+    return sa.and_(
+        vfolder_invitations.c.vfolder_id == vfolder_id,
+        vfolder_invitations.c.invitee_id == user_id,
+        vfolder_invitations.c.status == InvitationStatus.PENDING,
+    )
+
+
+async def _require_live(tx: AsyncConnection, vfolder_id: str) -> None:
+    """Lock a folder: of two that share it with one user, one sees what the other wrote."""
+    row = await locked(tx, vfolder_id)
+    if row["live_name"] is None:
+        raise NotFound("there is no such folder any more")
+
+
+async def _change_grant(tx: AsyncConnection, values: Mapping[str, Any]) -> bool:
+    changed = await tx.execute(
+        vfolder_grants.update().where(_is_granted(values)).values(permission=values["permission"])
+    )
+    return bool(changed.rowcount)
+
+
+async def _change_offer(tx: AsyncConnection, values: Mapping[str, Any]) -> bool:
+    changed = await tx.execute(
+        vfolder_invitations.update()
+        .where(_is_offered(values["vfolder_id"], values["user_id"]))
+        .values(permission=values["permission"])
+    )
+    return bool(changed.rowcount)
+
+
+async def _close_offers(
+    tx: AsyncConnection, values: Mapping[str, Any], status: InvitationStatus, at: datetime
+) -> bool:
+    changed = await tx.execute(
+        vfolder_invitations.update()
+        .where(_is_offered(values["vfolder_id"], values["user_id"]))
+        .values(status=status, status_changed_at=at)
+    )
+    return bool(changed.rowcount)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import uuid
 from typing import Any
 
 from bai_services.core.errors import Forbidden, InvalidRequest, NotFound
@@ -17,7 +18,7 @@ from .vfolder_access import VFolderAccess, permission_of, require_manages, requi
 
 
 class Grants:
-    """One method per verb; a person is named by id, user name or e-mail address."""
+    """One method per verb; a user is named by id, user name or e-mail address."""
 
     def __init__(self, shared: Shared, hosts: StorageHosts) -> None:
         self._hosts = hosts
@@ -42,7 +43,10 @@ class Grants:
     async def put(self, caller: Caller, key: str, user: str, permission: Permission) -> Grant:
         """Share a folder, or change what somebody may do with it.
 
-        Sessions that already have it mounted keep what they were started with.
+        A user who does not have the folder is invited to it: until they accept, they can do
+        nothing with it and no session of theirs mounts it. A permission that they have, also
+        as a member of the folder's project, changes at once. Sessions that already have it
+        mounted keep what they were started with.
 
         Raises
         ------
@@ -66,23 +70,31 @@ class Grants:
             "granted_by": caller.username,
         }
         entry = self._entry(caller, "vfolder.share", row, person, permission=str(permission))
-        await self._store.grant(values, entry)
+        is_member = row.project_id is not None and await self._store.is_member(
+            person["id"], row.project_id
+        )
+        if is_member or person["id"] == caller.user_id:
+            await self._store.grant(values, entry)
+        else:
+            invitation = {"id": str(uuid.uuid4()), "inviter_id": caller.user_id or ""}
+            await self._store.offer(values, invitation, entry)
         return await self._one(row, person["id"], person["username"])
 
     async def delete(self, caller: Caller, key: str, user: str) -> None:
-        """Take a grant back; everybody may give up their own."""
+        """Take a grant or an offer back; everybody may give up their own."""
         row = await self._access.find(caller, key)
         person = await named_person(self._store, row, user)
         if person["id"] != caller.user_id:
             require_manages(caller, row)
         entry = self._entry(caller, "vfolder.unshare", row, person)
-        await self._store.revoke(row.id, person["id"], entry)
+        await self._store.revoke(row.id, person["id"], self._clock(), entry)
 
     async def _one(self, row: VfolderRow, user_id: str, username: str) -> Grant:
         page = await self._store.grants(row.id, ListQuery(limit=1), user_id)
-        if not page.items:
+        found = page.items[0] if page.items else await self._store.pending(row.id, user_id)
+        if found is None:
             raise NotFound(f"folder {row.name} is not shared with {username}")
-        return page.items[0]
+        return found
 
     def _entry(
         self, caller: Caller, action: str, row: VfolderRow, person: Any, **details: Any

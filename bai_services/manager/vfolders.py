@@ -192,6 +192,12 @@ class VFolders:
             raise NotFound(f"there is no active person {user!r}", user=user)
         if person["id"] == row.owner_id:
             raise InvalidRequest(f"folder {row.name} is {user}'s already", field="user")
+        if is_auto_mounted(row.name) and person["id"] != caller.user_id:
+            raise InvalidRequest(
+                f"folder {row.name} would be mounted into every session of {user} without their "
+                "asking for it; rename it first, to a name without a dot in front",
+                field="user",
+            )
         await self._store.require_name_free(f"user:{person['id']}", row.name)
         entry = self._entry(caller, "vfolder.hand-over", row, user=person["username"])
         await self._store.move(
@@ -215,6 +221,7 @@ class VFolders:
         values: dict[str, Any] = {}
         if changes.get("name") is not None and changes["name"] != row.name:
             values["name"] = check_name(changes["name"])
+            _refuse_planted(caller, row, values["name"])
         if changes.get("permission") is not None:
             values["permission"] = str(changes["permission"])
         for field in ("usage_mode", "cloneable"):
@@ -331,6 +338,15 @@ class VFolders:
 
     def _described(self, caller: Caller, row: VfolderRow) -> VFolder:
         return describe(caller, row, self._tasks.view(row.id))
+
+
+def _refuse_planted(caller: Caller, row: VfolderRow, name: str) -> None:
+    """Raise ``Forbidden`` if a name would mount somebody else's folder into all their sessions."""
+    if is_auto_mounted(name) and row.owner_id not in (None, caller.user_id):
+        raise Forbidden(
+            f"a folder named {name} is mounted into every session of its owner: only {row.owner} "
+            "may give it a name with a dot in front"
+        )
 
 
 def describe(caller: Caller, row: VfolderRow, task: TaskView | None) -> VFolder:

@@ -259,7 +259,7 @@ async def test_paths_that_are_refused(
 async def test_who_may_read_and_write(api: Api, user: Client) -> None:
     await put(user, "f", b"mine")
     guest = await api.client("user2")
-    await user.put("/vfolders/data/grants/user2", {"permission": "ro"})
+    await api.lend("user", "data", "user2")
     assert (await get(guest, "f")).content == b"mine"
     with pytest.raises(Forbidden, match="read-only"):
         await put(guest, "f", b"x" * MIB)
@@ -281,7 +281,7 @@ async def test_a_permission_that_goes_during_an_upload_counts_at_its_end(
     api: Api, user: Client
 ) -> None:
     guest = await api.client("user2")
-    await user.put("/vfolders/data/grants/user2", {"permission": "rw"})
+    await api.lend("user", "data", "user2", "rw")
 
     async def pieces() -> AsyncIterator[bytes]:
         yield b"x" * MIB

@@ -135,7 +135,7 @@ async def test_what_is_refused(api: Api, user: Client) -> None:
     outside = {"Upload-Length": "1", "Upload-Metadata": metadata(path="../x")}
     assert (await user._http.post(UPLOADS, headers=outside)).status_code == 400
     # Nobody else sees it, not even who may write there too.
-    await user.put("/vfolders/data/grants/user2", {"permission": "rw"})
+    await api.lend("user", "data", "user2", "rw")
     guest = await api.client("user2")
     folder = (await user.get("/vfolders/data"))["id"]
     theirs = upload.replace(upload.split("/")[2], folder)
@@ -230,7 +230,7 @@ async def test_an_archive_is_unpacked_at_its_end(user: Client) -> None:
 
 
 async def test_the_right_to_write_is_asked_at_the_end_too(api: Api, user: Client) -> None:
-    await user.put("/vfolders/data/grants/user2", {"permission": "rw"})
+    await api.lend("user", "data", "user2", "rw")
     folder = (await user.get("/vfolders/data"))["id"]
     guest = await api.client("user2")
     answer = await guest._http.post(

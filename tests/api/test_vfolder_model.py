@@ -140,8 +140,13 @@ class FoldersMachine(RuleBasedStateMachine):
     def share(self, folder: Known, person: str, to: str, permission: Permission) -> None:
         may = folder.status == LIVE and person == folder.owner and to != folder.owner
         work = self.manager.grants.put(self.caller(person), folder.id, to, permission)
-        if self.done(work, may) is not None:
-            folder.grants[to] = permission
+        grant = self.done(work, may)
+        if grant is None:
+            return
+        assert grant.is_pending == (to not in folder.grants)
+        if grant.is_pending:
+            self.run(self.manager.invitations.accept(self.caller(to), grant.invitation_id))
+        folder.grants[to] = permission
 
     @rule(folder=folders, person=PEOPLE)
     def unshare_or_leave(self, folder: Known, person: str) -> None:

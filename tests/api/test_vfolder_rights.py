@@ -94,7 +94,7 @@ async def folder_for(api: Api, standing: str) -> tuple[Client, str]:
         query = {"path": name}
         await owner.call("PUT", f"/vfolders/{key}/content", query=query, content=b"x")
     if standing in ("ro", "rw", "wd"):
-        await owner.put(f"/vfolders/{key}/grants/user2", {"permission": standing})
+        await api.lend("user", key, "user2", standing)
     elif standing == "member-less":
         await owner.put(f"/vfolders/{key}/grants/user2", {"permission": "ro"})
     if standing == "owner":

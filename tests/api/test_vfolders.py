@@ -130,10 +130,13 @@ async def test_sharing_by_name_and_taking_it_back(api: Api) -> None:
         await guest.get(path)
     grant = await user.put("/vfolders/data/grants/user2@example.com", {"permission": "ro"})
     assert (grant["user"], grant["permission"], grant["granted_by"]) == ("user2", "ro", "user")
+    assert grant["is_pending"]
+    await guest.post(f"/vfolder-invitations/{grant['invitation_id']}/accept")
     seen = await guest.get("/vfolders/data")
     assert (seen["id"], seen["permission"], seen["is_owner"]) == (folder["id"], "ro", False)
     changed = await user.put("/vfolders/data/grants/user2", {"permission": "rw"})
-    assert changed["permission"] == "rw"
+    assert (changed["permission"], changed["is_pending"]) == ("rw", False)
+    assert (await guest.get("/vfolders/data"))["permission"] == "rw"
     assert (await user.get("/vfolders/data/grants"))["total"] == 1
     # A guest may neither pass it on nor change the folder.
     for call in (
@@ -154,7 +157,7 @@ async def test_a_guest_sees_their_own_grant_only_and_may_leave(api: Api) -> None
     user, guest = await api.client("user"), await api.client("user2")
     folder = await made(user)
     for name in ("user2", "monitor"):
-        await user.put(f"/vfolders/data/grants/{name}", {"permission": "ro"})
+        await api.lend("user", "data", name)
     path = f"/vfolders/{folder['id']}/grants"
     assert [g["user"] for g in (await guest.get(path))["items"]] == ["user2"]
     assert (await guest.get(f"{path}/user2"))["permission"] == "ro"
@@ -187,10 +190,10 @@ async def test_a_name_means_ones_own_folder_then_is_refused_if_ambiguous(api: Ap
     user, user2 = await api.client("user"), await api.client("user2")
     admin = await api.client("domain-admin")
     theirs = await made(user2)
-    await user2.put("/vfolders/data/grants/user", {"permission": "ro"})
+    await api.lend("user2", "data", "user")
     assert (await user.get("/vfolders/data"))["id"] == theirs["id"]
     third = await made(admin)
-    await admin.put("/vfolders/data/grants/user", {"permission": "ro"})
+    await api.lend("domain-admin", third["id"], "user")
     with pytest.raises(Conflict, match="use the id") as refused:
         await user.get("/vfolders/data")
     assert {c["id"] for c in refused.value.details["candidates"]} == {theirs["id"], third["id"]}
@@ -204,7 +207,7 @@ async def test_a_name_means_ones_own_folder_then_is_refused_if_ambiguous(api: Ap
 async def test_the_trash(api: Api) -> None:
     user, guest = await api.client("user"), await api.client("user2")
     folder = await made(user)
-    await user.put("/vfolders/data/grants/user2", {"permission": "rw"})
+    await api.lend("user", "data", "user2", "rw")
     await user.delete("/vfolders/data")
     assert await names(user, status="ready") == []
     assert await names(user, status="delete-pending") == ["data"]
@@ -322,7 +325,7 @@ async def test_mounts_of_ones_own_of_a_guest_and_of_a_project(api: Api) -> None:
     user, admin = await api.client("user"), await api.client("domain-admin")
     own = await made(user)
     lent = await made(await api.client("user2"), "lent")
-    await (await api.client("user2")).put("/vfolders/lent/grants/user", {"permission": "ro"})
+    await api.lend("user2", "lent", "user")
     team = await made(admin, "team", project="default")
     rows = await resolved(
         api,
@@ -382,7 +385,7 @@ async def test_mounts_that_are_refused(api: Api) -> None:
     await made(user, "other")
     foreign = await made(await api.client("user2"), "foreign")
     lent = await made(await api.client("user2"), "lent")
-    await (await api.client("user2")).put("/vfolders/lent/grants/user", {"permission": "ro"})
+    await api.lend("user2", "lent", "user")
     await api.world.manager.vfolders.create(
         SUPERADMIN, {"name": "research-only", "project": "default/research"}
     )

@@ -120,7 +120,7 @@ async def test_a_clone_is_made_in_the_background(api: Api, user: Client) -> None
         await user.post("/vfolders/data/clone", {"name": "copy"})
     assert (await user.patch("/vfolders/data", {"cloneable": True}))["cloneable"]
     guest = await api.client("user2")
-    await user.put("/vfolders/data/grants/user2", {"permission": "ro"})
+    await api.lend("user", "data", "user2")
     made = await guest.post("/vfolders/data/clone", {"name": "copy"})
     assert made["status"] in ("cloning", "ready") and made["owner"] == "user2"
     await api.world.manager.vfolders.settled()
@@ -346,7 +346,7 @@ async def test_an_owners_dot_folders_come_into_every_session(api: Api, user: Cli
     owner, project = await api.world.user_id("user"), await api.world.project_id()
     mounts = api.world.manager.mounts
     await user.post("/vfolders", {"name": ".local"})
-    await user.put("/vfolders/.local/grants/user2", {"permission": "rw"})
+    await api.lend("user", ".local", "user2", "rw")
     found = await mounts.resolve_mounts(SUPERADMIN, owner, project, [MountRequest("data")])
     assert [(m.path, m.is_auto) for m in found] == [
         ("/home/work/data", False), ("/home/work/.local", True),

@@ -122,7 +122,9 @@ class Things:
     async def lent_folder(self) -> str:
         """A folder that ``monitor`` may read."""
         key = await self.folder()
-        await self._user.put(f"/vfolders/{key}/grants/monitor", {"permission": "ro"})
+        grant = await self._user.put(f"/vfolders/{key}/grants/monitor", {"permission": "ro"})
+        monitor = await self._api.client("monitor")
+        await monitor.post(f"/vfolder-invitations/{grant['invitation_id']}/accept")
         return key
 
     async def cloneable_folder(self) -> str:

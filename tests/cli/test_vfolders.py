@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
 from typing import Any
 
@@ -97,6 +98,10 @@ async def test_a_folder_is_shared_and_no_longer(bai: Bai, files: Path) -> None:
     assert (await bai("vfolder", "files", "data", by="user2")).code == 4
     shared = (await bai("vfolder", "share", "data", "user2", "--json", by="user")).document
     assert (shared["user"], shared["permission"]) == ("user2", "ro")
+    assert (await bai("vfolder", "files", "data", by="user2")).code == 4
+    info = (await bai("vfolder", "info", "data", "--json", by="user")).document
+    assert ([i["invitee"] for i in info["invitations"]], info["grants"]) == (["user2"], [])
+    assert (await bai("vfolder", "accept", shared["invitation_id"], by="user2")).code == 0
     info = (await bai("vfolder", "info", "data", "--json", by="user")).document
     assert [(g["user"], g["permission"]) for g in info["grants"]] == [("user2", "ro")]
     up = ("vfolder", "upload", "data", files / "small.txt")
@@ -109,7 +114,10 @@ async def test_a_folder_is_shared_and_no_longer(bai: Bai, files: Path) -> None:
 
 async def test_who_it_is_shared_with_can_look_at_it(bai: Bai) -> None:
     await bai("vfolder", "create", "data", by="user")
-    await bai("vfolder", "share", "data", "user2", by="user")
+    said = (await bai("vfolder", "share", "data", "user2", by="user")).stdout
+    invitation = re.search(r"bai vfolder accept ([\w-]+)", said)
+    assert invitation is not None
+    await bai("vfolder", "accept", invitation[1], by="user2")
     assert (await bai("vfolder", "info", "data", "--json", by="user2")).document["name"] == "data"
 
 

@@ -106,9 +106,9 @@ def test_read_only_really_is(any_hub: RunningHub) -> None:
 def test_a_guest_works_in_a_shared_folder(any_hub: RunningHub) -> None:
     owner, guest = any_hub.rest("user"), any_hub.rest("user2")
     folder = checked(owner.post("/vfolders", json={"name": "shared"}), 201)
-    checked(
-        owner.put(f"/vfolders/{folder['id']}/grants/user2", json={"permission": "rw"}), 200, 201
-    )
+    path = f"/vfolders/{folder['id']}/grants/user2"
+    grant = checked(owner.put(path, json={"permission": "rw"}), 200, 201)
+    checked(guest.post(f"/vfolder-invitations/{grant['invitation_id']}/accept"), 200)
     mounts = [{"vfolder": "shared", "path": "data", "permission": "rw"}]
     session = start(guest, "guest-one", mounts=mounts)
     note = {"type": "file", "format": "text", "content": "from the guest"}

@@ -112,6 +112,14 @@ def containers(world: World, docker_engine: DockerEngine) -> Containers:
         missing("docker", reason)
 
 
+async def lend(world: World, permission: Permission) -> None:
+    """Share the folder ``data`` of ``user`` with ``user2``, who accepts."""
+    owner, manager = await world.caller("user"), world.manager
+    grant = await manager.grants.put(owner, "data", "user2", permission)
+    if grant.invitation_id is not None:
+        await manager.invitations.accept(await world.caller("user2"), grant.invitation_id)
+
+
 async def test_grants_hold_inside_of_containers(containers: Containers) -> None:
     world = containers.world
     manager = world.manager
@@ -122,7 +130,7 @@ async def test_grants_hold_inside_of_containers(containers: Containers) -> None:
     assert (code, said) == (0, "f\n")
 
     # Read-only is read-only, whoever the guest is and whatever they try.
-    await manager.grants.put(owner, "data", "user2", Permission.RO)
+    await lend(world, Permission.RO)
     with pytest.raises(Forbidden):
         await containers.mounts("user2", MountRequest("data", permission=Permission.RW))
     reading = await containers.mounts("user2", MountRequest("data"))
@@ -135,7 +143,7 @@ async def test_grants_hold_inside_of_containers(containers: Containers) -> None:
     assert "Read-only file system" in said
 
     # Read and write: both may change what the other made.
-    await manager.grants.put(owner, "data", "user2", Permission.RW)
+    await lend(world, Permission.RW)
     writing = await containers.mounts("user2", MountRequest("data"))
     code, said = await containers.sh(
         100_002, writing, "cd /home/work/data && echo theirs >> f && mkdir d && echo x > d/x"
@@ -151,7 +159,7 @@ async def test_unsharing_while_it_is_mounted(containers: Containers) -> None:
     owner = await world.caller("user")
     guest, project = await world.user_id("user2"), await world.project_id()
     await world.manager.vfolders.create(owner, {"name": "data"})
-    await world.manager.grants.put(owner, "data", "user2", Permission.RW)
+    await lend(world, Permission.RW)
     mounts = world.manager.mounts
     filed = await mounts.resolve_mounts(SUPERADMIN, guest, project, [MountRequest("data")])
     held = await containers.mounts("user2", MountRequest("data"))

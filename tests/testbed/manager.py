@@ -151,6 +151,14 @@ class Api:
         keys = self.world.keys[username]
         return self._kept(Client(self.url, Keypair(keys.access_key, keys.secret_key)))
 
+    async def lend(self, owner: str, key: str, to: str, permission: str = "ro") -> None:
+        """Share a folder with somebody, who accepts."""
+        path = f"/vfolders/{key}/grants/{to}"
+        grant = await (await self.client(owner)).put(path, {"permission": permission})
+        if grant["is_pending"]:
+            accept = f"/vfolder-invitations/{grant['invitation_id']}/accept"
+            await (await self.client(to)).post(accept)
+
     @property
     def hub(self) -> Client:
         return self._kept(Client(self.url, Token(HUB_TOKEN)))

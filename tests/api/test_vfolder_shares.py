@@ -1,0 +1,127 @@
+"""A share of a folder counts when its user has accepted it, whoever gave it."""
+
+from __future__ import annotations
+
+import pytest
+
+from bai_services.client import Client
+from bai_services.core.errors import Conflict, Forbidden, InvalidRequest, NotFound
+from bai_services.core.mounts import MountRequest
+from bai_services.db.audit import AuditEntry
+from bai_services.db.grants import GrantStore
+from tests.testbed.manager import SUPERADMIN, Api
+
+
+@pytest.fixture
+async def api(api: Api) -> Api:
+    await api.world.manager.vfolders.start()
+    return api
+
+
+async def mounted(api: Api, username: str, *names: str) -> list[str]:
+    """Return what a session of somebody mounts that asks for these folders."""
+    owner, project = await api.world.user_id(username), await api.world.project_id()
+    requests = [MountRequest(name) for name in names]
+    found = await api.world.manager.mounts.resolve_mounts(SUPERADMIN, owner, project, requests)
+    return [mount.vfolder for mount in found]
+
+
+@pytest.mark.parametrize("giver", ["user2", "domain-admin", "admin"])
+async def test_nobody_plants_a_folder_in_the_session_of_somebody_else(
+    api: Api, user: Client, giver: str
+) -> None:
+    client = await api.client(giver)
+    for name in ("data", ".local"):
+        folder = await client.post("/vfolders", {"name": name})
+        path = f"/vfolders/{folder['id']}"
+        grant = await client.put(f"{path}/grants/user", {"permission": "rw"})
+        assert grant["is_pending"]
+        assert (await client.get(f"{path}/grants/user"))["is_pending"]
+        assert (await client.get(f"{path}/grants"))["items"] == []
+        with pytest.raises(NotFound):
+            await user.get(path)
+        with pytest.raises(NotFound):
+            await mounted(api, "user", folder["id"])
+    assert await mounted(api, "user") == []
+    received = await user.get("/vfolder-invitations", status="pending", sort="vfolder")
+    assert [item["vfolder"] for item in received["items"]] == [".local", "data"]
+    for item in received["items"]:
+        await user.post(f"/vfolder-invitations/{item['id']}/accept")
+    # An accepted folder is there to be asked for; it never comes by itself.
+    assert await mounted(api, "user") == []
+    assert await mounted(api, "user", "data") == ["data"]
+
+
+async def test_what_is_offered_can_be_changed_and_taken_back(api: Api, user: Client) -> None:
+    guest = await api.client("user2")
+    await user.post("/vfolders", {"name": "data"})
+    path = "/vfolders/data/grants/user2"
+    offer = await user.put(path, {"permission": "ro"})
+    again = await user.put(path, {"permission": "rw"})
+    assert (again["invitation_id"], again["permission"]) == (offer["invitation_id"], "rw")
+    await user.delete(path)
+    with pytest.raises(NotFound):
+        await user.get(path)
+    with pytest.raises(Conflict, match="canceled"):
+        await guest.post(f"/vfolder-invitations/{offer['invitation_id']}/accept")
+    third = await user.put(path, {"permission": "ro"})
+    await guest.post(f"/vfolder-invitations/{third['invitation_id']}/decline")
+    with pytest.raises(NotFound):
+        await guest.get("/vfolders/data")
+
+
+async def test_grants_of_before_stay_in_effect(api: Api, user: Client) -> None:
+    folder = await user.post("/vfolders", {"name": "data"})
+    now = api.world.clock()
+    values = {
+        "vfolder_id": folder["id"],
+        "user_id": await api.world.user_id("user2"),
+        "created_at": now,
+        "permission": "ro",
+        "granted_by": "user",
+    }
+    entry = AuditEntry(now, "user", "vfolder.share", "vfolder", folder["id"])
+    await GrantStore(api.world.manager.database).grant(values, entry)
+    guest = await api.client("user2")
+    assert (await guest.get("/vfolders/data"))["permission"] == "ro"
+    changed = await user.put("/vfolders/data/grants/user2", {"permission": "rw"})
+    assert not changed["is_pending"]
+    assert (await guest.get("/vfolders/data"))["permission"] == "rw"
+
+
+async def test_only_members_of_a_project_are_given_its_folder_at_once(api: Api) -> None:
+    admin = await api.client("domain-admin")
+    await (await api.client("admin")).delete("/projects/default/members/user2")
+    made = await admin.post("/vfolders", {"name": "team", "project": "default"})
+    path = f"/vfolders/{made['id']}/grants"
+    assert not (await admin.put(f"{path}/user", {"permission": "ro"}))["is_pending"]
+    offer = await admin.put(f"{path}/user2", {"permission": "ro"})
+    assert offer["is_pending"]
+    guest = await api.client("user2")
+    with pytest.raises(NotFound):
+        await guest.get(f"/vfolders/{made['id']}")
+    await guest.post(f"/vfolder-invitations/{offer['invitation_id']}/accept")
+    assert (await guest.get(f"/vfolders/{made['id']}"))["permission"] == "ro"
+
+
+async def test_one_needs_not_accept_what_one_gives_oneself(api: Api, user: Client) -> None:
+    folder = await user.post("/vfolders", {"name": "data"})
+    admin = await api.client("domain-admin")
+    path = f"/vfolders/{folder['id']}/grants/domain-admin"
+    assert not (await admin.put(path, {"permission": "ro"}))["is_pending"]
+
+
+async def test_only_its_owner_makes_a_folder_one_of_every_session(api: Api, user: Client) -> None:
+    folder = await user.post("/vfolders", {"name": "data"})
+    path = f"/vfolders/{folder['id']}"
+    admin = await api.client("admin")
+    with pytest.raises(Forbidden, match="only user may"):
+        await admin.patch(path, {"name": ".local"})
+    await user.patch(path, {"name": ".local"})
+    assert await mounted(api, "user") == [".local"]
+    with pytest.raises(InvalidRequest, match="rename it first"):
+        await admin.put(f"{path}/owner", {"user": "user2"})
+    # Whoever asks for it themselves may have it.
+    await admin.put(f"{path}/owner", {"user": "admin"})
+    await api.world.manager.vfolders.settled()
+    assert (await admin.get(path))["owner"] == "admin"
