@@ -12,6 +12,12 @@ from bai_services.core.session import Status
 from . import output
 from .command import Connection, connected, json_option, segment
 
+_MEANINGS = {
+    "known": "later only if a session of higher priority arrives, or a later one in the order lifo",
+    "estimated": "it rests on run times that are learned, or on no later session passing it",
+    "rough": "at the pace of the sessions before it",
+}
+
 
 @click.command()
 @click.argument("name")
@@ -37,10 +43,15 @@ def lines_of(found: Mapping[str, Any]) -> list[str]:
     lines += [_check(check) for check in found["checks"]]
     estimate = found["estimate"]
     if estimate["starts_at"]:
-        lines.append(f"starts about {estimate['starts_at']} ({estimate['certainty']})")
+        lines.append(f"starts about {estimate['starts_at']} ({_certainty(estimate['certainty'])})")
     else:
         lines.append("nothing tells yet when it starts")
     return lines + _sooner(found["sooner"])
+
+
+def _certainty(label: str) -> str:
+    meaning = _MEANINGS.get(label)
+    return label if meaning is None else f"{label}: {meaning}"
 
 
 def _check(check: Mapping[str, Any]) -> str:

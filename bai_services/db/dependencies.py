@@ -10,7 +10,7 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from bai_services.core.dependencies import Dependency, refuse_failed, waiting_text
+from bai_services.core.dependencies import Dependency, refuse_failed
 from bai_services.core.errors import NotFound
 from bai_services.core.session import ENDED, Result, Status
 
@@ -128,8 +128,8 @@ async def read_dependencies(tx: AsyncConnection, ids: Iterable[str]) -> dict[str
     return found
 
 
-async def read_unmet(tx: AsyncConnection) -> dict[str, str]:
-    """Return, for every waiting session with a dependency that is not met, what it waits for."""
+async def read_unmet(tx: AsyncConnection) -> dict[str, list[Dependency]]:
+    """Return, for every waiting session that depends on others, those that are not met."""
     rows = await tx.execute(
         _PAIRS.join(_waiting, session_dependencies.c.session_id == _waiting.c.id).where(
             _waiting.c.status == Status.PENDING
@@ -137,8 +137,10 @@ async def read_unmet(tx: AsyncConnection) -> dict[str, str]:
     )
     found: dict[str, list[Dependency]] = defaultdict(list)
     for row in rows:
-        found[row.waiting_id].append(_dependency(row))
-    return {key: text for key, of in found.items() if (text := waiting_text(of))}
+        dependency = _dependency(row)
+        if not dependency.is_met:
+            found[row.waiting_id].append(dependency)
+    return found
 
 
 async def _read(

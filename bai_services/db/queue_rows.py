@@ -15,7 +15,7 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from bai_services.core.dependencies import waiting_text
+from bai_services.core.dependencies import Dependency, waiting_text
 from bai_services.core.devices import Device, DeviceAmount
 from bai_services.core.gang import request_of
 from bai_services.core.group_options import MINIMUM, GroupOptions
@@ -129,10 +129,9 @@ async def read_waiting(tx: AsyncConnection, ids: Collection[str] | None = None) 
     async for rows in _pages(tx, _WAITING, ids, Status.PENDING):
         if ids is not None:
             part = [row.id for row in rows]
-            awaited = await read_dependencies(tx, part)
-            unmet = {key: waiting_text(of) for key, of in awaited.items()}
+            unmet = await read_dependencies(tx, part)
             left = await _left_agents(tx, part)
-        found += [_waiting(row, unmet.get(row.id, ""), left.get(row.id, ())) for row in rows]
+        found += [_waiting(row, unmet.get(row.id, ()), left.get(row.id, ())) for row in rows]
     return sorted(found, key=lambda waiting: waiting.sequence)
 
 
@@ -388,7 +387,7 @@ async def _placements(
     return found
 
 
-def _waiting(row: Any, unmet: str, left: tuple[str, ...]) -> Waiting:
+def _waiting(row: Any, awaited: Sequence[Dependency], left: tuple[str, ...]) -> Waiting:
     request = _request_of(row)
     if left or row.min_cuda:
         request = replace(request, avoid=left, min_cuda_driver=row.min_cuda or "")
@@ -401,7 +400,8 @@ def _waiting(row: Any, unmet: str, left: tuple[str, ...]) -> Waiting:
         ),
         priority=row.priority,
         closed=_why_closed(row),
-        unmet=unmet,
+        unmet=waiting_text(awaited),
+        awaits=tuple(d.id for d in awaited if not d.is_met),
         not_before=row.starts_at,
         filed_at=row.created_at,
         seconds=_longest(row),

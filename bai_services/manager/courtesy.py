@@ -23,6 +23,8 @@ from bai_services.core.queue import GiveWay, go_on
 # So long a thread waits for a busy loop, and so long it then goes on.
 PATIENCE_SECONDS = 0.004
 SLICE_SECONDS = 0.001
+# A thread waits that long for other work that goes before it, such as a pass; then likewise.
+WORK_PATIENCE_SECONDS = 0.05
 # The rubbish of so many objects more is looked for at once, and old objects seldom: a look at all
 # of them holds everybody up.
 RUBBISH = (5_000, 20, 10)
@@ -97,17 +99,50 @@ def give_way() -> GiveWay:
     return go_on if watch is None else _Rest(watch.is_idle)
 
 
+class WorkGate:
+    """Work that goes before other threads: while it is under way, those that give way rest.
+
+    Only one at a time::
+
+        with gate:
+            ...                 # the work
+        gate.give_way()         # in another thread, again and again
+    """
+
+    def __init__(self) -> None:
+        self._is_over = threading.Event()
+        self._is_over.set()
+        self.give_way: GiveWay = _Rest(self._is_over, WORK_PATIENCE_SECONDS)
+
+    def __enter__(self) -> None:
+        self._is_over.clear()
+
+    def __exit__(self, *_: object) -> None:
+        self._is_over.set()
+
+    def or_loop(self) -> GiveWay:
+        """Return what gives way to the work and to this loop."""
+        for_loop = give_way()
+
+        def rest() -> None:
+            self.give_way()
+            for_loop()
+
+        return rest
+
+
 class _Rest:
     """Returns when the loop is idle, or when it has waited for that long enough."""
 
-    def __init__(self, is_idle: threading.Event) -> None:
+    def __init__(self, is_idle: threading.Event, patience: float = PATIENCE_SECONDS) -> None:
         self._is_idle = is_idle
+        self._patience = patience
         self._until = 0.0
 
     def __call__(self) -> None:
         if self._is_idle.is_set() or time.monotonic() < self._until:
             return
-        if not self._is_idle.wait(PATIENCE_SECONDS):
+        if not self._is_idle.wait(self._patience):
             self._until = time.monotonic() + SLICE_SECONDS
 
 

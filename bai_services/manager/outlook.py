@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable
 from typing import TypeVar
 
-from bai_services.core.queue import Queue
+from bai_services.core.queue import GiveWay, Queue
 from bai_services.core.queue.why import Explainer
 
 T = TypeVar("T")
@@ -25,9 +25,11 @@ class Outlook:
         self._asked = asked
 
     @classmethod
-    async def of(cls, queue: Queue, asked: set[asyncio.Task[object]]) -> Outlook:
-        """Fork a queue, which nobody may change meanwhile."""
-        return cls(queue, await asyncio.to_thread(queue.fork), asked)
+    async def of(cls, queue: Queue, asked: set[asyncio.Task[object]], give_way: GiveWay) -> Outlook:
+        """Fork a queue, which nobody may change meanwhile; its work calls ``give_way``."""
+        fork = await asyncio.to_thread(queue.fork)
+        fork.give_way = give_way
+        return cls(queue, fork, asked)
 
     def is_of(self, queue: Queue) -> bool:
         """Return whether a queue is as it was when this was made."""

@@ -17,7 +17,7 @@ from bai_services.db.session_rows import SessionRow
 from bai_services.db.sessions import SessionStore
 
 from .clock import Clock
-from .courtesy import give_way, spare_time
+from .courtesy import WorkGate, give_way, spare_time
 from .fair_usage import FairUsage
 from .learning import Learning
 from .lease import Lease
@@ -78,6 +78,8 @@ class Scheduler:
         self._asked: set[asyncio.Task[object]] = set()
         # The queue is for one thread at a time.
         self._in_use = asyncio.Lock()
+        # Estimates give way to it, so that they delay no pass.
+        self._passing = WorkGate()
         self._touched: set[str] = set()
         self._last_filed = 0
         self._read_at = 0.0
@@ -143,7 +145,7 @@ class Scheduler:
             if self._queue is None:
                 self._outlook = None
             elif self._outlook is None or not self._outlook.is_of(self._queue):
-                self._outlook = await Outlook.of(self._queue, self._asked)
+                self._outlook = await Outlook.of(self._queue, self._asked, self._passing.or_loop())
             return self._outlook
 
     async def run_pass(self) -> None:
@@ -173,7 +175,7 @@ class Scheduler:
 
     async def _pass(self, token: int) -> None:
         queue = await self._current()
-        result = await asyncio.to_thread(queue.run, self._clock())
+        result = await self._in_thread(queue.run, self._clock())
         self._states.hear(result.changed)
         self._is_said &= not (result.changed or result.decisions)
         lost = 0
@@ -190,6 +192,11 @@ class Scheduler:
             self.room_changed()
             await asyncio.sleep(min(LOST_SECONDS * self._lost_in_row, 1.0))
 
+    async def _in_thread(self, work: Callable[..., T], *given: object) -> T:
+        """Do what belongs to a pass in a thread; other threads that give way to it rest."""
+        with self._passing:
+            return await asyncio.to_thread(work, *given)
+
     async def _current(self) -> Queue:
         """Return the queue as the database has it now."""
         filed = await self._store.last_filed()
@@ -204,11 +211,11 @@ class Scheduler:
             history = await self._usage.history(snapshot.groups)
             groups = self._learning.taught(snapshot.groups)
             snapshot = replace(snapshot, history=history, groups=groups)
-            self._queue = await asyncio.to_thread(Queue, snapshot, give_way())
+            self._queue = await self._in_thread(Queue, snapshot, give_way())
             self._is_said = False
         elif touched:
             changes = await self._store.changes(_with_places(self._queue, touched))
-            await asyncio.to_thread(self._queue.apply, changes)
+            await self._in_thread(self._queue.apply, changes)
             self._is_said = False
         self._last_filed = filed
         return self._queue

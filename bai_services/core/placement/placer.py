@@ -218,6 +218,11 @@ class Placer:
         self._undo(found, version)
         return len(found)
 
+    def has_spare(self) -> bool:
+        """Return whether any open agent has a core, or a part of one, to spare."""
+        agents = self._columns.agents
+        return bool(((agents[:, c.OPEN] == 1) & (agents[:, c.CPU] > 0)).any())
+
     def _rounds(self, shape: int) -> list[Placement]:
         """Place kernels each on its own, as many as there is room for."""
         ask = self._asks[shape]

@@ -45,7 +45,7 @@ class GroupPass:
     def run(self, waiting: Mapping[str, Waiting], give_way: GiveWay = go_on) -> list[Decision]:
         """Place all who may start now, in order; the line then holds those who still wait."""
         line, quotas = self._line, self._line.quotas
-        line.stopped_by = ""
+        line.stopped_by, line.is_passed = "", False
         decisions: list[Decision] = []
         # 2. Order.
         turns = Turns(line.shapes.values(), line.state.order, line.standing)
@@ -55,6 +55,7 @@ class GroupPass:
             give_way()
             # 3. Admit.
             if quotas.holds_back(shape.rows, shape.need):
+                line.is_passed |= self._reserver is None
                 turns.drop()
                 continue
             # 4. Place; 6. backfill: the same, but around what is reserved.
@@ -80,6 +81,7 @@ class GroupPass:
         line.started(self._started)
         kept = None if self._reserver is None else self._reserver.reservation
         line.reservations = () if kept is None else (kept,)
+        line.has_spare = self._reserver is not None and self._reserver.has_spare()
         return decisions
 
     def _has_room(self, shape: Shape) -> bool:

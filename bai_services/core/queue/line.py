@@ -7,7 +7,7 @@ from bisect import bisect_left, insort
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
-from heapq import heappop, heappush
+from heapq import heapify, heappop, heappush
 
 from ..placement import AgentState
 from ..placement.placer import Placer
@@ -78,6 +78,13 @@ class Shape:
         self.told: tuple[Reason, ...] | None = None
         self.fresh: list[str] = []
 
+    def twin(self, placer: Placer) -> Shape:
+        """Return the same shape without members, for another placer."""
+        other = copy.copy(self)
+        other.handle = placer.prepare(self.waiting.request)
+        other.members, other.fresh = [], []
+        return other
+
 
 class Line:
     """One resource group of a ``Queue``: kept between passes, changed by what happens."""
@@ -106,6 +113,8 @@ class Line:
         self.is_dirty = True
         self.quota_version = -1
         self.stopped_by: str = ""  # the session that nothing may pass
+        self.is_passed = False  # a session that its caps hold back stands before the one in need
+        self.has_spare = False  # beside the reserved session there will be room when it starts
         self.reservations: tuple[Reservation, ...] = ()
         self.room_reasons: dict[int, tuple[Reason, ...]] = {}  # by handle; empty: there is room
         self.reserved: dict[str, tuple[Reason, ...]] = {}  # reasons of who has a reserved place
@@ -125,6 +134,26 @@ class Line:
         other.deferred, other.held = dict(self.deferred), dict(self.held)
         other.running, other.shares = dict(self.running), self.shares.copy()
         other.room_reasons, other._fair = dict(self.room_reasons), dict(self._fair)
+        return other
+
+    def fork_to_run(self, quotas: Quotas, waiting: Mapping[str, Waiting]) -> Line:
+        """Return a copy on which passes can be run, with shapes of its own.
+
+        Of one that is a fork itself, shapes and alarms belong to the origin, which goes on
+        changing them: members and alarms come from who ``waiting`` says waits.
+        """
+        other = self.fork(quotas)
+        twins = {id(shape): shape.twin(other.placer) for shape in self.shapes.values()}
+        other.shapes = {twin.key: twin for twin in twins.values()}
+        other.shape_of = {key: twins[id(shape)] for key, shape in self.shape_of.items()}
+        for key, shape in other.shape_of.items():
+            shape.members.append((waiting[key].sequence, key))
+        for shape in other.shapes.values():
+            shape.members.sort()
+        times = ((w.not_before, key) for key, w in self.deferred.items())
+        other._alarms = [(at, key) for at, key in times if at is not None]
+        heapify(other._alarms)
+        other.untold, other._kept = [], []
         return other
 
     # ---- Who waits ----
@@ -216,6 +245,10 @@ class Line:
         for shape in self._kept:
             self.quotas.give(shape.rows, shape.need)
         self._kept.clear()
+
+    def can_ever(self, shape: Shape) -> bool:
+        """Return whether the group could hold a session of a shape if nothing ran."""
+        return self.placer.can_ever(shape.handle)
 
     def reasons_of(self, session_id: str) -> tuple[Reason, ...] | None:
         """Return why a session waits that takes part in passes; None for any other."""

@@ -44,9 +44,13 @@ class Backfill(StrEnum):
 class Certainty(StrEnum):
     """How sure an estimated start is."""
 
-    KNOWN = "known"  # from ends that are enforced: lifetimes, timeouts
-    ESTIMATED = "estimated"  # at least one end is learned from earlier sessions of the kind
-    ROUGH = "rough"  # from the pace at which those before it start
+    # Exact if sessions run until their limits; only one of higher priority (for lifo: any
+    # later one) can delay it.
+    KNOWN = "known"
+    # Rests on something that may turn out otherwise: a run time that is learned, a
+    # dependency that ends well, or nobody coming later who passes it.
+    ESTIMATED = "estimated"
+    ROUGH = "rough"  # beyond what was simulated: from the pace at which those before it start
     UNKNOWN = "unknown"  # nothing tells when
 
 
@@ -103,6 +107,8 @@ class Waiting:
     closed: str = ""
     # Why it may not start yet whatever room there is: sessions that it depends on.
     unmet: str = ""
+    # The ids of these sessions, for estimates: it is let in when all of them have ended.
+    awaits: tuple[str, ...] = ()
     not_before: datetime | None = None
     filed_at: datetime = _LONG_AGO
     # The longest that it may run (lifetime, batch timeout); None: no limit.

@@ -101,6 +101,10 @@ class Quotas:
         """Return whether any cap stands against one more session."""
         return bool(_holds(self._usage, self._limits, rows, need))
 
+    def is_capped(self, rows: Ints, need: Ints) -> bool:
+        """Return whether any scope has a cap on anything that is asked for."""
+        return bool((self._limits[rows][:, : len(need)][:, need > 0] < UNLIMITED).any())
+
     def take(self, rows: Ints, need: Ints) -> None:
         _count(self._usage, rows, need, 1)
 

@@ -94,6 +94,10 @@ class Reserver:
         self.reservation = Reservation(waiting.id, group, starts_at, certainty, places)
         return self.reservation
 
+    def has_spare(self) -> bool:
+        """Return whether there is room beside the reserved session when it starts."""
+        return self._then is not None and self._then.has_spare()
+
     def _releases(self) -> list[Release]:
         found = []
         for r in self._running:

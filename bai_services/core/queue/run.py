@@ -10,9 +10,10 @@ from functools import partial
 
 from ..placement import AgentState, Placement
 from ..policy import Scope
+from .durations import Durations
 from .explain import explain_line, held_reasons
 from .group_pass import GroupPass
-from .line import Line, Shape
+from .line import Line, Shape, session_slots
 from .model import (
     Changes,
     Decision,
@@ -115,6 +116,19 @@ class Queue:
         """Return what runs in a group."""
         return list(self.line(group).running.values())
 
+    def all_running(self) -> list[Running]:
+        """Return all that runs."""
+        return list(self._running.values())
+
+    def all_waiting(self) -> dict[str, Waiting]:
+        """Return all who wait, by their ids."""
+        return dict(self._waiting)
+
+    def is_capped(self, waiting: Waiting) -> bool:
+        """Return whether any scope of a session has a cap on something that it asks for."""
+        need = self._quotas.need(session_slots(waiting))
+        return self._quotas.is_capped(self._quotas.rows(waiting.scopes), need)
+
     def waiting_in(self, group: str) -> list[Waiting]:
         """Return all who wait in a group, in no certain order."""
         return [self._waiting[session_id] for session_id in self.line(group).waiting_ids()]
@@ -161,6 +175,17 @@ class Queue:
         other._quotas = self._quotas.copy()
         other._lines = {name: line.fork(other._quotas) for name, line in self._lines.items()}
         other._last = PassResult((), {})
+        return other
+
+    def fork_to_run(self) -> Queue:
+        """Return a copy on which passes can be run; this one may be a fork itself."""
+        other = self.fork()
+        other._lines = {
+            name: line.fork_to_run(other._quotas, other._waiting)
+            for name, line in self._lines.items()
+        }
+        if not isinstance(self._durations, Durations):
+            other._durations = Durations(self._durations)
         return other
 
     # ---- Changes ----
@@ -292,7 +317,7 @@ class Queue:
                     changed.update(news_of(line))
         reservations = tuple(r for line in self._lines.values() for r in line.reservations)
         self._last = PassResult(
-            tuple(decisions), Reasons(self), reservations, self._wakes_at(), changed
+            tuple(decisions), Reasons(self), reservations, self.wakes_at(), changed
         )
         return self._last
 
@@ -355,7 +380,8 @@ class Queue:
             last = self._last = replace(last, decisions=(), changed={})
         return last
 
-    def _wakes_at(self) -> datetime | None:
+    def wakes_at(self) -> datetime | None:
+        """Return when time alone calls for the next pass; None: only a change can."""
         times = [at for line in self._lines.values() if (at := line.wakes_at()) is not None]
         return min((at for at in times if at > self._now), default=None)
 
@@ -399,3 +425,7 @@ class Queue:
 
     def count_waiting(self) -> int:
         return len(self._waiting)
+
+    def count_deferred(self) -> int:
+        """Return how many wait for their begin-time."""
+        return sum(len(line.deferred) for line in self._lines.values())

@@ -10,7 +10,7 @@ from ..devices import is_device_slot
 from ..errors import InvalidRequest
 from ..policy import Violation, violation_facts
 from ..resources import ResourceSlots, format_amount, slot_type
-from .estimate import estimate_starts
+from .estimate import Budget, estimate_starts
 from .explain import (
     ACCOUNT,
     DEPENDENCIES,
@@ -46,11 +46,10 @@ class Choices:
 
 @dataclass(slots=True)
 class _GroupView:
-    """Positions and estimates of one group, good for one state of the queue."""
+    """Positions of one group, good for one state of the queue."""
 
     revision: int
     positions: dict[str, int]
-    estimates: dict[str, Estimate]
 
 
 class Explainer:
@@ -59,9 +58,13 @@ class Explainer:
     Same rules about threads as its queue.
     """
 
-    def __init__(self, queue: Queue) -> None:
+    def __init__(self, queue: Queue, budget: Budget | None = None) -> None:
+        """``budget`` bounds what estimated starts may cost."""
         self._queue = queue
         self._views: dict[str, _GroupView] = {}
+        self._budget = budget
+        self._starts: dict[str, Estimate] = {}
+        self._starts_of = -1
 
     @property
     def queue(self) -> Queue:
@@ -77,7 +80,7 @@ class Explainer:
         view = self._view(line)
         position = view.positions[session_id]
         checks = _checks(self._queue, line, waiting, position)
-        estimate = view.estimates.get(session_id, _NOTHING)
+        estimate = self._estimates().get(session_id, _NOTHING)
         sooner = _Sooner(self._queue, waiting, checks).find(choices or Choices())
         return Why(session_id, position, position - 1, checks, estimate, sooner)
 
@@ -87,7 +90,16 @@ class Explainer:
 
     def estimates(self, group: str) -> Mapping[str, Estimate]:
         """Return the estimated start of every session that waits in a group."""
-        return self._view(self._queue.line(group)).estimates
+        ids = self._queue.line(group).waiting_ids()
+        starts = self._estimates()
+        return {session_id: starts.get(session_id, _NOTHING) for session_id in ids}
+
+    def _estimates(self) -> Mapping[str, Estimate]:
+        """Return the estimated starts of all groups: they share caps."""
+        if self._starts_of != self._queue.revision:
+            self._starts = estimate_starts(self._queue, self._budget)
+            self._starts_of = self._queue.revision
+        return self._starts
 
     def _view(self, line: Line) -> _GroupView:
         known = self._views.get(line.state.name)
@@ -97,23 +109,8 @@ class Explainer:
 
     def _new_view(self, line: Line) -> _GroupView:
         queue = self._queue
-        everyone = {w.id: w for w in queue.waiting_in(line.state.name)}
-        found = positions(line, everyone.values(), queue.give_way)
-        in_order = [everyone[session_id] for session_id in found]
-        starts = estimate_starts(
-            line.placer,
-            queue.running(line.state.name),
-            queue.now,
-            [(w, line.placer.prepare(w.request)) for w in in_order],
-            queue.durations,
-            backfill=line.state.backfill,
-            reservations=line.reservations,
-            caps=queue.quotas.all_caps(),
-            usage=queue.quotas.all_usage(),
-            give_way=queue.give_way,
-        )
-        estimates = {w.id: start for w, start in zip(in_order, starts, strict=True)}
-        return _GroupView(queue.revision, found, estimates)
+        everyone = queue.waiting_in(line.state.name)
+        return _GroupView(queue.revision, positions(line, everyone, queue.give_way))
 
 
 def explain_one(queue: Queue, session_id: str, choices: Choices | None = None) -> Why | None:

@@ -1,0 +1,252 @@
+"""How true estimated starts are, how many are simulated in a second, and what they cost a pass.
+
+`known_exact_percent` is the share of estimates labelled `known` that came true to the second when
+every session ran until its limit, `known_late_percent` the share that started later. Both count two
+workloads on drawn clusters with reservations: `together`, where all sessions are submitted at once,
+and `arriving`, where they come one after the other with equal priority. What came true is what a
+replay does that makes a new queue for each pass. `exact_percent` is the same for all estimates of
+`together`, whatever their label, and `known_percent` is how many of them are `known`.
+
+`horizon_sessions` is how many starts are simulated in one second where 2,000 sessions wait for a
+full cluster. `pass_delay_ms` is by how much the median pass on that cluster takes longer while
+estimates are made all the time in another thread, which gives way as in the manager.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import random
+import statistics
+import sys
+import threading
+import time
+from dataclasses import replace
+from datetime import datetime, timedelta
+from typing import NamedTuple
+
+from bai_services.core.placement import AgentState, Policy
+from bai_services.core.queue import (
+    Certainty,
+    Changes,
+    Estimate,
+    GroupState,
+    Order,
+    Queue,
+    Running,
+    Snapshot,
+    Waiting,
+)
+from bai_services.core.queue.estimate import Budget, estimate_starts
+from bai_services.core.resources import ResourceSlots
+from bai_services.manager.courtesy import WorkGate
+
+from .queue_world import GROUP, NOW, Wish, world
+
+AMPLE = Budget(sessions=10**6, seconds=600)
+_LIMITS = (600, 900, 1800, 3600, 5400, 7200, 14400, 28800)
+
+
+class _Claim(NamedTuple):
+    """An estimate, and when its session did start."""
+
+    session_id: str
+    estimate: Estimate
+    made_at: datetime
+
+
+def main() -> int:
+    """Print one JSON object on standard output and return the exit code."""
+    options = _parser().parse_args()
+    rng = random.Random(11)
+    together = [_truth(rng, options.sessions, arrive=False) for _ in range(options.worlds)]
+    arriving = [_truth(rng, options.sessions, arrive=True) for _ in range(options.worlds)]
+    everyone = [pair for found in together for pair in found]
+    known = [pair for found in (*together, *arriving) for pair in found if _is_known(pair[0])]
+    speed = _Speed(options.agents, options.waiting)
+    figures = {
+        "known_exact_percent": _percent(sum(_off(pair) == 0 for pair in known), len(known)),
+        "known_late_percent": _percent(sum(_off(pair) > 0 for pair in known), len(known)),
+        "horizon_sessions": speed.horizon(),
+        "pass_delay_ms": speed.pass_delay_ms(options.passes),
+        "exact_percent": _percent(sum(_off(pair) == 0 for pair in everyone), len(everyone)),
+        "known_percent": _percent(sum(_is_known(c) for c, _ in everyone), len(everyone)),
+        "known_estimates": len(known),
+        "estimates": sum(map(len, (*together, *arriving))),
+        "waiting": options.waiting,
+        "agents": options.agents,
+    }
+    print(json.dumps(figures, indent=2))
+    return 0
+
+
+def _percent(part: int, whole: int) -> float:
+    return round(100 * part / max(1, whole), 2)
+
+
+def _is_known(claim: _Claim) -> bool:
+    return claim.estimate.certainty is Certainty.KNOWN
+
+
+def _off(pair: tuple[_Claim, datetime]) -> float:
+    """Return by how many seconds a session started later than estimated."""
+    claim, started = pair
+    assert claim.estimate.starts_at is not None
+    return (started - claim.estimate.starts_at).total_seconds()
+
+
+# ---- Truth ----
+
+
+def _truth(rng: random.Random, count: int, *, arrive: bool) -> list[tuple[_Claim, datetime]]:
+    """Replay a drawn workload; return each estimate of each pass with when it did start."""
+    agents = [_agent(n, rng.choice((2, 4, 8))) for n in range(rng.randint(1, 3))]
+    coming = _workload(rng, count, arrive=arrive)
+    running: dict[str, Running] = {}
+    waiting: dict[str, Waiting] = {}
+    started: dict[str, datetime] = {}
+    claims: list[_Claim] = []
+    while coming or running:
+        now = min([w.filed_at for w in coming[:1]] + [_end(r) for r in running.values()])
+        running = {key: r for key, r in running.items() if _end(r) > now}
+        while coming and coming[0].filed_at <= now:
+            new = coming.pop(0)
+            waiting[new.id] = new
+        queue = Queue(_snapshot(now, agents, waiting, running))
+        for decision in queue.run(now).decisions:
+            del waiting[decision.session_id]
+            started[decision.session_id] = now
+            found = queue.running_session(decision.session_id)
+            assert found is not None
+            running[found.id] = found
+        claims += [_Claim(key, e, now) for key, e in estimate_starts(queue, AMPLE).items()]
+    return [(c, started[c.session_id]) for c in claims if c.session_id in started]
+
+
+def _end(running: Running) -> datetime:
+    assert running.ends_at is not None
+    return running.ends_at
+
+
+def _workload(rng: random.Random, count: int, *, arrive: bool) -> list[Waiting]:
+    at, found = NOW, []
+    base = world(Wish(1, 1)).waiting[0]
+    for n in range(count):
+        at += timedelta(seconds=rng.choice((0, 5, 60)) if arrive else 0)
+        slots = ResourceSlots({"cpu": 1000 * rng.choice((1, 1, 2, 4)), "mem": 2**30})
+        request = replace(base.request, slots=slots)
+        seconds = rng.choice((10, 30, 100, 300, 1000))
+        found.append(Waiting(f"s{n}", n, request, (), filed_at=at, seconds=seconds))
+    return found
+
+
+def _agent(n: int, cores: int) -> AgentState:
+    capacity = {"cpu": 1000 * cores, "mem": 64 * 2**30}
+    return AgentState(f"a{n}", GROUP, "x86_64", "docker", capacity)
+
+
+def _snapshot(
+    now: datetime,
+    agents: list[AgentState],
+    waiting: dict[str, Waiting],
+    running: dict[str, Running],
+) -> Snapshot:
+    used: dict[str, dict[str, int]] = {agent.id: {} for agent in agents}
+    for r in running.values():
+        for placement in r.placements:
+            mine = used[placement.agent_id]
+            for slot, amount in placement.slots.items():
+                mine[slot] = mine.get(slot, 0) + amount
+    return Snapshot(
+        list(waiting.values()),
+        [replace(agent, used=used[agent.id]) for agent in agents],
+        groups={GROUP: GroupState(GROUP, placement=Policy.BEST_FIT)},
+        running=list(running.values()),
+        now=now,
+    )
+
+
+# ---- Speed ----
+
+
+class _Speed:
+    """A full cluster, on which sessions end one after the other, with a long queue."""
+
+    def __init__(self, agents: int, waiting: int) -> None:
+        rng = random.Random(3)
+        base = world(Wish(agents, 2 * waiting, order=Order.FIFO))
+        base = replace(
+            base, waiting=[replace(w, seconds=rng.choice(_LIMITS)) for w in base.waiting]
+        )
+        self.queue = Queue(base)
+        self.queue.run(NOW)
+        # What has started has run for a while: the ends are spread.
+        spread = [
+            replace(
+                r, ends_at=_end(r) - timedelta(seconds=rng.randrange(int(left.total_seconds())))
+            )
+            for r in self.queue.all_running()
+            for left in [_end(r) - NOW]
+        ]
+        beyond = sorted(self.queue.all_waiting(), reverse=True)[: -waiting or None]
+        gone = beyond if self.queue.count_waiting() > waiting else []
+        self.queue.apply(Changes(running=spread, gone=gone))
+        self.queue.run(NOW)
+
+    def horizon(self) -> int:
+        """Return how many starts are simulated in one second, the median of three."""
+        budget = Budget(sessions=10**6, seconds=1.0)
+        found = []
+        for _ in range(3):
+            starts = estimate_starts(self.queue, budget).values()
+            found.append(sum(e.certainty in (Certainty.KNOWN, Certainty.ESTIMATED) for e in starts))
+        return int(statistics.median(found))
+
+    def pass_delay_ms(self, passes: int) -> float:
+        """Return how much longer the median pass takes beside estimates, in turns."""
+        gate = WorkGate()
+        stop = threading.Event()
+        alone, beside = [], []
+        fork = self.queue.fork()
+        fork.give_way = gate.give_way
+
+        def estimate() -> None:
+            while not stop.is_set():
+                estimate_starts(fork)
+
+        for is_beside in (False, True) * 5:
+            thread = threading.Thread(target=estimate)
+            if is_beside:
+                stop.clear()
+                thread.start()
+            for _ in range(passes // 10):
+                time.sleep(0.01)
+                (beside if is_beside else alone).append(self._pass(gate))
+            if is_beside:
+                stop.set()
+                thread.join()
+        return round((statistics.median(beside) - statistics.median(alone)) * 1000, 3)
+
+    def _pass(self, gate: WorkGate) -> float:
+        """Return the seconds that the next end and its pass take."""
+        ends = {r.id: _end(r) for r in self.queue.all_running()}
+        first = min(ends, key=lambda key: (ends[key], key))
+        began = time.perf_counter()
+        with gate:
+            self.queue.apply(Changes(gone=[first]))
+            self.queue.run(max(self.queue.now, ends[first]))
+        return time.perf_counter() - began
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.estimate", description=__doc__)
+    parser.add_argument("--worlds", type=int, default=20)
+    parser.add_argument("--sessions", type=int, default=25)
+    parser.add_argument("--agents", type=int, default=50)
+    parser.add_argument("--waiting", type=int, default=2_000)
+    parser.add_argument("--passes", type=int, default=200)
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main())

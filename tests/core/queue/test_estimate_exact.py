@@ -1,0 +1,282 @@
+"""Estimated starts against what comes of them: a replay that makes a new queue for every pass.
+
+`BAI_QUEUE_EXAMPLES` sets how many worlds are drawn for each property.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from bai_services.core.devices import DeviceAmount, thousandths
+from bai_services.core.placement import AgentState, Mode, Policy, Request
+from bai_services.core.policy import Scope, ScopeCaps, ScopeKind
+from bai_services.core.queue import (
+    Backfill,
+    Certainty,
+    Estimate,
+    GroupState,
+    Order,
+    Queue,
+    Running,
+    Snapshot,
+    Waiting,
+)
+from bai_services.core.queue.estimate import Budget, estimate_starts
+
+from .world import NOW, agent, slots
+
+GROUPS = ("main", "side")
+USERS = tuple(Scope(ScopeKind.USER, name) for name in "abc")
+PROJECTS = tuple(Scope(ScopeKind.PROJECT, name) for name in ("x", "y"))
+EXAMPLES = settings(
+    max_examples=int(os.environ.get("BAI_QUEUE_EXAMPLES", "150")),
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow],
+)
+AMPLE = Budget(sessions=10**6, seconds=60)
+# Their placements depend on the agents alone, not on the past of a queue.
+STATELESS = (Policy.PACK, Policy.BEST_FIT, Policy.SPREAD, Policy.PRICED)
+
+
+@dataclass(frozen=True)
+class Rules:
+    order: Order
+    backfill: Backfill
+    policy: Policy
+    caps: dict[Scope, int]
+
+
+@dataclass
+class World:
+    """A cluster as data: each pass is decided by a queue made anew from it."""
+
+    rules: Rules
+    agents: list[AgentState]
+    coming: list[tuple[int, Waiting]]  # with the second in which each comes
+    cancelled: dict[str, int] = field(default_factory=dict)
+    now: int = 0
+    waiting: dict[str, Waiting] = field(default_factory=dict)
+    running: dict[str, Running] = field(default_factory=dict)
+    came: dict[str, int] = field(default_factory=dict)
+    started: dict[str, int] = field(default_factory=dict)
+    ended: set[str] = field(default_factory=set)
+
+    def snapshot(self) -> Snapshot:
+        usage: dict[Scope, dict[str, int]] = {}
+        for running in self.running.values():
+            for scope in running.scopes:
+                used = usage.setdefault(scope, {})
+                for slot, amount in {**running.slots, "sessions": 1}.items():
+                    used[slot] = used.get(slot, 0) + amount
+        rules = self.rules
+        return Snapshot(
+            list(self.waiting.values()),
+            [self._taken(agent) for agent in self.agents],
+            caps={s: ScopeCaps(s, s.id, max_sessions=n) for s, n in rules.caps.items()},
+            usage=usage,
+            groups={
+                name: GroupState(
+                    name, order=rules.order, placement=rules.policy, backfill=rules.backfill
+                )
+                for name in GROUPS
+            },
+            running=list(self.running.values()),
+            now=at(self.now),
+        )
+
+    def _taken(self, agent: AgentState) -> AgentState:
+        here = [p for r in self.running.values() for p in r.placements if p.agent_id == agent.id]
+        used: dict[str, int] = {}
+        for placement in here:
+            for slot, amount in placement.slots.items():
+                used[slot] = used.get(slot, 0) + amount
+        amounts = [amount for placement in here for amount in placement.devices]
+        devices = [replace(d, used=_used(amounts, d.id)) for d in agent.devices]
+        return replace(agent, used=used, devices=tuple(devices))
+
+    def step(self) -> Queue | None:
+        """Play the next second in which anything happens; None: nothing does any more."""
+        times = [second for second, w in self.coming if w.id not in self.came]
+        times += [_second(r.ends_at) for r in self.running.values()]
+        times += [_second(w.not_before) for w in self.waiting.values() if w.not_before]
+        times += [s for key, s in self.cancelled.items() if key not in self.ended]
+        later = [second for second in times if second > self.now or not self.came]
+        if not later:
+            return None
+        self.now = min(later)
+        for key in [k for k, r in self.running.items() if _second(r.ends_at) <= self.now]:
+            del self.running[key]
+            self.ended.add(key)
+        for key in [k for k, second in self.cancelled.items() if second <= self.now]:
+            self.waiting.pop(key, None)
+            self.running.pop(key, None)
+            self.ended.add(key)
+        for second, w in self.coming:
+            if second <= self.now and w.id not in self.came:
+                self.came[w.id] = second
+                if w.id not in self.ended:
+                    self.waiting[w.id] = w
+        for w in list(self.waiting.values()):
+            awaits = tuple(key for key in w.awaits if key not in self.ended)
+            unmet = "waits for others" if awaits else ""
+            self.waiting[w.id] = replace(w, awaits=awaits, unmet=unmet)
+        queue = Queue(self.snapshot())
+        for decision in queue.run(at(self.now)).decisions:
+            w = self.waiting.pop(decision.session_id)
+            self.started[w.id] = self.now
+            running = queue.running_session(w.id)
+            assert running is not None
+            self.running[w.id] = running
+        return queue
+
+
+def _used(amounts: list[DeviceAmount], device_id: str) -> int:
+    return sum(thousandths(a.slot, a.amount) for a in amounts if a.device_id == device_id)
+
+
+def at(second: int) -> datetime:
+    return NOW + timedelta(seconds=second)
+
+
+def _second(time: datetime | None) -> int:
+    assert time is not None
+    return int((time - NOW).total_seconds())
+
+
+@st.composite
+def sessions(draw: st.DrawFn, n: int, *, priorities: bool, depends: bool) -> Waiting:
+    device = draw(
+        st.sampled_from(
+            [{}, {}, {"cuda_device": "1"}, {"cuda_device": "2"}, {"cuda_shares": "0.3"},
+             {"cuda_shares": "0.6"}]
+        )
+    )  # fmt: skip
+    request = Request(
+        slots(cpu=draw(st.sampled_from(["0.5", "1", "2", "4"])), **device),
+        draw(st.sampled_from(["main", "main", "side"])),
+        "x86_64",
+        kernels=draw(st.sampled_from([1, 1, 1, 2, 3])),
+        mode=draw(st.sampled_from(Mode)),
+    )
+    awaits: tuple[str, ...] = ()
+    if depends and n and draw(st.integers(0, 5)) == 0:
+        awaits = (f"s{draw(st.integers(0, n - 1)):02d}",)
+    begins = draw(st.sampled_from([0, 0, 0, 0, 0, 7, 30]))
+    return Waiting(
+        f"s{n:02d}",
+        n,
+        request,
+        (draw(st.sampled_from(USERS)), draw(st.sampled_from(PROJECTS))),
+        priority=draw(st.sampled_from([5, 10, 20])) if priorities else 10,
+        unmet="waits for others" if awaits else "",
+        awaits=awaits,
+        not_before=at(begins) if begins else None,
+        seconds=draw(st.sampled_from([1, 5, 10, 30, 100])),
+    )
+
+
+clusters = st.lists(
+    st.tuples(st.sampled_from([1, 2, 4, 8]), st.integers(0, 2), st.sampled_from(["main", "side"])),
+    min_size=1,
+    max_size=4,
+).map(
+    lambda found: [
+        agent(f"a{n}", cpu=cpu, gpus=gpus, resource_group=group if n else "main")
+        for n, (cpu, gpus, group) in enumerate(found)
+    ]
+)
+
+
+@st.composite
+def all_rules(draw: st.DrawFn, orders: tuple[Order, ...] = tuple(Order)) -> Rules:
+    caps = st.dictionaries(st.sampled_from([*USERS, *PROJECTS]), st.integers(1, 3), max_size=2)
+    return Rules(
+        draw(st.sampled_from(orders)),
+        draw(st.sampled_from([Backfill.RESERVING, *Backfill])),
+        draw(st.sampled_from(STATELESS)),
+        draw(st.one_of(st.just({}), caps)),
+    )
+
+
+@st.composite
+def worlds(
+    draw: st.DrawFn,
+    *,
+    arrive: bool = False,
+    cancel: bool = False,
+    depends: bool = True,
+    orders: tuple[Order, ...] = tuple(Order),
+) -> World:
+    count = draw(st.integers(1, 12))
+    priorities = draw(st.booleans())
+    coming, second = [], 0
+    for n in range(count):
+        if arrive and n > 1:
+            second += draw(st.sampled_from([0, 0, 1, 5, 20]))
+        w = draw(sessions(n, priorities=priorities, depends=depends))
+        coming.append((second, w))
+    cancelled = {}
+    if cancel:
+        ids = st.sampled_from([w.id for _, w in coming])
+        cancelled = draw(st.dictionaries(ids, st.sampled_from([1, 3, 8, 20, 60]), max_size=2))
+    return World(draw(all_rules(orders)), draw(clusters), coming, cancelled)
+
+
+def stated_at_each_pass(world: World) -> list[tuple[int, dict[str, Estimate]]]:
+    """Play a world to its end; return what was estimated after each pass."""
+    found = []
+    while (queue := world.step()) is not None:
+        found.append((world.now, estimate_starts(queue, AMPLE)))
+    return found
+
+
+def _stated(estimate: Estimate) -> int | None:
+    return None if estimate.starts_at is None else _second(estimate.starts_at)
+
+
+@EXAMPLES
+@given(worlds())
+def test_without_arrivals_every_estimate_comes_true(world: World) -> None:
+    for second, estimates in stated_at_each_pass(world):
+        for key, estimate in estimates.items():
+            assert _stated(estimate) == world.started.get(key), (second, key, estimate)
+
+
+@EXAMPLES
+@given(worlds(arrive=True, depends=False, orders=(Order.FIFO,)))
+def test_only_a_higher_priority_moves_a_known_start(world: World) -> None:
+    _no_known_start_is_wrong(world)
+
+
+@EXAMPLES
+@given(worlds(arrive=True))
+def test_no_known_start_is_wrong_in_any_order_and_with_dependencies(world: World) -> None:
+    _no_known_start_is_wrong(world)
+
+
+def _no_known_start_is_wrong(world: World) -> None:
+    of = {w.id: w for _, w in world.coming}
+    for second, estimates in stated_at_each_pass(world):
+        for key, estimate in estimates.items():
+            if estimate.certainty is not Certainty.KNOWN:
+                continue
+            stated, started = _stated(estimate), world.started.get(key)
+            assert stated is not None
+            excuses = [
+                other
+                for other, came in world.came.items()
+                if came > second and (started is None or came <= started)
+                if _is_preferred(world.rules.order, of[other], of[key])
+            ]
+            assert started == stated or excuses, (second, key, estimate)
+
+
+def _is_preferred(order: Order, other: Waiting, one: Waiting) -> bool:
+    if order is Order.FIFO:
+        return other.priority > one.priority
+    return other.priority >= one.priority
