@@ -28,6 +28,17 @@ def granted_on(host: str, maps: Sequence[Mapping[str, Sequence[str]]]) -> frozen
     return frozenset(name for found in maps for name in found.get(host, ()))
 
 
+def beyond(
+    wanted: Mapping[str, Sequence[str]], *have: Mapping[str, Sequence[str]]
+) -> dict[str, list[str]]:
+    """Return the permissions by host of ``wanted`` that none of the other maps grants."""
+    found = {
+        host: [name for name in permissions if name not in granted_on(host, have)]
+        for host, permissions in wanted.items()
+    }
+    return {host: permissions for host, permissions in found.items() if permissions}
+
+
 def check_hosts(hosts: Mapping[str, Sequence[str]]) -> dict[str, list[str]]:
     """Return a map of storage host to permissions in canonical order, each once.
 

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from bai_services.core.errors import Conflict, Forbidden, InvalidRequest, NotFound
+from bai_services.core.hosts import beyond
 from bai_services.core.listing import ListQuery, Page
 from bai_services.core.names import check_slug
 from bai_services.core.resources import Caps
@@ -64,7 +65,7 @@ class Projects:
         domain = wish.get("domain") or caller.domain or ""
         authorizer.require(caller, "project.write")
         authorizer.require(caller, "project.write", Target(domain=domain))
-        await self._domains.get(caller, domain)
+        of_domain = await self._domains.get(caller, domain)
         project_id = str(uuid.uuid4())
         values = {
             "id": project_id,
@@ -79,6 +80,7 @@ class Projects:
             "domain": domain,
             "name": check_slug("project", wish["name"]),
         }
+        _refuse_beyond_domain(caller, values, of_domain)
         await self._require_policy(values["resource_policy"])
         entry = self._audit.entry(
             caller, "project.create", project_id, domain=domain, name=values["name"]
@@ -89,6 +91,7 @@ class Projects:
     async def update(self, caller: Caller, key: str, changes: Mapping[str, Any]) -> Row:
         row = await self._writable(caller, key)
         values = checked(changes)
+        _refuse_beyond_domain(caller, values, await self._domains.get(caller, row["domain"]), row)
         if "name" in changes:
             values["name"] = check_slug("project", changes["name"])
         if "resource_policy" in values:
@@ -172,3 +175,22 @@ class Projects:
     async def _require_policy(self, name: str) -> None:
         if await self._policies.one(name) is None:
             raise NotFound(f"there is no project policy {name}", name=name)
+
+
+def _refuse_beyond_domain(caller: Caller, values: Mapping[str, Any], *have: Row) -> None:
+    """Keep a domain admin from permissions on storage hosts that the domain has not.
+
+    ``have`` are the domain and the project as it is: what a superadmin gave it may stay.
+    """
+    wanted = values.get("allowed_vfolder_hosts")
+    if not wanted or caller.role is Role.SUPERADMIN:
+        return
+    missing = beyond(wanted, *(row["allowed_vfolder_hosts"] or {} for row in have))
+    if missing:
+        named = "; ".join(f"{host}: {', '.join(names)}" for host, names in missing.items())
+        raise Forbidden(
+            f"domain {have[0]['name']} has not these permissions on storage hosts: {named}; "
+            "an administrator of it gives projects only what it has, ask a superadmin for more",
+            field="allowed_vfolder_hosts",
+            missing=missing,
+        )

@@ -415,3 +415,27 @@ async def test_every_change_is_in_the_audit_log(admin: Client, domain_admin: Cli
     assert "new pass" not in str(page)
     mine = await domain_admin.get("/audit-log", limit=500)
     assert {e["domain"] for e in mine["items"]} == {"default"}
+
+
+async def test_a_project_gets_no_permission_on_storage_hosts_that_its_domain_has_not(
+    api: Api,
+) -> None:
+    admin, domain_admin = await api.client("admin"), await api.client("domain-admin")
+    few = {"local": ["create-vfolder", "mount-in-session"]}
+    more = {"local": [*few["local"], "upload-file"]}
+    elsewhere = {"other": ["create-vfolder"]}
+    await admin.patch("/domains/default", {"allowed_vfolder_hosts": few})
+    for hosts in (more, elsewhere, {**few, **elsewhere}):
+        with pytest.raises(Forbidden, match="domain default has not"):
+            await domain_admin.post("/projects", {"name": "vision", "allowed_vfolder_hosts": hosts})
+        with pytest.raises(Forbidden, match="ask a superadmin"):
+            await domain_admin.patch("/projects/default", {"allowed_vfolder_hosts": hosts})
+    path = "/projects/vision"
+    made = await domain_admin.post("/projects", {"name": "vision", "allowed_vfolder_hosts": few})
+    assert made["allowed_vfolder_hosts"] == few
+    # What a superadmin gave the project stays, until somebody takes it away.
+    await admin.patch(path, {"allowed_vfolder_hosts": more})
+    await domain_admin.patch(path, {"allowed_vfolder_hosts": more, "description": "x"})
+    await domain_admin.patch(path, {"allowed_vfolder_hosts": few})
+    with pytest.raises(Forbidden):
+        await domain_admin.patch(path, {"allowed_vfolder_hosts": more})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 
 import pytest
 
@@ -94,6 +95,49 @@ async def test_a_private_group_is_seen_by_those_it_is_linked_to(api: Api) -> Non
     page = await admin.get(path, sort="kind")
     assert [(i["kind"], i["name"]) for i in page["items"][:1]] == [("domain", "default")]
     assert page["total"] == 3
+
+
+@pytest.mark.parametrize("kind", ["user", "project", "domain", "keypair"])
+async def test_a_session_is_created_in_a_private_group_by_those_it_is_linked_to(
+    api: Api, kind: str
+) -> None:
+    admin, user = await api.client("admin"), await api.client("user")
+    await admin.post("/resource-groups", {"name": "secret", "is_public": False})
+    path = f"/resource-groups/secret/links/{kind}"
+    target = {
+        "user": "user",
+        "project": "default%2Fdefault",
+        "domain": "default",
+        "keypair": api.world.keys["user"].access_key,
+    }[kind]
+    body = {"resource_group": "secret", "resources": {"cpu": "1", "mem": "256m"}}
+
+    async def refused(who: str) -> None:
+        client = await api.client(who)
+        template = f"of-{who}"
+        saved = {"name": template, "request": body}
+        with contextlib.suppress(errors.AlreadyExists):
+            await client.post("/session-templates", saved)
+        for call in (
+            client.post("/sessions", {"name": "lab1", **body}),
+            client.post("/bulk-sessions", {"sessions": [{"name": "lab1", **body}]}),
+            client.post("/sessions", {"name": "lab1", "template": template}),
+            client.get("/sessions/options", resource_group="secret"),
+        ):
+            with pytest.raises(errors.NotFound, match="secret"):
+                await call
+
+    # Nobody starts anything there, whatever their role, before it is linked.
+    for who in ("user", "domain-admin", "admin"):
+        await refused(who)
+    link = await admin.put(f"{path}/{target}")
+    made = await user.post("/sessions", {"name": "lab2", **body})
+    assert made["resource_group"] == "secret"
+    await refused("acme-user")
+    if kind in ("user", "keypair"):
+        await refused("user2")
+    await admin.delete(f"{path}/{link['target']}")
+    await refused("user")
 
 
 async def test_links_that_are_refused(api: Api) -> None:
