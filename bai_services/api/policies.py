@@ -10,6 +10,7 @@ from pydantic import Field
 
 from bai_services.core.app_shares import Sharing
 from bai_services.core.listing import ListQuery
+from bai_services.core.policy import MAX_PENDING_SESSIONS
 
 from .base import APIHandler, operation
 from .fields import Body, Count, Hosts, NameText, Shown, Slots, SlotTexts
@@ -60,6 +61,7 @@ class UserPolicyChange(Body):
     max_app_share_seconds: Count = 0
     total_resource_slots: Slots = {}
     max_concurrent_sessions: Count | None = None
+    max_pending_sessions: Count | None = MAX_PENDING_SESSIONS
 
 
 class NewUserPolicy(UserPolicyChange):
@@ -76,6 +78,7 @@ class UserPolicy(Shown):
     max_app_share_seconds: int
     total_resource_slots: SlotTexts
     max_concurrent_sessions: int | None
+    max_pending_sessions: int | None
 
 
 class ProjectPolicyChange(Body):

@@ -12,7 +12,7 @@ from typing import Any
 
 from bai_services.core.errors import InvalidRequest
 from bai_services.core.hosts import check_hosts
-from bai_services.core.resources import parse_amount
+from bai_services.core.resources import Caps, ResourceSlots, parse_amount
 
 from .group_options import spelled
 
@@ -24,7 +24,7 @@ class Kind(Enum):
     NUMBER = auto()
     FLAG = auto()
     SLOTS = auto()  # map of slot to amount; 0 is the same as absent
-    CAPS = auto()  # map of slot to limit; 0 forbids the slot
+    CAPS = auto()  # map of slot to limit; 0 forbids the slot, "unlimited" or -1 lifts the limit
     MEMORY = auto()  # amount of memory as text: 64m
     LIST = auto()  # list of texts
     HOSTS = auto()  # map of storage host to list of permissions
@@ -99,8 +99,7 @@ def comparable(field: Field, value: Any) -> Any:
     if value is None:
         return None
     if field.kind in (Kind.SLOTS, Kind.CAPS):
-        amounts = {slot: parse_amount(slot, amount) for slot, amount in value.items()}
-        return {s: n for s, n in amounts.items() if n or field.kind is Kind.CAPS}
+        return (Caps if field.kind is Kind.CAPS else ResourceSlots).parse(value)
     if field.kind is Kind.MEMORY:
         return parse_amount("mem", value)
     if field.kind is Kind.LIST:
@@ -137,6 +136,14 @@ def _slots(value: Any) -> dict[str, str]:
     return texts
 
 
+def _caps_texts(value: Any) -> dict[str, str]:
+    if not isinstance(value, Mapping):
+        raise TypeError
+    texts = {_text(slot): _text(cap) for slot, cap in value.items()}
+    Caps.parse(texts)
+    return texts
+
+
 def _memory(value: Any) -> str:
     text = _text(value)
     parse_amount("mem", text)
@@ -168,7 +175,7 @@ _READERS = {
     Kind.NUMBER: _number,
     Kind.FLAG: _flag,
     Kind.SLOTS: _slots,
-    Kind.CAPS: _slots,
+    Kind.CAPS: _caps_texts,
     Kind.MEMORY: _memory,
     Kind.LIST: _list,
     Kind.HOSTS: _hosts,
@@ -189,9 +196,12 @@ _NOUNS = {
 }
 
 
+_CAPS_HELP = "Most that {of} may hold at once; 0 forbids a slot, unlimited or -1 lifts its limit."
+
+
 def _caps(of: str) -> tuple[Field, ...]:
     return (
-        Field("total_resource_slots", f"Most that {of} may hold at once.", Kind.CAPS),
+        Field("total_resource_slots", _CAPS_HELP.format(of=of), Kind.CAPS),
         Field("max_concurrent_sessions", "Most sessions at once.", Kind.NUMBER, is_nullable=True),
     )
 
@@ -304,6 +314,12 @@ USER_POLICY = Entity(
     summary="Limits of a person over all keypairs, and of their folders.",
     fields=(
         *_caps("one person"),
+        Field(
+            "max_pending_sessions",
+            "Most sessions of one person that wait at once (1,000).",
+            Kind.NUMBER,
+            is_nullable=True,
+        ),
         *_FOLDER_CAPS,
         Field("max_concurrent_logins", "Most sign-ins at once.", Kind.NUMBER, is_nullable=True),
         Field("app_sharing", "Whom apps may be shared with: none, user, project or public."),

@@ -8,8 +8,11 @@ from enum import StrEnum
 from typing import NamedTuple
 
 from .errors import QuotaExceeded
-from .resources import ResourceSlots, format_amount
+from .resources import UNLIMITED, ResourceSlots, format_amount
 
+# How many sessions of one user may wait at once unless their policy says otherwise: one full
+# request of bulk creation.
+MAX_PENDING_SESSIONS = 1000
 # The slot that counts sessions, beside the real slots.
 SESSIONS = "sessions"
 # Not a slot of a counter: what ``max_containers_per_session`` is named in violations.
@@ -38,8 +41,8 @@ class ScopeCaps:
     """What a scope may hold at most.
 
     A slot that ``slots`` lacks is unlimited, or 0 where ``is_closed`` (a keypair
-    policy with LIMITED). None means no limit for a count; the pending caps
-    bind only where they list a slot.
+    policy with LIMITED); one with ``UNLIMITED`` is unlimited in any case. None
+    means no limit for a count; the pending caps bind only where they list a slot.
     """
 
     scope: Scope
@@ -55,7 +58,8 @@ class ScopeCaps:
         """Return the cap on a slot, or on the number of sessions; None is unlimited."""
         if slot == SESSIONS:
             return self.max_sessions
-        return self.slots.get(slot, 0 if self.is_closed else None)
+        cap = self.slots.get(slot, 0 if self.is_closed else None)
+        return None if cap == UNLIMITED else cap
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +116,7 @@ def pending_violations(
             )
         for slot, limit in scope_caps.max_pending_slots.items():
             have = used.get(slot, 0)
-            if slots.get(slot, 0) and have + slots[slot] > limit:
+            if limit != UNLIMITED and slots.get(slot, 0) and have + slots[slot] > limit:
                 found.append(_violation(scope_caps, slot, (slots[slot], limit, have), "wait"))
     return found
 
@@ -176,6 +180,8 @@ def _violation(
             f"{caps.scope.kind} {caps.name} may have {limit_text} sessions {verb} at once; "
             f"{used_text} do, {left_text} are left"
         )
+        if verb == "wait":
+            message += "; cancel some, wait until some have started, or ask for a higher limit"
     elif slot == CONTAINERS:
         message = (
             f"{asked_text} containers asked, but one session of {caps.scope.kind} {caps.name} may "

@@ -25,6 +25,9 @@ _MEM = re.compile(
 )
 _SLOT_NAME = re.compile(r"cpu|mem|[a-z][a-z0-9-]*\.[a-z0-9.-]+(?::[a-z0-9.+-]+)?")
 
+# A cap that limits nothing; amounts themselves are never negative.
+UNLIMITED = -1
+UNLIMITED_TEXT = "unlimited"
 MAX_SLOT_NAME = 64
 # Large enough for any cluster, small enough for a signed 64-bit column.
 MAX_AMOUNT = 2**60
@@ -166,6 +169,25 @@ def format_amount(slot: str, amount: int) -> str:
     return text.rstrip("0").rstrip(".") if "." in text else text
 
 
+def parse_cap(slot: str, text: str | int | float) -> int:
+    """Return the limit that ``text`` means: an amount, or ``UNLIMITED`` for ``unlimited`` and -1.
+
+    Raises
+    ------
+    InvalidRequest
+        As ``parse_amount``.
+    """
+    said = text.strip().lower() if isinstance(text, str) else text
+    if said in (UNLIMITED_TEXT, "-1") or (said == UNLIMITED and not isinstance(said, bool)):
+        slot_type(slot)
+        return UNLIMITED
+    return parse_amount(slot, text)
+
+
+def format_cap(slot: str, cap: int) -> str:
+    return UNLIMITED_TEXT if cap == UNLIMITED else format_amount(slot, cap)
+
+
 class ResourceSlots(Mapping[str, int]):
     """An immutable map from slot name to its integer amount; zero amounts are left out."""
 
@@ -217,9 +239,20 @@ class ResourceSlots(Mapping[str, int]):
 
 
 class Caps(ResourceSlots):
-    """Limits per slot. Unlike amounts they keep their zeros: a cap of 0 forbids the slot."""
+    """Limits per slot. Unlike amounts they keep their zeros: a cap of 0 forbids the slot.
+
+    ``UNLIMITED`` (-1, as text ``unlimited``) lifts the limit of one slot.
+    """
 
     __slots__ = ()
+
+    @classmethod
+    def parse(cls, texts: Mapping[str, str | int | float]) -> Caps:
+        """Read a map of texts; -1 is ``unlimited`` too."""
+        return cls({slot: parse_cap(slot, text) for slot, text in texts.items()})
+
+    def format(self) -> dict[str, str]:
+        return {slot: format_cap(slot, cap) for slot, cap in self.items()}
 
     def __init__(self, amounts: Mapping[str, int] | None = None) -> None:
         self._amounts = dict(sorted((amounts or {}).items()))

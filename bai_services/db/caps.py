@@ -95,6 +95,7 @@ _SELECTS: dict[str, sa.Select[Any]] = {
         users.c.username.label("name"),
         user_policies.c.total_resource_slots,
         user_policies.c.max_concurrent_sessions,
+        user_policies.c.max_pending_sessions,
     ).join_from(users, user_policies, users.c.resource_policy == user_policies.c.name),
     ScopeKind.RESOURCE_GROUP: sa.select(
         resource_groups.c.name.label("id"),
@@ -113,10 +114,11 @@ _ALL_NAMES = list(_SELECTS[ScopeKind.KEYPAIR].selected_columns.keys())
 def _alike(kind: str, select: sa.Select[Any]) -> sa.Select[Any]:
     """Return a select of the caps of one kind with the columns of all, and its ids to be given."""
     names = select.selected_columns
-    missing = [sa.null().label(name) for name in _ALL_NAMES if name not in names]
-    return select.add_columns(*missing, sa.literal_column(f"'{kind}'").label("kind")).where(
-        setwise.Among(names.id, kind)
-    )
+    # In one order for all kinds: a union goes by the position of a column.
+    columns = [names[name] if name in names else sa.null().label(name) for name in _ALL_NAMES]
+    return select.with_only_columns(
+        *columns, sa.literal_column(f"'{kind}'").label("kind"), maintain_column_froms=True
+    ).where(setwise.Among(names.id, kind))
 
 
 # One statement for all kinds: it is read twice for each session that is filed.

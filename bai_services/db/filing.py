@@ -15,7 +15,7 @@ from bai_services.core import policy
 from bai_services.core.errors import AlreadyExists, InUse
 from bai_services.core.gang import kernel_names, total_slots
 from bai_services.core.placement import Mode
-from bai_services.core.policy import SESSIONS, Scope
+from bai_services.core.policy import SESSIONS, Scope, ScopeKind
 from bai_services.core.resources import ResourceSlots
 from bai_services.core.session import Result, Status
 from bai_services.core.vfolder import VfolderStatus
@@ -153,8 +153,16 @@ def _is_other(row: SessionRow) -> AlreadyExists:
     )
 
 
+_WAITING = sa.select(sa.func.count()).where(
+    sessions.c.status == Status.PENDING, sessions.c.owner_id == sa.bindparam("owner")
+)
+
+
 async def check_pending(tx: AsyncConnection, news: Sequence[NewSession]) -> None:
-    """Refuse sessions, all of one keypair, that would pass a cap on waiting ones."""
+    """Refuse sessions, all of one keypair, that would pass a cap on waiting ones.
+
+    Exact: sessions are created one transaction after another (``next_sequences``).
+    """
     if not news:
         return
     first = news[0]
@@ -162,12 +170,16 @@ async def check_pending(tx: AsyncConnection, news: Sequence[NewSession]) -> None
     bound = [c for c in caps.values() if c.max_pending_sessions is not None or c.max_pending_slots]
     if not bound:
         return
-    rows = await read_rows(
-        tx, sessions.c.status == Status.PENDING, sessions.c.access_key == first.access_key
-    )
     usage: dict[Scope, dict[str, int]] = {}
-    for row in rows:
-        policy.add(usage, first.scopes, total_slots(row.requested_slots, row.cluster_size))
+    if any(c.scope.kind == ScopeKind.KEYPAIR for c in bound):
+        rows = await read_rows(
+            tx, sessions.c.status == Status.PENDING, sessions.c.access_key == first.access_key
+        )
+        for row in rows:
+            policy.add(usage, first.scopes, total_slots(row.requested_slots, row.cluster_size))
+    # Over all keypairs of the user.
+    waiting = await tx.scalar(_WAITING, {"owner": first.owner_id})
+    usage.setdefault(Scope(ScopeKind.USER, first.owner_id), {})[policy.SESSIONS] = int(waiting or 0)
     for new in news:
         policy.refuse(policy.pending_violations(bound, new.total_slots, usage))
         policy.add(usage, first.scopes, new.total_slots)

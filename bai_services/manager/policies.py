@@ -9,6 +9,7 @@ from bai_services.core.errors import InvalidRequest, NotFound
 from bai_services.core.hosts import EVERYTHING_LOCAL, check_hosts
 from bai_services.core.listing import ListQuery, Page
 from bai_services.core.names import check_slug
+from bai_services.core.policy import MAX_PENDING_SESSIONS
 from bai_services.core.resources import Caps
 from bai_services.core.roles import Caller
 from bai_services.db.policies import PolicyStore, Row
@@ -40,6 +41,7 @@ DEFAULTS: Mapping[str, Mapping[str, Any]] = {
         "max_app_share_seconds": 2_592_000,
         "total_resource_slots": Caps(),
         "max_concurrent_sessions": None,
+        "max_pending_sessions": MAX_PENDING_SESSIONS,
     },
     "project": {"max_vfolder_count": 0, "max_quota_scope_bytes": -1},
 }

@@ -157,6 +157,18 @@ async def test_limits_are_the_tightest_of_all_scopes(api: Api, admin: Client) ->
     assert limits == {"cpu": "2.5", "cuda.shares": "0.5", "mem": "16g", "sessions": "3"}
 
 
+async def test_a_limited_policy_may_leave_single_slots_unlimited(api: Api, admin: Client) -> None:
+    wish = {"cpu": "unlimited", "mem": -1, "cuda.shares": 0}
+    changes = {"default_for_unspecified": "LIMITED", "total_resource_slots": wish}
+    made = await admin.patch("/keypair-policies/default", changes)
+    shown = {"cpu": "unlimited", "cuda.shares": "0", "mem": "unlimited"}
+    assert made["total_resource_slots"] == shown
+    limits = (await (await api.client("user")).get("/me"))["limits"]
+    assert limits == {"cuda.shares": "0", "sessions": "30"}
+    wrong = {"resource_slots": {"cpu": "unlimited", "mem": "1g"}, "name": "x"}
+    await refused(InvalidRequest, admin.post("/presets", wrong), "not an amount")
+
+
 async def test_a_keypair_gets_a_new_secret_and_goes(api: Api, admin: Client) -> None:
     made = await admin.post("/keypairs", {"user": "user", "rate_limit": 50})
     assert (made["user"], made["is_main"], made["rate_limit"]) == ("user", False, 50)

@@ -97,6 +97,12 @@ def test_an_amount_of_0_in_a_preset_is_the_same_as_none() -> None:
     assert difference.of_section(PRESET, [declared], [row]) == []
 
 
+def test_unlimited_and_minus_one_are_the_same_limit() -> None:
+    row = {"name": "lab", "total_resource_slots": {"cpu": "unlimited", "mem": "0"}}
+    declared = item(DOMAIN, "lab", total_resource_slots={"cpu": "-1", "mem": "0g"})
+    assert difference.of_section(DOMAIN, [declared], [row]) == []
+
+
 def test_a_deleted_person_who_is_described_comes_back() -> None:
     row = {"id": "u1", "username": "ann", "status": "deleted", "email": "ann@example.org"}
     (change,) = difference.of_section(USER, [item(USER, "ann", email="ann@example.org")], [row])

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from bai_services.core.errors import QuotaExceeded
+from bai_services.core.errors import InvalidRequest, QuotaExceeded
 from bai_services.core.policy import (
     Scope,
     ScopeCaps,
@@ -36,6 +36,12 @@ def caps(scope: Scope = KEYPAIR, **facts: Any) -> ScopeCaps:
             caps(is_closed=True), {}, ["cpu", "cuda.shares", "mem"], id="closed: absent is 0"
         ),
         pytest.param(caps(slots=Caps({"cuda.shares": 0})), {}, ["cuda.shares"], id="0 forbids"),
+        pytest.param(
+            caps(slots=Caps.parse({"cpu": "unlimited", "mem": -1}), is_closed=True),
+            {"cpu": 10**9},
+            ["cuda.shares"],
+            id="closed: unlimited and -1 lift the limit of a slot",
+        ),
         pytest.param(caps(slots={"cpu": 1000}), {}, [], id="exactly the cap"),
         pytest.param(caps(slots={"cpu": 1000}), {"cpu": 1}, ["cpu"], id="one millicore too many"),
         pytest.param(caps(max_sessions=1), {"sessions": 1}, ["sessions"], id="session count"),
@@ -54,6 +60,24 @@ def test_every_violation_is_named_with_what_is_left() -> None:
     assert "keypair AK may have at most cpu=0.5, of which 0.3 is left" in caught.value.message
     assert "domain default may have at most mem=1g, of which 512m is left" in caught.value.message
     assert [v["scope"] for v in caught.value.details["violations"]] == ["keypair", "domain"]
+
+
+def test_unlimited_is_read_and_written() -> None:
+    caps = Caps.parse({"cpu": " Unlimited ", "mem": "-1", "cuda.device": -1, "cuda.shares": 0})
+    assert caps.format() == {
+        "cpu": "unlimited", "mem": "unlimited", "cuda.device": "unlimited", "cuda.shares": "0"
+    }  # fmt: skip
+    assert Caps.parse(caps.format()) == caps
+    for slots in ({"cpu": -2}, {"cpu": "-1.0"}, {"gpu": "unlimited"}, {"cpu": True}):
+        with pytest.raises(InvalidRequest):
+            Caps.parse(slots)
+    with pytest.raises(InvalidRequest):
+        ResourceSlots.parse({"cpu": "unlimited"})
+
+
+def test_an_unlimited_pending_slot_is_not_counted() -> None:
+    bound = ScopeCaps(KEYPAIR, "AK", max_pending_slots=Caps.parse({"cpu": "unlimited"}))
+    assert pending_violations([bound], ONE, {KEYPAIR: {"cpu": 10**9}}) == []
 
 
 def test_pending_caps_bind_only_what_they_list() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Sequence
 
 import pytest
@@ -102,6 +103,28 @@ async def test_pending_caps_are_exact(world: World) -> None:
     with pytest.raises(QuotaExceeded, match="keypair AK1"):
         await world.sessions.enqueue(world.new("two"), NOW)
     await world.sessions.enqueue(world.new("two", user=2), NOW)
+
+
+async def test_waiting_sessions_of_a_user_are_capped_by_default(world: World) -> None:
+    async with world.database.read() as tx:
+        policies = accounts.user_policies
+        assert await tx.scalar(sa.select(policies.c.max_pending_sessions)) == 1000
+    await world.set_caps("user", {}, max_pending_sessions=2)
+    results = await asyncio.gather(
+        *(world.sessions.enqueue(world.new(f"lab{n}"), NOW) for n in range(4)),
+        return_exceptions=True,
+    )
+    refused = [found for found in results if isinstance(found, BaseException)]
+    assert len(refused) == 2
+    assert all(isinstance(error, QuotaExceeded) for error in refused), refused
+    assert "user ann may have 2 sessions wait at once" in str(refused[0])
+    await world.sessions.enqueue(world.new("other", user=2), NOW)
+    # Many at once: all or none.
+    await world.set_caps("user", {}, max_pending_sessions=4)
+    with pytest.raises(QuotaExceeded):
+        await world.sessions.enqueue_all([world.new(f"more{n}") for n in range(3)], NOW)
+    await world.set_caps("user", {}, max_pending_sessions=None)
+    await world.sessions.enqueue_all([world.new(f"more{n}") for n in range(3)], NOW)
 
 
 async def test_place_moves_every_counter_and_the_end_moves_it_back(world: World) -> None:

@@ -49,9 +49,10 @@ user_policies = sa.Table(
         default=2_592_000,
         server_default="2592000",
     ),
-    # Caps over all keypairs of one person.
+    # Caps over all keypairs of one person; NULL: no limit.
     sa.Column("total_resource_slots", CapSlots, nullable=False),
     sa.Column("max_concurrent_sessions", sa.Integer),
+    sa.Column("max_pending_sessions", sa.Integer, default=1000, server_default="1000"),
 )
 
 project_policies = sa.Table(
