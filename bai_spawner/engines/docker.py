@@ -15,6 +15,7 @@ from bai_spawner.plan import HOME, LaunchPlan
 from .base import Engine, EngineError, EngineUnreachable, Exit, Running, merged_environ, tail
 from .docker_calls import CallLimits, DockerCalls
 from .docker_container import ContainerLimits, KernelContainer
+from .seccomp import security_options
 
 T = TypeVar("T")
 
@@ -64,6 +65,14 @@ class DockerEngine(Engine):
         help="Processes and threads that a session may have at once; -1 does not limit them.",
     ).tag(config=True)
 
+    seccomp_profile = Unicode(
+        help="""
+        Which system calls sessions may use: empty takes bai-hub's own profile, which also has no
+        `io_uring` and no `AF_VSOCK` sockets; `engine` takes the Docker engine's; else the path of
+        a profile in Docker's JSON format on the Hub's machine.
+        """
+    ).tag(config=True)
+
     log_max_size = Unicode(
         "10m", help="Size of a container's log at which Docker drops the older half."
     ).tag(config=True)
@@ -109,7 +118,7 @@ class DockerEngine(Engine):
             merged_environ(plan, environ, own),
             plan.command or command,
             self._calls,
-            ContainerLimits(self.pids_limit, self.log_max_size, self.port, self.extra_hosts),
+            self._limits(),
             parent=self,
         )
         try:
@@ -132,6 +141,18 @@ class DockerEngine(Engine):
         if not ip:
             await self._fail_without_address(running)
         return running
+
+    def _limits(self) -> ContainerLimits:
+        try:
+            options = security_options(self.seccomp_profile)
+        except (OSError, ValueError) as error:
+            raise EngineError(
+                f"DockerEngine.seccomp_profile={self.seccomp_profile!r} is not a profile that can "
+                f"be read: {error}"
+            ) from error
+        return ContainerLimits(
+            self.pids_limit, self.log_max_size, self.port, self.extra_hosts, options
+        )
 
     async def poll(self, running: Running) -> Exit | None:
         try:

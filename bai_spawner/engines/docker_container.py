@@ -30,6 +30,7 @@ class ContainerLimits:
     log_max_size: str
     port: int
     extra_hosts: Mapping[str, str]
+    security_options: Sequence[str] = ()
 
 
 class KernelContainer(DockerSpawner):
@@ -197,7 +198,7 @@ def _create_options(plan: LaunchPlan) -> dict[str, Any]:
 def _host_options(plan: LaunchPlan, limits: ContainerLimits) -> dict[str, Any]:
     host: dict[str, Any] = {
         "cap_drop": ["ALL"],
-        "security_opt": ["no-new-privileges:true"],
+        "security_opt": list(limits.security_options),
         "privileged": False,
         "pids_limit": limits.pids,
         "init": True,

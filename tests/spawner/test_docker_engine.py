@@ -6,6 +6,7 @@ import asyncio
 import json
 import os
 import resource
+import shlex
 import socket
 import threading
 import uuid
@@ -21,6 +22,7 @@ from bai_spawner.answer import wait_for_answer
 from bai_spawner.engines.base import EngineError, EngineUnreachable, Running
 from bai_spawner.engines.docker import DockerEngine as Engine
 from bai_spawner.engines.docker_container import container_name, with_rights
+from bai_spawner.engines.seccomp import own_profile, security_options
 from bai_spawner.plan import Injection, LaunchPlan
 from tests.spawner import standin
 from tests.spawner.plans import plan
@@ -122,7 +124,7 @@ async def test_a_container_gets_its_limits_and_no_privilege(
     assert host["ShmSize"] == 2**25
     assert host["PidsLimit"] == 4096
     assert host["CapDrop"] == ["ALL"] and not host["CapAdd"]
-    assert host["SecurityOpt"] == ["no-new-privileges:true"]
+    assert host["SecurityOpt"] == ["no-new-privileges:true", f"seccomp={own_profile()}"]
     assert not host["Privileged"] and not host["PortBindings"]
     assert facts["Config"]["Labels"]["bai.session-id"] == given.session_id
     assert facts["Config"]["Labels"]["bai.kernel-id"] == given.kernel_id
@@ -139,6 +141,63 @@ async def test_a_container_gets_its_limits_and_no_privilege(
     _, environ = await ask(running, "environ")
     assert environ["HOME"] == "/home/work"
     assert environ["BAI_SESSION_ID"] == given.session_id
+
+
+# Prints what each attempt ends with: an error's name, or ok.
+ATTEMPTS = """
+import ctypes, errno, json, multiprocessing, os, platform, socket, subprocess, threading
+libc = ctypes.CDLL(None, use_errno=True)
+libc.syscall.restype = ctypes.c_long
+long = ctypes.c_long
+SOCKET = {"x86_64": 41, "aarch64": 198}[platform.machine()]
+UNSHARE = {"x86_64": 272, "aarch64": 97}[platform.machine()]
+def call(number, *arguments):
+    result = libc.syscall(long(number), *map(long, arguments))
+    return "ok" if result >= 0 else errno.errorcode[ctypes.get_errno()]
+room = ctypes.create_string_buffer(256)
+found = {
+    "io_uring_setup": call(425, 4, ctypes.addressof(room)),
+    "io_uring_enter": call(426, 0, 1, 0, 0, 0),
+    "io_uring_register": call(427, 0, 0, 0, 0),
+    "AF_VSOCK": call(SOCKET, 40, 1, 0),
+    # The kernel reads 32 bits of it.
+    "AF_VSOCK with more bits": call(SOCKET, 40 + 2**32, 1, 0),
+    "AF_VSOCK, negative": call(SOCKET, 40 - 2**32, 1, 0),
+    "user namespace": call(UNSHARE, 0x10000000),
+    "AF_INET": call(SOCKET, 2, 1, 0),
+    "AF_INET6": call(SOCKET, 10, 1, 0),
+    "AF_NETLINK": call(SOCKET, 16, 3, 0),
+    "socket pair": "ok" if socket.socketpair() else "",
+}
+threads = [threading.Thread(target=lambda: None) for _ in range(8)]
+[thread.start() for thread in threads], [thread.join() for thread in threads]
+subprocess.run(["true"], check=True)
+with multiprocessing.get_context("fork").Pool(2) as pool:
+    assert pool.map(abs, [-1, -2]) == [1, 2]
+print(json.dumps(found))
+"""
+
+
+async def test_no_session_has_io_uring_or_vsock_on_any_engine(
+    begin: Start, make_plan: Callable[..., LaunchPlan]
+) -> None:
+    _, running = await begin(make_plan())
+    _, (code, text) = await ask(running, "run", command=f"python3 -c {shlex.quote(ATTEMPTS)}")
+    assert code == 0, text
+    found = json.loads(text)
+    refused = {name for name, end in found.items() if end == "EPERM"}
+    assert refused == {
+        *("io_uring_setup", "io_uring_enter", "io_uring_register"),
+        *("AF_VSOCK", "AF_VSOCK with more bits", "AF_VSOCK, negative", "user namespace"),
+    }
+    assert {end for name, end in found.items() if name not in refused} == {"ok"}
+
+
+def test_an_administrator_may_choose_the_engines_profile_or_a_file(tmp_path: Path) -> None:
+    assert security_options("engine") == ["no-new-privileges:true"]
+    mine = tmp_path / "mine.json"
+    mine.write_text(' {"defaultAction": "SCMP_ACT_ALLOW"}\n')
+    assert security_options(str(mine))[1] == 'seccomp={"defaultAction": "SCMP_ACT_ALLOW"}'
 
 
 async def test_the_rights_that_devices_need_arrive_and_no_others(
