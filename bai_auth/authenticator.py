@@ -20,6 +20,7 @@ from bai_services.core import errors
 from bai_services.part_client import PartClient
 from bai_services.texts.catalogue import translator_for
 
+from . import browser_sign_ins
 from .account import USER_ROLE, USERNAME_PATTERN, authentication, is_up_to_date, is_username
 from .failures import PasswordChangeNeeded, sign_in_failed
 from .handlers import HANDLERS
@@ -148,6 +149,7 @@ class BaiAuthenticator(Authenticator):
         # Asked once at start: a wrong setting ends the start, not the first sign-in.
         _ = self.client
         self._trusted()
+        browser_sign_ins.install()
         return list(HANDLERS)
 
     async def authenticate(self, handler: BaseHandler, data: Model) -> Model:
@@ -173,6 +175,7 @@ class BaiAuthenticator(Authenticator):
             raise sign_in_failed(error, translator_for(handler)) from error
         if account["need_password_change"]:
             raise PasswordChangeNeeded(account["username"])
+        setattr(handler, browser_sign_ins.LIMIT_ATTRIBUTE, account["max_concurrent_logins"])
         return authentication(account, _default_roles(handler))
 
     async def change_password(self, handler: BaseHandler, name: str, old: str, new: str) -> None:
@@ -190,6 +193,8 @@ class BaiAuthenticator(Authenticator):
                 "old_password": old,
                 "new_password": new,
                 "client_ip": self.client_address(handler.request),
+                # The browser in which it is changed stays signed in.
+                "keep_session": handler.get_session_cookie() if handler.current_user else "",
             },
         )
 

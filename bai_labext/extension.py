@@ -22,6 +22,7 @@ from bai_labext.handlers import ROUTES
 from bai_labext.manager_link import ManagerLink
 from bai_labext.ports import named_ports
 from bai_labext.running_apps import LOG_MOST_BYTES, RunningApps
+from bai_labext.sign_in_watch import watch
 from bai_labext.sshd import SshHandler, SshServer
 from bai_labext.uses import Uses, activity_times
 
@@ -77,6 +78,8 @@ def load(server_app: Any) -> None:
     server_app.io_loop.add_callback(shared_apps.serve, web_app, running, shared["link"])
     server_app.io_loop.add_callback(running.stop_idle)
     server_app.io_loop.add_callback(activity.keep_reporting)
+    if (watched := watch(server_app.identity_provider)) is not None:
+        server_app.io_loop.add_callback(watched.run)
 
 
 def with_ports(offers: list[Offer], environ: Mapping[str, str]) -> list[Offer]:

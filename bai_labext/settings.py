@@ -10,6 +10,7 @@ from typing import Any
 
 from bai_labext import apps
 from bai_labext.arguments import Arguments
+from bai_labext.sign_in_watch import CACHE_SECONDS
 
 # A dict here wins over the files with which packages switch themselves on. What a session does
 # not use costs its start; what is missing is logged by Jupyter and left out.
@@ -39,6 +40,9 @@ def configure(c: Any, environ: Mapping[str, str] | None = None) -> None:
     c.ServerApp.terminado_settings = {"shell_command": [shell(env)]}
     # Trash cannot cross mounts, and inside the home folder it eats the quota unseen.
     c.FileContentsManager.delete_to_trash = False
+
+    # Seconds that a revoked token or cookie still opens a session; the library's default is 300.
+    c.HubAuth.cache_max_age = CACHE_SECONDS
 
     c.LabApp.news_url = None
     c.LabApp.check_for_updates_class = "jupyterlab.handlers.announcements.NeverCheckForUpdate"

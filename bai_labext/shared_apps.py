@@ -30,7 +30,7 @@ from bai_services.core.errors import BaiError, Unavailable
 ENTRY = "bai_entry"
 COOKIE = "bai-visit"
 # How often it is asked whether an open websocket may stay.
-RECHECK_SECONDS = 10.0
+RECHECK_SECONDS = 2.5
 
 
 def serve(web_app: Application, running: RunningApps, link: ManagerLink) -> None:

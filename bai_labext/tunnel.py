@@ -32,7 +32,6 @@ from bai_services.tunnel.memory import keep_freed
 # A proxy or a hub that restarts is back by then.
 DETACHED_SECONDS = 120.0
 MOST_TUNNELS = 32
-CHECK_SECONDS = 60.0
 
 
 class Tunnels:
@@ -101,10 +100,8 @@ class TunnelHandler(WebSocketMixin, WebSocketHandler, JupyterHandler):
     def initialize(self, tunnels: Tunnels, environ: Mapping[str, str]) -> None:
         self.tunnels = tunnels
         self.owner = environ.get("JUPYTERHUB_USER", "")
-        self.check_seconds = check_seconds(environ)
         self.end: End | None = None
         self.sending: asyncio.Task[None] | None = None
-        self.checking: asyncio.Task[None] | None = None
 
     @property
     def max_message_size(self) -> int:
@@ -162,18 +159,16 @@ class TunnelHandler(WebSocketMixin, WebSocketHandler, JupyterHandler):
             self.close()
 
     def on_close(self) -> None:
-        for task in (self.sending, self.checking):
-            if task is not None:
-                task.cancel()
+        if self.sending is not None:
+            self.sending.cancel()
         if self.end is not None:
             self.tunnels.detach(self.end, self)
 
     def replaced(self) -> None:
         """Make room for another websocket of the same tunnel."""
         self.end = None
-        for task in (self.sending, self.checking):
-            if task is not None:
-                task.cancel()
+        if self.sending is not None:
+            self.sending.cancel()
         self.close()
 
     def _greeted(self, message: bytes) -> None:
@@ -182,29 +177,15 @@ class TunnelHandler(WebSocketMixin, WebSocketHandler, JupyterHandler):
         self.end = end
         self.write_message(end.hello(is_resumed=is_resumed), binary=True)
         self.sending = asyncio.ensure_future(self._send(end, hello.received if is_resumed else 0))
-        self.checking = asyncio.ensure_future(self._recheck())
 
     async def _send(self, end: End, received: int) -> None:
         with suppress(WebSocketClosedError, StreamClosedError):
             await end.run(self, received)
         self.close()
 
-    async def _recheck(self) -> None:
-        """End the tunnel soon after its token has ended or was revoked."""
-        provider = self.identity_provider
-        hub_auth = getattr(provider, "hub_auth", None)
-        if hub_auth is None:
-            return
-        token = hub_auth.get_token(self)
-        while True:
-            await asyncio.sleep(self.check_seconds)
-            try:
-                model = await hub_auth.user_for_token(token, use_cache=False, sync=False)
-            except HTTPError:
-                continue  # the Hub is away; whoever is in stays in
-            if model is None or not hub_auth.check_scopes(hub_auth.access_scopes, model):
-                self._finish("the token does not hold any more; sign in again")
-                return
+    def sign_in_ended(self) -> None:
+        """End the tunnel with all its streams; called by the watch over sign-ins."""
+        self._finish("the token does not hold any more; sign in again")
 
     def _finish(self, message: str) -> None:
         """End the tunnel for good, and say why."""
@@ -213,12 +194,6 @@ class TunnelHandler(WebSocketMixin, WebSocketHandler, JupyterHandler):
         with suppress(WebSocketClosedError):
             self.write_message(encode_text(Kind.BYE, 0, message), binary=True)
         self.close()
-
-
-def check_seconds(environ: Mapping[str, str]) -> float:
-    """Return how often the token of a tunnel is looked at: ``BAI_TUNNEL_CHECK_SECONDS``."""
-    text = environ.get("BAI_TUNNEL_CHECK_SECONDS", "")
-    return float(text) if text.isdecimal() and int(text) else CHECK_SECONDS
 
 
 def route(targets: Targets, environ: Mapping[str, str]) -> tuple[str, Any, dict[str, Any]]:

@@ -9,8 +9,8 @@ from typing import Any
 
 from bai_services.core.errors import Forbidden, Unavailable
 
-# So long a share that was taken back goes on.
-ANSWER_SECONDS = 5.0
+# A share that was revoked, or a visitor's sign-in that has ended, stays valid this long.
+ANSWER_SECONDS = 2.0
 # A manager that is away keeps nobody out who was in a moment ago.
 GRACE_SECONDS = 60.0
 MOST_ANSWERS = 1000

@@ -25,12 +25,14 @@ class CredentialsAtHub(Credentials):
 
 
 class PasswordChange(Body):
-    """``client_ip`` counts only where the Hub itself asks."""
+    """``client_ip`` and ``keep_session`` count only where the Hub itself asks."""
 
     name: ShortText
     old_password: Secret
     new_password: Secret
     client_ip: NameText = ""
+    keep_session: ShortText = ""
+    revoke_tokens: bool = False
 
 
 class Challenge(Body):
@@ -60,6 +62,12 @@ class Account(Shown):
     hub_roles: list[HubRole]
 
 
+class VerifiedAccount(Account):
+    """``max_concurrent_logins``: in how many browsers at once; null for any number."""
+
+    max_concurrent_logins: int | None
+
+
 class HubTokenShown(Shown):
     token: str
     username: str
@@ -71,7 +79,9 @@ class OneTimeCode(Shown):
 
 
 class VerifyHandler(APIHandler):
-    @operation("Check a password for the Hub", tag="auth", body=CredentialsAtHub, returns=Account)
+    @operation(
+        "Check a password for the Hub", tag="auth", body=CredentialsAtHub, returns=VerifiedAccount
+    )
     async def post(self, body: CredentialsAtHub) -> Any:
         return await self.manager.sign_ins.verify(
             self.caller, body.name, body.password.get_secret_value(), body.client_ip
@@ -116,12 +126,15 @@ class PasswordHandler(APIHandler):
         is_open=True,
     )
     async def post(self, body: PasswordChange) -> None:
-        address = await self.settings["sign_in"].person_ip(self, body.client_ip)
+        sign_in = self.settings["sign_in"]
+        address = await sign_in.person_ip(self, body.client_ip)
         await self.manager.sign_ins.change_password(
             body.name,
             body.old_password.get_secret_value(),
             body.new_password.get_secret_value(),
             address,
+            keep_session=body.keep_session if await sign_in.is_hub(self) else "",
+            revokes_tokens=body.revoke_tokens,
         )
 
 

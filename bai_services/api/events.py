@@ -7,8 +7,10 @@ import json
 from tornado.iostream import StreamClosedError
 
 from bai_services.core.errors import NotSignedIn
+from bai_services.manager.events import Change
 
 from .base import APIHandler, operation
+from .streams import ends_with_sign_in
 
 KEEPALIVE_SECONDS = 15.0
 
@@ -28,19 +30,9 @@ class EventsHandler(APIHandler):
         try:
             # The first comment tells the reader that the stream is open.
             await self._send(": open\n\n")
-            async for change in changes:
-                if change is None:
-                    # Somebody whose account was closed meanwhile hears no more.
-                    await self.sign_in()
-                    await self._send(": still here\n\n")
-                    continue
-                data = {
-                    "kind": change.kind,
-                    "session_id": change.session_id,
-                    "status": change.status,
-                }
-                await self._send(f"event: {change.kind}\ndata: {json.dumps(data)}\n\n")
-            await self.finish()
+            async with ends_with_sign_in(self):
+                async for change in changes:
+                    await self._send(_line(change))
         except StreamClosedError:
             # The reader left: nobody is there to be answered.
             self._finished = True
@@ -52,6 +44,13 @@ class EventsHandler(APIHandler):
     async def _send(self, text: str) -> None:
         self.write(text)
         await self.flush()
+
+
+def _line(change: Change | None) -> str:
+    if change is None:
+        return ": still here\n\n"
+    data = {"kind": change.kind, "session_id": change.session_id, "status": change.status}
+    return f"event: {change.kind}\ndata: {json.dumps(data)}\n\n"
 
 
 ROUTES = [("/events", EventsHandler)]

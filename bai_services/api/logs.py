@@ -14,6 +14,7 @@ from bai_services.core.gang import MAIN_HOST
 
 from .base import APIHandler, operation
 from .fields import Shown
+from .streams import ends_with_sign_in
 
 # A kernel's output is at most this long anyway, line for line.
 MOST_LINES = 100_000
@@ -113,11 +114,9 @@ class LogStreamHandler(LogHandler):
             self.set_header("Content-Type", "text/event-stream")
             self.set_header("X-Accel-Buffering", "no")
             await self._send("log", piece)
-            async for piece in pieces:
-                if piece is None:
-                    # Somebody whose account was closed meanwhile reads no more.
-                    await self.sign_in()
-                await self._send("log", piece)
+            async with ends_with_sign_in(self):
+                async for piece in pieces:
+                    await self._send("log", piece)
             self.write("event: end\ndata: {}\n\n")
             await self.finish()
         except StreamClosedError:

@@ -56,7 +56,7 @@ class KeypairPolicy(Shown):
 class UserPolicyChange(Body):
     max_vfolder_count: Count = 0
     max_quota_scope_bytes: QuotaBytes = -1
-    max_concurrent_logins: Count | None = None
+    max_concurrent_logins: Annotated[Count, Field(ge=1)] | None = None
     app_sharing: Sharing = Sharing.NONE
     max_app_share_seconds: Count = 0
     total_resource_slots: Slots = {}

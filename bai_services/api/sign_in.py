@@ -23,7 +23,7 @@ from bai_services.manager.callers import SignedRequest
 from bai_services.manager.manager import Manager
 
 # A token that the Hub withdraws works here for at most this long; the account is read every time.
-TOKEN_CACHE_SECONDS = 30
+TOKEN_CACHE_SECONDS = 3
 TOKEN_CACHE_SIZE = 10_000
 SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
 
@@ -68,6 +68,25 @@ class SignIn:
             return await self._by_token(handler, token)
         raise NotSignedIn("the Authorization header is none of: Bearer TOKEN, BackendAI signature")
 
+    async def recheck(self, handler: RequestHandler, caller: Caller) -> None:
+        """Raise unless the caller of a request that is still open could open it again now.
+
+        Raises
+        ------
+        NotSignedIn
+            If the sign-in, the token or the keypair has ended, or the account may not come in.
+        Unavailable
+            If the Hub cannot be asked.
+        """
+        header = handler.request.headers.get("Authorization", "")
+        if header.partition(" ")[0] == signature.SCHEME:
+            # Its date is that of the request: only the keypair and the account can have changed.
+            await self._manager.callers.recheck_keypair(caller)
+            return
+        # HubOAuth asks once for each request.
+        vars(handler).pop("_cached_hub_user", None)
+        await self.caller_of(handler)
+
     async def browser_caller(self, handler: RequestHandler) -> Caller:
         """Return who calls from a signed-in browser; a token does not count."""
         caller = await self._by_cookie(handler)
@@ -104,10 +123,12 @@ class SignIn:
 
     async def person_ip(self, handler: RequestHandler, named: str = "") -> str:
         """Return the address of the person, as ``named`` by the Hub if it is the Hub that asks."""
+        return named if named and await self.is_hub(handler) else self.client_ip(handler.request)
+
+    async def is_hub(self, handler: RequestHandler) -> bool:
+        """Return whether it is the Hub that sends a request to an open operation."""
         is_signed = handler.request.headers.get("Authorization", "") != ""
-        if named and is_signed and (await self.caller_of(handler)).role is Role.HUB:
-            return named
-        return self.client_ip(handler.request)
+        return is_signed and (await self.caller_of(handler)).role is Role.HUB
 
     def client_ip(self, request: HTTPServerRequest) -> str:
         """Return the client's address: what the proxy says, if the peer is a trusted proxy."""

@@ -321,7 +321,12 @@ USER_POLICY = Entity(
             is_nullable=True,
         ),
         *_FOLDER_CAPS,
-        Field("max_concurrent_logins", "Most sign-ins at once.", Kind.NUMBER, is_nullable=True),
+        Field(
+            "max_concurrent_logins",
+            "Most browsers signed in at once; one more signs out the oldest.",
+            Kind.NUMBER,
+            is_nullable=True,
+        ),
         Field("app_sharing", "Whom apps may be shared with: none, user, project or public."),
         Field("max_app_share_seconds", "For how long; 0 = no limit.", Kind.NUMBER),
     ),

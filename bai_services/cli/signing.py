@@ -113,9 +113,22 @@ async def whoami(connection: Connection, *, as_json: bool) -> None:
     "--password-stdin", is_flag=True, help="Read the old and the new password, a line each."
 )
 @click.option("--url", metavar="URL", help="The hub's address; default: where one is signed in.")
+@click.option(
+    "--revoke-tokens", is_flag=True, help="Revoke all API tokens too, that of bai as well."
+)
 @json_option
-def password(*, user: str | None, password_stdin: bool, url: str | None, as_json: bool) -> None:
-    """Change one's own password, also one that must be changed before signing in."""
+def password(
+    *,
+    user: str | None,
+    password_stdin: bool,
+    url: str | None,
+    revoke_tokens: bool,
+    as_json: bool,
+) -> None:
+    """Change one's own password, also one that must be changed before signing in.
+
+    All browsers that are signed in to the account are signed out.
+    """
     address, name = profile.hub_url(url) if url else "", user or ""
     if not (address and name):
         try:
@@ -129,7 +142,9 @@ def password(*, user: str | None, password_stdin: bool, url: str | None, as_json
     new = _secret("new password", is_piped=password_stdin, option="--password-stdin")
     if not password_stdin and getpass.getpass("new password again: ") != new:
         raise click.UsageError("the new passwords differ")
-    body = {"name": name, "old_password": old, "new_password": new}
+    body: dict[str, Any] = {"name": name, "old_password": old, "new_password": new}
+    if revoke_tokens:
+        body["revoke_tokens"] = True
     asyncio.run(_post(address, "/auth/password", body))
     output.print_done("password changed", {"username": name}, as_json=as_json)
 
@@ -164,7 +179,7 @@ async def _known(url: str, credential: Token | Keypair) -> tuple[profile.Profile
     return profile.Profile(url, credential, me["username"]), me
 
 
-async def _post(url: str, path: str, body: dict[str, str]) -> Any:
+async def _post(url: str, path: str, body: dict[str, Any]) -> Any:
     async with Client(url + profile.SERVICE) as client:
         return await client.post(path, body)
 

@@ -14,7 +14,7 @@ from .audit import AuditEntry, record
 from .caps import read_caps, read_usage
 from .database import Database
 from .integrity import insert_ignoring
-from .tables.accounts import keypairs, sign_in_failures, users
+from .tables.accounts import keypairs, sign_in_failures, user_policies, users
 from .users import Account, read_account
 
 
@@ -74,6 +74,16 @@ class AccountStore:
                 sa.select(users.c.password_hash).where(users.c.id == account.id)
             )
         return PasswordAccount(account, password_hash)
+
+    async def max_concurrent_logins(self, user_id: str) -> int | None:
+        """Return in how many browsers a user may be signed in at once; None: in any number."""
+        async with self._db.read() as tx:
+            found: int | None = await tx.scalar(
+                sa.select(user_policies.c.max_concurrent_logins)
+                .join(users, users.c.resource_policy == user_policies.c.name)
+                .where(users.c.id == user_id)
+            )
+        return found
 
     async def caps_and_usage(
         self, scopes: Sequence[Scope]

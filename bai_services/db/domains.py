@@ -82,7 +82,7 @@ class DomainStore:
                 await tx.execute(
                     users.update()
                     .where(users.c.domain == name, users.c.role != "superadmin")
-                    .values(needs_hub_sign_out=True)
+                    .values(needs_hub_sign_out=True, tokens_to_end="all")
                 )
             found = await tx.execute(sa.select(domains).where(domains.c.name == name))
             row = first_row(found)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import Any, Literal
 
 import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
@@ -24,9 +24,11 @@ from .tables.accounts import domains, keypairs, memberships, projects, users
 from .tables.sessions import sessions
 
 Row = Mapping[str, Any]
+# Browser sign-ins with their OAuth tokens, or API tokens as well.
+Ending = Literal["sign-ins", "all"]
 
 # The password's hash stays here: nothing that is listed or shown has it.
-_HIDDEN = {"password_hash", "needs_hub_sign_out"}
+_HIDDEN = {"password_hash", "needs_hub_sign_out", "tokens_to_end"}
 _SHOWN = [column for column in users.columns if column.name not in _HIDDEN]
 
 _LISTING = Listing(
@@ -42,7 +44,8 @@ class UserChange:
     columns: Mapping[str, Any]
     leaves_projects: bool = False  # moved to another domain: its projects stay behind
     deactivates_keypairs: bool = False
-    signs_out: bool = False
+    signs_out: bool = False  # stops the user's servers too
+    ends_tokens: bool = False
 
 
 class UserStore:
@@ -115,6 +118,8 @@ class UserStore:
         columns = dict(change.columns)
         if change.signs_out:
             columns["needs_hub_sign_out"] = True
+        if change.signs_out or change.ends_tokens:
+            columns["tokens_to_end"] = "all"
         async with self._db.write() as tx:
             await _keep_a_superadmin(tx, user_id, columns)
             await _refuse_taken(tx, columns.get("username"), columns.get("email"), user_id)
@@ -135,10 +140,17 @@ class UserStore:
         return shown[0]
 
     async def waiting_for_sign_out(self) -> Sequence[Row]:
-        """Return the people of whom the Hub has still to be told that they are out."""
+        """Return the users whom the Hub still has to sign out."""
+        return await self._due(users.c.needs_hub_sign_out)
+
+    async def waiting_for_endings(self) -> Sequence[Row]:
+        """Return the users of whom the Hub still has to end sign-ins or tokens."""
+        return await self._due(users.c.tokens_to_end.is_not(None))
+
+    async def _due(self, condition: sa.ColumnElement[bool]) -> Sequence[Row]:
         async with self._db.read() as tx:
             found = await tx.execute(
-                sa.select(users.c.id, users.c.username).where(users.c.needs_hub_sign_out)
+                sa.select(users.c.id, users.c.username, users.c.tokens_to_end).where(condition)
             )
             return [dict(row) for row in found.mappings()]
 
@@ -147,6 +159,15 @@ class UserStore:
         async with self._db.read() as tx:
             found = await tx.scalars(sa.select(users.c.id).where(users.c.role.in_(sorted(roles))))
             return frozenset(found)
+
+    async def tokens_ended(self, user_id: str, ending: Ending) -> None:
+        """Note that this is done, unless more is due by now."""
+        async with self._db.write() as tx:
+            await tx.execute(
+                users.update()
+                .where(users.c.id == user_id, users.c.tokens_to_end == ending)
+                .values(tokens_to_end=None)
+            )
 
     async def live_sessions(self, user_id: str) -> Sequence[str]:
         """Return the ids of a person's sessions that have not ended."""
@@ -170,6 +191,7 @@ class UserStore:
         password_hash: str,
         changed_at: datetime,
         audit: AuditEntry,
+        ending: Ending | None = None,
     ) -> None:
         """Write a new password that its owner chose: it need not be changed any more."""
         async with self._db.write() as tx:
@@ -180,6 +202,11 @@ class UserStore:
                     password_hash=password_hash,
                     password_changed_at=changed_at,
                     need_password_change=False,
+                    # An administrator's ending that is still due goes further.
+                    tokens_to_end=sa.case(
+                        (users.c.tokens_to_end == "all", "all"),
+                        else_=sa.func.coalesce(ending, users.c.tokens_to_end),
+                    ),
                 )
             )
             await record(tx, audit)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from http import HTTPStatus
 from typing import Any
@@ -20,6 +20,7 @@ START_TIMEOUT_SECONDS = 60
 DEFAULT_RETRY_SECONDS = 5.0
 CONNECTIONS = 64
 PAGE_SIZE = 200
+MAX_REVOCATION_ROUNDS = 5
 _PAGED = {"Accept": "application/jupyterhub-pagination+json"}
 
 
@@ -216,13 +217,37 @@ class Hub:
             await self._delete_token(model["name"], model["token_id"])
 
     async def delete_tokens(self, user: str) -> None:
-        """Withdraw every token of a person; one who is unknown has none."""
-        try:
-            found = await self._call("GET", f"{_user(user)}/tokens")
-        except NotFound:
-            return
-        for token in found["api_tokens"]:
-            await self._delete_token(user, token["id"])
+        """Revoke every token of a user, those of their servers too; an unknown user has none."""
+        await self._delete_tokens(user, lambda _: True)
+
+    async def end_sign_ins(self, user: str, keep_session: str = "") -> None:
+        """End a user's browser sign-ins with their OAuth tokens, but for ``keep_session``."""
+        await self._delete_tokens(
+            user, lambda token: (token.get("session_id") or keep_session) != keep_session
+        )
+
+    async def end_access(self, user: str) -> None:
+        """End sign-ins and revoke API tokens; what runs in the user's servers keeps its own."""
+        servers = await self.servers_of(user)
+        await self._delete_tokens(user, lambda token: not _is_of_server(token, user, servers))
+
+    async def _delete_tokens(
+        self, user: str, is_chosen: Callable[[Mapping[str, Any]], bool]
+    ) -> None:
+        # A token may create another between the listing and its own deletion: list again.
+        for _ in range(MAX_REVOCATION_ROUNDS):
+            try:
+                found = await self._call("GET", f"{_user(user)}/tokens")
+            except NotFound:
+                return
+            chosen = [token for token in found["api_tokens"] if is_chosen(token)]
+            if not chosen:
+                return
+            # Sign-ins first: with its sign-in the Hub deletes an OAuth token and its codes.
+            chosen.sort(key=lambda token: token.get("session_id") is None)
+            for token in chosen:
+                await self._delete_token(user, token["id"])
+        raise Unavailable(f"tokens of {user} are created as fast as they are revoked; again soon")
 
     async def _delete_token(self, user: str, token_id: str) -> None:
         response = await self._send("DELETE", f"{_user(user)}/tokens/{quote(token_id, safe='')}")
@@ -284,6 +309,26 @@ def _retry_after(response: Answer) -> float:
         return max(0.1, float(response.headers["Retry-After"]))
     except (KeyError, ValueError):
         return DEFAULT_RETRY_SECONDS
+
+
+def _is_of_server(
+    token: Mapping[str, Any], user: str, servers: Mapping[str, Mapping[str, Any]]
+) -> bool:
+    """Return whether a token is a running server's own, and good for nothing beyond that server.
+
+    Notes are free text: the scopes decide what a token can do.
+    """
+    return any(
+        not server.get("stopped")
+        and token.get("session_id") is None
+        and str(token.get("note")).startswith("Server at ")
+        and all(
+            scope.startswith(("users:activity", "read:users"))
+            or scope.endswith(f"!server={user}/{name}")
+            for scope in token["scopes"]
+        )
+        for name, server in servers.items()
+    )
 
 
 def _user(name: str) -> str:

@@ -35,7 +35,7 @@ from .session_tokens import SessionTokens
 from .settings import Settings
 from .shared import Shared
 from .sign_in import SignIns
-from .sign_outs import SignOuts
+from .sign_outs import SignOuts, TokenEndings
 from .ssh_keys import SshKeys
 from .storage_hosts import StorageHosts
 from .templates import Templates
@@ -70,10 +70,12 @@ class Manager:
         self.resource_groups = ResourceGroups(shared)
         self.images = Images(shared)
         self.image_aliases = ImageAliases(shared)
+        endings = TokenEndings(database, self.hub)
         self.sign_ins = SignIns(
             shared,
             passwords,
             self.hub,
+            endings,
             self.metrics,
             subject_key=settings.key,
             token_seconds=settings.cli_token_seconds,
@@ -100,7 +102,7 @@ class Manager:
         self.presets = Presets(shared, parts.options)
         self.templates = Templates(shared, self.projects)
         self.whys = parts.whys
-        self.sign_outs = SignOuts(database, self.hub, self.sessions.stop)
+        self.sign_outs = SignOuts(database, self.hub, endings, self.sessions.stop)
         self.monitoring = Monitoring(database, self.metrics)
         self.counter_audit = CounterAudit(AllocationStore(database), self.metrics, clock)
         self.lifecycle.listen(self.metrics.count_step)

@@ -10,7 +10,13 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-from bai_services.core.errors import InvalidRequest, NotFound, SignInBlocked, SignInRefused
+from bai_services.core.errors import (
+    BaiError,
+    InvalidRequest,
+    NotFound,
+    SignInBlocked,
+    SignInRefused,
+)
 from bai_services.core.passwords import (
     BLOCK_TIME,
     FAILURES_ALLOWED,
@@ -19,7 +25,7 @@ from bai_services.core.passwords import (
 )
 from bai_services.core.roles import Caller, Role
 from bai_services.db.accounts import AccountStore, PasswordAccount, SignInFailureStore
-from bai_services.db.users import Account, UserStore
+from bai_services.db.users import Account, Ending, UserStore
 
 from . import authorizer
 from .audit import Audit
@@ -28,6 +34,7 @@ from .hub import Hub
 from .metrics import Metrics
 from .passwords import Passwords
 from .shared import Shared
+from .sign_outs import TokenEndings
 
 CODE_LIFE = timedelta(minutes=2)
 CODES_AT_ONCE = 1000
@@ -50,6 +57,7 @@ class SignIns:
         shared: Shared,
         passwords: Passwords,
         hub: Hub,
+        endings: TokenEndings,
         metrics: Metrics,
         *,
         subject_key: bytes,
@@ -63,11 +71,14 @@ class SignIns:
         self._audit = shared.audit
         self._passwords = passwords
         self._hub = hub
+        self._endings = endings
+        self._people_left = shared.people_left
         self._metrics = metrics
         self._subject_key = subject_key
         self._token_seconds = token_seconds
         # Lost with a restart, which a sign-in of two minutes can bear.
         self._codes: dict[str, _Code] = {}
+        endings.listen(self._forget_codes)
 
     async def verify(
         self, caller: Caller, name: str, password: str, client_ip: str
@@ -83,7 +94,9 @@ class SignIns:
             After too many failures with that name, whether it exists or not.
         """
         authorizer.require(caller, "account.verify")
-        return hub_account(await self._check(name, password, client_ip, "sign-in.hub"))
+        account = await self._check(name, password, client_ip, "sign-in.hub")
+        limit = await self._accounts.max_concurrent_logins(account.id)
+        return {**hub_account(account), "max_concurrent_logins": limit}
 
     async def account(self, caller: Caller, username: str) -> dict[str, Any]:
         """Return what the Hub has to know of a person."""
@@ -113,8 +126,20 @@ class SignIns:
         )
         await self._audit.add(entry)
 
-    async def change_password(self, name: str, old: str, new: str, client_ip: str) -> None:
+    async def change_password(
+        self,
+        name: str,
+        old: str,
+        new: str,
+        client_ip: str,
+        *,
+        keep_session: str = "",
+        revokes_tokens: bool = False,
+    ) -> None:
         """Set a new password for who knows the old one; same lockout as signing in.
+
+        It ends every browser sign-in of the account but ``keep_session`` (the Hub's id of the
+        browser session that changes it), and with ``revokes_tokens`` its API tokens too.
 
         Raises
         ------
@@ -136,7 +161,17 @@ class SignIns:
             name=account.username,
         )
         hashed = await self._passwords.hash(new)
-        await self._users.set_password(account.id, hashed, self._clock(), entry)
+        ending: Ending = "all" if revokes_tokens else "sign-ins"
+        await self._users.set_password(account.id, hashed, self._clock(), entry, ending)
+        due = {"id": account.id, "username": account.username, "tokens_to_end": ending}
+        try:
+            await self._endings.end(due, keep_session)
+        except BaiError:
+            # The password is changed; the rest is retried until the Hub answers.
+            self._people_left()
+
+    def _forget_codes(self, username: str) -> None:
+        self._codes = {k: c for k, c in self._codes.items() if c.username != username}
 
     def code(self, caller: Caller, challenge: str) -> dict[str, str]:
         """Return a one-time code that lets the CLI with the ``challenge`` act as the caller.

@@ -116,9 +116,15 @@ class Users:
         is_moved = "domain" in values and values["domain"] != row["domain"]
         is_out = values.get("status", row["status"]) != "active" and row["status"] == "active"
         entry = self._entry(caller, "user.update", row, fields=sorted(changes))
-        change = UserChange(values, leaves_projects=is_moved, signs_out=is_out or is_moved)
+        is_reset = "password_hash" in values
+        change = UserChange(
+            values,
+            leaves_projects=is_moved,
+            signs_out=is_out or is_moved,
+            ends_tokens=is_reset,
+        )
         changed = await self._store.update(row["id"], change, entry)
-        if change.signs_out:
+        if change.signs_out or change.ends_tokens:
             self._people_left()
         return changed
 

@@ -19,8 +19,6 @@ if TYPE_CHECKING:
 SHARED: set[RunningHub] = set()
 # When the phase of a test began that has failed.
 FAILED_SINCE = pytest.StashKey[datetime]()
-# Nobody waits a minute for a token that does not hold any more.
-SESSION_ENVIRONMENT = {"BAI_TUNNEL_CHECK_SECONDS": "1"}
 
 # Tests have clients with other addresses than this machine's.
 LISTENS_EVERYWHERE = """
@@ -32,10 +30,7 @@ c.JupyterHub.bind_url = f"http://:{os.environ['BAI_PORT']}"
 @pytest.fixture(scope="session")
 def hub(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningHub]:
     """The demo on the process engine; tests leave no sessions of theirs behind."""
-    further = tmp_path_factory.mktemp("config") / "further.py"
-    further.write_text(f"c.BaiSpawner.environment = {SESSION_ENVIRONMENT}\n")
-    environment = {"BAI_CONFIG": str(further)}
-    yield from _shared(RunningHub(tmp_path_factory.mktemp("hub"), environment=environment))
+    yield from _shared(RunningHub(tmp_path_factory.mktemp("hub")))
 
 
 def _shared(running: RunningHub) -> Iterator[RunningHub]:

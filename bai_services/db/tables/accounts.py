@@ -118,8 +118,10 @@ users = sa.Table(
     sa.Column("main_access_key", sa.String(20)),
     sa.Column("container_uid", sa.Integer),
     sa.Column("container_gid", sa.Integer),
-    # The Hub still has to be told that this person is out; kept until it was.
+    # The Hub still has to stop this user's servers; kept until it has.
     sa.Column("needs_hub_sign_out", sa.Boolean, nullable=False, default=False),
+    # What the Hub still has to revoke: "sign-ins" (of browsers) or "all" (API tokens too).
+    sa.Column("tokens_to_end", sa.String(16)),
 )
 
 memberships = sa.Table(
