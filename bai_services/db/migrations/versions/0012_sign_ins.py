@@ -1,6 +1,6 @@
 """Ending browser sign-ins and API tokens at the Hub is due until it is done.
 
-Follows 0011; made 2026-11-22.
+Follows 0015; made 2026-11-22.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ import sqlalchemy as sa
 from alembic import op
 
 revision = "0012"
-down_revision = "0011"
+down_revision = "0015"
 
 
 def upgrade() -> None:
