@@ -143,16 +143,32 @@ def logged(command: Sequence[str], log: str) -> list[str]:
     return ["/bin/sh", "-c", script, log, *command]
 
 
+def create_initial_files(app: App, home: str) -> None:
+    """Create the files an app starts with; a file that exists is the user's and stays as it is."""
+    for name, text in app.initial_files.items():
+        path = Path(home) / name
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            with open(path, "x", encoding="utf-8") as file:
+                file.write(text)
+        except OSError:
+            # It exists, or the home cannot be written: the app starts with its own defaults.
+            continue
+
+
 def server_processes(
     offered: Sequence[Offer], arguments: Arguments, home: str
 ) -> dict[str, dict[str, Any]]:
     """Return the value of ``c.ServerProxy.servers`` for the apps that are offered."""
 
     def command(offer: Offer) -> Callable[[], list[str]]:
-        # Asked at each start: what people tell an app may be another then.
-        return lambda: logged(
-            command_of(offer, arguments.of(offer.app), home), log_path(home, offer.app.name)
-        )
+        def at_start() -> list[str]:
+            # Called at each start: the chosen arguments may have changed.
+            create_initial_files(offer.app, home)
+            words = command_of(offer, arguments.of(offer.app), home)
+            return logged(words, log_path(home, offer.app.name))
+
+        return at_start
 
     return {
         offer.app.name: {

@@ -10,6 +10,7 @@ from typing import Any
 
 from bai_labext.catalogue import App, Argument, ArgumentKind
 from bai_services.core.errors import InvalidRequest
+from bai_services.core.mounts import HOME
 
 MOST_CHARACTERS = 1024
 
@@ -23,6 +24,7 @@ class Arguments:
     def __init__(self, environ: Mapping[str, str], home: str) -> None:
         self._environ = environ
         self._home = home
+        self._folder = _persistent_folder(environ, home)
 
     def of(self, app: App) -> dict[str, str]:
         """Return what an app is started with: what was chosen last, else its defaults."""
@@ -95,9 +97,21 @@ class Arguments:
                 raise wrong(f"this is no folder and cannot be made one: {error.strerror}") from None
         return str(path)
 
+    def temporary(self, app: App) -> list[str]:
+        """Return the arguments whose default place ends with the session: no folder is mounted."""
+        kept = self._kept(app)
+        return [
+            each.name
+            for each in app.arguments
+            if "{folder}" in each.default
+            and not kept.get(each.name)
+            and not self._environ.get(each.variable, "")
+            and not self._folder
+        ]
+
     def _default(self, argument: Argument) -> str:
         named = self._environ.get(argument.variable, "") if argument.variable else ""
-        return named or argument.default.replace("{home}", self._home)
+        return named or argument.default.replace("{folder}", self._folder or self._home)
 
     def _kept(self, app: App) -> dict[str, str]:
         try:
@@ -110,3 +124,14 @@ class Arguments:
 
     def _file(self, app: App) -> Path:
         return Path(self._home) / ".local" / "state" / "bai" / f"{app.name}.json"
+
+
+def _persistent_folder(environ: Mapping[str, str], home: str) -> str:
+    """Return the first mounted folder that the session may write to; empty if there is none."""
+    for place in filter(None, environ.get("BAI_FOLDERS", "").split(":")):
+        # Without a sandbox the home lies elsewhere, and folders are links in it.
+        own = Path(home) / Path(place).relative_to(HOME) if Path(place).is_relative_to(HOME) else ""
+        for path in (own, place):
+            if path and Path(path).is_dir():
+                return str(path)
+    return ""

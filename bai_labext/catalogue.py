@@ -24,8 +24,11 @@ class ArgumentKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Argument:
-    """Something an app is told when it starts; ``default`` may hold ``{home}`` and ``{NAME}``
-    of the session's environment variables, and empty means that it must be given."""
+    """An argument of an app's start command.
+
+    ``{folder}`` in ``default`` is the first mounted folder that the session may write to, or the
+    home folder where there is none. Without a default the argument is required.
+    """
 
     name: str
     title: str
@@ -56,6 +59,8 @@ class App:
     """A program that must be on ``PATH``, or a module as ``python:NAME``."""
     timeout_seconds: float = 30
     environment: Mapping[str, str] = field(default_factory=dict)
+    initial_files: Mapping[str, str] = field(default_factory=dict)
+    """Files below the home folder, by path, that a start creates where they do not exist."""
     arguments: tuple[Argument, ...] = ()
     needs_path_prefix: bool = False
     """The app wants the whole path of a request instead of the part below its own."""
@@ -83,6 +88,15 @@ class App:
 
 
 _NOTEBOOKS, _TOOLS, _APPS, _UTILITIES = "Notebook", "Development", "Apps", "Utilities"
+
+# code-server starts with the files, not with its vendor's start page and chat.
+_CODE_SETTINGS = """\
+{
+  "chat.disableAIFeatures": true,
+  "workbench.secondarySideBar.defaultVisibility": "hidden",
+  "workbench.startupEditor": "none"
+}
+"""
 
 CATALOGUE: tuple[App, ...] = (
     App(
@@ -139,8 +153,9 @@ CATALOGUE: tuple[App, ...] = (
         program="code-server",
         command=(
             *("{program}", "--auth", "none", "--disable-telemetry", "--disable-update-check"),
-            *("--socket", "{unix_socket}"),
+            *("--disable-getting-started-override", "{home}", "--socket", "{unix_socket}"),
         ),
+        initial_files={".local/share/code-server/User/settings.json": _CODE_SETTINGS},
         # The header of its protocol: an acknowledgement or a sign of life has nothing behind it.
         quiet_bytes=13,
         aliases=("code-server",),
@@ -163,7 +178,7 @@ CATALOGUE: tuple[App, ...] = (
                 name="log_dir",
                 title="Log folder",
                 kind=ArgumentKind.FOLDER,
-                default="{home}/logs",
+                default="{folder}/logs",
                 variable="BAI_TENSORBOARD_LOGDIR",
             ),
         ),
@@ -196,7 +211,7 @@ CATALOGUE: tuple[App, ...] = (
                 name="store",
                 title="Store",
                 kind=ArgumentKind.FOLDER,
-                default="{home}/mlflow",
+                default="{folder}/mlflow",
                 variable="BAI_MLFLOW_STORE",
             ),
         ),

@@ -59,6 +59,7 @@ class Forwarded(ProxyHandler):
     async def proxy(self, host: str, port: Any, proxied_path: str) -> None:
         """Send the request to the app, and what the app answers to whoever asked."""
         if self.rewrite_response or not self._check_host_allowlist(host):
+            await self.find_local_host(host, port)
             await super().proxy(host, port, proxied_path)
             return
         place = (str(self.unix_socket), 0) if self.unix_socket else (host, int(port))
@@ -78,9 +79,13 @@ class Forwarded(ProxyHandler):
             self._upstream = None
 
     async def proxy_open(self, host: str, port: Any, proxied_path: str = "") -> None:
+        await self.find_local_host(host, port)
         await super().proxy_open(host, port, proxied_path)
         if self.ws_connection is not None:
             self.set_nodelay(True)
+
+    async def find_local_host(self, host: str, port: Any) -> None:
+        """Find out before ``get_client_uri``, which cannot wait, where a local port answers."""
 
     def on_connection_close(self) -> None:
         super().on_connection_close()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import zlib
 from collections.abc import Mapping
@@ -186,8 +187,8 @@ class AppHandler(PanelHandler):
 
 class AppLogHandler(PanelHandler):
     @web.authenticated
-    def get(self, name: str) -> None:
-        self.write_json({"log": self.running.log(name)})
+    async def get(self, name: str) -> None:
+        self.write_json({"log": await asyncio.to_thread(self.running.log, name)})
 
 
 class SharesHandler(PanelHandler):

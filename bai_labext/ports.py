@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import socket
+import asyncio
 import time
 from collections.abc import Callable, Iterable, Mapping
 
@@ -17,6 +17,7 @@ CATEGORY = "Ports"
 # What stands behind no app of the catalogue is not named as a wrong port.
 MOST_HINTS = 3
 KNOWN_SECONDS = 2.0
+CONNECT_SECONDS = 1.0
 OPENABLE = frozenset({Protocol.HTTP, Protocol.PREOPEN})
 
 
@@ -59,7 +60,12 @@ def _port_app(name: str, title: str, number: int) -> App:
     )
 
 
-def ready_host(port: int, found: Iterable[Listener]) -> str:
+def is_reachable(port: int, found: Iterable[Listener]) -> bool:
+    """Return whether something listens on a port of the loopback interface."""
+    return any(each.port == port and each.is_reachable for each in found)
+
+
+async def ready_host(port: int, found: Iterable[Listener]) -> str:
     """Return the loopback address at which a port answers; empty if nothing listens on it.
 
     IPv4 where both do: that is what clients without a name for the host try.
@@ -69,34 +75,36 @@ def ready_host(port: int, found: Iterable[Listener]) -> str:
         return ""
     if any(each.address.version == 4 for each in mine):
         return "127.0.0.1"
-    # One socket of IPv6 serves both unless it says otherwise, which only trying tells.
-    return "127.0.0.1" if _answers("127.0.0.1", port) else "::1"
+    # An IPv6 socket also serves IPv4 unless it is IPv6-only; only a connection shows which.
+    return "127.0.0.1" if await _answers("127.0.0.1", port) else "::1"
 
 
 class Hosts:
-    """Where ports of this machine answer; looked up again after a moment."""
+    """The address at which each port answers, cached for ``KNOWN_SECONDS``."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._known: dict[int, tuple[float, str]] = {}
 
-    def of(self, port: int) -> str:
-        """Return the host of a port as an address has it; ``localhost`` where nothing is known."""
+    async def of(self, port: int) -> str:
+        """Return the host of a port as a URL has it; ``localhost`` where nothing is known."""
         at, host = self._known.get(port, (float("-inf"), ""))
         if self._clock() - at >= KNOWN_SECONDS:
-            found = ready_host(port, listeners())
+            found = await ready_host(port, listeners())
             host = f"[{found}]" if ":" in found else "localhost"
             self._known = {p: k for p, k in self._known.items() if self._clock() - k[0] < 60}
             self._known[port] = (self._clock(), host)
         return host
 
 
-def _answers(host: str, port: int) -> bool:
+async def _answers(host: str, port: int) -> bool:
     try:
-        with socket.create_connection((host, port), timeout=1):
-            return True
-    except OSError:
+        async with asyncio.timeout(CONNECT_SECONDS):
+            _, writer = await asyncio.open_connection(host, port)
+    except OSError:  # TimeoutError is one
         return False
+    writer.close()
+    return True
 
 
 def why_not(port: int, found: Iterable[Listener], known: Iterable[int]) -> str:

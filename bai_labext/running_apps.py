@@ -26,7 +26,7 @@ from bai_labext.apps import Offer, log_path
 from bai_labext.arguments import Arguments
 from bai_labext.catalogue import ANY_PORT, Kind
 from bai_labext.listeners import Listener, listeners
-from bai_labext.ports import ready_host, why_not
+from bai_labext.ports import is_reachable, why_not
 from bai_labext.uses import Uses, forget_ended, watched
 from bai_services.core.errors import Conflict, NotFound
 
@@ -121,7 +121,7 @@ class RunningApps:
             return AppState.BUILTIN
         if offer.app.kind is Kind.PORT:
             heard = listeners() if found is None else found
-            return AppState.RUNNING if ready_host(offer.port, heard) else AppState.STOPPED
+            return AppState.RUNNING if is_reachable(offer.port, heard) else AppState.STOPPED
         proxied = self.proxied(name)
         if self._is_starting(name) or (proxied and _is_locked(proxied.state)):
             return AppState.STARTING
@@ -238,7 +238,8 @@ class RunningApps:
             for name in self.idle():
                 await self.stop(name)
             for name in self._offers:
-                bound(Path(log_path(self._home, name)), self._log_bytes)
+                path = Path(log_path(self._home, name))
+                await asyncio.to_thread(bound, path, self._log_bytes)
 
     def idle(self) -> list[str]:
         """Return the running apps that nobody uses any more and that may be ended."""
@@ -260,6 +261,7 @@ class RunningApps:
         if state is AppState.STOPPED and app.kind is Kind.PORT:
             message = self._why_not(offer, found)
         values = self._arguments.of(app)
+        temporary = self._arguments.temporary(app)
         used_at = self._uses.of(name).at
         return {
             "name": name,
@@ -280,6 +282,7 @@ class RunningApps:
                     "kind": each.kind,
                     "value": values[each.name],
                     "is_required": not each.default,
+                    "is_temporary": each.name in temporary,
                 }
                 for each in app.arguments
             ],

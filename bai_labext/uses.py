@@ -96,6 +96,7 @@ def watched(handler: type, app: App, uses: Uses) -> type:
 
     class Watched(handler, Forwarded):
         shortcut_note = staticmethod(note_shortcut)
+        _local_host = LOCAL
 
         async def prepare(self, *args: Any, **kwargs: Any) -> None:
             await super().prepare(*args, **kwargs)
@@ -124,10 +125,14 @@ def watched(handler: type, app: App, uses: Uses) -> type:
                 self._is_counted = False
             super().on_close()
 
-        def get_client_uri(self, protocol: str, host: str, port: Any, path: str) -> str:
+        async def find_local_host(self, host: str, port: Any) -> None:
             if host == LOCAL and not self.unix_socket:
-                # Not every machine knows that name for IPv6.
-                host = hosts.of(int(port))
+                # Not every machine resolves "localhost" to an IPv6 address as well.
+                self._local_host = await hosts.of(int(port))
+
+        def get_client_uri(self, protocol: str, host: str, port: Any, path: str) -> str:
+            if host == LOCAL:
+                host = self._local_host
             return str(super().get_client_uri(protocol, host, port, path))
 
         def _record_activity(self) -> None:

@@ -147,8 +147,9 @@ class RequestStore:
     async def binds_subpaths(self, group: str) -> bool:
         """Return whether an agent of a group, as far as they are known, mounts directories."""
         async with self._db.read() as tx:
-            rows = [row.facts for row in await tx.execute(_FACTS) if row.resource_group == group]
-        return not rows or any((facts or {}).get("binds_subpaths", True) for facts in rows)
+            answers = (await tx.scalars(_BINDS_SUBPATHS, {"of_group": group})).all()
+        # An agent that does not say so (NULL) mounts them.
+        return not answers or any(answer is not False for answer in answers)
 
     async def projects_of(self, user_id: str) -> list[ProjectFacts]:
         """Return the projects that a person is a member of, the one named ``default`` first."""
@@ -287,10 +288,11 @@ _GROUPS = (
     )
     .order_by(resource_groups.c.is_default.desc(), resource_groups.c.name)
 )
-_FACTS = (
-    sa.select(agents.c.resource_group, agents.c.facts)
-    .where(agents.c.status == ALIVE)
-    .order_by(agents.c.id)
+# At most three rows, whatever the number of agents.
+_BINDS_SUBPATHS = (
+    sa.select(agents.c.facts["binds_subpaths"].as_boolean())
+    .where(agents.c.status == ALIVE, agents.c.resource_group == sa.bindparam("of_group"))
+    .distinct()
 )
 # Of all that an agent says of itself only its notices, and most have none.
 _NOTICES_OF = agents.c.facts["notices"]

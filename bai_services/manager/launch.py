@@ -21,6 +21,7 @@ from bai_services.core.session import (
     command_end,
     result_of,
 )
+from bai_services.core.vfolder import Permission
 from bai_services.db.kernels import KernelStore, LaunchFacts
 from bai_services.db.session_rows import SessionKernels, SessionRow
 from bai_services.db.sessions import SessionStore
@@ -303,4 +304,10 @@ def _marks(row: SessionRow, kernel_id: str, facts: LaunchFacts) -> dict[str, str
         "BAI_PROJECT": row.project,
         "BAI_DOMAIN": row.domain,
         "BAI_RESOURCE_GROUP": row.resource_group,
+        # Where apps keep by default what must outlive the session. A mount path has no colon.
+        "BAI_FOLDERS": ":".join(
+            mount["path"]
+            for mount in row.mounts
+            if mount["permission"] != Permission.RO and not mount.get("is_auto")
+        ),
     }

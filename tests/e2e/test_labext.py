@@ -30,6 +30,10 @@ HIGH_CONTRAST = "JupyterLab Dark High Contrast"
 
 async def open_panel(page: Page) -> None:
     """Open the panel unless it is; another click would close it."""
+    # At a first visit it opens by itself.
+    await page.wait_for_function(
+        "Object.keys(localStorage).some(key => key.startsWith('bai-labext:panel-opened:'))"
+    )
     tab = page.locator('.lm-TabBar-tab[data-id="bai-session-panel"]')
     if "lm-mod-current" not in (await tab.get_attribute("class") or ""):
         await tab.click()
@@ -145,7 +149,8 @@ async def test_the_panel_shows_the_session(
         await panel.locator(".bai-Chart", has_text="Memory").first.wait_for(timeout=lab.PATIENCE_MS)
         await panel.get_by_text(f"panel-{theme}").nth(1).wait_for()
         await panel.get_by_text(f"later-{theme}").wait_for()
-        await page.locator(".bai-Status").wait_for()
+        status = page.locator(".bai-Status")
+        await status.get_by_text(re.compile(r"^GPU ¼ · (\S+) of 4 GiB$")).wait_for()
         await look(page, f"panel-{theme}-{any_hub.engine}", tmp_path)
         await page.route("**/bai/api/look?**", nearly_full())
         await panel.locator(".bai-Chart.bai-mod-warning").wait_for(timeout=lab.PATIENCE_MS)
@@ -191,6 +196,28 @@ async def test_apps_are_started_and_stopped_from_the_panel(
         await look(page, f"app-log-{any_hub.engine}", tmp_path)
         await row.get_by_role("button", name="Stop: TensorBoard").click()
         await row.get_by_text("not started").wait_for(timeout=lab.PATIENCE_MS)
+    stop(rest, session["id"])
+
+
+async def test_the_panel_opens_at_the_first_visit_and_not_again_once_closed(
+    browser: Browser, hub: RunningHub
+) -> None:
+    rest = hub.rest("user")
+    session = start(rest, "panel-first")
+    page = await browser.new_page(viewport={"width": 1280, "height": 1000})
+    try:
+        await sign_in(page, hub, "user")
+        panel = page.locator("#bai-session-panel")
+        tab = page.locator('.lm-TabBar-tab[data-id="bai-session-panel"]')
+        await load(page, hub, session)
+        await panel.wait_for(timeout=lab.PATIENCE_MS)
+        await tab.click()
+        await panel.wait_for(state="hidden")
+        await load(page, hub, session)
+        await page.locator(".bai-Status").wait_for(timeout=lab.PATIENCE_MS)
+        assert not await panel.is_visible()
+    finally:
+        await page.close()
     stop(rest, session["id"])
 
 
@@ -292,9 +319,11 @@ async def test_the_log_is_followed_searched_and_downloaded(
         await (
             view.locator(".bai-Log").get_by_text("Jupyter").first.wait_for(timeout=lab.PATIENCE_MS)
         )
-        # A page that is not there is logged, and comes by itself.
+        # A page that is not there is logged, comes by itself, and is shown on request.
         await page.evaluate("url => fetch(url)", f"{session['url']}no-such-page")
         await view.get_by_label("Times").check()
+        await view.get_by_text("no-such-page").wait_for(state="detached")
+        await view.get_by_label("Access log").check()
         stamp = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{9}Z ")
         await view.locator(".bai-Log").get_by_text(stamp).first.wait_for(timeout=lab.PATIENCE_MS)
         await view.get_by_placeholder("Search").fill("no-such-page")

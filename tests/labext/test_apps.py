@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -56,7 +57,24 @@ def test_vs_code_is_started_by_the_program_on_the_path(tmp_path: Path) -> None:
     offer = apps.offer(BY_NAME["vscode"], {"PATH": str(tmp_path)})
     command = apps.command_of(offer, {}, "/home/work")
     assert command[0] == str(path)
-    assert command[-2:] == ["--socket", "{unix_socket}"]
+    assert command[-3:] == ["/home/work", "--socket", "{unix_socket}"]
+
+
+def test_vs_code_starts_without_its_vendors_start_page_and_chat(tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    program(tmp_path, "code-server")
+    offer = apps.offer(BY_NAME["vscode"], {"PATH": str(tmp_path)})
+    start = apps.server_processes([offer], Arguments({}, str(home)), str(home))["vscode"]["command"]
+    start()
+    settings = home / ".local/share/code-server/User/settings.json"
+    found = json.loads(settings.read_text())
+    assert found["workbench.startupEditor"] == "none"
+    assert found["chat.disableAIFeatures"] is True
+    # What the user has set since stays.
+    settings.write_text("{}")
+    start()
+    assert settings.read_text() == "{}"
+    apps.create_initial_files(offer.app, "/proc/nonexistent")  # a start does not fail by it
 
 
 def test_a_node_script_is_run_by_the_real_node(tmp_path: Path) -> None:

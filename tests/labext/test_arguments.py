@@ -33,6 +33,31 @@ def test_a_variable_of_the_session_goes_before_the_default(tmp_path: Path) -> No
     assert Arguments(environ, str(tmp_path)).of(BY_NAME["mlflow"]) == {"store": "/data/mlflow"}
 
 
+@pytest.mark.parametrize("name", ["tensorboard", "mlflow"])
+def test_what_must_outlive_the_session_lies_in_the_first_folder_it_may_write_to(
+    tmp_path: Path, name: str
+) -> None:
+    (tmp_path / "data").mkdir()
+    elsewhere = tmp_path / "elsewhere"
+    app, environ = BY_NAME[name], {"BAI_FOLDERS": f"/home/work/gone:/home/work/data:{elsewhere}"}
+    (value,) = Arguments(environ, str(tmp_path)).of(app).values()
+    assert Path(value).parent == tmp_path / "data"
+    assert Arguments(environ, str(tmp_path)).temporary(app) == []
+    elsewhere.mkdir()
+    (value,) = Arguments({"BAI_FOLDERS": str(elsewhere)}, str(tmp_path)).of(app).values()
+    assert Path(value).parent == elsewhere
+
+
+def test_without_a_folder_the_launcher_asks_until_a_place_was_chosen(tmp_path: Path) -> None:
+    arguments = Arguments({"BAI_FOLDERS": ""}, str(tmp_path))
+    assert arguments.temporary(TENSORBOARD) == ["log_dir"]
+    arguments.choose(TENSORBOARD, {"log_dir": "~/logs"})
+    assert arguments.temporary(TENSORBOARD) == []
+    set_for_all = Arguments({"BAI_TENSORBOARD_LOGDIR": "/data/runs"}, str(tmp_path / "other"))
+    assert set_for_all.temporary(TENSORBOARD) == []
+    assert arguments.temporary(STREAMLIT) == []
+
+
 @pytest.mark.parametrize(
     ("name", "value", "why"),
     [

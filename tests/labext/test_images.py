@@ -183,6 +183,10 @@ async def test_vs_code_opens_a_file_and_its_terminal_types(
         pytest.skip("not in this image")
     running.run("sh", "-c", "echo 'what is written here' > /home/work/opened.txt")
     start(running, "vscode")
+    async with opened(browser, running, "vscode/") as page:
+        explorer = page.locator(".explorer-folders-view", has_text="opened.txt")
+        await explorer.wait_for(timeout=PATIENCE_MS)
+        assert await page.locator(".gettingStartedContainer, .interactive-session").count() == 0
     files = quote(json.dumps([["openFile", "vscode-remote:///home/work/opened.txt"]]))
     async with opened(browser, running, f"vscode/?payload={files}") as page:
         shown = page.locator(".monaco-editor .view-lines", has_text="what is written here")

@@ -250,6 +250,7 @@ def test_tensorboard_shows_the_folder_that_it_was_told(server: JupyterServer, ho
             "kind": "folder",
             "value": f"{home}/logs",
             "is_required": False,
+            "is_temporary": True,
         }
     ]
     assert post(server, "tensorboard", arguments={"log_dir": "runs/one"}).status_code == 202

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import socket
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from ipaddress import ip_address
 
 import pytest
 
 from bai_labext.listeners import Listener, listeners, read_listeners
-from bai_labext.ports import named_ports, ready_host, why_not
+from bai_labext.ports import Hosts, is_reachable, named_ports, ready_host, why_not
 
 
 @contextmanager
@@ -32,12 +33,34 @@ def listening(host: str) -> Iterator[int]:
     ("host", "expected"),
     [("127.0.0.1", "127.0.0.1"), ("0.0.0.0", "127.0.0.1"), ("::1", "::1"), ("::", "::1")],
 )
-def test_a_port_is_open_as_soon_as_something_listens_over_ipv6_alone_too(
+async def test_a_port_is_open_as_soon_as_something_listens_over_ipv6_alone_too(
     host: str, expected: str
 ) -> None:
     with listening(host) as port:
-        assert ready_host(port, listeners()) == expected
-    assert ready_host(port, listeners()) == ""
+        assert is_reachable(port, listeners())
+        assert await ready_host(port, listeners()) == expected
+    assert not is_reachable(port, listeners())
+    assert await ready_host(port, listeners()) == ""
+
+
+async def test_a_port_that_accepts_no_connection_does_not_stop_the_event_loop() -> None:
+    """The accept queue of the listener is full: a connection to it hangs until it is given up."""
+    with socket.socket(socket.AF_INET6) as server, ExitStack() as waiting:
+        server.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
+        server.bind(("::", 0))
+        server.listen(0)
+        port = int(server.getsockname()[1])
+        for _ in range(3):
+            client = waiting.enter_context(socket.socket(socket.AF_INET))
+            client.setblocking(False)
+            client.connect_ex(("127.0.0.1", port))
+        finding = asyncio.ensure_future(Hosts().of(port))
+        turns = 0
+        while not finding.done():
+            await asyncio.wait([finding], timeout=0.02)
+            turns += 1
+        assert await finding == "[::1]"
+        assert turns > 5
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "0.0.0.0", "::1", "::"])

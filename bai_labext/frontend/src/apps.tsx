@@ -1,6 +1,7 @@
 import * as React from 'react';
 
 import type { Actions } from './actions';
+import { asksFirst } from './appstart';
 import { Button } from './button';
 import type { Model } from './model';
 import type { Translate } from './texts';
@@ -43,10 +44,9 @@ function AppButtons(props: { app: App; actions: Actions; t: Translate }): React.
   // What listens by itself can be opened once it does; what is started, at any time.
   const canOpen =
     app.kind === 'tcp' ? false : app.kind === 'port' ? isUp : app.state !== 'starting';
-  const needsArguments = app.arguments.some(each => each.is_required && !each.value);
   return (
     <span className="bai-Buttons">
-      {canOpen && (isUp || !needsArguments) && (
+      {canOpen && (isUp || !asksFirst(app)) && (
         <Button label={t('open')} of={app.title} onClick={() => actions.openApp(app)} />
       )}
       {isProcess && !isUp && (

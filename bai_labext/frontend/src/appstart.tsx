@@ -5,6 +5,11 @@ import { Form } from './form';
 import type { Translate } from './texts';
 import type { App } from './types';
 
+/** Whether a start should ask first: an argument is missing, or its files would be lost. */
+export function asksFirst(app: App): boolean {
+  return app.arguments.some(each => (each.is_required && !each.value) || each.is_temporary);
+}
+
 /** Ask what an app is to be started with; null if the person thinks again. */
 export async function askArguments(
   app: App,
@@ -12,7 +17,7 @@ export async function askArguments(
   problem = ''
 ): Promise<Record<string, string> | null> {
   const title = t('start-app', { name: app.title });
-  const body = new ArgumentForm(title, app, problem);
+  const body = new ArgumentForm(title, app, problem, t);
   const answer = await showDialog({
     title,
     body,
@@ -27,7 +32,8 @@ class ArgumentForm extends Form {
   constructor(
     title: string,
     private readonly app: App,
-    private readonly problem: string
+    private readonly problem: string,
+    private readonly t: Translate
   ) {
     super(title);
     this.values = Object.fromEntries(app.arguments.map(each => [each.name, each.value]));
@@ -41,6 +47,11 @@ class ArgumentForm extends Form {
             {this.problem}
           </p>
         )}
+        {this.app.arguments.some(each => each.is_temporary) && (
+          <p className="bai-Hint" id="bai-Form-temporary">
+            {this.t('temporary-place')}
+          </p>
+        )}
         {this.app.arguments.map(each => (
           <label key={each.name}>
             {each.title}
@@ -49,6 +60,7 @@ class ArgumentForm extends Form {
               defaultValue={each.value}
               required={each.is_required}
               spellCheck={false}
+              aria-describedby={each.is_temporary ? 'bai-Form-temporary' : undefined}
               onChange={event => {
                 this.values[each.name] = event.target.value;
               }}

@@ -15,6 +15,21 @@ export function bytes(count: number): string {
   return `${trimmed(value.toFixed(digits))} ${UNITS[unit] ?? ''}`;
 }
 
+/** What is in use in the unit of its limit: 1.2 and 4 GiB -> ["1.2", "4 GiB"] */
+export function usedOf(used: number, limit: number): [string, string] {
+  const shown = bytes(limit);
+  const unit = 1024 ** UNITS.indexOf(shown.split(' ')[1] ?? 'B');
+  const value = Math.max(0, used) / unit;
+  return [trimmed(value.toFixed(value < 0.1 ? 2 : value < 100 ? 1 : 0)), shown];
+}
+
+const FRACTIONS: Record<string, string> = { '0.25': '¼', '0.5': '½', '0.75': '¾' };
+
+/** The share of a device: "0.25" -> "¼", "0.3" -> "0.3" */
+export function fraction(share: string): string {
+  return FRACTIONS[trimmed(share)] ?? trimmed(share);
+}
+
 /** An amount of memory as the manager writes it: "1.5g" -> 1610612736; NaN for anything else. */
 export function parseAmount(text: string): number {
   const match = /^(\d+(?:\.\d+)?)([kmgtpe]?)$/i.exec(text.trim());

@@ -7,6 +7,7 @@ import { ITranslator } from '@jupyterlab/translation';
 
 import { Actions } from './actions';
 import { Api } from './api';
+import { openAtFirstVisit } from './firstvisit';
 import { sessionIcon } from './icon';
 import { Tiles } from './launcher';
 import { Model } from './model';
@@ -52,6 +53,7 @@ const plugin: JupyterFrontEndPlugin<void> = {
     panel.title.icon = sessionIcon;
     app.shell.add(panel, 'right', { rank: RANK, type: 'Session' });
     restorer?.add(panel, panel.id);
+    void openAtFirstVisit(app, panel.id);
 
     const show = (): void => {
       // Later: the palette gives the focus back to where it was once a command has run.

@@ -2,6 +2,7 @@ import type { JupyterFrontEnd } from '@jupyterlab/application';
 import type { ILauncher } from '@jupyterlab/launcher';
 
 import type { Actions } from './actions';
+import { asksFirst } from './appstart';
 import { iconOf, sessionIcon } from './icon';
 import type { Model } from './model';
 import type { Translate } from './texts';
@@ -31,8 +32,7 @@ export class Tiles {
       icon: args => (typeof args['name'] === 'string' ? iconOf(args['name']) : sessionIcon),
       execute: args => {
         const found = named(args['name']);
-        const isWanting = found?.arguments.some(each => each.is_required && !each.value);
-        if (found && isWanting && found.state !== 'running') {
+        if (found && asksFirst(found) && found.state !== 'running') {
           actions.startApp(found);
         } else if (found) {
           actions.openApp(found);

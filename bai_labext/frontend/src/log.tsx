@@ -5,6 +5,7 @@ import { Poll } from '@lumino/polling';
 import { Signal } from '@lumino/signaling';
 import * as React from 'react';
 
+import { withoutAccess } from './accesslog';
 import { pieces, plain, settled } from './ansi';
 import type { Api } from './api';
 import { Button } from './button';
@@ -30,6 +31,8 @@ class LogModel {
   isLive = true;
   isFollowed = true;
   hasTimes = false;
+  /** Whether the requests to the session's own server are shown beside the user's output. */
+  hasAccess = false;
   source: Source;
   readonly changed = new Signal<this, void>(this);
   private mark = '';
@@ -71,6 +74,17 @@ class LogModel {
   showTimes(hasTimes: boolean): void {
     this.hasTimes = hasTimes;
     this.renew();
+  }
+
+  showAccess(hasAccess: boolean): void {
+    this.hasAccess = hasAccess;
+    this.changed.emit();
+  }
+
+  /** The lines that are shown, searched and downloaded. */
+  get lines(): string[] {
+    const lines = settled(this.text).split('\n');
+    return this.hasAccess || !this.source.keepsTimes ? lines : withoutAccess(lines, plain);
   }
 
   follow(isFollowed: boolean): void {
@@ -187,7 +201,7 @@ export function sourcesOf(
 function View({ model, t }: { model: LogModel; t: Translate }): React.ReactElement {
   const [sought, seek] = React.useState('');
   const output = React.useRef<HTMLPreElement>(null);
-  const lines = settled(model.text).split('\n');
+  const lines = model.lines;
   const found = sought ? lines.filter(line => holds(plain(line), sought)) : lines;
   React.useEffect(() => {
     if (model.isFollowed && output.current) {
@@ -227,6 +241,16 @@ function View({ model, t }: { model: LogModel; t: Translate }): React.ReactEleme
             {t('times')}
           </label>
         )}
+        {model.source.keepsTimes && (
+          <label>
+            <input
+              type="checkbox"
+              checked={model.hasAccess}
+              onChange={event => model.showAccess(event.target.checked)}
+            />
+            {t('access-log')}
+          </label>
+        )}
         <input
           type="search"
           value={sought}
@@ -246,7 +270,7 @@ function View({ model, t }: { model: LogModel; t: Translate }): React.ReactEleme
         </p>
       )}
       <pre ref={output} className="bai-Log" tabIndex={0} aria-label={model.source.title}>
-        {!model.text && !model.problem && t('log-empty')}
+        {!lines.join('').trim() && !model.problem && t('log-empty')}
         {sought ? <Marked lines={found} sought={sought} /> : <Coloured text={lines.join('\n')} />}
       </pre>
     </>
@@ -292,7 +316,9 @@ function holds(line: string, sought: string): boolean {
 }
 
 function download(model: LogModel): void {
-  const url = URL.createObjectURL(new Blob([plain(model.text)], { type: 'text/plain' }));
+  const url = URL.createObjectURL(
+    new Blob([plain(model.lines.join('\n'))], { type: 'text/plain' })
+  );
   const link = document.createElement('a');
   link.href = url;
   link.download = `${model.source.title}.log`;

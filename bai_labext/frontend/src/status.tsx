@@ -1,10 +1,12 @@
 import { ReactWidget, UseSignal } from '@jupyterlab/ui-components';
 import * as React from 'react';
 
-import { bytes, parseAmount } from './format';
+import { bytes, fraction, parseAmount, usedOf } from './format';
 import type { Model } from './model';
 import { level } from './samples';
 import type { Translate } from './texts';
+
+const GPU_FAMILIES = new Set(['cuda', 'rocm']);
 
 /** Share and memory of the device in use; the session's own memory where it has none. */
 export class StatusItem extends ReactWidget {
@@ -29,19 +31,31 @@ export class StatusItem extends ReactWidget {
     const hasDevice = session.devices.length > 0;
     const used = hasDevice ? last.deviceMemory : last.memory;
     const limit = hasDevice ? last.deviceLimit : parseAmount(session.requested.mem ?? '0');
-    const share = session.devices.map(device => device.share).join(' + ');
-    const name = hasDevice ? this.t('device-share', { share }) : this.t('memory');
-    const shown = (amount: number | null): string =>
-      amount === null ? this.t('unknown') : bytes(amount);
+    const share = session.devices.map(device => fraction(device.share)).join(' + ');
+    const name = hasDevice ? `${this.deviceName()} ${share}` : this.t('memory');
     return (
       <button
         type="button"
         className={`bai-Status bai-mod-${this.model.trouble ? 'away' : level(used ?? 0, limit)}`}
-        title={this.t('status-hint')}
+        title={this.t(hasDevice ? 'status-hint-device' : 'status-hint')}
         onClick={this.open}
       >
-        {name} {this.t('of-limit', { used: shown(used), limit: shown(limit || null) })}
+        {name} · {this.memory(used, limit)}
       </button>
     );
+  }
+
+  private deviceName(): string {
+    const families = new Set(this.model.session?.devices.map(device => device.family));
+    return [...families].every(family => GPU_FAMILIES.has(family)) ? 'GPU' : this.t('device');
+  }
+
+  private memory(used: number | null, limit: number): string {
+    if (!limit) {
+      return used === null ? this.t('unknown') : bytes(used);
+    }
+    const [usedText, limitText] = usedOf(used ?? 0, limit);
+    const shown = used === null ? this.t('unknown') : usedText;
+    return this.t('of-limit', { used: shown, limit: limitText });
   }
 }

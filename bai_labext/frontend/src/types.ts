@@ -93,6 +93,8 @@ export interface Argument {
   title: string;
   value: string;
   is_required: boolean;
+  /** The value is a default place that is lost with the session. */
+  is_temporary: boolean;
 }
 
 export interface App {

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import test from 'node:test';
 
-import { amount, bytes, cores, duration, parseAmount } from '../src/format.ts';
+import { amount, bytes, cores, duration, fraction, parseAmount, usedOf } from '../src/format.ts';
 
 test('bytes are in the unit that leaves the fewest digits', () => {
   const shown = [0, 1023, 1536, 1024 ** 2, 20 * 1024 ** 3].map(bytes);
@@ -27,4 +27,12 @@ test('durations are a clock, days in front', () => {
 
 test('cores lose no digit that counts', () => {
   assert.deepEqual([0, 0.251, 1.5, 100].map(cores), ['0', '0.25', '1.5', '100']);
+});
+
+test('the status bar shows use and limit in one unit, and quarters as fractions', () => {
+  const gib = 1024 ** 3;
+  assert.deepEqual(usedOf(1.2 * gib, 4 * gib), ['1.2', '4 GiB']);
+  assert.deepEqual(usedOf(50 * 1024 ** 2, 4 * gib), ['0.05', '4 GiB']);
+  assert.deepEqual(usedOf(0, 512 * 1024 ** 2), ['0', '512 MiB']);
+  assert.deepEqual(['0.25', '0.50', '0.75', '0.3', '1'].map(fraction), ['¼', '½', '¾', '0.3', '1']);
 });
