@@ -58,6 +58,9 @@ class _KeypairAuth(httpx.Auth):
 
     def auth_flow(self, request: httpx.Request) -> Any:
         now = datetime.now(UTC).replace(microsecond=0)
+        digest = _digest_of(request)
+        if digest:
+            request.headers[signature.DIGEST_HEADER] = digest
         signed = signature.sign(
             self._keypair.secret_key,
             method=request.method,
@@ -65,11 +68,18 @@ class _KeypairAuth(httpx.Auth):
             host=request.headers["Host"],
             date=now,
             content_type=request.headers.get("Content-Type", ""),
+            content_digest=digest,
         )
         request.headers["Date"] = now.isoformat()
         request.headers[signature.VERSION_HEADER] = signature.VERSION
         request.headers["Authorization"] = signature.authorization(self._keypair.access_key, signed)
         yield request
+
+
+def _digest_of(request: httpx.Request) -> str:
+    """Return the digest of a body in JSON; those of files are stored while they arrive."""
+    is_json = request.headers.get("Content-Type", "").startswith("application/json")
+    return signature.content_digest(request.content) if is_json else ""
 
 
 @cache

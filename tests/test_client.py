@@ -154,7 +154,9 @@ async def test_a_keypair_signs_what_is_sent(url: str, body: Any) -> None:
         host=headers["Host"],
         date=date,
         content_type=headers.get("Content-Type", ""),
+        content_digest=headers.get("Content-Digest", ""),
     )
+    assert ("Content-Digest" in headers) == (body is not None)
     assert (access_key, given) == ("AKEXAMPLE", expected)
     signature.check_date(date, datetime.now(UTC))
 

@@ -202,6 +202,13 @@ class SignIn:
             date = None
         if date is None or date.tzinfo is None:
             raise NotSignedIn("the Date header is no ISO 8601 time with a zone")
+        digest = headers.get(signature.DIGEST_HEADER, "")
+        if digest and handler.request.method not in SAFE_METHODS and _is_streamed(handler):
+            raise InvalidRequest(
+                f"{signature.DIGEST_HEADER} cannot be checked here: the body is stored while it "
+                "arrives. Leave the header out; tus uploads can carry an Upload-Checksum",
+                header=signature.DIGEST_HEADER,
+            )
         request = SignedRequest(
             access_key=access_key,
             signature=given,
@@ -210,8 +217,12 @@ class SignIn:
             host=headers.get("Host", ""),
             date=date,
             content_type=headers.get("Content-Type", ""),
+            content_digest=digest,
         )
-        return await self._manager.callers.by_signature(request, self.client_ip(handler.request))
+        caller = await self._manager.callers.by_signature(request, self.client_ip(handler.request))
+        if digest:
+            signature.check_body(digest, handler.request.body)
+        return caller
 
     async def _by_cookie(self, handler: RequestHandler) -> Caller:
         model = await self.hub_user(handler)
@@ -243,6 +254,11 @@ class SignIn:
             raise Forbidden(
                 "the request lacks the page's _xsrf token (X-XSRFToken); load the page again"
             ) from error
+
+
+def _is_streamed(handler: RequestHandler) -> bool:
+    """Return whether the handler takes its body in pieces, before all of it is there."""
+    return getattr(handler, "_stream_request_body", False) is True
 
 
 def _token_in(header: str) -> str:

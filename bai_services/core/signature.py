@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import hashlib
 import hmac
 import re
@@ -11,6 +12,7 @@ from .errors import NotSignedIn
 
 SCHEME = "BackendAI"
 VERSION_HEADER = "X-BackendAI-Version"
+DIGEST_HEADER = "Content-Digest"
 VERSION = "v1"
 CLOCK_WINDOW = timedelta(minutes=15)
 
@@ -21,15 +23,24 @@ _CREDENTIAL = re.compile(
 
 
 def sign(
-    secret_key: str, *, method: str, path: str, host: str, date: datetime, content_type: str
+    secret_key: str,
+    *,
+    method: str,
+    path: str,
+    host: str,
+    date: datetime,
+    content_type: str,
+    content_digest: str = "",
 ) -> str:
     """Return the hex signature of a request.
 
     ``path`` holds the query string; ``date`` is the aware time of the ``Date``
-    header in ISO 8601. The body is not part of it: transport security guards
-    that, as in the scheme this one is compatible with.
+    header in ISO 8601. ``content_digest`` is the value of the ``Content-Digest``
+    header. Without one the body is not part of the signature, as in the scheme
+    that this one is compatible with.
     """
     day = date.strftime("%Y%m%d")
+    digest = (f"content-digest:{content_digest}",) if content_digest else ()
     text = "\n".join(
         (
             method.upper(),
@@ -37,12 +48,27 @@ def sign(
             date.isoformat(),
             f"host:{host}",
             f"content-type:{content_type}",
+            *digest,
             f"x-backendai-version:{VERSION}",
             hashlib.sha256(b"").hexdigest(),
         )
     )
     key = _hmac(_hmac(secret_key.encode(), day), host)
     return hmac.new(key, text.encode(), hashlib.sha256).hexdigest()
+
+
+def content_digest(body: bytes) -> str:
+    """Return the value of ``Content-Digest`` (RFC 9530) for a body."""
+    return f"sha-256=:{base64.b64encode(hashlib.sha256(body).digest()).decode()}:"
+
+
+def check_body(header: str, body: bytes) -> None:
+    """Raise ``NotSignedIn`` unless a body has the digest of its ``Content-Digest`` header."""
+    if not hmac.compare_digest(header.encode(), content_digest(body).encode()):
+        raise NotSignedIn(
+            "the body does not match the Content-Digest header that the signature covers; "
+            "send sha-256=:BASE64: of the body alone"
+        )
 
 
 def authorization(access_key: str, signature: str) -> str:

@@ -41,6 +41,7 @@ class SignedRequest:
     host: str
     date: datetime
     content_type: str
+    content_digest: str = ""
 
 
 class Callers:
@@ -112,6 +113,7 @@ class Callers:
             host=request.host,
             date=request.date,
             content_type=request.content_type,
+            content_digest=request.content_digest,
         )
         if not hmac.compare_digest(expected, request.signature) or found is None:
             raise NotSignedIn("the keypair or its signature is not right")

@@ -84,6 +84,45 @@ async def test_query_and_content_type_are_part_of_what_is_signed(api: Api) -> No
     await admin.patch("/users/user", {"full_name": "U"})
 
 
+async def signed_patch(api: Api, path: str, body: bytes, sent: bytes, **kept: bool) -> int:
+    """Sign a request for ``body``, send it with ``sent``, and return the status."""
+    keys = api.world.keys["admin"]
+    async with httpx.AsyncClient(base_url=api.url + "/api/v1/") as http:
+        method = "PUT" if "/content" in path else "PATCH"
+        request = http.build_request(method, path, content=sent)
+        digest = signature.content_digest(body)
+        when = api.world.clock()
+        sign = signature.sign(
+            keys.secret_key,
+            method=method,
+            path=request.url.raw_path.decode(),
+            host=request.headers["Host"],
+            date=when,
+            content_type="",
+            content_digest=digest,
+        )
+        request.headers["Date"] = when.isoformat()
+        request.headers["Authorization"] = signature.authorization(keys.access_key, sign)
+        if kept.get("has_header", True):
+            request.headers["Content-Digest"] = digest
+        return (await http.send(request)).status_code
+
+
+async def test_a_signed_digest_covers_the_body(api: Api) -> None:
+    body, other = b'{"full_name": "A"}', b'{"full_name": "B"}'
+    assert await signed_patch(api, "users/user", body, body) == 200
+    assert await signed_patch(api, "users/user", body, other) == 401
+    # Nor can the header be taken away on the way.
+    assert await signed_patch(api, "users/user", body, other, has_header=False) == 401
+    admin = await api.client("admin")
+    assert (await admin.get("/users/user"))["full_name"] == "A"
+
+
+async def test_a_body_that_is_stored_while_it_arrives_takes_no_digest(api: Api) -> None:
+    path = "vfolders/no-such-folder/content?path=a"
+    assert await signed_patch(api, path, b"x", b"x") == 400
+
+
 @pytest.mark.parametrize(
     "header",
     [

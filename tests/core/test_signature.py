@@ -10,7 +10,9 @@ from bai_services.core.errors import NotSignedIn
 from bai_services.core.signature import (
     CLOCK_WINDOW,
     authorization,
+    check_body,
     check_date,
+    content_digest,
     parse_authorization,
     sign,
 )
@@ -33,12 +35,23 @@ REQUEST = {
         {"host": "other.example"},
         {"date": NOW + timedelta(days=1)},
         {"content_type": ""},
+        {"content_digest": content_digest(b"x")},
     ],
     ids=lambda changed: next(iter(changed)),
 )
 def test_everything_signed_counts(changed: dict[str, object]) -> None:
     assert sign("secret", **REQUEST) != sign("secret", **{**REQUEST, **changed})
     assert sign("secret", **REQUEST) != sign("other", **REQUEST)
+
+
+def test_a_digest_is_that_of_one_body() -> None:
+    # From RFC 9530, appendix D.
+    header = "sha-256=:RBNvo1WzZ4oRRq0W9+hknpT7T8If536DEMBg9hyq/4o=:"
+    assert content_digest(b"{}") == header
+    check_body(header, b"{}")
+    for wrong in (header + ", sha-512=::", "sha-256=::", "SHA-256" + header[7:], "\xfc"):
+        with pytest.raises(NotSignedIn, match="does not match"):
+            check_body(wrong, b"{}")
 
 
 def test_header_and_back() -> None:
