@@ -82,6 +82,18 @@ async def test_a_folder_is_shared_by_name(
         assert invitation["permission"] == "rw"
         await dialog.get_by_role("button", name="Withdraw: user2").click()
         await dialog.get_by_role("button", name="Withdraw: user2").wait_for(state="hidden")
+        await dialog.get_by_role("button", name="Close", exact=True).click()
+        # What others offer is accepted in the panel too, and is in the list of folders then.
+        lent = checked(other.post("/vfolders", json={"name": "lent"}), 201)
+        checked(other.put(f"/vfolders/{lent['id']}/grants/user", json={"permission": "ro"}), 200)
+        assert rest.get(f"/vfolders/{lent['id']}").status_code == 404
+        await page.get_by_role("button", name="Offered to you").click()
+        await dialog.get_by_role("button", name="Accept: lent").click()
+        await dialog.get_by_text("Nobody offers you a folder.").wait_for()
+        await dialog.get_by_role("button", name="Close", exact=True).click()
+        await row_of(page, "lent").wait_for(timeout=lab.PATIENCE_MS)
+    assert checked(rest.get(f"/vfolders/{lent['id']}"), 200)["permission"] == "ro"
+    checked(other.delete(f"/vfolders/{lent['id']}"), 204)
     stop(rest, session["id"])
     checked(rest.delete(f"/vfolders/{folder['id']}"), 204)
 

@@ -17,6 +17,7 @@ import { duration } from './format';
 import { logWidget, sourcesOf } from './log';
 import type { Model } from './model';
 import { Person } from './person';
+import { showReceived } from './received';
 import { showSharing } from './share';
 import { startSession } from './startform';
 import type { App, Folder, OtherSession } from './types';
@@ -200,6 +201,15 @@ export class Actions {
   browse(folder: Folder): void {
     const relative = (folder.path ?? '').slice(rootPath().length + 1);
     void this.said(() => this.app.commands.execute('filebrowser:open-path', { path: relative }));
+  }
+
+  showReceived(): void {
+    void this.said(async () => {
+      if (await this.isAllowed()) {
+        await showReceived(this.person, this.t);
+        this.model.refresh();
+      }
+    });
   }
 
   share(folder: Folder): void {

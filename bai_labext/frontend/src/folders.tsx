@@ -33,6 +33,7 @@ export function Folders(props: Props): React.ReactElement {
           <FolderRow key={folder.id} folder={folder} {...props} />
         ))}
       </ul>
+      <Button label={t('received')} onClick={() => props.actions.showReceived()} />
     </>
   );
 }
