@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Coroutine, Sequence
 from typing import Any
 
-from bai_services.core.errors import InvalidRequest, TooLarge
+from bai_services.core.errors import Conflict, InvalidRequest, TooLarge
 from bai_services.core.listing import ListQuery, Page
 from bai_services.core.roles import Caller
 from bai_services.core.vfolder import ANYTHING, Expected
 from bai_services.db.grants import GrantStore
 from bai_services.db.vfolders import VfolderRow
-from bai_services.storage.archives import Unpacked
 from bai_services.storage.base import Copying, Entry
 from bai_services.storage.downloads import ArchiveStream, Download
 from bai_services.storage.folder import SORTS
 from bai_services.storage.host import StorageHost
 from bai_services.storage.staging import Writer
+from bai_services.storage.unpacking import Unpacked
 
 from .pieces import Pieces, Receive
 from .quotas import FolderUsage, Quotas, location_of
@@ -195,6 +195,7 @@ class Files:
 
     def forget(self, upload: Any) -> None:
         """Abort an upload soon, for callers that cannot wait; harmless after its end."""
+        upload.hang_up()
         task = asyncio.create_task(upload.abort(), name="abort upload")
         self._ending.add(task)
         task.add_done_callback(self._ending.discard)
@@ -272,6 +273,9 @@ class FileUpload:
         self._size += size
         await self._pieces.receive(receive, size)
 
+    def hang_up(self) -> None:
+        """Notice that nobody waits for the result any more."""
+
     async def commit(self) -> Any:
         """Make the file appear, if the caller may still write there."""
         await self._pieces.flush()
@@ -291,10 +295,46 @@ class FileUpload:
 class ArchiveUpload(FileUpload):
     """A tar archive that is being received in one go and unpacked by ``commit``."""
 
+    _landing: Landing | None = None
+
+    def hang_up(self) -> None:
+        if self._landing is not None:
+            self._landing.stop()
+
     async def _land(self) -> Any:
-        found = await self._files.unpack(self._caller, self._row, self._path, self._writer)
+        self._landing = Landing(
+            self._files.unpack(self._caller, self._row, self._path, self._writer)
+        )
+        found = await self._landing.result()
         await self.abort()
         return found
+
+
+class Landing:
+    """Work at the end of an upload that stops when its client has gone."""
+
+    def __init__(self, work: Coroutine[Any, Any, Any]) -> None:
+        self._task = asyncio.create_task(work, name="land an upload")
+
+    def stop(self) -> None:
+        self._task.cancel()
+
+    async def result(self) -> Any:
+        """Return the result of the work.
+
+        Raises
+        ------
+        Conflict
+            If it was stopped.
+        """
+        try:
+            await asyncio.wait([self._task])
+        except asyncio.CancelledError:
+            self._task.cancel()
+            raise
+        if self._task.cancelled():
+            raise Conflict("the upload was given up before its archive was unpacked")
+        return self._task.result()
 
 
 def _short(value: Any) -> Any:

@@ -15,7 +15,7 @@ from bai_services.storage.base import Entry
 from bai_services.storage.host import StorageHost
 from bai_services.storage.staging import UploadFacts, Writer, expiry
 
-from .files import Files
+from .files import Files, Landing
 from .pieces import Pieces, Receive
 from .quotas import location_of
 from .settings import Settings
@@ -248,6 +248,7 @@ class Piece:
         self._size = facts.offset
         self._is_over = False
         self._ending = asyncio.Lock()
+        self._landing: Landing | None = None
 
     async def write(self, chunk: bytes) -> None:
         self._check(len(chunk))
@@ -272,12 +273,19 @@ class Piece:
             await self._pieces.flush()
             await self._host.run(self._writer.sync)
             self._is_over = True
+            self._landing = Landing(
+                self._uploads.finish(self._caller, self._row, self._facts, self._writer)
+            )
             try:
-                return await self._uploads.finish(
-                    self._caller, self._row, self._facts, self._writer
-                )
+                done: Progress = await self._landing.result()
+                return done
             finally:
                 self._uploads.ended(self, self._facts.id)
+
+    def hang_up(self) -> None:
+        """Stop unpacking for a client that has gone; asking for the state begins it again."""
+        if self._landing is not None and self._facts.is_archive:
+            self._landing.stop()
 
     def _check(self, size: int) -> None:
         if self._is_over:

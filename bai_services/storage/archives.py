@@ -9,13 +9,11 @@ import time
 import zipfile
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
-from typing import IO, Any, cast
+from typing import IO, cast
 
-from bai_services.core.errors import BaiError, Conflict, InvalidRequest
+from bai_services.core.errors import Conflict
 
-from . import beneath
-from .folder import OpenFolder, carry, existing_mode, sync_file_system
+from .folder import OpenFolder
 from .trees import descriptor
 
 FORMATS = {"zip": "application/zip", "tar": "application/x-tar"}
@@ -172,139 +170,3 @@ def _content(folder: OpenFolder, member: Member) -> Iterator[bytes]:
 def _zip_time(seconds: float) -> tuple[int, int, int, int, int, int]:
     when = time.gmtime(max(seconds, 0))[:6]
     return when if _ZIP_EPOCH[0] <= when[0] < 2108 else _ZIP_EPOCH
-
-
-@dataclass(frozen=True, slots=True)
-class Unpacked:
-    """What came out of an archive."""
-
-    files: int
-    bytes: int
-
-
-class _Head(tarfile.TarInfo):
-    """A member's head; the library takes whatever it cannot read for the end of the archive."""
-
-    @classmethod
-    def fromtarfile(cls, archive: tarfile.TarFile) -> _Head:
-        try:
-            return super().fromtarfile(archive)
-        except tarfile.EOFHeaderError:  # type: ignore[attr-defined]  # it is not in the stubs
-            raise
-        except tarfile.HeaderError as error:
-            raise tarfile.ReadError(str(error)) from error
-
-
-class Unpacking:
-    """Unpacks a tar archive into a folder: first beside it, then file by file into its places.
-
-    One bad member refuses the whole archive before anything of it has appeared.
-    """
-
-    def __init__(self, folder: OpenFolder, above: Parts, staging: Path, max_bytes: int) -> None:
-        self._folder = folder
-        self._above = above
-        self._staging = staging
-        self._max_bytes = max_bytes
-        self._places: dict[Parts, None] = {}  # in the order of the archive
-        self._directories: dict[Parts, None] = {}
-
-    def run(self, archive: Path) -> Unpacked:
-        """Unpack; ``staging`` is made and holds what could not be moved, until it is removed.
-
-        Raises
-        ------
-        InvalidRequest
-            If it is no tar archive, or holds a name, link or thing that cannot be.
-        Conflict
-            If something else is at the place of a file.
-        """
-        self._staging.mkdir(mode=0o700)
-        with descriptor(os.open(self._staging, os.O_RDONLY | os.O_DIRECTORY)) as here:
-            total = self._extract(archive, here)
-            self._check_places()
-            # Everything is on the disk before anything appears, and what appeared stays.
-            sync_file_system(here)
-            self._place_all(here)
-            sync_file_system(here)
-        return Unpacked(len(self._places), total)
-
-    def _extract(self, archive: Path, here: int) -> int:
-        total = 0
-        try:
-            with tarfile.open(archive, "r:*", tarinfo=_Head) as source:
-                number = 0
-                while (member := source.next()) is not None:
-                    number += 1
-                    if number > MAX_MEMBERS:
-                        raise InvalidRequest(f"the archive has more than {MAX_MEMBERS} members")
-                    total += member.size
-                    if total > self._max_bytes:
-                        raise InvalidRequest(
-                            f"the archive holds more than {self._max_bytes} bytes",
-                            limit_bytes=self._max_bytes,
-                        )
-                    self._take(source, member, here)
-                    source.members = []  # type: ignore[attr-defined]  # else it keeps them all
-        except (tarfile.TarError, EOFError, UnicodeError) as error:
-            raise InvalidRequest(f"that is no tar archive, or a broken one: {error}") from None
-        return total
-
-    def _take(self, source: tarfile.TarFile, member: tarfile.TarInfo, here: int) -> None:
-        try:
-            inside = beneath.parse_new_path(member.name)
-        except BaiError as error:
-            raise InvalidRequest(
-                f"the archive's member {member.name[:100]!r}: {error.message}"
-            ) from None
-        parts = (*self._above, *inside)
-        if member.isdir():
-            self._directories[parts] = None
-            return
-        if not member.isreg() or not inside:
-            raise InvalidRequest(
-                f"the archive's member {member.name[:100]!r} is a link or something special; "
-                "only files and directories can be unpacked"
-            )
-        if parts in self._places:
-            raise InvalidRequest(f"the archive holds {member.name[:100]!r} twice")
-        content = source.extractfile(member)
-        assert content is not None  # it is a regular file
-        name = str(len(self._places))
-        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
-        with content, descriptor(os.open(name, flags, 0o600, dir_fd=here)) as file:
-            while piece := content.read(PIECE_BYTES):
-                _write_all(file, piece)
-            os.utime(file, (member.mtime, member.mtime))
-            self._folder.give(file, is_executable=bool(member.mode & 0o100))
-        self._places[parts] = None
-
-    def _check_places(self) -> None:
-        for above, names in self._by_directory().items():
-            try:
-                with self._folder.directory(above) as parent:
-                    for name, _ in names:
-                        existing_mode(parent, name)
-            except FileNotFoundError:
-                continue
-
-    def _place_all(self, here: int) -> None:
-        for parts in self._directories:
-            self._folder.make_directory(parts, exists_ok=True)
-        for above, names in self._by_directory().items():
-            with self._folder.directory(above, makes=True) as parent:
-                for name, number in names:
-                    existing_mode(parent, name)
-                    carry(here, str(number), parent, name)
-
-    def _by_directory(self) -> dict[Parts, list[tuple[str, int]]]:
-        found: dict[Parts, list[tuple[str, int]]] = {}
-        for number, parts in enumerate(self._places):
-            found.setdefault(parts[:-1], []).append((parts[-1], number))
-        return found
-
-
-def _write_all(file: int, piece: bytes) -> None:
-    view: Any = memoryview(piece)
-    while view:
-        view = view[os.write(file, view) :]

@@ -12,13 +12,14 @@ from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, TypeVar
+from weakref import WeakValueDictionary
 
 from bai_services.core.errors import InvalidRequest, NotFound, StorageFull, Unavailable
 from bai_services.core.vfolder import ANYTHING, Expected
 from bai_services.descent import remove_tree
 
 from . import beneath, folder, trees
-from .archives import FORMATS, Unpacked, Unpacking, packed
+from .archives import FORMATS, packed
 from .backend import Backend
 from .base import (
     Capability,
@@ -34,6 +35,9 @@ from .base import (
 from .downloads import ArchiveStream, Download
 from .folder import OpenFolder, Owner
 from .staging import DIRECTORY, Staging, UploadFacts, Writer, remove_any, subdirectories
+from .unpack_process import cpu_seconds, unpack
+from .unpack_worker import Job
+from .unpacking import Unpacked
 from .workers import Workers
 
 log = logging.getLogger(__name__)
@@ -42,6 +46,8 @@ T = TypeVar("T")
 THREADS = 8
 # For what may take hours: copies, counts, deletions. Nobody's request waits for it.
 LONG_THREADS = 4
+# Processes that unpack archives, each with up to 512 MiB.
+UNPACKERS = 4
 PROBE_SECONDS = 5.0
 SLOW_SECONDS = 1.0
 # A host with less room than this is called full: directories and databases need some.
@@ -82,6 +88,8 @@ class StorageHost:
         self._opener = opener or beneath.best_opener()
         self._workers = Workers(name, THREADS)
         self._long = Workers(f"{name}-long", LONG_THREADS)
+        self._unpackers = asyncio.Semaphore(UNPACKERS)
+        self._turns: WeakValueDictionary[Scope, asyncio.Lock] = WeakValueDictionary()
 
     async def start(self) -> None:
         """Make the host ready; one that is away is reported, and is not fatal."""
@@ -249,11 +257,32 @@ class StorageHost:
     async def unpack(
         self, location: Location, writer: Writer, path: str, uid: int | None, max_bytes: int
     ) -> Unpacked:
-        """Unpack a tar archive that was written at a directory of the folder."""
+        """Unpack a tar archive that was written at a directory of the folder.
+
+        Cancelled, it stops, unless its files are appearing already.
+        """
         parts = beneath.parse_new_path(path)
-        return await self._long.run(
-            self._unpack, location, writer, parts, uid, max_bytes, seconds=None
+        staging = await self._workers.run(self.staging(location).fresh, ".unpacked")
+        owner = self._owner(uid)
+        job = Job(
+            folder=str(self._path(location)),
+            staging=str(staging),
+            archive=str(writer.path),
+            above=list(parts),
+            max_bytes=max_bytes,
+            owner=None if owner is None else (owner.uid, owner.gid),
+            has_kernel_opener=self._opener is beneath.open_with_kernel,
+            cpu_seconds=cpu_seconds(writer.size),
         )
+        # One at a time for each owner, so that nobody keeps all others waiting.
+        async with self._turns.setdefault(location.scope, asyncio.Lock()), self._unpackers:
+            try:
+                return await unpack(job)
+            finally:
+                removal = self._long.run(remove_any, staging, seconds=None)
+                # What is left when the host stops is removed at the next start.
+                with contextlib.suppress(Unavailable):
+                    await asyncio.shield(asyncio.ensure_future(removal))
 
     async def discard(self, writer: Writer) -> None:
         """Close a writer of something that was sent in one go, and forget what it wrote."""
@@ -454,16 +483,6 @@ class StorageHost:
             found = opened.put(writer.path, writer.file, parts, expected)
         writer.close()
         return found
-
-    def _unpack(
-        self, location: Location, writer: Writer, parts: Any, uid: int | None, max_bytes: int
-    ) -> Unpacked:
-        staging = self.staging(location).fresh(".unpacked")
-        try:
-            with self._opened(location, uid) as opened:
-                return Unpacking(opened, parts, staging, max_bytes).run(writer.path)
-        finally:
-            remove_any(staging)
 
     def _sweep(self, now: float, is_start: bool) -> int:
         scopes = [*subdirectories(self._root / "user"), *subdirectories(self._root / "project")]

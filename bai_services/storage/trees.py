@@ -21,6 +21,9 @@ _libc.sync_file_range.argtypes = (ctypes.c_int, ctypes.c_int64, ctypes.c_int64, 
 _SYNC_FILE_RANGE_WRITE = 2
 _FICLONE = 0x40049409
 _PIECE_BYTES = 8 * 2**20
+# Zeros of that size are written as holes.
+HOLE_BYTES = 64 * 2**10
+_ZEROS = bytes(HOLE_BYTES)
 # The unit of ``st_blocks``, whatever the file system's own is.
 _BLOCK_BYTES = 512
 # What a file system, or a pair of them, answers that cannot copy by itself.
@@ -200,6 +203,28 @@ def _copy_piece(source: int, begin: int, target: int, place: int, size: int) -> 
             raise
     os.lseek(target, place, os.SEEK_SET)
     return os.sendfile(target, source, begin, size)
+
+
+def write_sparsely(file: int, piece: bytes | memoryview, place: int) -> None:
+    """Write a piece of a file and leave holes for blocks of zeros.
+
+    The caller makes the file as long as it is to be.
+    """
+    with memoryview(piece) as view:
+        begin = 0
+        while begin < len(view):
+            end = begin
+            while end < len(view) and not _is_zero(view[end : end + HOLE_BYTES]):
+                end += HOLE_BYTES
+            end = min(end, len(view))
+            while begin < end:
+                begin += os.pwrite(file, view[begin:end], place + begin)
+            begin += HOLE_BYTES
+
+
+def _is_zero(block: memoryview) -> bool:
+    # Nearly every block that is not zero is known by its first or last byte.
+    return block[0] == 0 == block[-1] and block.tobytes() == _ZEROS[: len(block)]
 
 
 def begin_writing(file: int, offset: int, size: int) -> None:

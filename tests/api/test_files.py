@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import gzip
 import json
 import os
 import subprocess
 import sys
+import tarfile
+import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import AsyncExitStack, suppress
 from pathlib import Path
@@ -329,6 +332,58 @@ async def test_who_asks_first_is_told_first(api: Api, user: Client) -> None:
     assert refused == b"HTTP/1.1 401 Unauthorized\r\n"
     refused = await raw(api, path, f"Content-Length: {MAX_DISCARDED_BYTES + 1}", b"\r\n")
     assert refused == b"HTTP/1.1 401 Unauthorized\r\n"
+
+
+def hostile_archive() -> bytes:
+    """A compressed archive of 300 KB with one pax header of 300 MiB of digits."""
+    header = tarfile.TarInfo("header")
+    header.type, header.size = tarfile.XHDTYPE, 300 * MIB
+    return gzip.compress(header.tobuf()) + gzip.compress(b"1" * MIB) * 300
+
+
+def slow_archive() -> bytes:
+    """Many small files: some seconds of work in a few KB."""
+    info = tarfile.TarInfo()
+    members = []
+    for number in range(40_000):
+        info.name = f"f{number}"
+        members.append(info.tobuf())
+    return gzip.compress(b"".join(members) + bytes(1024), 1)
+
+
+async def put_archive(client: Client, content: bytes) -> Any:
+    return await client.call("PUT", "/vfolders/data/archive", query={"path": ""}, content=content)
+
+
+async def test_a_hostile_archive_holds_up_nobody(api: Api, user: Client) -> None:
+    async def send() -> None:
+        for _ in range(2):
+            with pytest.raises(InvalidRequest, match="header"):
+                await put_archive(user, hostile_archive())
+        await put_archive(user, slow_archive())
+
+    sending = asyncio.create_task(send())
+    slowest = 0.0
+    while not sending.done():
+        began = time.monotonic()
+        assert (await user._http.get("/health")).status_code == 200
+        slowest = max(slowest, time.monotonic() - began)
+        await asyncio.wait([sending], timeout=0.05)
+    await sending
+    assert slowest < 1.0
+    assert uploads(api) == []
+
+
+async def test_unpacking_stops_when_its_client_hangs_up(api: Api, user: Client) -> None:
+    root = api.world.manager.settings.storage_root
+    sending = asyncio.create_task(put_archive(user, slow_archive()))
+    await wait_until_async(
+        lambda: list(root.glob(f"*/*/{DIRECTORY}/*.unpacked/100")), 30, "the first files"
+    )
+    sending.cancel()
+    await asyncio.wait([sending])
+    await wait_until_async(lambda: not uploads(api), 10, "what was unpacked to be removed")
+    assert (await user.get("/vfolders/data/files"))["total"] == 0
 
 
 async def test_an_upload_that_breaks_off_leaves_nothing(api: Api, user: Client) -> None:

@@ -3,22 +3,34 @@
 from __future__ import annotations
 
 import asyncio
+import gzip
 import io
+import lzma
 import os
+import subprocess
 import tarfile
 import threading
+import tracemalloc
 import uuid
 import zipfile
+import zlib
 from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
 
 from bai_services.core.errors import BaiError, Conflict, InvalidRequest
+from bai_services.storage import unpacking
 from bai_services.storage.base import Location, Scope
+from bai_services.storage.beneath import best_opener, parse_new_path
+from bai_services.storage.folder import OpenFolder
 from bai_services.storage.host import StorageHost
 from bai_services.storage.local import LocalBackend
-from bai_services.storage.staging import DIRECTORY
+from bai_services.storage.staging import DIRECTORY, remove_any
+from bai_services.storage.trees import descriptor
+from bai_services.storage.unpacking import Unpacking
+from bai_services.storage.workers import translated
+from tests.testbed.wait import wait_until_async
 
 GIB = 2**30
 
@@ -49,6 +61,20 @@ def member(
 
 
 END = b"\0" * 1024
+
+
+def unpack_here(host: StorageHost, folder: Location, archive: bytes, path: str = "") -> None:
+    """Unpack in this process: what a process of its own costs, many small cases need not pay."""
+    staging = host.staging(folder)
+    source, place = staging.fresh(".tar"), staging.fresh(".unpacked")
+    source.write_bytes(archive)
+    try:
+        with descriptor(os.open(host.source_path(folder), os.O_RDONLY)) as root:
+            opened = OpenFolder(root, best_opener())
+            translated(Unpacking(opened, parse_new_path(path), place, GIB).run, source)
+    finally:
+        source.unlink()
+        remove_any(place)
 
 
 async def unpack(host: StorageHost, folder: Location, archive: bytes, path: str = "") -> None:
@@ -120,7 +146,7 @@ async def test_one_bad_member_refuses_the_whole_archive(
     (root / "out").symlink_to(outside)
     (root / "file").write_bytes(b"old")
     with pytest.raises(BaiError, match=reason):
-        await unpack(host, folder, (member("good") + bad + END) if bad else b"")
+        unpack_here(host, folder, (member("good") + bad + END) if bad else b"")
     assert below(host, folder) == {"file": b"old"}
     assert list(outside.iterdir()) == []
     assert waiting(host) == []
@@ -180,13 +206,184 @@ async def test_a_link_that_is_swapped_in_while_unpacking_leads_nowhere(
         for number in range(60):
             archive = b"".join(member(f"way/{number}-{i}") for i in range(5)) + END
             try:
-                await unpack(host, folder, archive)
+                unpack_here(host, folder, archive)
             except BaiError:
                 continue
     finally:
         stop.set()
         attacker.join()
     assert list(outside.iterdir()) == []
+
+
+def long_header(kind: bytes, size: int = 64 * 2**20) -> bytes:
+    """A header that claims a size, with that many bytes of content."""
+    info = tarfile.TarInfo("header")
+    info.type, info.size = kind, size
+    content = b"30 comment=" if kind in (tarfile.XHDTYPE, tarfile.SOLARIS_XHDTYPE) else b"n"
+    return info.tobuf() + content.ljust(min(size, 2**20), b"x")
+
+
+def gnu_name(name: bytes = b"n") -> bytes:
+    return long_header(tarfile.GNUTYPE_LONGNAME, len(name)) + bytes(511)
+
+
+def records(value: bytes) -> bytes:
+    content = b"comment=" + value + b"\n"
+    content = b"%d " % (len(content) + 7) + content
+    info = tarfile.TarInfo("header")
+    info.type, info.size = tarfile.XHDTYPE, len(content)
+    return info.tobuf() + content + b"\0" * (-len(content) % 512)
+
+
+def negative() -> bytes:
+    head = bytearray(member("x"))
+    head[124:136] = b"\xff" * 12
+    head[148:156] = b"        "
+    head[148:156] = b"%06o\0 " % sum(head[:512])
+    return bytes(head)
+
+
+def sparse_map(text: bytes) -> bytes:
+    """A GNU sparse file (1.0) whose map is ``text``."""
+    body = text + b"\0" * (-len(text) % 512)
+    info = tarfile.TarInfo("GNUSparseFile.0/s")
+    info.size = len(body)
+    info.pax_headers = {"GNU.sparse.major": "1", "GNU.sparse.minor": "0",
+                        "GNU.sparse.name": "s", "GNU.sparse.realsize": "100"}  # fmt: skip
+    return info.tobuf(tarfile.PAX_FORMAT) + body
+
+
+HOSTILE = [
+    pytest.param(long_header(tarfile.XHDTYPE), "header of 67108864", id="pax"),
+    pytest.param(long_header(tarfile.XGLTYPE), "header of 67108864", id="pax for all"),
+    pytest.param(long_header(tarfile.SOLARIS_XHDTYPE), "header of 67108864", id="Solaris"),
+    pytest.param(long_header(tarfile.GNUTYPE_LONGNAME), "header of 67108864", id="long name"),
+    pytest.param(long_header(tarfile.GNUTYPE_LONGLINK), "header of 67108864", id="long link"),
+    pytest.param(gnu_name() * 2000, "more than 8 headers", id="headers of headers"),
+    pytest.param(long_header(tarfile.XHDTYPE, 2**17), "malformed", id="records that are none"),
+    pytest.param(records(b"1" * 2**17), "too long", id="digits that take quadratic time"),
+    pytest.param(negative(), "no tar archive", id="a negative size"),
+    pytest.param(sparse_map(b"1\n200\n5\n"), "sparse", id="sparse beyond the end"),
+    pytest.param(sparse_map(b"2\n50\n9\n0\n9\n"), "sparse", id="sparse that overlaps"),
+    pytest.param(sparse_map(b"9" * 5000), "no tar archive", id="a sparse map that never ends"),
+    pytest.param(member("d/" * 300 + "x"), "nested more than 256", id="deep directories"),
+    pytest.param(
+        b"".join(member(f"{i}/" + "d/" * 250 + "x") for i in range(850)),
+        "more than 200000 files and directories",
+        id="directories without members",
+    ),
+]
+
+
+@pytest.mark.parametrize("bad, reason", HOSTILE)
+def test_what_an_archive_claims_is_checked_before_it_is_believed(
+    tmp_path: Path, bad: bytes, reason: str
+) -> None:
+    host = StorageHost("local", LocalBackend(tmp_path / "root"))
+    folder = Location(Scope("user", str(uuid.uuid4())), str(uuid.uuid4()))
+    host._create(folder)
+    tracemalloc.start()
+    try:
+        with pytest.raises(InvalidRequest, match=reason):
+            unpack_here(host, folder, member("good") + bad + END)
+        assert tracemalloc.get_traced_memory()[1] < 256 * 2**20
+    finally:
+        tracemalloc.stop()
+    assert below(host, folder) == {}
+    assert waiting(host) == []
+
+
+def test_an_archive_expands_no_more_than_200_times(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    host = StorageHost("local", LocalBackend(tmp_path / "root"))
+    folder = Location(Scope("user", str(uuid.uuid4())), str(uuid.uuid4()))
+    host._create(folder)
+    archive = gzip.compress(member("zeros", bytes(32 * 2**20)) + END)
+    monkeypatch.setattr(unpacking, "MIN_UNPACKED_BYTES", 2**20)
+    with pytest.raises(InvalidRequest, match="200 times its own size"):
+        unpack_here(host, folder, archive)
+    monkeypatch.undo()
+    unpack_here(host, folder, archive)
+    # Its zeros are holes.
+    made = Path(host.source_path(folder), "zeros").stat()
+    assert (made.st_size, made.st_blocks) == (32 * 2**20, 0)
+
+
+def test_what_needs_too_much_memory_ends_only_its_own_process(tmp_path: Path) -> None:
+    """A dictionary of 1.5 GiB, as an xz header may claim it."""
+    made = StorageHost("local", LocalBackend(tmp_path / "root"))
+    filters = [{"id": lzma.FILTER_LZMA2, "preset": 0, "dict_size": 1536 * 2**20}]
+    archive = small_dictionary_claim(filters)
+
+    async def run() -> None:
+        await made.start()
+        folder = Location(Scope("user", str(uuid.uuid4())), str(uuid.uuid4()))
+        await made.create(folder)
+        with pytest.raises(InvalidRequest, match="too much memory"):
+            await unpack(made, folder, archive)
+        assert waiting(made) == []
+        await made.stop()
+
+    asyncio.run(run())
+
+
+def small_dictionary_claim(filters: list[dict[str, int]]) -> bytes:
+    """Compress with a small dictionary, then claim a big one in the block's header."""
+    small = lzma.compress(member("a", os.urandom(2000)) + END, check=lzma.CHECK_NONE, filters=[
+        {"id": lzma.FILTER_LZMA2, "preset": 0, "dict_size": 2**16}
+    ])  # fmt: skip
+    head = bytearray(small[12 : 12 + (small[12] + 1) * 4])
+    place = head.index(b"\x21\x01") + 2
+    head[place] = 37  # 1.5 GiB
+    head[-4:] = zlib.crc32(head[:-4]).to_bytes(4, "little")
+    return small[:12] + bytes(head) + small[12 + len(head) :]
+
+
+@pytest.mark.parametrize("form", ["gnu", "pax"])
+def test_a_sparse_file_of_1_tib_is_unpacked_with_its_holes(tmp_path: Path, form: str) -> None:
+    source = tmp_path / "sparse"
+    with source.open("wb") as file:
+        file.write(b"begin")
+        file.seek(2**39)
+        file.write(b"middle")
+        file.truncate(2**40)
+    archive = tmp_path / "archive"
+    subprocess.run(["tar", "-cSf", archive, f"--format={form}", "sparse"], cwd=tmp_path, check=True)
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    with descriptor(os.open(folder, os.O_RDONLY)) as root:
+        opened = OpenFolder(root, best_opener())
+        found = Unpacking(opened, (), tmp_path / "staging", 2**41).run(archive)
+    assert found.bytes == 2**40
+    assert_sparse(folder / "sparse")
+
+
+def assert_sparse(path: Path) -> None:
+    assert path.stat().st_size == 2**40
+    assert path.stat().st_blocks * 512 < 2**20
+    with path.open("rb") as file:
+        assert file.read(6) == b"begin\0"
+        file.seek(2**39)
+        assert file.read(7) == b"middle\0"
+
+
+async def test_unpacking_stops_when_nobody_waits_for_it(
+    host: StorageHost, folder: Location
+) -> None:
+    archive = gzip.compress(b"".join(member(f"f{n}") for n in range(50_000)) + END, 1)
+    writer = await host.writer(folder)
+    await host.run(writer.write, archive)
+    task = asyncio.create_task(host.unpack(folder, writer, "", None, GIB))
+    await wait_until_async(
+        lambda: any(list(path.glob("1")) for path in waiting(host)), 20, "the first files"
+    )
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    await host.discard(writer)
+    assert below(host, folder) == {}
+    assert waiting(host) == []
 
 
 async def packed(host: StorageHost, folder: Location, form: str, *paths: str) -> bytes:
