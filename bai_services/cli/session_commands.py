@@ -44,6 +44,10 @@ async def exec_(
 
     For a shell's line: bai session exec NAME sh -c 'ls *.txt'
     """
+    # click leaves -- in place: it stands after an argument.
+    words = words[1:] if words[0] == "--" else words
+    if not words:
+        raise click.UsageError("no command: write bai session exec NAME -- COMMAND")
     remote = await running(connection, session)
     if not as_json:
         code = await run(remote, list(words), _copy_stdin, sys.stdout.buffer, sys.stderr.buffer)

@@ -8,6 +8,7 @@ import time
 from collections.abc import AsyncIterator, Mapping
 from typing import Any
 
+import click
 from rich.progress import BarColumn, Progress, SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
 
 from bai_services.client import Client
@@ -39,6 +40,37 @@ async def wait_for_status(
     Unavailable
         If the manager stays away.
     """
+    latest = [session]
+    try:
+        return await _wait(client, latest, status, timeout_seconds)
+    except asyncio.CancelledError:
+        # Ctrl-C: asyncio.run cancels the command before it raises KeyboardInterrupt.
+        click.echo(interrupted(latest[-1], status), err=True)
+        raise
+
+
+def interrupted(session: Mapping[str, Any], status: Status) -> str:
+    """Return what becomes of a session for which nobody waits any more."""
+    name = printable(str(session["name"]))
+    if session["status"] == Status.PENDING:
+        state = "remains queued"
+    elif session["status"] == Status.TERMINATING or status in ENDED:
+        state = f"is {session['status']}, which continues"
+        if session["status"] == Status.TERMINATING:
+            return f"session {name} {state}: bai session info {name}"
+    else:
+        state = f"is {session['status']} and continues to start"
+    return f"session {name} {state}; cancel it with: bai session rm {name}"
+
+
+async def _wait(
+    client: Client,
+    latest: list[Mapping[str, Any]],
+    status: Status,
+    timeout_seconds: float | None,
+) -> dict[str, Any]:
+    """As ``wait_for_status``; appends to ``latest`` each answer that comes."""
+    session = latest[-1]
     deadline = None if timeout_seconds is None else time.monotonic() + timeout_seconds
     found = dict(session)
     async with _shown(f"session {found['name']}") as show:
@@ -62,6 +94,7 @@ async def wait_for_status(
                     timeout_seconds=left + 30,
                 )
                 last_answer = time.monotonic()
+                latest[:] = [found]
             except Unavailable:
                 if time.monotonic() - last_answer > _PATIENCE_SECONDS:
                     raise

@@ -8,6 +8,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
+from .user_input import shown
+
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
 DNS_PORT = 53
@@ -131,9 +133,9 @@ def _target(text: str) -> Target:
         network = str(ipaddress.ip_network(host, strict=False))
         number = int(port) if port else 0
     except ValueError:
-        raise ValueError(f"{text!r} is not NETWORK or NETWORK:PORT") from None
+        raise ValueError(f"{shown(text)!r} is not NETWORK or NETWORK:PORT") from None
     if not 0 <= number < 65536 or (port and not number):
-        raise ValueError(f"{text!r}: a port is 1 to 65535")
+        raise ValueError(f"{shown(text)!r}: a port is 1 to 65535")
     return Target(network, number)
 
 

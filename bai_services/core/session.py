@@ -29,6 +29,7 @@ class Event(StrEnum):
     STOP_REQUESTED = "stop-requested"
     EXITED = "exited"  # the engine says that nothing of it runs any more
     FAILED = "failed"
+    ABORTED = "aborted"  # stopped by request before it was RUNNING, and nothing of it runs any more
 
 
 class SessionType(StrEnum):
@@ -64,11 +65,13 @@ TRANSITIONS: Mapping[tuple[Status, Event], Status] = {
     (S.PREPARED, E.STOP_REQUESTED): S.TERMINATING,
     (S.PREPARED, E.EXITED): S.TERMINATED,
     (S.PREPARED, E.FAILED): S.ERROR,
+    (S.PREPARED, E.ABORTED): S.CANCELLED,
     (S.RUNNING, E.STOP_REQUESTED): S.TERMINATING,
     (S.RUNNING, E.EXITED): S.TERMINATED,
     (S.RUNNING, E.FAILED): S.ERROR,
     (S.TERMINATING, E.EXITED): S.TERMINATED,
     (S.TERMINATING, E.FAILED): S.ERROR,
+    (S.TERMINATING, E.ABORTED): S.CANCELLED,
 }
 
 ENDED = frozenset({Status.TERMINATED, Status.CANCELLED, Status.ERROR})
@@ -91,6 +94,16 @@ def next_status(status: Status, event: Event) -> Status:
         raise InvalidTransition(
             f"a session that is {status} cannot be {event}", status=status, event=event
         ) from None
+
+
+def end_event(event: Event, status: Status, result: str, *, has_run: bool) -> Event:
+    """Return ``ABORTED`` for the end of a session whose start was cancelled, else ``event``.
+
+    A start that failed has the result ``failure`` before it ends, and stays a failure.
+    """
+    is_end = status is Status.TERMINATING and event in (Event.EXITED, Event.FAILED)
+    is_aborted = is_end and not has_run and result == Result.UNDEFINED
+    return Event.ABORTED if is_aborted else event
 
 
 def result_of(exit_code: int) -> Result:

@@ -21,6 +21,7 @@ RESERVED_ENVIRON = ("BAI_", "JUPYTERHUB_", "JPY_", "NVIDIA_", "CUDA_VISIBLE_DEVI
 
 _NAME = re.compile(r"\w[\w.-]*\w", re.ASCII)
 _ENVIRON_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_HINT_FROM = 200
 _HUB_NAME_MAX = 30
 _HUB_SLUG_MAX = 20
 _HUB_HEX = 6
@@ -38,16 +39,30 @@ def check_session_name(name: str) -> str:
     if not NAME_MIN <= len(name) <= NAME_MAX or _NAME.fullmatch(name) is None:
         raise InvalidRequest(
             f"{name[:80]!r} cannot name a session: {NAME_MIN} to {NAME_MAX} letters, digits and "
-            "_ . - between them (ASCII)",
+            f"_ . - between them (ASCII); for instance {_suggested(name)}",
             field="name",
+            suggestion=_suggested(name),
         )
     return name
 
 
 def session_name_from(text: str) -> str:
-    """Return a session's name for what a server is called in the Hub, where rules differ."""
-    if NAME_MIN <= len(text) <= NAME_MAX and _NAME.fullmatch(text):
-        return text
+    """Return a session's name for what a server is called in the Hub.
+
+    The Hub's names may be shorter: ``gpu`` is ``session-gpu``.
+
+    Raises
+    ------
+    InvalidRequest
+        If it has characters that a session's name cannot have, or too many; with a suggestion.
+    """
+    if 0 < len(text) < NAME_MIN and check_session_name(f"session-{text}"):
+        return f"session-{text}"
+    return check_session_name(text)
+
+
+def _suggested(text: str) -> str:
+    text = text[:_HINT_FROM]
     kept = re.sub(r"[^A-Za-z0-9_.-]+", "-", text).strip("-.")[: NAME_MAX - len("session-")]
     kept = kept.strip("-.")
     return kept if len(kept) >= NAME_MIN else f"session-{kept}".rstrip("-")

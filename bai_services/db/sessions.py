@@ -16,7 +16,16 @@ from bai_services.core.gang import MAIN, MAIN_HOST
 from bai_services.core.listing import ListQuery, Page
 from bai_services.core.policy import SESSIONS
 from bai_services.core.roles import Visibility
-from bai_services.core.session import ENDED, LIVE, OCCUPYING, Event, Result, Status, next_status
+from bai_services.core.session import (
+    ENDED,
+    LIVE,
+    OCCUPYING,
+    Event,
+    Result,
+    Status,
+    end_event,
+    next_status,
+)  # fmt: skip
 
 from . import dependencies, filing, ledger
 from .audit import AuditEntry, record
@@ -430,6 +439,9 @@ async def _move(
             raise InvalidTransition(
                 f"the session is {row.status}, not {expected}", status=row.status, event=event
             )
+        event = end_event(event, row.status, row.result, has_run=row.started_at is not None)
+        if event is Event.ABORTED:
+            facts = replace(facts, result=None)
         after = next_status(row.status, event)
         values = _values(row, after, at, facts)
         moved = await tx.execute(_MOVE, {"of_session": row.id, "before": row.status, **values})

@@ -234,21 +234,27 @@ class Launch:
         return row
 
 
+_BEFORE_PREPARED = (Status.PENDING, Status.SCHEDULED, Status.PREPARING)
+
+
 def _end_of(row: SessionRow, code: int | None, reason: str) -> tuple[Event, str, Result | None]:
     """Return what an end means: asked for, by itself, or a failure; and how it is told."""
     if row.status is Status.RUNNING and is_gang_end(reason):
         return Event.EXITED, reason, Result.FAILURE
-    asked_for = Result.SUCCESS if code in (0, None) else Result.UNDEFINED
+    if reason == STOPPED and row.status in _BEFORE_PREPARED:
+        return Event.STOP_REQUESTED, reason, None
+    if reason == STOPPED and row.status is Status.PREPARED:
+        # Cancelled during its start, by way of the Hub.
+        return Event.ABORTED, reason, None
     if row.type == SessionType.BATCH:
         return _end_of_batch(row, code, reason)
     if row.status is Status.TERMINATING:
-        # A result that is there is of whoever had it end.
-        is_open = row.result == Result.UNDEFINED
-        return Event.EXITED, reason, asked_for if is_open else None
+        # Whoever asked for the end has set its result; a stop by a user has none.
+        return Event.EXITED, reason, None
     if row.status is not Status.RUNNING:
         return Event.FAILED, reason, Result.FAILURE
     if reason == STOPPED:
-        return Event.EXITED, reason, asked_for
+        return Event.EXITED, reason, Result.UNDEFINED
     if code == 0:
         return Event.EXITED, reason, Result.SUCCESS
     if row.cluster_size > 1:

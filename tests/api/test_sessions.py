@@ -79,7 +79,7 @@ async def test_a_session_from_filing_to_end(api: Api, agent: AgentVoice, user: C
     for _ in range(2):
         await api.hub.post(f"/sessions/{session['id']}/exited", end)
     ended = await status_of(user, session["id"], "TERMINATED")
-    assert (ended["allocations"], ended["result"]) == ([], "success")
+    assert (ended["allocations"], ended["result"]) == ([], "undefined")
     assert (await user.get(f"/sessions/{session['id']}/logs"))["log"] == "bye\n"
     steps = (await user.get(f"/sessions/{session['id']}/history"))["items"]
     assert [s["to_status"] for s in steps] == [
@@ -282,7 +282,7 @@ async def test_a_forged_launch_learns_nothing(api: Api, agent: AgentVoice, user:
     with pytest.raises(errors.Conflict):
         await api.hub.post(f"/sessions/{session['id']}/started", {"container_id": "c1"})
     await api.hub.post(f"/sessions/{session['id']}/exited", {"exit_code": None})
-    await status_of(user, session["id"], "TERMINATED")
+    await status_of(user, session["id"], "CANCELLED")
 
 
 async def test_a_stop_before_the_launch_ends_it_at_once(
@@ -291,8 +291,25 @@ async def test_a_stop_before_the_launch_ends_it_at_once(
     await user.post("/sessions", {"name": "lab1"})
     await agent.prepare()
     await status_of(user, "lab1", "PREPARED")
-    assert (await user.delete("/sessions/lab1"))["status"] == "TERMINATED"
-    assert (await user.delete("/sessions/lab1"))["status"] == "TERMINATED"
+    for _ in range(2):
+        stopped = await user.delete("/sessions/lab1")
+        assert (stopped["status"], stopped["result"]) == ("CANCELLED", "undefined")
+
+
+@pytest.mark.parametrize("by", ["REST", "the Hub"])
+async def test_a_start_that_is_cancelled_is_no_error(
+    api: Api, agent: AgentVoice, user: Client, by: str
+) -> None:
+    session = await user.post("/sessions", {"name": "lab1"})
+    await agent.prepare()
+    where = {"user": "user", "server": session["hub_server"]}
+    await api.hub.post(f"/sessions/{session['id']}/launch", where)
+    if by == "REST":
+        assert (await user.delete("/sessions/lab1"))["status"] == "TERMINATING"
+    end = {"exit_code": 0, "reason": "stopped through the Hub", "log": ""}
+    await api.hub.post(f"/sessions/{session['id']}/exited", end)
+    ended = await status_of(user, session["id"], "CANCELLED")
+    assert (ended["result"], ended["allocations"]) == ("undefined", [])
 
 
 async def test_a_preparation_that_fails_is_told(api: Api, agent: AgentVoice, user: Client) -> None:
@@ -369,6 +386,9 @@ async def test_logs_of_a_running_session_come_from_its_agent(api: Api, agent: Ag
 
 async def test_the_hubs_own_start(api: Api, agent: AgentVoice) -> None:
     body = {"name": "My Server!", "owner": "user", "hub_server": "srv", "project": "default"}
+    with pytest.raises(errors.InvalidRequest, match="for instance My-Server"):
+        await api.hub.post("/sessions", body)
+    body = {"name": "My-Server", "owner": "user", "hub_server": "srv", "project": "default"}
     session = await api.hub.post("/sessions", body)
     assert (session["name"], session["hub_server"], session["started_by"]) == (
         "My-Server",

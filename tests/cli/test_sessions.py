@@ -6,6 +6,8 @@ import asyncio
 
 import pytest
 
+from bai_services.cli.waiting import interrupted, wait_for_status
+from bai_services.core.session import Status
 from tests.testbed.agent_voice import AgentVoice
 from tests.testbed.manager import Api
 from tests.testbed.wait import wait_until_async
@@ -194,3 +196,45 @@ async def test_why_tells_what_a_session_waits_for(bai: Bai, api: Api, agent: Age
     assert (document["position"], document["is_complete"]) == (1, True)
     running = await bai("session", "why", "big1", by="user")
     assert "session big1 does not wait" in running.stdout
+
+
+async def test_an_interrupted_wait_says_that_the_session_remains_queued(
+    api: Api, capsys: pytest.CaptureFixture[str]
+) -> None:
+    user = await api.client("user")
+    session = await user.post("/sessions", {"name": "lab1"})
+    waiting = asyncio.create_task(wait_for_status(user, session, Status.RUNNING, None))
+    await asyncio.sleep(0)
+    waiting.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await waiting
+    said = "session lab1 remains queued; cancel it with: bai session rm lab1\n"
+    assert capsys.readouterr().err == said
+
+
+@pytest.mark.parametrize(
+    "status, goal, part",
+    [
+        ("PREPARING", Status.RUNNING, "is PREPARING and continues to start; cancel it with"),
+        ("RUNNING", Status.TERMINATED, "is RUNNING, which continues; cancel it with"),
+        ("TERMINATING", Status.TERMINATED, "continues: bai session info lab1"),
+    ],
+)
+def test_an_interrupted_wait_says_what_becomes_of_it(status: str, goal: Status, part: str) -> None:
+    assert part in interrupted({"name": "lab1", "status": status}, goal)
+
+
+async def test_two_hyphens_before_a_command_are_no_part_of_it(bai: Bai, agent: AgentVoice) -> None:
+    assert (await bai("session", "create", "lab1", by="user")).code == 0
+    done = await bai("session", "exec", "lab1", "--", "--json", by="user")
+    assert "no command" not in done.stderr
+    done = await bai("session", "exec", "lab1", "--", by="user")
+    assert (done.code, "no command: write bai session exec NAME -- COMMAND" in done.stderr) == (
+        2,
+        True,
+    )
+
+
+async def test_a_bad_name_is_refused_with_a_good_one(bai: Bai, api: Api) -> None:
+    done = await bai("session", "create", "bad name!", "--json", by="user")
+    assert (done.code, done.error["details"]["suggestion"]) == (2, "bad-name")

@@ -21,10 +21,12 @@ from bai_services.core import (
     app_shares,
     batch,
     callback,
+    client_address,
     cluster,
     dependencies,
     devices,
     durations,
+    egress,
     gang,
     group_options,
     hosts,
@@ -87,6 +89,8 @@ PARSERS: dict[str, list[Parser]] = {
     "callback.parse_address": [callback.parse_address],
     "callback.Reach.allows_name": [callback.Reach(("*.example.org",)).allows_name],
     "callback.Reach.allows_address": [callback.Reach().allows_address],
+    "client_address.normal_address": [client_address.normal_address],
+    "client_address.parse_address": [client_address.parse_address],
     "cluster.canonical_image": [cluster.canonical_image],
     "cluster.check_agent_id": [cluster.check_agent_id],
     "cluster.check_device": [
@@ -95,6 +99,7 @@ PARSERS: dict[str, list[Parser]] = {
     ],
     "dependencies.refuse_circles": [lambda t: dependencies.refuse_circles({t: [t, "b"]})],
     "durations.parse_duration": [lambda t: durations.parse_duration(t, "field")],
+    "egress.parse_targets": [egress.parse_targets, lambda t: egress.parse_targets(f"[::1]:{t}")],
     "gang.check_cluster": [lambda t: gang.check_cluster(2, t)],
     "group_options.GroupOptions.of": [
         lambda t: group_options.GroupOptions.of({"pending_timeout": t}),
@@ -159,6 +164,8 @@ PARSERS: dict[str, list[Parser]] = {
         lambda t: swf.read_swf(["; MaxProcs: 8", " ".join(["1"] * 7 + [t] + ["1"] * 10)], "f"),
     ],
     "replay.workload.whole": [lambda t: workload.whole({"c": t}, "c")],
+    "resources.Caps.parse": [lambda t: resources.Caps.parse({t: t})],
+    "resources.parse_cap": [lambda t: resources.parse_cap("cpu", t)],
     "resources.ResourceSlots.parse": [lambda t: resources.ResourceSlots.parse({t: t})],
     "resources.family_of": [resources.family_of],
     "resources.parse_amount": [
@@ -203,12 +210,14 @@ NOT_FROM_USERS = {
     "hosts.granted_on", "mounts.check_apart",
     "listing.page_of", "logs.added",
     "policy.amount_text", "policy.highest", "policy.left", "policy.needs",
+    "egress.Chains.of", "hosts.beyond", "resources.format_cap",
+    "roles.Visibility.covers", "roles.roles_above", "signature.check_body",
     "gang.cluster_environ", "gang.request_of", "policy.ScopeCaps.limit", "policy.add",
     "policy.pending_violations", "policy.violation", "policy.violations",
     "replay.simulate.scopes_of",
     "resources.ResourceSlots.fits_in", "resources.format_amount", "roles.reach", "roles.reaches",
     "session_rules.check_amounts", "session_rules.fill_slots",
-    "signature.authorization", "signature.sign", "user_input.number_text",
+    "session.end_event", "signature.authorization", "signature.sign", "user_input.number_text",
 }  # fmt: skip
 
 DIGITS = "9" * 100_000

@@ -37,9 +37,21 @@ def test_a_bad_name_is_refused(name: str) -> None:
 
 
 @given(st.text(max_size=100))
-def test_whatever_the_hub_calls_it_has_a_session_name(text: str) -> None:
-    name = session_name_from(text)
+def test_a_name_in_the_hub_is_kept_or_refused_with_one_that_is_good(text: str) -> None:
+    try:
+        name = session_name_from(text)
+        assert name in (text, f"session-{text}")
+    except InvalidRequest as error:
+        name = error.details["suggestion"]
+        assert name in error.message
     assert check_session_name(name) == name
+
+
+def test_a_bad_name_is_not_changed_silently() -> None:
+    for check in (check_session_name, session_name_from):
+        with pytest.raises(InvalidRequest, match="for instance bad-name"):
+            check("bad name!")
+    assert session_name_from("gpu") == "session-gpu"
 
 
 @given(st.from_regex(r"[A-Za-z0-9_][A-Za-z0-9_.-]{2,60}[A-Za-z0-9_]", fullmatch=True))

@@ -61,7 +61,7 @@ def test_a_command_has_this_ends_input_output_and_exit_code(bai: Any, session: s
     content = os.urandom(700_000)
     done = bai("session", "exec", session, "cat", content=content)
     assert (done.returncode, done.stdout, done.stderr) == (0, content, b"")
-    done = bai("session", "exec", session, "sh", "-c", "echo out; echo err >&2; exit 7")
+    done = bai("session", "exec", session, "--", "sh", "-c", "echo out; echo err >&2; exit 7")
     assert (done.returncode, done.stdout, done.stderr) == (7, b"out\n", b"err\n")
     assert bai("session", "exec", session, "no-such-program").returncode == 127
     done = bai("session", "exec", "--json", session, "sh", "-c", "pwd; exit 3")

@@ -239,7 +239,7 @@ def test_from_the_form_to_the_server_and_its_page(
     stopped = client.delete(path, headers={"X-XSRFToken": xsrf[1]})
     assert stopped.status_code == HTTPStatus.ACCEPTED, stopped.text
     ended = wait_for(rest, session["id"], "TERMINATED")
-    assert ended["result"] == "success"
+    assert ended["result"] == "undefined"
     log = f"/sessions/{session['id']}/logs"
     assert "Shutting down" in rest.get(log).json()["log"]
     timed = rest.get(log, params={"times": "true", "search": "shutting down"}).json()
