@@ -36,6 +36,10 @@ def read_settings(environ: Mapping[str, str]) -> Settings:
         if not limit.isdecimal():
             raise SystemExit(f"BAI_MAX_FILE_BYTES: {limit!r} is not a number of bytes")
         optional["max_file_bytes"] = int(limit)
+    if most := environ.get("BAI_MAX_OPEN_UPLOADS"):
+        if not most.isdecimal() or not int(most):
+            raise SystemExit(f"BAI_MAX_OPEN_UPLOADS: {most!r} is not a number of uploads from 1 on")
+        optional["max_open_uploads"] = int(most)
     if days := environ.get("BAI_TRASH_DAYS"):
         if not days.isdecimal():
             raise SystemExit(f"BAI_TRASH_DAYS: {days!r} is not a number of days")

@@ -88,7 +88,7 @@ class Manager:
         self.grants = Grants(shared, hosts)
         self.invitations = Invitations(shared, hosts)
         self.files = Files(shared, hosts, self.quotas, settings)
-        self.uploads = Uploads(self.files, settings)
+        self.uploads = Uploads(self.files, hosts, settings)
         parts = SessionParts(shared, settings, self.hub, self.mounts)
         self.events, self.feed, self.lifecycle = parts.events, parts.feed, parts.lifecycle
         self.sessions, self.options, self.launch = parts.sessions, parts.options, parts.launch

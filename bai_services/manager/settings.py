@@ -49,6 +49,8 @@ class Settings:
     trash_days: int = 30
     # Seconds without a new piece after which an upload that was begun is given up.
     upload_expiry_seconds: int = 24 * 3600
+    # Unfinished uploads that one user may have at once, the parts of one among them.
+    max_open_uploads: int = 256
     # The most that one file of a folder may have.
     max_file_bytes: int = 16 * 2**30
     # Where the callbacks of sessions may go.

@@ -16,9 +16,11 @@ from bai_services.storage.host import StorageHost
 from bai_services.storage.staging import UploadFacts, Writer, expiry
 
 from .files import Files, Landing
+from .open_uploads import OpenUploads
 from .pieces import Pieces, Receive
 from .quotas import location_of
 from .settings import Settings
+from .storage_hosts import StorageHosts
 
 MAX_PARTS = 1000
 CHECKSUMS = ("md5", "sha1", "sha256", "sha512")
@@ -54,8 +56,9 @@ class Progress:
 class Uploads:
     """One method per verb; an upload is seen by the person who began it, nobody else."""
 
-    def __init__(self, files: Files, settings: Settings) -> None:
+    def __init__(self, files: Files, hosts: StorageHosts, settings: Settings) -> None:
         self._files = files
+        self._open = OpenUploads(hosts, settings.max_open_uploads)
         self._expiry_seconds = settings.upload_expiry_seconds
         self.max_bytes = settings.max_file_bytes
         # Who is sending a piece of which upload: the last who comes is the one who counts.
@@ -71,7 +74,8 @@ class Uploads:
         Raises
         ------
         TooLarge, QuotaExceeded, StorageFull
-            If there is no room for it.
+            If there is no room for it and what else was announced, or the caller has too many
+            unfinished uploads.
         Changed
             If the file at its path is not as expected.
         Conflict
@@ -98,7 +102,7 @@ class Uploads:
         )
         if wish.parts:
             return await self._join(caller, row, facts, wish.parts)
-        await host.run(host.staging(location).begin, facts)
+        await self._begin(row, facts)
         if facts.length == 0 and not facts.is_partial:
             return await self._land(caller, row, facts, await host.writer(location, facts.id))
         return _progress(facts)
@@ -154,6 +158,7 @@ class Uploads:
         await self._facts(caller, row, upload_id)
         host = self._files.host(row)
         await host.run(host.staging(location_of(row)).remove, upload_id)
+        self._open.ended(upload_id)
 
     def forget(self, piece: Piece) -> None:
         """Keep what has arrived of a piece whose connection broke, soon."""
@@ -190,6 +195,7 @@ class Uploads:
             writer.close()
         host = self._files.host(row)
         await host.run(host.staging(location_of(row)).finish, facts)
+        self._open.ended(facts.id)
         return _progress(_at(facts, facts.length), is_done=True, entry=entry)
 
     async def _join(
@@ -214,7 +220,20 @@ class Uploads:
             raise
         for part in parts:
             await host.run(host.staging(location).remove, part)
+            self._open.ended(part)
         return done
+
+    async def _begin(self, row: VfolderRow, facts: UploadFacts) -> None:
+        await self._open.read()
+        announced = self._open.announced_bytes(row.host, row.scope)
+        await self._files.check_room(row, announced + facts.length)
+        self._open.begin(row.host, row.scope, facts)
+        host = self._files.host(row)
+        try:
+            await host.run(host.staging(location_of(row)).begin, facts)
+        except BaseException:
+            self._open.ended(facts.id)
+            raise
 
     async def _row(self, caller: Caller, key: str) -> VfolderRow:
         return await self._files.writable(caller, key, 0)

@@ -34,7 +34,15 @@ from .base import (
 )
 from .downloads import ArchiveStream, Download
 from .folder import OpenFolder, Owner
-from .staging import DIRECTORY, Staging, UploadFacts, Writer, remove_any, subdirectories
+from .staging import (
+    DIRECTORY,
+    Staging,
+    UploadFacts,
+    Writer,
+    remove_any,
+    staging_areas,
+    unfinished_uploads,
+)
 from .unpack_process import cpu_seconds, unpack
 from .unpack_worker import Job
 from .unpacking import Unpacked
@@ -300,6 +308,10 @@ class StorageHost:
         """Remove uploads that have expired and what a crash left; return how many."""
         return await self._long.run(self._sweep, time.time(), is_start, seconds=None)
 
+    async def unfinished(self) -> Sequence[tuple[Scope, UploadFacts]]:
+        """Return every upload that has not landed, with its quota scope."""
+        return await self._long.run(unfinished_uploads, self._root, seconds=None)
+
     def staging(self, location: Location) -> Staging:
         """Return where uploads to a folder wait."""
         return Staging(self._staging_path(location))
@@ -485,8 +497,7 @@ class StorageHost:
         return found
 
     def _sweep(self, now: float, is_start: bool) -> int:
-        scopes = [*subdirectories(self._root / "user"), *subdirectories(self._root / "project")]
-        return sum(Staging(scope / DIRECTORY).sweep(now, is_start) for scope in scopes)
+        return sum(staging.sweep(now, is_start) for _, staging in staging_areas(self._root))
 
 
 def _nothing(parts: Any) -> None:

@@ -21,6 +21,7 @@ from typing import Any
 from bai_services.core.errors import ChecksumMismatch, Conflict, NotFound
 from bai_services.descent import remove_tree
 
+from .base import Scope
 from .trees import begin_writing, copy_file, descriptor
 
 DIRECTORY = ".staging"
@@ -126,6 +127,18 @@ class Staging:
 
     def data(self, upload_id: str) -> Path:
         return self._path(upload_id, _DATA)
+
+    def unfinished(self) -> list[UploadFacts]:
+        """Return the uploads that have not landed; how far they are is left out."""
+        found = []
+        for name in _listed(self._directory):
+            if name.endswith(_FACTS):
+                # One that ends meanwhile, or whose record a crash has cut short.
+                with contextlib.suppress(OSError, ValueError, TypeError):
+                    facts = UploadFacts(**json.loads((self._directory / name).read_text()))
+                    if not facts.is_done:
+                        found.append(facts)
+        return found
 
     def sweep(self, now: float, is_start: bool) -> int:
         """Remove what has expired, and return how many uploads that were.
@@ -270,6 +283,20 @@ def remove_any(path: Path) -> None:
         remove_tree(path)
     else:
         path.unlink(missing_ok=True)
+
+
+def staging_areas(root: Path) -> list[tuple[Scope, Staging]]:
+    """Return the waiting room of every quota scope below a storage host's root."""
+    return [
+        (Scope(kind, place.name), Staging(place / DIRECTORY))
+        for kind in ("user", "project")
+        for place in subdirectories(root / kind)
+    ]
+
+
+def unfinished_uploads(root: Path) -> list[tuple[Scope, UploadFacts]]:
+    """Return every upload below a storage host's root that has not landed."""
+    return [(scope, facts) for scope, area in staging_areas(root) for facts in area.unfinished()]
 
 
 def subdirectories(path: Path) -> list[Path]:

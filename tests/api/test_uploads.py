@@ -11,6 +11,7 @@ import signal
 import subprocess
 import sys
 import tarfile
+import time
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -23,6 +24,7 @@ from tusclient.client import TusClient
 from bai_services.client import Client
 from bai_services.core import signature
 from bai_services.core.errors import Forbidden
+from bai_services.manager.open_uploads import OpenUploads
 from bai_services.manager.quotas import location_of
 from tests.testbed.manager import Api, sqlite_copy
 from tests.testbed.wait import wait_until, wait_until_async
@@ -227,6 +229,59 @@ async def test_an_archive_is_unpacked_at_its_end(user: Client) -> None:
     upload = await begin(user, len(body), "into", {"unpack": "tar"})
     assert (await piece(user, upload, 0, body)).status_code == 204
     assert await content_of(user, "into/a/b.txt") == b"hi"
+
+
+async def test_a_user_has_a_limit_of_unfinished_uploads(api: Api, user: Client) -> None:
+    api.world.manager.uploads._open._limit = 3
+
+    async def post(length: int = 4) -> httpx.Response:
+        headers = {"Upload-Length": str(length), "Upload-Metadata": metadata(path="f")}
+        return await user._http.post(UPLOADS, headers=headers)
+
+    # All at once: none slips through between the check and the count.
+    answers = await asyncio.gather(*(post() for _ in range(12)))
+    assert sorted(answer.status_code for answer in answers) == [201] * 3 + [403] * 9
+    refused = next(answer for answer in answers if answer.status_code == 403)
+    assert refused.json()["error"] == "quota-exceeded"
+    assert "3 unfinished uploads" in refused.json()["message"]
+    made = [a.headers["Location"] for a in answers if a.status_code == 201]
+    paths = ["/vfolders/" + location.partition("/vfolders/")[2] for location in made]
+    # Another user has an own limit; what ends makes room again.
+    guest = await api.client("user2")
+    await guest.post("/vfolders", {"name": "theirs"})
+    answer = await guest._http.post(
+        "/vfolders/theirs/uploads",
+        headers={"Upload-Length": "4", "Upload-Metadata": metadata(path="f")},
+    )
+    assert answer.status_code == 201
+    assert (await user._http.delete(paths[0])).status_code == 204
+    assert (await piece(user, paths[1], 0, b"done")).status_code == 204
+    assert [(await post()).status_code for _ in range(3)] == [201, 201, 403]
+
+
+async def test_unfinished_uploads_are_counted_after_a_restart_and_until_they_expire(
+    api: Api, user: Client
+) -> None:
+    await begin(user, 4, "f")
+    uploads = api.world.manager.uploads
+    moment = time.time()
+    uploads._open = OpenUploads(api.world.manager.storage_hosts, 1, lambda: moment)
+    headers = {"Upload-Length": "4", "Upload-Metadata": metadata(path="g")}
+    assert (await user._http.post(UPLOADS, headers=headers)).status_code == 403
+    moment += 25 * 3600
+    assert (await user._http.post(UPLOADS, headers=headers)).status_code == 201
+
+
+async def test_unfinished_uploads_together_stay_within_the_quota(api: Api, user: Client) -> None:
+    folder = await user.get("/vfolders/data")
+    scopes = (await user.get("/quota-scopes"))["items"]
+    scope = next(found for found in scopes if found["host"] == folder["host"])
+    admin = await api.client("admin")
+    await admin.put(f"/quota-scopes/{scope['host']}/{scope['scope']}", {"limit_bytes": 10})
+    await begin(user, 6, "f")
+    headers = {"Upload-Length": "6", "Upload-Metadata": metadata(path="g")}
+    answer = await user._http.post(UPLOADS, headers=headers)
+    assert (answer.status_code, answer.json()["error"]) == (403, "quota-exceeded")
 
 
 async def test_the_right_to_write_is_asked_at_the_end_too(api: Api, user: Client) -> None:
