@@ -51,6 +51,8 @@ class Injection:
     network: str = ""
     capabilities: Sequence[str] = ()
     groups: Sequence[str] = ()
+    layer_limit_bytes: int = 0
+    """Size of the container's writable layer; 0 where the engine cannot limit it."""
     memlock: bool = False
     """Drivers that map a session's memory need it locked, without limit."""
 
@@ -66,6 +68,7 @@ class Injection:
             capabilities=tuple(map(str, data.get("capabilities") or ())),
             groups=tuple(map(str, data.get("groups") or ())),
             memlock=bool(data.get("memlock")),
+            layer_limit_bytes=int(data.get("layer_limit_bytes") or 0),
         )
 
 

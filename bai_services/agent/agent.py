@@ -12,6 +12,7 @@ from bai_services import __version__
 from bai_services.core.errors import BaiError, InvalidRequest, NotFound, Unavailable
 from bai_services.core.resources import ResourceSlots
 
+from .disk import DiskWatch
 from .engine import Engine
 from .folders import Folders
 from .holdings import Holdings
@@ -57,6 +58,7 @@ class Agent:
         folders: Folders,
         holdings: Holdings,
         watchdog: Watchdog,
+        disk: DiskWatch,
     ) -> None:
         self._identity = identity
         self._link = link
@@ -65,6 +67,7 @@ class Agent:
         self._folders = folders
         self._holdings = holdings
         self._watchdog = watchdog
+        self._disk = disk
         self._work = Work(link, engine, inventory, folders, holdings, watchdog, self.beat)
         self._doing: dict[str, asyncio.Task[None]] = {}
         self._interval_seconds = INTERVAL_SECONDS
@@ -82,6 +85,7 @@ class Agent:
             asyncio.create_task(self._work_for_ever(), name="work"),
             asyncio.create_task(self._tidy_for_ever(), name="tidying"),
             asyncio.create_task(self._watchdog.run(), name="watchdog"),
+            asyncio.create_task(self._disk.run(), name="disk"),
             asyncio.create_task(self._inventory.tend(), name="devices"),
         ]
         ended = asyncio.create_task(stop.wait())
@@ -127,7 +131,7 @@ class Agent:
             "endpoint": self._engine.endpoint,
             "architecture": self._identity.architecture,
             "version": __version__,
-            "facts": {**facts, **self._inventory.facts()},
+            "facts": {**facts, **self._inventory.facts(), **self._disk.facts()},
             "slots": self._identity.slots.format(),
             "devices": devices,
             "kernels": None if kernels is None else [kernel.to_report() for kernel in kernels],
@@ -142,11 +146,12 @@ class Agent:
             seen = None
         if seen is None:
             return None
-        seen = [self._with_devices(kernel) for kernel in seen]
+        self._disk.follow(seen)
+        seen = [self._with_uses(kernel) for kernel in seen]
         return [*seen, *await asyncio.to_thread(self._left_over, {k.kernel_id for k in seen})]
 
-    def _with_devices(self, kernel: Kernel) -> Kernel:
-        held = self._watchdog.usage(kernel.session_id)
+    def _with_uses(self, kernel: Kernel) -> Kernel:
+        held = self._watchdog.usage(kernel.session_id) | self._disk.usage(kernel.kernel_id)
         return replace(kernel, usage={**(kernel.usage or {}), **held}) if held else kernel
 
     def _left_over(self, seen: set[str]) -> list[Kernel]:

@@ -28,12 +28,14 @@ from .agent import Agent, Identity
 from .containers import DockerEngine
 from .devices.base import DeviceKind
 from .devices.kinds import Machine, all_kinds
+from .disk import DiskSettings, DiskWatch, Excess
 from .docker_calls import DockerCalls
 from .egress import Egress
 from .engine import Engine
 from .folders import Folders
 from .holdings import Holdings
 from .inventory import Inventory
+from .layers import Layers
 from .link import Link
 from .machine import capacity, hostname_slug
 from .networks import Networks, read_pool
@@ -61,6 +63,8 @@ ENVIRONMENT: Mapping[str, tuple[str, ...]] = {
     "AgentApp.home": ("BAI_HOME",),
     "AgentApp.cpu": ("BAI_AGENT_CPU",),
     "AgentApp.mem": ("BAI_AGENT_MEM",),
+    "DiskSettings.limit": ("BAI_AGENT_DISK_LIMIT",),
+    "DiskSettings.excess": ("BAI_AGENT_DISK_EXCESS",),
     "DockerSettings.host": ("BAI_AGENT_DOCKER_HOST", "DOCKER_HOST"),
     "DockerSettings.endpoint": ("BAI_AGENT_DOCKER_ENDPOINT",),
     "DockerSettings.network_pool": ("BAI_AGENT_NETWORK_POOL",),
@@ -161,7 +165,7 @@ class AgentApp(Application):
     name = "bai-agent"
     version = __version__
     description = __doc__
-    classes = [DockerSettings, SharingSettings]
+    classes = [DiskSettings, DockerSettings, SharingSettings]
     aliases = {
         "manager": "AgentApp.manager_url",
         "id": "AgentApp.agent_id",
@@ -277,7 +281,8 @@ class AgentApp(Application):
             log.info("agent %s: %s engine, %s", identity.agent_id, engine.name, str(identity.slots))
             holdings = Holdings(folders)
             watchdog = Watchdog(inventory, engine, holdings, Action(self.device_excess))
-            agent = Agent(identity, link, engine, inventory, folders, holdings, watchdog)
+            disk = self._disk_watch(engine, folders)
+            agent = Agent(identity, link, engine, inventory, folders, holdings, watchdog, disk)
             await agent.run(stop)
 
     def device_kinds(self) -> list[DeviceKind]:
@@ -293,6 +298,10 @@ class AgentApp(Application):
         rules = sharing.rules(self.engine, self.own_id, Path(self.home), excess)
         machine = Machine(self.own_id, gpus=rules, rngd_parts=int(sharing.rngd_parts))
         return all_kinds(machine, self.simulated_gpus, self.accelerator_table)
+
+    def _disk_watch(self, engine: Engine, folders: Folders) -> DiskWatch:
+        settings = DiskSettings(parent=self)
+        return DiskWatch(engine, folders, settings.limit_bytes(), Excess(settings.excess))
 
     def _slots(self) -> ResourceSlots:
         mine = capacity()
@@ -327,6 +336,7 @@ class AgentApp(Application):
             calls,
             Networks(calls, self.own_id, pool, settings.network_prefix),
             Egress(self.own_id, Policy(settings.egress), settings.allowed(), [self.manager_url]),
+            Layers(calls, DiskSettings(parent=self).limit_bytes()),
             endpoint=settings.hub_endpoint(),
             stop_grace_seconds=self.stop_grace_seconds,
         )

@@ -21,6 +21,7 @@ from .engine import Engine, Prepared, Tell
 from .folders import LOG_LIMIT_BYTES
 from .images import Images
 from .kernels import Kernel, Task
+from .layers import Layers
 from .machine import isolation_facts
 from .networks import CLUSTER_PREFIX, Networks
 
@@ -47,6 +48,7 @@ class DockerEngine(Engine):
         calls: DockerCalls,
         networks: Networks,
         egress: Egress,
+        layers: Layers,
         *,
         endpoint: str,
         stop_grace_seconds: float,
@@ -57,6 +59,7 @@ class DockerEngine(Engine):
         self._calls = calls
         self._networks = networks
         self._egress = egress
+        self._layers = layers
         # Names of the networks that the rules in force are for; None: they have to be set again.
         self._restricted: frozenset[str] | None = None
         self._restricting = asyncio.Lock()
@@ -92,6 +95,7 @@ class DockerEngine(Engine):
         kernels = await asyncio.gather(*(self._kernel(container) for container in found))
         self._session_of = {kernel.container_id: kernel.session_id for kernel in kernels}
         self._meter.forget(kernel.container_id for kernel in kernels)
+        self._layers.forget(kernel.container_id for kernel in kernels)
         return list(kernels)
 
     async def prepare(self, task: Task, tell: Tell) -> Prepared:
@@ -100,7 +104,8 @@ class DockerEngine(Engine):
         network = asyncio.create_task(self._network_of(task))
         try:
             await self._images.ensure(task.image, tell)
-            return Prepared(network=await network, uid=task.uid, gid=task.gid)
+            limit = await self._layers.limit_for(task.image)
+            return Prepared(await network, task.uid, task.gid, layer_limit_bytes=limit)
         except docker.errors.APIError as error:
             raise Unavailable(f"the Docker engine refused: {error.explanation}") from error
         finally:
@@ -145,6 +150,12 @@ class DockerEngine(Engine):
         except (Unavailable, docker.errors.APIError) as error:
             self._restricted = None
             log.warning("the egress rules cannot be checked: %s", error)
+
+    async def writable(self, kernel: Kernel) -> tuple[Sequence[Path], int]:
+        return await self._layers.writable(kernel.container_id)
+
+    def layer_limit(self) -> str:
+        return self._layers.level
 
     def allow_url(self, url: str) -> None:
         if self._egress.allow_url(url):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from .kernels import Kernel, Task
@@ -22,6 +23,8 @@ class Prepared:
     gid: int | None = None
     notices: tuple[str, ...] = ()
     """What the person should know of this machine."""
+    layer_limit_bytes: int = 0
+    """The size that the container's writable layer is limited to by Docker; 0: it is not."""
 
 
 class Engine(ABC):
@@ -59,6 +62,14 @@ class Engine(ABC):
     async def owners(self, pids: Collection[int]) -> Mapping[int, str]:
         """Return the session of each of these processes that belongs to one."""
         return {}
+
+    async def writable(self, kernel: Kernel) -> tuple[Sequence[Path], int]:
+        """Return where a kernel writes outside of its home and folders, and bytes beside these."""
+        return (), 0
+
+    def layer_limit(self) -> str:
+        """Return how the size of that is limited: ``enforced``, ``watched``, ``none``."""
+        return "none"
 
     def allow_url(self, url: str) -> None:
         """Let sessions reach an address that they need, where their network is restricted."""

@@ -85,6 +85,8 @@ class Work:
         except Exception:
             await self._inventory.release(self._holdings.remove(task.kernel_id))
             raise
+        if prepared.layer_limit_bytes:
+            injection["layer_limit_bytes"] = prepared.layer_limit_bytes
         if granted and engine == "docker":
             injection["mounts"] += await asyncio.to_thread(self._tell, task, injection["environ"])
         injection["mounts"] += await in_time(self._folders.bind, task)

@@ -31,6 +31,7 @@ YOUNG = timedelta(seconds=15)
 # So long the Hub has to stop and remove what has ended, before the agent does it.
 GRACE = timedelta(seconds=20)
 MISSED_HEARTBEATS = 2
+MAX_REASON = 500
 LOG_SECONDS = 8.0
 
 
@@ -271,6 +272,11 @@ class Kernels:
         if kernel is not None and kernel.get("is_running", True):
             mine.missed.pop(state.kernel_id, None)
             self._gone.get(state.session_id, set()).discard(state.kernel_id)
+            if state.status is Status.RUNNING and (reason := stop_reason(state, kernel)):
+                # The Hub ends it in order, and all of its kernels.
+                await self._lifecycle.try_move(
+                    state.session_id, Event.STOP_REQUESTED, reason, result=Result.FAILURE
+                )
             return
         if state.status not in (Status.RUNNING, Status.TERMINATING):
             return
@@ -363,6 +369,12 @@ class Kernels:
             # Which agent it is on is known to the database; a needless look costs one query.
             for mine in self._agents.values():
                 mine.woken.set()
+
+
+def stop_reason(state: KernelState, kernel: Mapping[str, Any]) -> str:
+    """Return why the agent of a running kernel wants its session stopped; empty: it does not."""
+    text = str((kernel.get("usage") or {}).get("stop_reason") or "")[:MAX_REASON]
+    return f"{state.hostname}: {text}" if text and state.cluster_size > 1 else text
 
 
 def _names(kernel: KernelRow) -> dict[str, Any]:

@@ -217,6 +217,8 @@ def _host_options(plan: LaunchPlan, limits: ContainerLimits) -> dict[str, Any]:
         host["memswap_limit"] = mem  # the same as the memory: no swap beside it
     if cpu := plan.slots.get("cpu"):
         host["nano_cpus"] = cpu * 1_000_000
+    if size := plan.injection.layer_limit_bytes:
+        host["storage_opt"] = {"size": str(size)}
     if plan.shared_memory_bytes:
         host["shm_size"] = plan.shared_memory_bytes
     return host

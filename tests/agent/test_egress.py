@@ -19,6 +19,7 @@ from bai_services.agent.containers import DockerEngine as Agent
 from bai_services.agent.docker_calls import DockerCalls
 from bai_services.agent.egress import Egress, name_servers
 from bai_services.agent.kernels import Cluster, Task
+from bai_services.agent.layers import Layers
 from bai_services.agent.networks import CLUSTER_PREFIX, Networks, read_pool
 from bai_services.core.egress import Chains, Policy, Target, parse_targets
 from tests.conftest import missing
@@ -104,6 +105,7 @@ class Place:
             self.calls,
             Networks(self.calls, self.agent_id, pool, 26),
             Egress(self.agent_id, policy, parse_targets(allowed), [url]),
+            Layers(self.calls, 0),
             endpoint=self.engine.host,
             stop_grace_seconds=0,
         )

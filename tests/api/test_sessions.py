@@ -92,6 +92,24 @@ async def test_a_session_from_filing_to_end(api: Api, agent: AgentVoice, user: C
     ]
 
 
+async def test_an_agent_has_a_session_stopped_for_its_disk_space_and_the_reason_stays(
+    api: Api, agent: AgentVoice, user: Client
+) -> None:
+    session = await started(api, agent, "lab1")
+    (kernel,) = (await user.get("/sessions/lab1"))["kernels"]
+    item = {"kernel_id": kernel["id"], "session_id": session["id"]}
+    await agent.beat([agent.running(item, usage={"disk_bytes": 1, "disk_limit_bytes": 2})])
+    assert (await user.get("/sessions/lab1"))["status"] == "RUNNING"
+    why = "stopped for its disk space: it used 51.00 of 50.00 GiB outside of folders"
+    await agent.beat([agent.running(item, usage={"disk_bytes": 3, "stop_reason": why})])
+    stopping = await status_of(user, session["id"], "TERMINATING")
+    assert stopping["status_info"] == why
+    end = {"exit_code": 0, "reason": "stopped through the Hub", "log": ""}
+    await api.hub.post(f"/sessions/{session['id']}/exited", end)
+    ended = await status_of(user, session["id"], "TERMINATED")
+    assert (ended["status_info"], ended["result"]) == (why, "failure")
+
+
 async def test_the_same_twice_is_one_and_says_so(api: Api, agent: AgentVoice) -> None:
     async with (await api.client("user"))._http as http:
         body = {"name": "lab1", "resources": QUARTER}

@@ -91,9 +91,11 @@ export function level(used: number, limit: number): 'ok' | 'warning' | 'alarm' {
   return part >= 0.95 ? 'alarm' : part >= 0.8 ? 'warning' : 'ok';
 }
 
-/** Notices that the agent has about the session's devices. */
+/** Notices that the agent has about the session's devices and disk space. */
 export function deviceNotices(usage: Usage): string[] {
-  return usage.kernels.map(kernel => kernel.usage.device_notice ?? '').filter(text => text !== '');
+  return usage.kernels
+    .flatMap(({ usage }) => [usage.device_notice ?? '', usage.disk_notice ?? ''])
+    .filter(text => text !== '');
 }
 
 /** A device that several kernels have parts of is one: its load is that of all who share it. */

@@ -79,6 +79,7 @@ export interface KernelUse {
   io_write_bytes?: number;
   devices?: DeviceUse[];
   device_notice?: string;
+  disk_notice?: string;
 }
 
 export interface Usage {

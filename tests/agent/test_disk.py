@@ -1,0 +1,156 @@
+"""Disk space of sessions outside of folders: counted in any tree, limited where Docker can."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import subprocess
+import uuid
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from bai_services.agent.containers import DockerEngine as Agent
+from bai_services.agent.disk import DiskSettings, DiskWatch, Excess, Space, measure
+from bai_services.agent.docker_calls import DockerCalls
+from bai_services.agent.egress import Egress
+from bai_services.agent.folders import Folders
+from bai_services.agent.kernels import Kernel, Task
+from bai_services.agent.layers import Layers
+from bai_services.agent.networks import Networks, read_pool
+from bai_services.agent.processes import ProcessEngine
+from bai_services.core.egress import Policy
+from bai_services.core.errors import InvalidRequest
+from tests.testbed.docker_engine import DockerEngine
+from tests.testbed.images import base_image
+
+MIB = 2**20
+ENOUGH_SECONDS = 60
+
+
+def fill(path: Path, mebibytes: int) -> None:
+    path.write_bytes(os.urandom(MIB) * mebibytes)
+
+
+def test_a_tree_of_any_depth_is_counted_and_no_link_is_followed(tmp_path: Path) -> None:
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    fill(outside / "big", 8)
+    home = tmp_path / "home"
+    home.mkdir()
+    (home / "link").symlink_to(outside)
+    fill(home / "one", 1)
+    os.link(home / "one", home / "same")
+    with open(home / "sparse", "wb") as sparse:
+        sparse.truncate(2**30)
+    here = os.open(home, os.O_RDONLY)
+    for _ in range(2000):
+        os.mkdir("d", dir_fd=here)
+        below = os.open("d", os.O_RDONLY, dir_fd=here)
+        os.close(here)
+        here = below
+    deepest = os.open("deepest", os.O_WRONLY | os.O_CREAT, dir_fd=here)
+    os.write(deepest, os.urandom(2 * MIB))
+    os.fsync(deepest)
+    os.close(deepest)
+    os.close(here)
+    space = measure([home, tmp_path / "gone"], ENOUGH_SECONDS)
+    assert space.is_complete
+    # A directory takes a block or so.
+    assert 3 * MIB <= space.used_bytes < 3 * MIB + 2100 * 8192
+    assert measure([home], 0) == Space(measure([home], 0).used_bytes, is_complete=False)
+    # Removed from the deepest: shutil does not get down there.
+    subprocess.run(["rm", "-rf", str(home / "d")], check=True)
+
+
+@pytest.mark.parametrize(
+    "mebibytes, excess, said",
+    [
+        pytest.param(1, Excess.STOP, set(), id="little"),
+        pytest.param(19, Excess.STOP, {"disk_notice"}, id="nearly all"),
+        pytest.param(22, Excess.STOP, {"disk_notice", "stop_reason"}, id="too much"),
+        pytest.param(22, Excess.WARN, {"disk_notice"}, id="too much, and a warning only"),
+    ],
+)
+async def test_who_has_more_than_the_limit_is_warned_and_stopped(
+    tmp_path: Path, mebibytes: int, excess: Excess, said: set[str]
+) -> None:
+    folders = Folders(tmp_path)
+    session, kernel = str(uuid.uuid4()), str(uuid.uuid4())
+    fill(folders.make(Task("w", "prepare", session, kernel), None, None) / "data", mebibytes)
+    engine = ProcessEngine("disk", folders, 0)
+    watch = DiskWatch(engine, folders, 20 * MIB, excess)
+    watch.follow([Kernel(kernel, session, is_running=True)])
+    await watch.look()
+    usage = watch.usage(kernel)
+    assert mebibytes * MIB <= usage["disk_bytes"] < (mebibytes + 1) * MIB
+    assert usage["disk_limit_bytes"] == 20 * MIB
+    assert usage.keys() - {"disk_bytes", "disk_limit_bytes"} == said
+    assert watch.facts()["disk"]["home"] == "watched"
+    watch.follow([])
+    assert watch.usage(kernel) == {}
+    unlimited = DiskWatch(engine, folders, 0, excess)
+    unlimited.follow([Kernel(kernel, session, is_running=True)])
+    await unlimited.look()
+    assert unlimited.usage(kernel) == {}
+
+
+def test_a_limit_is_an_amount() -> None:
+    assert DiskSettings().limit_bytes() == 50 * 2**30
+    with pytest.raises(InvalidRequest):
+        DiskSettings(limit="a lot").limit_bytes()
+
+
+@pytest.fixture
+async def calls(docker_engine: DockerEngine) -> AsyncIterator[DockerCalls]:
+    made = DockerCalls(docker_engine.host, 30)
+    yield made
+    made.close()
+
+
+@pytest.mark.docker
+@pytest.mark.usefixtures("refused_sockets")
+async def test_what_a_container_writes_to_its_layer_counts(
+    docker_engine: DockerEngine, calls: DockerCalls, tmp_path: Path
+) -> None:
+    agent_id = f"disk-{uuid.uuid4().hex[:8]}"
+    layers = Layers(calls, 50 * MIB)
+    networks = Networks(calls, agent_id, read_pool("10.249.0.0/20", 26), 26)
+    egress = Egress(agent_id, Policy.OPEN, (), ())
+    engine = Agent(
+        agent_id,
+        calls,
+        networks,
+        egress,
+        layers,
+        endpoint=docker_engine.host,
+        stop_grace_seconds=0,
+    )
+    assert engine.layer_limit() == "unknown"
+    image = await asyncio.to_thread(base_image, docker_engine)
+    size = await layers.limit_for(image)
+    # An answer of the engine and not of ours: it is the one that a start gets.
+    assert engine.layer_limit() == ("enforced" if size else "watched")
+    assert size == 0 or size >= 50 * MIB
+    command = ["sh", "-c", "head -c 20971520 /dev/urandom > /var/tmp/x; sync; echo done; sleep 60"]
+    container = await asyncio.to_thread(
+        docker_engine.client.containers.run, image, command, detach=True, init=True
+    )
+    try:
+        logs = container.logs(stream=True, follow=True)
+        assert await asyncio.to_thread(next, logs) == b"done\n"
+        folders = Folders(tmp_path)
+        kernel = Kernel(str(uuid.uuid4()), str(uuid.uuid4()), container.id, is_running=True)
+        watch = DiskWatch(engine, folders, 15 * MIB, Excess.STOP)
+        watch.follow([kernel])
+        await watch.look()
+        usage = watch.usage(kernel.kernel_id)
+        assert 20 * MIB <= usage["disk_bytes"] < 24 * MIB
+        assert "disk space" in usage["stop_reason"]
+        assert watch.facts()["disk"]["layer"] == engine.layer_limit()
+        # As where no directory of the layer can be read: Docker counts.
+        paths, counted = await Layers(calls, 50 * MIB, reads_layers=False).writable(container.id)
+        assert paths == () and 20 * MIB <= counted < 24 * MIB
+    finally:
+        await asyncio.to_thread(container.remove, force=True)
