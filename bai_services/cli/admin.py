@@ -10,8 +10,9 @@ from typing import Any
 import click
 
 from . import output
+from .agents import with_free
 from .command import Connection, connected, json_option, pairs, segment
-from .entities import ENTITIES, USER, Entity, Field, Kind, checked
+from .entities import AGENT, ENTITIES, USER, Entity, Field, Kind, checked
 from .replay import replay
 
 NONE = "none"
@@ -146,6 +147,8 @@ def _list(entity: Entity) -> click.Command:
         asked = {key: value for key, value in query.items() if value is not None}
         asked |= pairs(filters, "--filter", "--filter name__contains=lab")
         page = await connection.client.get(entity.path, **asked)
+        if entity is AGENT and not as_json:
+            page["items"] = [with_free(agent) for agent in page["items"]]
         output.print_page(page, entity.columns, as_json=as_json)
 
     return _command(

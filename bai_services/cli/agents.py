@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import click
 
-from bai_services.core.resources import MEM, format_amount
+from bai_services.core.resources import MEM, ResourceSlots, format_amount
 
 from . import output
 from .command import Connection, connected, json_option, segment
@@ -55,6 +55,30 @@ async def devices(connection: Connection, name: str | None, *, as_json: bool) ->
                 click.echo(f"{device['id']}: {note}")
         click.echo()
     output.print_table(looks, LOOKS)
+
+
+def with_free(agent: Mapping[str, Any]) -> dict[str, Any]:
+    """Return an agent with what it has, what is used and what is free, for people."""
+    has, used = (ResourceSlots.parse(agent[name]) for name in ("slots", "used"))
+    # An agent may have come to offer less than its sessions hold.
+    free = {slot: max(0, amount - used.get(slot, 0)) for slot, amount in has.items()}
+    return {
+        **agent,
+        "slots": _amounts(has, has),
+        "used": _amounts(has, used),
+        "free": _amounts(has, free),
+    }
+
+
+def _amounts(slots: Iterable[str], amounts: Mapping[str, int]) -> str:
+    texts = []
+    for slot in slots:
+        amount = amounts.get(slot, 0)
+        if slot == MEM:
+            texts.append(f"{slot}={amount / 2**30:.1f} GiB".replace(".0 GiB", " GiB"))
+        else:
+            texts.append(f"{slot}={format_amount(slot, amount)}")
+    return ", ".join(texts) or "nothing"
 
 
 def notes_of(device: Mapping[str, Any]) -> list[str]:

@@ -407,7 +407,7 @@ AGENT = Entity(
         Field("schedulable", "Whether new sessions may go there.", Kind.FLAG),
         Field("resource_group", "Group that it belongs to."),
     ),
-    columns=("id", "resource_group", "status", "schedulable", "engine", "slots"),
+    columns=("id", "resource_group", "status", "schedulable", "engine", "slots", "used", "free"),
     can_create=False,
 )
 

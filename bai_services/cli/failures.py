@@ -71,6 +71,10 @@ def show(error: BaseException, *, as_json: bool) -> None:
     if as_json:
         print(json.dumps(content, ensure_ascii=False, default=str), file=sys.stderr)
         return
+    if isinstance(error, click.exceptions.NoArgsIsHelpError):
+        # The message is the help, which begins with the usage.
+        print(content["message"], file=sys.stderr)
+        return
     usage = content["details"].get("usage")
     if isinstance(error, click.UsageError) and usage:
         print(usage, file=sys.stderr)

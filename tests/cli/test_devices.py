@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from bai_services.cli.agents import with_free
 from bai_services.core.sharing import Level, Sharing
 from tests.testbed.agent_voice import AgentVoice
 from tests.testbed.manager import Api
@@ -128,3 +129,19 @@ async def test_people_see_what_is_theirs_and_how_much_they_use(
     plain = await bai("session", "create", "plain", by="user")
     assert plain.code == 0
     assert "has no device" in (await bai("session", "devices", "plain", by="user")).stdout
+
+
+def test_agents_show_what_is_used_and_free_in_gib() -> None:
+    slots = {"cpu": "8", "mem": "16374528k", "cuda.shares": "2"}
+    shown = with_free({"id": "a1", "slots": slots, "used": {"cpu": "1.5", "mem": "4g"}})
+    assert shown["slots"] == "cpu=8, cuda.shares=2, mem=15.6 GiB"
+    assert shown["used"] == "cpu=1.5, cuda.shares=0, mem=4 GiB"
+    assert shown["free"] == "cpu=6.5, cuda.shares=2, mem=11.6 GiB"
+
+
+async def test_the_list_of_agents_has_used_and_free(bai: Bai, agent: AgentVoice) -> None:
+    table = (await bai("admin", "agent", "list")).stdout
+    assert table.splitlines()[0].split()[-3:] == ["SLOTS", "USED", "FREE"]
+    assert "GiB" in table
+    listed = (await bai("admin", "agent", "list", "--json")).document
+    assert isinstance(listed["items"][0]["slots"], dict)

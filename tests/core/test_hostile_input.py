@@ -148,11 +148,11 @@ PARSERS: dict[str, list[Parser]] = {
         lambda t: history.read_history({"sessions": [], "agents": [{"id": t, t: t}]}, "f"),
     ],
     "replay.openb.read_nodes": [
-        lambda t: openb.read_nodes([",".join(openb.NODE_COLUMNS) + "\n", f"a,{t},1,0,\n"], "f"),
+        lambda t: openb.read_nodes([",".join(openb.NODE_COLUMNS) + "\n", f"a,{t},1,0\n"], "f"),
         lambda t: openb.read_nodes([t], "f"),
     ],
     "replay.openb.read_pods": [
-        lambda t: openb.read_pods([",".join(openb.POD_COLUMNS) + "\n", f"a,{t},1,0,0,,1,2,1"], "f")
+        lambda t: openb.read_pods([",".join(openb.POD_COLUMNS) + "\n", f"a,{t},1,0,0"], "f")
     ],
     "replay.policies.ReplayPolicy.of": [
         lambda t: policies.ReplayPolicy.of({"scheduler": t}, "p"),

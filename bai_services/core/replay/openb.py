@@ -13,18 +13,11 @@ from ..resources import ResourceSlots
 from .workload import ARCHITECTURE, ENGINE, GROUP, BrokenRow, Job, RowError, Workload, whole
 
 MIB = 2**20
-NODE_COLUMNS = ("sn", "cpu_milli", "memory_mib", "gpu", "model")
-POD_COLUMNS = (
-    "name",
-    "cpu_milli",
-    "memory_mib",
-    "num_gpu",
-    "gpu_milli",
-    "gpu_spec",
-    "creation_time",
-    "deletion_time",
-    "scheduled_time",
-)
+NODE_COLUMNS = ("sn", "cpu_milli", "memory_mib", "gpu")
+# Optional: "model" of a node; "gpu_spec", "creation_time" (0: at once), "scheduled_time" (as
+# created), "deletion_time" (after DEFAULT_SECONDS) and "qos" of a pod.
+POD_COLUMNS = ("name", "cpu_milli", "memory_mib", "num_gpu", "gpu_milli")
+DEFAULT_SECONDS = 3600
 _MOST_DEVICES = 64
 
 Row = Mapping[str, str | None]
@@ -48,7 +41,8 @@ def read_pods(lines: Iterable[str], file: str) -> Workload:
 
     A pod ran from ``scheduled_time`` to ``deletion_time``; one that was never
     scheduled from its creation, as if it had not waited. Nothing limits how long
-    it may run.
+    it may run. In a list without times all pods are created at once, and each runs
+    for ``DEFAULT_SECONDS``; without ``gpu_spec`` any model of GPU will do.
 
     Raises
     ------
@@ -64,7 +58,7 @@ def _agent(row: Row) -> AgentState:
     count = whole(row, "gpu")
     if count > _MOST_DEVICES:
         raise RowError("gpu", f"{count} devices on one node; at most {_MOST_DEVICES}")
-    model = row["model"] or ""
+    model = row.get("model") or ""
     return AgentState(
         id=name,
         resource_group=GROUP,
@@ -80,12 +74,12 @@ def _job(row: Row) -> Job:
     slots = {"cpu": whole(row, "cpu_milli"), "mem": whole(row, "memory_mib") * MIB}
     if count:
         slots.update(_devices(count, share))
-    created = whole(row, "creation_time")
-    started = whole(row, "scheduled_time") if row["scheduled_time"] else created
-    ended = whole(row, "deletion_time")
+    created = whole(row, "creation_time") if "creation_time" in row else 0
+    started = whole(row, "scheduled_time") if row.get("scheduled_time") else created
+    ended = whole(row, "deletion_time") if "deletion_time" in row else started + DEFAULT_SECONDS
     if ended < started:
         raise RowError("deletion_time", f"{ended} is before it was scheduled ({started})")
-    models = tuple(filter(None, (row["gpu_spec"] or "").split("|")))
+    models = tuple(filter(None, (row.get("gpu_spec") or "").split("|")))
     service = row.get("qos") or "none"
     return Job(
         id=_text(row, "name"),
