@@ -53,6 +53,11 @@ class Descent:
         return self._open[-1]
 
     @property
+    def names(self) -> tuple[str, ...]:
+        """The names of the directories on the way here from the root."""
+        return tuple(self._names)
+
+    @property
     def depth(self) -> int:
         return len(self._names)
 

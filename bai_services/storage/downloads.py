@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import socket
-from collections.abc import AsyncIterator, Iterator
+import threading
+from collections.abc import AsyncIterator, Generator
 from datetime import UTC, datetime
+
+from bai_services.core.errors import Unavailable
 
 from .folder import etag_of
 from .workers import Workers
@@ -73,19 +77,32 @@ class Download:
 class ArchiveStream:
     """An archive that is made while it is sent."""
 
-    def __init__(self, root: int, pieces: Iterator[bytes], workers: Workers) -> None:
+    def __init__(self, root: int, pieces: Generator[bytes, None, None], workers: Workers) -> None:
         self._root = root
         self._pieces = pieces
         self._workers = workers
+        # A step that nobody waits for any more still runs, and uses descriptors.
+        self._step_lock = threading.Lock()
 
     async def chunks(self) -> AsyncIterator[bytes]:
-        while piece := await self._workers.run(next, self._pieces, b""):
+        while piece := await self._workers.run(self._next):
             yield piece
 
     async def close(self) -> None:
         if self._root >= 0:
-            number, self._root = self._root, -1
-            os.close(number)
+            root, self._root = self._root, -1
+            # A host that stops or hangs closes it later, or with the process.
+            with contextlib.suppress(Unavailable):
+                await self._workers.run(self._end, root)
+
+    def _next(self) -> bytes:
+        with self._step_lock:
+            return next(self._pieces, b"")
+
+    def _end(self, root: int) -> None:
+        with self._step_lock:
+            self._pieces.close()
+            os.close(root)
 
 
 def _send_some(out: int, file: int, start: int, length: int) -> tuple[int, bool]:

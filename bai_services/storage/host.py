@@ -40,7 +40,7 @@ from .staging import (
     UploadFacts,
     Writer,
     remove_any,
-    staging_areas,
+    sweep_all,
     unfinished_uploads,
 )
 from .unpack_process import cpu_seconds, unpack
@@ -110,7 +110,7 @@ class StorageHost:
         await self.probe()
 
     async def stop(self) -> None:
-        """Finish what runs, within a few seconds; what is long goes on at the next start."""
+        """Finish what runs, within seconds; what is long goes on at the next start."""
         await asyncio.gather(self._long.stop(), self._workers.stop())
 
     async def probe(self) -> Health:
@@ -267,7 +267,7 @@ class StorageHost:
     ) -> Unpacked:
         """Unpack a tar archive that was written at a directory of the folder.
 
-        Cancelled, it stops, unless its files are appearing already.
+        Cancelled, it stops, unless its files appear already.
         """
         parts = beneath.parse_new_path(path)
         staging = await self._workers.run(self.staging(location).fresh, ".unpacked")
@@ -288,8 +288,7 @@ class StorageHost:
                 return await unpack(job)
             finally:
                 removal = self._long.run(remove_any, staging, seconds=None)
-                # What is left when the host stops is removed at the next start.
-                with contextlib.suppress(Unavailable):
+                with contextlib.suppress(Unavailable):  # the next start removes it
                     await asyncio.shield(asyncio.ensure_future(removal))
 
     async def discard(self, writer: Writer) -> None:
@@ -306,7 +305,7 @@ class StorageHost:
 
     async def sweep(self, is_start: bool = False) -> int:
         """Remove uploads that have expired and what a crash left; return how many."""
-        return await self._long.run(self._sweep, time.time(), is_start, seconds=None)
+        return await self._long.run(sweep_all, self._root, time.time(), is_start, seconds=None)
 
     async def unfinished(self) -> Sequence[tuple[Scope, UploadFacts]]:
         """Return every upload that has not landed, with its quota scope."""
@@ -495,9 +494,6 @@ class StorageHost:
             found = opened.put(writer.path, writer.file, parts, expected)
         writer.close()
         return found
-
-    def _sweep(self, now: float, is_start: bool) -> int:
-        return sum(staging.sweep(now, is_start) for _, staging in staging_areas(self._root))
 
 
 def _nothing(parts: Any) -> None:

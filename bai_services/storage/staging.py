@@ -294,6 +294,11 @@ def staging_areas(root: Path) -> list[tuple[Scope, Staging]]:
     ]
 
 
+def sweep_all(root: Path, now: float, is_start: bool) -> int:
+    """Remove what has expired below a storage host's root; return how many uploads that were."""
+    return sum(area.sweep(now, is_start) for _, area in staging_areas(root))
+
+
 def unfinished_uploads(root: Path) -> list[tuple[Scope, UploadFacts]]:
     """Return every upload below a storage host's root that has not landed."""
     return [(scope, facts) for scope, area in staging_areas(root) for facts in area.unfinished()]

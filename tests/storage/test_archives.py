@@ -9,6 +9,7 @@ import lzma
 import os
 import subprocess
 import tarfile
+import tempfile
 import threading
 import tracemalloc
 import uuid
@@ -20,7 +21,9 @@ from pathlib import Path
 import pytest
 
 from bai_services.core.errors import BaiError, Conflict, InvalidRequest
+from bai_services.descent import remove_tree
 from bai_services.storage import unpacking
+from bai_services.storage.archives import packed as pack
 from bai_services.storage.base import Location, Scope
 from bai_services.storage.beneath import best_opener, parse_new_path
 from bai_services.storage.folder import OpenFolder
@@ -438,6 +441,60 @@ async def test_what_goes_out_comes_in_again(
     await unpack(host, folder, content, "again")
     names = {name.removeprefix("again/") for name in below(host, folder) if name[:6] == "again/"}
     assert names == {"z/x", "b/한글.txt", "big"}
+
+
+@pytest.mark.parametrize("form", ["zip", "tar"])
+def test_deep_directories_go_out(tmp_path: Path, form: str) -> None:
+    # In memory if there is such a directory: disks take a second for 1,000 directories.
+    shared = Path("/dev/shm")
+    top = Path(tempfile.mkdtemp(dir=shared if os.access(shared, os.W_OK) else tmp_path))
+    depth = 4000
+    here = os.open(top, os.O_RDONLY)
+    for _ in range(depth):
+        os.mkdir("d", dir_fd=here)
+        inner = os.open("d", os.O_RDONLY, dir_fd=here)
+        os.close(here)
+        here = inner
+    os.close(os.open("f", os.O_CREAT | os.O_WRONLY, 0o600, dir_fd=here))
+    os.close(here)
+    try:
+        with descriptor(os.open(top, os.O_RDONLY)) as root:
+            content = b"".join(pack(OpenFolder(root, best_opener()), [()], form))
+        longest = "d/" * depth + "f"
+        if form == "zip":
+            with zipfile.ZipFile(io.BytesIO(content)) as archive:
+                assert archive.namelist()[-1] == longest
+        else:
+            with tarfile.open(fileobj=io.BytesIO(content)) as tar:
+                assert tar.getnames()[-1] == longest
+    finally:
+        remove_tree(top)
+
+
+def test_a_sparse_file_of_1_tib_goes_out_as_tar_with_its_holes(tmp_path: Path) -> None:
+    place = tmp_path / "folder"
+    (place / "in").mkdir(parents=True)
+    with (place / "in/sparse").open("wb") as file:
+        file.write(b"begin")
+        file.seek(2**39)
+        file.write(b"middle")
+        file.truncate(2**40)
+    (place / "after").write_bytes(b"after")
+    with descriptor(os.open(place, os.O_RDONLY)) as root:
+        content = b"".join(pack(OpenFolder(root, best_opener()), [()], "tar"))
+    assert len(content) < 2**20
+    for reader in ("tar", "bai-hub"):
+        target = tmp_path / reader
+        target.mkdir()
+        if reader == "tar":
+            subprocess.run(["tar", "-xSf", "-"], input=content, cwd=target, check=True)
+        else:
+            (tmp_path / "archive").write_bytes(content)
+            with descriptor(os.open(target, os.O_RDONLY)) as root:
+                opened = OpenFolder(root, best_opener())
+                Unpacking(opened, (), tmp_path / "staging", 2**41).run(tmp_path / "archive")
+        assert_sparse(target / "in/sparse")
+        assert (target / "after").read_bytes() == b"after"
 
 
 async def test_an_archive_of_what_is_not_there(host: StorageHost, folder: Location) -> None:
