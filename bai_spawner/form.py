@@ -43,6 +43,10 @@ class Sent:
 # The Hub renders a refused form out of another spawner object, in the same request.
 _sent: ContextVar[Sent | None] = ContextVar("bai_start_form", default=None)
 
+# Secret values of the form that this request sent. The Hub stores the options of a start, so they
+# are passed to it beside them; tasks that the request begins inherit the context.
+_secrets: ContextVar[Mapping[str, str] | None] = ContextVar("bai_start_secrets", default=None)
+
 _templates = Environment(
     loader=PackageLoader("bai_spawner"),
     autoescape=True,
@@ -75,8 +79,12 @@ def parse(form: Form) -> dict[str, Any]:
         found["shared_memory"] = text
     if mounts := _mounts(form):
         found["mounts"] = mounts
-    if environ := _environ(form):
+    environ, secrets = _environ(form)
+    if environ:
         found["environ"] = environ
+    if secrets:
+        found["secret_environ"] = sorted(secrets)
+    _secrets.set(secrets)
     if ports := _ports(form):
         found[PORTS] = ports
     language = _first(form, LANGUAGE)
@@ -96,7 +104,7 @@ def _amount(form: Form, name: str) -> str:
 
 
 def _mounts(form: Form) -> list[dict[str, str]]:
-    names = ("vfolder", "subpath", "path", "permission")
+    names = ("vfolder", "subpath", "path", "permission", "name")
     rows = zip_longest(*(form.get(f"mount_{name}", ()) for name in names), fillvalue="")
     found = []
     for values in rows:
@@ -106,9 +114,43 @@ def _mounts(form: Form) -> list[dict[str, str]]:
     return found
 
 
-def _environ(form: Form) -> dict[str, str]:
-    rows = zip(form.get("environ_name", ()), form.get("environ_value", ()), strict=False)
-    return {name.strip(): value for name, value in rows if name.strip()}
+def _environ(form: Form) -> tuple[dict[str, str], dict[str, str]]:
+    """Return the variables of a form: those that are kept for the next form, and the secret."""
+    fields = ("environ_name", "environ_value", "environ_secret")
+    rows = zip_longest(*(form.get(name, ()) for name in fields), fillvalue="")
+    found: tuple[dict[str, str], dict[str, str]] = {}, {}
+    for name, value, secret in rows:
+        if name.strip():
+            found[bool(secret)][name.strip()] = value
+    return found
+
+
+def with_secrets(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return options with the values of their secret variables, which only this request has.
+
+    Raises
+    ------
+    InvalidRequest
+        If a value is not known: the options are those of an earlier start.
+    """
+    names = options.get("secret_environ")
+    if not names:
+        return dict(options)
+    values = _secrets.get() or {}
+    given = options.get("environ")
+    environ = {**(given if isinstance(given, Mapping) else {}), **values}
+    missing = [name for name in names if name not in environ] if isinstance(names, list) else []
+    if missing:
+        raise secrets_missing(missing)
+    return {**options, "environ": environ}
+
+
+def secrets_missing(names: Sequence[str]) -> errors.InvalidRequest:
+    return errors.InvalidRequest(
+        f"the values of the secret variables {', '.join(map(str, names))} are not kept; start "
+        "the session from the form and enter them again",
+        field="secret_environ",
+    )
 
 
 def _ports(form: Form) -> list[int | str]:
@@ -160,6 +202,8 @@ def showable(options: Mapping[str, Any]) -> dict[str, Any]:
     for name in ("resources", "environ"):
         if isinstance(options.get(name), Mapping):
             found[name] = {str(key): str(value) for key, value in options[name].items()}
+    if isinstance(options.get("secret_environ"), list):
+        found["secret_environ"] = [str(name) for name in options["secret_environ"]]
     if ports := options.get(PORTS):
         found[PORTS] = ", ".join(map(str, ports)) if isinstance(ports, list) else str(ports)
     if isinstance(options.get("mounts"), Sequence):

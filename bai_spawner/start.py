@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from jupyterhub.utils import url_path_join
@@ -13,7 +13,7 @@ from bai_services.core import errors
 from bai_services.core.logs import without_times
 from bai_services.core.session import SessionType
 
-from . import gang, refusals
+from . import form, gang, refusals
 from .answer import wait_for_answer
 from .engines.base import Engine, EngineError, EngineUnreachable, Running
 from .plan import LaunchPlan
@@ -24,7 +24,7 @@ from .sessions import MAX_LOG_BYTES, NO_LOGS, is_ended, is_overtaken, is_waiting
 FIELDS = frozenset(
     {"name", "project", "image", "resource_group", "preset", "resources", "shared_memory"}
     | {"mounts", "environ", "priority", "cluster_size", "cluster_mode", "callback_url"}
-    | {"preopen_ports"}
+    | {"preopen_ports", "secret_environ"}
 )
 DEFAULT_NAME = "default"
 # Kept of start_timeout for the end of a start that fails, so that our words reach the person.
@@ -143,6 +143,8 @@ class Start:
         return session
 
     def _same_again(self, session: Mapping[str, Any]) -> dict[str, Any]:
+        if session.get("secret_environ"):
+            raise form.secrets_missing(session["secret_environ"])
         wanted = {
             "name": session["name"],
             "project": session["project"],
@@ -168,6 +170,15 @@ class Start:
                 unknown=unknown,
             )
         spawner = self._spawner
+        options = form.with_secrets(options)
+        if isinstance(options.get("mounts"), Sequence):
+            # The name is for the form, should the folder be gone by then.
+            options["mounts"] = [
+                {k: v for k, v in mount.items() if k != "name"}
+                if isinstance(mount, Mapping)
+                else mount
+                for mount in options["mounts"]
+            ]
         return {
             "name": spawner.display_name or spawner.name or DEFAULT_NAME,
             **options,

@@ -44,6 +44,7 @@ class WantedSession(Body):
     shared_memory: ShortText | None = None
     mounts: list[WantedMount] = Field(default=[], max_length=MAX_MOUNTS)
     environ: dict[str, str] = Field(default={}, max_length=MAX_VARIABLES)
+    secret_environ: list[ShortText] = Field(default=[], max_length=MAX_VARIABLES)
     priority: int | None = None
     startup_command: str | None = None
     starts_at: ShortText | None = None

@@ -139,6 +139,7 @@ class Session(Shown):
     priority: int
     mounts: list[Mount]
     environ: dict[str, str]
+    secret_environ: list[str]
     preopen_ports: list[int]
     result: str
     exit_code: int | None

@@ -32,6 +32,7 @@ from .clock import Clock
 from .cluster_sessions import environ_of, new_cluster_key, sub_plans
 from .lifecycle import Lifecycle
 from .requests import Folders
+from .secret_environ import SecretEnviron
 
 # Who a session runs as where the account says nothing.
 DEFAULT_UID = 1000
@@ -44,7 +45,10 @@ EXITED = "exited"  # an engine's word for an end by itself
 class LaunchPlans:
     """Puts a launch plan together from the database."""
 
-    def __init__(self, kernels: KernelStore, vfolders: Folders) -> None:
+    def __init__(
+        self, kernels: KernelStore, vfolders: Folders, secret_environ: SecretEnviron
+    ) -> None:
+        self._secret_environ = secret_environ
         self._kernels = kernels
         self._vfolders = vfolders
 
@@ -116,7 +120,7 @@ class LaunchPlans:
             "mounts": [m for m in await self.mounts_of(row) if "subpath" not in m],
             "environ": {
                 **_environ(row, facts),
-                **row.environ,
+                **self._secret_environ.open(row.environ),
                 **_marks(row, kernel.id, facts),
                 **batch_environ(row),
                 **environ_of(view, kernel),

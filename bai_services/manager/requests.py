@@ -7,7 +7,7 @@ import json
 import secrets
 import uuid
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol, TypeVar
 
 from bai_services.core import cluster
@@ -53,6 +53,7 @@ from .awaited import Awaited
 from .choices import choose_group, choose_project, session_type
 from .clock import Clock
 from .room import FittingAgents, Where, check_caps, where_of
+from .secret_environ import SecretEnviron
 
 # Reserved, as all that begin so: nobody can ask for it as a variable.
 PREOPEN_PORTS = "BAI_PREOPEN_PORTS"
@@ -77,6 +78,8 @@ class SessionRequest:
     shared_memory: str | None = None
     mounts: Sequence[MountRequest] = ()
     environ: Mapping[str, str] = field(default_factory=dict)
+    # Variables of ``environ`` whose values nobody reads back.
+    secret_environ: Sequence[str] = ()
     priority: int | None = None
     owner: str | None = None
     hub_server: str | None = None
@@ -131,7 +134,9 @@ class Requests:
         clock: Clock,
         callback_reach: Reach,
         agents: FittingAgents,
+        secret_environ: SecretEnviron,
     ) -> None:
+        self._secret_environ = secret_environ
         self._callback_reach = callback_reach
         self._store = store
         self._vfolders = vfolders
@@ -226,9 +231,19 @@ class Requests:
             requested_slots=slots,
             shared_memory_bytes=shared_memory,
             mounts=[mount.as_row() for mount in mounts],
-            environ=check_environ(request.environ) | preopen_environ(request, image),
+            environ=self._secret_environ.seal(
+                check_environ(request.environ), request.secret_environ
+            )
+            | preopen_environ(request, image),
             options=where,
-            request_hash=_hash_of(request, project.id, mounts),
+            request_hash=_hash_of(
+                replace(
+                    request,
+                    environ=self._secret_environ.digests(request.environ, request.secret_environ),
+                ),
+                project.id,
+                mounts,
+            ),
             notices=[],
             hub_user=owner.username,
             hub_server=hub_server,
@@ -469,6 +484,8 @@ def _hash_of(request: SessionRequest, project_id: str, mounts: Sequence[Resolved
     for name in ("startup_command", "starts_at", "batch_timeout", "callback_url"):
         if (value := getattr(request, name)) is not None:
             content[name] = str(value)
+    if request.secret_environ:
+        content["secret_environ"] = sorted(set(request.secret_environ))
     if request.preopen_ports:
         content["preopen_ports"] = list(request.preopen_ports)
     if request.cluster_size > 1:

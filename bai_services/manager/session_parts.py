@@ -32,6 +32,7 @@ from .reconciler import Reconciler
 from .requests import Folders, Requests
 from .room import FittingAgents
 from .scheduler import Scheduler
+from .secret_environ import SecretEnviron
 from .sessions import Ledger, Sessions
 from .settings import Settings
 from .shared import Shared
@@ -52,11 +53,14 @@ class SessionParts:
         self.events = Events()
         self.feed = Feed(self.events, shared.database)
         self.lifecycle = Lifecycle(store, self.events, clock)
-        plans = LaunchPlans(kernel_store, folders)
+        secret_environ = SecretEnviron(settings.key)
+        plans = LaunchPlans(kernel_store, folders, secret_environ)
         dependencies = DependencyStore(database)
         self.warming = Warming()
         fitting = FittingAgents(request_store, self.warming)
-        requests = Requests(request_store, folders, clock, settings.callback_reach, fitting)
+        requests = Requests(
+            request_store, folders, clock, settings.callback_reach, fitting, secret_environ
+        )
         self.kernels = Kernels(kernel_store, store, self.lifecycle, plans, clock)
         queue = QueueStore(database)
         states = WaitStates(queue, self.lifecycle)

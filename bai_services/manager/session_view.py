@@ -15,6 +15,7 @@ from bai_services.db.queue import WaitState
 from bai_services.db.session_rows import CallbackState, SessionRow, SessionView
 
 from .requests import PREOPEN_PORTS
+from .secret_environ import masked, secret_names
 from .session_devices import devices_of, enforcement_of
 from .settings import Settings
 
@@ -103,7 +104,8 @@ def _asked(row: SessionRow) -> dict[str, Any]:
             {name: mount.get(name) for name in OF_MOUNT} | {"subpath": mount.get("subpath", "")}
             for mount in row.mounts
         ],
-        "environ": {name: text for name, text in row.environ.items() if name != PREOPEN_PORTS},
+        "environ": {k: text for k, text in masked(row.environ).items() if k != PREOPEN_PORTS},
+        "secret_environ": secret_names(row.environ),
         "preopen_ports": [int(n) for n in row.environ.get(PREOPEN_PORTS, "").split(",") if n],
         "startup_command": row.startup_command,
         "starts_at": _text(row.starts_at),

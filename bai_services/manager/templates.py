@@ -79,6 +79,7 @@ class Templates:
             If there is one of that name for the same people.
         """
         authorizer.require(caller, "template.write")
+        _refuse_secrets(wish["request"])
         audience = Audience(wish.get("audience") or Audience.OWNER)
         now = self._clock()
         values = {
@@ -98,6 +99,7 @@ class Templates:
         """Change name, description or request; whose it is stays."""
         row = await self._find(caller, key)
         _require_write(caller, row)
+        _refuse_secrets(changes.get("request"))
         if "name" in changes:
             check_slug("template", changes["name"])
         values = {**changes, "changed_at": self._clock()}
@@ -191,3 +193,12 @@ def _may_read_private(caller: Caller, row: Row) -> bool:
     if row["project_id"]:
         return row["project_id"] in caller.projects
     return not row["owner_id"] and row["domain"] == caller.domain
+
+
+def _refuse_secrets(request: Mapping[str, Any] | None) -> None:
+    if request and request.get("secret_environ"):
+        raise InvalidRequest(
+            "a template holds no secret variables: leave them out here, and give them "
+            "(environ, secret_environ) with each session",
+            field="secret_environ",
+        )

@@ -217,15 +217,30 @@
     const folders = offer().vfolders || [];
     const row = byId("bai-mount-row").content.cloneNode(true).firstElementChild;
     const [folder, permission] = row.querySelectorAll("select");
-    const [subpath, path] = row.querySelectorAll("input");
+    const [subpath, path, name] = row.querySelectorAll("input");
+    const problem = row.querySelector(".bai-row-problem");
     const asked = folders.find((each) => each.id === mount.vfolder || each.name === mount.vfolder);
     fill(folder, [["", say("none")]].concat(folders.map((each) => [each.id, folderName(each)])), asked ? asked.id : "");
+    // A folder of the last time that is gone stays, named, until the user decides.
+    const isGone = Boolean(mount.vfolder) && !asked;
+    const goneName = mount.name || mount.vfolder;
+    if (isGone) {
+      folder.add(new Option(goneName, mount.vfolder, true, true));
+      addMount.count = (addMount.count || 0) + 1;
+      problem.id = "bai-mount-problem-" + addMount.count;
+    }
     subpath.value = mount.subpath || "";
     path.value = mount.path || "";
     function follow() {
       const chosen = folders.find((each) => each.id === folder.value);
       path.placeholder = chosen ? "/home/work/" + chosen.name : "/home/work/…";
       const isReadOnly = Boolean(chosen) && chosen.permission === "ro";
+      name.value = chosen ? folderName(chosen) : folder.value ? goneName : "";
+      const why = isGone && folder.value === mount.vfolder ? say("folder-gone", { name: goneName }) : "";
+      folder.setCustomValidity(why);
+      folder.classList.toggle("is-invalid", Boolean(why));
+      problem.textContent = why;
+      if (why) { folder.setAttribute("aria-describedby", problem.id); } else { folder.removeAttribute("aria-describedby"); }
       permission.options[0].disabled = isReadOnly;
       if (isReadOnly) { permission.value = "ro"; }
     }
@@ -235,11 +250,20 @@
     byId("bai-mounts").append(finish(row, "bai-add-mount"));
     if (focus) { folder.focus(); }
   }
-  function addVariable(name, value, focus) {
+  function addVariable(name, value, focus, isSecret) {
     const row = byId("bai-variable-row").content.cloneNode(true).firstElementChild;
-    const [key, text] = row.querySelectorAll("input");
+    const [key, text, box, secret] = row.querySelectorAll("input");
     key.value = name;
     text.value = value;
+    box.checked = Boolean(isSecret);
+    const follow = () => {
+      secret.value = box.checked ? "1" : "";
+      text.type = box.checked ? "password" : "text";
+      text.required = box.checked;
+      text.autocomplete = box.checked ? "new-password" : "off";
+    };
+    box.addEventListener("change", follow);
+    follow();
     byId("bai-environ").append(finish(row, "bai-add-variable"));
     if (focus) { key.focus(); }
   }
@@ -294,10 +318,28 @@
     byId("bai-shm").value = String(toNumber("mem", values.shared_memory) * 1024);
   }
   Object.entries(values.environ || {}).forEach(([name, value]) => addVariable(name, value, false));
+  (values.secret_environ || []).forEach((name) => addVariable(name, "", false, true));
   checkPorts();
-  byId("bai-more").open = Boolean(values.shared_memory || values.name || values.preopen_ports || Object.keys(values.environ || {}).length);
+  byId("bai-more").open = Boolean((values.secret_environ || []).length || values.shared_memory || values.name || values.preopen_ports || Object.keys(values.environ || {}).length);
   // A field that nobody sees cannot say what is wrong with it.
   byId("bai-more").addEventListener("invalid", () => { byId("bai-more").open = true; }, true);
+  // What was filled in the last time, or in a form that was refused, is only an offer.
+  byId("bai-reset").hidden = Object.keys(values).length === 0 || (Object.keys(values).length === 1 && (values.mounts || [0]).length === 0);
+  byId("bai-reset").addEventListener("click", () => {
+    Object.keys(values).forEach((name) => { delete values[name]; });
+    ["bai-name", "bai-shm", "bai-ports"].forEach((id) => { byId(id).value = ""; });
+    byId("bai-environ").replaceChildren();
+    byId("bai-project").value = offers.project;
+    fillGroups("");
+    fillImages("");
+    fillPresets("");
+    fillAmounts({});
+    showNotices();
+    fillFolders();
+    checkPorts();
+    byId("bai-reset").hidden = true;
+    byId("bai-project").focus();
+  });
   byId("bai-ports").addEventListener("input", checkPorts);
   byId("bai-project").addEventListener("change", onProject);
   byId("bai-group").addEventListener("change", onGroup);

@@ -7,6 +7,7 @@ import json
 import re
 from collections.abc import Iterator
 from http import HTTPStatus
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import httpx
@@ -78,6 +79,14 @@ def embedded(page: str, element: str) -> Any:
     found = re.search(rf'<script type="application/json" id="{element}">(.*?)</script>', page, re.S)
     assert found is not None, page[-3000:]
     return json.loads(found[1])
+
+
+def create_folder(client: httpx.Client, name: str) -> str:
+    return str(checked(client.post("/vfolders", json={"name": name}), 201)["id"])
+
+
+def delete_folder(client: httpx.Client, folder_id: str) -> None:
+    checked(client.delete(f"/vfolders/{folder_id}"), 204)
 
 
 def test_the_form_offers_what_the_manager_says(
@@ -288,3 +297,48 @@ def test_a_wait_longer_than_the_grace_becomes_a_queued_session(
     started = wait_for(rest, session["id"], "RUNNING")
     answer = client.get(f"{started['url']}api")
     assert answer.status_code == HTTPStatus.OK, answer.headers
+
+
+@pytest.mark.browser
+async def test_a_folder_that_is_gone_and_a_secret_in_a_form_that_was_refused(
+    hub: RunningHub, rest: httpx.Client, browser: Browser, tmp_path: Path
+) -> None:
+    folder_id = create_folder(rest, "soon-gone")
+    page = await browser.new_page(color_scheme="light", viewport={"width": 1100, "height": 1600})
+    await sign_in(page, hub, "user")
+    await page.goto(f"{hub.url}/hub/spawn")
+    await page.click("#bai-add-mount")
+    await page.select_option("select[name=mount_vfolder]", label="soon-gone")
+    await page.click("#bai-more summary")
+    await page.fill("#bai-ports", "")
+    await page.click("#bai-add-variable")
+    await page.fill("input[name=environ_name]", "TOKEN")
+    await page.fill("input[name=environ_value]", "s3cret-value")
+    await page.check(".bai-secret input[type=checkbox]")
+    # Refused by the manager, and shown again: the folder was deleted in the meantime.
+    delete_folder(rest, folder_id)
+    await page.click("#spawn_form button[type=submit]")
+    await page.locator(".spawn-error-msg").wait_for()
+    assert "s3cret-value" not in await page.content()
+    assert "s3cret-value" not in await page.evaluate(
+        "fetch('/hub/api/users/user').then(answer => answer.text())"
+    )
+    select = page.locator("select[name=mount_vfolder]")
+    for language in ("en", "ko"):
+        await page.set_extra_http_headers({"Accept-Language": language})
+        await page.goto(f"{hub.url}/hub/spawn")
+        say = translator(language)
+        await page.get_by_text(say("spawn.folder-gone", name="soon-gone")).wait_for()
+        described = await select.get_attribute("aria-describedby")
+        assert await page.locator(f"#{described}").is_visible()
+        assert await page.input_value("input[name=environ_name]") == "TOKEN"
+        assert await page.input_value("input[name=environ_value]") == ""
+        await page.screenshot(path=tmp_path / f"form-{language}.png")
+    # It cannot be sent like that; the focus goes to what is wrong.
+    await page.fill("input[name=environ_value]", "again")
+    await page.click("#spawn_form button[type=submit]")
+    await page.locator("select[name=mount_vfolder]:focus").wait_for()
+    await page.click("#bai-reset")
+    assert await select.count() == 0
+    assert await page.locator("input[name=environ_name]").count() == 0
+    await page.close()

@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 
+from bai_services.core.errors import InvalidRequest
 from bai_services.core.sharing import Level
 from bai_services.texts.catalogue import translator
-from bai_spawner.form import as_json, default_group, parse, showable
+from bai_spawner.form import as_json, default_group, parse, showable, with_secrets
 
 EMPTY = {"project": [""], "mount_vfolder": [""], "mount_path": [""], "mount_permission": ["rw"]}
 
@@ -124,3 +125,27 @@ def test_the_group_of_the_last_time_else_the_default(wanted: str | None, chosen:
 def test_the_form_can_say_every_level_of_enforcement() -> None:
     said = {key for key in translator("en").texts if key.startswith("spawn.held-")}
     assert said == {f"spawn.held-{level.value}" for level in Level}
+
+
+def test_the_value_of_a_secret_variable_is_not_among_the_options_that_the_hub_stores() -> None:
+    options = parse(
+        {
+            "environ_name": ["SEED", "TOKEN"],
+            "environ_value": ["1", "s3cret"],
+            "environ_secret": ["", "1"],
+        }
+    )
+    assert options == {"environ": {"SEED": "1"}, "secret_environ": ["TOKEN"]}
+    assert "s3cret" not in json.dumps(showable(options))
+    # The start of the same request has it; a later one has to be given it again.
+    assert with_secrets(options)["environ"] == {"SEED": "1", "TOKEN": "s3cret"}
+    parse({})
+    with pytest.raises(InvalidRequest, match="TOKEN are not kept"):
+        with_secrets(options)
+
+
+def test_a_folder_that_is_gone_is_still_named_in_the_form() -> None:
+    form = {"mount_vfolder": ["id-1"], "mount_name": ["papers"], "mount_path": [""]}
+    options = parse(form)
+    assert options["mounts"] == [{"vfolder": "id-1", "name": "papers"}]
+    assert showable(options)["mounts"] == options["mounts"]

@@ -1,0 +1,54 @@
+"""Environment variables that are marked secret."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+import sqlalchemy as sa
+
+from bai_services.client import Client
+from bai_services.core import errors
+from bai_services.db.tables.sessions import sessions
+from tests.testbed.agent_voice import AgentVoice
+from tests.testbed.manager import Api
+
+SMALL = {"cpu": "1", "mem": "1g"}
+SECRET = "s3cret-value"
+
+
+async def test_a_secret_variable_reaches_the_session_and_nobody_else(
+    api: Api, agent: AgentVoice, user: Client
+) -> None:
+    environ = {"TOKEN": SECRET, "SEED": "1"}
+    wish = {"name": "lab1", "resources": SMALL, "environ": environ, "secret_environ": ["TOKEN"]}
+    session = await user.post("/sessions", wish)
+    key = f"/sessions/{session['id']}"
+    assert session["environ"] == {"TOKEN": "********", "SEED": "1"}
+    assert session["secret_environ"] == ["TOKEN"]
+    for path in (key, "/sessions", f"{key}/history"):
+        assert SECRET not in json.dumps(await user.get(path)), path
+    async with api.world.manager.database.read() as tx:
+        row = (await tx.execute(sa.select(sessions))).mappings().one()
+    assert SECRET not in repr(dict(row))
+    # The same again is the same session; another value is another content.
+    assert (await user.post("/sessions", wish))["id"] == session["id"]
+    with pytest.raises(errors.AlreadyExists):
+        await user.post("/sessions", {**wish, "environ": {**environ, "TOKEN": "other"}})
+    await user.get(key, wait="SCHEDULED", timeout="60", timeout_seconds=70)
+    await agent.prepare()
+    await user.get(key, wait="PREPARED", timeout="60", timeout_seconds=70)
+    where = {"user": session["hub_user"], "server": session["hub_server"]}
+    plan = await api.hub.post(f"{key}/launch", where)
+    assert plan["environ"]["TOKEN"] == SECRET and plan["environ"]["SEED"] == "1"
+    assert ".secret" not in plan["environ"]
+
+
+async def test_what_cannot_be_secret_is_refused(agent: AgentVoice, user: Client) -> None:
+    with pytest.raises(errors.InvalidRequest, match="which environ does not have"):
+        await user.post(
+            "/sessions", {"name": "lab1", "resources": SMALL, "secret_environ": ["TOKEN"]}
+        )
+    request = {"environ": {"TOKEN": SECRET}, "secret_environ": ["TOKEN"]}
+    with pytest.raises(errors.InvalidRequest, match="a template holds no secret variables"):
+        await user.post("/session-templates", {"name": "mine", "request": request})
