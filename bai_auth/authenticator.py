@@ -20,10 +20,9 @@ from bai_services.core import errors
 from bai_services.part_client import PartClient
 from bai_services.texts.catalogue import translator_for
 
-from . import browser_sign_ins
+from . import browser_sign_ins, handlers, hub_pages
 from .account import USER_ROLE, USERNAME_PATTERN, authentication, is_up_to_date, is_username
 from .failures import PasswordChangeNeeded, sign_in_failed
-from .handlers import HANDLERS
 from .joined import Joined
 
 Model = dict[str, Any]
@@ -150,7 +149,7 @@ class BaiAuthenticator(Authenticator):
         _ = self.client
         self._trusted()
         browser_sign_ins.install()
-        return list(HANDLERS)
+        return [*handlers.HANDLERS, *hub_pages.HANDLERS]
 
     async def authenticate(self, handler: BaseHandler, data: Model) -> Model:
         """Check a name or e-mail address with its password.

@@ -17,13 +17,14 @@ from traitlets.utils.importstring import import_item
 
 from bai_services.core import errors
 from bai_services.core.roles import SESSION_SCOPE
+from bai_services.core.session import HUB_OPTION
 from bai_services.texts.catalogue import Translator, translator, translator_for
 
 from .engines.base import Engine, EngineError, Running
 from .sessions import Sessions
 
 SHARED = "bai_spawner"
-SESSION_ID = "bai_session_id"
+SESSION_ID = HUB_OPTION
 
 
 class SessionServer(Spawner):

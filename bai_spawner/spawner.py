@@ -52,6 +52,16 @@ class BaiSpawner(SessionServer):
         finally:
             self._start = None
 
+    def serves(self, session_id: str) -> bool:
+        """Return whether what runs, starts or is left here belongs to that session."""
+        if self._start is not None:
+            return self._start.serves(session_id)
+        if self.pending == "spawn":
+            return False  # a start that has not begun yet: its session is not known
+        if self._running is not None:
+            return self._running.session_id == session_id
+        return bool((self.orm_spawner.user_options or {}).get(SESSION_ID) == session_id)
+
     async def stop(self, now: bool = False) -> None:
         running = self._running
         if running is None:

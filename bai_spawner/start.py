@@ -69,6 +69,12 @@ class Start:
             raise
         return await self._bring_up(plan)
 
+    def serves(self, session_id: str) -> bool:
+        """Return whether this start is for that session; one by the owner may create another."""
+        if self.session_id or self._spawner.is_requested_by_owner:
+            return self.session_id == session_id
+        return bool((self._spawner.user_options or {}).get(SESSION_ID) == session_id)
+
     def _check_requester(self) -> None:
         """Raise ``Forbidden`` unless the owner, or a service with nothing but an id, asks.
 

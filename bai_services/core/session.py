@@ -7,6 +7,9 @@ from enum import StrEnum
 
 from .errors import InvalidTransition
 
+# The option of a Hub server that names the session which the server runs.
+HUB_OPTION = "bai_session_id"
+
 
 class Status(StrEnum):
     PENDING = "PENDING"

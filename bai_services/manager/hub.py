@@ -13,6 +13,7 @@ from aiohttp import ClientError, ClientSession, ClientTimeout, DummyCookieJar, T
 from yarl import URL
 
 from bai_services.core.errors import BaiError, Conflict, NotFound, RateLimited, Unavailable
+from bai_services.core.session import HUB_OPTION
 
 TIMEOUT_SECONDS = 20
 # A start answers when the server is up, or after the Hub's own patience (10 s) with "pending".
@@ -156,12 +157,17 @@ class Hub:
         _raise_for(response)
         return response.status == HTTPStatus.CREATED
 
-    async def stop_server(self, user: str, server: str, remove: bool = True) -> bool:
+    async def stop_server(
+        self, user: str, server: str, remove: bool = True, session_id: str = ""
+    ) -> bool:
         """Stop a server and, with ``remove``, forget it; return False while it is stopping.
 
-        A server that is gone counts as stopped.
+        A server that is gone counts as stopped, and with a ``session_id`` also one that another
+        session has.
         """
-        body = {"remove": remove and bool(server)}
+        body: dict[str, Any] = {"remove": remove and bool(server)}
+        if session_id:
+            body[HUB_OPTION] = session_id
         response = await self._send(
             "DELETE", _server(user, server), json=body, timeout_seconds=START_TIMEOUT_SECONDS
         )

@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from typing import Any, TypeVar
 
 from bai_services.core.errors import BaiError, NotFound, Unavailable
-from bai_services.core.session import ENDED, LIVE, Status
+from bai_services.core.session import ENDED, HUB_OPTION, LIVE, Status
 from bai_services.db.session_rows import SessionRow
 from bai_services.db.sessions import SessionStore
 
@@ -20,7 +20,7 @@ T = TypeVar("T")
 
 log = logging.getLogger(__name__)
 
-SESSION_ID = "bai_session_id"
+SESSION_ID = HUB_OPTION
 # Calls that the manager has under way at the Hub at once; starts take as long as a server does.
 PARALLEL = 16
 PARALLEL_STARTS = 40
@@ -145,7 +145,8 @@ class HubServers:
             is_active = bool(model.get("ready") or model.get("pending"))
             if not is_active and (not row.hub_server or await self._still_lives(row)):
                 return True
-            return await self.hub.stop_server(row.hub_user, row.hub_server, remove=True)
+            # With the id: a start of the same server may have begun since the model was read.
+            return await self.hub.stop_server(row.hub_user, row.hub_server, session_id=row.id)
 
     async def _still_lives(self, row: SessionRow) -> bool:
         return (await self._sessions.find(row.id)).status not in ENDED

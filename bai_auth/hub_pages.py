@@ -1,0 +1,181 @@
+"""The Hub's pages about servers and users, with what the manager knows about sessions."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from http import HTTPStatus
+from typing import Any
+from urllib.parse import urlencode
+
+from jupyterhub import orm
+from jupyterhub.apihandlers.users import UserServerAPIHandler
+from jupyterhub.apihandlers.users import default_handlers as API_ROUTES
+from jupyterhub.handlers import BaseHandler
+from jupyterhub.handlers.pages import AdminHandler, HomeHandler, SpawnHandler
+from jupyterhub.handlers.pages import default_handlers as PAGE_ROUTES
+from jupyterhub.scopes import Scope, needs_scope
+from jupyterhub.user import User
+from sqlalchemy import func
+from tornado import web
+
+from bai_services.core import errors
+from bai_services.core.session import LIVE, Status
+
+from .handlers import Page
+from .server_rules import ServerHandler, StartsOwnServers
+
+# What the manager may list at once.
+MAX_SESSIONS = 500
+USERS_PER_PAGE = 50
+# The manager is near; a page without its sessions is better than none.
+SESSIONS_SECONDS = 5.0
+WAITING = (Status.PENDING, Status.SCHEDULED, Status.PREPARING, Status.PREPARED)
+
+Session = Mapping[str, Any]
+
+
+class SessionsPage(Page):
+    """A page that shows sessions of the manager."""
+
+    async def sessions(self, owners: Sequence[str], statuses: Sequence[Status]) -> list[Session]:
+        """Return sessions of these users, oldest first; none while the manager is away."""
+        if not owners:
+            return []
+        query = {
+            "hub_user__in": ",".join(owners),
+            "status__in": ",".join(statuses),
+            "sort": "created_at",
+            "limit": MAX_SESSIONS,
+        }
+        try:
+            page = await self.authenticator.client.get(
+                "/sessions", timeout_seconds=SESSIONS_SECONDS, **query
+            )
+        except errors.BaiError as error:
+            self.log.warning("Sessions of %s are not shown: %s", ", ".join(owners), error)
+            return []
+        found: list[Session] = page["items"]
+        return found
+
+    async def waiting(self, owner: str) -> dict[str, Session]:
+        """Return the sessions of a user that have not started yet, by Hub server."""
+        return {found["hub_server"]: found for found in await self.sessions([owner], WAITING)}
+
+
+class HomePage(SessionsPage, HomeHandler):
+    """The user's servers; one whose session waits is shown as waiting."""
+
+    waiting_sessions: Mapping[str, Session] = {}
+
+    async def get(self) -> None:
+        if self.current_user is not None:
+            self.waiting_sessions = await self.waiting(self.current_user.name)
+        if (answer := super().get()) is not None:
+            await answer
+
+    def render_template(self, name: str, sync: bool = False, **ns: Any) -> Any:
+        ns.setdefault("waiting", self.waiting_sessions)
+        return super().render_template(name, sync=sync, **ns)
+
+
+class SpawnPage(StartsOwnServers, SessionsPage, SpawnHandler):
+    """The start form, of one's own servers only."""
+
+    async def get(self, user_name: str | None = None, server_name: str = "") -> None:
+        if user_name is not None:
+            self.require_owner(user_name)
+        user = self.current_user
+        if isinstance(user, User) and not self._is_active(user, server_name):
+            session = (await self.waiting(user.name)).get(server_name)
+            if session is not None:
+                # Its form would be refused: the session exists and starts by itself.
+                self.redirect(session["page"])
+                return
+        if (answer := super().get(user_name, server_name)) is not None:
+            await answer
+
+    def _is_active(self, user: User, server_name: str) -> bool:
+        return server_name in user.orm_spawners and bool(user.spawners[server_name].active)
+
+    async def post(
+        self, user_name: str | None = None, server_name: str = "", display_name: str = ""
+    ) -> None:
+        if user_name is not None:
+            self.require_owner(user_name)
+        if self.current_user is not None:
+            await self.turns.removed((self.current_user.name, server_name))
+        if (answer := super().post(user_name, server_name, display_name)) is not None:
+            await answer
+
+
+class AdminPage(SessionsPage, AdminHandler):
+    """Users of the caller's domain, or all, with their live sessions.
+
+    It takes the place of the Hub's own page, whose buttons add and change users, start servers of
+    others and shut the Hub down: none of that is allowed. What may be done to a session is on the
+    session's page.
+    """
+
+    @web.authenticated
+    @needs_scope("admin-ui")  # type: ignore[untyped-decorator]  # jupyterhub has no types
+    async def get(self) -> None:
+        part = self.get_query_argument("name", "")
+        offset = self._offset()
+        query = self._visible_users()
+        if part:
+            query = query.filter(orm.User.name.contains(part.lower(), autoescape=True))
+        total = query.with_entities(func.count(orm.User.id)).scalar() or 0
+        users = query.order_by(orm.User.name).offset(offset).limit(USERS_PER_PAGE).all()
+        sessions: dict[str, list[Session]] = {user.name: [] for user in users}
+        for session in await self.sessions(list(sessions), sorted(LIVE)):
+            sessions[session["hub_user"]].append(session)
+        page = self.render_template(
+            "admin.html",
+            users=users,
+            sessions=sessions,
+            part=part,
+            first=offset + 1,
+            last=offset + len(users),
+            total=total,
+            earlier=self._link(part, offset - USERS_PER_PAGE) if offset else "",
+            later=self._link(part, offset + USERS_PER_PAGE) if offset + len(users) < total else "",
+        )
+        self.finish(await page)
+
+    def _offset(self) -> int:
+        text = self.get_query_argument("offset", "0")
+        if not (text.isascii() and text.isdigit() and len(text) < 10):
+            raise web.HTTPError(HTTPStatus.BAD_REQUEST, "offset must be a whole number from 0")
+        return int(text)
+
+    def _link(self, part: str, offset: int) -> str:
+        return "?" + urlencode({"name": part, "offset": max(0, offset)})
+
+    def _visible_users(self) -> Any:
+        """Return the users that the caller's scopes let them list."""
+        query = self.db.query(orm.User)
+        limits = self.parsed_scopes.get("list:users", {})
+        if limits == Scope.ALL:
+            return query
+        return query.filter(
+            orm.User.groups.any(orm.Group.name.in_(limits.get("group", ())))
+            | orm.User.name.in_(limits.get("user", ()))
+        )
+
+
+def _in_place_of(
+    stock: type[BaseHandler], ours: type[BaseHandler]
+) -> list[tuple[str, type[BaseHandler]]]:
+    """Return ours for every route of the Hub's own handler; the first match of a path counts."""
+    found = [(path, ours) for path, cls, *_ in (*PAGE_ROUTES, *API_ROUTES) if cls is stock]
+    if not found:
+        raise RuntimeError(f"this JupyterHub has no route for {stock.__name__}")
+    return found
+
+
+HANDLERS: list[tuple[str, type[BaseHandler]]] = [
+    *_in_place_of(HomeHandler, HomePage),
+    *_in_place_of(SpawnHandler, SpawnPage),
+    *_in_place_of(AdminHandler, AdminPage),
+    *_in_place_of(UserServerAPIHandler, ServerHandler),
+]

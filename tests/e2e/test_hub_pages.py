@@ -1,0 +1,172 @@
+"""The Hub's own pages and REST API on servers whose sessions wait, start, fail and end."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from http import HTTPStatus
+from typing import TYPE_CHECKING
+
+import httpx
+import pytest
+
+from tests.e2e import lab
+from tests.e2e.engines import JSON, checked, wait_for
+from tests.hub import RunningHub
+from tests.testbed.wait import wait_until
+
+if TYPE_CHECKING:
+    from playwright.async_api import Browser, Page
+
+pytestmark = pytest.mark.e2e
+
+SMALL = {"resources": {"cpu": "1", "mem": "256m"}}
+# Python does not come up with it: a start that fails at once.
+FAILS = {**SMALL, "environ": {"PYTHONHOME": "/nowhere"}}
+
+
+def hub_api_of(hub: RunningHub) -> httpx.Client:
+    """Return a client of the Hub's REST API for ``user``."""
+    client = hub.rest("user")
+    client.base_url = httpx.URL(f"{hub.url}/hub/api")
+    return client
+
+
+@pytest.fixture
+def no_gpus_free(hub: RunningHub) -> Iterator[None]:
+    """A session that takes all GPUs, so that the next one that asks for one waits."""
+    rest = hub.rest("user")
+    now = rest.get("/sessions/options").json()["limits"]["cuda.shares"]["now"]
+    body = {"name": "takes-gpus", "resources": {"cuda.shares": now}}
+    filler = checked(rest.post("/sessions", json=body), 201)
+    wait_for(rest, filler["id"], "RUNNING")
+    yield
+    checked(rest.delete(f"/sessions/{filler['id']}"), 202)
+    wait_for(rest, filler["id"], "TERMINATED")
+
+
+async def sign_in(page: Page, hub: RunningHub, name: str) -> None:
+    await page.goto(f"{hub.url}/hub/login")
+    await page.fill("#username_input", name)
+    await page.fill("#password_input", hub.password)
+    await page.press("#password_input", "Enter")
+    await page.locator("#logout").wait_for()
+
+
+def of_server(rest: httpx.Client, server: str) -> JSON | None:
+    query = {"hub_user": "user", "hub_server": server, "sort": "-created_at", "limit": 1}
+    items: list[JSON] = rest.get("/sessions", params=query).json()["items"]
+    return items[0] if items else None
+
+
+def test_a_start_right_after_a_failed_start_is_no_internal_error(hub: RunningHub) -> None:
+    """The manager removes the server of the failed start while the next one begins."""
+    hub_api = hub_api_of(hub)
+    path = "/users/user/servers/fails-often"
+    for attempt in range(8):
+        answer = hub_api.post(path, json={"user_options": FAILS})
+        text = f"attempt {attempt}: {answer.text}"
+        assert answer.status_code >= HTTPStatus.BAD_REQUEST, text
+        # The start's own failure, in our words, and nothing of the Hub's records.
+        assert "its server ended at once" in answer.json()["message"], text
+
+
+@pytest.mark.browser
+async def test_stop_on_the_waiting_page_stops_that_server_only(
+    browser: Browser, hub: RunningHub, no_gpus_free: None
+) -> None:
+    rest, hub_api = hub.rest("user"), hub_api_of(hub)
+    page = await browser.new_page()
+    await sign_in(page, hub, "user")
+    started = hub_api.post("/users/user/server", json={"user_options": SMALL}, timeout=120)
+    assert started.status_code in (HTTPStatus.CREATED, HTTPStatus.ACCEPTED), started.text
+    default = wait_until(lambda: of_server(rest, ""), 20, "the default session")
+    wait_for(rest, default["id"], "RUNNING")
+
+    await page.goto(f"{hub.url}/hub/spawn/user/waits")
+    await page.select_option("#bai-preset", value="")
+    await page.fill('input[name="resource:cuda.shares"]', "1")
+    await page.click('.bai-start button[type="submit"]')
+    await page.wait_for_url(f"{hub.url}/hub/spawn-pending/**", timeout=lab.PATIENCE_MS)
+    session = wait_until(lambda: of_server(rest, "waits"), 20, "the session")
+    await page.get_by_role("button", name=re.compile("^Stop")).click()
+
+    wait_for(rest, session["id"], "CANCELLED")
+    await page.wait_for_url(f"{hub.url}/hub/home", timeout=lab.PATIENCE_MS)
+    assert rest.get(f"/sessions/{default['id']}").json()["status"] == "RUNNING"
+    checked(rest.delete(f"/sessions/{default['id']}"), 202)
+    wait_for(rest, default["id"], "TERMINATED")
+
+
+@pytest.mark.browser
+async def test_home_shows_a_queued_session_as_waiting(
+    browser: Browser, hub: RunningHub, no_gpus_free: None
+) -> None:
+    rest, hub_api = hub.rest("user"), hub_api_of(hub)
+    body = {"name": "in-the-queue", "resources": {"cuda.shares": "1"}}
+    session = checked(rest.post("/sessions", json=body), 201)
+    server = session["hub_server"]
+    path = f"/users/user/servers/{server}"
+    page = await browser.new_page()
+    await sign_in(page, hub, "user")
+    links = page.locator(f'a[data-bai-waiting][href="{session["page"]}"]')
+    # Also before the Hub has a server for it.
+    await page.goto(f"{hub.url}/hub/home")
+    assert await links.count() == 1
+    wait_until(lambda: hub_api.get(path).status_code == 200, 30, "the Hub's server")
+
+    await page.goto(f"{hub.url}/hub/home")
+    assert await links.count() == 1
+    assert await page.get_by_text("Waiting", exact=True).count() == 1
+    for action in ("start", "stop", "delete"):
+        assert await page.locator(f"#{action}-{server}").count() == 0
+    # The form of a session that exists would be refused: its page is shown instead.
+    await page.goto(f"{hub.url}/hub/spawn/user/{server}")
+    assert page.url.endswith(session["page"])
+    await page.get_by_text("Why it waits").wait_for()
+    await page.goto(f"{hub.url}/hub/home")
+    await links.click()
+    assert page.url.endswith(session["page"])
+    checked(rest.delete(f"/sessions/{session['id']}"), 202)
+    wait_for(rest, session["id"], "CANCELLED")
+
+
+@pytest.mark.browser
+@pytest.mark.parametrize(
+    "name, sees_all",
+    [pytest.param("domain-admin", False, id="domain admin"), pytest.param("admin", True)],
+)
+async def test_every_control_of_the_admin_page_works(
+    browser: Browser, hub: RunningHub, name: str, sees_all: bool
+) -> None:
+    rest = hub.rest("user")
+    for known in ("user", "acme-user"):
+        with hub.sign_in(known):
+            pass
+    session = checked(rest.post("/sessions", json={"name": f"seen-by-{name}", **SMALL}), 201)
+    page = await browser.new_page()
+    await sign_in(page, hub, name)
+    await page.get_by_role("link", name="Admin").click()
+    users = page.locator("#bai-users tbody tr td:first-child")
+    shown = await users.all_inner_texts()
+    assert {"user", name} <= set(shown)
+    assert ("acme-user" in shown) is sees_all
+    # No user is added, changed or impersonated, no server started, no Hub shut down here.
+    main = page.locator(".container:has(#bai-users)")
+    assert await main.get_by_role("button").all_inner_texts() == ["Search"]
+
+    await page.fill('input[name="name"]', "user")
+    await page.get_by_role("button", name="Search").click()
+    assert name not in await users.all_inner_texts()
+    await page.get_by_role("link", name=session["name"]).click()
+    await page.wait_for_url(f"**{session['page']}")
+    await page.locator("#bai-stop").click()
+    await page.locator("#bai-sure").click()
+    wait_until(
+        lambda: (
+            rest.get(f"/sessions/{session['id']}").json()["status"]
+            in ("CANCELLED", "TERMINATING", "TERMINATED")
+        ),
+        30,
+        "the end of the session",
+    )
