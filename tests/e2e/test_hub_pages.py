@@ -148,6 +148,7 @@ async def test_every_control_of_the_admin_page_works(
     await sign_in(page, hub, name)
     await page.get_by_role("link", name="Admin").click()
     users = page.locator("#bai-users tbody tr td:first-child")
+    await users.first.wait_for()
     shown = await users.all_inner_texts()
     assert {"user", name} <= set(shown)
     assert ("acme-user" in shown) is sees_all
@@ -157,6 +158,8 @@ async def test_every_control_of_the_admin_page_works(
 
     await page.fill('input[name="name"]', "user")
     await page.get_by_role("button", name="Search").click()
+    await page.wait_for_url("**/admin?name=user")
+    await users.first.wait_for()
     assert name not in await users.all_inner_texts()
     await page.get_by_role("link", name=session["name"]).click()
     await page.wait_for_url(f"**{session['page']}")
