@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 from numba import njit
 
 from ..sharing import ANY_SHARE
@@ -28,6 +29,9 @@ from .columns import (
     STEP,
     UNIT,
 )
+
+# A share is divided exactly over up to so many devices of unequal least parts: 65,536 subsets.
+MAX_EXACT = 16
 
 
 def inner(function: Any) -> Any:
@@ -184,7 +188,82 @@ def count_rooms(free, facts, need, part):  # type: ignore[no-untyped-def]
 
 
 @inner
+def give_back_picks(free, picks, first, at):  # type: ignore[no-untyped-def]
+    for taken in range(first, at):
+        free[picks[taken, PICK_DEVICE]] += picks[taken, PICK_AMOUNT]
+
+
+@inner
+def choose_split(low, high, count, amount):  # type: ignore[no-untyped-def]
+    """Return as bits which devices bear an amount together, as few as possible; 0: none do.
+
+    ``low`` and ``high`` bound the part of each, the largest ``high`` first. Exact for up
+    to ``MAX_EXACT`` devices, and for any number where all have the same ``low``.
+    """
+    lows, highs, is_uniform = 0, 0, True
+    for k in range(min(count, 62)):
+        lows, highs = lows + low[k], highs + high[k]
+        is_uniform = is_uniform and low[k] == low[0]
+        if lows <= amount <= highs:
+            return (1 << (k + 1)) - 1
+    if highs < amount or is_uniform or count > MAX_EXACT:
+        return 0
+    chosen, fewest = 0, count + 1
+    for bits in range(1, 1 << count):
+        lows, highs, size = 0, 0, 0
+        for k in range(count):
+            if (bits >> k) & 1:
+                lows, highs, size = lows + low[k], highs + high[k], size + 1
+        if size < fewest and lows <= amount <= highs:
+            chosen, fewest = bits, size
+    return chosen
+
+
+@inner
+def pick_split(free, facts, need, picks, at, kernel, i):  # type: ignore[no-untyped-def]
+    """Divide a share over devices wherever that is possible at all; -1: it is not."""
+    amount, count = need[NEED_AMOUNT], 0
+    which = np.empty(free.size, np.int64)
+    low, high = np.empty(free.size, np.int64), np.empty(free.size, np.int64)
+    for j in range(free.size):
+        least = -(-max(LEAST, facts[j, LEAST_SHARE]) // STEP) * STEP
+        most = min(UNIT, free[j] // STEP * STEP)
+        if facts[j, IN_FORCE] > 0:
+            least, most = max(least, facts[j, IN_FORCE]), min(most, facts[j, IN_FORCE])
+        if most < least or not serves(facts, j, need) or not bears(facts, j, need, least):
+            continue
+        k = count
+        while k > 0 and high[k - 1] < most:
+            which[k], low[k], high[k] = which[k - 1], low[k - 1], high[k - 1]
+            k -= 1
+        which[k], low[k], high[k] = j, least, most
+        count += 1
+    bits = choose_split(low, high, count, amount)
+    if bits == 0:
+        return -1
+    left, lows = amount, 0
+    for k in range(min(count, 62)):
+        lows += low[k] if (bits >> k) & 1 else 0
+    for k in range(min(count, 62)):
+        if (bits >> k) & 1:
+            lows -= low[k]
+            part = min(high[k], left - lows)
+            at = take_device(free, picks, at, kernel, i, which[k], part)
+            left -= part
+    return at
+
+
+@inner
 def pick_filling(free, facts, need, wholly, picks, at, kernel, i):  # type: ignore[no-untyped-def]
+    """Fill devices one after the other, else divide wherever possible; -1: it is not."""
+    found = fill_in_order(free, facts, need, wholly, picks, at, kernel, i)
+    if found < 0 and not wholly:
+        found = pick_split(free, facts, need, picks, at, kernel, i)
+    return found
+
+
+@inner
+def fill_in_order(free, facts, need, wholly, picks, at, kernel, i):  # type: ignore[no-untyped-def]
     """Fill one device after the other, the roomiest first; ``wholly``: all but the last whole."""
     left, first = need[NEED_AMOUNT], at
     while left > 0:
@@ -194,11 +273,10 @@ def pick_filling(free, facts, need, wholly, picks, at, kernel, i):  # type: igno
         if j < 0 and not wholly:
             j = pick_room(free, facts, need, LEAST, picks, first, at, True)
             part = min(part, free[j] // STEP * STEP) if j >= 0 else 0
-        if j < 0:
-            return -1
         if 0 < left - part < LEAST:
             part = left - LEAST
-        if part < LEAST < left:
+        if j < 0 or part < LEAST < left or not bears(facts, j, need, part):
+            give_back_picks(free, picks, first, at)
             return -1
         at = take_device(free, picks, at, kernel, i, j, part)
         left -= part

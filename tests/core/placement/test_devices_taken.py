@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from itertools import combinations
 from typing import Any
 
+import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from bai_services.core.placement import AgentState, Placer, Policy, Strategy
+from bai_services.core.placement.picks import choose_split
 
 from .worlds import agent, request, where
 
@@ -90,6 +95,13 @@ def test_strategies(
             id="fill spreads the roomiest first",
         ),
         pytest.param((600, 600), {"shares": "0.9"}, None, None, id="more than all have"),
+        pytest.param(
+            (440, 950, 950),
+            {"shares": "0.62", "strategy": FILL},
+            None,
+            {"g0": 520, "g1": 50, "g2": 50},
+            id="fill leaves enough for the smallest parts",
+        ),
     ],
 )
 def test_the_guard_against_fragments(
@@ -165,3 +177,48 @@ def test_an_agent_whose_devices_are_close_comes_before_one_whose_are_not() -> No
     for policy in (Policy.PRICED, Policy.BEST_FIT, Policy.FGD):
         found = where(Placer([apart, close], policy), request(device=2))
         assert found == [("b", {"g0": 1, "g1": 1})]
+
+
+@given(
+    used=st.lists(st.integers(0, 100).map(lambda n: n * 10), min_size=1, max_size=5),
+    shares=st.integers(5, 300).map(lambda n: n * 10),
+)
+@settings(max_examples=150, deadline=None)
+def test_fill_finds_a_division_wherever_there_is_one(used: list[int], shares: int) -> None:
+    free = [1000 - n for n in used]
+    found = taken(
+        agent("a", tuple(used)),
+        shares=f"{shares / 1000:g}",
+        strategy=FILL,
+        allow_fragmentation=True,
+    )
+    # Parts of 0.05 to what is free in steps of 0.01 reach every sum between the bounds.
+    possible = any(
+        50 * len(subset) <= shares <= sum(subset)
+        for size in range(1, len(free) + 1)
+        for subset in combinations([n for n in free if n >= 50], size)
+    )
+    assert (found is not None) == possible
+    if found is not None:
+        assert sum(found.values()) == shares
+        assert all(50 <= part <= free[int(name[1:])] for name, part in found.items())
+
+
+@given(
+    st.lists(st.tuples(st.integers(5, 40), st.integers(0, 60)), min_size=1, max_size=8),
+    st.integers(1, 300),
+)
+@settings(max_examples=300, deadline=None)
+def test_unequal_least_parts_are_divided_exactly(pairs: list[tuple[int, int]], amount: int) -> None:
+    bounds = sorted(((low, low + more) for low, more in pairs), key=lambda b: -b[1])
+    low, high = (np.array(column, np.int64) for column in zip(*bounds, strict=True))
+    subsets = [
+        subset
+        for size in range(1, len(bounds) + 1)
+        for subset in combinations(bounds, size)
+        if sum(b[0] for b in subset) <= amount <= sum(b[1] for b in subset)
+    ]
+    bits = int(choose_split(low, high, len(bounds), amount))
+    assert bits.bit_count() == min(map(len, subsets), default=0)
+    chosen = [b for k, b in enumerate(bounds) if bits >> k & 1]
+    assert not bits or sum(b[0] for b in chosen) <= amount <= sum(b[1] for b in chosen)
