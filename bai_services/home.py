@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import base64
+import fcntl
+import hashlib
 import json
 import os
 import secrets
 import tempfile
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 
 from bai_services.ports import free_port, is_free
 
 # Where each part listens, counted from the public port.
+RESERVED_SECONDS = 300
 PORT_OFFSETS = {"proxy_api": 1, "hub": 81, "manager": 91}
 
 
@@ -44,14 +50,21 @@ class Home:
         """Return the port of each part behind ``public``.
 
         Sessions hold the Hub's address, so a port that was handed out once stays
-        for as long as nobody else takes it.
+        for as long as nobody else takes it. Ports that another installation of this user
+        was given in the last minutes count as taken: its servers may not listen yet.
         """
+        with _port_lock():
+            return self._ports(public)
+
+    def _ports(self, public: int) -> dict[str, int]:
         path = self.path / f"ports-{public}.json"
+        taken = {public} | _reserved(path)
         kept: dict[str, int] = json.loads(path.read_text()) if path.exists() else {}
         ports: dict[str, int] = {}
         for part, offset in PORT_OFFSETS.items():
             wish = kept.get(part, public + offset)
-            ports[part] = wish if is_free(wish) else _any_port(set(ports.values()) | {public})
+            is_ours = is_free(wish) and wish not in taken
+            ports[part] = wish if is_ours else _any_port(set(ports.values()) | taken)
         if self.has_proxy() and "proxy_api" in kept:
             # Ours from before: the Hub ends it and takes its port over.
             ports["proxy_api"] = kept["proxy_api"]
@@ -59,6 +72,7 @@ class Home:
             written = path.with_suffix(f".{os.getpid()}")
             written.write_text(json.dumps(ports))
             written.replace(path)
+        _reserve(path, ports)
         return ports
 
     @property
@@ -71,6 +85,40 @@ class Home:
         except (OSError, ValueError):
             return False
         return True
+
+
+def _registry() -> Path:
+    return Path(tempfile.gettempdir()) / f"bai-ports-{os.getuid()}"
+
+
+@contextmanager
+def _port_lock() -> Iterator[None]:
+    folder = _registry()
+    folder.mkdir(mode=0o700, exist_ok=True)
+    if folder.lstat().st_uid != os.getuid():
+        raise PermissionError(f"{folder} belongs to another user; remove it")
+    with open(folder / "lock", "w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+def _reserved(own: Path) -> set[int]:
+    """Return the ports that other installations have reserved; drop what is too old."""
+    found: set[int] = set()
+    for file in _registry().glob("*.json"):
+        if time.time() - file.stat().st_mtime > RESERVED_SECONDS:
+            file.unlink()
+            continue
+        facts = json.loads(file.read_text())
+        if facts["home"] != str(own):
+            found |= set(facts["ports"])
+    return found
+
+
+def _reserve(own: Path, ports: Mapping[str, int]) -> None:
+    name = hashlib.sha256(str(own).encode()).hexdigest()[:16]
+    facts = {"home": str(own), "ports": sorted(ports.values())}
+    (_registry() / f"{name}.json").write_text(json.dumps(facts))
 
 
 def _any_port(taken: set[int]) -> int:

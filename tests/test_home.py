@@ -50,6 +50,19 @@ def test_whoever_comes_first_makes_the_secret_for_all(tmp_path: Path) -> None:
     assert [file.name for file in (tmp_path / "secrets").iterdir()] == ["race"]
 
 
+def test_two_that_start_at_once_share_no_port(tmp_path: Path) -> None:
+    # Next to each other, so that both would like some of the same ports.
+    public = free_port()
+    homes = [(Home(tmp_path / "a"), public), (Home(tmp_path / "b"), public + 10)]
+    wanted = [public + offset for offset in PORT_OFFSETS.values()]
+    with ThreadPoolExecutor(2) as pool:
+        found = list(pool.map(lambda pair: pair[0].ports(pair[1]), homes))
+    # Another installation with the very same wishes, before any server listens.
+    found.append(Home(tmp_path / "c").ports(public))
+    ports = [port for one in found for port in one.values()]
+    assert len(set(ports)) == len(ports), (wanted, found)
+
+
 def test_ports_are_counted_from_the_public_one_and_stay(tmp_path: Path) -> None:
     public = free_port()
     ports = Home(tmp_path).ports(public)
