@@ -22,7 +22,7 @@ from bai_services.core.errors import ChecksumMismatch, Conflict, NotFound
 from bai_services.descent import remove_tree
 
 from .base import Scope
-from .trees import begin_writing, copy_file, descriptor
+from .trees import begin_writing, copy_file, descriptor, write_sparsely
 
 DIRECTORY = ".staging"
 _FACTS = ".json"
@@ -207,19 +207,16 @@ class Writer:
         return self._expected is not None
 
     def write(self, piece: bytes | memoryview) -> None:
-        """Append; after an error of the file system nothing of the piece is left."""
-        before, view = self.size, memoryview(piece)
+        """Append, zeros as holes; after an error nothing of the piece is left."""
+        before = self.size
         try:
-            while view:
-                written = os.pwrite(self.file, view, self.size)
-                self.size += written
-                view = view[written:]
+            write_sparsely(self.file, piece, before)
+            # A hole at the end makes the file longer only by this.
+            os.ftruncate(self.file, before + len(piece))
         except OSError:
             os.ftruncate(self.file, before)
-            self.size = before
             raise
-        finally:
-            view.release()
+        self.size = before + len(piece)
         if self.size - before >= EARLY_BYTES:
             begin_writing(self.file, before, self.size - before)
         if self._hash is not None:

@@ -20,6 +20,7 @@ from bai_services.descent import OPEN_DIRECTORIES, Descent, remove_tree
 from bai_services.storage.base import Copying, Location, Scope
 from bai_services.storage.host import StorageHost
 from bai_services.storage.local import LocalBackend
+from bai_services.storage.staging import Writer
 from bai_services.storage.trees import copy_file, copy_tree, count, descriptor
 
 NOBODY = 65534
@@ -227,6 +228,18 @@ def test_a_sparse_file_of_1_tib_is_copied_with_its_holes(tmp_path: Path) -> None
         assert file.read(6) == b"begin\0"
         file.seek(SPARSE_BYTES // 2)
         assert file.read(7) == b"middle\0"
+
+
+def test_what_is_sent_is_stored_with_holes_for_its_zeros(tmp_path: Path) -> None:
+    pieces = [b"a" * 10, bytes(2**21), os.urandom(100_000), bytes(70_001), b"z", bytes(2**21)]
+    writer = Writer(tmp_path / "f", os.O_RDWR | os.O_CREAT)
+    for piece in pieces:
+        writer.write(piece)
+        assert writer.size == (tmp_path / "f").stat().st_size
+    writer.sync()
+    writer.close()
+    assert (tmp_path / "f").read_bytes() == b"".join(pieces)
+    assert (tmp_path / "f").stat().st_blocks * 512 < 2**19
 
 
 def test_a_sparse_file_is_appended_with_its_holes(tmp_path: Path) -> None:
