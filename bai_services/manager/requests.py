@@ -52,6 +52,7 @@ from . import authorizer
 from .awaited import Awaited
 from .choices import choose_group, choose_project, session_type
 from .clock import Clock
+from .request_problems import check_together
 from .room import FittingAgents, Where, check_caps, where_of
 from .secret_environ import SecretEnviron
 
@@ -78,7 +79,6 @@ class SessionRequest:
     shared_memory: str | None = None
     mounts: Sequence[MountRequest] = ()
     environ: Mapping[str, str] = field(default_factory=dict)
-    # Variables of ``environ`` whose values nobody reads back.
     secret_environ: Sequence[str] = ()
     priority: int | None = None
     owner: str | None = None
@@ -187,6 +187,7 @@ class Requests:
         return awaited.resolved(await self._store.own_sessions(owner_id, awaited.outside))
 
     async def _resolve(self, caller: Caller, request: SessionRequest, known: _Known) -> NewSession:
+        check_together(request)
         owner = await known.once(
             ("owner", request.owner), lambda: self.owner_of(caller, request.owner)
         )
