@@ -63,6 +63,7 @@ async def test_a_user_name_or_an_e_mail_address_signs_in(person: World, name: st
         "is_active": True,
         "hub_groups": ["d-default", "p-default-default"],
         "hub_roles": [],
+        "max_concurrent_logins": None,
     }
 
 
