@@ -7,9 +7,9 @@ and `arriving`, where they come one after the other with equal priority. What ca
 replay does that makes a new queue for each pass. `exact_percent` is the same for all estimates of
 `together`, whatever their label, and `known_percent` is how many of them are `known`.
 
-`horizon_sessions` is how many starts are simulated in one second where 2,000 sessions wait for a
-full cluster. `pass_delay_ms` is by how much the median pass on that cluster takes longer while
-estimates are made all the time in another thread, which gives way as in the manager.
+`horizon_sessions` is how many starts are simulated in one second of CPU time where 2,000 sessions
+wait for a full cluster. `pass_delay_ms` is by how much the median pass on that cluster takes longer
+while estimates are made all the time in another thread, which gives way as in the manager.
 """
 
 from __future__ import annotations
@@ -194,8 +194,8 @@ class _Speed:
         self.queue.run(NOW)
 
     def horizon(self) -> int:
-        """Return how many starts are simulated in one second, the median of three."""
-        budget = Budget(sessions=10**6, seconds=1.0)
+        """Return how many starts are simulated in one second of CPU time, the median of three."""
+        budget = Budget(sessions=10**6, seconds=1.0, clock=time.thread_time)
         found = []
         for _ in range(3):
             starts = estimate_starts(self.queue, budget).values()

@@ -40,6 +40,17 @@ def bundle(columns: Columns, costs: Costs, memory: Memory, shapes: Ints) -> Bund
     return Bundle(places, arrays)
 
 
+def copied(one: Bundle, columns: Columns, memory: Memory, shapes: Ints) -> Bundle:
+    """Return the bundle of arrays that are as large as those of another one, with its costs."""
+    first, last = len(columns), len(one.arrays) - len(memory) - 1
+    arrays = (*columns, *one.arrays[first:last], *memory, shapes)
+    places = one.places.copy()
+    for n, (new, old) in enumerate(zip(arrays, one.arrays, strict=True)):
+        if new is not old:
+            places[n, 0] = new.__array_interface__["data"][0]
+    return Bundle(places, arrays)
+
+
 def _generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
     return builder.inttoptr(arguments[0], cgutils.voidptr_t)
 

@@ -13,7 +13,7 @@ import numpy as np
 from ..devices import DeviceAmount, is_device_slot, thousandths
 from ..resources import CPU, MEM, ResourceSlots
 from . import columns as c
-from .bundle import bundle
+from .bundle import bundle, copied
 from .columns import Ints, Memory
 from .encode import Names, build_columns, grown, new_memory, shape_row, write_agent
 from .measures import fragmented
@@ -420,7 +420,8 @@ class Placer:
         )
         other._memory = Memory(*(column.copy() for column in self._memory))
         other._shapes = self._shapes.copy()
-        other._tie()
+        other._bundle = copied(self._bundle, other._columns, other._memory, other._shapes)
+        other._places = other._bundle.places
         other._agents = list(self._agents)
         other._device_index = list(self._device_index)
         other._asks, other._ask_of = list(self._asks), dict(self._ask_of)

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from datetime import datetime
 
 from ..placement import Placement
+from .durations import Durations
 from .line import Line, Shape
 from .model import Backfill, Decision, GiveWay, Running, Waiting, go_on
 from .order import Turns
 from .reserve import Reserver
+from .selection import BESIDE, HOPELESS, NO_ROOM, ROOM, UNTRIED
+
+# Longer than any session: with it, whatever there is room for may start.
+_ANY_LENGTH = 2**62
 
 # Starts a session of a shape: counts it, and returns it as it runs.
 Start = Callable[[Line, Shape, str, tuple[Placement, ...]], Running]
@@ -28,18 +33,21 @@ class GroupPass:
         line: Line,
         start: Start,
         now: datetime,
-        running: Callable[[], Iterable[Running]],
-        durations: Mapping[str, Sequence[int]],
+        durations: Durations,
     ) -> None:
         self._line = line
         self._start = start
         self._now = now
-        self._running = running
         self._durations = durations
-        self._no_room: set[object] = set()
-        self._room: dict[int, bool] = {}
+        self._no_room: set[int] = set()
+        self._refused: set[int] = set()  # requests without room beside what is reserved
+        self._room: dict[int, tuple[int, bool]] = {}  # with the version of the placer
+        self._said: dict[int, int] = {}  # what the last selection was told of requests
+        self._moves = 0
+        self._is_cut = False  # whether others come after the present turns
         self._hopeless: set[int] = set()  # requests that no end of a session makes room for
         self._reserver: Reserver | None = None
+        self._capped: tuple[int, int] | None = None
         self._started: dict[Shape, int] = {}
 
     def run(self, waiting: Mapping[str, Waiting], give_way: GiveWay = go_on) -> list[Decision]:
@@ -48,15 +56,20 @@ class GroupPass:
         line.stopped_by, line.is_passed = "", False
         decisions: list[Decision] = []
         # 2. Order.
-        turns = Turns(line.shapes.values(), line.state.order, line.standing)
-        if line.state.backfill is Backfill.AGGRESSIVE:
-            turns.keep_only(self._has_room)
-        while (shape := turns.peek()) is not None:
+        turns = self._turns()
+        while (shape := turns.peek()) is not None or self._is_cut:
             give_way()
+            if shape is None:
+                turns = self._turns(turns)
+                continue
             # 3. Admit.
             if quotas.holds_back(shape.rows, shape.need):
                 line.is_passed |= self._reserver is None
-                turns.drop()
+                if self._said[shape.handle] in (NO_ROOM, UNTRIED):
+                    # It may have stood for others, which were left out.
+                    turns = self._turns(turns)
+                else:
+                    turns.drop()
                 continue
             # 4. Place; 6. backfill: the same, but around what is reserved.
             _, session_id = turns.session(shape)
@@ -68,42 +81,98 @@ class GroupPass:
                     self._reserver.started(running)
                 self._started[shape] = self._started.get(shape, 0) + 1
                 turns.advance()
+                line.selection.started(shape, turns.key_of(shape))
+                if self._has_moved():
+                    turns = self._turns(turns)
                 continue
             # 5. Reserve.
-            reserver = self._reserver
+            reserver, hopeless = self._reserver, len(self._hopeless)
             if self._ends_here(shape, waiting[session_id]):
                 line.stopped_by = session_id
+                self._note_passed(turns, shape)
                 break
-            turns.drop()
             if self._reserver is not reserver:
-                # From here on, those without room change nothing for anybody.
-                turns.keep_only(self._has_room)
+                self._note_passed(turns, shape)
+            if self._reserver is not reserver or len(self._hopeless) > hopeless:
+                # Others matter now, which were left out for its sake.
+                turns = self._turns(turns)
+            else:
+                turns.drop()
         line.started(self._started)
         kept = None if self._reserver is None else self._reserver.reservation
         line.reservations = () if kept is None else (kept,)
         line.has_spare = self._reserver is not None and self._reserver.has_spare()
         return decisions
 
-    def _has_room(self, shape: Shape) -> bool:
-        """Return whether there is room for a shape as things are; asked once per request."""
-        has_room = self._room.get(shape.handle)
-        if has_room is None:
-            has_room = self._room[shape.handle] = self._line.placer.fits(shape.handle)
-        return has_room
+    def _turns(self, before: Turns | None = None) -> Turns:
+        """Return the turns of all whom this pass can start or reserve a place for."""
+        line, reserver = self._line, self._reserver
+        longest: int | None = None
+        if reserver is not None:
+            longest = reserver.longest
+        elif line.state.backfill is Backfill.AGGRESSIVE:
+            longest = _ANY_LENGTH
+        selected = line.selection.select(line.quotas, self._room_of, line.state.order, longest)
+        self._is_cut = selected.is_cut
+        if reserver is None:
+            self._capped = selected.capped
+        return Turns(selected.shapes, line.state.order, line.standing, before=before)
+
+    def _room_of(self, handle: int) -> int:
+        """Return what the selection of shapes must know of a request, and remember it."""
+        said = self._said[handle] = self._state_of(handle)
+        return said
+
+    def _state_of(self, handle: int) -> int:
+        placer, reserver = self._line.placer, self._reserver
+        version, has_room = self._room.get(handle, (-1, False))
+        if version != placer.version and (version < 0 or has_room):
+            has_room = placer.fits(handle)
+            self._room[handle] = (placer.version, has_room)
+        if handle in self._no_room:
+            has_room = False
+        if not has_room:
+            is_hopeless = handle in self._hopeless or not placer.can_ever(handle)
+            return HOPELESS if is_hopeless else NO_ROOM
+        if reserver is None:
+            return ROOM
+        if handle in self._refused:
+            return ROOM
+        if reserver.fits_beside(handle):
+            return BESIDE
+        return UNTRIED if reserver.may_move else ROOM
+
+    def _has_moved(self) -> bool:
+        """Return whether the reserved place is another one since this was last asked."""
+        moves = 0 if self._reserver is None else self._reserver.moves
+        self._moves, before = moves, self._moves
+        if moves != before:
+            self._refused.clear()
+        return moves != before
+
+    def _note_passed(self, turns: Turns, shape: Shape) -> None:
+        """Note whether a session that its caps hold back stands before the one in need of room."""
+        if self._capped is not None:
+            priority, key = self._capped
+            mine = turns.key_of(shape)
+            assert mine is not None  # it is its turn
+            self._line.is_passed |= (-priority, key) < (-shape.priority, mine)
 
     def _place(self, shape: Shape, waiting: Waiting) -> tuple[Placement, ...] | None:
-        if self._reserver is None:
-            key: object = shape.handle
-            if key in self._no_room:
-                return None
-            placements = self._line.placer.place(shape.handle)
-        else:
-            key = (shape.handle, waiting.seconds, waiting.kind)
-            if key in self._no_room or shape.handle in self._no_room:
-                return None
-            placements = self._reserver.place(waiting, shape.handle)
+        handle, reserver = shape.handle, self._reserver
+        if handle in self._no_room:
+            return None
+        if reserver is None or reserver.ends_before(waiting):
+            placements = self._line.placer.place(handle)
+            if placements is None:
+                self._no_room.add(handle)
+            return placements
+        # Room beside what is reserved is the same for all that outlast it.
+        if handle in self._refused:
+            return None
+        placements = reserver.place(waiting, handle)
         if placements is None:
-            self._no_room.add(key)
+            self._refused.add(handle)
         return placements
 
     def _ends_here(self, shape: Shape, waiting: Waiting) -> bool:
@@ -120,7 +189,9 @@ class GroupPass:
         if not line.placer.can_ever(shape.handle):
             self._hopeless.add(shape.handle)
             return False
-        reserver = Reserver(line.placer, self._running(), self._now, self._durations)
+        reserver = Reserver(
+            line.placer, line.releases(self._now, self._durations), self._now, self._durations
+        )
         reservation = reserver.reserve(waiting, shape.handle)
         if reservation is None:
             # Its agents are closed or gone: the end of no session would help it.

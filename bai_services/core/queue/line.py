@@ -13,9 +13,12 @@ from ..placement import AgentState
 from ..placement.placer import Placer
 from ..policy import Scope
 from ..resources import ResourceSlots
+from .durations import Durations
 from .model import Bucket, GroupState, Order, Reason, Reservation, Running, Waiting
 from .order import Party, Standing
 from .quota import Ints, Quotas
+from .releases import Releases
+from .selection import Selection
 from .shares import Shares, amounts_of, capacity_of, fair_factor, fair_scopes
 
 # Requests that a placer remembers although nobody waits with them any more.
@@ -46,6 +49,7 @@ class Shape:
 
     __slots__ = (
         "amounts",
+        "column",
         "fresh",
         "handle",
         "key",
@@ -63,6 +67,7 @@ class Shape:
 
     def __init__(self, number: int, waiting: Waiting, quotas: Quotas, placer: Placer) -> None:
         self.number = number
+        self.column = -1  # in the selection of its line
         self.waiting = waiting
         self.key = shape_key(waiting)
         self.slots = session_slots(waiting)
@@ -96,10 +101,14 @@ class Line:
         self.placer = self._new_placer(list(self.agents.values()))
         self.shapes: dict[ShapeKey, Shape] = {}
         self.shape_of: dict[str, Shape] = {}
+        self.selection = Selection()
         # Sessions that take no part in a pass: not yet their time, or something else unmet.
         self.deferred: dict[str, Waiting] = {}
         self.held: dict[str, Waiting] = {}
         self.running: dict[str, Running] = {}
+        # Of these: those with a limit, the first to end first; those without.
+        self.by_end: list[tuple[datetime, datetime, str]] = []
+        self.endless: dict[str, Running] = {}
         self.untold: list[str] = []  # those of the two whose reasons were not told yet
         self._alarms: list[tuple[datetime, str]] = []
         self.shares = Shares()
@@ -131,7 +140,9 @@ class Line:
         other.quotas = quotas
         other.agents, other.placer = dict(self.agents), self.placer.fork_for_thread()
         other.shapes, other.shape_of = dict(self.shapes), dict(self.shape_of)
+        other.selection = self.selection.copy()
         other.deferred, other.held = dict(self.deferred), dict(self.held)
+        other.by_end, other.endless = list(self.by_end), dict(self.endless)
         other.running, other.shares = dict(self.running), self.shares.copy()
         other.room_reasons, other._fair = dict(self.room_reasons), dict(self._fair)
         return other
@@ -150,6 +161,7 @@ class Line:
             shape.members.append((waiting[key].sequence, key))
         for shape in other.shapes.values():
             shape.members.sort()
+        other.selection.replace(lambda shape: twins[id(shape)])
         times = ((w.not_before, key) for key, w in self.deferred.items())
         other._alarms = [(at, key) for at, key in times if at is not None]
         heapify(other._alarms)
@@ -177,6 +189,8 @@ class Line:
         if shape is None:
             self._numbers += 1
             shape = self.shapes[key] = Shape(self._numbers, waiting, self.quotas, self.placer)
+            self.selection.add(shape)
+        self.selection.moved(shape)
         insort(shape.members, (waiting.sequence, waiting.id))
         shape.fresh.append(waiting.id)
         self.shape_of[waiting.id] = shape
@@ -190,6 +204,7 @@ class Line:
         if shape is not None:
             at = bisect_left(shape.members, (waiting.sequence, waiting.id))
             del shape.members[at]
+            self.selection.moved(shape)
             self._forget_if_empty(shape)
 
     def started(self, counts: Mapping[Shape, int]) -> None:
@@ -199,11 +214,13 @@ class Line:
             for _, session_id in shape.members[part]:
                 del self.shape_of[session_id]
             del shape.members[part]
+            self.selection.moved(shape)
             self._forget_if_empty(shape)
 
     def _forget_if_empty(self, shape: Shape) -> None:
         if not shape.members:
             del self.shapes[shape.key]
+            self.selection.drop(shape)
             if shape.handle > _MOST_HANDLES + 4 * len(self.shapes):
                 self._replace_placer()
 
@@ -225,6 +242,31 @@ class Line:
         if self._alarms:
             times.append(self._alarms[0][0])
         return min(times, default=None)
+
+    # ---- What runs ----
+
+    def note_running(self, running: Running) -> None:
+        """Take in a session that runs, or what else is now known of it."""
+        if running.id in self.running:
+            self.forget_running(running.id)
+        self.running[running.id] = running
+        if running.ends_at is None:
+            self.endless[running.id] = running
+        else:
+            insort(self.by_end, (running.ends_at, running.started_at, running.id))
+
+    def forget_running(self, session_id: str) -> None:
+        """Forget a session that runs no more."""
+        running = self.running.pop(session_id)
+        if running.ends_at is None:
+            del self.endless[session_id]
+        else:
+            end = (running.ends_at, running.started_at, session_id)
+            del self.by_end[bisect_left(self.by_end, end)]
+
+    def releases(self, now: datetime, durations: Durations) -> Releases:
+        """Return when and where room comes free."""
+        return Releases(self.running, self.by_end, self.endless.values(), now, durations)
 
     # ---- What is kept for reserved sessions ----
 
@@ -292,6 +334,8 @@ class Line:
         """Go on with other options; they are in effect at the next pass."""
         before, self.state = self.state, state
         self.is_dirty = True
+        if before.order is not state.order:
+            self.selection.all_moved()
         self._fair.clear()
         if before.placement != state.placement:
             self._replace_placer()
@@ -305,6 +349,7 @@ class Line:
         self.room_reasons = {}
         for shape in self.shapes.values():
             shape.handle = self.placer.prepare(shape.waiting.request)
+        self.selection.all_moved()
 
     # ---- Where users stand ----
 

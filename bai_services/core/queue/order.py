@@ -41,21 +41,25 @@ class Turns:
         shapes: Iterable[Shape],
         order: Order,
         standing: Callable[[Party], Standing],
+        *,
+        before: Turns | None = None,
     ) -> None:
+        """``before`` are turns of the same line that these go on from."""
         self._sign = -1 if order is Order.LIFO else 1
         self._shared = order in (Order.FIFO, Order.LIFO)
         self._standing = standing
-        self._next: dict[int, int] = {}
+        self._next: dict[int, int] = {} if before is None else before._next
         lanes: dict[tuple[int, Party], _Lane] = {}
         for shape in shapes:
-            if not shape.members:
+            at = self._next.get(shape.number, 0)
+            if at >= len(shape.members):
                 continue
             party: Party = () if self._shared else shape.party
             key = (shape.priority, party)
             lane = lanes.get(key)
             if lane is None:
                 lane = lanes[key] = _Lane(*key)
-            lane.shapes.append((self._sequence(shape, 0), shape.number, shape))
+            lane.shapes.append((self._sequence(shape, at), shape.number, shape))
         for lane in lanes.values():
             heapify(lane.shapes)
         self._heap = [(self._key(lane), n, lane) for n, lane in enumerate(lanes.values())]
@@ -81,16 +85,10 @@ class Turns:
             heapreplace(self._heap, (now, n, lane))
         return None
 
-    def keep_only(self, wanted: Callable[[Shape], bool]) -> None:
-        """Pass over every shape but those wanted."""
-        heap = []
-        for _, n, lane in self._heap:
-            lane.shapes = [item for item in lane.shapes if wanted(item[2])]
-            if lane.shapes:
-                heapify(lane.shapes)
-                heap.append((self._key(lane), n, lane))
-        heapify(heap)
-        self._heap = heap
+    def key_of(self, shape: Shape) -> int | None:
+        """Return what the order sorts the next session of a shape by; None: it has no more."""
+        at = self._next.get(shape.number, 0)
+        return self._sequence(shape, at) if at < len(shape.members) else None
 
     def session(self, shape: Shape) -> tuple[int, str]:
         """Return sequence and id of the session of a shape that is next."""

@@ -101,6 +101,10 @@ class Quotas:
         """Return whether any cap stands against one more session."""
         return bool(_holds(self._usage, self._limits, rows, need))
 
+    def columns(self) -> tuple[Ints, Ints]:
+        """Return what scopes hold and their limits, by row and slot; good until a new one comes."""
+        return self._usage, self._limits
+
     def is_capped(self, rows: Ints, need: Ints) -> bool:
         """Return whether any scope has a cap on anything that is asked for."""
         return bool((self._limits[rows][:, : len(need)][:, need > 0] < UNLIMITED).any())

@@ -5,25 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
-from typing import NamedTuple
 
 from ..placement import Placement, Placer
 from .durations import Durations, End, end_of
 from .model import Certainty, Reservation, Running, Waiting
+from .releases import Release, Releases, release_of
 
 _SURENESS = (Certainty.KNOWN, Certainty.ESTIMATED, Certainty.UNKNOWN)
 # So often in a pass another place is looked for in vain before nobody is let into the kept one.
 _MOST_FUTILE = 4
-
-
-class Release(NamedTuple):
-    """Room that comes free; those that nothing tells of come last, the oldest first."""
-
-    seconds: float  # from now
-    started_at: datetime
-    session_id: str
-    placements: tuple[Placement, ...]
-    certainty: Certainty
 
 
 class Reserver:
@@ -43,15 +33,15 @@ class Reserver:
     def __init__(
         self,
         placer: Placer,
-        running: Iterable[Running],
+        running: Iterable[Running] | Releases,
         now: datetime,
         durations: Durations | Mapping[str, Sequence[int]],
     ) -> None:
-        """Take in what runs in the group; ``placer`` has all of it taken already."""
+        """Take in what runs in the group, or its releases; ``placer`` has all of it taken."""
         self._placer = placer
         self._now = now
         self._durations = durations if isinstance(durations, Durations) else Durations(durations)
-        self._running = list(running)
+        self._running = running if isinstance(running, Releases) else list(running)
         self._seconds = float("inf")  # from now until the reserved session starts
         # The kept places at that time with what will still run beside them, and what is free
         # both now and then. None: nothing is kept.
@@ -60,7 +50,9 @@ class Reserver:
         self._shape = -1
         self._places: tuple[Placement, ...] = ()
         self._kept: frozenset[str] = frozenset()  # the agents of the kept places
+        self._beside: dict[int, tuple[int, bool]] = {}  # by request: version, and if it fits
         self._futile = 0
+        self.moves = 0  # how often the kept place has become another one
         # With its place as it is now: it may have moved since ``reserve``.
         self.reservation: Reservation | None = None
 
@@ -94,15 +86,35 @@ class Reserver:
         self.reservation = Reservation(waiting.id, group, starts_at, certainty, places)
         return self.reservation
 
+    @property
+    def longest(self) -> int:
+        """How many seconds a session may run that is to be over in time; -1: nothing tells."""
+        return int(self._seconds) if self._seconds < float("inf") else -1
+
+    @property
+    def may_move(self) -> bool:
+        """Whether another place would still be looked for."""
+        return self._futile < _MOST_FUTILE
+
+    def fits_beside(self, shape: int) -> bool:
+        """Return whether there is room now and beside the reserved session."""
+        both = self._both
+        if both is None:
+            return True
+        version, fits = self._beside.get(shape, (-1, False))
+        if version != both.version:
+            fits = both.fits(shape)
+            self._beside[shape] = (both.version, fits)
+        return fits
+
     def has_spare(self) -> bool:
         """Return whether there is room beside the reserved session when it starts."""
         return self._then is not None and self._then.has_spare()
 
-    def _releases(self) -> list[Release]:
-        found = []
-        for r in self._running:
-            seconds, certainty = end_of(r, self._now, self._durations)
-            found.append(Release(seconds, r.started_at, r.id, r.placements, certainty))
+    def _releases(self) -> Sequence[Release]:
+        if isinstance(self._running, Releases):
+            return self._running
+        found = [release_of(r, self._now, self._durations) for r in self._running]
         return sorted(found, key=lambda r: r[:3])
 
     def _certainty(self, releases: Sequence[Release]) -> Certainty:
@@ -159,6 +171,7 @@ class Reserver:
             self._futile += 1
             return None
         before = self._kept
+        self.moves += 1
         self._set_places(places)
         if self.reservation is not None:
             self.reservation = replace(self.reservation, placements=places)
@@ -172,7 +185,8 @@ class Reserver:
 
     def started(self, running: Running) -> None:
         """Note a session that got a place in this pass, by the placer or by ``place``."""
-        self._running.append(running)
+        if isinstance(self._running, list):
+            self._running.append(running)
         if self._then is None or self._both is None:
             return
         if not self._is_over(end_of(running, self._now, self._durations)):

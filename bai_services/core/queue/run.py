@@ -6,7 +6,6 @@ import copy
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
-from functools import partial
 
 from ..placement import AgentState, Placement
 from ..policy import Scope
@@ -238,12 +237,12 @@ class Queue:
             self.line(waiting.request.resource_group).remove(waiting)
         running = self._running.pop(session_id, None)
         if running is not None:
-            del self.line(running.group).running[session_id]
+            self.line(running.group).forget_running(session_id)
             self._book(running, -1)
 
     def _note_running(self, running: Running) -> None:
         self._running[running.id] = running
-        self.line(running.group).running[running.id] = running
+        self.line(running.group).note_running(running)
 
     def _set_running(self, running: Running) -> None:
         known = self._running.get(running.id)
@@ -370,9 +369,12 @@ class Queue:
         if not line.state.is_active:
             line.reservations = ()
             return []
-        running = partial(self.running, line.state.name)
-        one = GroupPass(line, self._start, self._now, running, self._durations)
+        one = GroupPass(line, self._start, self._now, self._learned())
         return one.run(self._waiting, self.give_way)
+
+    def _learned(self) -> Durations:
+        known = self._durations
+        return known if isinstance(known, Durations) else Durations(known)
 
     def _unchanged(self) -> PassResult:
         last = self._last

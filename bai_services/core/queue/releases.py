@@ -1,0 +1,81 @@
+"""When and where room comes free, in order and no further than it is asked for."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import datetime
+from heapq import merge
+from itertools import islice
+from typing import NamedTuple, overload
+
+from ..placement import Placement
+from .durations import Durations, end_of
+from .model import Certainty, Running
+
+
+class Release(NamedTuple):
+    """Room that comes free; those that nothing tells of come last, the oldest first."""
+
+    seconds: float  # from now
+    started_at: datetime
+    session_id: str
+    placements: tuple[Placement, ...]
+    certainty: Certainty
+
+
+def release_of(running: Running, now: datetime, durations: Durations) -> Release:
+    """Return what the end of a session releases."""
+    seconds, certainty = end_of(running, now, durations)
+    return Release(seconds, running.started_at, running.id, running.placements, certainty)
+
+
+class Releases(Sequence[Release]):
+    """The releases of all that runs in a group, sorted; made only as far as they are asked for."""
+
+    def __init__(
+        self,
+        running: Mapping[str, Running],
+        by_end: Sequence[tuple[datetime, datetime, str]],
+        endless: Iterable[Running],
+        now: datetime,
+        durations: Durations,
+    ) -> None:
+        """``by_end`` are the sorted ends of those that have a limit, ``endless`` all others."""
+        self._count = len(running)
+        self._made: list[Release] = []
+        self._coming = self._in_order(running, by_end, endless, now, durations)
+
+    def _in_order(
+        self,
+        running: Mapping[str, Running],
+        by_end: Sequence[tuple[datetime, datetime, str]],
+        endless: Iterable[Running],
+        now: datetime,
+        durations: Durations,
+    ) -> Iterator[Release]:
+        # All that are past their limit go at any moment: they are alike.
+        past = bisect_right(by_end, now, key=lambda end: end[0])
+        unsure = [release_of(r, now, durations) for r in endless]
+        unsure += [release_of(running[key], now, durations) for _, _, key in by_end[:past]]
+        unsure.sort(key=lambda r: r[:3])
+        rest = (
+            release_of(running[key], now, durations) for _, _, key in islice(by_end, past, None)
+        )
+        return merge(unsure, rest, key=lambda r: r[:3]) if unsure else rest
+
+    def __len__(self) -> int:
+        return self._count
+
+    @overload
+    def __getitem__(self, at: int) -> Release: ...
+
+    @overload
+    def __getitem__(self, at: slice) -> list[Release]: ...
+
+    def __getitem__(self, at: int | slice) -> Release | list[Release]:
+        last = at.stop if isinstance(at, slice) else at + 1
+        wanted = self._count if last is None or last < 0 else min(last, self._count)
+        while len(self._made) < wanted:
+            self._made.append(next(self._coming))
+        return self._made[at]
