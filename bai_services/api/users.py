@@ -72,6 +72,8 @@ class User(Shown):
     main_access_key: str | None
     container_uid: int | None
     container_gid: int | None
+    is_locked: bool
+    locked_until: datetime | None
 
 
 class NewKeypairOfUser(Shown):
@@ -121,8 +123,15 @@ class SignOutHandler(APIHandler):
         await self.manager.users.sign_out(self.caller, key)
 
 
+class UnlockHandler(APIHandler):
+    @operation("Forget an account's failed sign-ins", tag="users", status=HTTPStatus.NO_CONTENT)
+    async def post(self, key: str) -> None:
+        await self.manager.users.unlock(self.caller, key)
+
+
 ROUTES = [
     ("/users", UsersHandler),
     (r"/users/(?P<key>[^/]+)", UserHandler),
     (r"/users/(?P<key>[^/]+)/sign-out", SignOutHandler),
+    (r"/users/(?P<key>[^/]+)/unlock", UnlockHandler),
 ]

@@ -347,6 +347,16 @@ async def sign_out(connection: Connection, user: str, *, as_json: bool) -> None:
     output.print_done(f"{user} is signed out everywhere", {"username": user}, as_json=as_json)
 
 
+@_users.command("unlock")
+@click.argument("user")
+@json_option
+@connected
+async def unlock(connection: Connection, user: str, *, as_json: bool) -> None:
+    """Forget a user's failed sign-ins: the password is accepted again from every address."""
+    await connection.client.post(f"/users/{segment(user)}/unlock")
+    output.print_done(f"{user} may sign in again", {"username": user}, as_json=as_json)
+
+
 def _link_path(group: str, kind: str, target: str) -> str:
     return f"/resource-groups/{segment(group)}/links/{kind}/{segment(target)}"
 

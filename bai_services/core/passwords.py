@@ -13,6 +13,21 @@ MAX_LENGTH = 256
 
 FAILURES_ALLOWED = 10
 BLOCK_TIME = timedelta(seconds=1200)
+# Of any names, from one address: many people may share one.
+ADDRESS_FAILURES_ALLOWED = 100
+MAX_DELAY_SECONDS = 10.0
+
+
+def delay_seconds(attempts: int) -> float:
+    """Return for how long to hold up an attempt, by how many there were of late, itself included.
+
+    >>> [delay_seconds(n) for n in (1, 10, 11, 12, 13, 14, 15, 1000)]
+    [0.0, 0.0, 1.0, 2.0, 4.0, 8.0, 10.0, 10.0]
+    """
+    if attempts <= FAILURES_ALLOWED:
+        return 0.0
+    doublings = min(attempts - FAILURES_ALLOWED - 1, 8)
+    return min(MAX_DELAY_SECONDS, float(2**doublings))
 
 
 def broken_rules(password: str, username: str, email: str) -> list[str]:

@@ -1,20 +1,18 @@
-"""Who is behind a name, a password or a keypair; failures of signing in."""
+"""Who is behind a name, a password or a keypair."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import datetime
 
 import sqlalchemy as sa
 
 from bai_services.core.policy import Scope, ScopeCaps
 
-from .audit import AuditEntry, record
 from .caps import read_caps, read_usage
 from .database import Database
-from .integrity import insert_ignoring
-from .tables.accounts import keypairs, sign_in_failures, user_policies, users
+from .tables.accounts import keypairs, user_policies, users
 from .users import Account, read_account
 
 
@@ -97,56 +95,3 @@ class AccountStore:
             await tx.execute(
                 keypairs.update().where(keypairs.c.access_key == access_key).values(last_used=at)
             )
-
-
-class SignInFailureStore:
-    """Counts attempts per name that was typed, whether or not such an account exists."""
-
-    def __init__(self, database: Database) -> None:
-        self._db = database
-
-    async def attempt(
-        self, subject: str, now: datetime, allowed: int, block_time: timedelta
-    ) -> datetime | None:
-        """Count one attempt before it is known how it ends; return until when it is blocked.
-
-        None means that the attempt may go on. Counting first means that no
-        number of attempts at once gets past the limit. The count starts anew
-        ``block_time`` after the last attempt; ``forgive`` clears it.
-        """
-        async with self._db.write() as tx:
-            await tx.execute(
-                sign_in_failures.delete().where(
-                    sign_in_failures.c.last_at <= now - block_time,
-                    sa.or_(
-                        sign_in_failures.c.blocked_until.is_(None),
-                        sign_in_failures.c.blocked_until <= now,
-                    ),
-                )
-            )
-            await tx.execute(
-                insert_ignoring(tx, sign_in_failures).values(subject=subject, count=0, last_at=now)
-            )
-            mine = sign_in_failures.c.subject == subject
-            found = await tx.execute(sa.select(sign_in_failures).where(mine).with_for_update())
-            row = found.mappings().one()
-            blocked_until: datetime | None = row["blocked_until"]
-            if blocked_until is not None and blocked_until > now:
-                return blocked_until
-            count = 1 if blocked_until is not None else row["count"] + 1
-            await tx.execute(
-                sign_in_failures.update()
-                .where(mine)
-                .values(
-                    count=count,
-                    last_at=now,
-                    blocked_until=now + block_time if count >= allowed else None,
-                )
-            )
-        return None
-
-    async def forgive(self, subject: str, audit: AuditEntry) -> None:
-        """Forget the attempts of a name: one of them was right."""
-        async with self._db.write() as tx:
-            await tx.execute(sign_in_failures.delete().where(sign_in_failures.c.subject == subject))
-            await record(tx, audit)

@@ -21,6 +21,7 @@ from .images import ImageAliases, Images
 from .invitations import Invitations
 from .keypair_secrets import KeypairSecrets
 from .keypairs import Keypairs
+from .lockouts import Lockouts
 from .logs import Logs
 from .me import Me
 from .metrics import Metrics, Monitoring
@@ -62,7 +63,8 @@ class Manager:
         self.me = Me(database)
         self.domains = Domains(shared)
         self.projects = Projects(shared, self.domains)
-        self.users = Users(shared, self.domains, self.projects, passwords, secrets)
+        lockouts = Lockouts(database, settings.key)
+        self.users = Users(shared, self.domains, self.projects, passwords, secrets, lockouts)
         self.keypairs = Keypairs(shared, self.users, secrets)
         self.keypair_policies = Policies("keypair", shared)
         self.user_policies = Policies("user", shared)
@@ -77,7 +79,7 @@ class Manager:
             self.hub,
             endings,
             self.metrics,
-            subject_key=settings.key,
+            lockouts,
             token_seconds=settings.cli_token_seconds,
         )
         hosts = self.storage_hosts = StorageHosts(shared, settings)

@@ -18,19 +18,18 @@ from bai_services.core.errors import (
     SignInRefused,
 )
 from bai_services.core.passwords import (
-    BLOCK_TIME,
-    FAILURES_ALLOWED,
     MAX_LENGTH,
     check_password,
 )
 from bai_services.core.roles import Caller, Role
-from bai_services.db.accounts import AccountStore, PasswordAccount, SignInFailureStore
+from bai_services.db.accounts import AccountStore, PasswordAccount
 from bai_services.db.users import Account, Ending, UserStore
 
 from . import authorizer
 from .audit import Audit
 from .callers import refusal
 from .hub import Hub
+from .lockouts import Attempt, Lockouts, canonical
 from .metrics import Metrics
 from .passwords import Passwords
 from .shared import Shared
@@ -59,13 +58,12 @@ class SignIns:
         hub: Hub,
         endings: TokenEndings,
         metrics: Metrics,
+        lockouts: Lockouts,
         *,
-        subject_key: bytes,
         token_seconds: int,
     ) -> None:
-        """``subject_key`` hides what was typed as a name in the table of failures."""
         self._accounts = AccountStore(shared.database)
-        self._failures = SignInFailureStore(shared.database)
+        self.lockouts = lockouts
         self._users = UserStore(shared.database)
         self._clock = shared.clock
         self._audit = shared.audit
@@ -74,7 +72,6 @@ class SignIns:
         self._endings = endings
         self._people_left = shared.people_left
         self._metrics = metrics
-        self._subject_key = subject_key
         self._token_seconds = token_seconds
         # Lost with a restart, which a sign-in of two minutes can bear.
         self._codes: dict[str, _Code] = {}
@@ -220,39 +217,49 @@ class SignIns:
         return {"token": token.value, "username": username}
 
     async def _check(self, name: str, password: str, client_ip: str, action: str) -> Account:
-        typed = name.strip().lower()
-        subject = hmac.new(self._subject_key, typed.encode(), hashlib.sha256).hexdigest()
+        typed = canonical(name)[: MAX_NAME + 1]
         now = self._clock()
-        blocked_until = await self._failures.attempt(subject, now, FAILURES_ALLOWED, BLOCK_TIME)
-        if blocked_until is not None:
-            seconds = max(1, int((blocked_until - now).total_seconds()))
+        found = await self._find(typed, password)
+        user_id = None if found is None else found.account.id
+        attempt = await self.lockouts.begin(typed, user_id, client_ip, now)
+        # Also where the answer is clear already: the time that it takes must not tell anything.
+        is_right = await self._is_right(found, password)
+        if is_right and found is not None and attempt.is_accepted:
+            return await self._accept(found, attempt, password, client_ip, action)
+        if attempt.blocked_until is not None:
             self._metrics.sign_ins.labels("blocked").inc()
+            seconds = max(1, int((attempt.blocked_until - now).total_seconds()))
             raise SignInBlocked(
-                f"too many failures with this name; try again in {seconds // 60 + 1} minutes",
+                f"too many failures with this name or from this address; try again in "
+                f"{seconds // 60 + 1} minutes",
                 retry_after_seconds=seconds,
             )
-        found = await self._right(typed, password)
-        if found is None or found.account.status == "deleted":
-            self._metrics.sign_ins.labels("refused").inc()
-            await self._audit.add(_refused_entry(self._audit, action, client_ip, found))
-            raise SignInRefused(_WRONG)
+        self._metrics.sign_ins.labels("refused").inc()
+        await self._audit.add(_refused_entry(self._audit, action, client_ip))
+        raise SignInRefused(_WRONG)
+
+    async def _accept(
+        self, found: PasswordAccount, attempt: Attempt, password: str, client_ip: str, action: str
+    ) -> Account:
         account = found.account
         entry = self._audit.entry(
             _as_caller(account, client_ip), action, account.id, domain=account.domain
         )
-        await self._failures.forgive(subject, entry)
+        await self.lockouts.succeeded(attempt, self._clock(), entry)
         await self._refuse(account, client_ip, action)
         await self._take_up_parameters(found, password)
         self._metrics.sign_ins.labels("done").inc()
         return account
 
-    async def _right(self, typed: str, password: str) -> PasswordAccount | None:
-        """Return the account if the password is right; the work is the same if there is none."""
+    async def _find(self, typed: str, password: str) -> PasswordAccount | None:
         is_sane = 0 < len(typed) <= MAX_NAME and len(password) <= MAX_LENGTH and "\0" not in typed
         found = await self._accounts.by_sign_in_name(typed) if is_sane else None
+        return None if found is None or found.account.status == "deleted" else found
+
+    async def _is_right(self, found: PasswordAccount | None, password: str) -> bool:
+        """Return whether the password is right; the work is the same if there is no account."""
         password_hash = None if found is None else found.password_hash
-        is_right = await self._passwords.verify(password_hash, password[:MAX_LENGTH])
-        return found if is_right else None
+        return await self._passwords.verify(password_hash, password[:MAX_LENGTH])
 
     async def _refuse(self, account: Account, client_ip: str, action: str) -> None:
         found = refusal(account, client_ip)
@@ -341,11 +348,10 @@ def _as_caller(account: Account, client_ip: str) -> Caller:
     )
 
 
-def _refused_entry(audit: Audit, action: str, client_ip: str, found: PasswordAccount | None) -> Any:
+def _refused_entry(audit: Audit, action: str, client_ip: str) -> Any:
     # Who it was is not known, and a mistyped name may be a password: neither is kept.
     caller = Caller(Role.USER, username="(not signed in)", client_ip=client_ip)
-    domain = None if found is None else found.account.domain
-    return audit.entry(caller, action, "", domain=domain, outcome=SignInRefused.code)
+    return audit.entry(caller, action, "", domain=None, outcome=SignInRefused.code)
 
 
 def _hashed(text: str) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from bai_services.core import names
@@ -17,6 +18,7 @@ from bai_services.db.users import Row, UserChange, UserStore
 from . import authorizer
 from .domains import DEFAULT_POLICY, Domains
 from .keypair_secrets import KeypairSecrets, new_keypair
+from .lockouts import Lockouts
 from .passwords import Passwords
 from .projects import Projects
 from .shared import Shared
@@ -38,6 +40,7 @@ class Users:
         projects: Projects,
         passwords: Passwords,
         secrets: KeypairSecrets,
+        lockouts: Lockouts,
     ) -> None:
         self._store = UserStore(shared.database)
         self._policies = {kind: PolicyStore(shared.database, kind) for kind in ("user", "keypair")}
@@ -47,18 +50,20 @@ class Users:
         self._projects = projects
         self._passwords = passwords
         self._secrets = secrets
+        self._lockouts = lockouts
         self._people_left = shared.people_left
 
     async def page(self, caller: Caller, query: ListQuery) -> Page[Row]:
         visible = authorizer.visibility(caller, "user.read")
-        return await self._store.page(query, visible.domain, visible.owner_id)
+        page = await self._store.page(query, visible.domain, visible.owner_id)
+        return replace(page, items=await self._with_locks(page.items))
 
     async def get(self, caller: Caller, key: str) -> Row:
         visible = authorizer.visibility(caller, "user.read")
         found = await self._store.find(key, visible.domain, visible.owner_id)
         if found is None:
             raise NotFound(f"there is no user {key}, or you may not see them")
-        return found
+        return (await self._with_locks([found]))[0]
 
     async def create(self, caller: Caller, wish: Mapping[str, Any]) -> dict[str, Any]:
         """Make an account with its main keypair; the answer alone has the secret key.
@@ -97,9 +102,9 @@ class Users:
             caller, "user.create", user_id, domain=domain, name=values["username"]
         )
         await self._store.create(values, row, projects, entry)
-        made = await self._store.find(user_id)
+        made = await self.get(caller, user_id)
         shown = {"access_key": keypair.access_key, "secret_key": keypair.secret_key}
-        return {**(made or {}), "keypair": shown}
+        return {**made, "keypair": shown}
 
     async def update(self, caller: Caller, key: str, changes: Mapping[str, Any]) -> Row:
         """Change an account; one that is not active any more loses access and sessions at once.
@@ -126,7 +131,7 @@ class Users:
         changed = await self._store.update(row["id"], change, entry)
         if change.signs_out or change.ends_tokens:
             self._people_left()
-        return changed
+        return (await self._with_locks([changed]))[0]
 
     async def delete(self, caller: Caller, key: str) -> None:
         """Delete softly: the account stays as ``deleted``, its keypairs are inactive, it is out."""
@@ -146,6 +151,20 @@ class Users:
         entry = self._entry(caller, "user.sign-out", row)
         await self._store.update(row["id"], UserChange({}, signs_out=True), entry)
         self._people_left()
+
+    async def unlock(self, caller: Caller, key: str) -> None:
+        """Forget an account's failed sign-ins: it is accepted again from every address."""
+        row = await self._writable(caller, key, {"locked_until": None})
+        entry = self._entry(caller, "user.unlock", row)
+        await self._lockouts.unlock(row["id"], (row["username"], row["email"]), entry)
+
+    async def _with_locks(self, rows: Sequence[Row]) -> list[Row]:
+        """Return the rows with whether, and until when, too many failures lock the account."""
+        until = await self._lockouts.locked_until([row["id"] for row in rows], self._clock())
+        return [
+            {**row, "is_locked": row["id"] in until, "locked_until": until.get(row["id"])}
+            for row in rows
+        ]
 
     async def _writable(self, caller: Caller, key: str, changes: Mapping[str, Any]) -> Row:
         row = await self.get(caller, key)

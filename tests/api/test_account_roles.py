@@ -54,6 +54,7 @@ TABLE = [
     ("DELETE /users/user2", None, (OK, OK, NIL, NO, NIL)),
     ("DELETE /users/monitor", None, (OK, NO, NIL, NO, NIL)),
     ("POST /users/user/sign-out", None, (OK, OK, OK, NO, NIL)),
+    ("POST /users/user/unlock", None, (OK, OK, NO, NO, NIL)),
     ("GET /keypairs", None, (OK, OK, OK, OK, OK)),
     ("GET /keypairs/{KEY:user}", None, (OK, OK, OK, OK, NIL)),
     ("GET /keypairs/{KEY:acme-user}", None, (OK, NIL, NIL, OK, OK)),

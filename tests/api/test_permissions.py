@@ -81,6 +81,7 @@ TABLE = [
     Row("PATCH /users/{person}", "ok no nil nil nil nil no no no", {"role": "admin"}),
     Row("DELETE /users/{person}", "ok ok nil nil nil nil no no no"),
     Row("POST /users/user/sign-out", "ok ok nil ok nil nil no no no"),
+    Row("POST /users/user/unlock", "ok ok nil no nil nil no no no"),
     Row("GET /keypairs", "ok ok ok ok ok ok ok no no"),
     Row("POST /keypairs", "ok ok nil no no no no no no", {"user": "user"}),
     Row("GET /keypairs/{keypair}", "ok ok nil ok nil nil ok nil nil"),

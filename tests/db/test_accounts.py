@@ -11,12 +11,12 @@ import pytest
 from bai_services.core.errors import AlreadyExists, Conflict
 from bai_services.core.listing import ListQuery
 from bai_services.db import schema
-from bai_services.db.accounts import SignInFailureStore
 from bai_services.db.audit import AuditEntry
 from bai_services.db.database import Database
 from bai_services.db.domains import DomainStore
 from bai_services.db.policies import PolicyStore
 from bai_services.db.projects import ProjectStore
+from bai_services.db.sign_in_failures import SignInFailureStore
 from bai_services.db.users import UserChange, UserStore
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
@@ -137,19 +137,26 @@ async def test_a_member_is_added_once_whoever_adds(database: Database, domain: s
 
 async def test_exactly_as_many_attempts_as_allowed_get_through(database: Database) -> None:
     store = SignInFailureStore(database)
-    answers = await asyncio.gather(*(store.attempt("s", NOW, 10, BLOCK) for _ in range(25)))
+    # Many subjects in different orders: no two attempts wait for each other.
+    orders = ({"s": 10, "t": None}, {"t": None, "s": 10})
+    counted = await asyncio.gather(
+        *(store.attempt(orders[number % 2], NOW, BLOCK) for number in range(25))
+    )
+    answers = [each["s"].blocked_until for each in counted]
     assert answers.count(None) == 10
     assert {a for a in answers if a is not None} == {NOW + BLOCK}
-    assert await store.attempt("s", NOW + BLOCK, 10, BLOCK) is None
-    await store.forgive("s", entry("sign-in.hub"))
-    assert await store.attempt("s", NOW + BLOCK, 10, BLOCK) is None
+    assert sorted(each["t"].count for each in counted) == list(range(1, 26))
+    assert await store.blocked(["s", "t"], NOW) == {"s": NOW + BLOCK}
+    assert (await store.attempt({"s": 10}, NOW + BLOCK, BLOCK))["s"].count == 1
+    await store.forget(["s"], entry("user.unlock"))
+    assert (await store.attempt({"s": 10}, NOW + BLOCK, BLOCK))["s"].count == 1
 
 
 async def test_old_attempts_do_not_pile_up(database: Database) -> None:
     store = SignInFailureStore(database)
     for number in range(20):
-        await store.attempt(f"name-{number}", NOW, 10, BLOCK)
-    await store.attempt("late", NOW + 2 * BLOCK, 10, BLOCK)
+        await store.attempt({f"name-{number}": 10}, NOW, BLOCK)
+    await store.attempt({"late": 10}, NOW + 2 * BLOCK, BLOCK)
     async with database.read() as tx:
         found = await tx.exec_driver_sql("SELECT subject FROM sign_in_failures")
         assert [row[0] for row in found] == ["late"]

@@ -150,11 +150,20 @@ keypairs = sa.Table(
 sign_in_failures = sa.Table(
     "sign_in_failures",
     metadata,
-    # Hash of what was typed as the name: an unknown name is counted like a known one.
+    # Hash of a typed name, an account or an address: unknown names are counted like known ones.
     sa.Column("subject", sa.String(64), primary_key=True),
     sa.Column("count", sa.Integer, nullable=False),
     sa.Column("last_at", UtcDateTime, nullable=False),
     sa.Column("blocked_until", UtcDateTime),
+)
+
+known_sign_in_addresses = sa.Table(
+    "known_sign_in_addresses",
+    metadata,
+    sa.Column("user_id", sa.ForeignKey("users.id", ondelete="CASCADE"), primary_key=True),
+    # Hash of an address from which the account has signed in with its password.
+    sa.Column("address", sa.String(64), primary_key=True),
+    sa.Column("last_at", UtcDateTime, nullable=False),
 )
 
 audit_log = sa.Table(

@@ -1,0 +1,26 @@
+"""Addresses from which accounts have signed in: these are slowed down and never locked out.
+
+Follows 0012; made 2026-11-22.
+"""
+
+from __future__ import annotations
+
+import sqlalchemy as sa
+from alembic import op
+
+revision = "0016"
+down_revision = "0012"
+
+
+def upgrade() -> None:
+    op.create_table(
+        "known_sign_in_addresses",
+        sa.Column(
+            "user_id",
+            sa.String(64),
+            sa.ForeignKey("users.id", ondelete="CASCADE"),
+            primary_key=True,
+        ),
+        sa.Column("address", sa.String(64), primary_key=True),
+        sa.Column("last_at", sa.DateTime(), nullable=False),
+    )

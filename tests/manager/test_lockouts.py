@@ -1,0 +1,119 @@
+"""Failures of signing in: what they lock, for whom, and that they give nothing away."""
+
+from __future__ import annotations
+
+import pytest
+
+from bai_services.core.errors import BaiError, Forbidden, SignInBlocked, SignInRefused
+from bai_services.core.passwords import (
+    ADDRESS_FAILURES_ALLOWED,
+    BLOCK_TIME,
+    FAILURES_ALLOWED,
+    MAX_DELAY_SECONDS,
+)
+from bai_services.manager.lockouts import MAX_WAITING, canonical, network_of
+from tests.testbed.manager import HUB, PASSWORD, SUPERADMIN, MovableClock, World
+
+HOME, ABROAD, ATTACKER = "10.1.2.3", "192.0.2.9", "198.51.100.7"
+WRONG = "wrong horse 1!"
+
+
+async def attempt(
+    world: World, name: str, password: str, client_ip: str = ATTACKER
+) -> type[BaiError] | None:
+    try:
+        await world.manager.sign_ins.verify(HUB, name, password, client_ip)
+    except BaiError as error:
+        return type(error)
+    return None
+
+
+@pytest.fixture
+async def person(world: World) -> World:
+    await world.set_password("user")
+    return world
+
+
+async def fail(world: World, name: str, count: int, client_ip: str = ATTACKER) -> None:
+    for _ in range(count):
+        await attempt(world, name, WRONG, client_ip)
+
+
+async def test_user_name_and_e_mail_are_one_account(person: World) -> None:
+    await fail(person, "user", FAILURES_ALLOWED // 2)
+    await fail(person, "\uff35SER@Example.com ", FAILURES_ALLOWED // 2)
+    for name in ("user", "user@example.com"):
+        assert await attempt(person, name, PASSWORD) is not None
+    assert (await person.manager.users.get(SUPERADMIN, "user"))["is_locked"]
+
+
+async def test_nobody_is_locked_out_of_a_known_address(person: World) -> None:
+    assert await attempt(person, "user", PASSWORD, HOME) is None
+    await fail(person, "user", 2 * FAILURES_ALLOWED)
+    assert await attempt(person, "user", PASSWORD, ABROAD) is SignInBlocked
+    assert await attempt(person, "user", PASSWORD, HOME) is None
+    # Nor does that open the account for the others.
+    assert await attempt(person, "user", PASSWORD, ABROAD) is SignInBlocked
+    # A wrong password reads the same from everywhere.
+    assert await attempt(person, "user", WRONG, HOME) is SignInBlocked
+    assert await attempt(person, "nobody", WRONG, HOME) is SignInRefused
+
+
+async def test_a_known_address_is_slowed_down_within_bounds(person: World) -> None:
+    assert await attempt(person, "user", PASSWORD, HOME) is None
+    waits: dict[str, list[float]] = {"user": [], "nobody": []}
+    for name, seen in waits.items():
+
+        async def pause(seconds: float, seen: list[float] = seen) -> None:
+            seen.append(seconds)
+
+        person.manager.sign_ins.lockouts.pause = pause
+        await fail(person, name, FAILURES_ALLOWED + 6, HOME)
+    assert waits["user"] == [1, 2, 4, 8, MAX_DELAY_SECONDS, MAX_DELAY_SECONDS]
+    assert waits["nobody"] == waits["user"]
+    assert await attempt(person, "user", PASSWORD, HOME) is None
+    assert BLOCK_TIME.total_seconds() > MAX_WAITING * MAX_DELAY_SECONDS
+
+
+async def test_an_address_that_tries_many_names_is_blocked(person: World) -> None:
+    assert await attempt(person, "user", PASSWORD, HOME) is None
+    for number in range(ADDRESS_FAILURES_ALLOWED):
+        assert await attempt(person, f"name-{number}", WRONG, HOME) is SignInRefused
+    assert await attempt(person, "name-x", WRONG, HOME) is SignInBlocked
+    assert await attempt(person, "user", PASSWORD, HOME) is None
+    assert await attempt(person, "name-x", WRONG, ABROAD) is SignInRefused
+
+
+async def test_the_lock_of_an_account_shows_in_no_answer_about_another_name(
+    person: World,
+) -> None:
+    """Else ten failures with a user name would tell whether an e-mail address is theirs."""
+    await fail(person, "user", FAILURES_ALLOWED)
+    for password in (WRONG, PASSWORD):
+        assert await attempt(person, "user@example.com", password) is SignInRefused
+
+
+async def test_an_administrator_sees_the_lock_and_ends_it(
+    person: World, clock: MovableClock
+) -> None:
+    users = person.manager.users
+    shown = await users.get(SUPERADMIN, "user")
+    assert (shown["is_locked"], shown["locked_until"]) == (False, None)
+    await fail(person, "user", FAILURES_ALLOWED)
+    shown = await users.get(SUPERADMIN, "user")
+    assert (shown["is_locked"], shown["locked_until"]) == (True, clock() + BLOCK_TIME)
+    with pytest.raises(Forbidden):
+        await users.unlock(await person.caller("user"), "user")
+    await users.unlock(await person.caller("domain-admin"), "user")
+    assert not (await users.get(SUPERADMIN, "user"))["is_locked"]
+    assert await attempt(person, "user", PASSWORD) is None
+    await fail(person, "user", FAILURES_ALLOWED, ABROAD)
+    clock.advance(seconds=BLOCK_TIME.total_seconds() + 1)
+    assert not (await users.get(SUPERADMIN, "user"))["is_locked"]
+
+
+def test_spellings_and_networks() -> None:
+    assert canonical("\uff35ser\u3000") == canonical(" USER ") == "user"
+    assert network_of("2001:db8::1") == network_of("2001:db8::ffff") != network_of("2001:db8:1::")
+    assert network_of("::ffff:10.0.0.1") == "10.0.0.1"
+    assert network_of("no address") == ""
