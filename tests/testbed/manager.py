@@ -86,6 +86,10 @@ class World:
     clock: MovableClock
     keys: dict[str, Keys] = field(default_factory=dict)
 
+    def __post_init__(self) -> None:
+        # Attempts are not held up in the time of a test; those about it replace this again.
+        self.manager.sign_ins.lockouts.pause = no_pause
+
     async def caller(self, username: str) -> Caller:
         """Return a person as the use cases see them, read afresh."""
         return await self.manager.callers.by_username(username, "127.0.0.1")
@@ -114,8 +118,6 @@ async def no_pause(seconds: float) -> None:
 
 
 async def make_world(manager: Manager, clock: MovableClock, engine: str = "process") -> World:
-    # Attempts are not held up in the time of a test; those about it replace this again.
-    manager.sign_ins.lockouts.pause = no_pause
     keys = await Demo(manager).file(engine, "local/session:latest")
     return World(manager, clock, keys)
 
