@@ -10,6 +10,7 @@ from . import (
     counter_audit,
     devices,
     domains,
+    drain,
     events,
     files,
     health,
@@ -40,6 +41,7 @@ Route = tuple[str, type[APIHandler]]
 ROUTES: list[Route] = [
     *health.ROUTES,
     *counter_audit.ROUTES,
+    *drain.ROUTES,
     *metrics.ROUTES,
     *me.ROUTES,
     *ssh_keys.ROUTES,

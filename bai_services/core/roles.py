@@ -165,6 +165,7 @@ ACTIONS: Mapping[str, Mapping[Role, Reach]] = {
     "audit.read": _ADMIN_READS,
     "metrics.read": _reaches(R.NONE, R.NONE, R.ALL),
     "counter-audit.read": _reaches(R.NONE, R.NONE, R.ALL),
+    "scheduler.drain": _HUB,
     "account.verify": _HUB,
     "account.read": _HUB,
 }

@@ -12,6 +12,7 @@ from .callers import Callers
 from .clock import Clock, utcnow
 from .counter_audit import CounterAudit
 from .domains import Domains
+from .drain import Drain
 from .files import Files
 from .grants import Grants
 from .groups import ResourceGroups
@@ -96,6 +97,7 @@ class Manager:
         self.sessions, self.options, self.launch = parts.sessions, parts.options, parts.launch
         self.kernels, self.ledger = parts.kernels, parts.ledger
         self.scheduler, self.starter = parts.scheduler, parts.starter
+        self.drain = Drain(self.scheduler, self.starter)
         self.reconciler = parts.reconciler
         self.session_parts = parts
         self.lifetimes, self.uses = parts.lifetimes, parts.uses

@@ -80,6 +80,7 @@ class Scheduler:
         self._in_use = asyncio.Lock()
         # Estimates give way to it, so that they delay no pass.
         self._passing = WorkGate()
+        self._is_drained = False
         self._touched: set[str] = set()
         self._last_filed = 0
         self._read_at = 0.0
@@ -116,6 +117,12 @@ class Scheduler:
         """Read everything afresh and run a pass: caps, agents or groups are not as they were."""
         self._read_at = 0.0
         self._loop.wake()
+
+    async def drain(self) -> None:
+        """Place no session from now on; return when no pass is under way."""
+        self._is_drained = True
+        async with self._in_use:
+            pass
 
     async def look(self, question: Callable[[Explainer], T]) -> T | None:
         """Ask about who waits; None where this manager keeps no queue, or cannot tell soon.
@@ -163,7 +170,8 @@ class Scheduler:
             return
         try:
             async with self._in_use:
-                await self._pass(token)
+                if not self._is_drained:
+                    await self._pass(token)
         except StaleLease:
             self._queue = None
             self.lease.lost()

@@ -60,6 +60,7 @@ class Starter:
         self._clock = clock
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._nudges: dict[str, asyncio.Event] = {}
+        self._is_drained = False
         self._loop = Loop("starter", self.step, TICK_SECONDS)
         lifecycle.listen(self._on_change)
 
@@ -76,9 +77,13 @@ class Starter:
     def wake(self) -> None:
         self._loop.wake()
 
+    def drain(self) -> None:
+        """Begin no start from now on; those that have begun continue."""
+        self._is_drained = True
+
     async def step(self) -> None:
         """Begin what is to be begun: a start, a look at one that the Hub began."""
-        if await self._lease.hold() is None:
+        if self._is_drained or await self._lease.hold() is None:
             return
         for row in await self._sessions.in_status(Status.PREPARED):
             if row.id in self._tasks:
@@ -89,7 +94,7 @@ class Starter:
 
     def begin(self, row: SessionRow) -> None:
         """Have a task see to it that the session's server runs; one per session at a time."""
-        if row.id in self._tasks:
+        if self._is_drained or row.id in self._tasks:
             return
         task = asyncio.create_task(self._bring_up(row), name=f"start-{row.id}")
         self._tasks[row.id] = task

@@ -49,6 +49,7 @@ TABLE = [
     Row("DELETE /me/ssh-keys/nothing", "nil nil nil nil nil nil nil no no"),
     Row("GET /metrics", "ok no no no no no ok no no"),
     Row("GET /counter-audit", "ok no no no no no ok no no"),
+    Row("POST /drain", "no no no no no no no ok no"),
     Row(
         "POST /auth/verify",
         "no no no no no no no sign-in-refused no",

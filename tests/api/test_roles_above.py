@@ -75,7 +75,7 @@ LISTS = {
     "/vfolders",
 }
 UNOWNED = re.compile(
-    r"/(me|metrics|counter-audit|domains|projects|(keypair|user|project)-policies|resource-groups"
+    r"/(me|metrics|counter-audit|drain|domains|projects|(keypair|user|project)-policies|resource-groups"
     r"|agents|devices|images|image-aliases|presets|storage-hosts|auth/(verify|token))(/.*)?"
     r"|/(sessions/options|bulk-sessions|events|app-visits)"
 )

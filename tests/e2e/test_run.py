@@ -7,6 +7,7 @@ import socket
 import subprocess
 import sys
 from collections.abc import Callable
+from datetime import UTC, datetime
 from pathlib import Path
 
 import httpx
@@ -39,7 +40,7 @@ def test_ctrl_c_leaves_nothing_and_the_next_run_goes_on(own_hub: Callable[..., R
 def test_a_killed_hub_leaves_sessions_and_ctrl_c_ends_them(
     own_hub: Callable[..., RunningHub],
 ) -> None:
-    hub = own_hub().start()
+    hub = own_hub(environment={"BAI_AGENT_CPU": "2"}).start()
     session = running_session(hub, "user")
     hub.kill("hub")
     hub.start()
@@ -48,10 +49,23 @@ def test_a_killed_hub_leaves_sessions_and_ctrl_c_ends_them(
         headers = {"Authorization": rest.headers["Authorization"]}
     status = f"{hub.url}{session['url']}api/status"
     assert httpx.get(status, headers=headers, timeout=60).status_code == 200
+    whole = {"name": "waits", "project": "default", "resources": {"cpu": "2", "mem": "256m"}}
+    with hub.rest("user") as rest:
+        made = rest.post("/sessions", json=whole)
+        assert made.status_code == 201, made.text
+        waiting = made.json()["id"]
     assert hub.interrupt() == 0
     assert hub.left_running() == []
     assert "Stopping 1 session …" in hub.output.read_text()
+    stopped_at = datetime.now(UTC)
     hub.start()
+    # It waited for the cores of the session that was stopped, and got them from the next run only.
+    session_in(hub, "user", waiting, "RUNNING")
+    with hub.rest("user") as rest:
+        history = rest.get(f"/sessions/{waiting}/history").json()["items"]
+        rest.delete(f"/sessions/{waiting}")
+    times = [datetime.fromisoformat(step["at"]) for step in history if step["status"] != "PENDING"]
+    assert min(times) > stopped_at
     ended = session_in(hub, "user", session["id"], "TERMINATED")
     assert (ended["result"], ended["allocations"]) == ("undefined", [])
     assert ended["status_info"]

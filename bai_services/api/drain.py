@@ -1,0 +1,22 @@
+"""`/drain`"""
+
+from __future__ import annotations
+
+from http import HTTPStatus
+
+from .base import APIHandler, operation
+
+
+class DrainHandler(APIHandler):
+    @operation(
+        "Place and start no session until the manager is started again",
+        tag="health",
+        status=HTTPStatus.NO_CONTENT,
+    )
+    async def post(self) -> None:
+        await self.manager.drain.begin(self.caller)
+        self.set_status(HTTPStatus.NO_CONTENT)
+        await self.finish()
+
+
+ROUTES = [("/drain", DrainHandler)]

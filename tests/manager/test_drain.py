@@ -1,0 +1,36 @@
+"""A drained manager places and starts nothing; its sessions may still end."""
+
+from __future__ import annotations
+
+import pytest
+
+from bai_services.core.errors import Forbidden
+from bai_services.core.session import Status
+from tests.manager.test_hub_side import Cluster, cluster
+from tests.testbed.manager import HUB
+
+__all__ = ["cluster"]
+
+
+async def test_a_waiting_session_is_not_placed_when_another_ends(cluster: Cluster) -> None:
+    running, _ = await cluster.running("first")
+    waiting = await cluster.file("second")
+    await cluster.manager.drain.begin(HUB)
+    await cluster.manager.scheduler.run_pass()
+    assert (await cluster.store.find(waiting["id"])).status is Status.PENDING
+    assert (await cluster.store.find(running["id"])).status is Status.RUNNING
+
+
+async def test_a_prepared_session_is_not_started(cluster: Cluster) -> None:
+    session = await cluster.file("first")
+    await cluster.manager.scheduler.run_pass()
+    await cluster.manager.drain.begin(HUB)
+    await cluster.agent.prepare()
+    await cluster.until(session["id"], Status.PREPARED)
+    await cluster.manager.starter.step()
+    assert cluster.hub.asked == []
+
+
+async def test_nobody_else_may_drain(cluster: Cluster) -> None:
+    with pytest.raises(Forbidden):
+        await cluster.manager.drain.begin(await cluster.world.caller("admin"))
