@@ -64,7 +64,9 @@ def test_a_killed_hub_leaves_sessions_and_ctrl_c_ends_them(
     with hub.rest("user") as rest:
         history = rest.get(f"/sessions/{waiting}/history").json()["items"]
         rest.delete(f"/sessions/{waiting}")
-    times = [datetime.fromisoformat(step["at"]) for step in history if step["status"] != "PENDING"]
+    times = [
+        datetime.fromisoformat(step["at"]) for step in history if step["to_status"] != "PENDING"
+    ]
     assert min(times) > stopped_at
     ended = session_in(hub, "user", session["id"], "TERMINATED")
     assert (ended["result"], ended["allocations"]) == ("undefined", [])
