@@ -144,7 +144,7 @@ def logged(command: Sequence[str], log: str) -> list[str]:
 
 
 def create_initial_files(app: App, home: str) -> None:
-    """Create the files an app starts with; a file that exists is the user's and stays as it is."""
+    """Create the initial files of an app; a file that exists is not changed."""
     for name, text in app.initial_files.items():
         path = Path(home) / name
         try:
@@ -152,7 +152,7 @@ def create_initial_files(app: App, home: str) -> None:
             with open(path, "x", encoding="utf-8") as file:
                 file.write(text)
         except OSError:
-            # It exists, or the home cannot be written: the app starts with its own defaults.
+            # The file exists, or the home is not writable; the app has its own defaults.
             continue
 
 

@@ -30,7 +30,7 @@ CLUSTER_UNUSED_SECONDS = 1200.0
 LABEL = "bai.agent-id"
 OWNER = "bai.owner"
 BRIDGE_NAME = "com.docker.network.bridge.name"
-# The bridge that every container on a network over several machines has a second address on.
+# Docker's bridge on which each container of an overlay network has a second address.
 SHARED_BRIDGE = "docker_gwbridge"
 TRIES = 32
 TAKEN = 409
@@ -40,16 +40,16 @@ Network = ipaddress.IPv4Network
 
 @dataclass(frozen=True, slots=True)
 class Attached:
-    """Networks of this agent's sessions, and where packets from them come in."""
+    """The networks of this agent's sessions, and the sources of their packets."""
 
     names: frozenset[str]
     sources: frozenset[Source]
 
 
 def network_name(user: str, agent_id: str) -> str:
-    """Return the name of a user's network; user names are safe in it as they are.
+    """Return the name of a user's network on one agent; user names need no escaping in it.
 
-    Several agents on one engine, of different installations, do not share a network.
+    The hash of the agent's id separates the agents of several installations on one engine.
     """
     return f"{PREFIX}{check_username(user)}-{hashlib.sha256(agent_id.encode()).hexdigest()[:6]}"
 
@@ -135,7 +135,7 @@ class Networks:
         return name
 
     async def attached(self, containers: Iterable[str]) -> Attached:
-        """Return our networks; ``containers`` are ours on networks over several machines.
+        """Return this agent's networks; ``containers`` are its containers on overlay networks.
 
         Raises
         ------

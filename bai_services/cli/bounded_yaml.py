@@ -6,10 +6,11 @@ from typing import IO, Any
 
 import yaml
 
+from bai_services.core.user_input import MAX_NUMBER_CHARACTERS
+
 MAX_DEPTH = 64
-# With every alias counted as often as it is used: a few lines can stand for billions of values.
+# Counted with aliases expanded: a few lines can expand to billions of values.
 MAX_NODES = 1_000_000
-MAX_NUMBER_CHARACTERS = 40
 _NUMBERS = ("tag:yaml.org,2002:int", "tag:yaml.org,2002:float")
 
 
@@ -62,7 +63,7 @@ def load_yaml(stream: str | IO[str]) -> Any:
     Raises
     ------
     yaml.YAMLError
-        If it is no YAML, or over a limit of this module.
+        If it is not valid YAML, or exceeds a limit of this module.
     """
     # A subclass of SafeLoader: it makes plain values only.
     return yaml.load(stream, Loader=BoundedLoader)

@@ -95,7 +95,7 @@ def read(path: Path, environ: Mapping[str, str] = os.environ) -> dict[str, list[
     try:
         loader = BoundedLoader(path.read_text(encoding="utf-8"))
     except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise _wrong(f"{path}:1", f"this is no text in UTF-8: {error}") from None
+        raise _wrong(f"{path}:1", f"this cannot be read as YAML text: {error}") from None
     try:
         root = loader.get_single_node()
         if root is None:

@@ -13,6 +13,7 @@ from datetime import timedelta
 from typing import Any
 from urllib.parse import urlsplit
 
+from .client_address import Address, parse_address
 from .errors import InvalidRequest
 from .user_input import shown
 
@@ -27,7 +28,6 @@ SIGNATURE_HEADER = "Bai-Signature"
 TIMESTAMP_HEADER = "Bai-Timestamp"
 DELIVERY_HEADER = "Bai-Delivery"
 
-Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
 _URL = re.compile(r"[!-~]+")
@@ -42,17 +42,6 @@ _NOT_PUBLIC = (
     ipaddress.IPv6Network("2001::/23"),
     ipaddress.IPv6Network("2002::/16"),  # carries an IPv4 address
 )
-
-
-def parse_address(text: str) -> Address | None:
-    """Return the address that a text is, None if it is a name; a mapped IPv4 address as that."""
-    try:
-        found = ipaddress.ip_address(text.partition("%")[0])
-    except ValueError:
-        return None
-    if isinstance(found, ipaddress.IPv6Address) and found.ipv4_mapped is not None:
-        return found.ipv4_mapped
-    return found
 
 
 def is_public(address: Address) -> bool:

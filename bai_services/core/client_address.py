@@ -1,4 +1,4 @@
-"""Textual IP addresses, in one form."""
+"""Parse and normalize IP addresses."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 
 
 def parse_address(text: str) -> Address | None:
-    """Return an address without its zone; None if it is none.
+    """Return the IP address that a text is, without its zone; None for any other text.
 
     An IPv4 address that a listener for both protocols shows as ``::ffff:192.0.2.1`` is returned
     as IPv4.
@@ -22,6 +22,6 @@ def parse_address(text: str) -> Address | None:
 
 
 def normal_address(text: str) -> str:
-    """Return an address in its normal form; other text as it is."""
+    """Return an IP address in its normal form, and any other text unchanged."""
     address = parse_address(text)
     return text if address is None else str(address)

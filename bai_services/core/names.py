@@ -5,6 +5,7 @@ from __future__ import annotations
 import ipaddress
 import re
 
+from .client_address import parse_address
 from .errors import InvalidRequest
 from .user_input import shown
 
@@ -101,13 +102,8 @@ def is_inside(address: str, networks: list[str] | None) -> bool:
     """
     if networks is None:
         return True
-    try:
-        ip = ipaddress.ip_address(address)
-    except ValueError:
-        return False
-    if isinstance(ip, ipaddress.IPv6Address) and ip.ipv4_mapped is not None:
-        ip = ip.ipv4_mapped
-    return any(
+    ip = parse_address(address)
+    return ip is not None and any(
         ip.version == network.version and ip in network
         for network in map(ipaddress.ip_network, networks)
     )

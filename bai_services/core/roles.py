@@ -49,7 +49,7 @@ class Caller:
 
 @dataclass(frozen=True, slots=True)
 class Owner:
-    """The user to whom something belongs, with the role that they have now."""
+    """The user that owns a resource, with their current role."""
 
     id: str
     role: Role
@@ -71,8 +71,8 @@ class Target:
 class Visibility:
     """Which rows of a list a caller may see; a field that is None does not limit.
 
-    At most one of the first three is set. ``hidden_roles`` are the roles of the owners
-    whose rows are left out.
+    At most one of the first three is set. Rows of owners with one of ``hidden_roles`` are
+    left out.
     """
 
     domain: str | None = None
@@ -146,7 +146,7 @@ ACTIONS: Mapping[str, Mapping[Role, Reach]] = {
     "storage-host.read": _EVERYONE,
     "session.read": {**_OWN_READS, **_HUB, **_SESSION},
     "session.create": {**_reaches(R.OWN, R.OWN, R.NONE), **_HUB},
-    # Environment, command, callback and output: what may hold secrets of its owner.
+    # Environment, command, callback and output, which may contain secrets of the owner.
     "session.read-private": {**_OWN_WRITES, **_HUB, **_SESSION},
     "session.write": {**_OWN_WRITES, **_HUB, **_SESSION},
     # Beyond what the keypair's policy lets its owner ask for.
@@ -176,20 +176,20 @@ def reach(role: Role, action: str) -> Reach:
     return ACTIONS[action].get(role, Reach.NONE)
 
 
-# What belongs to a role of a higher rank is out of reach of a lower one.
+# A role cannot act on resources whose owner's role has a higher rank.
 _RANKS: Mapping[Role, int] = {Role.USER: 0, Role.MONITOR: 0, Role.ADMIN: 1, Role.SUPERADMIN: 2}
 # Lists of accounts, keypairs and quotas hold no files, environments or secrets, and
 # administrators need the accounts of their domain to share and to see what limits apply.
 _METADATA_READS = frozenset({"user.read", "keypair.read", "quota.read"})
-# Whoever changes an account or a keypair can sign in as its owner, and a monitor reads every
-# domain: here it ranks above the administrator of one.
+# Whoever changes an account or a keypair can sign in as its owner. A monitor reads every domain,
+# so for these actions it ranks above a domain admin.
 _CREDENTIAL_WRITES = frozenset({"user.write", "keypair.write"})
 
 
 def reaches(caller: Caller, action: str, target: Target) -> bool:
     """Return whether the caller may do ``action`` to something that lies at ``target``.
 
-    Nobody reaches what belongs to a user with a higher role, except where their reach is all.
+    Resources of an owner with a higher role are out of reach, unless the caller's reach is ALL.
     """
     how_far = reach(caller.role, action)
     if how_far is Reach.ALL:
@@ -205,7 +205,7 @@ def reaches(caller: Caller, action: str, target: Target) -> bool:
 
 
 def roles_above(role: Role, action: str) -> frozenset[Role]:
-    """Return the roles whose belongings ``role`` does not reach with ``action``."""
+    """Return the roles of owners whose resources ``role`` may not reach with ``action``."""
     if action in _METADATA_READS or reach(role, action) is Reach.ALL:
         return frozenset()
     rank = _RANKS.get(role, 0)

@@ -25,7 +25,7 @@ from .vfolders import locked
 
 @dataclass(frozen=True, slots=True)
 class Grant:
-    """What a user may do with a folder; one that is pending waits for their acceptance."""
+    """What a user may do with a folder; a pending grant is not yet accepted by that user."""
 
     user: str
     user_id: str
@@ -103,7 +103,7 @@ class GrantStore:
         return None if uid is None else int(uid)
 
     async def pending(self, vfolder_id: str, user_id: str) -> Grant | None:
-        """Return what somebody was offered of a folder and has not answered."""
+        """Return the pending invitation of a user to a folder as a grant, if there is one."""
         async with self._db.read() as tx:
             found = await tx.execute(
                 sa.select(
@@ -122,10 +122,7 @@ class GrantStore:
         return None if row is None else Grant(**row, is_pending=True)
 
     async def grant(self, values: Mapping[str, Any], audit: AuditEntry) -> None:
-        """Give a permission that holds at once, or change it.
-
-        An invitation that waits for an answer is answered by it.
-        """
+        """Create or change a grant, effective at once; a pending invitation counts as accepted."""
         async with self._db.write() as tx:
             await _require_live(tx, values["vfolder_id"])
             if not await _change_grant(tx, values):
@@ -137,9 +134,9 @@ class GrantStore:
     async def offer(
         self, values: Mapping[str, Any], invitation: Mapping[str, Any], audit: AuditEntry
     ) -> None:
-        """Change a permission that is there; else offer one, which its user has to accept.
+        """Change an existing grant or pending invitation, else create an invitation.
 
-        ``invitation`` has what a new invitation needs beside ``values``.
+        ``invitation`` holds the further columns of a new invitation.
         """
         async with self._db.write() as tx:
             await _require_live(tx, values["vfolder_id"])
@@ -169,13 +166,13 @@ class GrantStore:
         return found is not None
 
     async def revoke(self, vfolder_id: str, user_id: str, at: datetime, audit: AuditEntry) -> None:
-        """Take away a permission and what is offered; ``NotFound`` if there is neither."""
+        """Delete a grant and cancel a pending invitation; ``NotFound`` if there is neither."""
         values = {"vfolder_id": vfolder_id, "user_id": user_id}
         async with self._db.write() as tx:
             gone = await tx.execute(vfolder_grants.delete().where(_is_granted(values)))
             withdrawn = await _close_offers(tx, values, InvitationStatus.CANCELED, at)
             if not gone.rowcount and not withdrawn:
-                raise NotFound("the folder is not shared with that person")
+                raise NotFound("the folder is not shared with that user")
             await record(tx, audit)
 
 
@@ -198,7 +195,7 @@ def _is_offered(vfolder_id: str, user_id: str) -> sa.ColumnElement[bool]:
 
 
 async def _require_live(tx: AsyncConnection, vfolder_id: str) -> None:
-    """Lock a folder: of two that share it with one user, one sees what the other wrote."""
+    """Lock a folder that is not deleted, so that concurrent shares of it are serialized."""
     row = await locked(tx, vfolder_id)
     if row["live_name"] is None:
         raise NotFound("there is no such folder any more")

@@ -25,7 +25,7 @@ from bai_services.core.session import (
     Status,
     end_event,
     next_status,
-)  # fmt: skip
+)
 
 from . import dependencies, filing, ledger
 from .audit import AuditEntry, record

@@ -48,9 +48,9 @@ _LISTING = Listing(
 
 @dataclass(frozen=True, slots=True)
 class TemplateReader:
-    """Who reads templates.
+    """The caller for whom templates are selected.
 
-    With ``is_domain_wide`` those of everybody in the domain whose role is not hidden.
+    With ``is_domain_wide`` that is all of the domain's but those of owners with a hidden role.
     """
 
     user_id: str | None

@@ -11,7 +11,8 @@ from aiohttp import ClientError, ClientSession, ClientTimeout, DummyCookieJar, T
 from aiohttp.abc import AbstractResolver, ResolveResult
 from yarl import URL
 
-from bai_services.core.callback import Reach, parse_address
+from bai_services.core.callback import Reach
+from bai_services.core.client_address import parse_address
 
 TOTAL_SECONDS = 10.0
 CONNECT_SECONDS = 5.0

@@ -23,7 +23,7 @@ from bai_services.core.queue import GiveWay, go_on
 # So long a thread waits for a busy loop, and so long it then goes on.
 PATIENCE_SECONDS = 0.004
 SLICE_SECONDS = 0.001
-# A thread waits that long for other work that goes before it, such as a pass; then likewise.
+# How long a thread rests for prioritized work, such as a pass, before it runs for SLICE_SECONDS.
 WORK_PATIENCE_SECONDS = 0.05
 # The rubbish of so many objects more is looked for at once, and old objects seldom: a look at all
 # of them holds everybody up.
@@ -100,9 +100,9 @@ def give_way() -> GiveWay:
 
 
 class WorkGate:
-    """Work that goes before other threads: while it is under way, those that give way rest.
+    """Marks prioritized work: while it runs, threads that call ``give_way`` rest.
 
-    Only one at a time::
+    At most one thread may be inside at a time::
 
         with gate:
             ...                 # the work
@@ -121,7 +121,7 @@ class WorkGate:
         self._is_over.set()
 
     def or_loop(self) -> GiveWay:
-        """Return what gives way to the work and to this loop."""
+        """Return a callable that rests for both this work and the running event loop."""
         for_loop = give_way()
 
         def rest() -> None:

@@ -19,7 +19,7 @@ from .secret_environ import masked, secret_names
 from .session_devices import devices_of, enforcement_of
 from .settings import Settings
 
-# What may hold secrets of the owner, and what stands in its place for others.
+# Fields that may contain secrets of the owner, and what other callers get in their place.
 _PRIVATE: dict[str, Any] = {"environ": {}, "startup_command": None, "callback": None}
 
 OF_MOUNT = ("vfolder", "vfolder_id", "path", "permission")
@@ -77,7 +77,7 @@ def describe(
 
 
 def without_private(found: dict[str, Any]) -> dict[str, Any]:
-    """Return a session as those see it who may not read its environment or command."""
+    """Return a session without the fields that only its owner and administrators may read."""
     return {**found, **_PRIVATE, "hidden_fields": sorted(_PRIVATE)}
 
 
@@ -104,7 +104,9 @@ def _asked(row: SessionRow) -> dict[str, Any]:
             {name: mount.get(name) for name in OF_MOUNT} | {"subpath": mount.get("subpath", "")}
             for mount in row.mounts
         ],
-        "environ": {k: text for k, text in masked(row.environ).items() if k != PREOPEN_PORTS},
+        "environ": {
+            name: text for name, text in masked(row.environ).items() if name != PREOPEN_PORTS
+        },
         "secret_environ": secret_names(row.environ),
         "preopen_ports": [int(n) for n in row.environ.get(PREOPEN_PORTS, "").split(",") if n],
         "startup_command": row.startup_command,

@@ -18,12 +18,12 @@ from .unpacking import Unpacked
 
 log = logging.getLogger(__name__)
 
-# Processor time that every archive may take, and how much more for its size.
+# The limit of processor time is BASE_CPU_SECONDS plus 1 s per BYTES_PER_CPU_SECOND.
 BASE_CPU_SECONDS = 300
 BYTES_PER_CPU_SECOND = 4 * 2**20
-# Elapsed time in multiples of the processor time: disks and other work take some.
+# The limit of elapsed time as a multiple of that: the process also waits for disks.
 WALL_FACTOR = 4
-# How long a process that was asked to end may take; it finishes what is appearing already.
+# Wait after SIGTERM before SIGKILL: a process that is placing files finishes first.
 END_SECONDS = 60.0
 _PASSED_ON = ("PATH", "PYTHONPATH", "LD_LIBRARY_PATH")
 
@@ -34,7 +34,7 @@ def cpu_seconds(archive_bytes: int) -> int:
 
 
 async def unpack(job: Job) -> Unpacked:
-    """Unpack in a process of its own, which ends when this call is cancelled.
+    """Unpack in a separate process; cancelling this call ends it unless it is placing files.
 
     Raises
     ------
@@ -70,7 +70,7 @@ async def _end(process: asyncio.subprocess.Process) -> None:
             await asyncio.wait_for(process.wait(), END_SECONDS)
         except TimeoutError:
             process.kill()
-            # What hangs in a dead mount ends when that does.
+            # A process that hangs in a dead mount ends only with the mount.
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(process.wait(), END_SECONDS)
 

@@ -29,19 +29,18 @@ from .trees import descriptor, write_sparsely
 PIECE_BYTES = 2**20
 # Members of an archive, the directories on the way to them included.
 MAX_MEMBERS = 200_000
-# Of one header that the format lets grow: long names, pax records, maps of sparse files.
+# Size of one extension header, and of all global pax headers together.
 MAX_HEADER_BYTES = 256 * 2**10
 # Such headers in front of one member; tar itself writes up to three.
 MAX_HEADERS = 8
 MAX_DEPTH = 256
-# A compressed archive unpacks to at most that many times its own size, or to the least if that
-# is more.
+# A compressed archive may unpack to MAX_RATIO times its own size, and always to MIN_UNPACKED_BYTES.
 MAX_RATIO = 200
 MIN_UNPACKED_BYTES = 2**30
 
 Parts = tuple[str, ...]
 
-# Of the number in front of a pax record.
+# Digits of the length at the start of a pax record.
 MAX_LENGTH_DIGITS = 10
 _MANY_DIGITS = re.compile(rb"[0-9]{200}")
 _PAX = (tarfile.XHDTYPE, tarfile.XGLTYPE, tarfile.SOLARIS_XHDTYPE)
@@ -69,7 +68,7 @@ class _Archive(tarfile.TarFile):
 
 
 class _Head(tarfile.TarInfo):
-    """A member's head; the library takes whatever it cannot read for the end of the archive."""
+    """A member header; one that is unreadable is an error, not the end of the archive."""
 
     @classmethod
     def fromtarfile(cls, archive: tarfile.TarFile) -> _Head:
@@ -81,17 +80,18 @@ class _Head(tarfile.TarInfo):
             raise tarfile.ReadError(str(error)) from error
 
     def _proc_member(self, archive: _Archive) -> Any:
-        # The library reads such a header whole, before anybody sees a member.
+        # tarfile reads an extension header whole into memory before it returns the member.
         if self.size < 0:
             raise tarfile.ReadError("a negative size")
         if self.type in _EXTENSIONS:
+            size, what = self.size, "a header"
             if self.type == tarfile.XGLTYPE:
                 archive.shared_header_bytes += self.size
+                size, what = archive.shared_header_bytes, "global headers"
             archive.headers += 1
-            if max(self.size, archive.shared_header_bytes) > MAX_HEADER_BYTES:
+            if size > MAX_HEADER_BYTES:
                 raise InvalidRequest(
-                    f"the archive has a header of {self.size} bytes; "
-                    f"at most {MAX_HEADER_BYTES} are read",
+                    f"the archive has {what} of {size} bytes; at most {MAX_HEADER_BYTES} are read",
                     limit_bytes=MAX_HEADER_BYTES,
                 )
             if archive.headers > MAX_HEADERS:
@@ -108,9 +108,9 @@ class _Head(tarfile.TarInfo):
 
 
 class _Stream(io.RawIOBase):
-    """The archive's content, decompressed; it only goes forward.
+    """The archive's decompressed content as a stream that cannot be read backwards.
 
-    With a ``limit`` reading more bytes than that is an error.
+    Reading more than ``limit`` bytes is an error; None means no limit.
     """
 
     def __init__(self, inner: IO[bytes], limit: int | None) -> None:
@@ -134,7 +134,7 @@ class _Stream(io.RawIOBase):
         return piece
 
     def unread(self, piece: bytes) -> None:
-        """Return what was read last, to be read again."""
+        """Put back the piece that was read last."""
         self._returned = piece + self._returned
         self._position -= len(piece)
 
@@ -184,9 +184,9 @@ def _readable(file: IO[bytes], size: int) -> IO[bytes]:
 
 
 class Unpacking:
-    """Unpacks a tar archive into a folder: first beside it, then file by file into its places.
+    """Unpacks a tar archive into a staging directory and then moves its files into a folder.
 
-    One bad member refuses the whole archive before anything of it has appeared.
+    One bad member refuses the whole archive before any file has appeared.
     """
 
     def __init__(
@@ -197,24 +197,24 @@ class Unpacking:
         max_bytes: int,
         before_placing: Callable[[], None] = lambda: None,
     ) -> None:
-        """``before_placing`` is called once nothing more is read of the archive."""
+        """``before_placing`` is called before the first file appears in the folder."""
         self._folder = folder
         self._above = above
         self._staging = staging
         self._max_bytes = max_bytes
         self._places: dict[Parts, None] = {}  # in the order of the archive
         self._directories: dict[Parts, None] = {}
-        self._ways: set[Parts] = set()
+        self._parents: set[Parts] = set()
         self._members = 0
         self._before_placing = before_placing
 
     def run(self, archive: Path) -> Unpacked:
-        """Unpack; ``staging`` is made and holds what could not be moved, until it is removed.
+        """Unpack an archive; the caller removes ``staging``, which this creates.
 
         Raises
         ------
         InvalidRequest
-            If it is no tar archive, or holds a name, link or thing that cannot be.
+            If it is not a tar archive, exceeds a limit, or holds a member that is not allowed.
         Conflict
             If something else is at the place of a file.
         """
@@ -222,7 +222,7 @@ class Unpacking:
         with descriptor(os.open(self._staging, os.O_RDONLY | os.O_DIRECTORY)) as here:
             total = self._extract(archive, here)
             self._check_places()
-            # Everything is on the disk before anything appears, and what appeared stays.
+            # Flushed before the first file appears, so that a crash leaves no partial file.
             sync_file_system(here)
             self._before_placing()
             self._place_all(here)
@@ -243,14 +243,10 @@ class Unpacking:
         except MemoryError:
             raise InvalidRequest("the archive needs too much memory to be unpacked") from None
         except _BROKEN as error:
-            raise InvalidRequest(
-                f"that is no tar archive, or a broken one: {str(error)[:200]}"
-            ) from None
+            raise _not_readable(error) from None
         except OSError as error:
-            if error.errno is None:  # what the decompressors raise for broken data
-                raise InvalidRequest(
-                    f"that is no tar archive, or a broken one: {str(error)[:200]}"
-                ) from None
+            if error.errno is None:  # raised by the decompressors for broken data
+                raise _not_readable(error) from None
             raise
         return total
 
@@ -289,21 +285,21 @@ class Unpacking:
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
         with descriptor(os.open(name, flags, 0o600, dir_fd=here)) as file:
             _write_content(source, member, file)
-            with contextlib.suppress(ValueError, OverflowError, OSError):  # a time that is none
+            with contextlib.suppress(ValueError, OverflowError, OSError):  # not a valid time
                 os.utime(file, (member.mtime, member.mtime))
             self._folder.give(file, is_executable=bool(member.mode & 0o100))
         self._places[parts] = None
 
     def _count(self, parts: Parts) -> None:
-        """Count a member and the directories on the way to it that no other was in."""
+        """Count a member and each of its parent directories that was not counted before."""
         if len(parts) > MAX_DEPTH:
             raise InvalidRequest(
                 f"the archive has directories nested more than {MAX_DEPTH} deep", limit=MAX_DEPTH
             )
         self._members += 1
         above = parts[:-1]
-        while above and above not in self._ways:
-            self._ways.add(above)
+        while above and above not in self._parents:
+            self._parents.add(above)
             self._members += 1
             above = above[:-1]
         if self._members > MAX_MEMBERS:
@@ -337,17 +333,21 @@ class Unpacking:
         return found
 
 
+def _not_readable(error: Exception) -> InvalidRequest:
+    return InvalidRequest(f"this is not a tar archive, or it is broken: {str(error)[:200]}")
+
+
 def _write_content(source: tarfile.TarFile, member: tarfile.TarInfo, file: int) -> None:
-    """Write a member's content; what is zero in it becomes holes."""
+    """Write a member's content; blocks of zeros become holes."""
     stream = cast(IO[bytes], source.fileobj)
     stream.seek(member.offset_data)
     end = 0
-    # The map of a sparse file: where the pieces belong that lie one after another in the archive.
+    # The map of a sparse file: the offset and size of each piece, in the order of the archive.
     found: Any = member.sparse if member.issparse() else [(0, member.size)]
     pieces: list[tuple[int, int]] = found
     for place, size in pieces:
         if size == 0:
-            continue  # what fills the map up
+            continue  # padding of the map
         if size < 0 or place < end or place + size > member.size:
             raise tarfile.ReadError("the map of a sparse file is wrong")
         end = place + size

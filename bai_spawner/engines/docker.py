@@ -67,9 +67,9 @@ class DockerEngine(Engine):
 
     seccomp_profile = Unicode(
         help="""
-        Which system calls sessions may use: empty takes bai-hub's own profile, which also has no
-        `io_uring` and no `AF_VSOCK` sockets; `engine` takes the Docker engine's; else the path of
-        a profile in Docker's JSON format on the Hub's machine.
+        Seccomp profile of sessions: empty for bai-hub's own, which has no `io_uring` and no
+        `AF_VSOCK` sockets; `engine` for the Docker engine's (needed where Docker has no seccomp);
+        else the path of a profile in Docker's JSON format on the Hub's machine.
         """
     ).tag(config=True)
 
@@ -147,8 +147,8 @@ class DockerEngine(Engine):
             options = security_options(self.seccomp_profile)
         except (OSError, ValueError) as error:
             raise EngineError(
-                f"DockerEngine.seccomp_profile={self.seccomp_profile!r} is not a profile that can "
-                f"be read: {error}"
+                f"DockerEngine.seccomp_profile={self.seccomp_profile!r} is not a readable seccomp "
+                f"profile: {error}"
             ) from error
         return ContainerLimits(
             self.pids_limit, self.log_max_size, self.port, self.extra_hosts, options

@@ -355,7 +355,7 @@ async def put_archive(client: Client, content: bytes) -> Any:
     return await client.call("PUT", "/vfolders/data/archive", query={"path": ""}, content=content)
 
 
-async def test_a_hostile_archive_holds_up_nobody(api: Api, user: Client) -> None:
+async def test_a_hostile_archive_does_not_delay_other_requests(api: Api, user: Client) -> None:
     async def send() -> None:
         for _ in range(2):
             with pytest.raises(InvalidRequest, match="header"):

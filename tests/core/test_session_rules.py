@@ -37,7 +37,7 @@ def test_a_bad_name_is_refused(name: str) -> None:
 
 
 @given(st.text(max_size=100))
-def test_a_name_in_the_hub_is_kept_or_refused_with_one_that_is_good(text: str) -> None:
+def test_a_server_name_is_kept_or_refused_with_a_valid_suggestion(text: str) -> None:
     try:
         name = session_name_from(text)
         assert name in (text, f"session-{text}")

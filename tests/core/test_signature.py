@@ -44,7 +44,7 @@ def test_everything_signed_counts(changed: dict[str, object]) -> None:
     assert sign("secret", **REQUEST) != sign("other", **REQUEST)
 
 
-def test_a_digest_is_that_of_one_body() -> None:
+def test_a_body_is_checked_against_its_digest() -> None:
     # From RFC 9530, appendix D.
     header = "sha-256=:RBNvo1WzZ4oRRq0W9+hknpT7T8If536DEMBg9hyq/4o=:"
     assert content_digest(b"{}") == header

@@ -34,9 +34,7 @@ def test_a_variable_of_the_session_goes_before_the_default(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("name", ["tensorboard", "mlflow"])
-def test_what_must_outlive_the_session_lies_in_the_first_folder_it_may_write_to(
-    tmp_path: Path, name: str
-) -> None:
+def test_persistent_paths_default_to_the_first_writable_folder(tmp_path: Path, name: str) -> None:
     (tmp_path / "data").mkdir()
     elsewhere = tmp_path / "elsewhere"
     app, environ = BY_NAME[name], {"BAI_FOLDERS": f"/home/work/gone:/home/work/data:{elsewhere}"}
@@ -48,7 +46,7 @@ def test_what_must_outlive_the_session_lies_in_the_first_folder_it_may_write_to(
     assert Path(value).parent == elsewhere
 
 
-def test_without_a_folder_the_launcher_asks_until_a_place_was_chosen(tmp_path: Path) -> None:
+def test_without_a_folder_a_path_is_temporary_until_one_is_chosen(tmp_path: Path) -> None:
     arguments = Arguments({"BAI_FOLDERS": ""}, str(tmp_path))
     assert arguments.temporary(TENSORBOARD) == ["log_dir"]
     arguments.choose(TENSORBOARD, {"log_dir": "~/logs"})

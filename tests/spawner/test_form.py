@@ -127,7 +127,7 @@ def test_the_form_can_say_every_level_of_enforcement() -> None:
     assert said == {f"spawn.held-{level.value}" for level in Level}
 
 
-def test_the_value_of_a_secret_variable_is_not_among_the_options_that_the_hub_stores() -> None:
+def test_secret_values_are_not_in_the_options_that_the_hub_stores() -> None:
     options = parse(
         {
             "environ_name": ["SEED", "TOKEN"],
@@ -137,7 +137,7 @@ def test_the_value_of_a_secret_variable_is_not_among_the_options_that_the_hub_st
     )
     assert options == {"environ": {"SEED": "1"}, "secret_environ": ["TOKEN"]}
     assert "s3cret" not in json.dumps(showable(options))
-    # The start of the same request has it; a later one has to be given it again.
+    # The start in the same request gets the value; a later start needs the form again.
     assert with_secrets(options)["environ"] == {"SEED": "1", "TOKEN": "s3cret"}
     parse({})
     with pytest.raises(InvalidRequest, match="TOKEN are not kept"):

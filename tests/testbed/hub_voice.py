@@ -27,7 +27,7 @@ class HubVoice:
     # The tokens of those who asked for starts.
     askers: list[str] = field(default_factory=list)
     removed: list[Key] = field(default_factory=list)
-    # What the Hub says of a token: the model of its user, with ``kind`` and ``scopes``.
+    # The Hub's user model for each token, with ``kind`` and ``scopes``.
     tokens: dict[str, dict[str, Any]] = field(default_factory=dict)
 
     def add(self, user: str, server: str, options: dict[str, Any], **facts: Any) -> dict[str, Any]:
@@ -60,7 +60,7 @@ class _Handler(RequestHandler):
         return {key[1]: model for key, model in self.hub.servers.items() if key[0] == user}
 
 
-class _Self(_Handler):
+class _CurrentUser(_Handler):
     def get(self) -> None:
         token = self.request.headers["Authorization"].rpartition(" ")[2]
         model = self.hub.tokens.get(token)
@@ -140,7 +140,7 @@ async def speaking() -> AsyncIterator[HubVoice]:
     hub = HubVoice()
     app = Application(
         [
-            (r"/hub/api/user", _Self),
+            (r"/hub/api/user", _CurrentUser),
             (r"/hub/api/users", _Users),
             (r"/hub/api/users/([^/]+)", _User),
             (r"/hub/api/users/([^/]+)/server", _Server),

@@ -2,10 +2,10 @@ import type { JupyterFrontEnd } from '@jupyterlab/application';
 import { PageConfig } from '@jupyterlab/coreutils';
 
 /**
- * Open the panel at a user's first visit; whether it is open later is theirs.
+ * Open the panel at a user's first visit with this browser, and never again by itself.
  *
- * The browser remembers it: settings and workspaces of JupyterLab lie in the home folder, which
- * ends with the session.
+ * The visit is stored in the browser, because JupyterLab keeps settings and workspaces in the home
+ * folder, which is deleted when the session ends.
  */
 export async function openAtFirstVisit(app: JupyterFrontEnd, panelId: string): Promise<void> {
   await app.restored;
@@ -16,7 +16,7 @@ export async function openAtFirstVisit(app: JupyterFrontEnd, panelId: string): P
     }
     localStorage.setItem(key, 'true');
   } catch {
-    // A browser that remembers nothing would open it at every visit.
+    // Without storage the panel would open at every visit.
     return;
   }
   app.shell.activateById(panelId);

@@ -44,7 +44,7 @@ class Turns:
         *,
         before: Turns | None = None,
     ) -> None:
-        """``before`` are turns of the same line that these go on from."""
+        """``before``: turns of the same line to continue; the position in each shape is shared."""
         self._sign = -1 if order is Order.LIFO else 1
         self._shared = order in (Order.FIFO, Order.LIFO)
         self._standing = standing
@@ -86,7 +86,7 @@ class Turns:
         return None
 
     def key_of(self, shape: Shape) -> int | None:
-        """Return what the order sorts the next session of a shape by; None: it has no more."""
+        """Return the sort key of the next session of a shape; None if there is none left."""
         at = self._next.get(shape.number, 0)
         return self._sequence(shape, at) if at < len(shape.members) else None
 

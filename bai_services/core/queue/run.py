@@ -116,15 +116,15 @@ class Queue:
         return list(self.line(group).running.values())
 
     def all_running(self) -> list[Running]:
-        """Return all that runs."""
+        """Return all running sessions."""
         return list(self._running.values())
 
     def all_waiting(self) -> dict[str, Waiting]:
-        """Return all who wait, by their ids."""
+        """Return all waiting sessions by id."""
         return dict(self._waiting)
 
     def is_capped(self, waiting: Waiting) -> bool:
-        """Return whether any scope of a session has a cap on something that it asks for."""
+        """Return whether any scope of a session has a cap on a slot that it requests."""
         need = self._quotas.need(session_slots(waiting))
         return self._quotas.is_capped(self._quotas.rows(waiting.scopes), need)
 
@@ -177,14 +177,13 @@ class Queue:
         return other
 
     def fork_to_run(self) -> Queue:
-        """Return a copy on which passes can be run; this one may be a fork itself."""
+        """Return a copy on which passes can be run; works on a fork, too."""
         other = self.fork()
         other._lines = {
             name: line.fork_to_run(other._quotas, other._waiting)
             for name, line in self._lines.items()
         }
-        if not isinstance(self._durations, Durations):
-            other._durations = Durations(self._durations)
+        other._durations = self._learned()
         return other
 
     # ---- Changes ----
@@ -383,7 +382,7 @@ class Queue:
         return last
 
     def wakes_at(self) -> datetime | None:
-        """Return when time alone calls for the next pass; None: only a change can."""
+        """Return when the next pass is due without any change; None if only a change needs one."""
         times = [at for line in self._lines.values() if (at := line.wakes_at()) is not None]
         return min((at for at in times if at > self._now), default=None)
 
@@ -429,5 +428,5 @@ class Queue:
         return len(self._waiting)
 
     def count_deferred(self) -> int:
-        """Return how many wait for their begin-time."""
+        """Return how many sessions wait for their ``starts_at``."""
         return sum(len(line.deferred) for line in self._lines.values())

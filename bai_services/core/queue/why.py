@@ -46,25 +46,25 @@ class Choices:
 
 @dataclass(slots=True)
 class _GroupView:
-    """Positions of one group, good for one state of the queue."""
+    """Positions in one group at one revision of the queue."""
 
     revision: int
     positions: dict[str, int]
 
 
 class Explainer:
-    """Explains waiting sessions of a queue; what all of a group share is worked out once a pass.
+    """Explains waiting sessions; positions and estimates are computed once per queue revision.
 
     Same rules about threads as its queue.
     """
 
     def __init__(self, queue: Queue, budget: Budget | None = None) -> None:
-        """``budget`` bounds what estimated starts may cost."""
+        """``budget`` limits the simulation that estimates starts."""
         self._queue = queue
         self._views: dict[str, _GroupView] = {}
         self._budget = budget
         self._starts: dict[str, Estimate] = {}
-        self._starts_of = -1
+        self._starts_revision = -1
 
     @property
     def queue(self) -> Queue:
@@ -95,10 +95,10 @@ class Explainer:
         return {session_id: starts.get(session_id, _NOTHING) for session_id in ids}
 
     def _estimates(self) -> Mapping[str, Estimate]:
-        """Return the estimated starts of all groups: they share caps."""
-        if self._starts_of != self._queue.revision:
+        """Return the estimated starts of all groups at once, because groups share caps."""
+        if self._starts_revision != self._queue.revision:
             self._starts = estimate_starts(self._queue, self._budget)
-            self._starts_of = self._queue.revision
+            self._starts_revision = self._queue.revision
         return self._starts
 
     def _view(self, line: Line) -> _GroupView:

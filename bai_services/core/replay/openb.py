@@ -14,10 +14,11 @@ from .workload import ARCHITECTURE, ENGINE, GROUP, BrokenRow, Job, RowError, Wor
 
 MIB = 2**20
 NODE_COLUMNS = ("sn", "cpu_milli", "memory_mib", "gpu")
-# Optional: "model" of a node; "gpu_spec", "creation_time" (0: at once), "scheduled_time" (as
-# created), "deletion_time" (after DEFAULT_SECONDS) and "qos" of a pod.
+# Optional columns of a node list: "model". Of a pod list, with defaults: "gpu_spec" (any model),
+# "creation_time" (0), "scheduled_time" (creation_time), "deletion_time" (scheduled_time plus
+# DEFAULT_RUN_SECONDS), "qos".
 POD_COLUMNS = ("name", "cpu_milli", "memory_mib", "num_gpu", "gpu_milli")
-DEFAULT_SECONDS = 3600
+DEFAULT_RUN_SECONDS = 3600
 _MOST_DEVICES = 64
 
 Row = Mapping[str, str | None]
@@ -42,7 +43,7 @@ def read_pods(lines: Iterable[str], file: str) -> Workload:
     A pod ran from ``scheduled_time`` to ``deletion_time``; one that was never
     scheduled from its creation, as if it had not waited. Nothing limits how long
     it may run. In a list without times all pods are created at once, and each runs
-    for ``DEFAULT_SECONDS``; without ``gpu_spec`` any model of GPU will do.
+    for ``DEFAULT_RUN_SECONDS``; without ``gpu_spec`` any GPU model is accepted.
 
     Raises
     ------
@@ -76,7 +77,9 @@ def _job(row: Row) -> Job:
         slots.update(_devices(count, share))
     created = whole(row, "creation_time") if "creation_time" in row else 0
     started = whole(row, "scheduled_time") if row.get("scheduled_time") else created
-    ended = whole(row, "deletion_time") if "deletion_time" in row else started + DEFAULT_SECONDS
+    ended = started + DEFAULT_RUN_SECONDS
+    if "deletion_time" in row:
+        ended = whole(row, "deletion_time")
     if ended < started:
         raise RowError("deletion_time", f"{ended} is before it was scheduled ({started})")
     models = tuple(filter(None, (row.get("gpu_spec") or "").split("|")))
@@ -111,14 +114,14 @@ def _column_names(rows: csv.DictReader[str], file: str) -> Sequence[str]:
     try:
         return rows.fieldnames or ()
     except csv.Error as error:
-        raise InvalidRequest(f"{file}, row 1: this is not CSV: {error}") from None
+        raise InvalidRequest(f"{file}, row 1 is not valid CSV: {error}") from None
 
 
 def _records(rows: csv.DictReader[str], file: str) -> Iterator[Row]:
     try:
         yield from rows
     except csv.Error as error:
-        raise InvalidRequest(f"{file}, row {rows.line_num}: this is not CSV: {error}") from None
+        raise InvalidRequest(f"{file}, row {rows.line_num} is not valid CSV: {error}") from None
 
 
 def _read(

@@ -5,7 +5,7 @@ import pytest
 from bai_services.core.errors import InvalidRequest
 from bai_services.core.placement import Mode
 from bai_services.core.replay.history import read_history
-from bai_services.core.replay.openb import DEFAULT_SECONDS, read_nodes, read_pods
+from bai_services.core.replay.openb import DEFAULT_RUN_SECONDS, read_nodes, read_pods
 from bai_services.core.replay.swf import FIELDS, fewest_kernels, read_swf
 from bai_services.core.replay.workload import refuse_broken
 
@@ -65,9 +65,9 @@ def test_a_file_without_the_columns_is_no_pod_list() -> None:
 def test_optional_columns_have_defaults() -> None:
     names = "name,cpu_milli,memory_mib,num_gpu,gpu_milli"
     (job,) = read_pods([f"{names}\n", "p1,1000,1024,1,500\n"], "x.csv").jobs
-    assert (job.submitted, job.seconds, job.device_models) == (0, DEFAULT_SECONDS, ())
+    assert (job.submitted, job.seconds, job.device_models) == (0, DEFAULT_RUN_SECONDS, ())
     (job,) = read_pods([f"{names},creation_time\n", "p1,1,1,0,0,70\n"], "x.csv").jobs
-    assert (job.submitted, job.seconds) == (70, DEFAULT_SECONDS)
+    assert (job.submitted, job.seconds) == (70, DEFAULT_RUN_SECONDS)
     rows = ["sn,cpu_milli,memory_mib,gpu\n", "n1,1000,1024,1\n"]
     (agent,), broken = read_nodes(rows, "nodes.csv")
     assert ([device.model for device in agent.devices], broken) == ([""], [])
