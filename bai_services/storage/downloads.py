@@ -4,20 +4,67 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import os
 import socket
 import threading
-from collections.abc import AsyncIterator, Generator
+from collections.abc import AsyncIterator, Callable, Generator
 from datetime import UTC, datetime
+from typing import TypeVar
 
 from bai_services.core.errors import Unavailable
 
 from .folder import etag_of
 from .workers import Workers
 
+T = TypeVar("T")
+
 CHUNK_BYTES = 2**20
 # So much goes out before whoever else waits for a worker has a turn.
 TURN_BYTES = 16 * CHUNK_BYTES
+
+
+class Descriptor:
+    """A file descriptor that steps in workers use and that is closed while none does.
+
+    A step whose caller has given up (time limit, disconnect) still runs, or waits for its turn.
+    Were the descriptor closed under it, its number could be reused: bytes would go to another
+    connection or come from another file.
+    """
+
+    def __init__(self, number: int, workers: Workers) -> None:
+        self._number = number
+        self._workers = workers
+        self._step = threading.Lock()
+
+    def use(self, step: Callable[..., T], *given: object) -> T:
+        """Run a step with the number before ``given``; blocks, for workers.
+
+        Raises
+        ------
+        OSError
+            If the descriptor is closed.
+        """
+        with self._step:
+            if self._number < 0:
+                raise OSError(errno.EBADF, "nobody waits for this step")
+            return step(self._number, *given)
+
+    async def close(self) -> None:
+        """Close it now, or in a worker when the step that runs has ended."""
+        if self._step.acquire(blocking=False):
+            self._step.release()
+            self._close()
+            return
+        # A host that stops or hangs closes it later, or with the process.
+        with contextlib.suppress(Unavailable):
+            await self._workers.run(self._close)
+
+    def _close(self) -> None:
+        with self._step:
+            number, self._number = self._number, -1
+            if number >= 0:
+                os.close(number)
 
 
 class Download:
@@ -31,7 +78,7 @@ class Download:
         self.size = facts.st_size
         self.modified_at = datetime.fromtimestamp(facts.st_mtime, UTC)
         self.etag = etag_of(facts)
-        self._file = file
+        self._file = Descriptor(file, workers)
         self._workers = workers
 
     async def chunks(self, start: int, length: int) -> AsyncIterator[bytes]:
@@ -39,7 +86,7 @@ class Download:
         end = start + length
         while start < end:
             wanted = min(CHUNK_BYTES, end - start)
-            chunk = await self._workers.run(os.pread, self._file, wanted, start)
+            chunk = await self._workers.run(self._file.use, os.pread, wanted, start)
             if not chunk:
                 return
             start += len(chunk)
@@ -52,26 +99,28 @@ class Download:
         the rest with `chunks` finds out which.
         """
         # A number of our own: the event loop watches the socket under its other one.
-        out, sent = os.dup(wire.fileno()), 0
+        number, sent = os.dup(wire.fileno()), 0
+        out = Descriptor(number, self._workers)
         try:
             while sent < length:
                 wanted = min(TURN_BYTES, length - sent)
                 went, is_full = await self._workers.run(
-                    _send_some, out, self._file, start + sent, wanted
+                    out.use, self._send_some, start + sent, wanted
                 )
                 sent += went
                 if is_full:
-                    await _writable(out)
+                    await _writable(number)
                 elif went < wanted:
                     break
         finally:
-            os.close(out)
+            await out.close()
         return sent
 
     async def close(self) -> None:
-        if self._file >= 0:
-            number, self._file = self._file, -1
-            os.close(number)
+        await self._file.close()
+
+    def _send_some(self, out: int, start: int, length: int) -> tuple[int, bool]:
+        return self._file.use(_send_some, out, start, length)
 
 
 class ArchiveStream:
@@ -105,7 +154,7 @@ class ArchiveStream:
             os.close(root)
 
 
-def _send_some(out: int, file: int, start: int, length: int) -> tuple[int, bool]:
+def _send_some(file: int, out: int, start: int, length: int) -> tuple[int, bool]:
     """Return how much went out, and whether the socket takes no more for now."""
     went = 0
     try:

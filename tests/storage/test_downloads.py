@@ -1,0 +1,65 @@
+"""Downloads whose client or time limit is gone while a step still runs."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import threading
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from bai_services.storage.downloads import Descriptor
+from bai_services.storage.workers import Workers
+
+
+@pytest.fixture
+async def workers() -> AsyncIterator[Workers]:
+    made = Workers("local", 1)
+    made.start()
+    yield made
+    await made.stop()
+
+
+def is_open(number: int) -> bool:
+    return Path(f"/proc/self/fd/{number}").exists()
+
+
+async def test_a_descriptor_stays_open_while_a_step_that_nobody_waits_for_uses_it(
+    workers: Workers, tmp_path: Path
+) -> None:
+    number = os.open(tmp_path, os.O_RDONLY)
+    descriptor = Descriptor(number, workers)
+    began, may_end = threading.Event(), threading.Event()
+
+    def step(given: int) -> None:
+        began.set()
+        may_end.wait(30)
+
+    waiting = asyncio.create_task(workers.run(descriptor.use, step))
+    await asyncio.to_thread(began.wait, 30)
+    waiting.cancel()
+    closing = asyncio.create_task(descriptor.close())
+    await asyncio.gather(waiting, return_exceptions=True)
+    assert is_open(number)
+    may_end.set()
+    await closing
+    assert not is_open(number)
+
+
+async def test_a_step_that_comes_after_the_end_uses_nothing(
+    workers: Workers, tmp_path: Path
+) -> None:
+    descriptor = Descriptor(os.open(tmp_path, os.O_RDONLY), workers)
+    used: list[int] = []
+    may_end = threading.Event()
+    busy = asyncio.create_task(workers.run(may_end.wait, 30))
+    late = asyncio.create_task(workers.run(descriptor.use, used.append))
+    await asyncio.sleep(0)  # both are queued now
+    await descriptor.close()
+    may_end.set()
+    await busy
+    with pytest.raises(OSError, match="nobody waits"):
+        await late
+    assert used == []
