@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -123,6 +124,26 @@ def link_groups(devices: Sequence[Device]) -> list[int]:
                 low, high = sorted((other, group[j]))
                 group = [low if g == high else g for g in group]
     return group
+
+
+def read_agent(columns: Columns, n: int, agent: AgentState) -> AgentState:
+    """Return an agent with what its row says is taken: the reverse of ``write_agent``."""
+    row, free = columns.agents[n], columns.free[n].tolist()
+    used = {
+        **agent.used,
+        CPU_SLOT: agent.capacity.get(CPU_SLOT, 0) - int(row[c.CPU]),
+        MEM_SLOT: agent.capacity.get(MEM_SLOT, 0) - int(row[c.MEM]),
+    }
+    in_force = columns.facts[n, :, c.IN_FORCE].tolist()
+    devices = tuple(
+        replace(
+            d,
+            used=d.capacity - room - (0 if d.is_healthy else c.UNHEALTHY),
+            share_in_force=max(0, share),
+        )
+        for d, room, share in zip(agent.devices, free, in_force, strict=False)
+    )
+    return replace(agent, used=used, devices=devices)
 
 
 def shape_row(request: Request, names: Names) -> Ints:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from bisect import insort
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 
@@ -14,14 +14,13 @@ from ..devices import DeviceAmount, is_device_slot, thousandths
 from ..resources import CPU, MEM, ResourceSlots
 from . import columns as c
 from .bundle import bundle, copied
-from .columns import Ints, Memory
-from .encode import Names, build_columns, grown, new_memory, shape_row, write_agent
+from .columns import Bools, Ints, Memory
+from .encode import Names, build_columns, grown, new_memory, read_agent, shape_row, write_agent
 from .measures import fragmented
-from .mix import starting_mix
 from .model import AgentState, Designation, Mode, Placement, Policy, Refusal, Request
 from .refusals import explain
-from .search import decide
-from .tables import NO_TABLES, Fleet, Tables, costs_for, tables_of
+from .search import book, copy_state, decide, fit_all
+from .tables import Tables, costs_for, plain_tables
 
 _RULES = MappingProxyType(
     {
@@ -37,6 +36,9 @@ _RULES = MappingProxyType(
 # Scores are kept for so many requests at first, and at most for so many pairs of one and an agent.
 _ROWS = 64
 _MOST_SCORES = 8_000_000
+# So many forks that are of no more use are kept to be used again, with these parts of them.
+_MOST_SPARES = 2
+_OF_FORK = ("_spares", "_columns", "_owns_facts", "_memory", "_shapes", "_bundle", "_places")
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +53,11 @@ class _Ask:
     slots: tuple[str, ...]  # its device slots, in the order of its needs
     units: tuple[int, ...]  # thousandths of a device that one of each slot is
     is_free: bool  # neither designated agents nor any to avoid
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether one search among all agents is all."""
+        return self.is_free and self.rounds == 1
 
 
 # The row of the agent, or -1; how many picks were made; of the first: need, device, amount.
@@ -92,10 +99,11 @@ class Placer:
         self._policy = policy
         self._rule = _RULES[policy]
         self._seed = seed
-        self._tables = tables or _plain_tables(agents, policy)
+        self._tables = tables or plain_tables(agents, policy)
         self._asks: list[_Ask] = []
         self._ask_of: dict[Request, int] = {}
         self.version = 0
+        self._spares: list[Placer] = []
         self._set_agents(list(agents), last_agent)
 
     def _set_agents(self, agents: list[AgentState], last_agent: str) -> None:
@@ -115,6 +123,7 @@ class Placer:
         self._shapes = np.zeros((_ROWS, c.SHAPE_WIDTH), np.int64)
         self._tie()
         self._row_of: dict[int, int] = {}  # prepared request to its row, the oldest first
+        self._plain: dict[int, int] = {}  # those that ``fits_all`` needs no more of
         self._refusals: dict[int, tuple[int, Refusal]] = {}
         self._forget_ideal()
 
@@ -122,10 +131,12 @@ class Placer:
         """Bundle the arrays for the search: after any of them has been replaced."""
         self._bundle = bundle(self._columns, self._costs, self._memory, self._shapes)
         self._places = self._bundle.places
+        self._layout = object()  # the same for those whose arrays are of the same sizes
 
     def _forget_ideal(self) -> None:
         self._ideal: Placer | None = None
         self._ever: dict[int, bool] = {}
+        self._never: set[int] = set()
 
     @property
     def last_agent(self) -> str:
@@ -178,6 +189,7 @@ class Placer:
         else:
             row = self._row_of.pop(next(iter(self._row_of)))
         self._row_of[shape] = row
+        self._plain = {}
         self._shapes[row] = self._asks[shape].row
         self._memory.seen[row] = -1
         return row
@@ -207,6 +219,21 @@ class Placer:
     def fits(self, shape: int) -> bool:
         """Return whether ``place`` would succeed now; changes nothing."""
         return self.room(shape) == self._asks[shape].request.kernels
+
+    def fits_all(self, shapes: Sequence[int]) -> list[bool]:
+        """Return ``fits`` of each of many requests, at little more than the cost of one."""
+        odd = {n: self.fits(n) for n in shapes if n not in self._plain}
+        if odd:
+            # They have no row yet, or take more than one search.
+            if any(self._asks[n].is_plain for n in odd):
+                rows = self._row_of.items()
+                self._plain = {n: row for n, row in rows if self._asks[n].is_plain}
+            rest = iter(self.fits_all([n for n in shapes if n not in odd]))
+            return [odd[n] if n in odd else next(rest) for n in shapes]
+        found: Bools = np.empty(len(shapes), np.bool_)
+        fit_all(self._places, np.array([self._plain[n] for n in shapes], np.int64), found)
+        answers: list[bool] = found.tolist()
+        return answers
 
     def room(self, shape: int) -> int:
         """Return how many kernels of a request there is room for now, at most all of them."""
@@ -299,7 +326,16 @@ class Placer:
             ideal = self._ideal
             known = ideal.fits(ideal.prepare(self._asks[shape].request))
             self._ever[shape] = known
+            if not known:
+                self._never.add(shape)
         return known
+
+    def hopeless(self, shapes: Collection[int]) -> Collection[int]:
+        """Return requests for which ``can_ever`` is false: all such of these, maybe others too."""
+        if len(self._ever) < len(self._asks):
+            for shape in shapes:
+                self.can_ever(shape)
+        return self._never
 
     def refusal(self, shape: int) -> Refusal:
         """Return why there is no room, with numbers; memoised until something changes."""
@@ -336,29 +372,23 @@ class Placer:
             self._note(n)
 
     def _book(self, placements: Iterable[Placement], sign: int) -> None:
+        places = self._places
         for placement in placements:
             n = self._index.get(placement.agent_id)
             if n is None:
                 continue
-            self._columns.agents[n, c.CPU] += sign * placement.slots.get(CPU, 0)
-            self._columns.agents[n, c.MEM] += sign * placement.slots.get(MEM, 0)
+            slots, of_agent = placement.slots, self._device_index[n]
+            cpu, mem = sign * slots.get(CPU, 0), sign * slots.get(MEM, 0)
+            last, amount = -1, 0
             for device in placement.devices:
-                j = self._device_index[n].get(device.device_id)
-                if j is not None:
-                    amount = thousandths(device.slot, device.amount)
-                    self._columns.free[n, j] += sign * amount
-                    self._put_in_force(n, j, amount if sign < 0 else 0)
-            self._note(n)
-
-    def _put_in_force(self, n: int, j: int, amount: int) -> None:
-        """Note what the next share of a device must be: that of the first, until it is empty."""
-        facts = self._columns.facts[n, j]
-        if facts[c.IN_FORCE] == c.ANY:
-            return
-        if self._columns.free[n, j] >= facts[c.CAPACITY]:
-            facts[c.IN_FORCE] = 0
-        elif facts[c.IN_FORCE] == 0:
-            facts[c.IN_FORCE] = amount
+                j = of_agent.get(device.device_id)
+                if j is None:
+                    continue
+                if last >= 0:
+                    book(places, n, last, 0, 0, amount, False)
+                last, amount = j, sign * thousandths(device.slot, device.amount)
+            book(places, n, last, cpu, mem, amount, True)
+            self.version += 1
 
     def _note(self, n: int) -> None:
         state = self._memory.state
@@ -404,7 +434,13 @@ class Placer:
 
     def fork(self) -> Placer:
         """Return an independent copy to look ahead with; it costs a copy of the columns."""
+        while self._spares:
+            spare = self._spares.pop()
+            has_facts = spare._owns_facts or spare._columns.facts is self._columns.facts
+            if spare._layout is self._layout and has_facts:
+                return self._again(spare)
         other = copy.copy(self)
+        other._spares = []
         facts = self._columns.facts
         if (facts[:, :, c.IN_FORCE] == c.ANY).all():
             self._owns_facts = other._owns_facts = False
@@ -422,12 +458,30 @@ class Placer:
         other._shapes = self._shapes.copy()
         other._bundle = copied(self._bundle, other._columns, other._memory, other._shapes)
         other._places = other._bundle.places
-        other._agents = list(self._agents)
-        other._device_index = list(self._device_index)
-        other._asks, other._ask_of = list(self._asks), dict(self._ask_of)
-        other._row_of, other._refusals = dict(self._row_of), dict(self._refusals)
-        other._ever = dict(self._ever)
+        other._own()
         return other
+
+    def spare(self, fork: Placer) -> None:
+        """Take back a fork of this one that nobody will use any more: the next one is cheaper."""
+        if len(self._spares) < _MOST_SPARES:
+            self._spares.append(fork)
+
+    def _again(self, spare: Placer) -> Placer:
+        """Make a fork of before one of now."""
+        own = {name: getattr(spare, name) for name in _OF_FORK}
+        spare.__dict__.update(self.__dict__)
+        spare.__dict__.update(own)
+        copy_state(self._places, spare._places)
+        spare._own()
+        return spare
+
+    def _own(self) -> None:
+        """Part with the lists of the one that this is a copy of."""
+        self._agents = list(self._agents)
+        self._device_index = list(self._device_index)
+        self._asks, self._ask_of = list(self._asks), dict(self._ask_of)
+        self._row_of, self._refusals = dict(self._row_of), dict(self._refusals)
+        self._ever, self._never = dict(self._ever), set(self._never)
 
     def fork_for_thread(self) -> Placer:
         """Return a fork that another thread may use while this one goes on."""
@@ -442,29 +496,4 @@ class Placer:
 
     def agents(self) -> list[AgentState]:
         """Return the agents as they are now, in their order."""
-        return [self._agent(n) for n in range(len(self._agents))]
-
-    def _agent(self, n: int) -> AgentState:
-        agent, row, free = self._agents[n], self._columns.agents[n], self._columns.free[n].tolist()
-        used = {
-            **agent.used,
-            CPU: agent.capacity.get(CPU, 0) - int(row[c.CPU]),
-            MEM: agent.capacity.get(MEM, 0) - int(row[c.MEM]),
-        }
-        in_force = self._columns.facts[n, :, c.IN_FORCE].tolist()
-        devices = tuple(
-            replace(
-                d,
-                used=d.capacity - room - (0 if d.is_healthy else c.UNHEALTHY),
-                share_in_force=max(0, share),
-            )
-            for d, room, share in zip(agent.devices, free, in_force, strict=False)
-        )
-        return replace(agent, used=used, devices=devices)
-
-
-def _plain_tables(agents: Sequence[AgentState], policy: Policy) -> Tables:
-    """Return tables for those who bring none: from the agents' proportions where they matter."""
-    if policy in (Policy.PRICED, Policy.FGD):
-        return tables_of(starting_mix(agents), Fleet.of(agents))
-    return NO_TABLES
+        return [read_agent(self._columns, n, agent) for n, agent in enumerate(self._agents)]

@@ -15,8 +15,10 @@ from .bundle import unbundle
 from .columns import (
     AGAINST,
     AMONG,
+    ANY,
     BARRED,
     BLOCK,
+    CAPACITY,
     CPU,
     CURSOR,
     DRAWS,
@@ -340,7 +342,59 @@ def _outer(stamp: str) -> Any:
             if found[at] >= 0 and ends[at] < asked.size:
                 before[at], leaving[ends[at]] = leaving[ends[at]], at
 
-    return decide, decide_all
+    @njit(cache=True, nogil=True, error_model="numpy")
+    def fit_all(places, rows, found):  # type: ignore[no-untyped-def]
+        """Tell of each shape whether any agent has room for it, whoever it names or bars."""
+        stamp  # noqa: B018
+        columns, costs, memory, shapes = unbundle(places)
+        for at in range(rows.size):
+            s = rows[at]
+            renew(columns, costs, memory, memory.state[RULE], s, shapes[s])
+            found[at] = memory.best[s].max() != UNFIT
+
+    @njit(cache=True, nogil=True, error_model="numpy")
+    def book(places, n, j, cpu, mem, amount, is_last):  # type: ignore[no-untyped-def]
+        """Give back (below 0: take) room on an agent, and on one of its devices unless j is -1.
+
+        ``is_last`` where no more of its devices follow.
+        """
+        stamp  # noqa: B018
+        columns, _, memory, _ = unbundle(places)
+        columns.agents[n, CPU] += cpu
+        columns.agents[n, MEM] += mem
+        if j >= 0:
+            columns.free[n, j] += amount
+            # The next share of a device must be as the first, until it is empty.
+            facts = columns.facts[n, j]
+            if facts[IN_FORCE] != ANY:
+                if columns.free[n, j] >= facts[CAPACITY]:
+                    facts[IN_FORCE] = 0
+                elif facts[IN_FORCE] == 0:
+                    facts[IN_FORCE] = max(0, -amount)
+        if is_last:
+            note(memory, n | GREW)
+
+    @njit(cache=True, nogil=True, error_model="numpy")
+    def copy_state(source, target):  # type: ignore[no-untyped-def]
+        """Copy what searches and bookings change, but for scratch; sizes must be equal."""
+        stamp  # noqa: B018
+        columns, _, memory, shapes = unbundle(source)
+        own_columns, _, own_memory, own_shapes = unbundle(target)
+        own_columns.agents[:] = columns.agents
+        own_columns.free[:] = columns.free
+        if source[2, 0] != target[2, 0]:
+            own_columns.facts[:] = columns.facts
+        own_columns.sums[:] = columns.sums
+        own_columns.tallies[:] = columns.tallies
+        own_memory.scores[:] = memory.scores
+        own_memory.best[:] = memory.best
+        own_memory.seen[:] = memory.seen
+        own_memory.log[:] = memory.log
+        own_memory.mark[:] = memory.mark
+        own_memory.state[:] = memory.state
+        own_shapes[:] = shapes
+
+    return decide, decide_all, fit_all, book, copy_state
 
 
-decide, decide_all = _outer(_stamp())
+decide, decide_all, fit_all, book, copy_state = _outer(_stamp())

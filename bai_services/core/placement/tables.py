@@ -11,8 +11,8 @@ import numpy as np
 from ..resources import CPU, MEM, SHARE_UNIT
 from .columns import ANY, Costs, Floats
 from .encode import Names
-from .mix import Kind, Mix, shares_of
-from .model import AgentState
+from .mix import Kind, Mix, shares_of, starting_mix
+from .model import AgentState, Policy
 from .prices import Pattern, remainder_values, share_prices
 from .worth import allows, bundle_items, multi_items, row_items, with_reserve, worth_table
 
@@ -253,3 +253,10 @@ NO_TABLES = Tables(
     Variant.ROWS,
     {},
 )
+
+
+def plain_tables(agents: Sequence[AgentState], policy: Policy) -> Tables:
+    """Return tables for those who bring none: from the agents' proportions where they matter."""
+    if policy in (Policy.PRICED, Policy.FGD):
+        return tables_of(starting_mix(agents), Fleet.of(agents))
+    return NO_TABLES

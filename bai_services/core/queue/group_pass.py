@@ -41,7 +41,8 @@ class GroupPass:
         self._durations = durations
         self._no_room: set[int] = set()
         self._refused: set[int] = set()  # requests without room beside what is reserved
-        self._room: dict[int, tuple[int, bool]] = {}  # with the version of the placer
+        self._full: set[int] = set()  # requests without room, as of a version of the placer
+        self._room_version = -1
         self._said: dict[int, int] = {}  # what the last selection was told of requests
         self._moves = 0
         self._is_cut = False  # whether others come after the present turns
@@ -49,6 +50,7 @@ class GroupPass:
         self._reserver: Reserver | None = None
         self._capped: tuple[int, int] | None = None
         self._started: dict[Shape, int] = {}
+        self._has_counted = False  # whether caps have shrunk since the present turns were selected
 
     def run(self, waiting: Mapping[str, Waiting], give_way: GiveWay = go_on) -> list[Decision]:
         """Place all who may start now, in order; the line then holds those who still wait."""
@@ -63,7 +65,7 @@ class GroupPass:
                 turns = self._turns(turns)
                 continue
             # 3. Admit.
-            if quotas.holds_back(shape.rows, shape.need):
+            if self._has_counted and quotas.holds_back(shape.rows, shape.need):
                 line.is_passed |= self._reserver is None
                 if self._said[shape.handle] in (NO_ROOM, UNTRIED):
                     # It may have stood for others, which were left out.
@@ -77,6 +79,7 @@ class GroupPass:
             if placements is not None:
                 decisions.append(Decision(session_id, placements))
                 running = self._start(line, shape, session_id, placements)
+                self._has_counted = True
                 if self._reserver is not None:
                     self._reserver.started(running)
                 self._started[shape] = self._started.get(shape, 0) + 1
@@ -101,7 +104,10 @@ class GroupPass:
         line.started(self._started)
         kept = None if self._reserver is None else self._reserver.reservation
         line.reservations = () if kept is None else (kept,)
-        line.has_spare = self._reserver is not None and self._reserver.has_spare()
+        line.has_spare = False
+        if self._reserver is not None:
+            line.has_spare = self._reserver.has_spare()
+            self._reserver.done()
         return decisions
 
     def _turns(self, before: Turns | None = None) -> Turns:
@@ -112,35 +118,40 @@ class GroupPass:
             longest = reserver.longest
         elif line.state.backfill is Backfill.AGGRESSIVE:
             longest = _ANY_LENGTH
-        selected = line.selection.select(line.quotas, self._room_of, line.state.order, longest)
-        self._is_cut = selected.is_cut
+        selected = line.selection.select(line.quotas, self._rooms, line.state.order, longest)
+        self._is_cut, self._has_counted = selected.is_cut, False
         if reserver is None:
             self._capped = selected.capped
         return Turns(selected.shapes, line.state.order, line.standing, before=before)
 
-    def _room_of(self, handle: int) -> int:
-        """Return what the selection of shapes must know of a request, and remember it."""
-        said = self._said[handle] = self._state_of(handle)
-        return said
+    def _rooms(self, handles: list[int]) -> list[int]:
+        """Return what the selection of shapes must know of requests, and remember it."""
+        states = self._states(handles)
+        self._said = dict(zip(handles, states, strict=True))
+        return states
 
-    def _state_of(self, handle: int) -> int:
+    def _states(self, handles: list[int]) -> list[int]:
         placer, reserver = self._line.placer, self._reserver
-        version, has_room = self._room.get(handle, (-1, False))
-        if version != placer.version and (version < 0 or has_room):
-            has_room = placer.fits(handle)
-            self._room[handle] = (placer.version, has_room)
-        if handle in self._no_room:
-            has_room = False
-        if not has_room:
-            is_hopeless = handle in self._hopeless or not placer.can_ever(handle)
-            return HOPELESS if is_hopeless else NO_ROOM
-        if reserver is None:
-            return ROOM
-        if handle in self._refused:
-            return ROOM
-        if reserver.fits_beside(handle):
-            return BESIDE
-        return UNTRIED if reserver.may_move else ROOM
+        if self._room_version != placer.version:
+            # What had no room in this pass has none now.
+            asked = [n for n in handles if n not in self._full]
+            fits = placer.fits_all(asked)
+            self._full.update(n for n, has_room in zip(asked, fits, strict=True) if not has_room)
+            self._room_version = placer.version
+        without = self._full | self._no_room
+        hopeless = {*self._hopeless, *placer.hopeless(without)}
+        beside: dict[int, int] = {}
+        if reserver is not None:
+            asked = [n for n in handles if n not in without and n not in self._refused]
+            other = UNTRIED if reserver.may_move else ROOM
+            beside = {
+                n: BESIDE if fits else other
+                for n, fits in zip(asked, reserver.fit_beside(asked), strict=True)
+            }
+        return [
+            beside.get(n, ROOM) if n not in without else HOPELESS if n in hopeless else NO_ROOM
+            for n in handles
+        ]
 
     def _has_moved(self) -> bool:
         """Return whether the reserved place is another one since this was last asked."""
@@ -202,4 +213,5 @@ class GroupPass:
         self._reserver = reserver
         # Its counters are kept, too: those behind it may not use up what it needs to start.
         line.keep_for(shape)
+        self._has_counted = True
         return False

@@ -50,7 +50,6 @@ class Reserver:
         self._shape = -1
         self._places: tuple[Placement, ...] = ()
         self._kept: frozenset[str] = frozenset()  # the agents of the kept places
-        self._beside: dict[int, tuple[int, bool]] = {}  # by request: version, and if it fits
         self._futile = 0
         self.moves = 0  # how often the kept place has become another one
         # With its place as it is now: it may have moved since ``reserve``.
@@ -96,16 +95,19 @@ class Reserver:
         """Whether another place would still be looked for."""
         return self._futile < _MOST_FUTILE
 
-    def fits_beside(self, shape: int) -> bool:
-        """Return whether there is room now and beside the reserved session."""
+    def fit_beside(self, shapes: Sequence[int]) -> list[bool]:
+        """Return of each request whether there is room now and beside the reserved session."""
         both = self._both
         if both is None:
-            return True
-        version, fits = self._beside.get(shape, (-1, False))
-        if version != both.version:
-            fits = both.fits(shape)
-            self._beside[shape] = (both.version, fits)
-        return fits
+            return [True] * len(shapes)
+        return both.fits_all(shapes)
+
+    def done(self) -> None:
+        """Part with the copies that it looked ahead with: nothing more is asked of it."""
+        for fork in (self._then, self._both):
+            if fork is not None:
+                self._placer.spare(fork)
+        self._then = self._both = None
 
     def has_spare(self) -> bool:
         """Return whether there is room beside the reserved session when it starts."""

@@ -226,19 +226,19 @@ class Selection:
     def select(
         self,
         quotas: Quotas,
-        room_of: Callable[[int], int],
+        rooms: Callable[[list[int]], list[int]],
         order: Order,
         longest: int | None = None,
     ) -> Selected:
         """Return the shapes that a pass must look at.
 
-        ``room_of`` tells of a request whether there is room. ``longest``, once a place is
+        ``rooms`` tells of requests whether there is room. ``longest``, once a place is
         reserved, is how long a session may run to be over by then; -1: none is.
         """
         self._refresh(order)
-        room = np.full(max(self._handles, default=0) + 1, HOPELESS, np.int64)
-        for handle in self._handles:
-            room[handle] = room_of(handle)
+        handles = list(self._handles)
+        room: Ints = np.full(max(handles, default=0) + 1, HOPELESS, np.int64)
+        room[handles] = rooms(handles)
         is_shared = order in (Order.FIFO, Order.LIFO)
         used = len(self._shapes)
         facts = self._facts[:used]
