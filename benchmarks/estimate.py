@@ -8,8 +8,10 @@ replay does that makes a new queue for each pass. `exact_percent` is the same fo
 `together`, whatever their label, and `known_percent` is how many of them are `known`.
 
 `horizon_sessions` is how many starts are simulated in one second of CPU time where 2,000 sessions
-wait for a full cluster. `pass_delay_ms` is by how much the median pass on that cluster takes longer
-while estimates are made all the time in another thread, which gives way as in the manager.
+wait for a full cluster (2,000 if that is all of them), `horizon_seconds` the CPU time that all of
+them take; both are medians. `pass_delay_ms` is how much longer a pass on that cluster takes while
+estimates are made all the time in another thread, which gives way as in the manager: the median
+difference of short turns with and without estimates that follow one another.
 """
 
 from __future__ import annotations
@@ -44,6 +46,7 @@ from bai_services.manager.courtesy import WorkGate
 from .queue_world import GROUP, NOW, Wish, world
 
 AMPLE = Budget(sessions=10**6, seconds=600)
+_TURN = 10  # passes with estimates, or without, before it is the other's turn
 _LIMITS = (600, 900, 1800, 3600, 5400, 7200, 14400, 28800)
 
 
@@ -68,6 +71,7 @@ def main() -> int:
         "known_exact_percent": _percent(sum(_off(pair) == 0 for pair in known), len(known)),
         "known_late_percent": _percent(sum(_off(pair) > 0 for pair in known), len(known)),
         "horizon_sessions": speed.horizon(),
+        "horizon_seconds": speed.horizon_seconds(),
         "pass_delay_ms": speed.pass_delay_ms(options.passes),
         "exact_percent": _percent(sum(_off(pair) == 0 for pair in everyone), len(everyone)),
         "known_percent": _percent(sum(_is_known(c) for c, _ in everyone), len(everyone)),
@@ -194,19 +198,27 @@ class _Speed:
         self.queue.run(NOW)
 
     def horizon(self) -> int:
-        """Return how many starts are simulated in one second of CPU time, the median of three."""
+        """Return how many starts are simulated in one second of CPU time, the median of five."""
         budget = Budget(sessions=10**6, seconds=1.0, clock=time.thread_time)
         found = []
-        for _ in range(3):
+        for _ in range(5):
             starts = estimate_starts(self.queue, budget).values()
             found.append(sum(e.certainty in (Certainty.KNOWN, Certainty.ESTIMATED) for e in starts))
         return int(statistics.median(found))
 
+    def horizon_seconds(self) -> float:
+        """Return the CPU time in which all starts are simulated, the median of five."""
+        found = []
+        for _ in range(5):
+            began = time.thread_time()
+            estimate_starts(self.queue, AMPLE)
+            found.append(time.thread_time() - began)
+        return round(statistics.median(found), 2)
+
     def pass_delay_ms(self, passes: int) -> float:
-        """Return how much longer the median pass takes beside estimates, in turns."""
+        """Return how much longer a pass takes beside estimates: the median of pairs of turns."""
         gate = WorkGate()
         stop = threading.Event()
-        alone, beside = [], []
         fork = self.queue.fork()
         fork.give_way = gate.give_way
 
@@ -214,18 +226,25 @@ class _Speed:
             while not stop.is_set():
                 estimate_starts(fork)
 
-        for is_beside in (False, True) * 5:
-            thread = threading.Thread(target=estimate)
-            if is_beside:
+        found = []
+        for pair in range(max(1, passes // (2 * _TURN))):
+            medians: dict[bool, float] = {}
+            # What comes first changes, as the load of the machine drifts.
+            for is_beside in (False, True) if pair % 2 else (True, False):
                 stop.clear()
-                thread.start()
-            for _ in range(passes // 10):
-                time.sleep(0.01)
-                (beside if is_beside else alone).append(self._pass(gate))
-            if is_beside:
+                thread = threading.Thread(target=estimate)
+                if is_beside:
+                    thread.start()
+                seconds = []
+                for _ in range(_TURN):
+                    time.sleep(0.01)
+                    seconds.append(self._pass(gate))
                 stop.set()
-                thread.join()
-        return round((statistics.median(beside) - statistics.median(alone)) * 1000, 3)
+                if is_beside:
+                    thread.join()
+                medians[is_beside] = statistics.median(seconds)
+            found.append(medians[True] - medians[False])
+        return round(statistics.median(found) * 1000, 3)
 
     def _pass(self, gate: WorkGate) -> float:
         """Return the seconds that the next end and its pass take."""

@@ -8,10 +8,10 @@ import pytest
 import sqlalchemy as sa
 
 from bai_services.core.queue import run_pass
-from bai_services.core.session import Event
+from bai_services.core.session import Event, Result, Status
 from bai_services.db import queue_rows
 from bai_services.db.queue import Touched
-from bai_services.db.tables import cluster
+from bai_services.db.tables import cluster, sessions
 
 from .world import NOW, World, make_world
 
@@ -108,3 +108,20 @@ async def test_who_waits_is_read_page_by_page(
     snapshot = await world.queue.snapshot(NOW)
     assert [running.id for running in snapshot.running] == placed
     assert all(len(running.placements) == 1 for running in snapshot.running)
+
+
+async def test_a_session_tells_whose_end_it_awaits(world: World) -> None:
+    """Estimates let it in when these have ended; those that ended well are left out."""
+    ids = {}
+    for name in ("ended", "runs", "waits"):
+        await world.sessions.enqueue(world.new(name), NOW)
+        (row,) = [r for r in await world.sessions.in_status(*Status) if r.name == name]
+        ids[name] = row.id
+    await world.sessions.enqueue(world.new("after", dependencies=tuple(ids.values())), NOW)
+    ended = sa.update(sessions.sessions).where(sessions.sessions.c.id == ids["ended"])
+    await world.write(ended.values(status=Status.TERMINATED, result=Result.SUCCESS))
+    found = (await world.queue.snapshot(NOW)).waiting
+    awaits = {w.id: set(w.awaits) for w in found if w.awaits}
+    (last,) = awaits.values()
+    assert last == {ids["runs"], ids["waits"]}
+    assert {w.unmet for w in found if not w.awaits} == {""}
