@@ -20,4 +20,10 @@ def warm_up() -> None:
     agent = AgentState("warm", "warm", "", "", {CPU: 4000, MEM: 2**34}, devices=(device,))
     placer = Placer([agent], Policy.PRICED, choose_tables(starting_mix([agent]), [agent]))
     slots = ResourceSlots({CPU: 1000, MEM: 2**30, "cuda.shares": 500})
-    placer.place(placer.prepare(Request(slots, "warm", "")))
+    request = placer.prepare(Request(slots, "warm", ""))
+    placed = placer.place(request)
+    placer.release(placed or ())
+    # The second look at a request, and the second look ahead, are those of a pass.
+    placer.fits_all([request])
+    placer.spare(placer.fork())
+    placer.fork()
