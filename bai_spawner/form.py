@@ -7,7 +7,7 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 from contextvars import ContextVar
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import zip_longest
 from typing import Any
 
@@ -17,6 +17,7 @@ from markupsafe import Markup
 from bai_services.core import errors
 from bai_services.texts.catalogue import LANGUAGES, Translator, translator
 
+from .refused_fields import problems_of, refused_fields
 from .server import SessionServer
 
 # Each project and resource group offers something else; beyond this many, the first ones' offer
@@ -34,10 +35,14 @@ Form = Mapping[str, Sequence[str]]
 
 @dataclass(frozen=True, slots=True)
 class Sent:
-    """What a person sent: shown again, in their language, when the Hub shows the form again."""
+    """What a person sent: shown again, in their language, when the Hub shows the form again.
+
+    The start, a task of the same request, adds the fields that it was refused for.
+    """
 
     options: Mapping[str, Any]
     language: str
+    problems: list[tuple[str, str]] = field(default_factory=list)
 
 
 # The Hub renders a refused form out of another spawner object, in the same request.
@@ -67,11 +72,11 @@ def parse(form: Form) -> dict[str, Any]:
             found[name] = text
     if "preset" not in found:
         resources = {
-            field.removeprefix(RESOURCE): text
-            for field in form
-            if field.startswith(RESOURCE)
-            and not field.endswith(UNIT)
-            and (text := _amount(form, field)) not in ("", "0")
+            name.removeprefix(RESOURCE): text
+            for name in form
+            if name.startswith(RESOURCE)
+            and not name.endswith(UNIT)
+            and (text := _amount(form, name)) not in ("", "0")
         }
         if resources:
             found["resources"] = resources
@@ -145,6 +150,18 @@ def with_secrets(options: Mapping[str, Any]) -> dict[str, Any]:
     return {**options, "environ": environ}
 
 
+def note_problems(error: errors.BaiError) -> None:
+    """Keep the fields that a refusal is about, for the form that this request is answered with."""
+    if (sent := _sent.get()) is not None:
+        sent.problems[:] = problems_of(error)
+
+
+def has_problems() -> bool:
+    """Return whether the form that this request is answered with says itself what is wrong."""
+    sent = _sent.get()
+    return sent is not None and bool(sent.problems)
+
+
 def secrets_missing(names: Sequence[str]) -> errors.InvalidRequest:
     return errors.InvalidRequest(
         f"the values of the secret variables {', '.join(map(str, names))} are not kept; start "
@@ -181,8 +198,13 @@ async def render(spawner: SessionServer) -> str:
         return _templates.get_template("start_form_message.html").render(
             translate=translate, message=translate("spawn.no-projects")
         )
+    refused = refused_fields(
+        sent.problems if sent else (), translate, lambda slot: label_of(slot, translate)
+    )
     return _templates.get_template("start_form.html").render(
         translate=translate,
+        refused=refused,
+        problems=[one.as_json() for one in refused],
         texts=translate.area("spawn"),
         languages=LANGUAGES,
         offers=offers,

@@ -52,6 +52,11 @@ class BaiSpawner(SessionServer):
         finally:
             self._start = None
 
+    @property
+    def is_refused_by_field(self) -> bool:
+        """Whether the form of this request shows why it was refused, for the Hub's page."""
+        return form.has_problems()
+
     def serves(self, session_id: str) -> bool:
         """Return whether what runs, starts or is left here belongs to that session."""
         if self._start is not None:

@@ -63,6 +63,7 @@ class Start:
             twin = error.details.get("session") if error.code == "already-exists" else None
             session_id = self.session_id or str(twin or "")
             page = self._spawner.page_of(session_id) if session_id else ""
+            form.note_problems(error)
             raise refusals.of_manager(error, self._translate, page) from error
         except asyncio.CancelledError:
             await self._withdraw()

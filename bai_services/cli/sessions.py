@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import webbrowser
 from collections.abc import Mapping
 from typing import Any
@@ -61,6 +62,18 @@ def read_environ(
     context: click.Context, parameter: click.Parameter, texts: tuple[str, ...]
 ) -> dict[str, str]:
     return pairs(texts, "-e", "-e SEED=1")
+
+
+def read_secrets(
+    context: click.Context, parameter: click.Parameter, names: tuple[str, ...]
+) -> dict[str, str]:
+    """Return the variables of ``--secret-env`` with the values that bai's own environment has."""
+    if missing := [name for name in names if name not in os.environ]:
+        raise click.UsageError(
+            f"--secret-env {missing[0]}: the environment of bai has no such variable; set it "
+            "there, its value is not given on the command line"
+        )
+    return {name: os.environ[name] for name in names}
 
 
 def read_mounts(
@@ -136,6 +149,10 @@ for _command in (
     callback=read_environ, help="Environment; may be repeated.",
 )  # fmt: skip
 @click.option(
+    "--secret-env", "secrets", metavar="KEY", multiple=True, callback=read_secrets,
+    help="A variable that nobody reads back; its value is that of bai's environment; repeatable.",
+)  # fmt: skip
+@click.option(
     "--shared-memory", metavar="AMOUNT", callback=read_memory,
     help="Size of /dev/shm, for instance 256m.",
 )  # fmt: skip
@@ -196,6 +213,7 @@ async def create(
     name: str,
     *,
     project: str | None,
+    secrets: dict[str, str],
     wait: bool,
     timeout_seconds: float | None,
     as_json: bool,
@@ -209,6 +227,12 @@ async def create(
         raise click.UsageError("--timeout needs --wait")
     if wait and asked["enqueue_only"]:
         raise click.UsageError("--wait and --enqueue-only exclude each other")
+    if twice := sorted(secrets.keys() & asked["environ"].keys()):
+        raise click.UsageError(
+            f"{twice[0]} is given with --env and with --secret-env; once will do"
+        )
+    asked["environ"] = {**asked["environ"], **secrets}
+    asked["secret_environ"] = sorted(secrets)
     body = {key: value for key, value in asked.items() if value not in (None, False, {}, [], ())}
     if "startup_command" in body:
         body.setdefault("type", "batch")

@@ -8,30 +8,25 @@ import secrets
 import uuid
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, Protocol, TypeVar
 
-from bai_services.core import cluster
 from bai_services.core.batch import check_batch
 from bai_services.core.callback import Reach, check_url
-from bai_services.core.devices import check_exclusive, check_unique
 from bai_services.core.errors import (
     BaiError,
     Forbidden,
     InvalidRequest,
-    NotFound,
 )
 from bai_services.core.labels import check_preopen_ports
 from bai_services.core.mounts import MountRequest, ResolvedMount
 from bai_services.core.placement import Designation, Mode
-from bai_services.core.resources import CPU, MEM, ResourceSlots, parse_amount
+from bai_services.core.resources import MEM, ResourceSlots, parse_amount
 from bai_services.core.roles import Caller, Owner, Role, Target, reaches
 from bai_services.core.session import SessionType
 from bai_services.core.session_rules import (
-    DEFAULT_SHARED_MEMORY,
-    check_amounts,
     check_environ,
     check_session_name,
-    fill_slots,
     hub_server_name,
     session_name_from,
 )
@@ -39,27 +34,30 @@ from bai_services.db.filing import NewSession
 from bai_services.db.requests import (
     GroupFacts,
     ImageFacts,
-    KeypairFacts,
     Offer,
     OwnerFacts,
-    PresetFacts,
     ProjectFacts,
     RequestStore,
-    Room,
 )
 
 from . import authorizer
 from .awaited import Awaited
-from .choices import choose_group, choose_project, session_type
+from .choices import (
+    amounts_of,
+    checked_priority,
+    choose_group,
+    choose_image,
+    choose_preset,
+    choose_project,
+    session_type,
+)
 from .clock import Clock
-from .request_problems import check_together
+from .request_problems import Beside, add_problems
 from .room import FittingAgents, Where, check_caps, where_of
 from .secret_environ import SecretEnviron
 
 # Reserved, as all that begin so: nobody can ask for it as a variable.
 PREOPEN_PORTS = "BAI_PREOPEN_PORTS"
-DEFAULT_PRIORITY = 10
-MAX_PRIORITY = 100
 OF_BATCH = ("startup_command", "starts_at", "batch_timeout")
 
 T = TypeVar("T")
@@ -179,15 +177,16 @@ class Requests:
             try:
                 found.append(await self._resolve(caller, request, known))
             except BaiError as error:
+                beside = partial(self._beside, caller, request, known)
+                refusal = await add_problems(error, request, beside)
                 if len(requests) > 1:
-                    raise _numbered(error, number, request.name) from error
-                raise
+                    refusal = _numbered(refusal, number, request.name)
+                raise refusal from error
         awaited = Awaited(found, [request.dependencies for request in requests])
         owner_id = found[0].owner_id
         return awaited.resolved(await self._store.own_sessions(owner_id, awaited.outside))
 
     async def _resolve(self, caller: Caller, request: SessionRequest, known: _Known) -> NewSession:
-        check_together(request)
         owner = await known.once(
             ("owner", request.owner), lambda: self.owner_of(caller, request.owner)
         )
@@ -258,6 +257,22 @@ class Requests:
             sub_kernel_ids=tuple(str(uuid.uuid4()) for _ in range(1, request.cluster_size)),
         )
 
+    async def _beside(self, caller: Caller, request: SessionRequest, known: _Known) -> Beside:
+        """Return what the names in a refused request are looked up in."""
+        owner = await known.once(
+            ("owner", request.owner), lambda: self.owner_of(caller, request.owner)
+        )
+        project = await self._project(caller, owner, request.project)
+        access_key = access_key_of(caller, owner)
+        wish = request.image or project.default_image or "", request.preset or ""
+        offer = await self._store.offer_of(owner, project, access_key, wish)
+        _check_keypair(offer, access_key)
+
+        async def resolve_mount(mount: MountRequest) -> None:
+            await self._vfolders.resolve_mounts(caller, owner.id, project.id, [mount])
+
+        return Beside(offer, wish[0], resolve_mount)
+
     async def _fitting(
         self,
         known: _Known,
@@ -273,9 +288,11 @@ class Requests:
             ("room", *scopes, group.name),
             lambda: self._store.room_beside(agents.states, scopes, group.name),
         )
-        image = _image(offer.images, image_name, room)
-        preset = _preset(offer.presets, request.preset, group.name)
-        slots, shared_memory = _amounts(request, preset, image)
+        served = {agent.architecture for agent in room.agents}
+        image = choose_image(offer.images, image_name, served)
+        preset = choose_preset(offer.presets, request.preset, group.name)
+        asked = request.resources, request.shared_memory
+        slots, shared_memory = amounts_of(*asked, preset, image)
         check_caps(room, slots, request)
         await self._agents.check(agents, slots, (group, image.architecture), request, where)
         return image, slots, shared_memory
@@ -377,78 +394,10 @@ def _check_keypair(offer: Offer, access_key: str) -> None:
         raise Forbidden(f"keypair {access_key} is not active")
 
 
-def _image(images: Sequence[ImageFacts], name: str, room: Room) -> ImageFacts:
-    if not name:
-        raise InvalidRequest("say which image; the project has no default image", field="image")
-    aliased = [i for i in images if name in i.aliases or name == i.name]
-    if not aliased:
-        canonical = cluster.canonical_image(name)
-        aliased = [i for i in images if i.name == canonical]
-    if not aliased:
-        raise NotFound(f"there is no image {name[:255]!r}", image=name[:255])
-    served = {agent.architecture for agent in room.agents}
-    return next((i for i in aliased if i.architecture in served), aliased[0])
-
-
-def _preset(presets: Sequence[PresetFacts], name: str | None, group: str) -> PresetFacts | None:
-    if not name:
-        return None
-    fitting = [p for p in presets if p.name == name and p.resource_group in ("", group)]
-    if not fitting:
-        raise NotFound(f"there is no preset {name!r} in resource group {group}", preset=name)
-    # One made for the group goes before one for all.
-    return max(fitting, key=lambda p: p.resource_group)
-
-
-def _amounts(
-    request: SessionRequest, preset: PresetFacts | None, image: ImageFacts
-) -> tuple[ResourceSlots, int]:
-    for slot in (CPU, MEM):
-        if slot in request.resources and not parse_amount(slot, request.resources[slot]):
-            raise InvalidRequest(f"{slot} must be more than 0", slot=slot)
-    asked = ResourceSlots.parse(request.resources)
-    slots = fill_slots(asked, preset.slots if preset else ResourceSlots(), image.min_slots)
-    check_exclusive(slots)
-    check_unique(slots)
-    if request.shared_memory is not None:
-        shared_memory = parse_amount(MEM, request.shared_memory)
-    else:
-        shared_memory = (preset.shared_memory_bytes if preset else None) or DEFAULT_SHARED_MEMORY
-    check_amounts(slots, shared_memory, image.name, (image.min_slots, image.max_slots))
-    return slots, shared_memory
-
-
 def preopen_environ(request: SessionRequest, image: ImageFacts) -> dict[str, str]:
     """Return the ports that were named as the variable by which the session's server knows them."""
     ports = check_preopen_ports(request.preopen_ports, image.labels)
     return {PREOPEN_PORTS: ",".join(map(str, ports))} if ports else {}
-
-
-def checked_priority(priority: int | None, keypair: KeypairFacts | None) -> int:
-    """Return the priority asked for, or the default one; None for a keypair has no limit.
-
-    Raises
-    ------
-    InvalidRequest
-        If it is not within 0 to 100.
-    Forbidden
-        If it is above what the keypair's policy allows.
-    """
-    most = keypair.max_priority if keypair else None
-    most = MAX_PRIORITY if most is None else most
-    if priority is None:
-        return min(DEFAULT_PRIORITY, most)
-    if not 0 <= priority <= MAX_PRIORITY:
-        raise InvalidRequest(
-            f"priority {priority} is not within 0 to {MAX_PRIORITY}", field="priority"
-        )
-    if priority > most:
-        raise Forbidden(
-            f"priority {priority} is above {most}, the most your keypair may ask for",
-            priority=priority,
-            limit=most,
-        )
-    return priority
 
 
 def _names(caller: Caller, request: SessionRequest, session_id: str) -> tuple[str, str, str]:

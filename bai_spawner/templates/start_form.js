@@ -5,6 +5,7 @@
   const offers = read("bai-offers");
   const values = read("bai-values");
   const texts = read("bai-texts");
+  const problems = read("bai-problems");
   const say = (key, places) =>
     (texts[key] || key).replace(/\{(\w+)\}/g, (whole, name) => (places && name in places ? places[name] : whole));
   // Cores or GiB on a slider while no machine of the group has said what it has.
@@ -15,7 +16,7 @@
   // Amounts come as the API writes them; here memory is shown in GiB.
   function toNumber(slot, text) {
     if (text === undefined || text === null || text === "") { return 0; }
-    const found = /^([\d.]+)([kmgtp]?)/i.exec(String(text));
+    const found = /^(-?[\d.]+)([kmgtp]?)/i.exec(String(text));
     if (!found) { return 0; }
     return slot === "mem" ? Number(found[1]) * GIB[found[2].toLowerCase()] : Number(found[1]);
   }
@@ -239,6 +240,7 @@
       const why = isGone && folder.value === mount.vfolder ? say("folder-gone", { name: goneName }) : "";
       folder.setCustomValidity(why);
       folder.classList.toggle("is-invalid", Boolean(why));
+      if (why) { folder.setAttribute("aria-invalid", "true"); } else { folder.removeAttribute("aria-invalid"); }
       problem.textContent = why;
       if (why) { folder.setAttribute("aria-describedby", problem.id); } else { folder.removeAttribute("aria-describedby"); }
       permission.options[0].disabled = isReadOnly;
@@ -287,8 +289,10 @@
     const field = byId("bai-ports");
     const why = whyNotPorts(field.value.split(/[\s,]+/).filter(Boolean));
     field.setCustomValidity(why);
-    field.classList.toggle("is-invalid", Boolean(why));
-    byId("bai-ports-problem").textContent = why;
+    const isRefused = Boolean(byId("bai-ports-refused"));
+    field.classList.toggle("is-invalid", Boolean(why) || isRefused);
+    if (why || isRefused) { field.setAttribute("aria-invalid", "true"); } else { field.removeAttribute("aria-invalid"); }
+    byId("bai-ports-problem").textContent = isRefused ? "" : why;
   }
   function fillFolders() {
     const none = (offer().vfolders || []).length === 0;
@@ -296,6 +300,72 @@
     byId("bai-add-mount").hidden = none;
     byId("bai-mounts").replaceChildren();
     (values.mounts || []).forEach((mount) => addMount(mount, false));
+  }
+
+  // What the last start was refused for, at the fields that this script makes; the others have it.
+  function fieldOf(problem) {
+    if (problem.section === "bai-amounts") {
+      const row = Array.from(document.querySelectorAll("#bai-amounts .bai-amount")).find((each) => each.dataset.slot === problem.key);
+      return row && { row, field: row.querySelector("input[type=number]") };
+    }
+    if (problem.section === "bai-mounts" && problem.part) {
+      const row = document.querySelectorAll("#bai-mounts .bai-mount")[Number(problem.key)];
+      return row && { row, field: row.querySelector("[name=mount_" + problem.part + "]") };
+    }
+    const row = Array.from(document.querySelectorAll("#bai-environ .bai-variable")).find((each) => each.querySelector("input").value === problem.key);
+    return row && { row, field: row.querySelector("input") };
+  }
+  function showProblem(problem) {
+    const line = document.createElement("div");
+    line.className = "invalid-feedback d-block bai-row-problem";
+    line.textContent = problem.text;
+    const found = problem.key && fieldOf(problem);
+    if (!found || !found.field) {
+      // No such row is offered any more.
+      if (problem.element !== problem.section) { line.id = problem.element; }
+      line.tabIndex = -1;
+      line.textContent = problem.label + ": " + problem.text;
+      byId(problem.section).append(line);
+      return;
+    }
+    const { row, field } = found;
+    const isSaid = field.classList.contains("is-invalid");
+    field.id = problem.element;
+    field.classList.add("is-invalid");
+    field.setAttribute("aria-invalid", "true");
+    if (isSaid) { return; }
+    line.id = field.id + "-refused";
+    field.setAttribute("aria-describedby", (line.id + " " + (field.getAttribute("aria-describedby") || "")).trim());
+    row.append(line);
+  }
+  // A field that is changed is as good as any until it is sent.
+  function forget(event) {
+    const field = event.target;
+    const line = field.id && byId(field.id + "-refused");
+    if (!line) { return; }
+    line.remove();
+    field.classList.remove("is-invalid");
+    field.removeAttribute("aria-invalid");
+    const names = (field.getAttribute("aria-describedby") || "").split(" ").filter((name) => name && name !== field.id + "-refused");
+    if (names.length) { field.setAttribute("aria-describedby", names.join(" ")); } else { field.removeAttribute("aria-describedby"); }
+  }
+  function showProblems() {
+    problems.filter((problem) => problem.section).forEach(showProblem);
+    const form = document.querySelector(".bai-start");
+    form.addEventListener("input", forget, true);
+    form.addEventListener("change", forget, true);
+    if (!problems.length) { return; }
+    byId("bai-refused").addEventListener("click", (event) => {
+      const link = event.target.closest("a");
+      const field = link && byId(link.hash.slice(1));
+      if (!field) { return; }
+      event.preventDefault();
+      if (byId("bai-more").contains(field)) { byId("bai-more").open = true; }
+      field.scrollIntoView({ block: "center" });
+      field.focus({ preventScroll: true });
+    });
+    const first = form.querySelector("[aria-invalid=true]");
+    if (first) { first.focus(); }
   }
 
   function onProject() { fillGroups(byId("bai-group").value); onGroup(); fillFolders(); }
@@ -317,10 +387,11 @@
   if (values.shared_memory) {
     byId("bai-shm").value = String(toNumber("mem", values.shared_memory) * 1024);
   }
+  byId("bai-environ").replaceChildren();
   Object.entries(values.environ || {}).forEach(([name, value]) => addVariable(name, value, false));
   (values.secret_environ || []).forEach((name) => addVariable(name, "", false, true));
   checkPorts();
-  byId("bai-more").open = Boolean((values.secret_environ || []).length || values.shared_memory || values.name || values.preopen_ports || Object.keys(values.environ || {}).length);
+  byId("bai-more").open = byId("bai-more").open || Boolean((values.secret_environ || []).length || values.shared_memory || values.name || values.preopen_ports || Object.keys(values.environ || {}).length);
   // A field that nobody sees cannot say what is wrong with it.
   byId("bai-more").addEventListener("invalid", () => { byId("bai-more").open = true; }, true);
   // What was filled in the last time, or in a form that was refused, is only an offer.
@@ -347,4 +418,5 @@
   byId("bai-preset").addEventListener("change", () => { const kept = amounts(); fillAmounts(kept); });
   byId("bai-add-mount").addEventListener("click", () => addMount({}, true));
   byId("bai-add-variable").addEventListener("click", () => addVariable("", "", true));
+  showProblems();
 })();

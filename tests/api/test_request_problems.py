@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from bai_services.client import Client
@@ -20,5 +22,71 @@ async def test_all_malformed_fields_are_reported_together(agent: AgentVoice, use
         await user.post("/sessions", wish)
     problems = refused.value.details["problems"]
     fields = [problem["field"] for problem in problems]
-    assert fields == ["name", "resources.cpu", "environ", "preopen_ports"]
+    assert fields == ["name", "resources.cpu", "environ.BAI_X", "preopen_ports"]
     assert all(problem["problem"] in refused.value.message for problem in problems)
+
+
+async def test_unknown_names_are_reported_with_what_is_malformed(
+    agent: AgentVoice, user: Client
+) -> None:
+    wish = {
+        "name": "!",
+        "image": "nothing:0",
+        "resource_group": "nowhere",
+        "priority": 1000,
+        "mounts": [
+            {"vfolder": "nobody-s", "path": "../out"},
+            {"vfolder": "gone", "subpath": "/etc"},
+        ],
+    }
+    with pytest.raises(errors.NotFound) as refused:
+        await user.post("/sessions", wish)
+    problems = refused.value.details["problems"]
+    assert [problem["field"] for problem in problems] == [
+        "name",
+        "resource_group",
+        "image",
+        "priority",
+        "mounts.0.path",
+        "mounts.0.vfolder",
+        "mounts.1.subpath",
+        "mounts.1.vfolder",
+    ]
+    assert all(problem["problem"] in refused.value.message for problem in problems)
+
+
+@pytest.mark.parametrize(
+    ("wish", "field", "error"),
+    [
+        ({"project": "nowhere"}, "project", errors.NotFound),
+        ({"preset": "none-such"}, "preset", errors.NotFound),
+        ({"resources": {"cpu": "0"}}, "resources.cpu", errors.InvalidRequest),
+        ({"priority": -1}, "priority", errors.InvalidRequest),
+        ({"resources": {"mem": "900t"}}, "resources.mem", errors.InsufficientResources),
+    ],
+)
+async def test_a_single_problem_names_its_field(
+    agent: AgentVoice, user: Client, wish: dict[str, Any], field: str, error: type[errors.BaiError]
+) -> None:
+    with pytest.raises(error) as refused:
+        await user.post("/sessions", {"name": "alone", **wish})
+    expected = [{"field": field, "problem": refused.value.message}]
+    assert refused.value.details["problems"] == expected
+
+
+async def test_an_unknown_project_is_reported_with_what_is_malformed(
+    agent: AgentVoice, user: Client
+) -> None:
+    wish = {"name": "!", "project": "nowhere", "image": "nothing:0"}
+    with pytest.raises(errors.NotFound) as refused:
+        await user.post("/sessions", wish)
+    fields = [problem["field"] for problem in refused.value.details["problems"]]
+    assert fields == ["name", "project"]
+
+
+async def test_a_request_for_someone_else_is_refused_without_a_list_of_problems(
+    agent: AgentVoice, user: Client
+) -> None:
+    with pytest.raises(errors.Forbidden) as refused:
+        await user.post("/sessions", {"name": "!", "owner": "admin", "image": "nothing:0"})
+    assert "problems" not in refused.value.details

@@ -238,3 +238,21 @@ async def test_two_hyphens_before_a_command_are_no_part_of_it(bai: Bai, agent: A
 async def test_a_bad_name_is_refused_with_a_good_one(bai: Bai, api: Api) -> None:
     done = await bai("session", "create", "bad name!", "--json", by="user")
     assert (done.code, done.error["details"]["suggestion"]) == (2, "bad-name")
+
+
+async def test_a_secret_variable_comes_from_the_environment_of_bai(
+    bai: Bai, agent: AgentVoice
+) -> None:
+    create = ("session", "create", "hidden", "--secret-env", "HF_KEY", "--enqueue-only")
+    done = await bai(*create, "-e", "SEED=1", "--json", by="user", HF_KEY="s3cret-value")
+    session = done.document
+    assert session["environ"] == {"SEED": "1", "HF_KEY": "********"}
+    assert session["secret_environ"] == ["HF_KEY"]
+    assert "s3cret-value" not in done.stdout
+
+    missing = await bai(*create, by="user")
+    assert missing.code == 2
+    assert "the environment of bai has no such variable" in missing.stderr
+    twice = await bai(*create, "-e", "HF_KEY=1", by="user", HF_KEY="s3cret-value")
+    assert twice.code == 2
+    assert "s3cret-value" not in twice.stderr

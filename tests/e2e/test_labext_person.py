@@ -159,16 +159,24 @@ async def test_a_session_is_started_from_the_panel(
         await page.evaluate(WHEN_IDLE)
         await dialog.get_by_label("Name").and_(page.locator(":focus")).wait_for()
         await page.keyboard.type("x")
-        await dialog.get_by_role("button", name="Start").click()
-        # What was wrong is said, and what was filled in stays.
-        await dialog.get_by_role("alert").get_by_text("4 to 64").wait_for()
-        assert await dialog.get_by_label("Name").input_value() == "x"
-        await dialog.get_by_label("Name").fill("from-the-panel")
         await dialog.get_by_label("Ports of your own").fill("8501, 2200")
         await dialog.get_by_role("button", name="Start").click()
+        # All that is wrong is said, each at its field, and what was filled in stays.
+        await dialog.get_by_role("alert").get_by_text("4 to 64").wait_for()
         await dialog.get_by_role("alert").get_by_text("Port 2200 belongs").wait_for()
+        for label, why in (("Name", "4 to 64"), ("Ports of your own", "Port 2200 belongs")):
+            field = dialog.get_by_label(label)
+            assert await field.get_attribute("aria-invalid") == "true"
+            described = (await field.get_attribute("aria-describedby") or "").split()[0]
+            assert why in await page.locator(f"#{described}").inner_text()
+        assert await dialog.get_by_label("Name").input_value() == "x"
+        await dialog.get_by_label("Name").and_(page.locator(":focus")).wait_for()
         await look(page, "start", tmp_path)
         await look_at_contrast(dialog, "start", tmp_path)
+        await dialog.get_by_role("link", name="Ports of your own").click()
+        await dialog.get_by_label("Ports of your own").and_(page.locator(":focus")).wait_for()
+        await dialog.get_by_label("Name").fill("from-the-panel")
+        assert await dialog.get_by_label("Name").get_attribute("aria-invalid") is None
         await dialog.get_by_label("Ports of your own").fill("8501, 9000")
         await dialog.get_by_role("button", name="Start").click()
         await row_of(page, "from-the-panel").wait_for(timeout=lab.PATIENCE_MS)

@@ -181,6 +181,10 @@ def test_ports_that_will_not_do_are_refused_and_shown_again(
         answer = send_form(hub, other, "/hub/spawn", preopen_ports=sent)
         assert answer.status_code == HTTPStatus.BAD_REQUEST, answer.text
         assert why in html.unescape(answer.text), sent
+        # The field says it, and is linked to, before any script runs.
+        assert re.search(r'id="bai-ports"[^>]*aria-invalid="true" autofocus', answer.text)
+        assert 'id="bai-ports-refused"' in answer.text and 'href="#bai-ports"' in answer.text
+        assert answer.text.count("spawn-error-msg") == 1
         kept = embedded(answer.text, "bai-values")["preopen_ports"]
         assert kept.replace(",", "").split() == sent.replace(",", " ").split()
     assert not [s for s in rest.get("/sessions").json()["items"] if not is_ended(s)]
@@ -304,6 +308,7 @@ async def test_a_folder_that_is_gone_and_a_secret_in_a_form_that_was_refused(
     hub: RunningHub, rest: httpx.Client, browser: Browser, tmp_path: Path
 ) -> None:
     folder_id = create_folder(rest, "soon-gone")
+    kept_id = create_folder(rest, "kept-on")
     page = await browser.new_page(color_scheme="light", viewport={"width": 1100, "height": 1600})
     await sign_in(page, hub, "user")
     await page.goto(f"{hub.url}/hub/spawn")
@@ -320,9 +325,11 @@ async def test_a_folder_that_is_gone_and_a_secret_in_a_form_that_was_refused(
     await page.click("#spawn_form button[type=submit]")
     await page.locator(".spawn-error-msg").wait_for()
     assert "s3cret-value" not in await page.content()
-    assert "s3cret-value" not in await page.evaluate(
-        "fetch('/hub/api/users/user').then(answer => answer.text())"
+    model = await page.evaluate(
+        "fetch('/hub/api/users/user', {headers: {'X-XSRFToken': window.jhdata.xsrf_token}})"
+        ".then(answer => answer.text())"
     )
+    assert '"name": "user"' in model and "s3cret-value" not in model
     select = page.locator("select[name=mount_vfolder]")
     for language in ("en", "ko"):
         await page.set_extra_http_headers({"Accept-Language": language})
@@ -341,4 +348,56 @@ async def test_a_folder_that_is_gone_and_a_secret_in_a_form_that_was_refused(
     await page.click("#bai-reset")
     assert await select.count() == 0
     assert await page.locator("input[name=environ_name]").count() == 0
+    await check_that_each_field_says_what_is_wrong(page, tmp_path)
+    # The next form is not the one that was refused.
+    await page.goto(f"{hub.url}/hub/spawn")
+    assert await page.locator("#bai-refused, .bai-start [id$=-refused]").count() == 0
     await page.close()
+    delete_folder(rest, kept_id)
+
+
+async def check_that_each_field_says_what_is_wrong(page: Page, tmp_path: Path) -> None:
+    if not await page.locator("#bai-name").is_visible():
+        await page.click("#bai-more summary")
+    await page.click("#bai-add-mount")
+    await page.select_option("select[name=mount_vfolder]", label="kept-on")
+    await page.fill("input[name=mount_path]", "../out")
+    await page.fill("#bai-amount-cpu", "-1")
+    await page.fill("#bai-shm", "-1")
+    await page.fill("#bai-ports", "2200")
+    await page.click("#bai-add-variable")
+    await page.fill("input[name=environ_name]", "BAI_X")
+    await page.fill("input[name=environ_value]", "1")
+    # The manager checks everything: what the browser would hold back is sent all the same.
+    await page.evaluate("document.getElementById('spawn_form').noValidate = true")
+    await page.click("#spawn_form button[type=submit]")
+    await page.locator("#bai-refused").wait_for()
+    wrong = {
+        "#bai-amount-cpu": "cpu=-1",
+        "#bai-mount-0-path": "it must not hold '..'",
+        "#bai-shm": "mem=-1m",
+        "#bai-ports": "port 2200 belongs to the session itself",
+        "#bai-variable-BAI_X": "BAI_X is reserved",
+    }
+    assert await page.locator(".spawn-error-msg").count() == 1
+    assert await page.locator("#bai-refused a").count() == len(wrong)
+    for selector, why in wrong.items():
+        field = page.locator(selector)
+        assert await field.get_attribute("aria-invalid") == "true"
+        names = (await field.get_attribute("aria-describedby") or "").split()
+        said = [await page.locator(f"#{name}").inner_text() for name in names]
+        assert any(why in text for text in said), (selector, said)
+        assert await field.is_visible()
+    assert await page.locator("#bai-amount-cpu:focus").count() == 1
+    assert await page.input_value("#bai-amount-cpu") == "-1"
+    for theme in ("light", "dark"):
+        assert await page.locator("html").get_attribute("data-bs-theme") == theme
+        await page.screenshot(path=tmp_path / f"refused-{theme}.png")
+        for part in (".invalid-feedback", "#bai-refused *"):
+            contrasts = await page.evaluate(CONTRASTS.replace("main *", part))
+            assert contrasts and min(contrasts.values()) >= 4.5, (theme, contrasts)
+        await page.click("#dark-theme-toggle")
+    await page.click("#bai-refused a[href='#bai-variable-BAI_X']")
+    await page.locator("#bai-variable-BAI_X:focus").wait_for()
+    await page.fill("#bai-variable-BAI_X", "MINE")
+    assert await page.locator("#bai-variable-BAI_X[aria-invalid]").count() == 0

@@ -13,7 +13,8 @@ export type Trouble = 'manager' | 'unreachable' | 'ended' | 'signed-out' | 'othe
 export class ApiError extends Error {
   constructor(
     message: string,
-    readonly code: string
+    readonly code: string,
+    readonly details: Record<string, unknown> = {}
   ) {
     super(message);
   }

@@ -11,6 +11,12 @@ const CODES: Record<number, string> = {
 };
 const WINDOW = 'popup,width=560,height=640';
 
+interface Refusal {
+  message?: string;
+  error?: string;
+  details?: Record<string, unknown>;
+}
+
 /** What the window of the sign-in sends. */
 interface Answer {
   bai: string;
@@ -102,10 +108,11 @@ export class Person {
     if (response.status === 401) {
       this.expired();
     }
-    const content = (await response.json().catch(() => ({}))) as Record<string, string>;
+    const content = (await response.json().catch(() => ({}))) as Refusal;
     throw new ApiError(
       content.message ?? response.statusText,
-      content.error ?? CODES[response.status] ?? 'http'
+      content.error ?? CODES[response.status] ?? 'http',
+      content.details
     );
   }
 

@@ -1,13 +1,26 @@
 import { Dialog, showDialog } from '@jupyterlab/apputils';
 import * as React from 'react';
 
+import { ApiError } from './api';
 import { Form } from './form';
 import { amount } from './format';
 import type { Person } from './person';
+import { problemsOf, type Problems } from './problems';
 import { whyNotPorts, words, type PortLimits } from './ports';
 import type { Translate } from './texts';
 import type { OtherSession, Session } from './types';
 
+/** The fields of a request that the form has, in its order. */
+const FIELDS = ['name', 'project', 'resource_group', 'image', 'preset', 'preopen_ports'] as const;
+type Field = (typeof FIELDS)[number];
+const LABELS: Record<Field, string> = {
+  name: 'name',
+  project: 'project',
+  resource_group: 'resource-group',
+  image: 'image',
+  preset: 'preset',
+  preopen_ports: 'ports'
+};
 const NAME = /^[A-Za-z0-9][A-Za-z0-9_.-]{2,62}[A-Za-z0-9]$/;
 
 interface Options {
@@ -48,16 +61,28 @@ export async function startSession(
       return null;
     }
     try {
-      return await body.file();
+      const filed = await body.file();
+      if (filed) {
+        return filed;
+      }
     } catch (error) {
       // Shown in the form as it was filled in, not instead of it.
-      body.problem = error instanceof Error ? error.message : String(error);
+      const message = error instanceof Error ? error.message : String(error);
+      const details = error instanceof ApiError ? error.details : {};
+      body.problems = problemsOf(message, details, FIELDS);
     }
   }
 }
 
+type Marked = Pick<
+  React.HTMLAttributes<HTMLElement>,
+  'id' | 'aria-invalid' | 'aria-describedby' | 'autoFocus'
+>;
+
+const idOf = (field: Field): string => `bai-Form-field-${field}`;
+
 class StartForm extends Form {
-  problem = '';
+  problems: Problems = {};
   private options: Options | null = null;
   private wish: Wish;
   private ports = '';
@@ -101,15 +126,17 @@ class StartForm extends Form {
     this.update();
   }
 
-  async file(): Promise<OtherSession> {
+  /** The session that was filed; null where `problems` says what has to be corrected first. */
+  async file(): Promise<OtherSession | null> {
     const { name, ...rest } = this.wish;
-    if (name && !NAME.test(name)) {
-      throw new Error(this.t('name-rule'));
-    }
     const ports = words(this.ports);
     const refusal = this.options && whyNotPorts(ports, this.options.preopen_limits);
-    if (refusal) {
-      throw new Error(this.t(refusal.key, refusal.places));
+    this.problems = {
+      ...(name && !NAME.test(name) ? { name: this.t('name-rule') } : {}),
+      ...(refusal ? { preopen_ports: this.t(refusal.key, refusal.places) } : {})
+    };
+    if (Object.keys(this.problems).length) {
+      return null;
     }
     const given = Object.fromEntries(Object.entries(rest).filter(([, value]) => value));
     return this.person.post<OtherSession>('/sessions', {
@@ -123,6 +150,7 @@ class StartForm extends Form {
     const { options, wish, t } = this;
     const set = (change: Partial<Wish>): void => {
       this.wish = { ...this.wish, ...change };
+      Object.keys(change).forEach(field => this.forget(field));
       this.update();
     };
     if (!options) {
@@ -134,57 +162,65 @@ class StartForm extends Form {
     };
     return (
       <>
-        {this.problem && (
-          <p className="bai-Problem" role="alert">
-            {this.problem}
-          </p>
-        )}
+        {this.summary()}
         <label>
           {t('name')}
           <input
             className="jp-mod-styled"
+            {...this.marked('name')}
             value={wish.name}
             placeholder={t('name-by-itself')}
             onChange={event => set({ name: event.target.value })}
           />
         </label>
+        {this.why('name')}
         <Choice
+          marked={this.marked('project')}
           label={t('project')}
           value={wish.project}
           options={options.projects.map(({ name, id }) => [id, name])}
           onChange={project => renew({ project })}
         />
+        {this.why('project')}
         <Choice
+          marked={this.marked('resource_group')}
           label={t('resource-group')}
           value={wish.resource_group}
           options={options.resource_groups.map(({ name }) => [name, name])}
           onChange={group => renew({ resource_group: group })}
         />
+        {this.why('resource_group')}
         <Choice
+          marked={this.marked('image')}
           label={t('image')}
           value={wish.image}
           options={options.images.map(({ name }) => [name, name])}
           onChange={image => set({ image })}
         />
+        {this.why('image')}
         <Choice
+          marked={this.marked('preset')}
           label={t('preset')}
           value={wish.preset}
           options={options.presets.map(preset => [preset.name, this.presetText(preset)])}
           onChange={preset => set({ preset })}
         />
+        {this.why('preset')}
         <label>
           {t('ports')}
           <input
             className="jp-mod-styled"
             value={this.ports}
             placeholder="8501, 9000"
-            aria-describedby="bai-Form-ports"
+            {...this.marked('preopen_ports', 'bai-Form-ports')}
             onChange={event => {
               this.ports = event.target.value;
+              this.forget('preopen_ports');
               this.update();
             }}
           />
         </label>
+        {this.why('preopen_ports')}
         <p className="bai-Hint" id="bai-Form-ports">
           {t('ports-hint')}
         </p>
@@ -195,6 +231,69 @@ class StartForm extends Form {
           </a>
         </p>
       </>
+    );
+  }
+
+  /** All that is wrong, in the order of the fields, each with the way to its field. */
+  private summary(): React.ReactElement | null {
+    const { t, problems } = this;
+    const wrong = FIELDS.filter(field => problems[field]);
+    if (!wrong.length) {
+      return problems[''] ? (
+        <p className="bai-Problem" role="alert">
+          {problems['']}
+        </p>
+      ) : null;
+    }
+    return (
+      <div className="bai-Problem" role="alert">
+        {t('to-correct')}
+        <ul>
+          {problems[''] && <li>{problems['']}</li>}
+          {wrong.map(field => (
+            <li key={field}>
+              <a
+                href={`#${idOf(field)}`}
+                onClick={event => {
+                  event.preventDefault();
+                  this.node.querySelector<HTMLElement>(`#${idOf(field)}`)?.focus();
+                }}
+              >
+                {t(LABELS[field])}
+              </a>
+              : {problems[field]}
+            </li>
+          ))}
+        </ul>
+      </div>
+    );
+  }
+
+  /** The attributes of a field: its problem is part of its description, the first has the focus. */
+  private marked(field: Field, hint?: string): Marked {
+    const isWrong = Boolean(this.problems[field]);
+    const described = [isWrong ? `${idOf(field)}-problem` : '', hint].filter(Boolean).join(' ');
+    return {
+      id: idOf(field),
+      'aria-invalid': isWrong || undefined,
+      'aria-describedby': described || undefined,
+      autoFocus: isWrong && field === FIELDS.find(each => this.problems[each])
+    };
+  }
+
+  private why(field: Field): React.ReactElement | null {
+    const problem = this.problems[field];
+    return problem ? (
+      <p className="bai-Problem" id={`${idOf(field)}-problem`}>
+        {problem}
+      </p>
+    ) : null;
+  }
+
+  /** A field that is changed is as good as any until it is sent. */
+  private forget(field: string): void {
+    this.problems = Object.fromEntries(
+      Object.entries(this.problems).filter(([each]) => each !== field)
     );
   }
 
@@ -209,18 +308,19 @@ class StartForm extends Form {
 
 function Choice(props: {
   label: string;
+  marked: Marked;
   value: string;
   options: [string, string][];
   onChange: (value: string) => void;
 }): React.ReactElement {
-  const { label, value, options, onChange } = props;
+  const { label, marked, value, options, onChange } = props;
   if (options.length === 0) {
     return <></>;
   }
   return (
     <label>
       {label}
-      <select value={value} onChange={event => onChange(event.target.value)}>
+      <select {...marked} value={value} onChange={event => onChange(event.target.value)}>
         {options.map(([key, text]) => (
           <option key={key} value={key}>
             {text}

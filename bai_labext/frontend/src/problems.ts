@@ -1,0 +1,30 @@
+/** What is wrong with the fields of a form, by field; a field that the form has not is ''. */
+export type Problems = Record<string, string>;
+
+interface Reported {
+  field?: string | undefined;
+  problem?: string;
+}
+
+/**
+ * What the details of a refusal say of the fields of a form.
+ *
+ * `preopen_ports.0` is a problem of `preopen_ports`; what is of no field of the form is ''.
+ */
+export function problemsOf(
+  message: string,
+  details: Record<string, unknown>,
+  fields: readonly string[]
+): Problems {
+  const reported: Reported[] = Array.isArray(details.problems)
+    ? (details.problems as Reported[])
+    : [{ field: details.field as string | undefined, problem: message }];
+  const found: Problems = {};
+  for (const { field, problem } of reported) {
+    const name = field ?? '';
+    const own = fields.find(each => name === each || name.startsWith(`${each}.`)) ?? '';
+    const text = own || !name ? (problem ?? '') : `${name}: ${problem ?? ''}`;
+    found[own] = found[own] ? `${found[own]}; ${text}` : text;
+  }
+  return found;
+}
