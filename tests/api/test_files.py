@@ -370,7 +370,8 @@ async def test_a_hostile_archive_does_not_delay_other_requests(api: Api, user: C
         slowest = max(slowest, time.monotonic() - began)
         await asyncio.wait([sending], timeout=0.05)
     await sending
-    assert slowest < 1.0
+    # It was frozen for over 40 s; a machine that runs other tests too may need a second or two.
+    assert slowest < 5.0
     assert uploads(api) == []
 
 

@@ -135,20 +135,19 @@ def behind(line: Line) -> Reason:
 
 
 def reserved(reservation: Reservation) -> Reason:
-    """Return, as a check that passed, that a place is kept and from when."""
+    """Return, as a check that passed, that a place is kept and when it comes free.
+
+    How certain the start is says the estimate alone: a session that a quota holds back now may
+    go first.
+    """
     at = reservation.starts_at
-    when = (
-        "; nothing tells when it comes free"
-        if at is None
-        else f" from {at.isoformat()} ({reservation.certainty})"
-    )
+    when = "; when it comes free is not known" if at is None else f" from {at.isoformat()}"
     return reason(
         RESERVATION,
         f"a place is reserved{when}",
         passed=True,
         session_id=reservation.session_id,
         starts_at=None if at is None else at.isoformat(),
-        certainty=str(reservation.certainty),
         agents=sorted({place.agent_id for place in reservation.placements}),
     )
 

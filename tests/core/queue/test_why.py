@@ -205,3 +205,19 @@ def _passed(world: Snapshot) -> Queue:
     queue = Queue(world)
     queue.run(NOW)
     return queue
+
+
+def test_a_reservation_claims_no_certainty_of_its_own() -> None:
+    """A session that only a quota holds back goes first once the quota allows it."""
+    caps = {ANN: ScopeCaps(ANN, "ann", max_sessions=1)}
+    line = [wait(0, ANN, seconds=10), wait(1, ANN, seconds=1), wait(2, BOB, seconds=5)]
+    queue = Queue(snapshot(line, [agent(cpu=1)], caps=caps))
+    assert queue.run(NOW).decisions[0].session_id == "s0"
+    found = explain_one(queue, "s2", Choices())
+    assert found is not None
+    (reservation,) = (check for check in found.checks if check["check"] == "reservation")
+    assert reservation["starts_at"] == (NOW + timedelta(seconds=10)).isoformat()
+    assert "known" not in reservation["message"]
+    assert "certainty" not in reservation
+    assert found.estimate.starts_at == NOW + timedelta(seconds=11)
+    assert found.estimate.certainty is Certainty.ESTIMATED
