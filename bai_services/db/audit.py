@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
@@ -11,9 +11,11 @@ import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from bai_services.core.listing import ListQuery, Page
+from bai_services.core.roles import Role
 
 from .database import Database
 from .listing import Listing
+from .owners import is_shown
 from .tables.accounts import audit_log
 
 Row = Mapping[str, Any]
@@ -63,9 +65,14 @@ class AuditStore:
         async with self._db.write() as tx:
             await record(tx, entry)
 
-    async def page(self, query: ListQuery, domain: str | None = None) -> Page[Row]:
-        """Return a page of the log, of one domain where one is given."""
-        rows = sa.select(audit_log)
+    async def page(
+        self, query: ListQuery, domain: str | None = None, hidden_roles: Collection[Role] = ()
+    ) -> Page[Row]:
+        """Return a page of the log, of one domain where one is given.
+
+        Entries of actors who now have one of ``hidden_roles`` are left out.
+        """
+        rows = sa.select(audit_log).where(is_shown(audit_log.c.actor_id, hidden_roles))
         if domain is not None:
             rows = rows.where(audit_log.c.domain == domain)
         async with self._db.read() as tx:

@@ -75,6 +75,9 @@ class Audit:
         )
 
     async def page(self, caller: Caller, query: ListQuery) -> Page[Row]:
-        """Return the entries that the caller may see: of their domain, or all."""
+        """Return the entries that the caller may see: all, or those of their domain.
+
+        Of their domain, entries of actors with a higher role are left out.
+        """
         visible = authorizer.visibility(caller, "audit.read")
-        return await self._store.page(query, visible.domain)
+        return await self._store.page(query, visible.domain, visible.hidden_roles)
