@@ -38,10 +38,14 @@ class SessionsPage(Page):
     """A page that shows sessions of the manager."""
 
     async def sessions(self, owners: Sequence[str], statuses: Sequence[Status]) -> list[Session]:
-        """Return sessions of these users, oldest first; none while the manager is away."""
-        if not owners:
+        """Return sessions of these users that the caller may see, oldest first.
+
+        None while the manager is away.
+        """
+        if not owners or self.current_user is None:
             return []
         query = {
+            "viewer": self.current_user.name,
             "hub_user__in": ",".join(owners),
             "status__in": ",".join(statuses),
             "sort": "created_at",

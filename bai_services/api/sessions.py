@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import datetime
 from http import HTTPStatus
 from typing import Any
@@ -258,9 +259,19 @@ class WhyWaiting(Shown):
 
 
 class SessionsHandler(APIHandler):
-    @operation("List sessions", tag="sessions", returns=Session, is_list=True, is_for_sessions=True)
+    @operation(
+        "List sessions",
+        tag="sessions",
+        returns=Session,
+        is_list=True,
+        is_for_sessions=True,
+        parameters={"viewer": "the Hub only: list what this user may see"},
+    )
     async def get(self, query: ListQuery) -> Any:
-        return await self.manager.sessions.page(self.caller, query)
+        caller, filters = self.caller, dict(query.filters)
+        if (viewer := filters.pop("viewer", None)) is not None:
+            caller = await self.manager.callers.viewer(caller, viewer)
+        return await self.manager.sessions.page(caller, replace(query, filters=filters))
 
     @operation(
         "File a session; 200 with the live one of that name and content",

@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 from typing import NamedTuple
 
 from bai_services.core import signature
-from bai_services.core.errors import NotSignedIn, RateLimited, Unavailable
+from bai_services.core.errors import Forbidden, NotSignedIn, RateLimited, Unavailable
 from bai_services.core.names import is_inside
 from bai_services.core.rate_limit import SlidingCount
 from bai_services.core.roles import Caller, Role
@@ -17,6 +17,7 @@ from bai_services.db.accounts import AccountStore, KeypairAccount
 from bai_services.db.database import Database
 from bai_services.db.users import Account
 
+from . import authorizer
 from .clock import Clock
 from .keypair_secrets import KeypairSecrets, new_secret_key
 
@@ -85,6 +86,23 @@ class Callers:
             raise NotSignedIn(found.text, reason=found.reason)
         caller = _as_caller(account, None, client_ip)
         return replace(caller, role=Role.SESSION)
+
+    async def viewer(self, caller: Caller, username: str) -> Caller:
+        """Return the user to whom the Hub, which asks, shows what it reads.
+
+        Raises
+        ------
+        Forbidden
+            If the caller is not the Hub, or the account is unknown or not active.
+        """
+        authorizer.require(caller, "account.read")
+        account = await self._store.by_username(username)
+        if account is None or refusal(account, None) is not None:
+            raise Forbidden(
+                f"there is no active account {username!r}; viewer must name the user who looks",
+                viewer=username,
+            )
+        return _as_caller(account, None, caller.client_ip)
 
     async def by_signature(self, request: SignedRequest, client_ip: str) -> Caller:
         """Return the caller whose keypair signed the request.

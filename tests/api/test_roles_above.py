@@ -390,6 +390,28 @@ async def test_the_audit_log_leaves_out_what_a_higher_role_did(crowd: Api) -> No
     assert below | above <= found["monitor-acme"] & found["superadmin-acme"]
 
 
+async def test_the_hub_lists_sessions_as_the_user_to_whom_it_shows_them(crowd: Api) -> None:
+    """The Hub's page for administrators showed a domain admin the superadmin's sessions."""
+    for name in ("superadmin-default", "user-default", "user-acme"):
+        await (await crowd.client(name)).post("/sessions", {"name": f"of-{name}"})
+
+    async def shown(viewer: str, client: Client = crowd.hub) -> set[str]:
+        page = await client.get("/sessions", viewer=viewer)
+        return {session["name"] for session in page["items"]}
+
+    assert await shown("admin-default") == {"of-user-default"}
+    assert await shown("user-acme") == {"of-user-acme"}
+    everything = {"of-superadmin-default", "of-user-default", "of-user-acme"}
+    assert await shown("superadmin-default") == everything
+    for viewer in ("", "nobody-of-that-name"):
+        with pytest.raises(Forbidden, match="viewer must name"):
+            await shown(viewer)
+    # Nobody else sees with the eyes of another user.
+    for name in ("user-default", "admin-default", "superadmin-default"):
+        with pytest.raises(Forbidden):
+            await shown("superadmin-default", await crowd.client(name))
+
+
 async def test_a_folder_of_a_project_belongs_to_no_role(crowd: Api) -> None:
     body = {"name": "team", "project": "default/default"}
     made = await (await crowd.client("superadmin-default")).post("/vfolders", body)

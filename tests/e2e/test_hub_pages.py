@@ -147,6 +147,8 @@ async def test_every_control_of_the_admin_page_works(
         with hub.sign_in(known):
             pass
     session = checked(rest.post("/sessions", json={"name": f"seen-by-{name}", **SMALL}), 201)
+    superadmin = hub.rest("admin")
+    above = checked(superadmin.post("/sessions", json={"name": f"above-{name}", **SMALL}), 201)
     page = await browser.new_page()
     await sign_in(page, hub, name)
     await page.get_by_role("link", name="Admin").click()
@@ -155,6 +157,11 @@ async def test_every_control_of_the_admin_page_works(
     shown = await users.all_inner_texts()
     assert {"user", name} <= set(shown)
     assert ("acme-user" in shown) is sees_all
+    # The sessions of a superadmin are a superadmin's to see.
+    links = page.locator("#bai-users")
+    assert await links.get_by_role("link", name=session["name"]).count() == 1
+    assert (await links.get_by_role("link", name=above["name"]).count() == 1) is sees_all
+    checked(superadmin.delete(f"/sessions/{above['id']}"), 202)
     # No user is added, changed or impersonated, no server started, no Hub shut down here.
     main = page.locator(".container:has(#bai-users)")
     assert await main.get_by_role("button").all_inner_texts() == ["Search"]
