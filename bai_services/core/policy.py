@@ -103,21 +103,35 @@ def violations(
 
 
 def pending_violations(
-    caps: Iterable[ScopeCaps], slots: Mapping[str, int], pending: Usage
+    caps: Iterable[ScopeCaps],
+    slots: Mapping[str, int],
+    pending: Usage,
+    *,
+    waiting: Usage | None = None,
+    asked: Mapping[str, int] | None = None,
 ) -> list[Violation]:
-    """Return every pending cap that one more waiting session would pass."""
+    """Return every pending cap that one more waiting session would pass.
+
+    ``pending`` also counts the sessions of the same request that come before it. ``waiting`` is
+    what waits already and ``asked`` what the whole request adds; the messages name these.
+    """
+    waiting = pending if waiting is None else waiting
+    asked = needs(slots) if asked is None else asked
     found = []
     for scope_caps in caps:
         used = pending.get(scope_caps.scope, _NOTHING)
-        count = scope_caps.max_pending_sessions
-        if count is not None and used.get(SESSIONS, 0) + 1 > count:
-            found.append(
-                _violation(scope_caps, SESSIONS, (1, count, used.get(SESSIONS, 0)), "wait")
-            )
-        for slot, limit in scope_caps.max_pending_slots.items():
-            have = used.get(slot, 0)
-            if limit != UNLIMITED and slots.get(slot, 0) and have + slots[slot] > limit:
-                found.append(_violation(scope_caps, slot, (slots[slot], limit, have), "wait"))
+        known = waiting.get(scope_caps.scope, _NOTHING)
+        limits = {
+            slot: limit
+            for slot, limit in scope_caps.max_pending_slots.items()
+            if limit != UNLIMITED and slots.get(slot, 0)
+        }
+        if scope_caps.max_pending_sessions is not None:
+            limits = {SESSIONS: scope_caps.max_pending_sessions, **limits}
+        for slot, limit in limits.items():
+            if used.get(slot, 0) + needs(slots)[slot] > limit:
+                amounts = (asked[slot], limit, known.get(slot, 0))
+                found.append(_violation(scope_caps, slot, amounts, "wait"))
     return found
 
 
@@ -176,12 +190,14 @@ def _violation(
     texts = tuple(amount_text(slot, n) for n in (asked, limit, used, spare))
     asked_text, limit_text, used_text, left_text = texts
     if slot == SESSIONS:
-        message = (
-            f"{caps.scope.kind} {caps.name} may have {limit_text} sessions {verb} at once; "
-            f"{used_text} do, {left_text} are left"
-        )
+        message = f"{caps.scope.kind} {caps.name} may have {limit_text} sessions {verb} at once; "
         if verb == "wait":
-            message += "; cancel some, wait until some have started, or ask for a higher limit"
+            message += (
+                f"{used_text} wait, {left_text} are left, {asked_text} were asked for; cancel "
+                "some, wait until some have started, or ask for a higher limit"
+            )
+        else:
+            message += f"{used_text} do, {left_text} are left"
     elif slot == CONTAINERS:
         message = (
             f"{asked_text} containers asked, but one session of {caps.scope.kind} {caps.name} may "

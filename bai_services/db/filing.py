@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from datetime import datetime
@@ -180,8 +181,15 @@ async def check_pending(tx: AsyncConnection, news: Sequence[NewSession]) -> None
     # Over all keypairs of the user.
     waiting = await tx.scalar(_WAITING, {"owner": first.owner_id})
     usage.setdefault(Scope(ScopeKind.USER, first.owner_id), {})[policy.SESSIONS] = int(waiting or 0)
+    waiting_usage = {scope: dict(used) for scope, used in usage.items()}
+    asked = Counter[str]()
     for new in news:
-        policy.refuse(policy.pending_violations(bound, new.total_slots, usage))
+        asked.update(policy.needs(new.total_slots))
+    for new in news:
+        found = policy.pending_violations(
+            bound, new.total_slots, usage, waiting=waiting_usage, asked=asked
+        )
+        policy.refuse(found)
         policy.add(usage, first.scopes, new.total_slots)
 
 

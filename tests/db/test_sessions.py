@@ -121,7 +121,8 @@ async def test_waiting_sessions_of_a_user_are_capped_by_default(world: World) ->
     await world.sessions.enqueue(world.new("other", user=2), NOW)
     # Many at once: all or none.
     await world.set_caps("user", {}, max_pending_sessions=4)
-    with pytest.raises(QuotaExceeded):
+    counts = "may have 4 sessions wait at once; 2 wait, 2 are left, 3 were asked for"
+    with pytest.raises(QuotaExceeded, match=counts):
         await world.sessions.enqueue_all([world.new(f"more{n}") for n in range(3)], NOW)
     await world.set_caps("user", {}, max_pending_sessions=None)
     await world.sessions.enqueue_all([world.new(f"more{n}") for n in range(3)], NOW)

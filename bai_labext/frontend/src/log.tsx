@@ -5,10 +5,10 @@ import { Poll } from '@lumino/polling';
 import { Signal } from '@lumino/signaling';
 import * as React from 'react';
 
-import { withoutAccess } from './accesslog';
 import { pieces, plain, settled } from './ansi';
 import type { Api } from './api';
 import { Button } from './button';
+import { withoutServerLog } from './serverlog';
 import type { Translate } from './texts';
 import type { Log } from './types';
 
@@ -31,8 +31,8 @@ class LogModel {
   isLive = true;
   isFollowed = true;
   hasTimes = false;
-  /** Whether the requests to the session's own server are shown beside the user's output. */
-  hasAccess = false;
+  /** Whether the log of the session's own server is shown beside the user's output. */
+  hasServerLog = false;
   source: Source;
   readonly changed = new Signal<this, void>(this);
   private mark = '';
@@ -76,15 +76,15 @@ class LogModel {
     this.renew();
   }
 
-  showAccess(hasAccess: boolean): void {
-    this.hasAccess = hasAccess;
+  showServerLog(hasServerLog: boolean): void {
+    this.hasServerLog = hasServerLog;
     this.changed.emit();
   }
 
   /** The lines that are shown, searched and downloaded. */
   get lines(): string[] {
     const lines = settled(this.text).split('\n');
-    return this.hasAccess || !this.source.keepsTimes ? lines : withoutAccess(lines, plain);
+    return this.hasServerLog || !this.source.keepsTimes ? lines : withoutServerLog(lines, plain);
   }
 
   follow(isFollowed: boolean): void {
@@ -245,10 +245,10 @@ function View({ model, t }: { model: LogModel; t: Translate }): React.ReactEleme
           <label>
             <input
               type="checkbox"
-              checked={model.hasAccess}
-              onChange={event => model.showAccess(event.target.checked)}
+              checked={model.hasServerLog}
+              onChange={event => model.showServerLog(event.target.checked)}
             />
-            {t('access-log')}
+            {t('server-log')}
           </label>
         )}
         <input
