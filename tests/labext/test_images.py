@@ -100,7 +100,7 @@ def test_each_app_that_is_claimed_answers_its_owner_only(running: Running) -> No
         if app.kind is Kind.PROCESS:
             start(running, app.name)
         for path in (app.path, app.ready_path):
-            assert running.server.get(path).status_code == 200, path
+            assert running.server.page(path).status_code == 200, path
             assert running.server.get(path, token=None).status_code in (302, 403), path
 
 

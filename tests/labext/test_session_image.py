@@ -45,7 +45,7 @@ def server(docker_engine: DockerEngine, container: tuple[str, int]) -> JupyterSe
 
 @pytest.mark.parametrize("path", ["lab", "vscode/", "vscode/healthz", "tensorboard/"])
 def test_an_app_answers_its_owner_and_nobody_else(server: JupyterServer, path: str) -> None:
-    assert server.get(path).status_code == 200
+    assert server.page(path).status_code == 200
     assert server.get(path, token=None).status_code in (302, 403)
     assert server.get(path, token="wrong").status_code in (302, 403)
 
@@ -57,7 +57,7 @@ async def test_a_terminal_runs_as_the_given_uid_with_a_name(server: JupyterServe
 
 
 async def test_vs_codes_websocket_opens_for_its_owner_only(server: JupyterServer) -> None:
-    page = server.get("vscode/").text
+    page = server.page("vscode/").text
     version = re.search(r"(stable-[0-9a-f]{40})", page)
     assert version is not None
     path = f"vscode/{version[1]}?reconnectionToken=0-0&reconnection=false&skipWebSocketFrames=false"

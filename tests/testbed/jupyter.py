@@ -30,6 +30,14 @@ class JupyterServer:
     def request(self, method: str, path: str, token: str | None = "") -> httpx.Response:
         return httpx.request(method, self.url + path, headers=self.headers(token), timeout=60)
 
+    def page(self, path: str) -> httpx.Response:
+        """Return a page for the owner, after redirects that keep the path (VS Code's folder)."""
+        answer = httpx.get(
+            self.url + path, headers=self.headers(), timeout=60, follow_redirects=True
+        )
+        assert answer.url.path == httpx.URL(self.url + path).path, answer.url
+        return answer
+
     def headers(self, token: str | None = "") -> dict[str, str]:
         if token is None:
             return {}
