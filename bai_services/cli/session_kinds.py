@@ -63,7 +63,9 @@ async def wait(
     """
     session = await connection.client.get(f"/sessions/{segment(name)}")
     goal = _status(until) if until else goal_of(session)
-    session = await wait_for_status(connection.client, session, goal, timeout_seconds)
+    session = await wait_for_status(
+        connection.client, session, goal, timeout_seconds, tells=not as_json
+    )
     if (error := failed(session)) is not None and not (until and session["status"] == goal):
         raise error
     text = f"{session['name']} is {session['status']}"

@@ -241,7 +241,9 @@ async def create(
         body["project"] = project or await _default_project(connection)
     found = await connection.client.post("/sessions", body)
     if wait:
-        found = await wait_for_status(connection.client, found, goal_of(found), timeout_seconds)
+        found = await wait_for_status(
+            connection.client, found, goal_of(found), timeout_seconds, tells=not as_json
+        )
         if (error := failed(found)) is not None:
             raise error
     _print_session(connection, found, as_json=as_json)

@@ -20,18 +20,27 @@ from .text import printable
 
 # A poll on a terminal returns soon, to show progress; without one it may stay long.
 _SHOWN_POLL_SECONDS = 1.0
+_TOLD_POLL_SECONDS = 5.0
 _HIDDEN_POLL_SECONDS = 20.0
 _LEAST_PAUSE_SECONDS = 0.1
+# Lines for a changed position or amount come no more often.
+_LEAST_SECONDS_BETWEEN_LINES = 30.0
 # A manager that restarts is back by then.
 _PATIENCE_SECONDS = 30.0
 
 
 async def wait_for_status(
-    client: Client, session: Mapping[str, Any], status: Status, timeout_seconds: float | None
+    client: Client,
+    session: Mapping[str, Any],
+    status: Status,
+    timeout_seconds: float | None,
+    *,
+    tells: bool = False,
 ) -> dict[str, Any]:
     """Return the session once it is ``status`` or has ended.
 
-    A manager that is away for less than half a minute is waited for.
+    With ``tells``, what it waits for is written line by line to a standard error that is no
+    terminal. A manager that is away for less than half a minute is waited for.
 
     Raises
     ------
@@ -42,7 +51,7 @@ async def wait_for_status(
     """
     latest = [session]
     try:
-        return await _wait(client, latest, status, timeout_seconds)
+        return await _wait(client, latest, status, timeout_seconds, tells=tells)
     except asyncio.CancelledError:
         # Ctrl-C: asyncio.run cancels the command before it raises KeyboardInterrupt.
         click.echo(interrupted(latest[-1], status), err=True)
@@ -68,13 +77,17 @@ async def _wait(
     latest: list[Mapping[str, Any]],
     status: Status,
     timeout_seconds: float | None,
+    *,
+    tells: bool,
 ) -> dict[str, Any]:
     """As ``wait_for_status``; appends to ``latest`` each answer that comes."""
     session = latest[-1]
     deadline = None if timeout_seconds is None else time.monotonic() + timeout_seconds
     found = dict(session)
     async with _shown(f"session {found['name']}") as show:
-        poll = _SHOWN_POLL_SECONDS if show.is_visible else _HIDDEN_POLL_SECONDS
+        tell = _Told() if tells and not show.is_visible else None
+        # Also before the first line: a new session has its reasons a moment later.
+        poll = _SHOWN_POLL_SECONDS if show.is_visible or tell else _HIDDEN_POLL_SECONDS
         last_answer = time.monotonic()
         while found["status"] != status and found["status"] not in ENDED:
             show(found)
@@ -95,6 +108,9 @@ async def _wait(
                 )
                 last_answer = time.monotonic()
                 latest[:] = [found]
+                if tell and found["status"] != status and found["status"] not in ENDED:
+                    tell(found)
+                    poll = _TOLD_POLL_SECONDS
             except Unavailable:
                 if time.monotonic() - last_answer > _PATIENCE_SECONDS:
                     raise
@@ -123,6 +139,27 @@ class _Line:
         )
 
 
+class _Told:
+    """Writes to standard error what a session waits for, when that has changed."""
+
+    def __init__(self) -> None:
+        self._text = ""
+        self._cause: object = None
+        self._at = 0.0
+
+    def __call__(self, session: Mapping[str, Any]) -> None:
+        state, *parts = _parts(session)
+        says = f"is {state}" if state != Status.PENDING else "waits"
+        name = printable(str(session["name"]))
+        text = f"session {name} {says}" + (f": {' · '.join(parts)}" if parts else "")
+        reasons = [reason.get("check") for reason in session.get("reasons") or ()]
+        cause, now = (state, reasons), time.monotonic()
+        is_late = now - self._at >= _LEAST_SECONDS_BETWEEN_LINES
+        if text != self._text and (cause != self._cause or is_late):
+            click.echo(text, err=True)
+            self._text, self._cause, self._at = text, cause, now
+
+
 @contextlib.asynccontextmanager
 async def _shown(what: str) -> AsyncIterator[_Line]:
     console = output.progress_console()
@@ -138,6 +175,11 @@ async def _shown(what: str) -> AsyncIterator[_Line]:
 
 def stage_of(session: Mapping[str, Any]) -> str:
     """Return in one line how far a session is and what it waits for."""
+    return " · ".join(_parts(session))
+
+
+def _parts(session: Mapping[str, Any]) -> list[str]:
+    """Return the status of a session and what it waits for."""
     parts = [str(session["status"])]
     if (position := session.get("queue_position")) is not None:
         parts.append(f"number {position} in the queue")
@@ -149,4 +191,4 @@ def stage_of(session: Mapping[str, Any]) -> str:
     progress = session.get("progress") or {}
     if progress.get("message") or progress.get("stage"):
         parts.append(str(progress.get("message") or progress["stage"]))
-    return printable(" · ".join(part for part in parts if part))
+    return [printable(part) for part in parts if part]

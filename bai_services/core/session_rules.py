@@ -36,6 +36,12 @@ def check_session_name(name: str) -> str:
         If it has other than 4 to 64 ASCII letters, digits and ``_.-``, or does
         not begin and end with a letter, digit or ``_``.
     """
+    if not name:
+        raise InvalidRequest(
+            f"the session's name is empty: give {NAME_MIN} to {NAME_MAX} letters, digits and _ . - "
+            "(ASCII), or leave the field out for a generated name",
+            field="name",
+        )
     if not NAME_MIN <= len(name) <= NAME_MAX or _NAME.fullmatch(name) is None:
         raise InvalidRequest(
             f"{name[:80]!r} cannot name a session: {NAME_MIN} to {NAME_MAX} letters, digits and "

@@ -407,7 +407,7 @@ def _names(caller: Caller, request: SessionRequest, session_id: str) -> tuple[st
         return session_name_from(asked), request.hub_server, "hub"
     if request.hub_server is not None:
         raise Forbidden("only the Hub may name the server of a session", field="hub_server")
-    name = request.name or f"session-{secrets.token_hex(4)}"
+    name = f"session-{secrets.token_hex(4)}" if request.name is None else request.name
     check_session_name(name)
     return name, hub_server_name(name, session_id), "manager"
 

@@ -256,3 +256,24 @@ async def test_a_secret_variable_comes_from_the_environment_of_bai(
     twice = await bai(*create, "-e", "HF_KEY=1", by="user", HF_KEY="s3cret-value")
     assert twice.code == 2
     assert "s3cret-value" not in twice.stderr
+
+
+async def test_an_empty_name_is_refused(bai: Bai, api: Api) -> None:
+    done = await bai("session", "create", "", "--json", by="user")
+    assert (done.code, "the session's name is empty" in done.error["message"]) == (2, True)
+    user = await api.client("user")
+    assert (await user.post("/sessions", {}))["name"].startswith("session-")
+
+
+async def test_a_wait_without_a_terminal_says_what_it_waits_for(
+    bai: Bai, api: Api, agent: AgentVoice
+) -> None:
+    for name in ("big1", "big2"):
+        await bai("session", "create", name, "-r", "cpu=6", "-r", "mem=1g", by="user")
+    wait = ("session", "wait", "big2", "--timeout", "2")
+    done = await bai(*wait, by="user")
+    assert done.code == 1
+    said = [line for line in done.stderr.splitlines() if "session big2 waits: " in line]
+    assert len(said) == 1
+    assert "cpu=6 asked, but at most 2" in said[0]
+    assert "waits" not in (await bai(*wait, "--json", by="user")).stderr
