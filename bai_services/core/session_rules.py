@@ -38,9 +38,10 @@ def check_session_name(name: str) -> str:
     """
     if not name:
         raise InvalidRequest(
-            f"the session's name is empty: give {NAME_MIN} to {NAME_MAX} letters, digits and _ . - "
-            "(ASCII), or leave the field out for a generated name",
+            f"an empty text cannot name a session: give {NAME_MIN} to {NAME_MAX} letters, digits "
+            "and _ . - (ASCII), or leave the field out for a generated name",
             field="name",
+            suggestion=_suggested(name),
         )
     if not NAME_MIN <= len(name) <= NAME_MAX or _NAME.fullmatch(name) is None:
         raise InvalidRequest(
