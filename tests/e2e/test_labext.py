@@ -465,7 +465,7 @@ async def test_a_manager_that_goes_away_and_comes_back(
             timeout=lab.PATIENCE_MS
         )
         # Apps are the session's own.
-        await app_row(page, "TensorBoard").get_by_role("button", name="Open").wait_for()
+        await app_row(page, "TensorBoard").get_by_role("button", name="Start").wait_for()
         await look(page, "away", tmp_path)
         hub.process_of("manager").resume()
         await panel.get_by_role("button", name="Try now").click()
