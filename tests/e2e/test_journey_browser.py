@@ -91,7 +91,7 @@ async def test_a_directory_of_a_folder_from_the_form_to_the_session(
     await page.fill('[name="mount_subpath"]', "raw/../2024")
     await page.click('.bai-start button[type="submit"]')
     # What was sent is there again, with the reason beside it.
-    await page.get_by_text("'..'").wait_for()
+    await page.get_by_text("'..'").first.wait_for()
     assert await page.input_value('[name="mount_subpath"]') == "raw/../2024"
     await page.fill('[name="mount_subpath"]', "raw/2024")
     await page.fill('[name="mount_path"]', "data")
