@@ -106,10 +106,22 @@ class SpawnPage(StartsOwnServers, SessionsPage, SpawnHandler):
     ) -> None:
         if user_name is not None:
             self.require_owner(user_name)
-        if self.current_user is not None:
-            await self.turns.removed((self.current_user.name, server_name))
-        if (answer := super().post(user_name, server_name, display_name)) is not None:
-            await answer
+        user = self.current_user
+        if not isinstance(user, User):
+            if (answer := super().post(user_name, server_name, display_name)) is not None:
+                await answer
+            return
+        key = (user.name, server_name)
+        await self.turns.free(key)
+        if self.is_about_to_start(user, server_name):
+            raise web.HTTPError(
+                HTTPStatus.CONFLICT,
+                f"the server {server_name or user.name} is being started already; see the Hub's"
+                " home page",
+            )
+        with self.turns.start(key):
+            if (answer := super().post(user_name, server_name, display_name)) is not None:
+                await answer
 
 
 class AdminPage(SessionsPage, AdminHandler):

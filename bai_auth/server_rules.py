@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from http import HTTPStatus
 from typing import Any
+from weakref import WeakValueDictionary
 
 from jupyterhub import orm
 from jupyterhub.apihandlers.users import UserServerAPIHandler
@@ -26,15 +27,17 @@ Key = tuple[str, str]
 
 
 class Turns:
-    """Starts and removals in progress, by user and server.
+    """Starts, changes and removals in progress, by user and server.
 
-    The Hub awaits other things between the look at a server's record and its use or deletion: a
-    removal in between makes a start fail with an internal error.
+    The Hub awaits other things between the look at a server's record and its use or deletion:
+    another request for the same server in between makes it fail with an internal error.
     """
 
     def __init__(self) -> None:
         self.starting: Counter[Key] = Counter()
         self._removals: dict[Key, asyncio.Task[None]] = {}
+        # A lock lives as long as somebody holds it or waits for it.
+        self._locks: WeakValueDictionary[Key, asyncio.Lock] = WeakValueDictionary()
 
     @contextmanager
     def start(self, key: Key) -> Iterator[None]:
@@ -45,6 +48,13 @@ class Turns:
             self.starting[key] -= 1
             if not self.starting[key]:
                 del self.starting[key]
+
+    @asynccontextmanager
+    async def alone(self, key: Key) -> AsyncIterator[None]:
+        """Let no other change or removal of the server happen meanwhile, and no start begin."""
+        lock = self._locks.setdefault(key, asyncio.Lock())
+        async with lock:
+            yield
 
     def begin_removal(self, key: Key, user: User) -> None:
         """Let starts wait until the server's record is gone, or its stop has failed."""
@@ -57,10 +67,23 @@ class Turns:
         if task := self._removals.get(key):
             task.cancel()
 
-    async def removed(self, key: Key) -> None:
-        """Return when no removal of the server is in progress."""
-        if task := self._removals.get(key):
-            await asyncio.wait([task])
+    def is_removed(self, key: Key) -> bool:
+        """Return whether a removal of the server is in progress."""
+        return key in self._removals
+
+    async def free(self, key: Key) -> None:
+        """Return when no change or removal of the server is in progress."""
+        while True:
+            lock = self._locks.get(key)
+            if task := self._removals.get(key):
+                await asyncio.wait([task])
+                # Its own callback takes it from the list, perhaps after us.
+                await asyncio.sleep(0)
+            elif lock is not None and lock.locked():
+                async with lock:
+                    pass
+            else:
+                return
 
 
 async def _until_removed(user: User, server: str) -> None:
@@ -97,10 +120,36 @@ class StartsOwnServers(BaseHandler):
         options: Any = None,
     ) -> Any:
         key = (user.name, server_name)
-        await self.turns.removed(key)
+        await self.turns.free(key)
         with self.turns.start(key):
-            user.get_or_create_spawner(server_name, display_name, replace_failed=True)
-            return await super().spawn_single_user(user, server_name, display_name, options)
+            spawner = user.get_or_create_spawner(server_name, display_name, replace_failed=True)
+            try:
+                return await super().spawn_single_user(user, server_name, display_name, options)
+            except asyncio.CancelledError:
+                task = asyncio.current_task()
+                if task is not None and task.cancelling():
+                    raise
+                # A stop has cancelled the start, not this request.
+                raise web.HTTPError(
+                    HTTPStatus.CONFLICT,
+                    f"the start of the server {server_name or user.name} was stopped; start it"
+                    " again if it is still wanted",
+                ) from None
+            except RuntimeError as error:
+                # The Hub's word for it, where another start was quicker while it looked.
+                if not spawner.pending:
+                    raise
+                raise web.HTTPError(
+                    HTTPStatus.CONFLICT,
+                    f"the server {server_name or user.name} is in its {spawner.pending} already;"
+                    " wait until that is over",
+                ) from error
+
+    def is_about_to_start(self, user: User, server_name: str) -> bool:
+        """Return whether a start is in progress that the Hub does not show yet."""
+        if not self.turns.starting[(user.name, server_name)]:
+            return False
+        return server_name not in user.orm_spawners or not user.spawners[server_name].active
 
 
 class ServerHandler(StartsOwnServers, UserServerAPIHandler):
@@ -108,13 +157,20 @@ class ServerHandler(StartsOwnServers, UserServerAPIHandler):
 
     async def put(self, user_name: str, server_name: str = "") -> None:
         self._check(user_name)
-        await self.turns.removed((user_name, server_name))
-        await super().put(user_name, server_name)
+        async with self.turns.alone((user_name, server_name)):
+            await super().put(user_name, server_name)
 
     async def post(self, user_name: str, server_name: str = "") -> None:
         self._check(user_name)
-        await self.turns.removed((user_name, server_name))
-        await super().post(user_name, server_name)
+        key = (user_name, server_name)
+        await self.turns.free(key)
+        user = self.find_user(user_name)
+        if user is not None and self.is_about_to_start(user, server_name):
+            # As the Hub answers where it sees the start.
+            self.set_status(HTTPStatus.ACCEPTED)
+            return
+        with self.turns.start(key):
+            await super().post(user_name, server_name)
 
     async def patch(self, user_name: str, server_name: str = "") -> None:
         self.require_owner(user_name)
@@ -122,7 +178,8 @@ class ServerHandler(StartsOwnServers, UserServerAPIHandler):
             raise web.HTTPError(
                 HTTPStatus.FORBIDDEN, "a service may not change servers: only their owner may"
             )
-        await super().patch(user_name, server_name)
+        async with self.turns.alone((user_name, server_name)):
+            await super().patch(user_name, server_name)
 
     def _check(self, owner: str) -> None:
         """Raise a 403 unless the owner asks, or a service with the id of a session alone."""
@@ -137,6 +194,10 @@ class ServerHandler(StartsOwnServers, UserServerAPIHandler):
 
     @needs_scope("delete:servers")  # type: ignore[untyped-decorator]  # jupyterhub has no types
     async def delete(self, user_name: str, server_name: str = "") -> None:
+        async with self.turns.alone((user_name, server_name)):
+            await self._delete(user_name, server_name)
+
+    async def _delete(self, user_name: str, server_name: str) -> None:
         body = self.get_json_body() or {}
         user = self.find_user(user_name)
         if user is None or server_name not in user.orm_spawners:
@@ -146,28 +207,47 @@ class ServerHandler(StartsOwnServers, UserServerAPIHandler):
             # A newer session has the server, or is about to have it.
             self.set_status(HTTPStatus.NO_CONTENT)
             return
+        key = (user.name, server_name)
+        if self.turns.is_removed(key):
+            self.set_status(HTTPStatus.ACCEPTED)
+            return
         if body.get("remove"):
             self._begin_removal(user, server_name)
         try:
             await super().delete(user_name, server_name)
         except BaseException:
-            self.turns.abandon_removal((user.name, server_name))
+            self.turns.abandon_removal(key)
             raise
 
     def _begin_removal(self, user: User, server_name: str) -> None:
-        key = (user.name, server_name)
-        if self.turns.starting[key] and not user.spawners[server_name].active:
+        if self.is_about_to_start(user, server_name):
             raise web.HTTPError(
                 HTTPStatus.CONFLICT,
                 f"the server {server_name} is just being started; stop it first, or try again",
             )
         if server_name:
-            self.turns.begin_removal(key, user)
+            self.turns.begin_removal((user.name, server_name), user)
+
+    async def stop_single_user(self, user: User, server_name: str = "") -> Any:
+        """Stop a server; nothing is left to do where a start that was cancelled has stopped it."""
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + REMOVAL_SECONDS
+        while server_name in user.spawners and user.spawners[server_name].pending:
+            if loop.time() >= deadline:
+                raise web.HTTPError(
+                    HTTPStatus.CONFLICT,
+                    f"the server {server_name or user.name} is still in its"
+                    f" {user.spawners[server_name].pending}; try again",
+                )
+            await asyncio.sleep(REMOVAL_STEP_SECONDS)
+        if server_name not in user.spawners or not user.spawners[server_name].active:
+            return None
+        return await super().stop_single_user(user, server_name)
 
     def _serves(self, user: User, server_name: str, session_id: str) -> bool:
         """Return whether the server is that session's, and not a later one's."""
         spawner = user.spawners[server_name]
-        if self.turns.starting[(user.name, server_name)] and not spawner.active:
+        if self.is_about_to_start(user, server_name):
             return False
         ask = getattr(spawner, "serves", None)
         return ask is None or bool(ask(session_id))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from http import HTTPStatus
 from typing import TYPE_CHECKING
 
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.e2e
 
 SMALL = {"resources": {"cpu": "1", "mem": "256m"}}
+# What a start or a removal may be answered while others of the same server are in progress.
+ORDERLY = {201, 202, 204, 400, 404, 409}
 # Python does not come up with it: a start that fails at once.
 FAILS = {**SMALL, "environ": {"PYTHONHOME": "/nowhere"}}
 
@@ -72,6 +75,27 @@ def test_a_start_right_after_a_failed_start_is_no_internal_error(hub: RunningHub
         assert answer.status_code >= HTTPStatus.BAD_REQUEST, text
         # The start's own failure, in our words, and nothing of the Hub's records.
         assert "its server ended at once" in answer.json()["message"], text
+
+
+def test_starts_and_removals_at_once_are_no_internal_errors(hub: RunningHub) -> None:
+    """A double click on start, a removal during a start, and many of both."""
+    hub_api = hub_api_of(hub)
+    path = "/users/user/servers/at-once"
+
+    def start() -> httpx.Response:
+        return hub_api.post(path, json={"user_options": SMALL}, timeout=120)
+
+    def remove() -> httpx.Response:
+        return hub_api.request("DELETE", path, json={"remove": True}, timeout=120)
+
+    with ThreadPoolExecutor(12) as pool:
+        for calls in ([start, start], [start, remove, start], [start, remove] * 6):
+            asked = [(call.__name__, pool.submit(call)) for call in calls]
+            answers = [(name, asking.result()) for name, asking in asked]
+            codes = [(name, answer.status_code) for name, answer in answers]
+            wrong = [answer.text for _, answer in answers if answer.status_code not in ORDERLY]
+            assert not wrong, f"{codes}: {wrong}"
+    wait_until(lambda: remove().status_code == HTTPStatus.NOT_FOUND, 60, "the end of the server")
 
 
 @pytest.mark.browser
