@@ -98,6 +98,24 @@ class SpawnPage(StartsOwnServers, SessionsPage, SpawnHandler):
         if (answer := super().get(user_name, server_name)) is not None:
             await answer
 
+    @web.authenticated
+    async def delete(self, user_name: str | None = None, server_name: str = "") -> None:
+        """Forget the options of the last start, which the form would offer again."""
+        user = self.current_user
+        if not isinstance(user, User):
+            raise web.HTTPError(HTTPStatus.FORBIDDEN, "only users have a start form")
+        self.require_owner(user.name if user_name is None else user_name)
+        async with self.turns.alone((user.name, server_name)):
+            if self.turns.starting[(user.name, server_name)] or self._is_active(user, server_name):
+                raise web.HTTPError(
+                    HTTPStatus.CONFLICT,
+                    f"the server {server_name or user.name} is in use; its options are needed"
+                    " until it stops",
+                )
+            if server_name in user.orm_spawners:
+                user.spawners[server_name].forget_options()
+        self.set_status(HTTPStatus.NO_CONTENT)
+
     def _is_active(self, user: User, server_name: str) -> bool:
         return server_name in user.orm_spawners and bool(user.spawners[server_name].active)
 

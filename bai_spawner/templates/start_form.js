@@ -368,6 +368,16 @@
     if (first) { first.focus(); }
   }
 
+  // The Hub remembers the options of the last start: without this they come back at the next visit.
+  async function isForgotten() {
+    const headers = { "X-XSRFToken": window.jhdata.xsrf_token };
+    try {
+      return (await fetch(window.location.pathname, { method: "DELETE", headers })).ok;
+    } catch {
+      return false;
+    }
+  }
+
   function onProject() { fillGroups(byId("bai-group").value); onGroup(); fillFolders(); }
   function onGroup() {
     const kept = amounts();
@@ -396,7 +406,12 @@
   byId("bai-more").addEventListener("invalid", () => { byId("bai-more").open = true; }, true);
   // What was filled in the last time, or in a form that was refused, is only an offer.
   byId("bai-reset").hidden = Object.keys(values).length === 0 || (Object.keys(values).length === 1 && (values.mounts || [0]).length === 0);
-  byId("bai-reset").addEventListener("click", () => {
+  byId("bai-reset").addEventListener("click", async () => {
+    byId("bai-reset-failed").hidden = true;
+    if (!(await isForgotten())) {
+      byId("bai-reset-failed").hidden = false;
+      return;
+    }
     Object.keys(values).forEach((name) => { delete values[name]; });
     ["bai-name", "bai-shm", "bai-ports"].forEach((id) => { byId(id).value = ""; });
     byId("bai-environ").replaceChildren();

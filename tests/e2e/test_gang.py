@@ -167,7 +167,8 @@ async def test_the_hub_killed_in_the_middle_of_a_start_leaks_nothing(
         kernels = sorted(kernel["id"] for kernel in running["kernels"])
         assert sorted(left_of(request, hub, running["id"])) == kernels
         stop(rest, running["id"])
-        wait_for(rest, given_up["id"], "TERMINATED")
+        # A start that is stopped ends as CANCELLED, unless it ran before the stop came.
+        wait_for(rest, given_up["id"], "CANCELLED", "TERMINATED")
         wait_until(
             lambda: not any(left_of(request, hub, s["id"]) for s in (given_up, running)),
             PATIENCE_SECONDS,

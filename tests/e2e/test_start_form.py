@@ -346,8 +346,13 @@ async def test_a_folder_that_is_gone_and_a_secret_in_a_form_that_was_refused(
     await page.click("#spawn_form button[type=submit]")
     await page.locator("select[name=mount_vfolder]:focus").wait_for()
     await page.click("#bai-reset")
+    await page.locator("#bai-reset").wait_for(state="hidden")
     assert await select.count() == 0
     assert await page.locator("input[name=environ_name]").count() == 0
+    # The Hub has forgotten them, too: they are not back at the next visit.
+    await page.goto(f"{hub.url}/hub/spawn")
+    assert await page.locator("select[name=mount_vfolder], input[name=environ_name]").count() == 0
+    assert await page.locator("#bai-reset").is_hidden()
     await check_that_each_field_says_what_is_wrong(page, tmp_path)
     # The next form is not the one that was refused.
     await page.goto(f"{hub.url}/hub/spawn")
