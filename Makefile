@@ -36,8 +36,8 @@ check: $(STAMP)-dev $(LABEXT_NEEDS)
 
 # The scheduler's numeric code, compiled once and kept beside its sources: `make run` lets the
 # manager do it; tests start many managers at once, which would all wait for it.
-$(STAMP)-compiled: $(wildcard bai_services/core/placement/*.py bai_services/core/queue/*.py) | $(STAMP)-dev
-	$(BIN)/python -c 'from bai_services.core.queue.warm import warm_up; warm_up()'
+$(STAMP)-compiled: $(wildcard bai_services/core/scheduling/placement/*.py bai_services/core/scheduling/queue/*.py) | $(STAMP)-dev
+	$(BIN)/python -c 'from bai_services.core.scheduling.queue.warm import warm_up; warm_up()'
 	@touch $@
 
 image: $(STAMP)-demo $(LABEXT)

@@ -16,7 +16,7 @@ from pathlib import Path
 from sqlalchemy import Engine, event
 
 from bai_services.home import Home
-from bai_spawner.lean_hub import make_lean
+from bai_spawner.hub_patches import make_lean
 
 c = get_config()  # noqa: F821  # the Hub puts it there
 
@@ -108,7 +108,7 @@ environment = {name: text for name, text in os.environ.items() if name.startswit
 # Only the demo's own part, which has ended by now, may know it.
 environment.pop("BAI_DEMO_PASSWORD", None)
 # The Hub looks after them every 30 seconds only; who is killed is there again at once.
-kept = [sys.executable, "-m", "bai_services.kept"]
+kept = [sys.executable, "-m", "bai_services.supervisor"]
 c.JupyterHub.services = [
     # First, because they also end in this order: the agent takes its leave of the manager.
     {

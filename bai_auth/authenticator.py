@@ -17,13 +17,13 @@ from traitlets import Set, TraitError, Unicode, default
 from bai_services.client import Token
 from bai_services.client_address import TrustedProxies
 from bai_services.core import errors
-from bai_services.part_client import PartClient
-from bai_services.texts.catalogue import translator_for
+from bai_services.i18n.catalogue import translator_for
+from bai_services.service_client import PartClient
 
 from . import browser_sign_ins, handlers, hub_pages
 from .account import USER_ROLE, USERNAME_PATTERN, authentication, is_up_to_date, is_username
 from .failures import PasswordChangeNeeded, sign_in_failed
-from .joined import Joined
+from .single_flight import Joined
 
 Model = dict[str, Any]
 

@@ -8,8 +8,8 @@ from http import HTTPStatus
 from tornado.web import HTTPError
 
 from bai_services.core import errors
-from bai_services.core.passwords import MIN_LENGTH
-from bai_services.texts.catalogue import Translator
+from bai_services.core.accounts.passwords import MIN_LENGTH
+from bai_services.i18n.catalogue import Translator
 
 # Reasons that the manager names; anything else reads like a wrong password, which gives away least.
 REASONS = {

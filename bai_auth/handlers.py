@@ -13,7 +13,7 @@ from tornado import web
 from tornado.httputil import url_concat
 
 from bai_services.core import errors
-from bai_services.texts import catalogue
+from bai_services.i18n import catalogue
 
 from .failures import PasswordChangeNeeded, password_text, rule_text
 

@@ -19,7 +19,7 @@ from sqlalchemy import func
 from tornado import web
 
 from bai_services.core import errors
-from bai_services.core.session import LIVE, Status
+from bai_services.core.sessions.lifecycle import LIVE, Status
 
 from .handlers import Page
 from .server_rules import ServerHandler, StartsOwnServers

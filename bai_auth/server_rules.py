@@ -17,7 +17,7 @@ from jupyterhub.scopes import needs_scope
 from jupyterhub.user import User
 from tornado import web
 
-from bai_services.core.session import HUB_OPTION
+from bai_services.core.sessions.lifecycle import HUB_OPTION
 
 # A stop is over before that, or has failed; then the Hub's own answer is as good.
 REMOVAL_SECONDS = 20.0

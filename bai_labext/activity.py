@@ -18,11 +18,11 @@ from tornado import web
 from tornado.httputil import HTTPHeaders, HTTPServerRequest
 from tornado.web import Application, OutputTransform
 
+from bai_labext.apps.activity import Uses
 from bai_labext.handlers import PanelHandler
 from bai_labext.manager_link import ManagerLink
-from bai_labext.uses import Uses
 from bai_services.core.errors import BaiError
-from bai_services.core.idle import REPORT_SECONDS
+from bai_services.core.sessions.idle import REPORT_SECONDS
 
 # A start is not to wait for this.
 FIRST_REPORT_SECONDS = 10.0

@@ -11,20 +11,22 @@ from jupyter_server.utils import url_path_join
 from tornado import web
 from tornado.httpserver import HTTPServer
 
-from bai_labext import apps, shared_apps, targets, tunnel
 from bai_labext.activity import Activity, ActivityHandler, note_writes
-from bai_labext.apps import Offer
-from bai_labext.arguments import Arguments
-from bai_labext.catalogue import Kind
-from bai_labext.commands import Commands
-from bai_labext.front import FrontServer
+from bai_labext.apps import apps, shared_apps
+from bai_labext.apps.activity import Uses, activity_times
+from bai_labext.apps.apps import Offer
+from bai_labext.apps.arguments import Arguments
+from bai_labext.apps.catalogue import Kind
+from bai_labext.apps.running_apps import LOG_MOST_BYTES, RunningApps
+from bai_labext.fast_path.front import FrontServer
 from bai_labext.handlers import ROUTES
 from bai_labext.manager_link import ManagerLink
 from bai_labext.ports import named_ports
-from bai_labext.running_apps import LOG_MOST_BYTES, RunningApps
 from bai_labext.sign_in_watch import watch
-from bai_labext.sshd import SshHandler, SshServer
-from bai_labext.uses import Uses, activity_times
+from bai_labext.tunnel import handler as tunnel
+from bai_labext.tunnel import targets
+from bai_labext.tunnel.commands import Commands
+from bai_labext.tunnel.sshd import SshHandler, SshServer
 
 
 class NotOfferedHandler(JupyterHandler):

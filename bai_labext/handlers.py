@@ -12,10 +12,10 @@ from typing import Any
 from jupyter_server.base.handlers import APIHandler
 from tornado import web
 
+from bai_labext.apps.running_apps import AppState, RunningApps
 from bai_labext.manager_link import ManagerLink
-from bai_labext.running_apps import AppState, RunningApps
 from bai_services.core import errors
-from bai_services.texts.catalogue import translator_for
+from bai_services.i18n.catalogue import translator_for
 
 STATUSES = {
     errors.NotFound: HTTPStatus.NOT_FOUND,

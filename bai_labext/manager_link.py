@@ -1,7 +1,7 @@
 """What a session asks of the resource manager, with the session's own token.
 
 The token never leaves the server: the browser asks the session, which asks the manager. It stands
-for the session, not for the person (`bai_services.core.roles.Role.SESSION`).
+for the session, not for the person (`bai_services.core.accounts.roles.Role.SESSION`).
 """
 
 from __future__ import annotations

@@ -6,11 +6,11 @@ import asyncio
 import time
 from collections.abc import Callable, Iterable, Mapping
 
-from bai_labext.apps import Offer
-from bai_labext.catalogue import BY_ANY_NAME, App, Kind
+from bai_labext.apps.apps import Offer
+from bai_labext.apps.catalogue import BY_ANY_NAME, App, Kind
 from bai_labext.listeners import Listener, listeners
+from bai_services.core.cluster.image_labels import Protocol, parse_service_ports
 from bai_services.core.errors import InvalidRequest
-from bai_services.core.labels import Protocol, parse_service_ports
 from bai_services.core.user_input import read_whole
 
 CATEGORY = "Ports"

@@ -8,8 +8,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from bai_labext import apps
-from bai_labext.arguments import Arguments
+from bai_labext.apps import apps
+from bai_labext.apps.arguments import Arguments
 from bai_labext.sign_in_watch import CACHE_SECONDS
 
 # A dict here wins over the files with which packages switch themselves on. What a session does

@@ -85,7 +85,7 @@ def main() -> None:
     set_up_logging(os.environ)
     url = urlsplit(os.environ.get("JUPYTERHUB_SERVICE_URL") or DEFAULT_URL)
     sockets = listen(url.hostname or "127.0.0.1", url.port or DEFAULT_PORT)
-    from .serving import run
+    from bai_services.server import run
 
     try:
         run(os.environ, sockets)

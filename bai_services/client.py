@@ -15,7 +15,8 @@ from typing import Any
 
 import httpx
 
-from .core import errors, signature
+from bai_services.core import errors
+from bai_services.core.accounts import signature
 
 _ERRORS = errors.by_code()
 _BY_STATUS: Mapping[int, type[errors.BaiError]] = {

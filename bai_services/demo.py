@@ -11,15 +11,15 @@ import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from .basics import ensure_basics, is_missing
-from .core.passwords import broken_rules
-from .core.roles import Caller, Role
-from .db import schema
-from .db.database import Database
-from .db.users import UserStore
-from .environment import DEFAULT_IMAGE, read_settings
-from .manager.manager import Manager
-from .manager.passwords import Passwords
+from bai_services.bootstrap import ensure_basics, is_missing
+from bai_services.core.accounts.passwords import broken_rules
+from bai_services.core.accounts.roles import Caller, Role
+from bai_services.db import schema
+from bai_services.db.accounts.users import UserStore
+from bai_services.db.database import Database
+from bai_services.environment import DEFAULT_IMAGE, read_settings
+from bai_services.manager.accounts.passwords import Passwords
+from bai_services.manager.manager import Manager
 
 DOMAINS = {"default": "Demo domain", "acme": "Another tenant"}
 # Beside the project default that every domain has.

@@ -7,10 +7,10 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 
-from .client_address import TrustedProxies
-from .core.callback import Reach
-from .home import Home
-from .manager.settings import HostPlace, Settings
+from bai_services.client_address import TrustedProxies
+from bai_services.core.sessions.callbacks import Reach
+from bai_services.home import Home
+from bai_services.manager.settings import HostPlace, Settings
 
 DEFAULT_HOME = ".bai"
 DEFAULT_IMAGE = "bai-session:latest"

@@ -9,14 +9,14 @@ import os
 import sys
 from collections.abc import Mapping
 
-from .basics import ensure_basics
-from .core.errors import AlreadyExists, BaiError
-from .core.listing import ListQuery
-from .core.roles import Caller, Role
-from .db import schema
-from .db.database import Database
-from .environment import read_settings
-from .manager.manager import Manager
+from bai_services.bootstrap import ensure_basics
+from bai_services.core.accounts.roles import Caller, Role
+from bai_services.core.errors import AlreadyExists, BaiError
+from bai_services.core.listing import ListQuery
+from bai_services.db import schema
+from bai_services.db.database import Database
+from bai_services.environment import read_settings
+from bai_services.manager.manager import Manager
 
 REFUSED = 3
 

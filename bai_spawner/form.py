@@ -15,7 +15,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from bai_services.core import errors
-from bai_services.texts.catalogue import LANGUAGES, Translator, translator
+from bai_services.i18n.catalogue import LANGUAGES, Translator, translator
 
 from .refused_fields import problems_of, refused_fields
 from .server import SessionServer

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from bai_services.core.session import Status
-from bai_services.texts.catalogue import Translator
+from bai_services.core.sessions.lifecycle import Status
+from bai_services.i18n.catalogue import Translator
 
 AT_STATUS = {
     Status.PENDING: 5,

@@ -10,7 +10,7 @@ from jupyterhub.spawner import SpawnException
 from markupsafe import Markup, escape
 
 from bai_services.core import errors
-from bai_services.texts.catalogue import Translator
+from bai_services.i18n.catalogue import Translator
 
 from .engines.base import EngineError, EngineUnreachable
 

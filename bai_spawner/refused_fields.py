@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from bai_services.core import errors
-from bai_services.texts.catalogue import Translator
+from bai_services.i18n.catalogue import Translator
 
 # Fields of a request: the key of the label's text and the element of the form.
 FIELDS: Mapping[str, tuple[str, str]] = {

@@ -16,9 +16,9 @@ from traitlets import Dict, Float, Integer, Unicode, default
 from traitlets.utils.importstring import import_item
 
 from bai_services.core import errors
-from bai_services.core.roles import SESSION_SCOPE
-from bai_services.core.session import HUB_OPTION
-from bai_services.texts.catalogue import Translator, translator, translator_for
+from bai_services.core.accounts.roles import SESSION_SCOPE
+from bai_services.core.sessions.lifecycle import HUB_OPTION
+from bai_services.i18n.catalogue import Translator, translator, translator_for
 
 from .engines.base import Engine, EngineError, Running
 from .sessions import Sessions

@@ -13,8 +13,8 @@ from urllib.parse import quote
 
 from bai_services.client import Token
 from bai_services.core import errors
-from bai_services.core.session import ENDED, LIVE, Status
-from bai_services.part_client import PartClient
+from bai_services.core.sessions.lifecycle import ENDED, LIVE, Status
+from bai_services.service_client import PartClient
 
 from .engines.base import Running
 from .plan import LaunchPlan

@@ -11,7 +11,7 @@ from traitlets import default
 
 from bai_services.core import errors
 
-from . import form, gang, refusals
+from . import form, kernel_group, refusals
 from .engines.base import Engine, EngineUnreachable, Exit, Running
 from .progress import event_of
 from .server import SESSION_ID, SessionServer
@@ -73,7 +73,7 @@ class BaiSpawner(SessionServer):
             return
         engine = self.engine(running.engine)
         try:
-            ended = await gang.stop(engine, running, now)
+            ended = await kernel_group.stop(engine, running, now)
         except EngineUnreachable as error:
             self.log.error("%s cannot be stopped now: %s", self._log_name, error)
             # The Hub forgets it in any case; the manager goes on trying through the agent.
@@ -87,7 +87,7 @@ class BaiSpawner(SessionServer):
             return None if self._start is not None else self._last_exit
         engine = self.engine(running.engine)
         try:
-            ended = await gang.poll(engine, running)
+            ended = await kernel_group.poll(engine, running)
         except EngineUnreachable as error:
             self.log.warning("%s is taken as running: %s", self._log_name, error)
             return None
@@ -99,7 +99,7 @@ class BaiSpawner(SessionServer):
         if running.subs:
             # One has ended: the others go before anybody is told that nothing runs.
             try:
-                main = await gang.stop(engine, running, now=True)
+                main = await kernel_group.stop(engine, running, now=True)
                 ended = Exit(main.code, ended.reason)
             except EngineUnreachable as error:
                 self.log.warning("%s: a kernel cannot be ended: %s", self._log_name, error)
@@ -107,9 +107,9 @@ class BaiSpawner(SessionServer):
         return self._last_exit
 
     async def _finish(self, engine: Engine, running: Running, ended: Exit, reason: str) -> None:
-        logs = await gang.read_logs(engine, running, MAX_LOG_BYTES)
+        logs = await kernel_group.read_logs(engine, running, MAX_LOG_BYTES)
         await self.sessions.report_exit(running.session_id, ended.code, reason, logs, self.log)
-        await gang.remove(engine, running)
+        await kernel_group.remove(engine, running)
         self.forget()
         self._last_exit = ended.as_poll
 

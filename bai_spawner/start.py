@@ -10,13 +10,13 @@ from typing import Any
 from jupyterhub.utils import url_path_join
 
 from bai_services.core import errors
-from bai_services.core.logs import without_times
-from bai_services.core.session import SessionType
+from bai_services.core.sessions.lifecycle import SessionType
+from bai_services.core.sessions.logs import without_times
 
-from . import form, gang, refusals
-from .answer import wait_for_answer
+from . import form, kernel_group, refusals
 from .engines.base import Engine, EngineError, EngineUnreachable, Running
 from .plan import LaunchPlan
+from .readiness import wait_for_answer
 from .server import SESSION_ID, SessionServer
 from .sessions import MAX_LOG_BYTES, NO_LOGS, is_ended, is_overtaken, is_waiting
 
@@ -252,7 +252,7 @@ class Start:
             for name in spawner.env_keep:
                 if name not in spawner.environment:
                     environ.pop(name, None)
-        return await gang.start(engine, plan, environ, spawner.own_command())
+        return await kernel_group.start(engine, plan, environ, spawner.own_command())
 
     async def _answer(self, engine: Engine, running: Running) -> None:
         """Wait for the server; raise an EngineError with its last lines if it does not answer."""
@@ -261,7 +261,7 @@ class Start:
 
         async def ended() -> Any:
             try:
-                return await gang.poll(engine, running)
+                return await kernel_group.poll(engine, running)
             except EngineUnreachable:
                 return None
 
@@ -291,9 +291,9 @@ class Start:
         logs, code = NO_LOGS, None
         if engine is not None and running is not None:
             try:
-                code = (await gang.stop(engine, running, now=True)).code
-                logs = await gang.read_logs(engine, running, MAX_LOG_BYTES)
-                await gang.remove(engine, running)
+                code = (await kernel_group.stop(engine, running, now=True)).code
+                logs = await kernel_group.read_logs(engine, running, MAX_LOG_BYTES)
+                await kernel_group.remove(engine, running)
             except EngineError as error:
                 self._spawner.log.warning(
                     "Session %s may have left something: %s", self.session_id, error

@@ -22,12 +22,12 @@ from pathlib import Path
 from typing import Any
 
 from bai_services.core.errors import InvalidRequest
-from bai_services.core.placement import AgentState, Policy
-from bai_services.core.queue import Backfill, GroupState
-from bai_services.core.replay.measures import report
-from bai_services.core.replay.simulate import replay
-from bai_services.core.replay.swf import FIELDS, read_swf
-from bai_services.core.replay.workload import GROUP, Job, refuse_broken
+from bai_services.core.scheduling.placement import AgentState, Policy
+from bai_services.core.scheduling.queue import Backfill, GroupState
+from bai_services.core.scheduling.replay.measures import report
+from bai_services.core.scheduling.replay.simulate import replay
+from bai_services.core.scheduling.replay.swf import FIELDS, read_swf
+from bai_services.core.scheduling.replay.workload import GROUP, Job, refuse_broken
 
 SEED = 20
 PROCESSORS = 128

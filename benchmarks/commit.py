@@ -21,11 +21,11 @@ from pathlib import Path
 
 import sqlalchemy as sa
 
-from bai_services.core.queue import Decision, run_pass
-from bai_services.db.lease import LeaseStore
-from bai_services.db.queue import QueueStore
+from bai_services.core.scheduling.queue import Decision, run_pass
+from bai_services.db.scheduling.lease import LeaseStore
+from bai_services.db.scheduling.queue import QueueStore
 from bai_services.db.tables import cluster
-from bai_services.manager.courtesy import new_loop, settle
+from bai_services.manager.scheduling.idle_scheduling import new_loop, settle
 from tests.db.world import NOW, make_world
 from tests.testbed import PartMissing, postgres
 

@@ -22,13 +22,13 @@ from pathlib import Path
 from typing import Any
 
 from bai_services.agent.devices.base import Granted
-from bai_services.agent.devices.cuda import CudaGpus
-from bai_services.agent.folders import Folders
-from bai_services.agent.holdings import Holdings
-from bai_services.agent.inventory import Inventory
+from bai_services.agent.devices.device_grants import Holdings
+from bai_services.agent.devices.inventory import Inventory
+from bai_services.agent.devices.memory_watchdog import Action, Watchdog
+from bai_services.agent.devices.nvidia.cuda import CudaGpus
+from bai_services.agent.folders.kernel_folders import Folders
 from bai_services.agent.kernels import Task
 from bai_services.agent.processes import ProcessEngine
-from bai_services.agent.watchdog import Action, Watchdog
 
 AGENT = "bench"
 SOURCE = Path(__file__).parents[1] / "tests/agent/fake_nvml.c"

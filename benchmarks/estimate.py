@@ -27,8 +27,9 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import NamedTuple
 
-from bai_services.core.placement import AgentState, Policy
-from bai_services.core.queue import (
+from bai_services.core.resources import ResourceSlots
+from bai_services.core.scheduling.placement import AgentState, Policy
+from bai_services.core.scheduling.queue import (
     Certainty,
     Changes,
     Estimate,
@@ -39,9 +40,8 @@ from bai_services.core.queue import (
     Snapshot,
     Waiting,
 )
-from bai_services.core.queue.estimate import Budget, estimate_starts
-from bai_services.core.resources import ResourceSlots
-from bai_services.manager.courtesy import WorkGate
+from bai_services.core.scheduling.queue.estimate import Budget, estimate_starts
+from bai_services.manager.scheduling.idle_scheduling import WorkGate
 
 from .queue_world import GROUP, NOW, Wish, world
 

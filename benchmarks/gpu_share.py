@@ -20,14 +20,14 @@ from pathlib import Path
 from typing import Any
 
 from bai_services.agent.devices.base import Device, Granted
-from bai_services.agent.devices.cuda import CudaGpus
-from bai_services.agent.devices.mps import Limits, MpsFailed, why_no_program
-from bai_services.agent.folders import Folders
-from bai_services.agent.holdings import Holdings
-from bai_services.agent.inventory import Inventory
+from bai_services.agent.devices.device_grants import Holdings
+from bai_services.agent.devices.inventory import Inventory
+from bai_services.agent.devices.memory_watchdog import LOOK_SECONDS, Action, Watchdog
+from bai_services.agent.devices.nvidia.cuda import CudaGpus
+from bai_services.agent.devices.nvidia.mps import Limits, MpsFailed, why_no_program
+from bai_services.agent.folders.kernel_folders import Folders
 from bai_services.agent.kernels import Task
 from bai_services.agent.processes import ProcessEngine
-from bai_services.agent.watchdog import LOOK_SECONDS, Action, Watchdog
 
 from .gpu_neighbours import Kinds, fault_of_a_neighbour, killed_neighbour
 from .gpu_tenants import Tenant, ask, median_rate, mps

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from bai_services.agent.devices.mps import Limits, MpsControl
+from bai_services.agent.devices.nvidia.mps import Limits, MpsControl
 
 ANSWER_SECONDS = 120.0
 Environ = Mapping[str, str]

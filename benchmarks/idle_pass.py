@@ -15,9 +15,9 @@ import time
 from dataclasses import replace
 from datetime import timedelta
 
-from bai_services.core.placement import AgentState, Placement
-from bai_services.core.queue import Changes, Queue, Running, run_pass
 from bai_services.core.resources import ResourceSlots
+from bai_services.core.scheduling.placement import AgentState, Placement
+from bai_services.core.scheduling.queue import Changes, Queue, Running, run_pass
 
 from .queue_world import GROUP, NOW, Wish, world
 

@@ -6,11 +6,18 @@ import random
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
-from bai_services.core.devices import Device
-from bai_services.core.placement import AgentState, Policy, Request
-from bai_services.core.policy import Scope, ScopeCaps, ScopeKind
-from bai_services.core.queue import Backfill, Bucket, GroupState, Order, Snapshot, Waiting
+from bai_services.core.cluster.devices import Device
 from bai_services.core.resources import ResourceSlots
+from bai_services.core.scheduling.caps import Scope, ScopeCaps, ScopeKind
+from bai_services.core.scheduling.placement import AgentState, Policy, Request
+from bai_services.core.scheduling.queue import (
+    Backfill,
+    Bucket,
+    GroupState,
+    Order,
+    Snapshot,
+    Waiting,
+)
 
 GROUP = "main"
 NOW = datetime(2030, 1, 1, 12, tzinfo=UTC)

@@ -17,11 +17,11 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from bai_services.core.session import Event, Status
-from bai_services.db.session_rows import SessionRow
+from bai_services.core.sessions.lifecycle import Event, Status
+from bai_services.db.sessions.rows import SessionRow
 from bai_services.db.tables import sessions
 from bai_services.manager.manager import Manager
-from bai_services.manager.warming import warm_up
+from bai_services.manager.scheduling.jit_warmup import warm_up
 from tests.testbed import PartMissing, postgres
 from tests.testbed.manager import MovableClock, make_world, manager_on
 

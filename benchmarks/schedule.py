@@ -17,8 +17,8 @@ import sys
 import time
 from dataclasses import replace
 
-from bai_services.core.placement import Policy
-from bai_services.core.queue import Backfill, Changes, Order, Queue, Snapshot, run_pass
+from bai_services.core.scheduling.placement import Policy
+from bai_services.core.scheduling.queue import Backfill, Changes, Order, Queue, Snapshot, run_pass
 
 from .queue_world import Wish, world
 

@@ -16,8 +16,8 @@ import sqlalchemy as sa
 
 from bai_services.core.resources import ResourceSlots
 from bai_services.db.tables import accounts, cluster, sessions
-from bai_services.manager.courtesy import new_loop
-from bai_services.manager.warming import warm_up
+from bai_services.manager.scheduling.idle_scheduling import new_loop
+from bai_services.manager.scheduling.jit_warmup import warm_up
 from tests.testbed.manager import MovableClock, World, make_world, manager_on, serving
 
 GIB = 2**30

@@ -30,10 +30,10 @@ from urllib.parse import quote, urlsplit
 from tornado.httpserver import HTTPServer
 from tornado.testing import bind_unused_port
 
+from bai_services.api.accounts.sign_in import SignIn
 from bai_services.api.app import make_app
 from bai_services.api.base import BODY_CHUNK_BYTES
-from bai_services.api.sign_in import SignIn
-from bai_services.core import signature
+from bai_services.core.accounts import signature
 from tests.testbed.manager import MovableClock, make_world, manager_on
 
 MIB = 2**20

@@ -23,12 +23,12 @@ from typing import Any
 import numpy as np
 
 from bai_services.core.errors import InvalidRequest
-from bai_services.core.placement import AgentState, Placer, Policy, Request
-from bai_services.core.placement.mix import Mix, kinds_of, stays_of
-from bai_services.core.placement.tables import Fleet, Tables, Variant, tables_of
-from bai_services.core.placement.variants import choose_tables
-from bai_services.core.replay.openb import read_nodes, read_pods
-from bai_services.core.replay.workload import ARCHITECTURE, GROUP, Job
+from bai_services.core.scheduling.placement import AgentState, Placer, Policy, Request
+from bai_services.core.scheduling.placement.mix import Mix, kinds_of, stays_of
+from bai_services.core.scheduling.placement.tables import Fleet, Tables, Variant, tables_of
+from bai_services.core.scheduling.placement.variants import choose_tables
+from bai_services.core.scheduling.replay.openb import read_nodes, read_pods
+from bai_services.core.scheduling.replay.workload import ARCHITECTURE, GROUP, Job
 
 MISSING = 6
 FIRST_SEED = 42

@@ -13,7 +13,8 @@ from tornado.web import Application, RequestHandler
 
 from bai_services.api.base import APIHandler, NotFoundHandler
 from bai_services.client import Client, Keypair, Token
-from bai_services.core import errors, signature
+from bai_services.core import errors
+from bai_services.core.accounts import signature
 from bai_services.core.listing import ListQuery
 
 TOKEN = Token("a-hub-token")

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from bai_services.core.accounts.passwords import broken_rules
 from bai_services.core.listing import ListQuery
-from bai_services.core.passwords import broken_rules
 from bai_services.db.database import Database
 from bai_services.demo import PEOPLE, random_password
 from bai_services.environment import read_settings

@@ -90,7 +90,7 @@ def test_near_the_highest_port_there_are_ports_too(tmp_path: Path) -> None:
 
 PARENT = """
 import subprocess, sys
-child = subprocess.Popen([sys.executable, "-m", "bai_services.attached", *sys.argv[1:]])
+child = subprocess.Popen([sys.executable, "-m", "bai_services.exit_with_parent", *sys.argv[1:]])
 print(child.pid, flush=True)
 child.wait()
 """
@@ -114,7 +114,7 @@ def test_an_attached_module_ends_when_its_parent_is_killed() -> None:
 def test_an_attached_module_gets_its_arguments_and_gives_its_exit_code(tmp_path: Path) -> None:
     (tmp_path / "told.py").write_text("import sys; print(sys.argv[1:]); sys.exit(7)")
     done = subprocess.run(
-        [sys.executable, "-m", "bai_services.attached", "told", "a", "--b"],
+        [sys.executable, "-m", "bai_services.exit_with_parent", "told", "a", "--b"],
         env={**os.environ, "PYTHONPATH": str(tmp_path)},
         capture_output=True,
         text=True,

@@ -11,7 +11,7 @@ from tornado.testing import bind_unused_port
 
 from bai_services.client import Token
 from bai_services.core import errors
-from bai_services.part_client import PartClient
+from bai_services.service_client import PartClient
 from tests.test_client import TOKEN, url
 
 __all__ = ["url"]

@@ -7,7 +7,7 @@ from string import Formatter
 
 import pytest
 
-from bai_services.texts.catalogue import LANGUAGES, Translator, pick_language, translator
+from bai_services.i18n.catalogue import LANGUAGES, Translator, pick_language, translator
 
 ENGLISH = translator("en").texts
 

@@ -12,16 +12,16 @@ from bai_services import __version__
 from bai_services.core.errors import BaiError, InvalidRequest, NotFound, Unavailable
 from bai_services.core.resources import ResourceSlots
 
-from .disk import DiskWatch
+from .devices.device_grants import Holdings
+from .devices.inventory import Inventory
+from .devices.memory_watchdog import Watchdog
 from .engine import Engine
-from .folders import Folders
-from .holdings import Holdings
-from .inventory import Inventory
+from .folders.disk import DiskWatch
+from .folders.kernel_folders import Folders
 from .kernels import Kernel, Task
 from .link import FIRST_BACKOFF_SECONDS, MAX_BACKOFF_SECONDS, Link
 from .machine import machine_facts
 from .preparation import Work
-from .watchdog import Watchdog
 
 log = logging.getLogger(__name__)
 

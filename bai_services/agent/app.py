@@ -18,30 +18,30 @@ from traitlets.config.loader import DeferredConfigString
 
 from bai_services import __version__
 from bai_services.client import Token
-from bai_services.core.cluster import check_agent_id
-from bai_services.core.egress import Policy, Target, parse_targets
+from bai_services.core.cluster.egress import Policy, Target, parse_targets
+from bai_services.core.cluster.model import check_agent_id
 from bai_services.core.errors import BaiError, InvalidRequest
 from bai_services.core.resources import CPU, MEM, ResourceSlots, parse_amount
-from bai_services.part_client import PartClient
+from bai_services.service_client import PartClient
 
 from .agent import Agent, Identity
-from .containers import DockerEngine
 from .devices.base import DeviceKind
+from .devices.device_grants import Holdings
+from .devices.inventory import Inventory
 from .devices.kinds import Machine, all_kinds
-from .disk import DiskSettings, DiskWatch, Excess
-from .docker_calls import DockerCalls
-from .egress import Egress
+from .devices.memory_watchdog import Action, Watchdog
+from .devices.sharing_settings import SharingSettings
+from .docker.calls import DockerCalls
+from .docker.containers import DockerEngine
+from .docker.egress import Egress
+from .docker.layers import Layers
+from .docker.networks import Networks, read_pool
 from .engine import Engine
-from .folders import Folders
-from .holdings import Holdings
-from .inventory import Inventory
-from .layers import Layers
+from .folders.disk import DiskSettings, DiskWatch, Excess
+from .folders.kernel_folders import Folders
 from .link import Link
 from .machine import capacity, hostname_slug
-from .networks import Networks, read_pool
 from .processes import ProcessEngine
-from .sharing_settings import SharingSettings
-from .watchdog import Action, Watchdog
 
 log = logging.getLogger("bai_services.agent")
 

@@ -11,7 +11,7 @@ from bai_services.core.errors import NotFound
 from bai_services.core.resources import format_amount
 
 from .devices.base import Device, DeviceKind, Granted
-from .devices.cuda import limit_environ
+from .devices.nvidia.cuda import limit_environ
 from .kernels import DeviceShare
 
 HOME = "/home/work"

@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from bai_services.core.errors import InvalidRequest
-from bai_services.core.gang import MAIN_HOST, folder_name
 from bai_services.core.names import check_username
+from bai_services.core.sessions.kernel_group import MAIN_HOST, folder_name
 
 _HOSTNAME = re.compile(r"(main|sub)[0-9]{1,4}")
 

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from bai_services.core.errors import BaiError, Unavailable
-from bai_services.part_client import PartClient
+from bai_services.service_client import PartClient
 
 log = logging.getLogger(__name__)
 

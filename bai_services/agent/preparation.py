@@ -12,14 +12,14 @@ from typing import Any, TypeVar, cast
 
 from bai_services.core.errors import BaiError, NotFound, Unavailable
 
+from .devices.device_grants import Holdings
+from .devices.inventory import Inventory
+from .devices.memory_watchdog import Watchdog
 from .engine import Engine
-from .folders import Folders
-from .holdings import Holdings
+from .folders.kernel_folders import Folders
 from .injection import RESOURCE_FILE, granted_of, make_injection, resource_file
-from .inventory import Inventory
 from .kernels import Task
 from .link import Link
-from .watchdog import Watchdog
 
 log = logging.getLogger(__name__)
 

@@ -16,7 +16,7 @@ from typing import Any
 import psutil
 
 from .engine import Engine, Prepared, Tell
-from .folders import Folders
+from .folders.kernel_folders import Folders
 from .kernels import Kernel, Task
 from .machine import isolation_facts
 

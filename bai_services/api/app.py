@@ -10,11 +10,13 @@ from tornado.web import Application
 
 from bai_services.manager.manager import Manager
 
-from . import app_shares, cli_login, openapi, panel_login
+from . import openapi
+from .accounts import cli_login, panel_login
+from .apps import shares as app_shares
 from .base import APIHandler, NotFoundHandler
 from .metrics import AccessLog
-from .pages import PAGES
 from .routes import ROUTES
+from .sessions.page import PAGES
 
 API = "/api/v1"
 

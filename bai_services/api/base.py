@@ -14,9 +14,9 @@ from pydantic import BaseModel, ValidationError
 from tornado.web import HTTPError, RequestHandler
 
 from bai_services.core import errors
+from bai_services.core.accounts.roles import Caller, Role
 from bai_services.core.listing import ListQuery
 from bai_services.core.resources import ResourceSlots
-from bai_services.core.roles import Caller, Role
 
 MAX_BODY_BYTES = 2**20
 # How much of a body is read at once; the server is made with it.

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 from tornado.web import RequestHandler
 
-from bai_services.core.roles import Caller, Role
+from bai_services.core.accounts.roles import Caller, Role
 from bai_services.manager.metrics import CONTENT_TYPE, Metrics
 
 from .base import APIHandler, operation

@@ -2,38 +2,15 @@
 
 from __future__ import annotations
 
-from . import (
-    agents,
-    app_shares,
-    audit,
-    auth,
-    counter_audit,
-    devices,
-    domains,
-    drain,
-    events,
-    files,
-    health,
-    images,
-    kernels,
-    keypairs,
-    launch,
-    logs,
-    me,
-    metrics,
-    policies,
-    presets,
-    projects,
-    resource_groups,
-    sessions,
-    ssh_keys,
-    storage,
-    templates,
-    uploads,
-    users,
-    vfolders,
-)
+from . import audit, drain, events, health, metrics
+from .accounts import auth, domains, keypairs, me, policies, projects, ssh_keys, users
+from .apps import shares as app_shares
 from .base import APIHandler
+from .cluster import agents, devices, images, presets, resource_groups
+from .folders import files, uploads, vfolders
+from .folders import storage_hosts as storage
+from .scheduling import counter_audit
+from .sessions import kernels, launch, logs, sessions, templates
 
 Route = tuple[str, type[APIHandler]]
 

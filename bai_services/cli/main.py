@@ -29,23 +29,25 @@ class Deferred:
 
 # A module brings httpx and rich with it: `bai --help` and completion must not wait for them.
 COMMANDS: Mapping[str, Deferred] = {
-    "login": Deferred("signing", "login", "Sign in at a hub and remember it."),
-    "logout": Deferred("signing", "logout", "Withdraw the token; forget the hub."),
-    "whoami": Deferred("signing", "whoami", "Show who is signed in, with limits and usage."),
-    "password": Deferred("signing", "password", "Change one's own password."),
-    "session": Deferred("sessions", "session", "Start, watch and stop sessions."),
-    "app": Deferred("app", "app", "Open an app or a port of a session on a local port."),
-    "ssh": Deferred("ssh", "ssh", "Sign in to a session, or run a command there."),
-    "scp": Deferred("ssh", "scp", "Copy files from and to sessions."),
-    "ssh-config": Deferred("ssh", "ssh_config", "Print what ssh needs to find sessions."),
-    "ssh-key": Deferred("ssh_keys", "ssh_key", "Keep public keys to sign in to sessions."),
-    "ssh-proxy": Deferred("ssh", "ssh_proxy", "Be the ProxyCommand of ssh."),
+    "login": Deferred("accounts.signing", "login", "Sign in at a hub and remember it."),
+    "logout": Deferred("accounts.signing", "logout", "Withdraw the token; forget the hub."),
+    "whoami": Deferred(
+        "accounts.signing", "whoami", "Show who is signed in, with limits and usage."
+    ),
+    "password": Deferred("accounts.signing", "password", "Change one's own password."),
+    "session": Deferred("sessions.sessions", "session", "Start, watch and stop sessions."),
+    "app": Deferred("apps.apps", "app", "Open an app or a port of a session on a local port."),
+    "ssh": Deferred("apps.ssh", "ssh", "Sign in to a session, or run a command there."),
+    "scp": Deferred("apps.ssh", "scp", "Copy files from and to sessions."),
+    "ssh-config": Deferred("apps.ssh", "ssh_config", "Print what ssh needs to find sessions."),
+    "ssh-key": Deferred("accounts.ssh_keys", "ssh_key", "Keep public keys to sign in to sessions."),
+    "ssh-proxy": Deferred("apps.ssh", "ssh_proxy", "Be the ProxyCommand of ssh."),
     "completion": Deferred("completion", "completion", "Print the completion of a shell."),
-    "template": Deferred("templates", "template", "Keep requests for sessions by name."),
-    "vfolder": Deferred("vfolders", "vfolder", "Keep, share and transfer files."),
-    "agent": Deferred("agents", "agent", "Look into the machines that run sessions."),
-    "admin": Deferred("admin", "admin", "Manage domains, people, policies and machines."),
-    "apply": Deferred("apply", "apply", "Bring the hub to what a YAML file describes."),
+    "template": Deferred("sessions.templates", "template", "Keep requests for sessions by name."),
+    "vfolder": Deferred("folders.vfolders", "vfolder", "Keep, share and transfer files."),
+    "agent": Deferred("cluster.agents", "agent", "Look into the machines that run sessions."),
+    "admin": Deferred("admin.commands", "admin", "Manage domains, people, policies and machines."),
+    "apply": Deferred("admin.apply", "apply", "Bring the hub to what a YAML file describes."),
 }
 
 

@@ -10,12 +10,12 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from bai_services.core.accounts.roles import Role
 from bai_services.core.listing import ListQuery, Page
-from bai_services.core.roles import Role
 
+from .accounts.owners import is_shown
 from .database import Database
 from .listing import Listing
-from .owners import is_shown
 from .tables.accounts import audit_log
 
 Row = Mapping[str, Any]

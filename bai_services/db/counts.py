@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import sqlalchemy as sa
 
-from bai_services.core.session import LIVE
+from bai_services.core.sessions.lifecycle import LIVE
 
 from .database import Database
 from .tables.cluster import agents

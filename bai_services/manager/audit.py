@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+from bai_services.core.accounts.roles import Caller
 from bai_services.core.errors import Forbidden
 from bai_services.core.listing import ListQuery, Page
-from bai_services.core.roles import Caller
 from bai_services.db.audit import AuditEntry, AuditStore, Row
 from bai_services.db.database import Database
 
-from . import authorizer
+from .accounts import authorizer
 from .clock import Clock
 
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from bai_services.core.roles import Caller
+from bai_services.core.accounts.roles import Caller
 
-from . import authorizer
-from .scheduler import Scheduler
-from .starter import Starter
+from .accounts import authorizer
+from .hub.starter import Starter
+from .scheduling.scheduler import Scheduler
 
 
 class Drain:

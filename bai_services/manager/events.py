@@ -10,12 +10,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 
-from bai_services.core.roles import Caller, Visibility
-from bai_services.core.session import Status
+from bai_services.core.accounts.roles import Caller, Visibility
+from bai_services.core.sessions.lifecycle import Status
+from bai_services.db.accounts.users import UserStore
 from bai_services.db.database import Database
-from bai_services.db.users import UserStore
 
-from . import authorizer
+from .accounts import authorizer
 
 # A listener that is this far behind loses the oldest: it reads the session afresh anyway.
 QUEUE_LENGTH = 256

@@ -10,8 +10,8 @@ from bai_services import __version__
 from bai_services.core.errors import BaiError
 from bai_services.db.database import Database
 
-from .hub import Hub
-from .lease import Lease
+from .hub.client import Hub
+from .scheduling.lease import Lease
 
 LIMIT_SECONDS = 2.0
 

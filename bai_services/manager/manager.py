@@ -2,49 +2,49 @@
 
 from __future__ import annotations
 
-from bai_services.db.allocations import AllocationStore
 from bai_services.db.database import Database
+from bai_services.db.scheduling.allocations import AllocationStore
 
-from .agents import Agents
-from .app_shares import AppShares
+from .accounts.callers import Callers
+from .accounts.domains import Domains
+from .accounts.keypair_secrets import KeypairSecrets
+from .accounts.keypairs import Keypairs
+from .accounts.lockouts import Lockouts
+from .accounts.me import Me
+from .accounts.passwords import Passwords
+from .accounts.policies import Policies
+from .accounts.projects import Projects
+from .accounts.sign_in import SignIns
+from .accounts.sign_outs import SignOuts, TokenEndings
+from .accounts.ssh_keys import SshKeys
+from .accounts.users import Users
+from .apps.shares import AppShares
 from .audit import Audit
-from .callers import Callers
 from .clock import Clock, utcnow
-from .counter_audit import CounterAudit
-from .domains import Domains
+from .cluster.agents import Agents
+from .cluster.images import ImageAliases, Images
+from .cluster.presets import Presets
+from .cluster.resource_groups import ResourceGroups
+from .context import Shared
 from .drain import Drain
-from .files import Files
-from .grants import Grants
-from .groups import ResourceGroups
+from .folders.files import Files
+from .folders.grants import Grants
+from .folders.invitations import Invitations
+from .folders.mounts import Mounts
+from .folders.quotas import Quotas
+from .folders.storage_hosts import StorageHosts
+from .folders.tasks import VFolderTasks
+from .folders.uploads import Uploads
+from .folders.vfolders import VFolders
 from .health import HealthCheck
-from .hub import Hub
-from .images import ImageAliases, Images
-from .invitations import Invitations
-from .keypair_secrets import KeypairSecrets
-from .keypairs import Keypairs
-from .lockouts import Lockouts
-from .logs import Logs
-from .me import Me
+from .hub.client import Hub
+from .hub.session_tokens import SessionTokens
 from .metrics import Metrics, Monitoring
-from .mounts import Mounts
-from .passwords import Passwords
-from .policies import Policies
-from .presets import Presets
-from .projects import Projects
-from .quotas import Quotas
+from .scheduling.counter_audit import CounterAudit
 from .session_parts import SessionParts
-from .session_tokens import SessionTokens
+from .sessions.logs import Logs
+from .sessions.requests.templates import Templates
 from .settings import Settings
-from .shared import Shared
-from .sign_in import SignIns
-from .sign_outs import SignOuts, TokenEndings
-from .ssh_keys import SshKeys
-from .storage_hosts import StorageHosts
-from .templates import Templates
-from .uploads import Uploads
-from .users import Users
-from .vfolder_tasks import VFolderTasks
-from .vfolders import VFolders
 
 
 class Manager:

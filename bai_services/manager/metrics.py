@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 
-from bai_services.core.roles import Caller
-from bai_services.core.session import LIVE, Status
+from bai_services.core.accounts.roles import Caller
+from bai_services.core.sessions.lifecycle import LIVE, Status
 from bai_services.db.counts import CountStore
 from bai_services.db.database import Database
-from bai_services.db.session_rows import SessionRow
+from bai_services.db.sessions.rows import SessionRow
 
-from . import authorizer
+from .accounts import authorizer
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 

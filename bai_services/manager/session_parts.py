@@ -2,45 +2,45 @@
 
 from __future__ import annotations
 
-from bai_services.db.allocations import AllocationStore
-from bai_services.db.callbacks import CallbackStore
-from bai_services.db.deadlines import DeadlineStore
-from bai_services.db.dependencies import DependencyStore
-from bai_services.db.kernels import KernelStore
-from bai_services.db.lease import LeaseStore
-from bai_services.db.queue import QueueStore
-from bai_services.db.requests import RequestStore
-from bai_services.db.sessions import SessionStore
-from bai_services.db.time_limits import TimeLimitStore
-from bai_services.db.usage_buckets import UsageBucketStore
+from bai_services.db.scheduling.allocations import AllocationStore
+from bai_services.db.scheduling.lease import LeaseStore
+from bai_services.db.scheduling.queue import QueueStore
+from bai_services.db.scheduling.usage_buckets import UsageBucketStore
+from bai_services.db.sessions.callbacks import CallbackStore
+from bai_services.db.sessions.deadlines import DeadlineStore
+from bai_services.db.sessions.dependencies import DependencyStore
+from bai_services.db.sessions.kernels import KernelStore
+from bai_services.db.sessions.requests import RequestStore
+from bai_services.db.sessions.store import SessionStore
+from bai_services.db.sessions.time_limits import TimeLimitStore
 
-from .callback_calls import CallbackCalls
-from .callbacks import Callbacks
-from .deadlines import Deadlines
+from .accounts.keypair_secrets import KeypairSecrets
+from .context import Shared
 from .events import Events, Feed
-from .fair_usage import FairUsage
-from .hub import Hub
-from .hub_servers import HubServers
-from .kernels import Kernels
-from .keypair_secrets import KeypairSecrets
-from .launch import Launch, LaunchPlans
-from .lease import Lease
-from .lifecycle import Lifecycle
-from .lifetimes import Lifetimes
-from .options import Options
-from .reconciler import Reconciler
-from .requests import Folders, Requests
-from .room import FittingAgents
-from .scheduler import Scheduler
-from .secret_environ import SecretEnviron
-from .sessions import Ledger, Sessions
+from .hub.client import Hub
+from .hub.reconciler import Reconciler
+from .hub.servers import HubServers
+from .hub.starter import Starter
+from .scheduling.admission_checks import FittingAgents
+from .scheduling.fair_usage import FairUsage
+from .scheduling.jit_warmup import Warming
+from .scheduling.lease import Lease
+from .scheduling.scheduler import Scheduler
+from .scheduling.wait_states import WaitStates
+from .scheduling.why import Whys
+from .sessions.activity import Uses
+from .sessions.callback_calls import CallbackCalls
+from .sessions.callbacks import Callbacks
+from .sessions.deadlines import Deadlines
+from .sessions.kernels import Kernels
+from .sessions.launch import Launch, LaunchPlans
+from .sessions.lifecycle import Lifecycle
+from .sessions.lifetimes import Lifetimes
+from .sessions.requests.options import Options
+from .sessions.requests.requests import Folders, Requests
+from .sessions.requests.secret_environ import SecretEnviron
+from .sessions.sessions import Ledger, Sessions
 from .settings import Settings
-from .shared import Shared
-from .starter import Starter
-from .uses import Uses
-from .wait_states import WaitStates
-from .warming import Warming
-from .why import Whys
 
 
 class SessionParts:

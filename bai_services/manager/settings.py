@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from bai_services.core.callback import Reach
+from bai_services.core.sessions.callbacks import Reach
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,12 +16,12 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from bai_services.core.errors import Changed, Conflict, InvalidRequest
-from bai_services.core.vfolder import ANYTHING, Expected
+from bai_services.core.folders.vfolders import ANYTHING, Expected
 from bai_services.descent import remove_tree
 
 from . import acl
 from .base import Copying, Entries, Entry, FileType
-from .beneath import Opener, open_regular
+from .safe_paths import Opener, open_regular
 from .trees import copy_facts, copy_file, copy_tree, descriptor, opened
 
 # A folder of its own group: everybody who has it mounted writes, nobody else on the machine reads.

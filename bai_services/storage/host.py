@@ -15,26 +15,16 @@ from typing import Any, TypeVar
 from weakref import WeakValueDictionary
 
 from bai_services.core.errors import InvalidRequest, NotFound, StorageFull, Unavailable
-from bai_services.core.vfolder import ANYTHING, Expected
+from bai_services.core.folders.vfolders import ANYTHING, Expected
 from bai_services.descent import remove_tree
 
-from . import beneath, folder, trees
-from .archives import FORMATS, packed
-from .backend import Backend
-from .base import (
-    Capability,
-    Copying,
-    Entries,
-    Entry,
-    Health,
-    HostStatus,
-    Location,
-    Scope,
-    Usage,
-)
-from .downloads import ArchiveStream, Download
+from . import folder, safe_paths, trees
+from .backends.backend import Backend
+from .base import Capability, Copying, Entries, Entry, Health, HostStatus, Location, Scope, Usage
 from .folder import OpenFolder, Owner
-from .staging import (
+from .transfers.archives import FORMATS, packed
+from .transfers.downloads import ArchiveStream, Download
+from .transfers.staging import (
     DIRECTORY,
     Staging,
     UploadFacts,
@@ -43,9 +33,9 @@ from .staging import (
     sweep_all,
     unfinished_uploads,
 )
-from .unpack_process import cpu_seconds, unpack
-from .unpack_worker import Job
-from .unpacking import Unpacked
+from .transfers.unpack_process import cpu_seconds, unpack
+from .transfers.unpack_worker import Job
+from .transfers.unpacking import Unpacked
 from .workers import Workers
 
 log = logging.getLogger(__name__)
@@ -80,7 +70,7 @@ class StorageHost:
         name: str,
         backend: Backend,
         shared_gid: int | None = None,
-        opener: beneath.Opener | None = None,
+        opener: safe_paths.Opener | None = None,
     ) -> None:
         """With ``shared_gid`` (needs root) every member of that group may use every folder.
 
@@ -93,7 +83,7 @@ class StorageHost:
         self.health = Health(HostStatus.GONE, "not looked at yet", 0, 0, datetime.now(UTC))
         self._root = backend.root.absolute()
         self._shared_gid = shared_gid
-        self._opener = opener or beneath.best_opener()
+        self._opener = opener or safe_paths.best_opener()
         self._workers = Workers(name, THREADS)
         self._long = Workers(f"{name}-long", LONG_THREADS)
         self._unpackers = asyncio.Semaphore(UNPACKERS)
@@ -176,43 +166,43 @@ class StorageHost:
         self, location: Location, path: str, offset: int = 0, limit: int = 100,
         sort: str = "name", text: str = "",
     ) -> Entries:  # fmt: skip
-        parts = beneath.parse_path(path)
+        parts = safe_paths.parse_path(path)
         return await self._in(location, None, OpenFolder.list, parts, offset, limit, sort, text)
 
     async def entry(self, location: Location, path: str) -> Entry:
-        parts = beneath.file_parts(path)
+        parts = safe_paths.file_parts(path)
         return await self._in(location, None, OpenFolder.entry, parts)
 
     async def make_directory(
         self, location: Location, path: str, exists_ok: bool, uid: int | None = None
     ) -> None:
-        parts = beneath.file_parts(path.rstrip("/"), is_new=True)
+        parts = safe_paths.file_parts(path.rstrip("/"), is_new=True)
         await self._in(location, uid, OpenFolder.make_directory, parts, exists_ok)
 
     async def move(
         self, location: Location, source: str, target: str, replaces: bool, uid: int | None = None
     ) -> Entry:
         """Move or rename something inside a folder."""
-        old, new = beneath.file_parts(source), beneath.file_parts(target, is_new=True)
+        old, new = safe_paths.file_parts(source), safe_paths.file_parts(target, is_new=True)
         return await self._in(location, uid, OpenFolder.move, old, new, replaces)
 
     async def copy(
         self, location: Location, source: str, target: str, uid: int | None, progress: Copying
     ) -> Entry:
         """Copy something inside a folder; it appears when it is whole."""
-        old, new = beneath.file_parts(source), beneath.file_parts(target, is_new=True)
+        old, new = safe_paths.file_parts(source), safe_paths.file_parts(target, is_new=True)
         return await self._long.run(self._copy, location, uid, old, new, progress, seconds=None)
 
     async def remove(self, location: Location, path: str, is_recursive: bool = False) -> None:
         """Remove a file, a link or an empty directory; a whole tree where that is asked for."""
-        parts = beneath.file_parts(path)
+        parts = safe_paths.file_parts(path)
         left = await self._workers.run(self._remove, location, parts, is_recursive)
         if left is not None:
             await self._long.run(remove_tree, left, seconds=None)
 
     async def open_download(self, location: Location, path: str) -> Download:
         """Open a file; the caller closes it."""
-        parts = beneath.file_parts(path)
+        parts = safe_paths.file_parts(path)
         file = await self._in(location, None, OpenFolder.open_file, parts)
         return Download(file, self._workers)
 
@@ -225,7 +215,7 @@ class StorageHost:
                 f"an archive is {' or '.join(FORMATS)}, of at most {MAX_ARCHIVE_PATHS} paths",
                 field="format",
             )
-        tops = [beneath.parse_path(path) for path in paths]
+        tops = [safe_paths.parse_path(path) for path in paths]
         root = await self._workers.run(self._open_root, location)
         opened = OpenFolder(root, self._opener)
         try:
@@ -250,7 +240,7 @@ class StorageHost:
         self, location: Location, path: str, size_bytes: int, expected: Expected = ANYTHING
     ) -> None:
         """Raise what ``land`` would raise now, before the bytes are sent in vain."""
-        parts = beneath.file_parts(path, is_new=True)
+        parts = safe_paths.file_parts(path, is_new=True)
         await self._in(location, None, OpenFolder.check_place, parts, expected)
         await self._workers.run(self._check_room, size_bytes)
 
@@ -259,7 +249,7 @@ class StorageHost:
         expected: Expected = ANYTHING,
     ) -> Entry:  # fmt: skip
         """Put what was written in its place: whole, durably, at once."""
-        parts = beneath.file_parts(path, is_new=True)
+        parts = safe_paths.file_parts(path, is_new=True)
         return await self._workers.run(self._land, location, writer, parts, uid, expected)
 
     async def unpack(
@@ -269,7 +259,7 @@ class StorageHost:
 
         Cancelled, it stops, unless its files appear already.
         """
-        parts = beneath.parse_new_path(path)
+        parts = safe_paths.parse_new_path(path)
         staging = await self._workers.run(self.staging(location).fresh, ".unpacked")
         owner = self._owner(uid)
         job = Job(
@@ -279,7 +269,7 @@ class StorageHost:
             above=list(parts),
             max_bytes=max_bytes,
             owner=None if owner is None else (owner.uid, owner.gid),
-            has_kernel_opener=self._opener is beneath.open_with_kernel,
+            has_kernel_opener=self._opener is safe_paths.open_with_kernel,
             cpu_seconds=cpu_seconds(writer.size),
         )
         # One at a time for each owner, so that nobody keeps all others waiting.

@@ -25,7 +25,7 @@ from bai_services.core.errors import (
     Unavailable,
 )
 
-from . import beneath
+from . import safe_paths
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -149,8 +149,8 @@ def _looked_at(future: asyncio.Future[Any]) -> None:
 
 _MEANINGS: dict[int, Callable[[], BaiError]] = {
     errno.ENOENT: lambda: NotFound("there is no such file in the folder"),
-    errno.EXDEV: beneath.leads_out,
-    errno.ELOOP: beneath.leads_out,
+    errno.EXDEV: safe_paths.leads_out,
+    errno.ELOOP: safe_paths.leads_out,
     errno.ENOTDIR: lambda: Conflict("a part of the path is a file, not a directory"),
     errno.EISDIR: lambda: Conflict("there is a directory of that name"),
     errno.EEXIST: lambda: Conflict("there is something of that name already"),

@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 from traitlets import Float
 from traitlets.config import LoggingConfigurable
 
-from bai_services.core.gang import MAIN_HOST
+from bai_services.core.sessions.kernel_group import MAIN_HOST
 from bai_spawner.plan import LaunchPlan
 
 

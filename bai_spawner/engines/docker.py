@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 import docker
 from traitlets import Dict, Float, Integer, Unicode
 
-from bai_services.core.logs import without_times
+from bai_services.core.sessions.logs import without_times
 from bai_spawner.plan import HOME, LaunchPlan
 
 from .base import Engine, EngineError, EngineUnreachable, Exit, Running, merged_environ, tail

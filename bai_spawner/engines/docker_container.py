@@ -11,7 +11,7 @@ import docker
 from docker.types import Mount, Ulimit
 from dockerspawner import DockerSpawner
 
-from bai_services.core.gang import MAIN_HOST
+from bai_services.core.sessions.kernel_group import MAIN_HOST
 from bai_spawner.plan import HOME, Injection, LaunchPlan
 
 from .cluster_files import archive

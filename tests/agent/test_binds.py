@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 
 from bai_services.agent import preparation
-from bai_services.agent.binds import Binds
-from bai_services.agent.folders import Folders
+from bai_services.agent.folders.bind_mounts import Binds
+from bai_services.agent.folders.kernel_folders import Folders
 from bai_services.agent.kernels import Task
 from bai_services.core.errors import Forbidden, NotFound, Unavailable
 from tests.conftest import missing
@@ -151,7 +151,7 @@ def test_a_place_that_lost_its_mount_is_missed_and_not_written_to(
 def test_who_may_not_mount_says_so() -> None:
     script = """
 import os, pathlib
-from bai_services.agent.binds import Binds
+from bai_services.agent.folders.bind_mounts import Binds
 from bai_services.core.errors import Unavailable
 os.setgid(65534); os.setuid(65534)
 pathlib.Path("folder/sub").mkdir(parents=True)

@@ -22,8 +22,8 @@ STEPS = """
 import json, sys
 from pathlib import Path
 from bai_services.agent.devices.base import Granted
-from bai_services.agent.devices.cuda import CudaGpus, GpuRules
-from bai_services.agent.devices.mps_servers import MpsServers
+from bai_services.agent.devices.nvidia.cuda import CudaGpus, GpuRules
+from bai_services.agent.devices.nvidia.mps_servers import MpsServers
 from bai_services.core.errors import Unavailable
 
 root, mode, may_set = Path(sys.argv[1]), Path(sys.argv[2]), sys.argv[3] == "may-set"

@@ -13,15 +13,15 @@ from typing import Any
 import pytest
 
 from bai_services.agent.devices.base import Device, Granted
-from bai_services.agent.devices.cuda import CudaGpus
-from bai_services.agent.devices.nvml import peers
+from bai_services.agent.devices.nvidia.cuda import CudaGpus
+from bai_services.agent.devices.nvidia.nvml import peers
 from tests.testbed.manager import Api
 
 from .conftest import Agents
 
 LOOK = """
 import json, os, sys
-from bai_services.agent.devices.cuda import CudaGpus
+from bai_services.agent.devices.nvidia.cuda import CudaGpus
 gpus = CudaGpus()
 first = gpus.discover()
 used = gpus.sample()

@@ -11,16 +11,16 @@ from pathlib import Path
 
 import pytest
 
-from bai_services.agent.containers import DockerEngine as Agent
-from bai_services.agent.disk import DiskSettings, DiskWatch, Excess, Space, measure
-from bai_services.agent.docker_calls import DockerCalls
-from bai_services.agent.egress import Egress
-from bai_services.agent.folders import Folders
+from bai_services.agent.docker.calls import DockerCalls
+from bai_services.agent.docker.containers import DockerEngine as Agent
+from bai_services.agent.docker.egress import Egress
+from bai_services.agent.docker.layers import Layers
+from bai_services.agent.docker.networks import Networks, read_pool
+from bai_services.agent.folders.disk import DiskSettings, DiskWatch, Excess, Space, measure
+from bai_services.agent.folders.kernel_folders import Folders
 from bai_services.agent.kernels import Kernel, Task
-from bai_services.agent.layers import Layers
-from bai_services.agent.networks import Networks, read_pool
 from bai_services.agent.processes import ProcessEngine
-from bai_services.core.egress import Policy
+from bai_services.core.cluster.egress import Policy
 from bai_services.core.errors import InvalidRequest
 from tests.testbed.docker_engine import DockerEngine
 from tests.testbed.images import base_image

@@ -15,18 +15,18 @@ import docker
 import pytest
 from docker.models.containers import Container
 
-from bai_services.agent.docker_calls import DockerCalls
-from bai_services.agent.kernels import Cluster
-from bai_services.agent.networks import (
+from bai_services.agent.docker.calls import DockerCalls
+from bai_services.agent.docker.networks import (
     CLUSTER_PREFIX,
     CLUSTER_UNUSED_SECONDS,
     Networks,
     network_name,
     read_pool,
 )
+from bai_services.agent.kernels import Cluster
 from bai_services.client import Client
 from bai_services.core.errors import Unavailable
-from bai_services.core.placement import warm_up
+from bai_services.core.scheduling.placement import warm_up
 from tests.testbed.docker_engine import DockerEngine
 from tests.testbed.images import base_image
 from tests.testbed.manager import Api

@@ -15,13 +15,13 @@ from pathlib import Path
 import pytest
 from docker.models.containers import Container
 
-from bai_services.agent.containers import DockerEngine as Agent
-from bai_services.agent.docker_calls import DockerCalls
-from bai_services.agent.egress import Egress, name_servers
+from bai_services.agent.docker.calls import DockerCalls
+from bai_services.agent.docker.containers import DockerEngine as Agent
+from bai_services.agent.docker.egress import Egress, name_servers
+from bai_services.agent.docker.layers import Layers
+from bai_services.agent.docker.networks import CLUSTER_PREFIX, Networks, read_pool
 from bai_services.agent.kernels import Cluster, Task
-from bai_services.agent.layers import Layers
-from bai_services.agent.networks import CLUSTER_PREFIX, Networks, read_pool
-from bai_services.core.egress import Chains, Policy, Target, parse_targets
+from bai_services.core.cluster.egress import Chains, Policy, Target, parse_targets
 from tests.conftest import missing
 from tests.testbed import PartMissing, second_machine
 from tests.testbed.docker_engine import DockerEngine

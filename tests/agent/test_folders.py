@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from bai_services.agent.folders import LOG_LIMIT_BYTES, Folders, SessionFolder
+from bai_services.agent.folders.kernel_folders import LOG_LIMIT_BYTES, Folders, SessionFolder
 from bai_services.agent.kernels import Task
 from bai_services.core.errors import InvalidRequest
 

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from bai_services.agent.devices.furiosa import FuriosaSmi
 from bai_services.agent.devices.host_files import HostFiles
-from bai_services.agent.devices.rngd import Rngds
 from bai_services.agent.devices.table import built_in
+from bai_services.agent.devices.vendors.furiosa import FuriosaSmi
+from bai_services.agent.devices.vendors.rngd import Rngds
 
 from .test_vendors import UUID, FakeMachine, furiosa, machine
 

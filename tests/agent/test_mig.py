@@ -14,13 +14,13 @@ from typing import Any
 import pytest
 
 from bai_services.agent.devices.base import Device, Granted
-from bai_services.agent.devices.cuda import CudaGpus
-from bai_services.agent.devices.gpu_reader import profile_of
 from bai_services.agent.devices.host_files import HostFiles
+from bai_services.agent.devices.nvidia.cuda import CudaGpus
+from bai_services.agent.devices.nvidia.gpu_reader import profile_of
 from bai_services.client import Client
+from bai_services.core.cluster.device_sharing import Level, Sharing
 from bai_services.core.errors import InvalidRequest
-from bai_services.core.placement import warm_up
-from bai_services.core.sharing import Level, Sharing
+from bai_services.core.scheduling.placement import warm_up
 from tests.testbed.manager import Api
 from tests.testbed.wait import wait_until_async
 
@@ -32,7 +32,7 @@ __all__ = ["driver"]
 
 LOOK = """
 import json, os, sys
-from bai_services.agent.devices.cuda import CudaGpus
+from bai_services.agent.devices.nvidia.cuda import CudaGpus
 gpus, seen = CudaGpus(), []
 for number in sys.argv[1:]:
     if number == "off":

@@ -15,13 +15,13 @@ from pathlib import Path
 import psutil
 import pytest
 
-from bai_services.agent.devices import mps, mps_servers
 from bai_services.agent.devices.base import Device, Granted, Holding
-from bai_services.agent.devices.cuda import CudaGpus, GpuRules
-from bai_services.agent.devices.mps import Limits, MpsControl
-from bai_services.agent.devices.mps_servers import MpsServers
+from bai_services.agent.devices.nvidia import mps, mps_servers
+from bai_services.agent.devices.nvidia.cuda import CudaGpus, GpuRules
+from bai_services.agent.devices.nvidia.mps import Limits, MpsControl
+from bai_services.agent.devices.nvidia.mps_servers import MpsServers
+from bai_services.core.cluster.device_sharing import Level, Sharing
 from bai_services.core.errors import Unavailable
-from bai_services.core.sharing import Level, Sharing
 from tests.testbed.manager import MovableClock
 from tests.testbed.wait import wait_until
 

@@ -9,18 +9,18 @@ from typing import Any
 import pytest
 
 from bai_services.agent.devices.base import Device, DeviceKind, Finding, Granted
+from bai_services.agent.devices.device_grants import Holdings
 from bai_services.agent.devices.host_files import HostFiles
-from bai_services.agent.devices.nccl import nccl_defaults
-from bai_services.agent.devices.rngd import Rngds
+from bai_services.agent.devices.inventory import Inventory
+from bai_services.agent.devices.memory_watchdog import Action, Watchdog
+from bai_services.agent.devices.nvidia.nccl import nccl_defaults
 from bai_services.agent.devices.table import built_in
+from bai_services.agent.devices.vendors.rngd import Rngds
 from bai_services.agent.engine import Engine
-from bai_services.agent.folders import Folders
-from bai_services.agent.holdings import Holdings
-from bai_services.agent.inventory import Inventory
+from bai_services.agent.folders.kernel_folders import Folders
 from bai_services.agent.kernels import Task
 from bai_services.agent.processes import ProcessEngine
-from bai_services.agent.watchdog import Action, Watchdog
-from bai_services.core.sharing import Level
+from bai_services.core.cluster.device_sharing import Level
 from bai_spawner.engines.base import merged_environ
 from bai_spawner.plan import Injection
 from tests.spawner.plans import plan as a_plan

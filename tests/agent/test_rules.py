@@ -11,13 +11,13 @@ from typing import Any
 import pytest
 
 from bai_services.agent.app import AgentApp, DockerSettings
-from bai_services.agent.container_usage import Meter
-from bai_services.agent.devices.cuda import CudaGpus
+from bai_services.agent.devices.nvidia.cuda import CudaGpus
 from bai_services.agent.devices.simulated import SimulatedGpus
-from bai_services.agent.images import Progress, failure
+from bai_services.agent.docker.container_usage import Meter
+from bai_services.agent.docker.images import Progress, failure
+from bai_services.agent.docker.networks import free_subnets, network_name, read_pool
 from bai_services.agent.injection import granted_of, make_injection, resource_file
 from bai_services.agent.kernels import DeviceShare
-from bai_services.agent.networks import free_subnets, network_name, read_pool
 from bai_services.core import errors
 
 SIMULATED = SimulatedGpus("m1", 2)

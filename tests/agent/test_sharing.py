@@ -10,14 +10,14 @@ from typing import Any
 
 import pytest
 
+from bai_services.agent.devices.enforcement_levels import cgroup_problem, climb, sharing_of
 from bai_services.agent.devices.host_files import HostFiles
-from bai_services.agent.devices.ladder import cgroup_problem, climb, sharing_of
-from bai_services.agent.sharing_settings import SharingSettings
-from bai_services.agent.watchdog import Action
+from bai_services.agent.devices.memory_watchdog import Action
+from bai_services.agent.devices.sharing_settings import SharingSettings
 from bai_services.client import Client
+from bai_services.core.cluster.device_sharing import ANY_SHARE, Level
 from bai_services.core.errors import InsufficientResources, QuotaExceeded
-from bai_services.core.placement import warm_up
-from bai_services.core.sharing import ANY_SHARE, Level
+from bai_services.core.scheduling.placement import warm_up
 from tests.testbed.manager import Api
 from tests.testbed.wait import wait_until, wait_until_async
 

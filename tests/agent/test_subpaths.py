@@ -13,10 +13,10 @@ from typing import Any
 import docker.errors
 import pytest
 
-from bai_services.agent.binds import Binds
+from bai_services.agent.folders.bind_mounts import Binds
 from bai_services.client import Client
 from bai_services.core.errors import InvalidRequest
-from bai_services.core.logs import without_times
+from bai_services.core.sessions.logs import without_times
 from bai_spawner.engines import bubblewrap
 from bai_spawner.engines.base import Engine, EngineError
 from bai_spawner.engines.docker import DockerEngine as ContainerEngine

@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from bai_services.agent.devices.amd import AmdSmi, Instincts
 from bai_services.agent.devices.base import Device, DeviceProcess, Granted, Holding
 from bai_services.agent.devices.host_files import HostFiles
-from bai_services.agent.devices.rebellions import Atoms
 from bai_services.agent.devices.table import built_in
+from bai_services.agent.devices.vendors.amd import AmdSmi, Instincts
+from bai_services.agent.devices.vendors.rebellions import Atoms
 from bai_services.core.errors import Unavailable
 
 from .test_vendors import UUID, FakeMachine, amd, machine

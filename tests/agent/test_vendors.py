@@ -11,10 +11,10 @@ import pytest
 
 from bai_services.agent.devices.base import Granted
 from bai_services.agent.devices.host_files import HostFiles, pointed
+from bai_services.agent.devices.inventory import Inventory
 from bai_services.agent.devices.kinds import CODE, Machine, all_kinds
 from bai_services.agent.devices.table import built_in, read_table, with_file
-from bai_services.agent.devices.tabled import TabledDevices
-from bai_services.agent.inventory import Inventory
+from bai_services.agent.devices.table_devices import TabledDevices
 from bai_services.core.errors import InvalidRequest
 
 UUID = "0a1b2c3d"

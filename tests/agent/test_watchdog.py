@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 from bai_services.agent.devices.base import DeviceProcess
-from bai_services.agent.watchdog import DeviceUse, uses_of
+from bai_services.agent.devices.memory_watchdog import DeviceUse, uses_of
 from bai_services.client import Client
-from bai_services.core.placement import warm_up
+from bai_services.core.scheduling.placement import warm_up
 from tests.testbed.manager import Api
 from tests.testbed.wait import wait_until_async
 

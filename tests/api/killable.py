@@ -10,8 +10,8 @@ from pathlib import Path
 from tornado.httpserver import HTTPServer
 from tornado.netutil import bind_sockets
 
+from bai_services.api.accounts.sign_in import SignIn
 from bai_services.api.app import make_app
-from bai_services.api.sign_in import SignIn
 from tests.testbed.manager import MovableClock, make_world, manager_on
 
 

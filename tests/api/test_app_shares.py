@@ -10,7 +10,7 @@ import pytest
 
 from bai_services.client import Client
 from bai_services.core import errors
-from bai_services.core.roles import Role
+from bai_services.core.accounts.roles import Role
 from tests.api.test_sessions import started
 from tests.testbed.agent_voice import AgentVoice
 from tests.testbed.manager import Api

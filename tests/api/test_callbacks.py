@@ -11,7 +11,7 @@ import pytest
 
 from bai_services.client import Client, Keypair
 from bai_services.core import errors
-from bai_services.core.callback import TRIES, Reach, secret_of, signature
+from bai_services.core.sessions.callbacks import TRIES, Reach, secret_of, signature
 from bai_services.db.database import Database
 from bai_services.manager.manager import Manager
 from tests.testbed.agent_voice import AgentVoice

@@ -8,7 +8,7 @@ import pytest
 
 from bai_services.client import Client
 from bai_services.core import errors
-from bai_services.core.gang import gang_end
+from bai_services.core.sessions.kernel_group import gang_end
 from tests.testbed.agent_voice import AgentVoice
 from tests.testbed.manager import Api
 

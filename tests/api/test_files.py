@@ -20,7 +20,12 @@ from urllib.parse import urlsplit
 import httpx
 import pytest
 
-from bai_services.api.files import BIG_BYTES, MAX_DISCARDED_BYTES, byte_range, content_disposition
+from bai_services.api.folders.files import (
+    BIG_BYTES,
+    MAX_DISCARDED_BYTES,
+    byte_range,
+    content_disposition,
+)
 from bai_services.client import Client, Keypair
 from bai_services.core.errors import (
     BaiError,
@@ -31,9 +36,9 @@ from bai_services.core.errors import (
     NotSignedIn,
     TooLarge,
 )
-from bai_services.storage.downloads import Download
 from bai_services.storage.host import THREADS
-from bai_services.storage.staging import DIRECTORY
+from bai_services.storage.transfers.downloads import Download
+from bai_services.storage.transfers.staging import DIRECTORY
 from tests.testbed.manager import Api
 from tests.testbed.wait import wait_until_async
 

@@ -26,7 +26,7 @@ from schemathesis.specs.openapi.checks import (
 
 from bai_services.api import openapi
 from bai_services.api.routes import ROUTES
-from bai_services.core import signature
+from bai_services.core.accounts import signature
 from bai_services.demo import Keys
 from tests.api.things import Things
 from tests.testbed.manager import MovableClock, make_world, manager_on, serving

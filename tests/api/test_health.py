@@ -8,9 +8,9 @@ import sqlalchemy as sa
 
 from bai_services import __version__
 from bai_services.core.errors import Forbidden
-from bai_services.db.lease import LeaseStore
+from bai_services.db.scheduling.lease import LeaseStore
 from bai_services.db.tables.sessions import scope_usage
-from bai_services.manager.lease import Lease
+from bai_services.manager.scheduling.lease import Lease
 from tests.testbed.manager import Api
 
 

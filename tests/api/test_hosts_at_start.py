@@ -17,12 +17,12 @@ from typing import Any
 import pytest
 
 from bai_services.client import Client
-from bai_services.core.hosts import PERMISSIONS
-from bai_services.manager import mounts, quotas
+from bai_services.core.folders.storage_hosts import PERMISSIONS
+from bai_services.manager.folders import mounts, quotas
 from bai_services.manager.settings import HostPlace
 from bai_services.storage import host as storage_host
+from bai_services.storage.backends.registry import ENTRY_POINTS
 from bai_services.storage.host import FULL_BYTES
-from bai_services.storage.registry import ENTRY_POINTS
 from tests.conftest import missing
 from tests.testbed import PartMissing
 from tests.testbed.agent_voice import AgentVoice
@@ -34,7 +34,7 @@ pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="only root mounts")
 
 SLOW = """
 import time
-from bai_services.storage.local import LocalBackend
+from bai_services.storage.backends.local import LocalBackend
 
 
 class SlowBackend(LocalBackend):

@@ -9,9 +9,9 @@ import httpx
 import pytest
 from tornado.httputil import HTTPHeaders, HTTPServerRequest, RequestStartLine
 
-from bai_services.api.sign_in import SignIn
+from bai_services.api.accounts.sign_in import SignIn
 from bai_services.client import Client, Keypair
-from bai_services.core import signature
+from bai_services.core.accounts import signature
 from bai_services.core.errors import Forbidden, NotSignedIn, RateLimited
 from tests.testbed.manager import SUPERADMIN, Api, MovableClock
 

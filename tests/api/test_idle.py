@@ -9,7 +9,7 @@ import pytest
 
 from bai_services.client import Client
 from bai_services.core import errors
-from bai_services.core.roles import Caller
+from bai_services.core.accounts.roles import Caller
 from tests.api.test_sessions import started, status_of
 from tests.testbed.agent_voice import AgentVoice
 from tests.testbed.manager import Api

@@ -14,7 +14,7 @@ from urllib.parse import unquote, unquote_to_bytes
 import pytest
 
 from bai_services.client import Client
-from bai_services.storage.staging import DIRECTORY
+from bai_services.storage.transfers.staging import DIRECTORY
 from tests.testbed.manager import Api, sqlite_copy
 
 REFUSALS = ("http-400", "invalid-request", "forbidden", "conflict", "not-found")

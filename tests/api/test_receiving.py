@@ -14,10 +14,10 @@ from urllib.parse import urlsplit
 import pytest
 
 from bai_services.client import Client
-from bai_services.core import signature
-from bai_services.manager.pieces import PIECE_BYTES
+from bai_services.core.accounts import signature
+from bai_services.manager.folders.write_buffer import PIECE_BYTES
 from bai_services.manager.settings import HostPlace
-from bai_services.storage.staging import DIRECTORY
+from bai_services.storage.transfers.staging import DIRECTORY
 from tests.conftest import missing
 from tests.testbed.manager import Api, MovableClock, known_world, manager_on, serving, sqlite_copy
 from tests.testbed.wait import wait_until_async

@@ -15,8 +15,8 @@ import pytest
 
 from bai_services.api.routes import ROUTES
 from bai_services.client import Client, Keypair, Token
+from bai_services.core.accounts.roles import SESSION_SCOPE, Role
 from bai_services.core.errors import Forbidden, NotFound
-from bai_services.core.roles import SESSION_SCOPE, Role
 from bai_services.demo import Keys
 from tests.api.test_permissions import OPEN, TABLE, Row, matched, operations
 from tests.api.things import Things

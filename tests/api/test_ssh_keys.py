@@ -6,9 +6,9 @@ import asyncio
 
 import pytest
 
+from bai_services.core.accounts.ssh_keys import MOST_KEYS
 from bai_services.core.errors import AlreadyExists, Conflict, InvalidRequest, NotFound
-from bai_services.core.ssh_keys import MOST_KEYS
-from bai_services.manager.ssh_keys import new_pair
+from bai_services.manager.accounts.ssh_keys import new_pair
 from tests.testbed.manager import Api
 
 

@@ -22,10 +22,10 @@ import pytest
 from tusclient.client import TusClient
 
 from bai_services.client import Client
-from bai_services.core import signature
+from bai_services.core.accounts import signature
 from bai_services.core.errors import Forbidden
-from bai_services.manager.open_uploads import OpenUploads
-from bai_services.manager.quotas import location_of
+from bai_services.manager.folders.open_uploads import OpenUploads
+from bai_services.manager.folders.quotas import location_of
 from tests.testbed.manager import Api, sqlite_copy
 from tests.testbed.wait import wait_until, wait_until_async
 

@@ -15,10 +15,10 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, invariant, multiple, rule
 
+from bai_services.core.accounts.roles import Caller
 from bai_services.core.errors import BaiError
+from bai_services.core.folders.vfolders import Permission
 from bai_services.core.listing import ListQuery
-from bai_services.core.roles import Caller
-from bai_services.core.vfolder import Permission
 from bai_services.db.database import Database
 from bai_services.manager.manager import Manager
 from tests.testbed.manager import SUPERADMIN, MovableClock, make_world, manager_on

@@ -12,7 +12,7 @@ import pytest
 from bai_services.api.routes import ROUTES
 from bai_services.client import Client
 from bai_services.core.errors import Forbidden
-from bai_services.core.hosts import PERMISSIONS
+from bai_services.core.folders.storage_hosts import PERMISSIONS
 from tests.testbed.manager import Api, sqlite_copy
 
 from .test_permissions import METHODS

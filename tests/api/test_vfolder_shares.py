@@ -6,9 +6,9 @@ import pytest
 
 from bai_services.client import Client
 from bai_services.core.errors import Conflict, Forbidden, InvalidRequest, NotFound
-from bai_services.core.mounts import MountRequest
+from bai_services.core.folders.mounts import MountRequest
 from bai_services.db.audit import AuditEntry
-from bai_services.db.grants import GrantStore
+from bai_services.db.folders.grants import GrantStore
 from tests.testbed.manager import SUPERADMIN, Api
 
 

@@ -19,8 +19,8 @@ from bai_services.core.errors import (
     NotFound,
     QuotaExceeded,
 )
-from bai_services.core.mounts import MountRequest
-from bai_services.core.vfolder import Permission
+from bai_services.core.folders.mounts import MountRequest
+from bai_services.core.folders.vfolders import Permission
 from bai_services.db.tables import accounts
 from tests.testbed.manager import HUB, SUPERADMIN, Api
 
@@ -259,8 +259,8 @@ async def test_purge_deletes_the_bytes_and_only_those_of_the_trash(api: Api) -> 
 
 
 async def test_a_purge_that_was_cut_off_goes_on_at_the_next_start(api: Api) -> None:
-    from bai_services.core.vfolder import VfolderEvent
-    from bai_services.db.vfolders import VfolderStore
+    from bai_services.core.folders.vfolders import VfolderEvent
+    from bai_services.db.folders.vfolders import VfolderStore
 
     user, manager = await api.client("user"), api.world.manager
     folder = await made(user)

@@ -19,8 +19,8 @@ from bai_services.core.errors import (
     NotFound,
     QuotaExceeded,
 )
-from bai_services.core.hosts import PERMISSIONS
-from bai_services.core.mounts import MountRequest
+from bai_services.core.folders.mounts import MountRequest
+from bai_services.core.folders.storage_hosts import PERMISSIONS
 from tests.testbed.manager import SUPERADMIN, Api
 
 KIB = 2**10

@@ -8,7 +8,8 @@ import pytest
 
 from bai_services.client import Client
 from bai_services.core.errors import InsufficientResources
-from bai_services.manager import agents_now, room, warming
+from bai_services.manager.cluster import agent_capacity
+from bai_services.manager.scheduling import admission_checks, jit_warmup
 from tests.api.test_sessions import status_of
 from tests.testbed.agent_voice import AgentVoice
 from tests.testbed.manager import Api
@@ -22,9 +23,9 @@ def compiled(monkeypatch: pytest.MonkeyPatch) -> asyncio.Event:
     async def warm_up() -> None:
         await event.wait()
 
-    monkeypatch.setattr(warming, "warm_up", warm_up)
-    monkeypatch.setattr(room, "PATIENCE_SECONDS", 0.05)
-    monkeypatch.setattr(agents_now, "PATIENCE_SECONDS", 0.05)
+    monkeypatch.setattr(jit_warmup, "warm_up", warm_up)
+    monkeypatch.setattr(admission_checks, "PATIENCE_SECONDS", 0.05)
+    monkeypatch.setattr(agent_capacity, "PATIENCE_SECONDS", 0.05)
     return event
 
 

@@ -7,7 +7,7 @@ import pytest
 from bai_auth.account import authentication, is_username
 from bai_auth.failures import password_text, sign_in_failed
 from bai_services.core import errors
-from bai_services.texts.catalogue import translator
+from bai_services.i18n.catalogue import translator
 
 ENGLISH = translator("en")
 

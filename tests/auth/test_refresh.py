@@ -12,7 +12,7 @@ from jupyterhub import orm
 
 from bai_auth.account import authentication, is_up_to_date
 from bai_auth.authenticator import BaiAuthenticator
-from bai_auth.joined import Joined
+from bai_auth.single_flight import Joined
 
 ROLE = {"name": "bai-domain-admin-x", "description": "of x", "scopes": ["admin-ui"]}
 ACCOUNT: dict[str, Any] = {

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from bai_services.cli.declaration import GENERATED, read
+from bai_services.cli.admin.declaration import GENERATED, read
 from bai_services.core.errors import InvalidRequest
 
 USER = "users:\n- {username: Ann, email: Ann@Example.org, domain: lab"

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from bai_services.cli.agents import with_free
-from bai_services.core.sharing import Level, Sharing
+from bai_services.cli.cluster.agents import with_free
+from bai_services.core.cluster.device_sharing import Level, Sharing
 from tests.testbed.agent_voice import AgentVoice
 from tests.testbed.manager import Api
 from tests.testbed.wait import wait_until_async

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from bai_services.cli import difference
-from bai_services.cli.declaration import Item
-from bai_services.cli.difference import Change
-from bai_services.cli.entities import DOMAIN, PRESET, PROJECT, RESOURCE_GROUP, USER, Entity
+from bai_services.cli.admin import difference
+from bai_services.cli.admin.declaration import Item
+from bai_services.cli.admin.difference import Change
+from bai_services.cli.admin.entities import DOMAIN, PRESET, PROJECT, RESOURCE_GROUP, USER, Entity
 
 DOMAIN_ROW = {
     "name": "lab",

@@ -8,7 +8,7 @@ import pytest
 
 from bai_services.api import openapi
 from bai_services.api.routes import ROUTES
-from bai_services.cli.entities import ENTITIES, Entity, Field, Kind, checked, comparable
+from bai_services.cli.admin.entities import ENTITIES, Entity, Field, Kind, checked, comparable
 from bai_services.core.errors import InvalidRequest
 
 # Fields of bodies that the command line offers in another way, or on purpose not at all.

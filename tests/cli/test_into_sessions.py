@@ -7,9 +7,9 @@ from pathlib import Path
 import click
 import pytest
 
-from bai_services.cli.session_watch import added
-from bai_services.cli.ssh import _place_of_host
-from bai_services.cli.ssh_client import SshFiles, proxy_command
+from bai_services.cli.apps.ssh import _place_of_host
+from bai_services.cli.apps.ssh_client import SshFiles, proxy_command
+from bai_services.cli.sessions.watch import added
 from tests.cli.conftest import Bai
 
 

@@ -140,7 +140,7 @@ def test_what_is_missing_is_said(files: Path) -> None:
 
 
 def test_a_missing_extra_is_named(files: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delitem(sys.modules, "bai_services.cli.replay_plots", raising=False)
+    monkeypatch.delitem(sys.modules, "bai_services.cli.admin.replay_plots", raising=False)
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
     message = error_of(run(files, *openb("--json", "--plots", Path("plots"))))
     assert "needs matplotlib; install it with: pip install 'bai-hub[replay]'" in message

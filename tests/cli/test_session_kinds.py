@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
-from bai_services.core.callback import secret_of
+from bai_services.core.sessions.callbacks import secret_of
 from tests.testbed.agent_voice import AgentVoice
 from tests.testbed.manager import Api
 

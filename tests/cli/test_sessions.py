@@ -6,8 +6,8 @@ import asyncio
 
 import pytest
 
-from bai_services.cli.waiting import interrupted, wait_for_status
-from bai_services.core.session import Status
+from bai_services.cli.sessions.waiting import interrupted, wait_for_status
+from bai_services.core.sessions.lifecycle import Status
 from tests.testbed.agent_voice import AgentVoice
 from tests.testbed.manager import Api
 from tests.testbed.wait import wait_until_async

@@ -12,7 +12,8 @@ from urllib.parse import parse_qs, urlsplit
 import httpx
 import pytest
 
-from bai_services.cli import browser, profile
+from bai_services.cli import profile
+from bai_services.cli.accounts import browser
 from bai_services.client import Token
 from tests.testbed.manager import PASSWORD, Api
 from tests.testbed.wait import wait_until_async

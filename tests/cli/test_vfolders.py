@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from bai_services.cli import transfer
-from bai_services.cli.local_files import Landing
+from bai_services.cli.folders import transfer
+from bai_services.cli.folders.local_files import Landing
 from bai_services.core.errors import Unavailable
 from tests.testbed.manager import Api
 

@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from bai_services.core.app_shares import (
+from bai_services.core.apps.shares import (
     Audience,
     Pass,
     PassKind,

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bai_services.core.batch import Batch, check_batch, not_before
 from bai_services.core.durations import format_duration, parse_duration
 from bai_services.core.errors import InvalidRequest
-from bai_services.core.session import Result, SessionType, command_end, result_of
+from bai_services.core.sessions.batch import Batch, check_batch, not_before
+from bai_services.core.sessions.lifecycle import Result, SessionType, command_end, result_of
 
 NOW = datetime(2026, 3, 2, 9, 0, tzinfo=UTC)
 

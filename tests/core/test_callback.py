@@ -11,7 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bai_services.core.callback import (
+from bai_services.core.errors import InvalidRequest
+from bai_services.core.sessions.callbacks import (
     LONGEST_WAIT,
     TRIES,
     Reach,
@@ -22,7 +23,6 @@ from bai_services.core.callback import (
     signature,
     wait_after,
 )
-from bai_services.core.errors import InvalidRequest
 
 PUBLIC = Reach()
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from bai_services.core.cluster import canonical_image, check_agent_id, check_device
+from bai_services.core.cluster.model import canonical_image, check_agent_id, check_device
 from bai_services.core.errors import InvalidRequest
 
 

@@ -6,15 +6,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bai_services.core.dependencies import (
+from bai_services.core.errors import Conflict, InvalidRequest
+from bai_services.core.sessions.dependencies import (
     Dependency,
     failure_reason,
     refuse_circles,
     refuse_failed,
     waiting_text,
 )
-from bai_services.core.errors import Conflict, InvalidRequest
-from bai_services.core.session import ENDED, Result, Status
+from bai_services.core.sessions.lifecycle import ENDED, Result, Status
 
 
 def one(status: Status, result: Result = Result.UNDEFINED, name: str = "load") -> Dependency:

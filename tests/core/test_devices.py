@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bai_services.core.devices import (
+from bai_services.core.cluster.device_sharing import Level, Sharing
+from bai_services.core.cluster.devices import (
     Device,
     check_exclusive,
     check_unique,
@@ -14,7 +15,6 @@ from bai_services.core.devices import (
     split_shares,
 )
 from bai_services.core.errors import InvalidRequest
-from bai_services.core.sharing import Level, Sharing
 
 
 def gpus(*used: int | None) -> list[Device]:

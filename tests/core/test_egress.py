@@ -6,7 +6,7 @@ import ipaddress
 
 import pytest
 
-from bai_services.core.egress import (
+from bai_services.core.cluster.egress import (
     BLOCKED,
     Chains,
     Policy,

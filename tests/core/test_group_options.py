@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
+from bai_services.core.cluster.group_options import GroupOptions, check_options
 from bai_services.core.errors import InvalidRequest
-from bai_services.core.group_options import GroupOptions, check_options
-from bai_services.core.placement import Policy, Strategy
-from bai_services.core.policy import Scope
-from bai_services.core.queue import Backfill, Order
+from bai_services.core.scheduling.caps import Scope
+from bai_services.core.scheduling.placement import Policy, Strategy
+from bai_services.core.scheduling.queue import Backfill, Order
 
 
 def test_nothing_given_means_the_defaults() -> None:

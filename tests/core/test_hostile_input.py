@@ -17,36 +17,35 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import bai_services.core
-from bai_services.core import (
-    app_shares,
-    batch,
-    callback,
-    client_address,
-    cluster,
-    dependencies,
+from bai_services.core import client_address, durations, listing, names, resources, user_input
+from bai_services.core.accounts import passwords, signature, ssh_keys
+from bai_services.core.apps import shares as app_shares
+from bai_services.core.cluster import (
+    device_sharing,
     devices,
-    durations,
     egress,
-    gang,
     group_options,
-    hosts,
-    labels,
-    listing,
-    logs,
-    mounts,
-    names,
-    passwords,
-    resources,
-    session_rules,
-    sharing,
-    signature,
-    ssh_keys,
-    user_input,
-    vfolder,
-)  # fmt: skip
+    image_labels,
+)
+from bai_services.core.cluster import (
+    model as cluster,
+)
 from bai_services.core.errors import BaiError
-from bai_services.core.replay import history, openb, policies, swf, workload
-from bai_services.core.session import SessionType
+from bai_services.core.folders import mounts
+from bai_services.core.folders import storage_hosts as hosts
+from bai_services.core.folders import vfolders as vfolder
+from bai_services.core.scheduling.replay import history, openb, policies, swf, workload
+from bai_services.core.sessions import (
+    batch,
+    callbacks,
+    dependencies,
+    kernel_group,
+    logs,
+)
+from bai_services.core.sessions import (
+    rules as session_rules,
+)
+from bai_services.core.sessions.lifecycle import SessionType
 
 # Generous: the slowest takes some 50 ms of CPU time for the longest text.
 CPU_SECONDS = 1.0
@@ -64,105 +63,113 @@ def row(column: str, text: Any) -> dict[str, Any]:
 
 # Each public function of core that takes text or a document of a user, given one hostile text.
 PARSERS: dict[str, list[Parser]] = {
-    "app_shares.check_addresses": [
+    "apps.shares.check_addresses": [
         lambda t: app_shares.check_addresses(app_shares.Audience.PROJECT, [t])
     ],
-    "app_shares.check_app": [app_shares.check_app],
-    "app_shares.unseal": [
+    "apps.shares.check_app": [app_shares.check_app],
+    "apps.shares.unseal": [
         lambda t: app_shares.unseal(KEY, t, app_shares.PassKind.ENTRY, NOW),
     ],
-    "batch.check_batch": [
+    "sessions.batch.check_batch": [
         lambda t: batch.check_batch(SessionType.BATCH, {"startup_command": t}, NOW),
         lambda t: batch.check_batch(
             SessionType.BATCH, {"startup_command": "x", "batch_timeout": t}, NOW
         ),
     ],
-    "batch.not_before": [lambda t: batch.not_before(t, NOW)],
-    "callback.Reach.parse": [
-        lambda t: callback.Reach.parse(t, ""),
-        lambda t: callback.Reach.parse("", t),
+    "sessions.batch.not_before": [lambda t: batch.not_before(t, NOW)],
+    "sessions.callbacks.Reach.parse": [
+        lambda t: callbacks.Reach.parse(t, ""),
+        lambda t: callbacks.Reach.parse("", t),
     ],
-    "callback.check_url": [
-        lambda t: callback.check_url(t, callback.Reach()),
-        lambda t: callback.check_url(f"https://{t}/", callback.Reach()),
+    "sessions.callbacks.check_url": [
+        lambda t: callbacks.check_url(t, callbacks.Reach()),
+        lambda t: callbacks.check_url(f"https://{t}/", callbacks.Reach()),
     ],
-    "callback.Reach.allows_name": [callback.Reach(("*.example.org",)).allows_name],
-    "callback.Reach.allows_address": [callback.Reach().allows_address],
+    "sessions.callbacks.Reach.allows_name": [callbacks.Reach(("*.example.org",)).allows_name],
+    "sessions.callbacks.Reach.allows_address": [callbacks.Reach().allows_address],
     "client_address.normal_address": [client_address.normal_address],
     "client_address.parse_address": [client_address.parse_address],
-    "cluster.canonical_image": [cluster.canonical_image],
-    "cluster.check_agent_id": [cluster.check_agent_id],
-    "cluster.check_device": [
+    "cluster.model.canonical_image": [cluster.canonical_image],
+    "cluster.model.check_agent_id": [cluster.check_agent_id],
+    "cluster.model.check_device": [
         lambda t: cluster.check_device(t, "cuda"),
         lambda t: cluster.check_device("0", t),
     ],
-    "dependencies.refuse_circles": [lambda t: dependencies.refuse_circles({t: [t, "b"]})],
+    "sessions.dependencies.refuse_circles": [lambda t: dependencies.refuse_circles({t: [t, "b"]})],
     "durations.parse_duration": [lambda t: durations.parse_duration(t, "field")],
-    "egress.parse_targets": [egress.parse_targets, lambda t: egress.parse_targets(f"[::1]:{t}")],
-    "gang.check_cluster": [lambda t: gang.check_cluster(2, t)],
-    "group_options.GroupOptions.of": [
+    "cluster.egress.parse_targets": [
+        egress.parse_targets,
+        lambda t: egress.parse_targets(f"[::1]:{t}"),
+    ],
+    "sessions.kernel_group.check_cluster": [lambda t: kernel_group.check_cluster(2, t)],
+    "cluster.group_options.GroupOptions.of": [
         lambda t: group_options.GroupOptions.of({"pending_timeout": t}),
         lambda t: group_options.GroupOptions.of({t: t}),
         lambda t: group_options.GroupOptions.of({"fair_share": {"weights": {"user": {t: 1}}}}),
     ],
-    "group_options.check_options": [lambda t: group_options.check_options({"strategy": t})],
-    "hosts.check_hosts": [lambda t: hosts.check_hosts({t: [t]})],
-    "labels.check_preopen_ports": [lambda t: labels.check_preopen_ports([8000], {PORTS: t})],
-    "labels.parse_labels": [
-        lambda t: labels.parse_labels({t: t}),
-        lambda t: labels.parse_labels({PORTS: t}),
-        lambda t: labels.parse_labels({"ai.backend.resource.min.mem": t}),
-        lambda t: labels.parse_labels({f"ai.backend.resource.min.{t}": "1"}),
+    "cluster.group_options.check_options": [lambda t: group_options.check_options({"strategy": t})],
+    "folders.storage_hosts.check_hosts": [lambda t: hosts.check_hosts({t: [t]})],
+    "cluster.image_labels.check_preopen_ports": [
+        lambda t: image_labels.check_preopen_ports([8000], {PORTS: t})
     ],
-    "labels.parse_service_ports": [
-        labels.parse_service_ports,
-        lambda t: labels.parse_service_ports(t[: labels.MAX_LABEL_TEXT]),
-        lambda t: labels.parse_service_ports(f"app:http:{t[:5000]}"),
+    "cluster.image_labels.parse_labels": [
+        lambda t: image_labels.parse_labels({t: t}),
+        lambda t: image_labels.parse_labels({PORTS: t}),
+        lambda t: image_labels.parse_labels({"ai.backend.resource.min.mem": t}),
+        lambda t: image_labels.parse_labels({f"ai.backend.resource.min.{t}": "1"}),
+    ],
+    "cluster.image_labels.parse_service_ports": [
+        image_labels.parse_service_ports,
+        lambda t: image_labels.parse_service_ports(t[: image_labels.MAX_LABEL_TEXT]),
+        lambda t: image_labels.parse_service_ports(f"app:http:{t[:5000]}"),
     ],
     "listing.ListQuery.parse": [
         lambda t: listing.ListQuery.parse({"limit": t}),
         lambda t: listing.ListQuery.parse({"offset": t, "sort": t}),
     ],
-    "logs.is_timed": [logs.is_timed],
-    "logs.last_lines": [lambda t: logs.last_lines(t, 10)],
-    "logs.search": [lambda t: logs.search(t, "a")],
-    "logs.without_times": [
+    "sessions.logs.is_timed": [logs.is_timed],
+    "sessions.logs.last_lines": [lambda t: logs.last_lines(t, 10)],
+    "sessions.logs.search": [lambda t: logs.search(t, "a")],
+    "sessions.logs.without_times": [
         logs.without_times,
         lambda t: logs.without_times("2030-01-01T00:00:00.000000000Z " + t),
     ],
-    "mounts.check_subpath": [mounts.check_subpath],
-    "mounts.mount_path": [lambda t: mounts.mount_path("f", t), lambda t: mounts.mount_path(t, t)],
+    "folders.mounts.check_subpath": [mounts.check_subpath],
+    "folders.mounts.mount_path": [
+        lambda t: mounts.mount_path("f", t),
+        lambda t: mounts.mount_path(t, t),
+    ],
     "names.check_email": [names.check_email, lambda t: names.check_email(t + "@a.org")],
     "names.check_networks": [lambda t: names.check_networks([t])],
     "names.check_slug": [lambda t: names.check_slug("domain", t)],
     "names.check_username": [names.check_username],
     "names.is_inside": [lambda t: names.is_inside(t, ["10.0.0.0/8"])],
-    "passwords.broken_rules": [lambda t: passwords.broken_rules(t, t, t)],
-    "passwords.check_password": [lambda t: passwords.check_password(t, "u", "e")],
-    "replay.history.read_history": [
+    "accounts.passwords.broken_rules": [lambda t: passwords.broken_rules(t, t, t)],
+    "accounts.passwords.check_password": [lambda t: passwords.check_password(t, "u", "e")],
+    "scheduling.replay.history.read_history": [
         lambda t: history.read_history(row("created_at", t), "f"),
         lambda t: history.read_history(row("requested", {"mem": t}), "f"),
         lambda t: history.read_history(row("requested", {t: "1"}), "f"),
         lambda t: history.read_history(row("cluster_size", t), "f"),
         lambda t: history.read_history({"sessions": [], "agents": [{"id": t, t: t}]}, "f"),
     ],
-    "replay.openb.read_nodes": [
+    "scheduling.replay.openb.read_nodes": [
         lambda t: openb.read_nodes([",".join(openb.NODE_COLUMNS) + "\n", f"a,{t},1,0\n"], "f"),
         lambda t: openb.read_nodes([t], "f"),
     ],
-    "replay.openb.read_pods": [
+    "scheduling.replay.openb.read_pods": [
         lambda t: openb.read_pods([",".join(openb.POD_COLUMNS) + "\n", f"a,{t},1,0,0"], "f")
     ],
-    "replay.policies.ReplayPolicy.of": [
+    "scheduling.replay.policies.ReplayPolicy.of": [
         lambda t: policies.ReplayPolicy.of({"scheduler": t}, "p"),
         lambda t: policies.ReplayPolicy.of(t, "p"),
     ],
-    "replay.swf.read_swf": [
+    "scheduling.replay.swf.read_swf": [
         lambda t: swf.read_swf([f"; MaxProcs: {t}"], "f"),
         lambda t: swf.read_swf([t], "f"),
         lambda t: swf.read_swf(["; MaxProcs: 8", " ".join(["1"] * 7 + [t] + ["1"] * 10)], "f"),
     ],
-    "replay.workload.whole": [lambda t: workload.whole({"c": t}, "c")],
+    "scheduling.replay.workload.whole": [lambda t: workload.whole({"c": t}, "c")],
     "resources.Caps.parse": [lambda t: resources.Caps.parse({t: t})],
     "resources.parse_cap": [lambda t: resources.parse_cap("cpu", t)],
     "resources.ResourceSlots.parse": [lambda t: resources.ResourceSlots.parse({t: t})],
@@ -174,51 +181,81 @@ PARSERS: dict[str, list[Parser]] = {
         lambda t: resources.parse_amount(t, "1"),
     ],
     "resources.slot_type": [resources.slot_type],
-    "session_rules.check_environ": [
+    "sessions.rules.check_environ": [
         lambda t: session_rules.check_environ({"A": t}),
         lambda t: session_rules.check_environ({t: "a"}),
     ],
-    "session_rules.check_session_name": [session_rules.check_session_name],
-    "session_rules.hub_server_name": [lambda t: session_rules.hub_server_name(t, "0" * 32)],
-    "session_rules.session_name_from": [session_rules.session_name_from],
-    "sharing.Sharing.of": [
-        lambda t: sharing.Sharing.of({"enforcement": t, "shares": {"least": t}}),
-        lambda t: sharing.Sharing.of({"shares": t}),
+    "sessions.rules.check_session_name": [session_rules.check_session_name],
+    "sessions.rules.hub_server_name": [lambda t: session_rules.hub_server_name(t, "0" * 32)],
+    "sessions.rules.session_name_from": [session_rules.session_name_from],
+    "cluster.device_sharing.Sharing.of": [
+        lambda t: device_sharing.Sharing.of({"enforcement": t, "shares": {"least": t}}),
+        lambda t: device_sharing.Sharing.of({"shares": t}),
     ],
-    "signature.parse_authorization": [signature.parse_authorization],
-    "ssh_keys.check_key_name": [ssh_keys.check_key_name],
-    "ssh_keys.parse_public_key": [
+    "accounts.signature.parse_authorization": [signature.parse_authorization],
+    "accounts.ssh_keys.check_key_name": [ssh_keys.check_key_name],
+    "accounts.ssh_keys.parse_public_key": [
         ssh_keys.parse_public_key,
         lambda t: ssh_keys.parse_public_key("ssh-rsa " + t),
     ],
     "user_input.read_decimal": [user_input.read_decimal],
     "user_input.read_whole": [user_input.read_whole],
     "user_input.shown": [user_input.shown],
-    "vfolder.check_name": [vfolder.check_name],
-    "vfolder.is_auto_mounted": [vfolder.is_auto_mounted],
-    "vfolder.is_reserved": [vfolder.is_reserved],
-    "devices.is_device_slot": [devices.is_device_slot],
+    "folders.vfolders.check_name": [vfolder.check_name],
+    "folders.vfolders.is_auto_mounted": [vfolder.is_auto_mounted],
+    "folders.vfolders.is_reserved": [vfolder.is_reserved],
+    "cluster.devices.is_device_slot": [devices.is_device_slot],
 }
 # Text of ours, or values that another function has read already.
 NOT_FROM_USERS = {
-    "app_shares.check_sharing", "callback.body_of", "callback.secret_of",
-    "callback.signature", 
-    "devices.check_exclusive", "devices.check_unique", "devices.most_of", "devices.pool_of",
-    "devices.thousandths", "gang.folder_name", "gang.gang_end",
-    "gang.is_gang_end", "gang.total_slots", "group_options.GroupOptions.state",
-    "hosts.granted_on", "mounts.check_apart",
-    "listing.page_of", "logs.added",
-    "policy.amount_text", "policy.highest", "policy.left", "policy.needs",
-    "egress.Chains.of", "hosts.beyond", "resources.format_cap",
+    "accounts.roles.Visibility.covers",
+    "accounts.roles.reach",
+    "accounts.roles.reaches",
+    "accounts.roles.roles_above",
+    "accounts.signature.authorization",
+    "accounts.signature.check_body",
+    "accounts.signature.sign",
+    "apps.shares.check_sharing",
+    "cluster.devices.check_exclusive",
+    "cluster.devices.check_unique",
+    "cluster.devices.most_of",
+    "cluster.devices.pool_of",
+    "cluster.devices.thousandths",
+    "cluster.egress.Chains.of",
+    "cluster.group_options.GroupOptions.state",
+    "folders.mounts.check_apart",
+    "folders.storage_hosts.beyond",
+    "folders.storage_hosts.granted_on",
+    "listing.page_of",
+    "resources.ResourceSlots.fits_in",
     "resources.ResourceSlots.get",
-    "roles.Visibility.covers", "roles.roles_above", "signature.check_body",
-    "gang.cluster_environ", "gang.request_of", "policy.ScopeCaps.limit", "policy.add",
-    "policy.pending_violations", "policy.violation", "policy.violations",
-    "replay.simulate.scopes_of",
-    "resources.ResourceSlots.fits_in", "resources.format_amount", "roles.reach", "roles.reaches",
-    "session_rules.check_amounts", "session_rules.fill_slots",
-    "session.end_event", "signature.authorization", "signature.sign", "user_input.number_text",
-}  # fmt: skip
+    "resources.format_amount",
+    "resources.format_cap",
+    "scheduling.caps.ScopeCaps.limit",
+    "scheduling.caps.add",
+    "scheduling.caps.amount_text",
+    "scheduling.caps.highest",
+    "scheduling.caps.left",
+    "scheduling.caps.needs",
+    "scheduling.caps.pending_violations",
+    "scheduling.caps.violation",
+    "scheduling.caps.violations",
+    "scheduling.replay.simulate.scopes_of",
+    "sessions.callbacks.body_of",
+    "sessions.callbacks.secret_of",
+    "sessions.callbacks.signature",
+    "sessions.kernel_group.cluster_environ",
+    "sessions.kernel_group.folder_name",
+    "sessions.kernel_group.gang_end",
+    "sessions.kernel_group.is_gang_end",
+    "sessions.kernel_group.request_of",
+    "sessions.kernel_group.total_slots",
+    "sessions.lifecycle.end_event",
+    "sessions.logs.added",
+    "sessions.rules.check_amounts",
+    "sessions.rules.fill_slots",
+    "user_input.number_text",
+}
 
 DIGITS = "9" * 100_000
 HOSTILE = [
@@ -319,7 +356,7 @@ def test_values_of_json_and_yaml_are_read_or_refused(value: Any) -> None:
         lambda v: group_options.check_options({"pending_timeout": v}),
         lambda v: group_options.check_options({"fair_share": {"default_weight": v}}),
         lambda v: group_options.check_options({"placement": v}),
-        lambda v: sharing.Sharing.of({"shares": {"least": v}}),
+        lambda v: device_sharing.Sharing.of({"shares": {"least": v}}),
         lambda v: policies.ReplayPolicy.of({"scheduler": v}, "p"),
         lambda v: history.read_history(v, "f"),
         lambda v: history.read_history(row("cluster_size", v), "f"),

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bai_services.core.idle import FRESH, Idleness, network_timeout, next_report_seconds
-from bai_services.core.session import SessionType
+from bai_services.core.sessions.idle import FRESH, Idleness, network_timeout, next_report_seconds
+from bai_services.core.sessions.lifecycle import SessionType
 
 START = datetime(2030, 1, 1, tzinfo=UTC)
 INTERACTIVE = SessionType.INTERACTIVE

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from bai_services.core.errors import InvalidRequest
-from bai_services.core.labels import (
+from bai_services.core.cluster.image_labels import (
     ImageRole,
     Protocol,
     ServicePort,
@@ -13,6 +12,7 @@ from bai_services.core.labels import (
     parse_labels,
     parse_service_ports,
 )
+from bai_services.core.errors import InvalidRequest
 from bai_services.core.resources import ResourceSlots
 
 GIB = 2**30

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from bai_services.core.logs import added, is_timed, last_lines, search, without_times
+from bai_services.core.sessions.logs import added, is_timed, last_lines, search, without_times
 
 AT = "2026-05-01T12:00:00.123456789Z "
 

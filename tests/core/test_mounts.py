@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bai_services.core.errors import InvalidRequest
-from bai_services.core.mounts import (
+from bai_services.core.folders.mounts import (
     HOME,
     MAX_SUBPATH,
     SYSTEM_DIRECTORIES,

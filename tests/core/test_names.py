@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from bai_services.core.errors import InvalidRequest
-from bai_services.core.hosts import PERMISSIONS, check_hosts
+from bai_services.core.folders.storage_hosts import PERMISSIONS, check_hosts
 from bai_services.core.names import (
     check_email,
     check_networks,

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from bai_services.core.accounts.passwords import broken_rules, check_password
 from bai_services.core.errors import InvalidRequest
-from bai_services.core.passwords import broken_rules, check_password
 
 
 @pytest.mark.parametrize(

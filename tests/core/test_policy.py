@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from bai_services.core.errors import InvalidRequest, QuotaExceeded
-from bai_services.core.policy import (
+from bai_services.core.resources import Caps, ResourceSlots
+from bai_services.core.scheduling.caps import (
     Scope,
     ScopeCaps,
     container_violations,
@@ -17,7 +18,6 @@ from bai_services.core.policy import (
     refuse,
     violations,
 )
-from bai_services.core.resources import Caps, ResourceSlots
 
 KEYPAIR = Scope("keypair", "AK")
 DOMAIN = Scope("domain", "default")

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from bai_services.core.errors import Forbidden, NotFound
-from bai_services.core.roles import (
+from bai_services.core.accounts.roles import (
     ACTIONS,
     Caller,
     Owner,
@@ -16,7 +15,8 @@ from bai_services.core.roles import (
     reach,
     reaches,
 )
-from bai_services.manager.authorizer import require, visibility
+from bai_services.core.errors import Forbidden, NotFound
+from bai_services.manager.accounts.authorizer import require, visibility
 
 USER = Caller(Role.USER, user_id="u1", domain="d", projects=frozenset({"p1"}))
 ADMIN = Caller(Role.ADMIN, user_id="a1", domain="d")

@@ -7,7 +7,14 @@ from itertools import product
 import pytest
 
 from bai_services.core.errors import InvalidTransition
-from bai_services.core.session import ENDED, LIVE, TRANSITIONS, Event, Status, next_status
+from bai_services.core.sessions.lifecycle import (
+    ENDED,
+    LIVE,
+    TRANSITIONS,
+    Event,
+    Status,
+    next_status,
+)
 
 
 def reachable(start: Status) -> set[Status]:

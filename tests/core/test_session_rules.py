@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from bai_services.core.errors import InvalidRequest
 from bai_services.core.resources import ResourceSlots
-from bai_services.core.session_rules import (
+from bai_services.core.sessions.rules import (
     check_amounts,
     check_environ,
     check_session_name,

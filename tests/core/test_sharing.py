@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from bai_services.core.sharing import ANY_SHARE, Level, Sharing
+from bai_services.core.cluster.device_sharing import ANY_SHARE, Level, Sharing
 
 
 @pytest.mark.parametrize(

@@ -6,8 +6,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from bai_services.core.errors import NotSignedIn
-from bai_services.core.signature import (
+from bai_services.core.accounts.signature import (
     CLOCK_WINDOW,
     authorization,
     check_body,
@@ -16,6 +15,7 @@ from bai_services.core.signature import (
     parse_authorization,
     sign,
 )
+from bai_services.core.errors import NotSignedIn
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 REQUEST = {

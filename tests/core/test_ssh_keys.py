@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from bai_services.core.accounts.ssh_keys import check_key_name, parse_public_key
 from bai_services.core.errors import InvalidRequest
-from bai_services.core.ssh_keys import check_key_name, parse_public_key
 
 # Made with ssh-keygen for this test; the fingerprint is what `ssh-keygen -l` says.
 ED25519 = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIPuZoJmTaJ+YzUdcVG4BfQ412EDj7Q8aP678ktJSkQ+/"

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bai_services.core.errors import InvalidRequest, InvalidTransition
-from bai_services.core.vfolder import (
+from bai_services.core.folders.vfolders import (
     TRANSITIONS,
     Permission,
     VfolderEvent,

@@ -11,13 +11,13 @@ import pytest
 from bai_services.core.errors import AlreadyExists, Conflict
 from bai_services.core.listing import ListQuery
 from bai_services.db import schema
+from bai_services.db.accounts.domains import DomainStore
+from bai_services.db.accounts.policies import PolicyStore
+from bai_services.db.accounts.projects import ProjectStore
+from bai_services.db.accounts.sign_in_failures import SignInFailureStore
+from bai_services.db.accounts.users import UserChange, UserStore
 from bai_services.db.audit import AuditEntry
 from bai_services.db.database import Database
-from bai_services.db.domains import DomainStore
-from bai_services.db.policies import PolicyStore
-from bai_services.db.projects import ProjectStore
-from bai_services.db.sign_in_failures import SignInFailureStore
-from bai_services.db.users import UserChange, UserStore
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 BLOCK = timedelta(minutes=20)

@@ -8,8 +8,8 @@ from contextlib import contextmanager
 import pytest
 import sqlalchemy as sa
 
-from bai_services.core.queue import Decision, run_pass
-from bai_services.core.session import Status
+from bai_services.core.scheduling.queue import Decision, run_pass
+from bai_services.core.sessions.lifecycle import Status
 from bai_services.db.tables import cluster
 
 from .world import NOW, World, make_world

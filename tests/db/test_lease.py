@@ -7,12 +7,12 @@ from collections.abc import AsyncIterator
 import pytest
 import sqlalchemy as sa
 
-from bai_services.core.queue import Decision, run_pass
-from bai_services.core.session import Status
-from bai_services.db.lease import LeaseRow, LeaseStore, StaleLease
-from bai_services.db.queue import WaitState
+from bai_services.core.scheduling.queue import Decision, run_pass
+from bai_services.core.sessions.lifecycle import Status
+from bai_services.db.scheduling.lease import LeaseRow, LeaseStore, StaleLease
+from bai_services.db.scheduling.queue import WaitState
 from bai_services.db.tables import cluster
-from bai_services.manager.lease import Lease, _has_ended, _identity
+from bai_services.manager.scheduling.lease import Lease, _has_ended, _identity
 
 from .world import NOW, World, make_world
 

@@ -11,10 +11,10 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from bai_services.core.queue import Decision, run_pass
-from bai_services.core.session import OCCUPYING, Event, Status
-from bai_services.db.lease import LeaseStore
-from bai_services.db.queue import WaitState
+from bai_services.core.scheduling.queue import Decision, run_pass
+from bai_services.core.sessions.lifecycle import OCCUPYING, Event, Status
+from bai_services.db.scheduling.lease import LeaseStore
+from bai_services.db.scheduling.queue import WaitState
 
 from .world import NOW, World, make_world
 

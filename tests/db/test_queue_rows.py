@@ -7,10 +7,10 @@ from collections.abc import AsyncIterator
 import pytest
 import sqlalchemy as sa
 
-from bai_services.core.queue import run_pass
-from bai_services.core.session import Event, Result, Status
-from bai_services.db import queue_rows
-from bai_services.db.queue import Touched
+from bai_services.core.scheduling.queue import run_pass
+from bai_services.core.sessions.lifecycle import Event, Result, Status
+from bai_services.db.scheduling import queue_rows
+from bai_services.db.scheduling.queue import Touched
 from bai_services.db.tables import cluster, sessions
 
 from .world import NOW, World, make_world

@@ -7,9 +7,9 @@ from datetime import timedelta
 
 import pytest
 
-from bai_services.core.policy import Scope, ScopeKind
-from bai_services.core.session import Event
-from bai_services.db.usage_buckets import UsageBucketStore, day_of
+from bai_services.core.scheduling.caps import Scope, ScopeKind
+from bai_services.core.sessions.lifecycle import Event
+from bai_services.db.scheduling.usage_buckets import UsageBucketStore, day_of
 
 from .world import NOW, World, make_world
 

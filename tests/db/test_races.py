@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from bai_services.core.queue import run_pass
-from bai_services.core.session import Event, Status
-from bai_services.db.kernels import KernelStore
+from bai_services.core.scheduling.queue import run_pass
+from bai_services.core.sessions.lifecycle import Event, Status
+from bai_services.db.sessions.kernels import KernelStore
 from bai_services.db.tables import cluster
 
 from .world import NOW, World, make_world

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from bai_services.db.requests import RequestStore
+from bai_services.db.sessions.requests import RequestStore
 from bai_services.db.tables.cluster import agents
 
 from .world import make_world

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from bai_services.core.errors import AlreadyExists, InvalidTransition
-from bai_services.core.session import ENDED, OCCUPYING, Event, Status, next_status
+from bai_services.core.sessions.lifecycle import ENDED, OCCUPYING, Event, Status, next_status
 from bai_services.db.tables import cluster
 from bai_services.db.tables.sessions import allocations
 

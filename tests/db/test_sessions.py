@@ -9,6 +9,7 @@ import pytest
 import sqlalchemy as sa
 from sqlalchemy.dialects import sqlite
 
+from bai_services.core.accounts.roles import Visibility
 from bai_services.core.errors import (
     AlreadyExists,
     InUse,
@@ -17,17 +18,16 @@ from bai_services.core.errors import (
     QuotaExceeded,
 )
 from bai_services.core.listing import ListQuery
-from bai_services.core.policy import Scope
-from bai_services.core.queue import run_pass
-from bai_services.core.roles import Visibility
-from bai_services.core.session import Event, Result, Status
+from bai_services.core.scheduling.caps import Scope
+from bai_services.core.scheduling.queue import run_pass
+from bai_services.core.sessions.lifecycle import Event, Result, Status
 from bai_services.db.audit import AuditEntry
-from bai_services.db.filing import NewSession
-from bai_services.db.session_rows import SELECT
-from bai_services.db.sessions import Facts
-from bai_services.db.tables import accounts, cluster, vfolders
+from bai_services.db.sessions.rows import SELECT
+from bai_services.db.sessions.session_insert import NewSession
+from bai_services.db.sessions.store import Facts
+from bai_services.db.tables import accounts, cluster, folders
+from bai_services.db.tables.folders import vfolder_mounts
 from bai_services.db.tables.sessions import sessions
-from bai_services.db.tables.vfolders import vfolder_mounts
 
 from .world import NOW, World, make_world
 
@@ -199,7 +199,7 @@ async def test_a_cap_lowered_meanwhile_counts(world: World) -> None:
 
 async def test_folders_are_held_from_the_filing_to_the_end(world: World) -> None:
     await world.write(
-        sa.insert(vfolders.vfolders).values(
+        sa.insert(folders.vfolders).values(
             id="f1",
             created_at=NOW,
             host="local",
@@ -223,7 +223,7 @@ async def test_folders_are_held_from_the_filing_to_the_end(world: World) -> None
     assert await held() == 1
     await world.sessions.move(row.id, Event.STOP_REQUESTED, NOW)
     assert await held() == 0
-    await world.write(sa.update(vfolders.vfolders).values(status="trash"))
+    await world.write(sa.update(folders.vfolders).values(status="trash"))
     with pytest.raises(InUse, match="data is no longer ready"):
         await world.sessions.enqueue(world.new("lab", mounts=[mount]), NOW)
     assert (await world.sessions.page(ListQuery(), Visibility())).total == 1

@@ -11,12 +11,12 @@ import pytest
 import sqlalchemy as sa
 
 from bai_services.core.errors import AlreadyExists, InUse, InvalidTransition, QuotaExceeded
-from bai_services.core.session import Event
-from bai_services.core.vfolder import VfolderEvent, VfolderStatus
+from bai_services.core.folders.vfolders import VfolderEvent, VfolderStatus
+from bai_services.core.sessions.lifecycle import Event
 from bai_services.db.audit import AuditEntry
+from bai_services.db.folders.vfolders import Seen, VfolderRow, VfolderStore
 from bai_services.db.tables import accounts
-from bai_services.db.tables.vfolders import vfolder_mounts
-from bai_services.db.vfolders import Seen, VfolderRow, VfolderStore
+from bai_services.db.tables.folders import vfolder_mounts
 
 from .test_races import in_threads
 from .world import NOW, World, make_world

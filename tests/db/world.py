@@ -9,19 +9,19 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from bai_services.core.policy import Scope
-from bai_services.core.queue import Queue
-from bai_services.core.queue.why import Explainer
 from bai_services.core.resources import Caps, ResourceSlots
-from bai_services.core.session import SessionType
-from bai_services.db.allocations import AllocationStore
-from bai_services.db.caps import read_usage
+from bai_services.core.scheduling.caps import Scope
+from bai_services.core.scheduling.queue import Queue
+from bai_services.core.scheduling.queue.why import Explainer
+from bai_services.core.sessions.lifecycle import SessionType
 from bai_services.db.database import Database
-from bai_services.db.filing import NewSession
-from bai_services.db.kernels import KernelStore
-from bai_services.db.queue import QueueStore, WaitState
+from bai_services.db.scheduling.allocations import AllocationStore
+from bai_services.db.scheduling.caps import read_usage
+from bai_services.db.scheduling.queue import QueueStore, WaitState
 from bai_services.db.schema import upgrade
-from bai_services.db.sessions import SessionStore
+from bai_services.db.sessions.kernels import KernelStore
+from bai_services.db.sessions.session_insert import NewSession
+from bai_services.db.sessions.store import SessionStore
 from bai_services.db.tables import accounts, cluster
 
 NOW = datetime(2026, 3, 2, 9, 0, tzinfo=UTC)

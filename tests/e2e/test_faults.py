@@ -22,11 +22,11 @@ import psutil
 import pytest
 import sqlalchemy as sa
 
-from bai_services.core.devices import thousandths
+from bai_services.core.cluster.devices import thousandths
 from bai_services.core.resources import SHARE_UNIT
-from bai_services.core.session import ENDED
-from bai_services.db.allocations import AllocationStore
+from bai_services.core.sessions.lifecycle import ENDED
 from bai_services.db.database import Database
+from bai_services.db.scheduling.allocations import AllocationStore
 from bai_services.db.tables.sessions import allocations
 from tests.hub import ROOT, Part, RunningHub, running_session, session_in
 from tests.testbed.wait import wait_until

@@ -12,8 +12,8 @@ import httpx
 import psutil
 import pytest
 
-from bai_services.db.allocations import AllocationStore
 from bai_services.db.database import Database
+from bai_services.db.scheduling.allocations import AllocationStore
 from bai_spawner.engines import processes
 from tests.e2e.engines import JSON, checked, stop, wait_for
 from tests.hub import RunningHub

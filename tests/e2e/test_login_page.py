@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from bai_services.texts.catalogue import LANGUAGES, translator
+from bai_services.i18n.catalogue import LANGUAGES, translator
 from tests.hub import RunningHub
 
 if TYPE_CHECKING:

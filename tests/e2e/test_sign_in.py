@@ -10,7 +10,7 @@ from typing import Any
 import httpx
 import pytest
 
-from bai_services.texts.catalogue import LANGUAGES, translator
+from bai_services.i18n.catalogue import LANGUAGES, translator
 from tests.hub import RunningHub, running_session, session_in
 from tests.testbed.wait import wait_until
 

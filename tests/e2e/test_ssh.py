@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from bai_labext.apps import SYSTEM_PATH
+from bai_labext.apps.apps import SYSTEM_PATH
 from tests.e2e.engines import start, stop
 from tests.e2e.test_tunnel import command
 from tests.hub import RunningHub

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import httpx
 import pytest
 
-from bai_services.texts.catalogue import LANGUAGES, translator
+from bai_services.i18n.catalogue import LANGUAGES, translator
 from tests.e2e.engines import checked, wait_for
 from tests.e2e.test_journey_browser import sign_in
 from tests.e2e.test_login_page import CONTRASTS

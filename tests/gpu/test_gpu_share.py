@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from bai_services.agent.devices.cuda import CudaGpus
+from bai_services.agent.devices.nvidia.cuda import CudaGpus
 
 ROOT = Path(__file__).parents[2]
 MISSING = 6

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from bai_labext import apps
-from bai_labext.arguments import Arguments
-from bai_labext.catalogue import BY_NAME, CATALOGUE, Kind
+from bai_labext.apps import apps
+from bai_labext.apps.arguments import Arguments
+from bai_labext.apps.catalogue import BY_NAME, CATALOGUE, Kind
 
 BUILTIN = {"jupyterlab", "terminal", "filebrowser"}
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from bai_labext.arguments import Arguments
-from bai_labext.catalogue import BY_NAME
+from bai_labext.apps.arguments import Arguments
+from bai_labext.apps.catalogue import BY_NAME
 from bai_services.core.errors import InvalidRequest
 
 TENSORBOARD, STREAMLIT = BY_NAME["tensorboard"], BY_NAME["streamlit"]

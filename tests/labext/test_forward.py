@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager, suppress
 import httpx
 import pytest
 
-from bai_labext.upstream import MOST_KEPT
+from bai_labext.fast_path.upstream import MOST_KEPT
 from bai_services.tunnel.streams import MOST_STREAMS
 from tests.labext.test_tunnel import connected, echo, through, tunnelled
 from tests.testbed.jupyter import JupyterServer

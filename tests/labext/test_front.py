@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 import tornado.web
 
-from bai_labext import front
-from bai_labext.front import MOST_ANSWER_BYTES, FrontServer, plain_answer
-from bai_labext.shortcuts import shortcuts
-from bai_labext.upstream import Place, answered, connections
+from bai_labext.fast_path import front
+from bai_labext.fast_path.auth_cache import shortcuts
+from bai_labext.fast_path.front import MOST_ANSWER_BYTES, FrontServer, plain_answer
+from bai_labext.fast_path.upstream import Place, answered, connections
 from tests.labext.test_forward import BIG, OK, PLAIN, App, running
 from tests.labext.test_tunnel import connected
 from tests.testbed.jupyter import JupyterServer

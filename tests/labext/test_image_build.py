@@ -11,8 +11,8 @@ from types import ModuleType
 
 import pytest
 
-from bai_labext.catalogue import BY_ANY_NAME
-from bai_services.core.labels import parse_service_ports
+from bai_labext.apps.catalogue import BY_ANY_NAME
+from bai_services.core.cluster.image_labels import parse_service_ports
 
 BUILD = Path(__file__).resolve().parents[2] / "images" / "session" / "build"
 
@@ -48,7 +48,7 @@ def test_the_context_is_the_same_for_the_same_files_and_holds_no_settings_of_its
     assert first == second
     with tarfile.open(fileobj=io.BytesIO(first)) as tar:
         names = tar.getnames()
-    assert "images/session/Dockerfile" in names and "bai_labext/apps.py" in names
+    assert "images/session/Dockerfile" in names and "bai_labext/apps/apps.py" in names
     assert not [name for name in names if name.startswith("images/session/client")]
     assert not [name for name in names if "__pycache__" in name or name.startswith(".")]
 

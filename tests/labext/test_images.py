@@ -12,8 +12,8 @@ from urllib.parse import quote
 import httpx
 import pytest
 
-from bai_labext.catalogue import BY_ANY_NAME, Kind
-from bai_services.core.labels import parse_labels
+from bai_labext.apps.catalogue import BY_ANY_NAME, Kind
+from bai_services.core.cluster.image_labels import parse_labels
 from tests.conftest import missing
 from tests.testbed import PartMissing, images
 from tests.testbed.jupyter import JupyterServer

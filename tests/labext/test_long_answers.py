@@ -11,8 +11,8 @@ from collections.abc import Iterator
 import httpx
 import pytest
 
-from bai_labext import splice
-from bai_labext.forward import LONG_BYTES
+from bai_labext.fast_path import splice
+from bai_labext.fast_path.forward import LONG_BYTES
 from tests.labext.test_forward import OK, App, asking, running
 from tests.testbed.jupyter import JupyterServer
 from tests.testbed.session_server import session_server

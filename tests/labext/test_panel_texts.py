@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from bai_labext.running_apps import AppState
-from bai_services.core.session import Status
-from bai_services.core.sharing import Level
-from bai_services.texts.catalogue import translator
+from bai_labext.apps.running_apps import AppState
+from bai_services.core.cluster.device_sharing import Level
+from bai_services.core.sessions.lifecycle import Status
+from bai_services.i18n.catalogue import translator
 
 SOURCES = Path(__file__).resolve().parents[2] / "bai_labext" / "frontend" / "src"
 SOURCE = "\n".join(path.read_text() for path in sorted(SOURCES.glob("*.ts*")))

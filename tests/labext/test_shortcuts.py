@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from bai_labext.shortcuts import MOST_BLOCKS, SHORTCUT_SECONDS, Admitted, Shortcuts
+from bai_labext.fast_path.auth_cache import MOST_BLOCKS, SHORTCUT_SECONDS, Admitted, Shortcuts
 
 BLOCK = b"Host: hub\r\nCookie: a=1\r\n\r\n"
 SENT = b"Host: hub\r\nX-Forwarded-Prefix: /user/ann/lab/proxy/80\r\n\r\n"

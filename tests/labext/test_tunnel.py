@@ -14,15 +14,7 @@ import pytest
 
 from bai_services.core.errors import Forbidden
 from bai_services.tunnel.client import TunnelClient
-from bai_services.tunnel.frames import (
-    Frame,
-    Hello,
-    Kind,
-    decode,
-    encode,
-    encode_hello,
-    encode_text,
-)
+from bai_services.tunnel.frames import Frame, Hello, Kind, decode, encode, encode_hello, encode_text
 from tests.testbed.jupyter import JupyterServer
 from tests.testbed.ports import free_port
 from tests.testbed.session_server import session_server
@@ -355,7 +347,7 @@ async def test_another_sites_page_gets_nowhere(
 
 
 def test_the_local_port_is_of_this_machine_only() -> None:
-    from bai_services.cli.remote import read_address
+    from bai_services.cli.sessions.remote import read_address
 
     assert read_address(None)[0] == "127.0.0.1" == read_address("8080")[0]
     assert read_address("[::1]:80") == ("::1", 80)

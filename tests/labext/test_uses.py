@@ -10,14 +10,14 @@ import pytest
 from tornado.httputil import HTTPHeaders, HTTPServerRequest, RequestStartLine
 from tornado.web import Application, RequestHandler
 
-from bai_labext import running_apps
-from bai_labext.apps import Offer
-from bai_labext.arguments import Arguments
-from bai_labext.catalogue import BY_NAME
+from bai_labext.apps import running_apps
+from bai_labext.apps.activity import ACTIVITY, Uses, forget_ended, is_use
+from bai_labext.apps.apps import Offer
+from bai_labext.apps.arguments import Arguments
+from bai_labext.apps.catalogue import BY_NAME
+from bai_labext.apps.running_apps import RunningApps
 from bai_labext.extension import log_bytes
-from bai_labext.running_apps import RunningApps
-from bai_labext.targets import Targets
-from bai_labext.uses import ACTIVITY, Uses, forget_ended, is_use
+from bai_labext.tunnel.targets import Targets
 from bai_services.tunnel.channels import Channel, pack
 from bai_services.tunnel.end import End, Stream
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from bai_labext.shared_apps import without_cookie
-from bai_labext.visits import ANSWER_SECONDS, GRACE_SECONDS, Visit, Visits
+from bai_labext.apps.shared_app_access import ANSWER_SECONDS, GRACE_SECONDS, Visit, Visits
+from bai_labext.apps.shared_apps import without_cookie
 from bai_services.core.errors import BaiError, Forbidden, Unavailable
 
 VISIT = Visit("tensorboard", "192.0.2.7", "pass")

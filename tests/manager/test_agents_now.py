@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from bai_services.core.placement import AgentState
-from bai_services.core.sharing import Level, Sharing
-from bai_services.manager.agents_now import AgentsNow
+from bai_services.core.cluster.device_sharing import Level, Sharing
+from bai_services.core.scheduling.placement import AgentState
+from bai_services.manager.cluster.agent_capacity import AgentsNow
 from tests.core.placement.worlds import agent
 
 SHARES = "cuda.shares"

@@ -8,8 +8,8 @@ from contextlib import asynccontextmanager, suppress
 
 import pytest
 
-from bai_services.core.callback import Reach
-from bai_services.manager.callback_calls import CallbackCalls, CallFailed, look_up
+from bai_services.core.sessions.callbacks import Reach
+from bai_services.manager.sessions.callback_calls import CallbackCalls, CallFailed, look_up
 from tests.testbed.receiver import Receiver, receiving
 
 HERE = Reach.parse("", "127.0.0.1/32")

@@ -10,20 +10,20 @@ from typing import Any
 
 import pytest
 
-from bai_services.core.queue import go_on
-from bai_services.manager import courtesy
+from bai_services.core.scheduling.queue import go_on
+from bai_services.manager.scheduling import idle_scheduling
 
 LONG, NONE = 3600.0, 0.0
 
 
 def run(work: Callable[[], Coroutine[Any, Any, None]]) -> None:
     """Run in a loop as the manager's."""
-    with asyncio.Runner(loop_factory=courtesy.new_loop) as runner:
+    with asyncio.Runner(loop_factory=idle_scheduling.new_loop) as runner:
         runner.run(work())
 
 
 def test_what_is_due_comes_before_long_work(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(courtesy, "PATIENCE_SECONDS", LONG)
+    monkeypatch.setattr(idle_scheduling, "PATIENCE_SECONDS", LONG)
     done: list[str] = []
 
     async def answer() -> None:
@@ -32,7 +32,7 @@ def test_what_is_due_comes_before_long_work(monkeypatch: pytest.MonkeyPatch) -> 
         done.append("answer")
 
     async def long_work() -> None:
-        await courtesy.spare_time()
+        await idle_scheduling.spare_time()
         done.append("long work")
 
     async def both() -> None:
@@ -45,7 +45,7 @@ def test_what_is_due_comes_before_long_work(monkeypatch: pytest.MonkeyPatch) -> 
 def test_a_loop_that_is_never_idle_does_not_stop_long_work(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(courtesy, "PATIENCE_SECONDS", NONE)
+    monkeypatch.setattr(idle_scheduling, "PATIENCE_SECONDS", NONE)
 
     async def busy() -> None:
         while True:  # noqa: ASYNC110  # to be busy is all that it is for
@@ -53,7 +53,7 @@ def test_a_loop_that_is_never_idle_does_not_stop_long_work(
 
     async def both() -> None:
         task = asyncio.create_task(busy())
-        await courtesy.spare_time()
+        await idle_scheduling.spare_time()
         assert not task.done()
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
@@ -65,12 +65,12 @@ def test_long_work_that_is_given_up_leaves_the_loop_as_it_was() -> None:
     told: list[str] = []
 
     async def give_up() -> None:
-        task = asyncio.create_task(courtesy.spare_time())
+        task = asyncio.create_task(idle_scheduling.spare_time())
         await asyncio.sleep(0)
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
         assert task.cancelled()
-        await courtesy.spare_time()
+        await idle_scheduling.spare_time()
         told.append("next")
 
     run(give_up)
@@ -78,11 +78,11 @@ def test_long_work_that_is_given_up_leaves_the_loop_as_it_was() -> None:
 
 
 def test_a_thread_goes_on_when_the_loop_is_idle(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(courtesy, "PATIENCE_SECONDS", LONG)
+    monkeypatch.setattr(idle_scheduling, "PATIENCE_SECONDS", LONG)
     done: list[str] = []
 
     async def both() -> None:
-        give_way, has_begun = courtesy.give_way(), threading.Event()
+        give_way, has_begun = idle_scheduling.give_way(), threading.Event()
 
         def work() -> None:
             has_begun.set()
@@ -119,17 +119,17 @@ class NeverIdle(threading.Event):
 def test_a_busy_loop_makes_a_thread_slower(
     monkeypatch: pytest.MonkeyPatch, slice_seconds: float, waited: int
 ) -> None:
-    monkeypatch.setattr(courtesy, "SLICE_SECONDS", slice_seconds)
+    monkeypatch.setattr(idle_scheduling, "SLICE_SECONDS", slice_seconds)
     never = NeverIdle()
-    rest = courtesy._Rest(never)
+    rest = idle_scheduling._Rest(never)
     for _ in range(3):
         rest()
     assert never.waited == waited
 
 
 async def test_in_any_other_loop_work_just_runs() -> None:
-    assert courtesy.give_way() is go_on
-    await courtesy.spare_time()
+    assert idle_scheduling.give_way() is go_on
+    await idle_scheduling.spare_time()
     frozen = gc.get_freeze_count()
-    courtesy.settle()
+    idle_scheduling.settle()
     assert gc.get_freeze_count() == frozen

@@ -9,20 +9,20 @@ from datetime import datetime, timedelta
 
 import sqlalchemy as sa
 
-from bai_services.core.queue import Decision
 from bai_services.core.resources import ResourceSlots
-from bai_services.core.session import Event, SessionType, Status
-from bai_services.db.allocations import AllocationStore
+from bai_services.core.scheduling.queue import Decision
+from bai_services.core.sessions.lifecycle import Event, SessionType, Status
 from bai_services.db.database import Database
-from bai_services.db.deadlines import DeadlineStore, Overdue
-from bai_services.db.dependencies import DependencyStore
-from bai_services.db.lease import LeaseStore
-from bai_services.db.sessions import SessionStore
+from bai_services.db.scheduling.allocations import AllocationStore
+from bai_services.db.scheduling.lease import LeaseStore
+from bai_services.db.sessions.deadlines import DeadlineStore, Overdue
+from bai_services.db.sessions.dependencies import DependencyStore
+from bai_services.db.sessions.store import SessionStore
 from bai_services.db.tables import accounts, cluster
-from bai_services.manager.deadlines import Deadlines
 from bai_services.manager.events import Events
-from bai_services.manager.lease import Lease
-from bai_services.manager.lifecycle import Lifecycle
+from bai_services.manager.scheduling.lease import Lease
+from bai_services.manager.sessions.deadlines import Deadlines
+from bai_services.manager.sessions.lifecycle import Lifecycle
 from tests.db.test_queue_kills import kill_everywhere, until_killed
 from tests.db.world import NOW, World, make_world
 

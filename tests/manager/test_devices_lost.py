@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from bai_services.core.session import Status
-from bai_services.core.sharing import Level, Sharing
+from bai_services.core.cluster.device_sharing import Level, Sharing
+from bai_services.core.sessions.lifecycle import Status
 from tests.testbed.agent_voice import AgentVoice
 
 from .test_hub_side import Cluster, cluster

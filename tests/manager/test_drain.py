@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from bai_services.core.errors import Forbidden
-from bai_services.core.session import Status
+from bai_services.core.sessions.lifecycle import Status
 from tests.manager.test_hub_side import Cluster, cluster
 from tests.testbed.manager import HUB
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bai_services.core.session import Status
+from bai_services.core.sessions.lifecycle import Status
 from bai_services.manager.events import POSITION, QUEUE_LENGTH, Change, Events, Subscription
 
 

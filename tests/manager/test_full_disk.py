@@ -14,9 +14,9 @@ import sqlalchemy as sa
 
 from bai_services.client import Client
 from bai_services.core.errors import Unavailable
-from bai_services.core.session import Status
-from bai_services.db.sessions import SessionStore
-from bai_services.manager.warming import warm_up
+from bai_services.core.sessions.lifecycle import Status
+from bai_services.db.sessions.store import SessionStore
+from bai_services.manager.scheduling.jit_warmup import warm_up
 from tests.conftest import missing
 from tests.testbed.agent_voice import AgentVoice
 from tests.testbed.manager import Api, MovableClock, make_world, manager_on, serving

@@ -30,7 +30,7 @@ from bai_services.core.errors import (
     SignInRefused,
     Unavailable,
 )
-from bai_services.manager.hub import Hub, HubBusy
+from bai_services.manager.hub.client import Hub, HubBusy
 from tests.testbed.hub import PASSWORD, HubAndManager, running_hub, signed_in_browser
 from tests.testbed.wait import wait_until, wait_until_async
 

@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 
+from bai_services.core.accounts.roles import Caller
 from bai_services.core.listing import ListQuery
-from bai_services.core.roles import Caller
-from bai_services.core.session import Status
-from bai_services.db.session_rows import SessionRow
-from bai_services.db.sessions import SessionStore
+from bai_services.core.sessions.lifecycle import Status
+from bai_services.db.sessions.rows import SessionRow
+from bai_services.db.sessions.store import SessionStore
+from bai_services.manager.hub.starter import TRIES
 from bai_services.manager.manager import Manager
-from bai_services.manager.requests import SessionRequest
-from bai_services.manager.starter import TRIES
+from bai_services.manager.sessions.requests.requests import SessionRequest
 from tests.testbed.agent_voice import AgentVoice
 from tests.testbed.hub_voice import HubVoice, Key, speaking
 from tests.testbed.manager import (

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from bai_services.core.placement import build_tables
-from bai_services.core.session import Event
-from bai_services.db.queue import QueueStore
-from bai_services.manager import learning
-from bai_services.manager.learning import Learning
+from bai_services.core.scheduling.placement import build_tables
+from bai_services.core.sessions.lifecycle import Event
+from bai_services.db.scheduling.queue import QueueStore
+from bai_services.manager.scheduling import placement_training
+from bai_services.manager.scheduling.placement_training import Learning
 from tests.db.world import make_world
 from tests.testbed.manager import MovableClock, manager_on
 from tests.testbed.manager import make_world as make_demo
@@ -28,7 +28,7 @@ async def test_tables_are_built_of_recent_requests_and_only_when_they_are_others
         built.append(args)
         return build_tables(*args)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(learning, "build_tables", counted)
+    monkeypatch.setattr(placement_training, "build_tables", counted)
 
     class Held:
         async def hold(self) -> int:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from bai_services.core.errors import BaiError, Forbidden, SignInBlocked, SignInRefused
-from bai_services.core.passwords import (
+from bai_services.core.accounts.passwords import (
     ADDRESS_FAILURES_ALLOWED,
     BLOCK_TIME,
     FAILURES_ALLOWED,
     MAX_DELAY_SECONDS,
 )
-from bai_services.manager.lockouts import MAX_WAITING, canonical, network_of
+from bai_services.core.errors import BaiError, Forbidden, SignInBlocked, SignInRefused
+from bai_services.manager.accounts.lockouts import MAX_WAITING, canonical, network_of
 from tests.testbed.manager import HUB, PASSWORD, SUPERADMIN, MovableClock, World
 
 HOME, ABROAD, ATTACKER = "10.1.2.3", "192.0.2.9", "198.51.100.7"

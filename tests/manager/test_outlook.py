@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from bai_services.core.queue import Queue
-from bai_services.core.queue.why import Explainer
-from bai_services.core.session import Event, Status
+from bai_services.core.scheduling.queue import Queue
+from bai_services.core.scheduling.queue.why import Explainer
+from bai_services.core.sessions.lifecycle import Event, Status
 from bai_services.db.tables import sessions
-from bai_services.manager import wait_states
 from bai_services.manager.manager import Manager
+from bai_services.manager.scheduling import wait_states
 from benchmarks.served import Orders
 from tests.testbed.manager import MovableClock, make_world, manager_on
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from bai_services.manager.pieces import PIECE_BYTES, Pieces
+from bai_services.manager.folders.write_buffer import PIECE_BYTES, Pieces
 from tests.storage.test_host import fresh_location, host_at
 
 

@@ -14,9 +14,9 @@ from pathlib import Path
 
 import sqlalchemy as sa
 
-from bai_services.core.session import Status
+from bai_services.core.sessions.lifecycle import Status
 from bai_services.db.database import Database
-from bai_services.db.lease import LeaseStore
+from bai_services.db.scheduling.lease import LeaseStore
 from bai_services.db.tables.cluster import agents
 from tests.db.world import World, make_world
 from tests.testbed.wait import wait_until_async

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 import pytest
 
+from bai_services.core.accounts.passwords import BLOCK_TIME, FAILURES_ALLOWED
 from bai_services.core.errors import (
     BaiError,
     Forbidden,
@@ -19,9 +20,8 @@ from bai_services.core.errors import (
     Unavailable,
 )
 from bai_services.core.listing import ListQuery
-from bai_services.core.passwords import BLOCK_TIME, FAILURES_ALLOWED
-from bai_services.db.accounts import AccountStore
-from bai_services.manager.passwords import Passwords
+from bai_services.db.accounts.callers import AccountStore
+from bai_services.manager.accounts.passwords import Passwords
 from tests.testbed.manager import HUB, PASSWORD, SUPERADMIN, MovableClock, World
 
 IP = "10.1.2.3"

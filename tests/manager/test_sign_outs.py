@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from bai_services.core.listing import ListQuery
-from bai_services.db.users import UserStore
-from bai_services.manager.requests import SessionRequest
+from bai_services.db.accounts.users import UserStore
+from bai_services.manager.sessions.requests.requests import SessionRequest
 from tests.testbed.manager import SUPERADMIN, World
 from tests.testbed.wait import wait_until_async
 

@@ -10,9 +10,9 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from bai_services.core.session import Status
+from bai_services.core.sessions.lifecycle import Status
 from bai_services.db.database import Database
-from bai_services.db.lease import LeaseStore
+from bai_services.db.scheduling.lease import LeaseStore
 from bai_services.manager.manager import Manager
 from tests.manager.test_hub_side import Cluster, key_of
 from tests.manager.test_scheduler_lease import manager as lone_manager

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from bai_services.manager.warming import warm_up
+from bai_services.manager.scheduling.jit_warmup import warm_up
 from bai_spawner.engines import processes
 from tests.api.conftest import api
 from tests.manager.conftest import _filed_sqlite, _migrated_sqlite, clock, manager, world

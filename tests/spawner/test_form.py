@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
+from bai_services.core.cluster.device_sharing import Level
 from bai_services.core.errors import InvalidRequest
-from bai_services.core.sharing import Level
-from bai_services.texts.catalogue import translator
+from bai_services.i18n.catalogue import translator
 from bai_spawner.form import as_json, default_group, parse, showable, with_secrets
 
 EMPTY = {"project": [""], "mount_vfolder": [""], "mount_path": [""], "mount_permission": ["rw"]}

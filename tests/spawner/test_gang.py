@@ -12,9 +12,14 @@ from typing import Any
 import httpx
 import pytest
 
-from bai_services.core.gang import cluster_environ, folder_name, is_gang_end, kernel_names
-from bai_services.manager.cluster_sessions import SUB_COMMAND, new_cluster_key
-from bai_spawner import gang
+from bai_services.core.sessions.kernel_group import (
+    cluster_environ,
+    folder_name,
+    is_gang_end,
+    kernel_names,
+)
+from bai_services.manager.sessions.kernel_group import SUB_COMMAND, new_cluster_key
+from bai_spawner import kernel_group
 from bai_spawner.engines import processes
 from bai_spawner.engines.base import Engine, EngineError, Running
 from bai_spawner.engines.docker import DockerEngine as Docker
@@ -123,7 +128,7 @@ def containers_of(docker_engine: DockerEngine, session_id: str) -> list[str]:
 async def begin(engine: Engine, given: LaunchPlan) -> Running:
     ip, port = await engine.address(given)
     environ = {"JUPYTERHUB_SERVICE_URL": f"http://{ip}:{port}/user/ada/", "JUPYTERHUB_X": "token"}
-    return await gang.start(engine, given, environ, [])
+    return await kernel_group.start(engine, given, environ, [])
 
 
 async def answers(running: Running) -> None:
@@ -163,13 +168,13 @@ async def test_three_containers_find_each_other_and_end_together(
 
     saved = Running.of_state(running.to_state())
     assert saved == running
-    assert await gang.poll(engine, saved) is None
-    ended = await gang.stop(engine, saved)
+    assert await kernel_group.poll(engine, saved) is None
+    ended = await kernel_group.stop(engine, saved)
     assert ended.code is not None
-    main_log, sub_logs = await gang.read_logs(engine, saved, 4096)
+    main_log, sub_logs = await kernel_group.read_logs(engine, saved, 4096)
     assert set(sub_logs) == {"sub1", "sub2"}
     assert "no sshd here" in sub_logs["sub1"]
-    await gang.remove(engine, saved)
+    await kernel_group.remove(engine, saved)
     assert containers_of(docker_engine, given.session_id) == []
 
 
@@ -214,7 +219,7 @@ async def test_one_killed_kernel_is_told_of(
     docker_engine.client.api.kill(running.subs[1].container_id, "SIGKILL")
 
     async def ended() -> Any:
-        return await gang.poll(engine, running)
+        return await kernel_group.poll(engine, running)
 
     how = await wait_until_async(ended, 10, "the end of sub2")
     assert how.code is None and how.reason.startswith("sub2 exited with exit code 137; ")
@@ -250,8 +255,8 @@ async def test_a_start_over_what_a_crash_left(
         await engine.start(sub, {}, ())
     running = await begin(engine, given)
     assert len(containers_of(docker_engine, given.session_id)) == 3
-    await gang.stop(engine, running, now=True)
-    await gang.remove(engine, running)
+    await kernel_group.stop(engine, running, now=True)
+    await kernel_group.remove(engine, running)
     assert containers_of(docker_engine, given.session_id) == []
 
 
@@ -263,14 +268,14 @@ async def test_two_processes_with_homes_of_their_own(tmp_path: Path, isolation: 
     try:
         (sub,) = running.subs
         assert len({running.pid, sub.pid}) == 2
-        assert await gang.poll(engine, running) is None
+        assert await kernel_group.poll(engine, running) is None
         for hostname in ("main1", "sub1"):
             assert (tmp_path / "sessions" / folder_name(given.session_id, hostname)).is_dir()
         await asyncio.to_thread(processes.kill_kernel, sub.kernel_id)
-        how = await gang.poll(engine, running)
+        how = await kernel_group.poll(engine, running)
         assert how is not None and how.reason.startswith("sub1 ")
     finally:
-        await gang.stop(engine, running, now=True)
+        await kernel_group.stop(engine, running, now=True)
     assert await asyncio.to_thread(processes.of_session, given.session_id) == []
 
 

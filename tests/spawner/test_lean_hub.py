@@ -13,7 +13,7 @@ from jupyterhub.oauth import provider
 from jupyterhub.utils import compare_token
 from sqlalchemy.orm import Session
 
-from bai_spawner.lean_hub import make_lean
+from bai_spawner.hub_patches import make_lean
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from bai_services.core import errors
-from bai_services.texts.catalogue import LANGUAGES, translator
+from bai_services.i18n.catalogue import LANGUAGES, translator
 from bai_spawner import refusals
 from bai_spawner.engines.base import EngineError, EngineUnreachable, Exit, Running, tail
 from bai_spawner.plan import LaunchPlan

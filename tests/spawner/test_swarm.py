@@ -13,11 +13,11 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from bai_services.agent.docker_calls import DockerCalls
+from bai_services.agent.docker.calls import DockerCalls
+from bai_services.agent.docker.networks import Networks
 from bai_services.agent.kernels import Cluster
-from bai_services.agent.networks import Networks
 from bai_services.core.errors import Unavailable
-from bai_spawner import gang
+from bai_spawner import kernel_group
 from bai_spawner.engines.base import EngineError, Running
 from bai_spawner.engines.docker import DockerEngine as Docker
 from bai_spawner.plan import LaunchPlan
@@ -91,12 +91,12 @@ class Machines:
 
     @asynccontextmanager
     async def running(self, plan: LaunchPlan) -> AsyncIterator[Running]:
-        started = await gang.start(self.engine, plan, {}, [])
+        started = await kernel_group.start(self.engine, plan, {}, [])
         try:
             yield started
         finally:
-            await gang.stop(self.engine, started, now=True)
-            await gang.remove(self.engine, started)
+            await kernel_group.stop(self.engine, started, now=True)
+            await kernel_group.remove(self.engine, started)
 
     async def run(self, kernel: Running, *command: str) -> tuple[int, str]:
         """Run a command inside a kernel; return its exit code and what it prints."""

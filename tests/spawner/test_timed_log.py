@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from bai_services.core.logs import is_timed, without_times
+from bai_services.core.sessions.logs import is_timed, without_times
 from bai_spawner.engines import timed_log
 from bai_spawner.engines.timed_log import PIECE_BYTES, TimedLog, stamp
 

@@ -22,16 +22,16 @@ import pytest
 
 from bai_services.core.errors import BaiError, Conflict, InvalidRequest
 from bai_services.descent import remove_tree
-from bai_services.storage import unpacking
-from bai_services.storage.archives import packed as pack
+from bai_services.storage.backends.local import LocalBackend
 from bai_services.storage.base import Location, Scope
-from bai_services.storage.beneath import best_opener, parse_new_path
 from bai_services.storage.folder import OpenFolder
 from bai_services.storage.host import StorageHost
-from bai_services.storage.local import LocalBackend
-from bai_services.storage.staging import DIRECTORY, remove_any
+from bai_services.storage.safe_paths import best_opener, parse_new_path
+from bai_services.storage.transfers import unpacking
+from bai_services.storage.transfers.archives import packed as pack
+from bai_services.storage.transfers.staging import DIRECTORY, remove_any
+from bai_services.storage.transfers.unpacking import Unpacking
 from bai_services.storage.trees import descriptor
-from bai_services.storage.unpacking import Unpacking
 from bai_services.storage.workers import translated
 from tests.testbed.wait import wait_until_async
 

@@ -14,14 +14,14 @@ from pathlib import Path
 import pytest
 
 from bai_services.core.errors import BaiError, NotFound, QuotaExceeded, Unavailable
-from bai_services.storage.backend import Backend
+from bai_services.storage.backends.backend import Backend
+from bai_services.storage.backends.btrfs import BtrfsBackend
+from bai_services.storage.backends.cephfs import CephfsBackend
+from bai_services.storage.backends.local import LocalBackend
+from bai_services.storage.backends.project_quota import Ext4Backend, XfsBackend
+from bai_services.storage.backends.registry import BUILT_IN, find_backend
 from bai_services.storage.base import Capability, Copying, HostStatus, Location, Scope
-from bai_services.storage.btrfs import BtrfsBackend
-from bai_services.storage.cephfs import CephfsBackend
 from bai_services.storage.host import StorageHost
-from bai_services.storage.local import LocalBackend
-from bai_services.storage.project_quota import Ext4Backend, XfsBackend
-from bai_services.storage.registry import BUILT_IN, find_backend
 from tests.conftest import missing
 
 MIB = 2**20

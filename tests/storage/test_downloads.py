@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from bai_services.storage.downloads import Descriptor
+from bai_services.storage.transfers.downloads import Descriptor
 from bai_services.storage.workers import Workers
 
 

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from bai_services.core.errors import Unavailable
+from bai_services.storage.backends.registry import ENTRY_POINTS, find_backend
 from bai_services.storage.base import Capability, HostStatus, Location, Scope
 from bai_services.storage.host import StorageHost
-from bai_services.storage.registry import ENTRY_POINTS, find_backend
 from tests.storage.test_backends import read
 from tests.testbed.distribution import install
 
@@ -20,7 +20,7 @@ MODULE = """
 import os
 from pathlib import Path
 
-from bai_services.storage.backend import Backend
+from bai_services.storage.backends.backend import Backend
 from bai_services.storage.base import Capability
 
 

@@ -25,11 +25,11 @@ from bai_services.core.errors import (
     StorageFull,
     Unavailable,
 )
+from bai_services.storage.backends.local import LocalBackend
 from bai_services.storage.base import Copying, FileType, HostStatus, Location, Scope
-from bai_services.storage.beneath import Opener, best_opener, open_walking
 from bai_services.storage.host import StorageHost
-from bai_services.storage.local import LocalBackend
-from bai_services.storage.staging import DIRECTORY
+from bai_services.storage.safe_paths import Opener, best_opener, open_walking
+from bai_services.storage.transfers.staging import DIRECTORY
 
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root mounts and gives files away")
 

@@ -14,8 +14,8 @@ from docker.errors import APIError
 from docker.types import Mount
 
 from bai_services.core.errors import BaiError, Forbidden
-from bai_services.core.mounts import MountRequest
-from bai_services.core.vfolder import Permission
+from bai_services.core.folders.mounts import MountRequest
+from bai_services.core.folders.vfolders import Permission
 from bai_services.manager.settings import HostPlace
 from tests.conftest import missing
 from tests.manager.conftest import _filed_sqlite, _migrated_sqlite

@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from bai_services.core.errors import BaiError
+from bai_services.storage.backends.local import LocalBackend
 from bai_services.storage.base import Copying, Location, Scope
 from bai_services.storage.host import StorageHost
-from bai_services.storage.local import LocalBackend
 
 NAMES = st.sampled_from(["a", "b", "한"])
 PATHS = st.lists(NAMES, min_size=1, max_size=3).map(tuple)

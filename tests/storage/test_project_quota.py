@@ -22,8 +22,8 @@ SCRIPT = """
 import sys
 from pathlib import Path
 from bai_services.storage.base import Capability
-from bai_services.storage.filesystem import filesystem_of
-from bai_services.storage.project_quota import Ext4Backend, XfsBackend, project_of
+from bai_services.storage.backends.filesystem import filesystem_of
+from bai_services.storage.backends.project_quota import Ext4Backend, XfsBackend, project_of
 
 root = Path(sys.argv[1])
 kind = {"xfs": XfsBackend, "ext4": Ext4Backend}[sys.argv[2]]

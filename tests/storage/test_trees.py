@@ -17,10 +17,10 @@ from pathlib import Path
 import pytest
 
 from bai_services.descent import OPEN_DIRECTORIES, Descent, remove_tree
+from bai_services.storage.backends.local import LocalBackend
 from bai_services.storage.base import Copying, Location, Scope
 from bai_services.storage.host import StorageHost
-from bai_services.storage.local import LocalBackend
-from bai_services.storage.staging import Writer
+from bai_services.storage.transfers.staging import Writer
 from bai_services.storage.trees import copy_file, copy_tree, count, descriptor
 
 NOBODY = 65534

@@ -14,18 +14,18 @@ from cryptography.fernet import Fernet
 from tornado.httpserver import HTTPServer
 from tornado.testing import bind_unused_port
 
+from bai_services.api.accounts.sign_in import SignIn
 from bai_services.api.app import make_app
 from bai_services.api.base import BODY_CHUNK_BYTES
-from bai_services.api.sign_in import SignIn
 from bai_services.client import Client, Keypair, Token
+from bai_services.core.accounts.roles import Caller, Role
 from bai_services.core.listing import ListQuery
-from bai_services.core.roles import Caller, Role
 from bai_services.db import schema
+from bai_services.db.accounts.keypairs import KeypairStore
+from bai_services.db.accounts.users import UserStore
 from bai_services.db.database import Database
-from bai_services.db.keypairs import KeypairStore
-from bai_services.db.users import UserStore
 from bai_services.demo import Demo, DemoPasswords, Keys
-from bai_services.manager.keypair_secrets import KeypairSecrets
+from bai_services.manager.accounts.keypair_secrets import KeypairSecrets
 from bai_services.manager.manager import Manager
 from bai_services.manager.settings import Settings
 

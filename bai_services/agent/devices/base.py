@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from bai_services.core.cluster.device_sharing import Level, Sharing
 from bai_services.core.resources import SHARE_UNIT
-from bai_services.core.sharing import Level, Sharing
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,18 +9,18 @@ from importlib.metadata import entry_points
 
 from bai_services.core.errors import InvalidRequest, Unavailable
 
-from .amd import Instincts
 from .base import Device, DeviceInjection, DeviceKind, Finding, Granted
-from .cuda import CudaGpus, GpuRules
-from .furiosa import Npus
 from .host_files import HostFiles
-from .hyperaccel import Lpus
-from .rebellions import Atoms
-from .rngd import Rngds
+from .nvidia.cuda import CudaGpus, GpuRules
 from .simulated import SimulatedGpus
 from .table import built_in, with_file
-from .tabled import TabledDevices
-from .tpu import Tpus
+from .table_devices import TabledDevices
+from .vendors.amd import Instincts
+from .vendors.furiosa import Npus
+from .vendors.hyperaccel import Lpus
+from .vendors.rebellions import Atoms
+from .vendors.rngd import Rngds
+from .vendors.tpu import Tpus
 
 log = logging.getLogger(__name__)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from .base import Device, DeviceInjection, DeviceKind, Finding, Granted
-from .cuda import HIDDEN
+from .nvidia.cuda import HIDDEN
 
 MEMORY_BYTES = 16 * 2**30
 PROCESSORS = 100

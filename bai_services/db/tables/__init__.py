@@ -1,16 +1,16 @@
 """Every table of bai-hub; importing this package fills ``metadata``."""
 
-from . import accounts, app_shares, callbacks, cluster, queue, sessions, ssh_keys, vfolders
+from . import accounts, apps, callbacks, cluster, folders, scheduling, sessions, ssh_keys
 from .base import metadata
 
 __all__ = [
     "accounts",
-    "app_shares",
+    "apps",
     "callbacks",
     "cluster",
+    "folders",
     "metadata",
-    "queue",
+    "scheduling",
     "sessions",
     "ssh_keys",
-    "vfolders",
 ]

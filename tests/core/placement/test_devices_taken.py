@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bai_services.core.placement import AgentState, Placer, Policy, Strategy
-from bai_services.core.placement.picks import choose_split
+from bai_services.core.scheduling.placement import AgentState, Placer, Policy, Strategy
+from bai_services.core.scheduling.placement.device_selection import choose_split
 
 from .worlds import agent, request, where
 

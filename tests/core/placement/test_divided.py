@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bai_services.core.devices import Device, most_of
-from bai_services.core.placement import AgentState, Placer, Policy, Request
+from bai_services.core.cluster.device_sharing import ANY_SHARE, Level, Sharing
+from bai_services.core.cluster.devices import Device, most_of
 from bai_services.core.resources import ResourceSlots
-from bai_services.core.sharing import ANY_SHARE, Level, Sharing
+from bai_services.core.scheduling.placement import AgentState, Placer, Policy, Request
 
 from .worlds import agent, request, where
 

@@ -10,9 +10,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bai_services.core.devices import most_of
-from bai_services.core.placement import AgentState, Placement, Placer, Policy, Refusal, place
-from bai_services.core.sharing import Level, Sharing
+from bai_services.core.cluster.device_sharing import Level, Sharing
+from bai_services.core.cluster.devices import most_of
+from bai_services.core.scheduling.placement import (
+    AgentState,
+    Placement,
+    Placer,
+    Policy,
+    Refusal,
+    place,
+)
 
 from .worlds import agent, request, where
 

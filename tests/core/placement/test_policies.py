@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from bai_services.core.errors import InvalidRequest
-from bai_services.core.placement import (
+from bai_services.core.resources import ResourceSlots
+from bai_services.core.scheduling.placement import (
     AgentState,
     Designation,
     Mode,
@@ -17,7 +18,6 @@ from bai_services.core.placement import (
     Request,
     place,
 )
-from bai_services.core.resources import ResourceSlots
 
 from .worlds import agent, request, where
 

@@ -11,12 +11,19 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bai_services.core.devices import Device, most_shares, thousandths
-from bai_services.core.placement import AgentState, Mode, Placement, Placer, Policy, Request
-from bai_services.core.placement.mix import Kind, Mix, starting_mix
-from bai_services.core.placement.prices import remainder_values, share_prices
-from bai_services.core.placement.tables import Fleet, Tables, Variant, tables_of
+from bai_services.core.cluster.devices import Device, most_shares, thousandths
 from bai_services.core.resources import ResourceSlots
+from bai_services.core.scheduling.placement import (
+    AgentState,
+    Mode,
+    Placement,
+    Placer,
+    Policy,
+    Request,
+)
+from bai_services.core.scheduling.placement.mix import Kind, Mix, starting_mix
+from bai_services.core.scheduling.placement.prices import remainder_values, share_prices
+from bai_services.core.scheduling.placement.tables import Fleet, Tables, Variant, tables_of
 
 from .worlds import GIB, agent
 

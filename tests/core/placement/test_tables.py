@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from bai_services.core.placement import (
+from bai_services.core.scheduling.placement import (
     Mode,
     Placer,
     Policy,
@@ -19,15 +19,15 @@ from bai_services.core.placement import (
     search,
     warm_up,
 )
-from bai_services.core.placement.mix import (
+from bai_services.core.scheduling.placement.mix import (
     Kind,
     kinds_of,
     learn_mix,
     starting_mix,
     stays_of,
 )
-from bai_services.core.placement.tables import Fleet, Variant, tables_of
-from bai_services.core.placement.variants import allocated, choose_tables, served
+from bai_services.core.scheduling.placement.tables import Fleet, Variant, tables_of
+from bai_services.core.scheduling.placement.variants import allocated, choose_tables, served
 
 from .worlds import GIB, agent, request, where
 
@@ -170,7 +170,7 @@ def test_warming_up_compiles_once() -> None:
 
 def test_another_process_compiles_nothing_again() -> None:
     code = (
-        "from bai_services.core.placement import search, warm_up\n"
+        "from bai_services.core.scheduling.placement import search, warm_up\n"
         "warm_up()\n"
         "both = (search.decide, search.decide_all)\n"
         "print(sum(sum(one.stats.cache_misses.values()) for one in both))\n"

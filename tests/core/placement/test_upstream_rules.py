@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bai_services.core.devices import check_exclusive, split_shares
+from bai_services.core.cluster.devices import check_exclusive, split_shares
 from bai_services.core.errors import InvalidRequest
-from bai_services.core.placement import Placer, Policy
 from bai_services.core.resources import ResourceSlots, parse_amount
+from bai_services.core.scheduling.placement import Placer, Policy
 
 from .worlds import agent, request, where
 

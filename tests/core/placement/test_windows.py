@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bai_services.core.placement import Placer, Policy, Request
 from bai_services.core.resources import ResourceSlots
+from bai_services.core.scheduling.placement import Placer, Policy, Request
 
 from .worlds import agent
 

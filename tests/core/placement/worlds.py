@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from bai_services.core.devices import Device
-from bai_services.core.placement import AgentState, Placer, Request
+from bai_services.core.cluster.devices import Device
 from bai_services.core.resources import ResourceSlots
+from bai_services.core.scheduling.placement import AgentState, Placer, Request
 
 GIB = 2**30
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import random
 
-from bai_services.core.devices import Device
-from bai_services.core.placement import AgentState, Mode
-from bai_services.core.replay.workload import ARCHITECTURE, ENGINE, GROUP, Job
+from bai_services.core.cluster.devices import Device
 from bai_services.core.resources import ResourceSlots
+from bai_services.core.scheduling.placement import AgentState, Mode
+from bai_services.core.scheduling.replay.workload import ARCHITECTURE, ENGINE, GROUP, Job
 
 
 def agent(name: str, cores: int, devices: int) -> AgentState:

@@ -6,9 +6,9 @@ from datetime import timedelta
 
 import pytest
 
-from bai_services.core.placement import Policy
-from bai_services.core.policy import ScopeCaps
-from bai_services.core.queue import Backfill, Changes, GroupState, Queue, run_pass
+from bai_services.core.scheduling.caps import ScopeCaps
+from bai_services.core.scheduling.placement import Policy
+from bai_services.core.scheduling.queue import Backfill, Changes, GroupState, Queue, run_pass
 
 from .world import ANN, BOB, NOW, agent, request, running, slots, snapshot, started, wait
 

@@ -7,10 +7,17 @@ from typing import Any
 
 import pytest
 
-from bai_services.core.placement import Designation
-from bai_services.core.policy import SESSIONS, Scope, ScopeCaps, ScopeKind
-from bai_services.core.queue import Backfill, Changes, GroupState, Queue, Snapshot, run_pass
-from bai_services.core.queue.why import explain_one
+from bai_services.core.scheduling.caps import SESSIONS, Scope, ScopeCaps, ScopeKind
+from bai_services.core.scheduling.placement import Designation
+from bai_services.core.scheduling.queue import (
+    Backfill,
+    Changes,
+    GroupState,
+    Queue,
+    Snapshot,
+    run_pass,
+)
+from bai_services.core.scheduling.queue.why import explain_one
 
 from .world import (
     ANN,

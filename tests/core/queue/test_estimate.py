@@ -9,9 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bai_services.core.placement import Placement, Policy, Request
-from bai_services.core.policy import Scope, ScopeCaps
-from bai_services.core.queue import (
+from bai_services.core.resources import ResourceSlots
+from bai_services.core.scheduling.caps import Scope, ScopeCaps
+from bai_services.core.scheduling.placement import Placement, Policy, Request
+from bai_services.core.scheduling.queue import (
     Backfill,
     Certainty,
     GroupState,
@@ -21,10 +22,9 @@ from bai_services.core.queue import (
     Snapshot,
     Waiting,
 )
-from bai_services.core.queue.durations import WINDOW, Durations, run_time
-from bai_services.core.queue.estimate import Budget, estimate_starts
-from bai_services.core.replay.workload import ARCHITECTURE, GROUP
-from bai_services.core.resources import ResourceSlots
+from bai_services.core.scheduling.queue.durations import WINDOW, Durations, run_time
+from bai_services.core.scheduling.queue.estimate import Budget, estimate_starts
+from bai_services.core.scheduling.replay.workload import ARCHITECTURE, GROUP
 
 from .jobs import agent
 from .test_reserve import NOW, after

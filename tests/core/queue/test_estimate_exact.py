@@ -12,10 +12,10 @@ from datetime import datetime, timedelta
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from bai_services.core.devices import DeviceAmount, thousandths
-from bai_services.core.placement import AgentState, Mode, Policy, Request
-from bai_services.core.policy import Scope, ScopeCaps, ScopeKind
-from bai_services.core.queue import (
+from bai_services.core.cluster.devices import DeviceAmount, thousandths
+from bai_services.core.scheduling.caps import Scope, ScopeCaps, ScopeKind
+from bai_services.core.scheduling.placement import AgentState, Mode, Policy, Request
+from bai_services.core.scheduling.queue import (
     Backfill,
     Certainty,
     Estimate,
@@ -26,7 +26,7 @@ from bai_services.core.queue import (
     Snapshot,
     Waiting,
 )
-from bai_services.core.queue.estimate import Budget, estimate_starts
+from bai_services.core.scheduling.queue.estimate import Budget, estimate_starts
 
 from .world import NOW, agent, slots
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from bai_services.core.policy import Scope, ScopeKind
-from bai_services.core.queue import (
+from bai_services.core.scheduling.caps import Scope, ScopeKind
+from bai_services.core.scheduling.queue import (
     Bucket,
     Changes,
     FairShare,
@@ -18,8 +18,8 @@ from bai_services.core.queue import (
     Waiting,
     run_pass,
 )
-from bai_services.core.queue.shares import Shares, amounts_of, fair_factor, today
-from bai_services.core.queue.why import Explainer
+from bai_services.core.scheduling.queue.shares import Shares, amounts_of, fair_factor, today
+from bai_services.core.scheduling.queue.why import Explainer
 
 from .world import ANN, BOB, CARL, NOW, agent, request, running, slots, snapshot, started, wait
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from bai_services.core.placement import AgentState, Placement, Refusal, Request, place
-from bai_services.core.policy import Scope, ScopeCaps
-from bai_services.core.queue import (
+from bai_services.core.scheduling.caps import Scope, ScopeCaps
+from bai_services.core.scheduling.placement import AgentState, Placement, Refusal, Request, place
+from bai_services.core.scheduling.queue import (
     Backfill,
     GroupState,
     PassResult,

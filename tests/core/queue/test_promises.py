@@ -14,9 +14,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from bai_services.core.placement import AgentState, Mode, Policy, Request
-from bai_services.core.policy import Scope, ScopeCaps, ScopeKind
-from bai_services.core.queue import (
+from bai_services.core.scheduling.caps import Scope, ScopeCaps, ScopeKind
+from bai_services.core.scheduling.placement import AgentState, Mode, Policy, Request
+from bai_services.core.scheduling.queue import (
     Backfill,
     Certainty,
     Changes,

@@ -5,13 +5,13 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from bai_services.core.placement import Mode, Placer, Policy, Request
-from bai_services.core.placement.tables import NO_TABLES
-from bai_services.core.queue import Backfill, Certainty, GroupState, Running, Waiting
-from bai_services.core.queue.reserve import Release, Reserver, first_fit
-from bai_services.core.replay.simulate import EPOCH, replay
-from bai_services.core.replay.workload import ARCHITECTURE, GROUP, Job
 from bai_services.core.resources import ResourceSlots
+from bai_services.core.scheduling.placement import Mode, Placer, Policy, Request
+from bai_services.core.scheduling.placement.tables import NO_TABLES
+from bai_services.core.scheduling.queue import Backfill, Certainty, GroupState, Running, Waiting
+from bai_services.core.scheduling.queue.reserve import Release, Reserver, first_fit
+from bai_services.core.scheduling.replay.simulate import EPOCH, replay
+from bai_services.core.scheduling.replay.workload import ARCHITECTURE, GROUP, Job
 
 from .jobs import agent, cluster, jobs
 

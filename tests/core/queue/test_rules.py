@@ -8,9 +8,9 @@ from datetime import timedelta
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bai_services.core.placement import AgentState, Mode, Policy, Request
-from bai_services.core.policy import Scope, ScopeCaps, ScopeKind
-from bai_services.core.queue import (
+from bai_services.core.scheduling.caps import Scope, ScopeCaps, ScopeKind
+from bai_services.core.scheduling.placement import AgentState, Mode, Policy, Request
+from bai_services.core.scheduling.queue import (
     Backfill,
     Changes,
     GroupState,
@@ -21,8 +21,8 @@ from bai_services.core.queue import (
     Waiting,
     run_pass,
 )
-from bai_services.core.queue.line import session_slots
-from bai_services.core.queue.why import Explainer
+from bai_services.core.scheduling.queue.group_queue import session_slots
+from bai_services.core.scheduling.queue.why import Explainer
 
 from .world import NOW, agent, slots
 

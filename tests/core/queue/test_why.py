@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from bai_services.core.policy import ScopeCaps
-from bai_services.core.queue import Backfill, Certainty, Changes, Queue, Snapshot, Why
-from bai_services.core.queue.why import Choices, Explainer, explain_one
 from bai_services.core.resources import ResourceSlots
+from bai_services.core.scheduling.caps import ScopeCaps
+from bai_services.core.scheduling.queue import Backfill, Certainty, Changes, Queue, Snapshot, Why
+from bai_services.core.scheduling.queue.why import Choices, Explainer, explain_one
 
 from .world import ANN, BOB, MAIN, NOW, agent, request, running, slots, snapshot, taken, wait
 

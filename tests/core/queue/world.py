@@ -6,11 +6,11 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from bai_services.core.devices import Device
-from bai_services.core.placement import AgentState, Placement, Policy, Request
-from bai_services.core.policy import Scope, ScopeKind
-from bai_services.core.queue import GroupState, PassResult, Running, Snapshot, Waiting
+from bai_services.core.cluster.devices import Device
 from bai_services.core.resources import ResourceSlots
+from bai_services.core.scheduling.caps import Scope, ScopeKind
+from bai_services.core.scheduling.placement import AgentState, Placement, Policy, Request
+from bai_services.core.scheduling.queue import GroupState, PassResult, Running, Snapshot, Waiting
 
 GIB = 2**30
 NOW = datetime(2030, 1, 1, 12, tzinfo=UTC)

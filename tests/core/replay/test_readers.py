@@ -3,11 +3,11 @@
 import pytest
 
 from bai_services.core.errors import InvalidRequest
-from bai_services.core.placement import Mode
-from bai_services.core.replay.history import read_history
-from bai_services.core.replay.openb import DEFAULT_RUN_SECONDS, read_nodes, read_pods
-from bai_services.core.replay.swf import FIELDS, fewest_kernels, read_swf
-from bai_services.core.replay.workload import refuse_broken
+from bai_services.core.scheduling.placement import Mode
+from bai_services.core.scheduling.replay.history import read_history
+from bai_services.core.scheduling.replay.openb import DEFAULT_RUN_SECONDS, read_nodes, read_pods
+from bai_services.core.scheduling.replay.swf import FIELDS, fewest_kernels, read_swf
+from bai_services.core.scheduling.replay.workload import refuse_broken
 
 PODS = (
     "name,cpu_milli,memory_mib,num_gpu,gpu_milli,gpu_spec,qos,pod_phase,"

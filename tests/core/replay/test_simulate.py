@@ -3,14 +3,14 @@
 import pytest
 
 from bai_services.core.errors import InvalidRequest
-from bai_services.core.placement import Mode, Policy
-from bai_services.core.queue import Backfill, GroupState, Order
-from bai_services.core.replay.ledger import Ledger, days_of
-from bai_services.core.replay.measures import report, use_over_time
-from bai_services.core.replay.policies import ReplayPolicy
-from bai_services.core.replay.simulate import replay
-from bai_services.core.replay.workload import GROUP, Job
 from bai_services.core.resources import ResourceSlots
+from bai_services.core.scheduling.placement import Mode, Policy
+from bai_services.core.scheduling.queue import Backfill, GroupState, Order
+from bai_services.core.scheduling.replay.ledger import Ledger, days_of
+from bai_services.core.scheduling.replay.measures import report, use_over_time
+from bai_services.core.scheduling.replay.policies import ReplayPolicy
+from bai_services.core.scheduling.replay.simulate import replay
+from bai_services.core.scheduling.replay.workload import GROUP, Job
 
 from ..queue.jobs import agent
 

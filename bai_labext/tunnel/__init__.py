@@ -1,0 +1,1 @@
+"""TCP streams into a session over one websocket."""

@@ -1,0 +1,92 @@
+"""What of the devices of this machine each of its kernels has; it outlives the agent."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import Any
+
+from ..folders.kernel_folders import Folders
+from ..kernels import Task
+from .base import Granted, Holding
+
+log = logging.getLogger(__name__)
+
+HOLDINGS_FILE = "devices.json"
+
+
+class Holdings:
+    """Knows the kernels that were given devices, until they are removed.
+
+    Each kernel's part lies in its own folder: what an agent that was killed had given out is
+    what still has a folder here.
+    """
+
+    def __init__(self, folders: Folders) -> None:
+        self._folders = folders
+        self._of_kernel: dict[str, tuple[str, list[Holding]]] = {}
+
+    def restore(self) -> None:
+        """Know again what an agent before this one gave to kernels of this machine; it blocks."""
+        for folder in self._folders.all():
+            try:
+                text = (self._folders.path(folder.name) / HOLDINGS_FILE).read_text()
+            except OSError:
+                continue
+            try:
+                held = [Holding(**one) for one in json.loads(text)]
+            except (ValueError, TypeError) as error:
+                log.error("what kernel %s has of devices cannot be read: %s", folder.name, error)
+                continue
+            self._of_kernel[folder.kernel_id] = (folder.session_id, held)
+
+    def add(self, task: Task, granted: Sequence[Granted]) -> None:
+        """Remember what a kernel was given, here and in its folder; it blocks."""
+        if not granted:
+            return
+        held = [
+            Holding(task.kernel_id, g.device.id, g.device.family, g.amount, g.memory_bytes, g.slot)
+            for g in granted
+        ]
+        self._of_kernel[task.kernel_id] = (task.session_id, held)
+        place = self._folders.path(task.folder) / HOLDINGS_FILE
+        written = place.with_name(f".{HOLDINGS_FILE}")
+        written.write_text(json.dumps([asdict(one) for one in held]))
+        written.replace(place)
+
+    def remove(self, kernel_id: str) -> list[Holding]:
+        """Forget a kernel and return what it had; nothing if that was done before."""
+        return self._of_kernel.pop(kernel_id, ("", []))[1]
+
+    def all(self) -> list[Holding]:
+        return [one for _, held in self._of_kernel.values() for one in held]
+
+    def sessions(self) -> set[str]:
+        """Return the sessions that have a device with known memory."""
+        return {
+            session_id
+            for session_id, held in self._of_kernel.values()
+            if any(one.memory_bytes for one in held)
+        }
+
+    def kernels(self, session_id: str) -> list[str]:
+        return [key for key, (owner, _) in self._of_kernel.items() if owner == session_id]
+
+    def limit(self, session_id: str) -> dict[str, int]:
+        """Return the bytes that a session may hold, by device, over all its kernels."""
+        total: dict[str, int] = defaultdict(int)
+        for kernel_id in self.kernels(session_id):
+            for one in self._of_kernel[kernel_id][1]:
+                total[one.device_id] += one.memory_bytes or 0
+        return {device_id: held for device_id, held in total.items() if held}
+
+    def facts(self, device_id: str) -> dict[str, Any]:
+        """Return what the heartbeat says of who has a device."""
+        held = [one for one in self.all() if one.device_id == device_id]
+        return {
+            "kernels": sorted({one.kernel_id for one in held}),
+            "thousandths": sum(one.amount for one in held),
+        }

@@ -1,0 +1,1 @@
+"""NVIDIA GPUs: discovery, MIG, MPS and sharing."""

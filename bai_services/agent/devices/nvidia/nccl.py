@@ -1,0 +1,61 @@
+"""What NVIDIA's collective library should know of a machine, from its topology."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ..base import Granted
+from ..host_files import HostFiles
+
+ADAPTERS = "/sys/class/infiniband/*"
+PORTS = "/ports/*"
+ACTIVE = "ACTIVE"
+ROCE_V2 = "RoCE v2"
+
+
+def nccl_defaults(granted: Sequence[Granted], host: HostFiles, engine: str) -> dict[str, str]:
+    """Return variables for a session with several whole GPUs; none for any other.
+
+    Adapters are those of the GPUs' NUMA nodes, or all where nobody knows them. A
+    container is given no adapter, so NCCL need not look for one.
+    """
+    if len(granted) < 2 or any(g.is_share or g.device.slot for g in granted):
+        return {}
+    found = {}
+    if _all_linked(granted):
+        found["NCCL_P2P_LEVEL"] = "NVL"
+    adapters = [] if engine == "docker" else _adapters(granted, host)
+    if not adapters:
+        return {**found, "NCCL_IB_DISABLE": "1"}
+    found["NCCL_IB_HCA"] = ",".join(adapter.rpartition("/")[2] for adapter in adapters)
+    index = _roce_index(adapters[0], host)
+    return found if index is None else {**found, "NCCL_IB_GID_INDEX": str(index)}
+
+
+def _all_linked(granted: Sequence[Granted]) -> bool:
+    ids = {g.device.id for g in granted}
+    return all(
+        ids - {g.device.id}
+        <= {peer for peer, n in (g.device.facts.get("links") or {}).items() if n}
+        for g in granted
+    )
+
+
+def _adapters(granted: Sequence[Granted], host: HostFiles) -> list[str]:
+    """Return the adapters with a port in use, the nearest ones where that is known."""
+    active = [
+        adapter
+        for adapter in host.paths(ADAPTERS, 0)
+        if any(ACTIVE in (host.read(f"{p}/state") or "") for p in host.paths(adapter + PORTS, 0))
+    ]
+    nodes = {str(g.device.numa_node) for g in granted if g.device.numa_node is not None}
+    near = [a for a in active if host.read(f"{a}/device/numa_node") in nodes]
+    return near or active
+
+
+def _roce_index(adapter: str, host: HostFiles) -> int | None:
+    """Return the entry of RoCE version 2; None on InfiniBand."""
+    for path in host.paths(f"{adapter}/ports/1/gid_attrs/types/*", 0):
+        if host.read(path) == ROCE_V2:
+            return int(path.rpartition("/")[2])
+    return None

@@ -1,0 +1,1 @@
+"""Code of single vendors that the table of accelerators cannot express."""

@@ -1,0 +1,1 @@
+"""Sessions as containers of a Docker engine."""

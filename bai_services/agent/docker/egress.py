@@ -1,0 +1,260 @@
+"""Applies the egress policy: rules of iptables for the networks of this agent's sessions."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import os
+import shutil
+import socket
+import subprocess
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+from bai_services.core.client_address import parse_address
+from bai_services.core.cluster.egress import DNS_PORT, TCP, Chains, Policy, Source, Target, ruleset
+
+log = logging.getLogger(__name__)
+
+COMMAND_SECONDS = 20
+LOCK_SECONDS = 10  # iptables serves one caller at a time
+# Name servers that Docker may hand to containers: the machine's, or those of its configuration.
+RESOLVERS = (Path("/etc/resolv.conf"), Path("/run/systemd/resolve/resolv.conf"))
+DOCKER_SETTINGS = Path("/etc/docker/daemon.json")
+DEFAULT_PORTS = {"http": 80, "https": 443}
+# Docker's own tools may be one variant and the default of the machine the other.
+VARIANTS = ("", "-legacy", "-nft")
+
+
+class RulesError(Exception):
+    """Rules cannot be set here; the text says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Firewall:
+    """The tools of one protocol version, and the chain in which forwarded packets are judged."""
+
+    version: int
+    program: str
+    forward: str
+
+    @classmethod
+    def find(cls, version: int) -> Firewall:
+        """Return the tools that Docker uses here.
+
+        Raises
+        ------
+        RulesError
+            If there are none, or this process may not use them.
+        """
+        name = "iptables" if version == 4 else "ip6tables"
+        usable, problem = "", f"{name} is not installed"
+        for program in filter(shutil.which, (name + variant for variant in VARIANTS)):
+            try:
+                _run([program, "-w", str(LOCK_SECONDS), "-S", "FORWARD"])
+            except RulesError as error:
+                problem = str(error)
+                continue
+            usable = usable or program
+            if _succeeds([program, "-w", str(LOCK_SECONDS), "-S", "DOCKER-USER"]):
+                return cls(version, program, "DOCKER-USER")
+        if not usable:
+            raise RulesError(problem)
+        return cls(version, usable, "FORWARD")
+
+    def apply(self, chains: Chains, rules: str) -> None:
+        """Set the chains in one step and lead packets to them."""
+        _run([f"{self.program}-restore", "--noflush", "-w", str(LOCK_SECONDS)], rules)
+        for parent, chain in ((self.forward, chains.forwarded), ("INPUT", chains.local)):
+            if not self._has(parent, chain):
+                self._do("-I", parent, "1", "-j", chain)
+
+    def remove(self, chains: Chains) -> None:
+        """Remove everything of ours; nothing there is harmless."""
+        for parent, chain in (
+            (self.forward, chains.forwarded),
+            ("FORWARD", chains.forwarded),
+            ("INPUT", chains.local),
+        ):
+            while self._has(parent, chain):
+                self._do("-D", parent, "-j", chain)
+        for chain in chains.all():
+            if _succeeds([*self._words, "-F", chain]):
+                self._do("-X", chain)
+
+    @property
+    def _words(self) -> list[str]:
+        return [self.program, "-w", str(LOCK_SECONDS)]
+
+    def _has(self, parent: str, chain: str) -> bool:
+        return _succeeds([*self._words, "-C", parent, "-j", chain])
+
+    def _do(self, *words: str) -> None:
+        _run([*self._words, *words])
+
+
+class Egress:
+    """Keeps the rules of one agent's networks in force.
+
+    Where they cannot be set, sessions start all the same and `facts` says so.
+    """
+
+    def __init__(
+        self, agent_id: str, policy: Policy, allowed: Sequence[Target], urls: Iterable[str]
+    ) -> None:
+        """``urls`` are addresses that every session needs: the manager's, the Hub's."""
+        self._chains = Chains.of(agent_id)
+        self._policy = policy
+        self._allowed = tuple(allowed)
+        self._urls = {url for url in urls if url}
+        self._resolved: dict[str, tuple[Target, ...]] = {}
+        self._problem = ""
+        self._applying = asyncio.Lock()
+
+    def allow_url(self, url: str) -> bool:
+        """Let sessions reach one more address that they need; return whether it is new."""
+        if not url or url in self._urls:
+            return False
+        self._urls.add(url)
+        return True
+
+    async def apply(self, sources: Iterable[Source]) -> None:
+        """Set the rules for exactly these sources; without any of them, remove all rules."""
+        wanted = frozenset(sources)
+        async with self._applying:
+            try:
+                await asyncio.to_thread(self._apply, wanted)
+                problem = ""
+            except RulesError as error:
+                problem = str(error)
+            if problem and problem != self._problem:
+                log.warning("the egress of sessions is not restricted: %s", problem)
+            self._problem = problem
+
+    async def withdraw(self) -> None:
+        """Remove all rules: no session is left that they are for."""
+        await self.apply(())
+
+    def facts(self) -> dict[str, Any]:
+        """Return the policy, whether it is enforced, and a notice where it is not."""
+        is_enforced = self._policy is not Policy.OPEN and not self._problem
+        facts: dict[str, Any] = {
+            "egress": {
+                "policy": self._policy.value,
+                "is_enforced": is_enforced,
+                "problem": self._problem,
+            }
+        }
+        if self._problem:
+            facts["notices"] = [
+                "Sessions of this machine may reach its own ports and private networks: "
+                f"the egress policy cannot be enforced ({self._problem})."
+            ]
+        return facts
+
+    def _apply(self, sources: frozenset[Source]) -> None:
+        if self._policy is Policy.OPEN or not sources:
+            self._remove()
+            return
+        if missing := sorted(s.interface for s in sources if not _has_interface(s.interface)):
+            raise RulesError(
+                f"the Docker engine's network {missing[0]} is not in the agent's network namespace"
+            )
+        targets = self._targets()
+        for version in (4, 6):
+            try:
+                firewall = Firewall.find(version)
+            except RulesError:
+                # Without IPv6 on the machine, its containers have none either.
+                if version == 6 and not Path("/proc/net/if_inet6").exists():
+                    continue
+                raise
+            rules = ruleset(version, self._policy, self._chains, sources, targets)
+            firewall.apply(self._chains, rules)
+
+    def _remove(self) -> None:
+        for version in (4, 6):
+            try:
+                firewall = Firewall.find(version)
+            except RulesError:
+                continue  # who may set none has set none
+            firewall.remove(self._chains)
+
+    def _targets(self) -> list[Target]:
+        targets = list(self._allowed)
+        for url in sorted(self._urls):
+            # An address that does not resolve at the moment keeps its last value.
+            if found := targets_of(url):
+                self._resolved[url] = found
+            targets += self._resolved.get(url, ())
+        if self._policy is not Policy.CLOSED:
+            targets += [Target(address, DNS_PORT) for address in name_servers()]
+        return targets
+
+
+def targets_of(url: str) -> tuple[Target, ...]:
+    """Return the addresses and the port of a URL; () if its name does not resolve."""
+    parts = urlsplit(url)
+    port = parts.port or DEFAULT_PORTS.get(parts.scheme, 80)
+    try:
+        found = socket.getaddrinfo(parts.hostname, port, type=socket.SOCK_STREAM)
+    except OSError:
+        return ()
+    addresses = {parse_address(str(entry[4][0])) for entry in found}
+    return tuple(sorted(Target(_network(str(a)), port, (TCP,)) for a in addresses if a))
+
+
+def name_servers(
+    resolvers: Sequence[Path] = RESOLVERS, docker_settings: Path = DOCKER_SETTINGS
+) -> list[str]:
+    """Return the networks of the name servers that containers may be given."""
+    texts: list[str] = []
+    for path in resolvers:
+        words = [line.split() for line in _read(path).splitlines()]
+        texts += [line[1] for line in words if len(line) > 1 and line[0] == "nameserver"]
+    try:
+        settings: Mapping[str, Any] = json.loads(_read(docker_settings) or "{}")
+        texts += [str(text) for text in settings.get("dns") or ()]
+    except (ValueError, AttributeError):
+        log.warning("%s cannot be read", docker_settings)
+    found = {parse_address(text) for text in texts}
+    return sorted(_network(str(a)) for a in found if a is not None and not a.is_loopback)
+
+
+def _network(address: str) -> str:
+    return f"{address}/{128 if ':' in address else 32}"
+
+
+def _has_interface(name: str) -> bool:
+    return os.path.exists(f"/sys/class/net/{name}")
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text(errors="replace")
+    except OSError:
+        return ""
+
+
+def _succeeds(words: Sequence[str]) -> bool:
+    try:
+        _run(words)
+    except RulesError:
+        return False
+    return True
+
+
+def _run(words: Sequence[str], text: str = "") -> None:
+    try:
+        done = subprocess.run(
+            words, input=text, capture_output=True, text=True, timeout=COMMAND_SECONDS
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise RulesError(f"{words[0]}: {error}") from error
+    if done.returncode != 0:
+        said = done.stderr.strip().splitlines() or [f"code {done.returncode}"]
+        raise RulesError(f"{words[0]}: {said[-1][:200]}")

@@ -1,0 +1,1 @@
+"""Directories on the agent: homes of kernels, bind mounts, disk usage."""

@@ -1,0 +1,1 @@
+"""Users, domains, projects, roles, keypairs, policies and sign-in."""

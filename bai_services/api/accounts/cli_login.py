@@ -1,0 +1,41 @@
+"""The page on which a signed-in person lets the command line act for them."""
+
+from __future__ import annotations
+
+from urllib.parse import urlencode
+
+from tornado.web import RequestHandler
+
+from bai_services.core import errors
+from bai_services.core.accounts.roles import Caller
+
+from .code_page import CodePageHandler
+
+LOWEST_PORT, HIGHEST_PORT = 1024, 65535
+
+
+class CliLoginHandler(CodePageHandler):
+    """GET asks the person, POST gives the code to the program that listens on their machine."""
+
+    again = "run bai login again"
+
+    @property
+    def port(self) -> str:
+        return self.get_argument("port", "")
+
+    def check(self) -> None:
+        is_port = self.port.isascii() and self.port.isdigit() and len(self.port) <= 5
+        if not is_port or not LOWEST_PORT <= int(self.port) <= HIGHEST_PORT:
+            raise errors.InvalidRequest(f"the address names no port; {self.again}")
+        super().check()
+
+    def ask(self, caller: Caller) -> None:
+        self.render_page("cli_login.html", caller, asked=self)
+
+    def hand_over(self, caller: Caller, code: str) -> None:
+        # Always this machine's own loopback: the code reaches nobody else.
+        query = urlencode({"code": code, "state": self.state})
+        self.redirect(f"http://127.0.0.1:{int(self.port)}/?{query}", status=303)
+
+
+PAGES: list[tuple[str, type[RequestHandler]]] = [(r"/cli-login", CliLoginHandler)]

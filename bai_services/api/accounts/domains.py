@@ -1,0 +1,67 @@
+"""`/domains`"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from http import HTTPStatus
+from typing import Any
+
+from bai_services.core.listing import ListQuery
+
+from ..base import APIHandler, operation
+from ..fields import Body, Count, Hosts, LongText, NameText, Shown, Slots, SlotTexts
+
+
+class DomainChange(Body):
+    description: LongText = ""
+    is_active: bool = True
+    total_resource_slots: Slots = {}
+    max_concurrent_sessions: Count | None = None
+    allowed_vfolder_hosts: Hosts = {}
+
+
+class NewDomain(DomainChange):
+    name: NameText
+
+
+class Domain(Shown):
+    name: str
+    created_at: datetime
+    description: str
+    is_active: bool
+    total_resource_slots: SlotTexts
+    max_concurrent_sessions: int | None
+    allowed_vfolder_hosts: dict[str, list[str]]
+
+
+class DomainsHandler(APIHandler):
+    @operation("List domains", tag="domains", returns=Domain, is_list=True)
+    async def get(self, query: ListQuery) -> Any:
+        return await self.manager.domains.page(self.caller, query)
+
+    @operation(
+        "Make a domain with a project default",
+        tag="domains",
+        body=NewDomain,
+        returns=Domain,
+        status=HTTPStatus.CREATED,
+    )
+    async def post(self, body: NewDomain) -> Any:
+        return await self.manager.domains.create(self.caller, body.given())
+
+
+class DomainHandler(APIHandler):
+    @operation("Read a domain", tag="domains", returns=Domain)
+    async def get(self, key: str) -> Any:
+        return await self.manager.domains.get(self.caller, key)
+
+    @operation("Change a domain", tag="domains", body=DomainChange, returns=Domain)
+    async def patch(self, key: str, body: DomainChange) -> Any:
+        return await self.manager.domains.update(self.caller, key, body.given())
+
+    @operation("Delete an unused domain", tag="domains", status=HTTPStatus.NO_CONTENT)
+    async def delete(self, key: str) -> None:
+        await self.manager.domains.delete(self.caller, key)
+
+
+ROUTES = [("/domains", DomainsHandler), (r"/domains/(?P<key>[^/]+)", DomainHandler)]

@@ -1,0 +1,150 @@
+"""`/sessions/{key}/app-shares`, `/app-shares`, `/app-visits`, and the page of a share."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from http import HTTPStatus
+from typing import Annotated, Any
+
+from pydantic import Field, StringConstraints
+from tornado.web import RequestHandler
+
+from bai_services.core import errors
+from bai_services.core.accounts.roles import Caller
+from bai_services.core.apps.shares import MAX_ADDRESSES, Audience
+from bai_services.core.listing import ListQuery
+
+from ..base import APIHandler, operation
+from ..fields import Body, NameText, Shown
+from ..sessions.page import PageHandler
+
+_TAG = "app shares"
+# A week is 604,800; a share for longer than ten years is none that anybody meant.
+MAX_SECONDS = 10 * 366 * 24 * 3600
+PassText = Annotated[str, StringConstraints(max_length=512, pattern=r"^[A-Za-z0-9_.-]*$")]
+
+
+class NewAppShare(Body):
+    """One of ``user``, ``project`` (the session's) and ``public``."""
+
+    app: NameText
+    user: NameText | None = None
+    project: NameText | None = None
+    public: bool = False
+    allowed_addresses: list[NameText] = Field(default=[], max_length=MAX_ADDRESSES)
+    expires_in: int | None = Field(default=None, ge=1, le=MAX_SECONDS)
+
+
+class AppShare(Shown):
+    id: str
+    session_id: str
+    session: str
+    owner: str
+    app: str
+    audience: Audience
+    user: str | None
+    project: str | None
+    allowed_addresses: list[str] | None
+    expires_at: datetime
+    created_at: datetime
+    created_by: str
+    url: str
+
+
+class AppVisit(Body):
+    """What a visitor has shown to a session: an entry of an address, or a visit's pass."""
+
+    session_id: NameText
+    app: NameText
+    client_ip: NameText
+    entry: PassText = ""
+    visit: PassText = ""
+
+
+class AdmittedVisit(Shown):
+    visit: str
+    expires_at: datetime
+    audience: Audience
+
+
+class AppSharesHandler(APIHandler):
+    @operation(
+        "List the shares of a session's apps",
+        tag=_TAG,
+        returns=AppShare,
+        is_list=True,
+        is_for_sessions=True,
+    )
+    async def get(self, key: str, query: ListQuery) -> Any:
+        return await self.manager.app_shares.of_session(self.caller, key, query)
+
+    @operation(
+        "Share an app of a session",
+        tag=_TAG,
+        body=NewAppShare,
+        returns=AppShare,
+        status=HTTPStatus.CREATED,
+    )
+    async def post(self, key: str, body: NewAppShare) -> Any:
+        return await self.manager.app_shares.create(self.caller, key, body.given())
+
+
+class AppShareHandler(APIHandler):
+    @operation("Take a share back", tag=_TAG, status=HTTPStatus.NO_CONTENT)
+    async def delete(self, key: str, share: str) -> None:
+        await self.manager.app_shares.revoke(self.caller, key, share)
+
+
+class OwnAppSharesHandler(APIHandler):
+    @operation(
+        "List the apps that one shares, and those that are shared with one",
+        tag=_TAG,
+        returns=AppShare,
+        is_list=True,
+    )
+    async def get(self, query: ListQuery) -> Any:
+        return await self.manager.app_shares.mine(self.caller, query)
+
+
+class AppVisitsHandler(APIHandler):
+    @operation(
+        "Ask whether somebody may use a shared app; for sessions",
+        tag=_TAG,
+        body=AppVisit,
+        returns=AdmittedVisit,
+        is_for_sessions=True,
+    )
+    async def post(self, body: AppVisit) -> Any:
+        return await self.manager.app_shares.visit(self.caller, body.given())
+
+
+class SharedAppPageHandler(PageHandler):
+    """The link of a share: finds out who comes and leads them to the app."""
+
+    async def get(self, share_id: str) -> None:
+        caller: Caller | None = None
+        shares = self.settings["manager"].app_shares
+        try:
+            if not await shares.is_public(share_id):
+                caller = await self.caller()
+                if caller is None:
+                    return
+            client_ip = self.settings["sign_in"].client_ip(self.request)
+            address = await shares.entrance(share_id, caller, client_ip)
+        except errors.BaiError as error:
+            self.render_error(error, caller)
+        else:
+            self.redirect(address, status=303)
+
+
+_OF_SESSION = r"/sessions/(?P<key>[^/]+)/app-shares"
+
+ROUTES = [
+    (_OF_SESSION, AppSharesHandler),
+    (_OF_SESSION + r"/(?P<share>[^/]+)", AppShareHandler),
+    ("/app-shares", OwnAppSharesHandler),
+    ("/app-visits", AppVisitsHandler),
+]
+PAGES: list[tuple[str, type[RequestHandler]]] = [
+    (r"/shared/(?P<share_id>[0-9a-f-]{36})", SharedAppPageHandler)
+]

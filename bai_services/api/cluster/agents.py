@@ -1,0 +1,203 @@
+"""`/agents`: what administrators see of them, and the protocol that agents speak."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import datetime
+from http import HTTPStatus
+from typing import Annotated, Any, Literal
+
+from pydantic import ConfigDict, Field
+
+from bai_services.core.cluster.model import EngineName, check_device
+from bai_services.core.errors import InvalidRequest
+from bai_services.core.listing import ListQuery
+from bai_services.core.resources import ResourceSlots
+from bai_services.core.user_input import read_decimal, shown
+from bai_services.manager.cluster.agents import Beat, NewDevice
+
+from ..base import APIHandler, operation
+from ..fields import Body, NameText, ShortText, Shown, Slots, SlotTexts
+from .devices import Device
+
+_TAG = "agents"
+MAX_WAIT_SECONDS = 25.0
+
+
+class AgentChange(Body):
+    schedulable: bool = True
+    resource_group: NameText = ""
+
+
+class Agent(Shown):
+    id: str
+    created_at: datetime
+    resource_group: str
+    status: str
+    status_changed_at: datetime
+    last_heartbeat_at: datetime
+    schedulable: bool
+    engine: str
+    endpoint: str
+    architecture: str
+    version: str
+    facts: dict[str, Any]
+    slots: SlotTexts
+    used: SlotTexts
+    devices: list[Device]
+    kernels: int
+
+
+class _FromAgent(Body):
+    """A newer agent may say more than this manager knows."""
+
+    model_config = ConfigDict(extra="ignore")
+
+
+class DeviceReport(_FromAgent):
+    id: ShortText
+    family: NameText
+    index: Annotated[int, Field(ge=0, le=65535)]
+    model: ShortText = ""
+    memory_bytes: Annotated[int, Field(ge=0, le=2**62)] | None = None
+    numa_node: Annotated[int, Field(ge=-1, le=65535)] | None = None
+    is_simulated: bool = False
+    is_healthy: bool = True
+    facts: dict[str, Any] = {}
+
+    def read(self) -> NewDevice:
+        check_device(self.id, self.family)
+        return NewDevice(**{**self.model_dump(), "model": self.model[:128]})
+
+
+class KernelReport(_FromAgent):
+    kernel_id: NameText
+    session_id: NameText
+    container_id: ShortText = ""
+    is_running: bool
+    exit_code: int | None = None
+    usage: dict[str, Any] | None = None
+
+
+class Heartbeat(_FromAgent):
+    resource_group: NameText
+    engine: EngineName
+    endpoint: ShortText = ""
+    architecture: Annotated[str, Field(pattern=r"^[a-zA-Z0-9_]{1,32}$")]
+    version: NameText
+    facts: dict[str, Any] = {}
+    slots: Slots
+    devices: Annotated[list[DeviceReport], Field(max_length=1024)] = []
+    # null: the agent's engine does not answer, so nothing is known about its kernels.
+    kernels: Annotated[list[KernelReport], Field(max_length=10_000)] | None
+    images: Annotated[list[ShortText], Field(max_length=10_000)] = []
+    is_leaving: bool = False
+
+    def read(self) -> Beat:
+        facts = {**self.facts, "images": self.images} if self.images else self.facts
+        return Beat(
+            resource_group=self.resource_group,
+            engine=self.engine,
+            endpoint=self.endpoint,
+            architecture=self.architecture,
+            version=self.version,
+            facts=facts,
+            slots=ResourceSlots.parse(self.slots),
+            devices=[device.read() for device in self.devices],
+            is_leaving=self.is_leaving,
+        )
+
+
+class HeartbeatAnswer(Shown):
+    deadline_seconds: int
+    interval_seconds: int
+    # Where sessions reach the Hub; agents that restrict their network leave it open.
+    hub_api_url: str
+
+
+class Report(_FromAgent):
+    work_id: ShortText = ""
+    kind: Literal["prepare", "remove", "logs"]
+    session_id: NameText
+    kernel_id: NameText
+    state: Literal["progress", "done", "failed"]
+    progress: dict[str, Any] = {}
+    injection: dict[str, Any] | None = None
+    log: str | None = None
+    error: dict[str, Any] | None = None
+
+
+class WorkList(Shown):
+    items: list[dict[str, Any]]
+
+
+class AgentsHandler(APIHandler):
+    @operation("List agents", tag=_TAG, returns=Agent, is_list=True)
+    async def get(self, query: ListQuery) -> Any:
+        return await self.manager.agents.page(self.caller, query)
+
+
+class AgentHandler(APIHandler):
+    @operation("Read an agent", tag=_TAG, returns=Agent)
+    async def get(self, key: str) -> Any:
+        return await self.manager.agents.get(self.caller, key)
+
+    @operation("Change an agent", tag=_TAG, body=AgentChange, returns=Agent)
+    async def patch(self, key: str, body: AgentChange) -> Any:
+        return await self.manager.agents.update(self.caller, key, body.given())
+
+    @operation("Forget an agent that is gone", tag=_TAG, status=HTTPStatus.NO_CONTENT)
+    async def delete(self, key: str) -> None:
+        await self.manager.agents.delete(self.caller, key)
+
+
+class HeartbeatHandler(APIHandler):
+    @operation("Send a heartbeat", tag=_TAG, body=Heartbeat, returns=HeartbeatAnswer)
+    async def post(self, key: str, body: Heartbeat) -> Any:
+        seen = body.kernels
+        kernels = None if seen is None else [kernel.model_dump() for kernel in seen]
+        return await self.manager.agents.heartbeat(self.caller, key, body.read(), kernels)
+
+
+class WorkHandler(APIHandler):
+    _waiting: asyncio.Task[Any] | None = None
+
+    @operation("Wait for work", tag=_TAG, returns=WorkList)
+    async def get(self, key: str) -> Any:
+        wait = _seconds(self.get_query_argument("wait", str(MAX_WAIT_SECONDS)))
+        self._waiting = asyncio.ensure_future(self.manager.agents.work(self.caller, key, wait))
+        try:
+            return {"items": list(await self._waiting)}
+        except asyncio.CancelledError:
+            if not self._waiting.cancelled():
+                raise
+            return None
+
+    def on_connection_close(self) -> None:
+        # Or the poll of an agent that died would take work which the next one waits for.
+        if self._waiting is not None:
+            self._waiting.cancel()
+
+
+class ReportsHandler(APIHandler):
+    @operation("Report on work", tag=_TAG, body=Report, status=HTTPStatus.NO_CONTENT)
+    async def post(self, key: str, body: Report) -> None:
+        await self.manager.agents.report(self.caller, key, body.model_dump())
+
+
+def _seconds(text: str) -> float:
+    number = read_decimal(text)
+    seconds = -1.0 if number is None else float(number)
+    if not 0 <= seconds <= MAX_WAIT_SECONDS:
+        raise InvalidRequest(f"wait={shown(text)!r} is not 0 to {MAX_WAIT_SECONDS:g} seconds")
+    return seconds
+
+
+_ONE = r"/agents/(?P<key>[^/]+)"
+ROUTES = [
+    ("/agents", AgentsHandler),
+    (_ONE, AgentHandler),
+    (_ONE + "/heartbeat", HeartbeatHandler),
+    (_ONE + "/work", WorkHandler),
+    (_ONE + "/reports", ReportsHandler),
+]

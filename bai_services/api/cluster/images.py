@@ -1,0 +1,138 @@
+"""`/images` and `/image-aliases`"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from http import HTTPStatus
+from typing import Annotated, Any
+
+from pydantic import Field, StringConstraints
+
+from bai_services.core.listing import ListQuery
+
+from ..base import APIHandler, operation
+from ..fields import Body, LongText, NameText, ShortText, Shown, Slots, SlotTexts
+
+_TAG = "images"
+
+Bytes = Annotated[int, Field(ge=0, le=2**62)]
+Architecture = Annotated[str, StringConstraints(pattern=r"^[a-z0-9_]{1,32}$")]
+Digest = Annotated[str, StringConstraints(max_length=128, pattern=r"^[a-z0-9:+._-]*$")]
+
+
+class ImageChange(Body):
+    name: ShortText = ""
+    description: LongText = ""
+    digest: Digest = ""
+    size_bytes: Bytes = 0
+    labels: dict[str, str] = {}
+    min_slots: Slots = {}
+    max_slots: Slots = {}
+    is_active: bool = True
+
+
+class NewImage(ImageChange):
+    name: ShortText
+    architecture: Architecture = "x86_64"
+
+
+class Image(Shown):
+    id: str
+    created_at: datetime
+    name: str
+    architecture: str
+    description: str
+    digest: str
+    size_bytes: int
+    labels: dict[str, str]
+    min_slots: SlotTexts
+    max_slots: SlotTexts
+    is_active: bool
+    aliases: list[str]
+    apps: list[str]
+    features: list[str]
+    role: str
+    is_private: bool
+    preferred_slots: SlotTexts
+    preferred_shared_memory: str | None
+
+
+class AliasChange(Body):
+    image: ShortText = ""
+
+
+class NewAlias(Body):
+    alias: NameText
+    image: ShortText
+
+
+class ImageAlias(Shown):
+    alias: str
+    created_at: datetime
+    image_id: str
+    image: str
+    architecture: str
+
+
+class ImagesHandler(APIHandler):
+    @operation("List images", tag=_TAG, returns=Image, is_list=True)
+    async def get(self, query: ListQuery) -> Any:
+        return await self.manager.images.page(self.caller, query)
+
+    @operation(
+        "Register an image", tag=_TAG, body=NewImage, returns=Image, status=HTTPStatus.CREATED
+    )
+    async def post(self, body: NewImage) -> Any:
+        return await self.manager.images.create(self.caller, body.given())
+
+
+class ImageHandler(APIHandler):
+    @operation("Read an image", tag=_TAG, returns=Image)
+    async def get(self, key: str) -> Any:
+        return await self.manager.images.get(self.caller, key)
+
+    @operation("Change an image", tag=_TAG, body=ImageChange, returns=Image)
+    async def patch(self, key: str, body: ImageChange) -> Any:
+        return await self.manager.images.update(self.caller, key, body.given())
+
+    @operation("Forget an unused image", tag=_TAG, status=HTTPStatus.NO_CONTENT)
+    async def delete(self, key: str) -> None:
+        await self.manager.images.delete(self.caller, key)
+
+
+class AliasesHandler(APIHandler):
+    @operation("List image aliases", tag=_TAG, returns=ImageAlias, is_list=True)
+    async def get(self, query: ListQuery) -> Any:
+        return await self.manager.image_aliases.page(self.caller, query)
+
+    @operation(
+        "Make an image alias",
+        tag=_TAG,
+        body=NewAlias,
+        returns=ImageAlias,
+        status=HTTPStatus.CREATED,
+    )
+    async def post(self, body: NewAlias) -> Any:
+        return await self.manager.image_aliases.create(self.caller, body.given())
+
+
+class AliasHandler(APIHandler):
+    @operation("Read an image alias", tag=_TAG, returns=ImageAlias)
+    async def get(self, key: str) -> Any:
+        return await self.manager.image_aliases.get(self.caller, key)
+
+    @operation("Point an alias at another image", tag=_TAG, body=AliasChange, returns=ImageAlias)
+    async def patch(self, key: str, body: AliasChange) -> Any:
+        return await self.manager.image_aliases.update(self.caller, key, body.given())
+
+    @operation("Delete an image alias", tag=_TAG, status=HTTPStatus.NO_CONTENT)
+    async def delete(self, key: str) -> None:
+        await self.manager.image_aliases.delete(self.caller, key)
+
+
+ROUTES = [
+    ("/images", ImagesHandler),
+    (r"/images/(?P<key>[^/]+)", ImageHandler),
+    ("/image-aliases", AliasesHandler),
+    (r"/image-aliases/(?P<key>[^/]+)", AliasHandler),
+]

@@ -1,0 +1,68 @@
+"""`/presets`"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import datetime
+from http import HTTPStatus
+from typing import Any
+
+from bai_services.core.listing import ListQuery
+
+from ..base import APIHandler, operation
+from ..fields import Body, NameText, Shown, Slots, SlotTexts
+
+_TAG = "presets"
+
+
+class PresetChange(Body):
+    name: NameText = ""
+    resource_slots: Slots = {}
+    shared_memory: NameText | None = None
+
+
+class NewPreset(PresetChange):
+    name: NameText
+    resource_slots: Slots
+    resource_group: NameText | None = None
+
+
+class Preset(Shown):
+    id: str
+    created_at: datetime
+    name: str
+    resource_group: str | None
+    resource_slots: SlotTexts
+    shared_memory: str | None
+    allocatable: bool | None
+
+
+class PresetsHandler(APIHandler):
+    @operation("List presets", tag=_TAG, returns=Preset, is_list=True)
+    async def get(self, query: ListQuery) -> Any:
+        filters = dict(query.filters)
+        choice = [filters.pop(name, None) for name in ("project", "resource_group", "type")]
+        return await self.manager.presets.page(
+            self.caller, replace(query, filters=filters), *choice
+        )
+
+    @operation("Make a preset", tag=_TAG, body=NewPreset, returns=Preset, status=HTTPStatus.CREATED)
+    async def post(self, body: NewPreset) -> Any:
+        return await self.manager.presets.create(self.caller, body.given())
+
+
+class PresetHandler(APIHandler):
+    @operation("Read a preset", tag=_TAG, returns=Preset)
+    async def get(self, key: str) -> Any:
+        return await self.manager.presets.get(self.caller, key)
+
+    @operation("Change a preset", tag=_TAG, body=PresetChange, returns=Preset)
+    async def patch(self, key: str, body: PresetChange) -> Any:
+        return await self.manager.presets.update(self.caller, key, body.given())
+
+    @operation("Delete a preset", tag=_TAG, status=HTTPStatus.NO_CONTENT)
+    async def delete(self, key: str) -> None:
+        await self.manager.presets.delete(self.caller, key)
+
+
+ROUTES = [("/presets", PresetsHandler), (r"/presets/(?P<key>[^/]+)", PresetHandler)]

@@ -1,0 +1,107 @@
+"""`/resource-groups` and who may use them."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from http import HTTPStatus
+from typing import Any
+
+from bai_services.core.listing import ListQuery
+
+from ..base import APIHandler, operation
+from ..fields import Body, Count, LongText, NameText, Shown, Slots, SlotTexts
+
+_TAG = "resource groups"
+
+
+class ResourceGroupChange(Body):
+    description: LongText = ""
+    is_active: bool = True
+    is_default: bool = False
+    is_public: bool = True
+    engine: NameText = "process"
+    scheduler: NameText = "fifo"
+    scheduler_opts: dict[NameText, Any] = {}
+    allowed_session_types: list[NameText] = []
+    total_resource_slots: Slots = {}
+    max_concurrent_sessions: Count | None = None
+
+
+class NewResourceGroup(ResourceGroupChange):
+    name: NameText
+
+
+class ResourceGroup(Shown):
+    name: str
+    created_at: datetime
+    description: str
+    is_active: bool
+    is_default: bool
+    is_public: bool
+    engine: str
+    scheduler: str
+    scheduler_opts: dict[str, Any]
+    allowed_session_types: list[str]
+    total_resource_slots: SlotTexts
+    max_concurrent_sessions: int | None
+
+
+class GroupLink(Shown):
+    kind: str
+    target: str
+    name: str
+
+
+class ResourceGroupsHandler(APIHandler):
+    @operation("List resource groups", tag=_TAG, returns=ResourceGroup, is_list=True)
+    async def get(self, query: ListQuery) -> Any:
+        return await self.manager.resource_groups.page(self.caller, query)
+
+    @operation(
+        "Make a resource group",
+        tag=_TAG,
+        body=NewResourceGroup,
+        returns=ResourceGroup,
+        status=HTTPStatus.CREATED,
+    )
+    async def post(self, body: NewResourceGroup) -> Any:
+        return await self.manager.resource_groups.create(self.caller, body.given())
+
+
+class ResourceGroupHandler(APIHandler):
+    @operation("Read a resource group", tag=_TAG, returns=ResourceGroup)
+    async def get(self, key: str) -> Any:
+        return await self.manager.resource_groups.get(self.caller, key)
+
+    @operation("Change a resource group", tag=_TAG, body=ResourceGroupChange, returns=ResourceGroup)
+    async def patch(self, key: str, body: ResourceGroupChange) -> Any:
+        return await self.manager.resource_groups.update(self.caller, key, body.given())
+
+    @operation("Delete an unused resource group", tag=_TAG, status=HTTPStatus.NO_CONTENT)
+    async def delete(self, key: str) -> None:
+        await self.manager.resource_groups.delete(self.caller, key)
+
+
+class GroupLinksHandler(APIHandler):
+    @operation("List who may use a group", tag=_TAG, returns=GroupLink, is_list=True)
+    async def get(self, key: str, query: ListQuery) -> Any:
+        return await self.manager.resource_groups.links(self.caller, key, query)
+
+
+class GroupLinkHandler(APIHandler):
+    @operation("Let somebody use a group", tag=_TAG, returns=GroupLink)
+    async def put(self, key: str, kind: str, target: str) -> Any:
+        return await self.manager.resource_groups.link(self.caller, key, kind, target)
+
+    @operation("Take that back", tag=_TAG, status=HTTPStatus.NO_CONTENT)
+    async def delete(self, key: str, kind: str, target: str) -> None:
+        await self.manager.resource_groups.unlink(self.caller, key, kind, target)
+
+
+_ONE = r"/resource-groups/(?P<key>[^/]+)"
+ROUTES = [
+    ("/resource-groups", ResourceGroupsHandler),
+    (_ONE, ResourceGroupHandler),
+    (_ONE + "/links", GroupLinksHandler),
+    (_ONE + r"/links/(?P<kind>[^/]+)/(?P<target>[^/]+)", GroupLinkHandler),
+]

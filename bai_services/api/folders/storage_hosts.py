@@ -1,0 +1,176 @@
+"""`/storage-hosts`, `/quota-scopes` and `/vfolder-invitations`."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from http import HTTPStatus
+from typing import Annotated, Any, Literal
+
+from pydantic import Field
+
+from bai_services.core.folders.vfolders import InvitationStatus, Permission
+from bai_services.core.listing import ListQuery
+
+from ..base import APIHandler, operation
+from ..fields import Body, NameText, Shown
+
+_TAG = "storage"
+
+
+class StorageHost(Shown):
+    """``permissions`` are the caller's there; ``path`` is for superadmins."""
+
+    name: str
+    backend: str
+    capabilities: list[str]
+    status: Literal["ready", "full", "read-only", "slow", "gone"]
+    message: str
+    total_bytes: int
+    free_bytes: int
+    checked_at: datetime
+    permissions: list[str]
+    is_default: bool
+    path: str | None
+
+
+class QuotaScope(Shown):
+    """``limit_bytes`` null: no limit. ``is_enforced``: by the file system, for sessions too; else
+    only what goes through the manager is refused. ``used_bytes`` is as of ``counted_at``.
+    """
+
+    host: str
+    scope: str
+    kind: str
+    domain: str | None
+    owner: str | None
+    project: str | None
+    limit_bytes: int | None
+    policy_bytes: int | None
+    override_bytes: int | None
+    used_bytes: int | None
+    counted_at: datetime | None
+    source: Literal["counter", "scan"]
+    is_enforced: bool
+
+
+class QuotaWish(Body):
+    """``limit_bytes`` -1 is no limit, null the policy's again."""
+
+    limit_bytes: Annotated[int, Field(ge=-1, le=2**60)] | None
+
+
+class NewInvitation(Body):
+    """A person by id, user name or e-mail address."""
+
+    user: NameText
+    permission: Permission = Permission.RO
+
+
+class InvitationChange(Body):
+    permission: Permission
+
+
+class Invitation(Shown):
+    id: str
+    created_at: datetime
+    vfolder_id: str
+    vfolder: str
+    domain: str
+    owner: str | None
+    invitee_id: str
+    invitee: str
+    inviter_id: str
+    inviter: str
+    permission: Permission
+    status: InvitationStatus
+    status_changed_at: datetime
+
+
+class HostsHandler(APIHandler):
+    @operation("List storage hosts and how they are", tag=_TAG, returns=StorageHost, is_list=True)
+    async def get(self, query: ListQuery) -> Any:
+        return await self.manager.storage_hosts.page(self.caller, query)
+
+
+class ScopesHandler(APIHandler):
+    @operation(
+        "List quota scopes", tag=_TAG, returns=QuotaScope, is_list=True, is_for_sessions=True
+    )
+    async def get(self, query: ListQuery) -> Any:
+        return await self.manager.quotas.page(self.caller, query)
+
+
+class ScopeHandler(APIHandler):
+    @operation("Read a quota scope", tag=_TAG, returns=QuotaScope)
+    async def get(self, host: str, scope: str) -> Any:
+        return await self.manager.quotas.get(self.caller, host, scope)
+
+    @operation(
+        "Give a quota scope a limit of its own", tag=_TAG, body=QuotaWish, returns=QuotaScope
+    )
+    async def put(self, host: str, scope: str, body: QuotaWish) -> Any:
+        return await self.manager.quotas.put(self.caller, host, scope, body.limit_bytes)
+
+
+class FolderInvitationsHandler(APIHandler):
+    @operation("List a folder's invitations", tag=_TAG, returns=Invitation, is_list=True)
+    async def get(self, key: str, query: ListQuery) -> Any:
+        return await self.manager.invitations.of_folder(self.caller, key, query)
+
+    @operation(
+        "Invite somebody to a folder",
+        tag=_TAG,
+        body=NewInvitation,
+        returns=Invitation,
+        status=HTTPStatus.CREATED,
+    )
+    async def post(self, key: str, body: NewInvitation) -> Any:
+        return await self.manager.invitations.create(self.caller, key, body.user, body.permission)
+
+
+class InvitationsHandler(APIHandler):
+    @operation(
+        "List the invitations that one received or sent", tag=_TAG, returns=Invitation, is_list=True
+    )
+    async def get(self, query: ListQuery) -> Any:
+        return await self.manager.invitations.page(self.caller, query)
+
+
+class InvitationHandler(APIHandler):
+    @operation("Read an invitation", tag=_TAG, returns=Invitation)
+    async def get(self, key: str) -> Any:
+        return await self.manager.invitations.get(self.caller, key)
+
+    @operation(
+        "Change what an invitation offers", tag=_TAG, body=InvitationChange, returns=Invitation
+    )
+    async def patch(self, key: str, body: InvitationChange) -> Any:
+        return await self.manager.invitations.update(self.caller, key, body.permission)
+
+    @operation("Withdraw an invitation", tag=_TAG, status=HTTPStatus.NO_CONTENT)
+    async def delete(self, key: str) -> None:
+        await self.manager.invitations.withdraw(self.caller, key)
+
+
+class AcceptHandler(APIHandler):
+    @operation("Accept an invitation", tag=_TAG, returns=Invitation)
+    async def post(self, key: str) -> Any:
+        return await self.manager.invitations.accept(self.caller, key)
+
+
+class DeclineHandler(APIHandler):
+    @operation("Decline an invitation", tag=_TAG, returns=Invitation)
+    async def post(self, key: str) -> Any:
+        return await self.manager.invitations.decline(self.caller, key)
+
+
+ROUTES: list[tuple[str, type[APIHandler]]] = [
+    ("/storage-hosts", HostsHandler),
+    ("/quota-scopes", ScopesHandler),
+    (r"/quota-scopes/(?P<host>[^/]+)/(?P<scope>[^/]+)", ScopeHandler),
+    (r"/vfolders/(?P<key>[^/]+)/invitations", FolderInvitationsHandler),
+    ("/vfolder-invitations", InvitationsHandler),
+    (r"/vfolder-invitations/(?P<key>[^/]+)", InvitationHandler),
+    (r"/vfolder-invitations/(?P<key>[^/]+)/accept", AcceptHandler),
+    (r"/vfolder-invitations/(?P<key>[^/]+)/decline", DeclineHandler),
+]

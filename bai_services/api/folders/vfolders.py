@@ -1,0 +1,189 @@
+"""`/vfolders`, their grants, trash, clones and usage."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from http import HTTPStatus
+from typing import Annotated, Any, Literal
+
+from pydantic import StringConstraints
+
+from bai_services.core.folders.vfolders import Permission, UsageMode
+from bai_services.core.listing import ListQuery
+from bai_services.manager.folders.vfolders import VFolder
+
+from ..base import APIHandler, operation
+from ..fields import Body, NameText, Shown
+
+_TAG = "vfolders"
+
+
+class VFolderChange(Body):
+    name: NameText = ""
+    permission: Literal["ro", "rw"] = "rw"
+    usage_mode: UsageMode = UsageMode.GENERAL
+    cloneable: bool = False
+
+
+class VFolderClone(VFolderChange):
+    """``project`` makes it a project's; without ``host`` it stays on that of its source."""
+
+    name: NameText
+    project: NameText | None = None
+    host: NameText | None = None
+
+
+class NewVFolder(VFolderClone):
+    """``unmanaged_path`` is a directory that is there already, for superadmins."""
+
+    unmanaged_path: Annotated[str, StringConstraints(max_length=1024)] | None = None
+
+
+class NewOwner(Body):
+    """A person by id, user name or e-mail address."""
+
+    user: NameText
+
+
+class GrantWish(Body):
+    permission: Permission = Permission.RO
+
+
+class Grant(Shown):
+    """``is_pending``: it counts when its user accepts the invitation ``invitation_id``."""
+
+    user: str
+    user_id: str
+    permission: Permission
+    granted_by: str
+    created_at: datetime
+    is_pending: bool
+    invitation_id: str | None
+
+
+class FolderUsage(Shown):
+    """What a folder held at ``counted_at``."""
+
+    files: int
+    bytes: int
+    counted_at: datetime
+
+
+class VFoldersHandler(APIHandler):
+    @operation(
+        "List the folders that one may see",
+        tag=_TAG,
+        returns=VFolder,
+        is_list=True,
+        is_for_sessions=True,
+    )
+    async def get(self, query: ListQuery) -> Any:
+        return await self.manager.vfolders.page(self.caller, query)
+
+    @operation(
+        "Make a folder", tag=_TAG, body=NewVFolder, returns=VFolder, status=HTTPStatus.CREATED
+    )
+    async def post(self, body: NewVFolder) -> Any:
+        return await self.manager.vfolders.create(self.caller, body.given())
+
+
+class VFolderHandler(APIHandler):
+    @operation("Read a folder", tag=_TAG, returns=VFolder)
+    async def get(self, key: str) -> Any:
+        return await self.manager.vfolders.get(self.caller, key)
+
+    @operation("Rename or change a folder", tag=_TAG, body=VFolderChange, returns=VFolder)
+    async def patch(self, key: str, body: VFolderChange) -> Any:
+        return await self.manager.vfolders.update(self.caller, key, body.given())
+
+    @operation("Put a folder in the trash", tag=_TAG, status=HTTPStatus.NO_CONTENT)
+    async def delete(self, key: str) -> None:
+        await self.manager.vfolders.trash(self.caller, key)
+
+
+class RestoreHandler(APIHandler):
+    @operation("Take a folder out of the trash", tag=_TAG, returns=VFolder)
+    async def post(self, key: str) -> Any:
+        return await self.manager.vfolders.restore(self.caller, key)
+
+
+class PurgeHandler(APIHandler):
+    @operation(
+        "Delete a folder of the trash for good",
+        tag=_TAG,
+        returns=VFolder,
+        status=HTTPStatus.ACCEPTED,
+    )
+    async def post(self, key: str) -> Any:
+        return await self.manager.vfolders.purge(self.caller, key)
+
+
+class CloneHandler(APIHandler):
+    @operation(
+        "Copy a folder that is cloneable, in the background",
+        tag=_TAG,
+        body=VFolderClone,
+        returns=VFolder,
+        status=HTTPStatus.ACCEPTED,
+    )
+    async def post(self, key: str, body: VFolderClone) -> Any:
+        return await self.manager.vfolders.clone(self.caller, key, body.given())
+
+
+class OwnerHandler(APIHandler):
+    @operation(
+        "Give a folder to another person, in the background",
+        tag=_TAG,
+        body=NewOwner,
+        returns=VFolder,
+        status=HTTPStatus.ACCEPTED,
+    )
+    async def put(self, key: str, body: NewOwner) -> Any:
+        return await self.manager.vfolders.hand_over(self.caller, key, body.user)
+
+
+class UsageHandler(APIHandler):
+    @operation(
+        "Read how many files and bytes a folder holds",
+        tag=_TAG,
+        returns=FolderUsage,
+        parameters={"fresh": "true counts now, however long that takes"},
+    )
+    async def get(self, key: str) -> Any:
+        is_fresh = self.get_query_argument("fresh", "") == "true"
+        return await self.manager.files.usage(self.caller, key, is_fresh)
+
+
+class GrantsHandler(APIHandler):
+    @operation("List who has accepted a share of a folder", tag=_TAG, returns=Grant, is_list=True)
+    async def get(self, key: str, query: ListQuery) -> Any:
+        return await self.manager.grants.page(self.caller, key, query)
+
+
+class GrantHandler(APIHandler):
+    @operation("Read what somebody may do with a folder", tag=_TAG, returns=Grant)
+    async def get(self, key: str, user: str) -> Any:
+        return await self.manager.grants.get(self.caller, key, user)
+
+    @operation(
+        "Share a folder with a user, who has to accept it", tag=_TAG, body=GrantWish, returns=Grant
+    )
+    async def put(self, key: str, user: str, body: GrantWish) -> Any:
+        return await self.manager.grants.put(self.caller, key, user, body.permission)
+
+    @operation("Stop sharing a folder with somebody", tag=_TAG, status=HTTPStatus.NO_CONTENT)
+    async def delete(self, key: str, user: str) -> None:
+        await self.manager.grants.delete(self.caller, key, user)
+
+
+ROUTES = [
+    ("/vfolders", VFoldersHandler),
+    (r"/vfolders/(?P<key>[^/]+)", VFolderHandler),
+    (r"/vfolders/(?P<key>[^/]+)/restore", RestoreHandler),
+    (r"/vfolders/(?P<key>[^/]+)/purge", PurgeHandler),
+    (r"/vfolders/(?P<key>[^/]+)/clone", CloneHandler),
+    (r"/vfolders/(?P<key>[^/]+)/owner", OwnerHandler),
+    (r"/vfolders/(?P<key>[^/]+)/usage", UsageHandler),
+    (r"/vfolders/(?P<key>[^/]+)/grants", GrantsHandler),
+    (r"/vfolders/(?P<key>[^/]+)/grants/(?P<user>[^/]+)", GrantHandler),
+]

@@ -1,0 +1,1 @@
+"""Sessions: creation, lifecycle, kernels, logs, templates, callbacks, dependencies."""

@@ -1,0 +1,106 @@
+"""Bodies of requests for sessions: one, many, one kept as a template."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from typing import Literal
+
+from pydantic import Field
+
+from bai_services.core.cluster.image_labels import MAX_PREOPEN_PORTS
+from bai_services.core.folders.mounts import MAX_SUBPATH, MountRequest
+from bai_services.core.folders.vfolders import Permission
+from bai_services.core.sessions.dependencies import MAX_DEPENDENCIES
+from bai_services.core.sessions.kernel_group import MAX_KERNELS
+from bai_services.manager.sessions.requests.requests import SessionRequest
+from bai_services.manager.sessions.sessions import MAX_WAIT_SECONDS
+
+from ..fields import Body, Count, NameText, ShortText, Slots
+
+MAX_MOUNTS = 32
+MAX_VARIABLES = 1000
+MAX_BULK = 1000
+MAX_AGENTS = 1000
+MAX_EXTENSION_SECONDS = 366 * 24 * 3600
+
+
+class WantedMount(Body):
+    vfolder: ShortText
+    path: ShortText = ""
+    permission: Literal["ro", "rw"] | None = None
+    subpath: str = Field(default="", max_length=MAX_SUBPATH)
+
+
+class WantedSession(Body):
+    """What may be asked of a session, alone, among others or by a template."""
+
+    name: ShortText | None = None
+    project: ShortText | None = None
+    image: ShortText | None = None
+    type: ShortText = "interactive"
+    resource_group: NameText | None = None
+    preset: NameText | None = None
+    resources: Slots = {}
+    shared_memory: ShortText | None = None
+    mounts: list[WantedMount] = Field(default=[], max_length=MAX_MOUNTS)
+    environ: dict[str, str] = Field(default={}, max_length=MAX_VARIABLES)
+    secret_environ: list[ShortText] = Field(default=[], max_length=MAX_VARIABLES)
+    priority: int | None = None
+    startup_command: str | None = None
+    starts_at: ShortText | None = None
+    batch_timeout: ShortText | Count | None = None
+    callback_url: str | None = None
+    dependencies: list[ShortText] = Field(default=[], max_length=MAX_DEPENDENCIES)
+    preopen_ports: list[int] = Field(default=[], max_length=MAX_PREOPEN_PORTS)
+    reuse: bool = False
+    cluster_size: int = Field(default=1, ge=1, le=MAX_KERNELS)
+    cluster_mode: NameText = "single-node"
+    agent_list: list[NameText] = Field(default=[], max_length=MAX_AGENTS)
+    agent_selection: NameText = "strict"
+    allow_fractional_resource_fragmentation: bool | None = None
+
+    def as_request(self) -> SessionRequest:
+        """Return the request in the manager's words."""
+        names = {field.name for field in fields(SessionRequest)} & set(type(self).model_fields)
+        return SessionRequest(
+            **{
+                **{name: getattr(self, name) for name in names},
+                "resources": {slot: str(amount) for slot, amount in self.resources.items()},
+                "mounts": tuple(
+                    MountRequest(
+                        m.vfolder, m.path, m.permission and Permission(m.permission), m.subpath
+                    )
+                    for m in self.mounts
+                ),
+            }
+        )
+
+
+class TemplatedSession(WantedSession):
+    """One that may stand on a template; what is given goes before what the template has."""
+
+    template: ShortText | None = None
+
+
+class NewSession(TemplatedSession):
+    enqueue_only: bool = False
+    max_wait_seconds: float = Field(default=0, ge=0, le=MAX_WAIT_SECONDS)
+    owner: NameText | None = None
+    hub_server: NameText | None = None
+
+
+class LifetimeExtension(Body):
+    seconds: int = Field(gt=0, le=MAX_EXTENSION_SECONDS)
+
+
+class SessionUse(Body):
+    idle_seconds: float = Field(default=0, ge=0, le=MAX_EXTENSION_SECONDS)
+
+
+class NewSessions(Body):
+    sessions: list[TemplatedSession] = Field(min_length=1, max_length=MAX_BULK)
+
+
+class SessionChange(Body):
+    name: ShortText | None = None
+    priority: int | None = None

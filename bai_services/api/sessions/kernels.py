@@ -1,0 +1,79 @@
+"""`/kernels`, `/allocations`, `/session-dependencies`: what runs, is held, waits for what."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+from bai_services.core.listing import ListQuery
+
+from ..base import APIHandler, operation
+from ..fields import Shown
+
+
+class Kernel(Shown):
+    id: str
+    created_at: datetime
+    session_id: str
+    session: str
+    status: str
+    owner: str
+    role: str
+    index: int
+    hostname: str
+    agent_id: str | None
+    container_id: str | None
+    usage: dict[str, Any] | None
+    progress: dict[str, Any]
+    last_seen_at: datetime | None
+
+
+class LedgerLine(Shown):
+    id: int
+    session_id: str
+    session: str
+    owner: str
+    kernel_id: str
+    agent_id: str
+    device_id: str | None
+    slot: str
+    amount: str
+    allocated_at: datetime
+    freed_at: datetime | None
+
+
+class Dependency(Shown):
+    session_id: str
+    session: str
+    status: str
+    depends_on: str
+
+
+class KernelsHandler(APIHandler):
+    @operation("List kernels", tag="sessions", returns=Kernel, is_list=True)
+    async def get(self, query: ListQuery) -> Any:
+        return await self.manager.ledger.kernels(self.caller, query)
+
+
+class AllocationsHandler(APIHandler):
+    @operation(
+        "List what is held; all=true adds the past",
+        tag="sessions",
+        returns=LedgerLine,
+        is_list=True,
+    )
+    async def get(self, query: ListQuery) -> Any:
+        return await self.manager.ledger.page(self.caller, query)
+
+
+class DependenciesHandler(APIHandler):
+    @operation("List dependencies", tag="sessions", returns=Dependency, is_list=True)
+    async def get(self, query: ListQuery) -> Any:
+        return await self.manager.ledger.dependencies(self.caller, query)
+
+
+ROUTES = [
+    ("/kernels", KernelsHandler),
+    ("/allocations", AllocationsHandler),
+    ("/session-dependencies", DependenciesHandler),
+]

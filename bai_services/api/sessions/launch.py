@@ -1,0 +1,101 @@
+"""The spawner's side of `/sessions/{id}`: launch, started, exited, detach."""
+
+from __future__ import annotations
+
+from http import HTTPStatus
+from typing import Any
+
+from pydantic import Field
+
+from bai_services.core.sessions.kernel_group import MAIN_HOST, MAX_KERNELS
+
+from ..base import APIHandler, operation
+from ..fields import Body, NameText, Shown
+from .sessions import Session
+
+
+class LaunchRequest(Body):
+    user: NameText
+    server: NameText = ""
+
+
+class LaunchPlan(Shown):
+    session_id: str
+    kernel_id: str
+    name: str
+    user: str
+    server: str
+    engine: str
+    endpoint: str
+    agent_id: str
+    image: str
+    command: list[str] | None
+    uid: int
+    gid: int
+    hostname: str
+    slots: dict[str, int]
+    shared_memory_bytes: int
+    mounts: list[dict[str, Any]]
+    environ: dict[str, str]
+    injection: dict[str, Any]
+    labels: dict[str, str]
+    is_superadmin: bool
+    # Of a cluster session: plans of its other kernels in this same form, and a key for its SSH.
+    subs: list[dict[str, Any]]
+    cluster_key: dict[str, str] | None
+
+
+class Started(Body):
+    container_id: str = Field(default="", max_length=128)
+    # Those of sub1, sub2 … by hostname.
+    sub_containers: dict[NameText, NameText] = Field(default={}, max_length=MAX_KERNELS)
+
+
+class Exited(Body):
+    exit_code: int | None = Field(default=None, ge=-(2**31), lt=2**31)
+    reason: str = ""
+    log: str = ""
+    sub_logs: dict[NameText, str] = Field(default={}, max_length=MAX_KERNELS)
+
+
+class Nothing(Body):
+    """A body without fields."""
+
+
+class LaunchHandler(APIHandler):
+    @operation("Get the launch plan", tag="spawner", body=LaunchRequest, returns=LaunchPlan)
+    async def post(self, key: str, body: LaunchRequest) -> Any:
+        return await self.manager.launch.launch(self.caller, key, body.user, body.server)
+
+
+class StartedHandler(APIHandler):
+    @operation(
+        "Say that the server answers", tag="spawner", body=Started, status=HTTPStatus.NO_CONTENT
+    )
+    async def post(self, key: str, body: Started) -> None:
+        containers = {MAIN_HOST: body.container_id, **body.sub_containers}
+        await self.manager.launch.started(self.caller, key, containers)
+
+
+class ExitedHandler(APIHandler):
+    @operation("Say that nothing of it runs", tag="spawner", body=Exited, returns=Session)
+    async def post(self, key: str, body: Exited) -> Any:
+        row = await self.manager.launch.exited(self.caller, key, body.model_dump())
+        return await self.manager.sessions.described(self.caller, row)
+
+
+class DetachHandler(APIHandler):
+    @operation("Leave the start to the manager", tag="spawner", body=Nothing, returns=Session)
+    async def post(self, key: str, body: Nothing) -> Any:
+        row = await self.manager.launch.detach(self.caller, key)
+        return await self.manager.sessions.described(self.caller, row)
+
+
+_KEY = r"/sessions/(?P<key>[^/]+)"
+
+ROUTES = [
+    (_KEY + "/launch", LaunchHandler),
+    (_KEY + "/started", StartedHandler),
+    (_KEY + "/exited", ExitedHandler),
+    (_KEY + "/detach", DetachHandler),
+]

@@ -1,0 +1,138 @@
+"""The session page: what a link to a queued session leads to, in the Hub's look."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from jinja2 import ChoiceLoader, Environment, FileSystemLoader, PackageLoader
+from jupyterhub._data import DATA_FILES_PATH
+from jupyterhub.services.auth import HubOAuthCallbackHandler, HubOAuthenticated
+from markupsafe import Markup
+from tornado.web import RequestHandler
+
+from bai_services.core import errors
+from bai_services.core.accounts.roles import Caller
+from bai_services.i18n.catalogue import Translator, translator_for
+
+from ..base import HTTP_STATUS
+
+# The Hub's own templates: our pages look as its pages look, whatever version is installed.
+_templates = Environment(
+    loader=ChoiceLoader(
+        [
+            PackageLoader("bai_services.api"),
+            FileSystemLoader(Path(DATA_FILES_PATH) / "templates"),
+        ]
+    ),
+    autoescape=True,
+    trim_blocks=True,
+    lstrip_blocks=True,
+)
+
+
+def _held(translate: Translator) -> dict[str, str]:
+    """Return the sentences that say how firmly a share is held."""
+    texts = translate.area("spawn")
+    return {key: text for key, text in texts.items() if key.startswith("held-")}
+
+
+@dataclass(frozen=True, slots=True)
+class PageUser:
+    """What the Hub's templates ask of a user."""
+
+    name: str
+
+    @property
+    def json_escaped_name(self) -> str:
+        return json.dumps(self.name)[1:-1]
+
+
+class PageHandler(HubOAuthenticated, RequestHandler):  # type: ignore[misc]  # jupyterhub has no types
+    """A page for people: whoever is not signed in is sent to the Hub and comes back."""
+
+    def initialize(self) -> None:
+        self.hub_auth = self.settings["hub_oauth"]
+
+    def set_default_headers(self) -> None:
+        self.set_header("X-Content-Type-Options", "nosniff")
+        self.set_header("Cache-Control", "no-store")
+        self.set_header("Content-Security-Policy", "frame-ancestors 'none'")
+        self.set_header("Referrer-Policy", "same-origin")
+        self.clear_header("Server")
+
+    async def caller(self) -> Caller | None:
+        """Return who looks, or None after a redirect to the Hub's sign-in.
+
+        Raises
+        ------
+        BaiError
+            If the Hub knows the person, but the account may not come in.
+        """
+        sign_in = self.settings["sign_in"]
+        if await sign_in.hub_user(self) is None:
+            self.redirect(self.get_login_url())
+            return None
+        caller: Caller = await sign_in.caller_of(self)
+        return caller
+
+    def render_page(self, template: str, caller: Caller | None, **values: Any) -> None:
+        settings = self.settings["manager"].settings
+        hub = settings.hub_base_url.rstrip("/") + "/hub/"
+        translate = translator_for(self)
+        page = _templates.get_template(template).render(
+            translate=translate,
+            # What the start form said of a share holds for the session as well.
+            texts={**_held(translate), **translate.area("session")},
+            as_json=as_json,
+            user=PageUser(caller.username) if caller else None,
+            no_spawner_check=True,
+            base_url=hub,
+            prefix=settings.hub_base_url,
+            logout_url=hub + "logout",
+            login_url=hub + "login",
+            static_url=lambda path, **_: f"{hub}static/{path}",
+            xsrf_token=self.xsrf_token.decode("ascii"),
+            parsed_scopes=(),
+            **values,
+        )
+        self.set_header("Content-Type", "text/html; charset=utf-8")
+        self.finish(page)
+
+    def render_error(self, error: errors.BaiError, caller: Caller | None) -> None:
+        self.set_status(HTTP_STATUS[type(error)])
+        self.render_page("page_error.html", caller, error=error)
+
+
+class SessionPageHandler(PageHandler):
+    """One session, live."""
+
+    async def get(self, session_id: str) -> None:
+        caller: Caller | None = None
+        try:
+            caller = await self.caller()
+            if caller is None:
+                return
+            session = await self.settings["manager"].sessions.get(caller, session_id)
+        except errors.BaiError as error:
+            self.render_error(error, caller)
+        else:
+            api = self.settings["manager"].settings.base_url.rstrip("/") + "/api/v1"
+            self.render_page("session.html", caller, session=session, api=api)
+
+
+def as_json(value: Any) -> Markup:
+    """Return JSON for a script element: nothing in it can end the element or begin another."""
+    text = json.dumps(value, ensure_ascii=False, default=str)
+    for character, escaped in (("<", "\\u003c"), (">", "\\u003e"), ("&", "\\u0026")):
+        text = text.replace(character, escaped)
+    return Markup(text)
+
+
+# Below the service's base URL.
+PAGES: list[tuple[str, type[RequestHandler]]] = [
+    (r"/sessions/(?P<session_id>[^/]+)", SessionPageHandler),
+    (r"/oauth_callback", HubOAuthCallbackHandler),
+]

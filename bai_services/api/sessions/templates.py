@@ -1,0 +1,84 @@
+"""`/session-templates`"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from http import HTTPStatus
+from typing import Any, Literal
+
+from bai_services.core.listing import ListQuery
+
+from ..base import APIHandler, operation
+from ..fields import Body, LongText, NameText, ShortText, Shown
+from .bodies import WantedSession
+
+_TAG = "sessions"
+
+
+class TemplateChange(Body):
+    name: NameText = ""
+    description: LongText = ""
+    request: WantedSession = WantedSession()
+
+
+class NewTemplate(TemplateChange):
+    name: NameText
+    request: WantedSession
+    audience: Literal["owner", "project", "domain"] = "owner"
+    project: ShortText | None = None
+
+
+class Template(Shown):
+    """``hidden_fields`` are those of the request that the caller may not read."""
+
+    id: str
+    name: str
+    description: str
+    audience: str
+    owner: str | None
+    owner_id: str | None
+    project: str | None
+    project_id: str | None
+    domain: str
+    request: dict[str, Any]
+    created_at: datetime
+    changed_at: datetime
+    hidden_fields: list[str]
+
+
+class TemplatesHandler(APIHandler):
+    @operation(
+        "List the session templates that one may use", tag=_TAG, returns=Template, is_list=True
+    )
+    async def get(self, query: ListQuery) -> Any:
+        return await self.manager.templates.page(self.caller, query)
+
+    @operation(
+        "Keep a request as a template",
+        tag=_TAG,
+        body=NewTemplate,
+        returns=Template,
+        status=HTTPStatus.CREATED,
+    )
+    async def post(self, body: NewTemplate) -> Any:
+        return await self.manager.templates.create(self.caller, body.given())
+
+
+class TemplateHandler(APIHandler):
+    @operation("Read a session template", tag=_TAG, returns=Template)
+    async def get(self, key: str) -> Any:
+        return await self.manager.templates.get(self.caller, key)
+
+    @operation("Change a session template", tag=_TAG, body=TemplateChange, returns=Template)
+    async def patch(self, key: str, body: TemplateChange) -> Any:
+        return await self.manager.templates.update(self.caller, key, body.given())
+
+    @operation("Delete a session template", tag=_TAG, status=HTTPStatus.NO_CONTENT)
+    async def delete(self, key: str) -> None:
+        await self.manager.templates.delete(self.caller, key)
+
+
+ROUTES = [
+    ("/session-templates", TemplatesHandler),
+    (r"/session-templates/(?P<key>[^/]+)", TemplateHandler),
+]

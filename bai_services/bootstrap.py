@@ -1,0 +1,39 @@
+"""What a hub needs before the first account: policies and a domain."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from bai_services.core.accounts.roles import Caller
+from bai_services.core.errors import NotFound
+from bai_services.manager.manager import Manager
+
+KEYPAIR_POLICY = {
+    "name": "default",
+    "default_for_unspecified": "UNLIMITED",
+    "max_concurrent_sessions": 30,
+}
+
+
+async def ensure_basics(
+    manager: Manager, caller: Caller, domain: str, description: str = ""
+) -> None:
+    """Make the default policies and the domain where they are missing."""
+    for policies, wish in (
+        (manager.keypair_policies, KEYPAIR_POLICY),
+        (manager.user_policies, {"name": "default"}),
+        (manager.project_policies, {"name": "default"}),
+    ):
+        if await is_missing(policies, caller, "default"):
+            await policies.create(caller, wish)
+    if await is_missing(manager.domains, caller, domain):
+        await manager.domains.create(caller, {"name": domain, "description": description})
+
+
+async def is_missing(nouns: Any, caller: Caller, key: str) -> bool:
+    """Return whether one of the manager's nouns lacks ``key``."""
+    try:
+        await nouns.get(caller, key)
+    except NotFound:
+        return True
+    return False

@@ -1,0 +1,381 @@
+"""`bai admin`: create, list, show, update and delete for every entity of the table."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from typing import Any
+
+import click
+
+from .. import output
+from ..cluster.agents import with_free
+from ..command import Connection, connected, json_option, pairs, segment
+from .entities import AGENT, ENTITIES, USER, Entity, Field, Kind, checked
+from .replay import replay
+
+NONE = "none"
+_EMPTY: Mapping[Kind, Any] = {
+    Kind.SLOTS: {},
+    Kind.CAPS: {},
+    Kind.LIST: [],
+    Kind.HOSTS: {},
+    Kind.MAP: {},
+    Kind.OPTIONS: {},
+}
+
+
+@click.group()
+def admin() -> None:
+    """Manage domains, people, policies and machines."""
+
+
+class _Number(click.ParamType[Any]):
+    name = "number"
+
+    def convert(self, value: Any, param: Any, ctx: Any) -> Any:
+        if value == NONE or isinstance(value, int):
+            return value
+        try:
+            return int(value)
+        except ValueError:
+            self.fail(f"{value!r} is not a whole number", param, ctx)
+
+
+class _Map(click.ParamType[Any]):
+    name = "JSON"
+
+    def convert(self, value: Any, param: Any, ctx: Any) -> Any:
+        if value == NONE or isinstance(value, dict):
+            return value
+        try:
+            found = json.loads(value)
+        except ValueError:
+            found = None
+        if not isinstance(found, dict):
+            self.fail(f"{value!r} is not a JSON object", param, ctx)
+        return found
+
+
+def option_of(field: Field, *, is_required: bool = False) -> click.Option:
+    """Return the click option of a field; what is not given stays None or empty."""
+    name, text = f"--{field.option}", field.help
+    if field.is_nullable:
+        text += f" {NONE} = no value."
+    settings: dict[str, Any] = {"metavar": "TEXT"}
+    match field.kind:
+        case Kind.FLAG:
+            name, settings = f"{name}/--no-{field.option}", {"default": None}
+        case Kind.NUMBER:
+            settings = {"metavar": "NUMBER", "type": _Number()}
+        case Kind.MAP | Kind.OPTIONS | Kind.HOSTS:
+            settings = {"metavar": "JSON", "type": _Map()}
+        case Kind.SLOTS | Kind.CAPS:
+            settings = {"metavar": "SLOT=AMOUNT", "multiple": True}
+        case Kind.LIST:
+            settings = {"metavar": "VALUE", "multiple": True}
+    if settings.get("multiple"):
+        text += " May be repeated."
+    return click.Option([name, field.name], help=text, required=is_required, **settings)
+
+
+def values_of(entity: Entity, given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the part of the body that the given options mean."""
+    body: dict[str, Any] = {}
+    for field in entity.fields:
+        value = given.get(field.name)
+        if value is None or value == ():
+            continue
+        if value in (NONE, (NONE,)):
+            value = None if field.is_nullable else _EMPTY.get(field.kind, value)
+        elif field.kind in (Kind.SLOTS, Kind.CAPS):
+            value = pairs(value, f"--{field.option}", f"--{field.option} cpu=4")
+        body[field.name] = checked(field, value)
+    return body
+
+
+Work = Callable[..., Awaitable[None]]
+
+
+def _command(
+    name: str, work: Work, text: str, parameters: Iterable[click.Parameter]
+) -> click.Command:
+    as_json = click.Option(["--json", "as_json"], is_flag=True, help="Print one JSON document.")
+    return click.Command(name, callback=connected(work), help=text, params=[*parameters, as_json])
+
+
+def _key(entity: Entity) -> click.Argument:
+    return click.Argument(["key"], metavar=entity.key.upper())
+
+
+def _password_option(entity: Entity) -> list[click.Parameter]:
+    if entity is not USER:
+        return []
+    text = "Read the password from standard input."
+    return [click.Option(["--password-stdin"], is_flag=True, help=text)]
+
+
+def _body(entity: Entity, given: Mapping[str, Any]) -> dict[str, Any]:
+    body = values_of(entity, given)
+    if given.get("password_stdin"):
+        body["password"] = sys.stdin.readline().rstrip("\r\n")
+    return body
+
+
+def _create(entity: Entity) -> click.Command:
+    async def create(connection: Connection, *, as_json: bool, **given: Any) -> None:
+        body = _body(entity, given)
+        if not entity.key_is_made:
+            body[entity.key] = given["key"]
+        made = await connection.client.post(entity.path, body)
+        output.print_thing(made, as_json=as_json)
+
+    options = [
+        option_of(field, is_required=field.is_required)
+        for field in entity.fields
+        if not field.is_late
+    ]
+    keys = [] if entity.key_is_made else [_key(entity)]
+    return _command("create", create, "Create one.", [*keys, *options, *_password_option(entity)])
+
+
+def _list(entity: Entity) -> click.Command:
+    async def list_(
+        connection: Connection, *, filters: tuple[str, ...], as_json: bool, **query: Any
+    ) -> None:
+        asked = {key: value for key, value in query.items() if value is not None}
+        asked |= pairs(filters, "--filter", "--filter name__contains=lab")
+        page = await connection.client.get(entity.path, **asked)
+        if entity is AGENT and not as_json:
+            page["items"] = [with_free(agent) for agent in page["items"]]
+        output.print_page(page, entity.columns, as_json=as_json)
+
+    return _command(
+        "list",
+        list_,
+        "List them.",
+        [
+            click.Option(
+                ["--filter", "filters"], multiple=True, metavar="FIELD=VALUE",
+                help="Only those; FIELD__contains, __in, __gte and so on too. May be repeated.",
+            ),
+            click.Option(["--sort"], metavar="FIELD[,…]", help="With - in front: descending."),
+            click.Option(["--limit"], type=click.IntRange(1, 500), default=100),
+            click.Option(["--offset"], type=click.IntRange(min=0), default=0),
+        ],
+    )  # fmt: skip
+
+
+def _show(entity: Entity) -> click.Command:
+    async def show(connection: Connection, key: str, *, as_json: bool) -> None:
+        found = await connection.client.get(f"{entity.path}/{segment(key)}")
+        output.print_thing(found, as_json=as_json)
+
+    return _command("show", show, "Show one.", [_key(entity)])
+
+
+def _update(entity: Entity) -> click.Command:
+    async def update(connection: Connection, key: str, *, as_json: bool, **given: Any) -> None:
+        body = _body(entity, given)
+        if not body:
+            raise click.UsageError("say what to change; --help lists the options")
+        changed = await connection.client.patch(f"{entity.path}/{segment(key)}", body)
+        output.print_thing(changed, as_json=as_json)
+
+    options = [option_of(field) for field in entity.fields if not field.is_fixed]
+    return _command(
+        "update",
+        update,
+        "Change fields of one; what is not named stays.",
+        [_key(entity), *options, *_password_option(entity)],
+    )
+
+
+def _delete(entity: Entity) -> click.Command:
+    async def delete(connection: Connection, key: str, *, as_json: bool) -> None:
+        await connection.client.delete(f"{entity.path}/{segment(key)}")
+        done = {"deleted": key}
+        output.print_done(f"{entity.command} {key} deleted", done, as_json=as_json)
+
+    return _command("delete", delete, "Delete one.", [_key(entity)])
+
+
+def _group_of(entity: Entity) -> click.Group:
+    group = click.Group(entity.command, help=entity.summary)
+    makers = (_create, _list, _show, _update, _delete)
+    for make in makers if entity.can_create else makers[1:]:
+        group.add_command(make(entity))
+    return group
+
+
+admin.add_command(replay)
+for _entity in ENTITIES:
+    _made = _group_of(_entity)
+    admin.add_command(_made)
+    if _entity.alias:
+        admin.add_command(_made, _entity.alias)
+
+
+_project, _groups, _users, _agents = (
+    admin.commands[name] for name in ("project", "group", "user", "agent")
+)
+assert isinstance(_project, click.Group)
+assert isinstance(_groups, click.Group)
+assert isinstance(_users, click.Group)
+assert isinstance(_agents, click.Group)
+
+
+@_project.group("members")
+def members() -> None:
+    """Who belongs to the project."""
+
+
+_PEOPLE = click.argument("users", metavar="USER…", nargs=-1, required=True)
+
+
+@members.command("list")
+@click.argument("project")
+@json_option
+@connected
+async def list_members(connection: Connection, project: str, *, as_json: bool) -> None:
+    """List them."""
+    page = await connection.client.get(f"/projects/{segment(project)}/members", limit=500)
+    output.print_page(page, ("username", "email", "full_name"), as_json=as_json)
+
+
+@members.command("add")
+@click.argument("project")
+@_PEOPLE
+@json_option
+@connected
+async def add_members(
+    connection: Connection, project: str, users: tuple[str, ...], *, as_json: bool
+) -> None:
+    """Take people into the project."""
+    await _change_members(connection, "PUT", project, users)
+    done = {"project": project, "added": list(users)}
+    output.print_done(f"{', '.join(users)} now in {project}", done, as_json=as_json)
+
+
+@members.command("rm")
+@click.argument("project")
+@_PEOPLE
+@json_option
+@connected
+async def remove_members(
+    connection: Connection, project: str, users: tuple[str, ...], *, as_json: bool
+) -> None:
+    """Take people out of the project."""
+    await _change_members(connection, "DELETE", project, users)
+    done = {"project": project, "removed": list(users)}
+    output.print_done(f"{', '.join(users)} no longer in {project}", done, as_json=as_json)
+
+
+async def _change_members(
+    connection: Connection, method: str, project: str, users: tuple[str, ...]
+) -> None:
+    for user in users:
+        await connection.client.call(
+            method, f"/projects/{segment(project)}/members/{segment(user)}"
+        )
+
+
+_KIND = click.argument("kind", type=click.Choice(["domain", "project", "user", "keypair"]))
+
+
+@_groups.command("links")
+@click.argument("group")
+@json_option
+@connected
+async def links(connection: Connection, group: str, *, as_json: bool) -> None:
+    """List who may use the resource group."""
+    page = await connection.client.get(f"/resource-groups/{segment(group)}/links", limit=500)
+    output.print_page(page, ("kind", "target"), as_json=as_json)
+
+
+@_groups.command("link")
+@click.argument("group")
+@_KIND
+@click.argument("target")
+@json_option
+@connected
+async def link(
+    connection: Connection, group: str, kind: str, target: str, *, as_json: bool
+) -> None:
+    """Let a domain, project, user or keypair use the resource group."""
+    await connection.client.put(_link_path(group, kind, target))
+    done = {"resource_group": group, "kind": kind, "target": target}
+    output.print_done(f"{kind} {target} may use {group}", done, as_json=as_json)
+
+
+@_groups.command("unlink")
+@click.argument("group")
+@_KIND
+@click.argument("target")
+@json_option
+@connected
+async def unlink(
+    connection: Connection, group: str, kind: str, target: str, *, as_json: bool
+) -> None:
+    """Take that back."""
+    await connection.client.delete(_link_path(group, kind, target))
+    done = {"resource_group": group, "kind": kind, "target": target}
+    output.print_done(f"{kind} {target} may no longer use {group}", done, as_json=as_json)
+
+
+@admin.command("audit-counters")
+@json_option
+@connected
+async def audit_counters(connection: Connection, *, as_json: bool) -> None:
+    """Compare all counters with what is allocated; exit with 1 where they differ."""
+    found = await connection.client.get("/counter-audit")
+    differences = found["differences"]
+    text = "\n".join(differences) or "all counters agree with what is allocated"
+    output.print_done(text, found, as_json=as_json)
+    if differences:
+        sys.exit(1)
+
+
+@_users.command("sign-out")
+@click.argument("user")
+@json_option
+@connected
+async def sign_out(connection: Connection, user: str, *, as_json: bool) -> None:
+    """End all of a person's tokens and servers."""
+    await connection.client.post(f"/users/{segment(user)}/sign-out")
+    output.print_done(f"{user} is signed out everywhere", {"username": user}, as_json=as_json)
+
+
+@_users.command("unlock")
+@click.argument("user")
+@json_option
+@connected
+async def unlock(connection: Connection, user: str, *, as_json: bool) -> None:
+    """Forget a user's failed sign-ins: the password is accepted again from every address."""
+    await connection.client.post(f"/users/{segment(user)}/unlock")
+    output.print_done(f"{user} may sign in again", {"username": user}, as_json=as_json)
+
+
+def _link_path(group: str, kind: str, target: str) -> str:
+    return f"/resource-groups/{segment(group)}/links/{kind}/{segment(target)}"
+
+
+@_agents.command("drain")
+@click.argument("agent")
+@json_option
+@connected
+async def drain(connection: Connection, agent: str, *, as_json: bool) -> None:
+    """Place nothing new there; what runs goes on to its end."""
+    found = await connection.client.patch(f"/agents/{segment(agent)}", {"schedulable": False})
+    output.print_done(f"{agent} takes no new sessions; what runs goes on", found, as_json=as_json)
+
+
+@_agents.command("undrain")
+@click.argument("agent")
+@json_option
+@connected
+async def undrain(connection: Connection, agent: str, *, as_json: bool) -> None:
+    """Let new sessions go there again."""
+    found = await connection.client.patch(f"/agents/{segment(agent)}", {"schedulable": True})
+    output.print_done(f"{agent} takes new sessions", found, as_json=as_json)

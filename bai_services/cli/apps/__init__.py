@@ -1,0 +1,1 @@
+"""Ways into a session: apps, ports, SSH and shares."""

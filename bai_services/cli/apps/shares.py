@@ -1,0 +1,88 @@
+"""`bai session share`, `shares`, `unshare`: apps of sessions that others may open."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from bai_services.core.apps.shares import Audience
+from bai_services.core.durations import parse_duration
+
+from .. import output
+from ..command import Connection, connected, json_option, segment
+
+COLUMNS = ("id", "session", "owner", "app", "audience", "user", "project", "expires_at", "url")
+
+
+def read_span(context: click.Context, parameter: click.Parameter, text: str | None) -> int | None:
+    return None if text is None else parse_duration(text, "--for")
+
+
+@click.command()
+@click.argument("name")
+@click.argument("app")
+@click.option("--user", metavar="NAME", help="With this person; name or e-mail address.")
+@click.option("--project", metavar="NAME", help="With everybody of the session's project.")
+@click.option("--public", is_flag=True, help="With anybody; needs --allow.")
+@click.option(
+    "--allow", "allowed_addresses", metavar="NETWORK", multiple=True,
+    help="Only from there: 192.0.2.7 or 192.0.2.0/24; may be repeated.",
+)  # fmt: skip
+@click.option(
+    "--for", "expires_in", metavar="SPAN", callback=read_span,
+    help="Ends by itself after: 2h, 3d; default: a week, or what the policy allows.",
+)  # fmt: skip
+@json_option
+@connected
+async def share(
+    connection: Connection,
+    name: str,
+    app: str,
+    *,
+    user: str | None,
+    project: str | None,
+    public: bool,
+    as_json: bool,
+    **limits: Any,
+) -> None:
+    """Let others open one app of a session, as far as your policy allows.
+
+    APP is a name such as tensorboard, or port-8501. Prints the link to hand on.
+    """
+    audience = {Audience.USER: user, Audience.PROJECT: project, Audience.PUBLIC: public}
+    if sum(map(bool, audience.values())) != 1:
+        raise click.UsageError("say with whom: --user NAME, --project NAME or --public")
+    wish = {"app": app, **{each.value: whom for each, whom in audience.items()}, **limits}
+    body = {field: value for field, value in wish.items() if value not in (None, False, ())}
+    made = await connection.client.post(f"/sessions/{segment(name)}/app-shares", body)
+    made["url"] = connection.address(made["url"])
+    output.print_done(made["url"], made, as_json=as_json)
+
+
+@click.command()
+@click.argument("name", required=False)
+@json_option
+@connected
+async def shares(connection: Connection, name: str | None, *, as_json: bool) -> None:
+    """List the shares of a session; without NAME all that you give or were given."""
+    path = "/app-shares" if name is None else f"/sessions/{segment(name)}/app-shares"
+    page = await connection.client.get(path, limit=500)
+    for item in page["items"]:
+        item["url"] = connection.address(item["url"])
+    output.print_page(page, COLUMNS, as_json=as_json)
+
+
+@click.command()
+@click.argument("name")
+@click.argument("ids", metavar="SHARE…", nargs=-1, required=True)
+@json_option
+@connected
+async def unshare(
+    connection: Connection, name: str, ids: tuple[str, ...], *, as_json: bool
+) -> None:
+    """Take shares of a session back, by the ids that `bai session shares` lists."""
+    for key in ids:
+        await connection.client.delete(f"/sessions/{segment(name)}/app-shares/{segment(key)}")
+    text = f"{len(ids)} {'share' if len(ids) == 1 else 'shares'} of {name} taken back"
+    output.print_done(text, {"items": list(ids)}, as_json=as_json)

@@ -1,0 +1,103 @@
+"""Public keys that people give for the SSH servers of their sessions."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+import re
+import struct
+from dataclasses import dataclass
+
+from ..errors import InvalidRequest
+from ..user_input import shown
+
+MOST_KEYS = 20
+MOST_KEY_CHARACTERS = 8192
+LEAST_RSA_BITS = 2048
+TYPES = frozenset(
+    {
+        "ssh-ed25519",
+        "ssh-rsa",
+        "ecdsa-sha2-nistp256",
+        "ecdsa-sha2-nistp384",
+        "ecdsa-sha2-nistp521",
+        "sk-ssh-ed25519@openssh.com",
+        "sk-ecdsa-sha2-nistp256@openssh.com",
+    }
+)
+_NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9@._-]{0,62}[A-Za-z0-9])?")
+
+
+@dataclass(frozen=True, slots=True)
+class PublicKey:
+    """``text`` is type and key without comment; ``fingerprint`` as `ssh-keygen -l` shows it."""
+
+    text: str
+    fingerprint: str
+
+
+def check_key_name(name: str) -> str:
+    """Return ``name`` if a key may be called so.
+
+    Raises
+    ------
+    InvalidRequest
+        If it may not.
+    """
+    if _NAME.fullmatch(name) is None:
+        raise InvalidRequest(
+            f"{shown(name)!r} cannot name an SSH key: use 1 to 64 letters, digits and "
+            "@ . _ - in between",
+            field="name",
+        )
+    return name
+
+
+def parse_public_key(text: str) -> PublicKey:
+    """Return the key of a line as it stands in ``id_ed25519.pub``; its comment is dropped.
+
+    Raises
+    ------
+    InvalidRequest
+        If it is none, has options in front, is weak, or is a private key.
+    """
+    if "PRIVATE KEY" in text:
+        raise _wrong(
+            "this is a private key: keep it to yourself, give the file that ends with .pub"
+        )
+    words = text.split(None, 2)
+    if len(text) > MOST_KEY_CHARACTERS or "\n" in text.strip() or len(words) < 2:
+        raise _wrong("not one line of type and key, such as ssh-ed25519 AAAA… me@home")
+    kind, encoded = words[:2]
+    if kind not in TYPES:
+        raise _wrong(f"a key of type {shown(kind)!r}; sessions take {', '.join(sorted(TYPES))}")
+    try:
+        blob = base64.b64decode(encoded, validate=True)
+        fields = _fields(blob)
+    except (binascii.Error, struct.error, ValueError):
+        raise _wrong("the key is damaged: copy the whole line") from None
+    if len(fields) < 2 or fields[0] != kind.encode():
+        raise _wrong("the key is damaged: copy the whole line")
+    if kind == "ssh-rsa":
+        bits = int.from_bytes(fields[-1]).bit_length()
+        if bits < LEAST_RSA_BITS:
+            raise _wrong(f"an RSA key of {bits} bits; it needs {LEAST_RSA_BITS}")
+    digest = base64.b64encode(hashlib.sha256(blob).digest()).decode().rstrip("=")
+    return PublicKey(f"{kind} {base64.b64encode(blob).decode()}", f"SHA256:{digest}")
+
+
+def _fields(blob: bytes) -> list[bytes]:
+    """Return the texts that a key is made of, each of which has its length in front."""
+    found = []
+    while blob:
+        (size,) = struct.unpack_from("!I", blob)
+        if size > len(blob) - 4:
+            raise ValueError("cut off")
+        found.append(blob[4 : 4 + size])
+        blob = blob[4 + size :]
+    return found
+
+
+def _wrong(why: str) -> InvalidRequest:
+    return InvalidRequest(f"public_key: {why}", field="public_key")

@@ -1,0 +1,1 @@
+"""Apps of sessions and their shares."""

@@ -1,0 +1,179 @@
+"""The options of a resource group: how its sessions are ordered, placed and let past each other."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+from ..durations import parse_duration
+from ..errors import InvalidRequest
+from ..scheduling.caps import Scope, ScopeKind
+from ..scheduling.placement import Policy, Strategy
+from ..scheduling.queue import Backfill, FairShare, GroupState, Order
+from ..user_input import shown
+from .device_sharing import Level
+
+MAX_DAYS = 366
+MAX_WEIGHT = 1_000_000.0
+FIELD = "scheduler_opts"
+MINIMUM = "minimum_enforcement"
+
+
+@dataclass(frozen=True, slots=True)
+class GroupOptions:
+    """What ``scheduler_opts`` of a resource group says, with a default for all that it does not."""
+
+    placement: Policy = Policy.PRICED
+    backfill: Backfill = Backfill.RESERVING
+    strategy: Strategy = Strategy.EVENLY
+    # Whether a share may be spread over more devices than it needs; a request may say otherwise.
+    allow_fractional_resource_fragmentation: bool = False
+    # Seconds after which a session that still waits is cancelled; 0: never.
+    pending_timeout: int = 0
+    fair_share: FairShare = field(default_factory=FairShare)
+    # How firmly a share of a device must be held; shares held less firmly are not given out.
+    minimum_enforcement: Level = Level.NONE
+
+    @classmethod
+    def of(cls, options: Mapping[str, Any]) -> GroupOptions:
+        """Read options as they are sent and kept.
+
+        Raises
+        ------
+        InvalidRequest
+            If one is unknown or cannot be what it is given as, naming the choices.
+        """
+        _refuse_unknown("option of a resource group", options, _READERS)
+        return cls(**{name: _READERS[name](name, value) for name, value in options.items()})
+
+    def state(self, name: str, order: str, is_active: bool) -> GroupState:
+        """Return the group as a scheduling pass looks at it."""
+        return GroupState(
+            name=name,
+            is_active=is_active,
+            order=Order(order),
+            placement=self.placement,
+            backfill=self.backfill,
+            fair_share=self.fair_share,
+        )
+
+
+def check_options(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the options as they are kept: spans of time in seconds, nothing that is unknown.
+
+    Raises
+    ------
+    InvalidRequest
+        As ``GroupOptions.of``.
+    """
+    read = GroupOptions.of(options)
+    kept = dict(options)
+    if "pending_timeout" in kept:
+        kept["pending_timeout"] = read.pending_timeout
+    return kept
+
+
+def _one_of(choices: type[StrEnum]) -> Callable[[str, Any], StrEnum]:
+    def read(name: str, value: Any) -> StrEnum:
+        if not isinstance(value, str) or value not in set(choices):
+            raise InvalidRequest(
+                f"{shown(value)!r} is no {name}; there are {', '.join(choices)}",
+                field=f"{FIELD}.{name}",
+            )
+        return choices(value)
+
+    return read
+
+
+def _flag(name: str, value: Any) -> bool:
+    if not isinstance(value, bool):
+        raise InvalidRequest(f"{name} is true or false", field=f"{FIELD}.{name}")
+    return value
+
+
+def _seconds(name: str, value: Any) -> int:
+    if value is None:
+        return 0
+    if isinstance(value, bool) or not isinstance(value, int | str):
+        raise InvalidRequest(f"{name} is a span of time such as 2h", field=f"{FIELD}.{name}")
+    return parse_duration(value, f"{FIELD}.{name}")
+
+
+def _fair_share(name: str, value: Any) -> FairShare:
+    spec = _map(name, value)
+    _refuse_unknown(f"part of {name}", spec, _FAIR_SHARE)
+    found: dict[str, Any] = {}
+    for part, limits in _FAIR_SHARE_NUMBERS.items():
+        if part in spec:
+            found[part] = _number(f"{name}.{part}", spec[part], *limits)
+    if "lookback_days" in found:
+        found["lookback_days"] = int(found["lookback_days"])
+    if "resource_weights" in spec:
+        label = f"{name}.resource_weights"
+        found["resource_weights"] = _weights(label, spec["resource_weights"], 0.0)
+    if "weights" in spec:
+        found["weights"] = _scope_weights(f"{name}.weights", spec["weights"])
+    return FairShare(**found)
+
+
+def _scope_weights(name: str, value: Any) -> dict[Scope, float]:
+    """Read ``{kind: {id: weight}}``."""
+    by_kind = _map(name, value)
+    _refuse_unknown(f"kind in {name}", by_kind, _WEIGHED)
+    return {
+        Scope(kind, key): weight
+        for kind, of_kind in by_kind.items()
+        for key, weight in _weights(f"{name}.{kind}", of_kind, _SMALLEST).items()
+    }
+
+
+def _weights(name: str, value: Any, least: float) -> dict[str, float]:
+    return {key: _number(f"{name}.{key}", n, least) for key, n in _map(name, value).items()}
+
+
+def _map(name: str, value: Any) -> Mapping[str, Any]:
+    if not isinstance(value, Mapping):
+        raise InvalidRequest(f"{name} is a map", field=f"{FIELD}.{name}")
+    return value
+
+
+def _number(name: str, value: Any, least: float, most: float = MAX_WEIGHT) -> float:
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    if not is_number or not least <= value <= most:
+        raise InvalidRequest(
+            f"{name} is a number from {least:g} to {most:g}, not {shown(value)}",
+            field=f"{FIELD}.{name}",
+        )
+    return float(value)
+
+
+def _refuse_unknown(
+    what: str, given: Mapping[str, Any], known: Mapping[str, Any] | Sequence[str]
+) -> None:
+    if unknown := sorted(set(given) - set(known)):
+        raise InvalidRequest(
+            f"{', '.join(map(repr, unknown))[:200]}: there is no such {what}; there are "
+            f"{', '.join(known)}",
+            field=FIELD,
+        )
+
+
+_SMALLEST = 0.001
+_WEIGHED = (ScopeKind.DOMAIN, ScopeKind.PROJECT, ScopeKind.USER)
+_FAIR_SHARE_NUMBERS = {
+    "half_life_days": (0.01, MAX_DAYS),
+    "lookback_days": (1, MAX_DAYS),
+    "default_weight": (_SMALLEST, MAX_WEIGHT),
+}
+_FAIR_SHARE = (*_FAIR_SHARE_NUMBERS, "weights", "resource_weights")
+_READERS: Mapping[str, Callable[[str, Any], Any]] = {
+    "placement": _one_of(Policy),
+    "backfill": _one_of(Backfill),
+    "strategy": _one_of(Strategy),
+    "allow_fractional_resource_fragmentation": _flag,
+    "pending_timeout": _seconds,
+    "fair_share": _fair_share,
+    MINIMUM: _one_of(Level),
+}

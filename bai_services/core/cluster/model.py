@@ -1,0 +1,98 @@
+"""Words and rules of resource groups, agents and devices."""
+
+from __future__ import annotations
+
+import re
+from enum import StrEnum
+
+from ..errors import InvalidRequest
+
+MAX_NAME = 64
+MAX_IMAGE_NAME = 255
+MAX_DEVICE_ID = 128
+
+# Letters of any case: a machine is called what it is called.
+_AGENT_ID = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9_.-]{0,62}[A-Za-z0-9])?")
+_DEVICE_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:/-]*")
+_FAMILY = re.compile(r"[a-z][a-z0-9-]{0,31}")
+_IMAGE = re.compile(
+    r"(?:[a-zA-Z0-9](?:[a-zA-Z0-9.-]*[a-zA-Z0-9])?(?::[0-9]{1,5})?/)?"  # registry
+    r"[a-z0-9]+(?:(?:[._]|__|-+)[a-z0-9]+)*(?:/[a-z0-9]+(?:(?:[._]|__|-+)[a-z0-9]+)*)*"
+    r"(?::[A-Za-z0-9_][A-Za-z0-9_.-]{0,127})?"  # tag
+)
+
+
+class AgentStatus(StrEnum):
+    ALIVE = "ALIVE"
+    LOST = "LOST"  # silent for longer than the deadline; may come back
+    TERMINATED = "TERMINATED"  # said goodbye
+
+
+class EngineName(StrEnum):
+    PROCESS = "process"
+    DOCKER = "docker"
+
+
+class LinkKind(StrEnum):
+    """Who may use a resource group that is not public; the target is named by its id.
+
+    A domain by its name, a project and a user by their ids, a keypair by its access key.
+    """
+
+    DOMAIN = "domain"
+    PROJECT = "project"
+    USER = "user"
+    KEYPAIR = "keypair"
+
+
+def check_agent_id(agent_id: str) -> str:
+    """Return the id if it may name an agent.
+
+    Raises
+    ------
+    InvalidRequest
+        If it is not 1 to 64 letters, digits and ``-_.`` that begin and end with a letter or digit.
+    """
+    if len(agent_id) > MAX_NAME or not _AGENT_ID.fullmatch(agent_id) or ".." in agent_id:
+        raise InvalidRequest(
+            f"{agent_id[:80]!r} cannot be the id of an agent: use 1 to {MAX_NAME} letters, digits, "
+            "- _ . and begin and end with a letter or digit",
+            field="id",
+        )
+    return agent_id
+
+
+def check_device(device_id: str, family: str) -> None:
+    """Refuse an id or a family that cannot be a device's.
+
+    Raises
+    ------
+    InvalidRequest
+        If the id has odd characters or over 128 of them, or the family is no slot's beginning.
+    """
+    if len(device_id) > MAX_DEVICE_ID or not _DEVICE_ID.fullmatch(device_id):
+        raise InvalidRequest(f"{device_id[:80]!r} cannot be the id of a device", field="devices")
+    if not _FAMILY.fullmatch(family):
+        raise InvalidRequest(f"{family[:80]!r} cannot be a family of devices", field="devices")
+
+
+def canonical_image(name: str) -> str:
+    """Return an image's name with its tag, ``latest`` where none is given.
+
+    Raises
+    ------
+    InvalidRequest
+        If it is not of the form ``[registry/][project/]name[:tag]``.
+    """
+    if len(name) > MAX_IMAGE_NAME or not _IMAGE.fullmatch(name):
+        raise InvalidRequest(
+            f"{name[:80]!r} is no image name; write for instance python:3.12 or "
+            "registry.example.org/team/python:3.12",
+            field="name",
+        )
+    canonical = name if ":" in name.rpartition("/")[2] else f"{name}:latest"
+    if len(canonical) > MAX_IMAGE_NAME:
+        raise InvalidRequest(
+            f"an image name has at most {MAX_IMAGE_NAME} characters with its tag", field="name"
+        )
+    return canonical

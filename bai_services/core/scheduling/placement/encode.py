@@ -1,0 +1,237 @@
+"""Agents and requests as rows of integer columns."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from ...cluster.devices import SHARES, Device, pool_of
+from ...errors import InvalidRequest
+from ...resources import CPU as CPU_SLOT
+from ...resources import MEM as MEM_SLOT
+from ...resources import family_of
+from . import columns as c
+from .columns import Columns, Ints, Memory
+from .mix import Kind
+from .model import AgentState, Mode, Request, Strategy
+
+_CUDA = "cuda"
+
+
+class Names:
+    """Numbers for names, in the order in which they were met."""
+
+    def __init__(self, families: Sequence[str] = (), models: Sequence[str] = ()) -> None:
+        self.families = {name: i for i, name in enumerate(families)}
+        self.models = {name: i for i, name in enumerate(models)}
+        self._others: dict[str, int] = {}
+        self._kinds: dict[tuple[bytes, bytes], int] = {}
+
+    def copy(self) -> Names:
+        """Return an independent copy: names met later get numbers of their own in each."""
+        other = Names(list(self.families), list(self.models))
+        other._others, other._kinds = dict(self._others), dict(self._kinds)
+        return other
+
+    def family(self, name: str) -> int:
+        return self.families.setdefault(name, len(self.families))
+
+    def model(self, name: str) -> int:
+        return self.models.setdefault(name, len(self.models))
+
+    def other(self, name: str) -> int:
+        """Return the number of an architecture or an engine."""
+        return self._others.setdefault(name, len(self._others))
+
+    def kind(self, row: Ints, facts: Ints) -> int:
+        """Return the number of all that is said of an agent and never changes by use."""
+        return self._kinds.setdefault((row.tobytes(), facts.tobytes()), len(self._kinds))
+
+    def mask(self, models: Sequence[str]) -> int:
+        """Return the models as bits; ANY without models. Beyond 62 models a bit is missing."""
+        if not models:
+            return c.ANY
+        return sum({1 << i for i in map(self.model, models) if i < 62})
+
+
+def driver_number(version: str) -> int:
+    """Return a driver's version as a number that compares; ANY if it is not known."""
+    parts = [min(int(part), 999) for part in re.findall(r"\d+", version)[:3]]
+    if not parts:
+        return c.ANY
+    major, minor, patch = (*parts, 0, 0)[:3]
+    return (major * 1000 + minor) * 1000 + patch
+
+
+def build_columns(agents: Sequence[AgentState], names: Names, width: int = 0) -> Columns:
+    """Return the columns of agents, in their order, with room for ``width`` devices each."""
+    width = max([width, 1, *(len(a.devices) for a in agents)])
+    columns = Columns(
+        np.zeros((len(agents), c.AGENT_WIDTH), np.int64),
+        np.zeros((len(agents), width), np.int64),
+        np.zeros((len(agents), width, c.DEVICE_WIDTH), np.int64),
+        np.zeros((len(agents), c.SUMS_WIDTH)),
+        np.zeros((len(agents), c.TALLIES_WIDTH), np.int64),
+    )
+    for n, agent in enumerate(agents):
+        write_agent(columns, n, agent, names)
+    return columns
+
+
+def write_agent(columns: Columns, n: int, agent: AgentState, names: Names) -> None:
+    """Set the row of an agent."""
+    links = link_groups(agent.devices)
+    numas = [-1 if d.numa_node is None else d.numa_node for d in agent.devices]
+    row = columns.agents[n]
+    row[c.CPU] = agent.capacity.get(CPU_SLOT, 0) - agent.used.get(CPU_SLOT, 0)
+    row[c.MEM] = agent.capacity.get(MEM_SLOT, 0) - agent.used.get(MEM_SLOT, 0)
+    row[c.OPEN] = agent.is_alive and agent.is_schedulable
+    row[c.ARCHITECTURE] = names.other(agent.architecture)
+    row[c.ENGINE] = names.other(agent.engine)
+    row[c.DRIVER] = driver_number(agent.cuda_driver)
+    row[c.HAS_GRAPH] = any(link >= 0 for link in links) or len(set(numas)) > 1
+    columns.free[n] = 0
+    columns.facts[n] = c.ANY
+    for j, device in enumerate(agent.devices):
+        free = device.capacity - device.used
+        columns.free[n, j] = free if device.is_healthy else free - c.UNHEALTHY
+        facts = columns.facts[n, j]
+        facts[c.CAPACITY] = device.capacity
+        facts[c.FAMILY] = names.family(device.pool)
+        facts[c.MODEL] = names.model(device.model)
+        facts[c.NUMA] = numas[j]
+        facts[c.LINK] = links[j]
+        facts[c.LEAST_SHARE] = device.sharing.least
+        facts[c.MOST_SHARE] = device.sharing.most_now
+        facts[c.IN_FORCE] = 0 if device.sharing.is_uniform else c.ANY
+    row[c.KIND] = names.kind(row[c.ARCHITECTURE : c.HAS_GRAPH + 1], columns.facts[n])
+    for j, device in enumerate(agent.devices):
+        if device.sharing.is_uniform:
+            columns.facts[n, j, c.IN_FORCE] = device.share_in_force
+
+
+def link_groups(devices: Sequence[Device]) -> list[int]:
+    """Return for each device the group of those that it reaches by links; -1: not known."""
+    index = {device.id: j for j, device in enumerate(devices)}
+    group = [-1 if d.links is None else j for j, d in enumerate(devices)]
+    for j, device in enumerate(devices):
+        for peer in device.links or ():
+            other = group[index[peer]] if peer in index else -1
+            if other >= 0 and other != group[j]:
+                low, high = sorted((other, group[j]))
+                group = [low if g == high else g for g in group]
+    return group
+
+
+def read_agent(columns: Columns, n: int, agent: AgentState) -> AgentState:
+    """Return an agent with what its row says is taken: the reverse of ``write_agent``."""
+    row, free = columns.agents[n], columns.free[n].tolist()
+    used = {
+        **agent.used,
+        CPU_SLOT: agent.capacity.get(CPU_SLOT, 0) - int(row[c.CPU]),
+        MEM_SLOT: agent.capacity.get(MEM_SLOT, 0) - int(row[c.MEM]),
+    }
+    in_force = columns.facts[n, :, c.IN_FORCE].tolist()
+    devices = tuple(
+        replace(
+            d,
+            used=d.capacity - room - (0 if d.is_healthy else c.UNHEALTHY),
+            share_in_force=max(0, share),
+        )
+        for d, room, share in zip(agent.devices, free, in_force, strict=False)
+    )
+    return replace(agent, used=used, devices=devices)
+
+
+def shape_row(request: Request, names: Names) -> Ints:
+    """Return a request as a row: what goes together on one agent.
+
+    Raises
+    ------
+    InvalidRequest
+        If it asks for more families of devices than one session may.
+    """
+    needs = [(slot, n) for slot, n in request.slots.items() if family_of(slot)]
+    if len(needs) > c.MAX_NEEDS:
+        raise InvalidRequest(
+            f"{len(needs)} families of devices asked for; a session takes at most {c.MAX_NEEDS}",
+            slots=[slot for slot, _ in needs],
+        )
+    row = _row(request.slots.get(CPU_SLOT, 0), request.slots.get(MEM_SLOT, 0))
+    if request.mode == Mode.SINGLE_NODE:
+        row[c.TOGETHER] = request.kernels
+    row[c.ARCHITECTURE] = names.other(request.architecture)
+    row[c.ENGINE] = c.ANY if request.engine is None else names.other(request.engine)
+    if any(family_of(slot) == _CUDA for slot, _ in needs):
+        row[c.DRIVER] = driver_number(request.min_cuda_driver)
+    row[c.FRAGMENTS] = request.allow_fragmentation
+    row[c.FILLS] = request.strategy == Strategy.FILL
+    models = names.mask(request.device_models)
+    for slot, amount in needs:
+        family = names.family(pool_of(slot))
+        is_share = slot.endswith(f".{SHARES}")
+        _add_need(row, family, not is_share, amount, models)
+    return row
+
+
+def kind_row(kind: Kind, names: Names) -> Ints:
+    """Return a usual request as a row."""
+    row = _row(kind.cpu, kind.mem)
+    if kind.devices:
+        is_whole = kind.share == c.UNIT
+        amount = kind.devices if is_whole else kind.share
+        _add_need(row, names.family(kind.family), is_whole, amount, names.mask(kind.models))
+    return row
+
+
+def _row(cpu: int, mem: int) -> Ints:
+    row = np.zeros(c.SHAPE_WIDTH, np.int64)
+    row[c.CPU], row[c.MEM], row[c.TOGETHER], row[c.ENGINE] = cpu, mem, 1, c.ANY
+    return row
+
+
+def _add_need(row: Ints, family: int, is_whole: bool, amount: int, models: int) -> None:
+    at = c.NEED_START + c.NEED_WIDTH * int(row[c.NEEDS])
+    row[at + c.NEED_FAMILY] = family
+    row[at + c.NEED_WHOLE] = is_whole
+    row[at + c.NEED_AMOUNT] = amount
+    row[at + c.NEED_MODELS] = models
+    row[c.NEEDS] += 1
+
+
+def new_memory(
+    agents: int, devices: int, shapes: int, picks: int, rule: int, seed: int = 0
+) -> Memory:
+    """Return an empty memory of searches by a rule over that many agents."""
+    blocks = max(1, -(-agents // c.BLOCK))
+    state = np.zeros(c.MEMORY_WIDTH, np.int64)
+    state[c.CURSOR] = -1
+    state[c.SETTLED] = -1
+    state[c.RULE] = rule
+    # A xorshift must not begin at 0, and close seeds must not begin alike.
+    state[c.DRAWS] = (seed + 1) * 0x9E3779B97F4A7C15 % 2**62 | 1
+    return Memory(
+        scores=np.full((shapes, agents), c.UNFIT, np.int64),
+        best=np.full((shapes, blocks), c.UNFIT, np.int64),
+        seen=np.full(shapes, -1, np.int64),
+        log=np.zeros(2 ** (4 * agents).bit_length(), np.int64),
+        mark=np.zeros(agents, np.int64),
+        state=state,
+        picks=np.zeros((max(picks, devices), 4), np.int64),
+        room=np.zeros(devices, np.int64),
+        stale=np.zeros(agents, np.int64),
+        listed=np.zeros((2, agents), np.int64),
+        known=np.zeros((2, c.KNOWN), np.int64),
+    )
+
+
+def grown(memory: Memory) -> Memory:
+    """Return a memory for twice as many shapes."""
+    return memory._replace(
+        scores=np.concatenate([memory.scores, np.full_like(memory.scores, c.UNFIT)]),
+        best=np.concatenate([memory.best, np.full_like(memory.best, c.UNFIT)]),
+        seen=np.concatenate([memory.seen, np.full_like(memory.seen, -1)]),
+    )

@@ -1,0 +1,125 @@
+"""What a group is usually asked for: learned from its own requests, with a start without any."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from ...cluster.devices import SHARES, pool_of, split_shares
+from ...resources import CPU, MEM, SHARE_STEP, SHARE_UNIT, family_of
+from .model import AgentState, Mode, Request
+
+# Until a group has seen so many requests of its own, the start counts as some of them.
+_OWN_ENOUGH = 500
+_START_COUNTS = 50
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Kind:
+    """A usual request: ``devices`` devices of which ``share`` thousandths each are taken.
+
+    A share is always of one device; no ``models`` means any.
+    """
+
+    cpu: int
+    mem: int
+    family: str = ""
+    devices: int = 0
+    share: int = 0
+    models: tuple[str, ...] = ()
+
+    @property
+    def demand(self) -> float:
+        """How many devices it takes."""
+        return self.devices * self.share / SHARE_UNIT
+
+
+# How often each kind is asked for; only the proportions matter.
+Mix = Mapping[Kind, float]
+
+
+def learn_mix(recent: Iterable[Request], agents: Sequence[AgentState]) -> Mix:
+    """Return the mix of a group's recent requests, eased in by a start from its agents."""
+    counts: Counter[Kind] = Counter()
+    own = 0
+    for request in recent:
+        own += 1
+        for kind, times in kinds_of(request):
+            counts[kind] += times
+    mix = {kind: float(times) for kind, times in counts.items()}
+    start = starting_mix(agents)
+    total = sum(start.values())
+    weight = _START_COUNTS * max(0.0, 1 - own / _OWN_ENOUGH)
+    if weight and total:
+        for kind, part in start.items():
+            mix[kind] = mix.get(kind, 0.0) + weight * part / total
+    return dict(sorted(mix.items()))
+
+
+def kinds_of(request: Request) -> list[tuple[Kind, int]]:
+    """Return what a request counts as, and how many times."""
+    cpu, mem = request.slots.get(CPU, 0), request.slots.get(MEM, 0)
+    needs = [(slot, n) for slot, n in request.slots.items() if family_of(slot)]
+    times = request.kernels
+    if not needs:
+        return [(Kind(cpu, mem), times)]
+    found: list[tuple[Kind, int]] = []
+    for slot, amount in needs:
+        kind = Kind(cpu, mem, pool_of(slot), amount, SHARE_UNIT, request.device_models)
+        if not slot.endswith(f".{SHARES}"):
+            if request.mode == Mode.SINGLE_NODE:
+                kind = replace(kind, cpu=cpu * times, mem=mem * times, devices=amount * times)
+                found.append((kind, 1))
+            else:
+                found.append((kind, times))
+            continue
+        for part in split_shares(amount):
+            count = len(split_shares(amount))
+            share = replace(kind, cpu=cpu // count, mem=mem // count, devices=1, share=part)
+            found.append((share, times))
+    return found
+
+
+def stays_of(recent: Sequence[Request], seconds: Sequence[float | None]) -> dict[Kind, float]:
+    """Return how long each kind of request ran on average, where some are known to have ended."""
+    ran: dict[Kind, list[float]] = {}
+    for request, time in zip(recent, seconds, strict=False):
+        for kind, _ in kinds_of(request) if time else ():
+            ran.setdefault(kind, []).append(time or 0.0)
+    return {kind: sum(times) / len(times) for kind, times in sorted(ran.items())}
+
+
+def starting_mix(agents: Sequence[AgentState]) -> Mix:
+    """Return a mix in the proportions of the agents: whole devices, halves, quarters, some more.
+
+    Each device comes with three quarters of the cpu and memory that its agents have for it, so
+    that what is asked for nothing but cpu has its place too.
+    """
+    mix: dict[Kind, float] = {}
+    for family in sorted({d.pool for a in agents for d in a.devices}):
+        mine = [a for a in agents if any(d.pool == family for d in a.devices)]
+        most = max(sum(d.pool == family for d in a.devices) for a in mine)
+        devices = sum(d.pool == family for a in mine for d in a.devices)
+        cpu = sum(a.capacity.get(CPU, 0) for a in mine) * 3 // (4 * devices)
+        mem = sum(a.capacity.get(MEM, 0) for a in mine) * 3 // (4 * devices)
+        for share, weight in ((SHARE_UNIT, 4.0), (SHARE_UNIT // 2, 2.0), (SHARE_UNIT // 4, 2.0)):
+            kind = Kind(cpu * share // SHARE_UNIT, mem * share // SHARE_UNIT, family, 1, share)
+            mix[kind] = weight
+        for count in (2, 4, 8):
+            if count <= most:
+                mix[Kind(cpu * count, mem * count, family, count, SHARE_UNIT)] = 1.0 / count
+    cpu = sum(a.capacity.get(CPU, 0) for a in agents) // max(1, len(agents))
+    mem = sum(a.capacity.get(MEM, 0) for a in agents) // max(1, len(agents))
+    mix[Kind(max(cpu // 16, 1), mem // 16)] = 1.0
+    return mix
+
+
+def shares_of(mix: Mix, family: str) -> dict[int, float]:
+    """Return how often each share below a whole device is asked for."""
+    found: dict[int, float] = {}
+    for kind, weight in mix.items():
+        if kind.family == family and kind.devices == 1 and kind.share < SHARE_UNIT:
+            size = -(-kind.share // SHARE_STEP) * SHARE_STEP
+            found[size] = found.get(size, 0.0) + weight
+    return dict(sorted(found.items()))

@@ -1,0 +1,106 @@
+"""What a share of a device, and what is left of one, is worth: prices of a cutting stock."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from ...resources import SHARE_STEP, SHARE_UNIT
+from .columns import Floats, Ints
+
+# A whole device is worth a little more than any sum of parts: opened ones are filled first.
+THETA = 0.95
+
+_EPSILON = 1e-9
+_ROOM = SHARE_UNIT // SHARE_STEP
+
+# A way to cut one device: how many of each share, and on how many devices it is used.
+Pattern = tuple[dict[int, int], float]
+
+
+def share_prices(demand: Mapping[int, float]) -> tuple[dict[int, float], list[Pattern]]:
+    """Return the price of each share as a part of a device, and the patterns behind them.
+
+    The least number of devices that hold the demand, as a linear program over
+    all ways to cut a device; its dual values are the prices. Patterns are made
+    as they are needed (column generation); shares are multiples of a step.
+    """
+    sizes = [s for s in sorted(demand) if demand[s] > 0]
+    if not sizes:
+        return {}, []
+    widths = np.array([s // SHARE_STEP for s in sizes])
+    wanted = np.array([demand[s] for s in sizes], np.float64)
+    # Demands of equal size would make the search go round in circles.
+    wanted = wanted / wanted.sum() * (1 + 1e-7 * np.arange(len(sizes)))
+    basis = np.diag((_ROOM // widths).astype(np.float64))
+    costs = np.ones(len(sizes))
+    prices: Any = np.zeros(len(sizes))
+    for _ in range(100 * len(sizes)):
+        prices = np.linalg.solve(basis.T, costs)
+        column, cost = _entering(prices, widths)
+        if column is None:
+            break
+        direction = np.linalg.solve(basis, column)
+        amounts = np.linalg.solve(basis, wanted)
+        ratios = np.where(
+            direction > _EPSILON, amounts / np.where(direction > _EPSILON, direction, 1), np.inf
+        )
+        leaving = int(np.argmin(ratios))
+        basis[:, leaving], costs[leaving] = column, cost
+    amounts = np.linalg.solve(basis, wanted) * sum(demand.values())
+    patterns = [
+        ({s: round(n) for s, n in zip(sizes, basis[:, i], strict=True) if n > 0}, float(amounts[i]))
+        for i in range(len(sizes))
+        if costs[i] > 0 and amounts[i] > _EPSILON
+    ]
+    clipped = np.clip(prices, 0.0, 1.0)
+    return {s: float(p) for s, p in zip(sizes, clipped, strict=True)}, patterns
+
+
+def _entering(prices: Floats, widths: Ints) -> tuple[Floats | None, float]:
+    """Return the column that lowers the cost most, and its own cost; None at the optimum."""
+    lowest = int(np.argmin(prices))
+    if prices[lowest] < -_EPSILON:
+        surplus = np.zeros(prices.size)
+        surplus[lowest] = -1.0
+        return surplus, 0.0
+    pattern, worth = _dearest_pattern(prices, widths)
+    return (pattern, 1.0) if worth > 1 + _EPSILON else (None, 0.0)
+
+
+def _dearest_pattern(prices: Floats, widths: Ints) -> tuple[Floats, float]:
+    """Return the way to cut a device that is worth most at these prices (a knapsack)."""
+    best = np.zeros(_ROOM + 1)
+    last = np.full(_ROOM + 1, -1)
+    for room in range(1, _ROOM + 1):
+        best[room] = best[room - 1]
+        fitting = np.flatnonzero(widths <= room)
+        if fitting.size:
+            worths = best[room - widths[fitting]] + prices[fitting]
+            at = int(np.argmax(worths))
+            if worths[at] > best[room] + _EPSILON:
+                best[room], last[room] = worths[at], fitting[at]
+    pattern = np.zeros(prices.size)
+    room = _ROOM
+    while room > 0:
+        if last[room] < 0:
+            room -= 1
+            continue
+        pattern[last[room]] += 1
+        room -= int(widths[last[room]])
+    return pattern, float(best[_ROOM])
+
+
+def remainder_values(prices: Mapping[int, float]) -> Floats:
+    """Return what a device with 0 to 1000 thousandths free is worth; a whole one 1."""
+    value = np.zeros(SHARE_UNIT + 1)
+    for free in range(1, SHARE_UNIT):
+        best = value[free - 1]
+        for size, price in prices.items():
+            if size <= free:
+                best = max(best, value[free - size] + THETA * price)
+        value[free] = min(1.0, best)
+    value[SHARE_UNIT] = 1.0
+    return value

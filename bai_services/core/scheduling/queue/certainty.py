@@ -1,0 +1,250 @@
+"""What simulated starts rest on: which of them are ``known`` and which only ``estimated``."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+
+from ..caps import Scope
+from ..placement import Policy
+from .group_queue import Line
+from .model import Backfill, Certainty, Order, PassResult, Reservation, Waiting
+from .run import Queue
+
+_TICK = timedelta(microseconds=1)
+
+
+@dataclass(slots=True)
+class _Group:
+    """What the labels of one resource group rest on."""
+
+    line: Line
+    root: str  # the same for groups that share caps
+    # Until now no later arrival could have started that would still run when it matters.
+    is_sealed: bool
+    # The session that waits first for room, and has done so since the simulation began: nothing
+    # that arrives later delays it.
+    head: str = ""
+    head_at: datetime | None = None
+    # Later arrivals may run that end before the reserved session starts: since when, for whom.
+    window_from: datetime | None = None
+    window_of: Reservation | None = None
+    priorities: Counter[int] = field(default_factory=Counter)
+
+
+class Labels:
+    """Labels the starts of a simulation, pass by pass.
+
+    A start is ``known`` if it is exact as long as sessions run until their limits and
+    nobody of a higher priority arrives (for LIFO: nobody at all). That takes both of these:
+
+    - Every session that has run before it, in its group and in those that share caps with
+      it, ends at a limit, and no dependency is assumed to end well.
+    - No later arrival can start before it and delay it. So it is for starts of the present
+      pass, for the first session that waits for room, and as long as an arrival would find
+      no room, or only until the reserved session starts.
+
+    Any other start is ``estimated``: it is exact if nobody arrives and every run time is right.
+    """
+
+    def __init__(self, queue: Queue, waiting: Mapping[str, Waiting]) -> None:
+        self._began_at = queue.now
+        self._waiting = dict(waiting)
+        self._capped = {w.id for w in waiting.values() if queue.is_capped(w)}
+        roots = _coupled(queue, waiting.values())
+        self._groups = {
+            name: _Group(line, roots[name], line.state.order is Order.FIFO)
+            for name in queue.groups()
+            for line in [queue.line(name)]
+        }
+        # By root: starts after this time rest on something that is not sure.
+        self._unsure_after: dict[str, datetime] = {}
+        for group in self._groups.values():
+            if group.line.state.placement is Policy.RANDOM:
+                self._doubt(group, queue.now)
+        for w in waiting.values():
+            self._note_waiting(w)
+        for running in queue.all_running():
+            # One past its limit is being stopped: it takes as long as it takes.
+            if running.ends_at is None or running.ends_at <= queue.now:
+                self._doubt(self._groups[running.group], queue.now)
+
+    def _note_waiting(self, waiting: Waiting) -> None:
+        if waiting.closed:
+            return
+        group = self._group(waiting.id)
+        group.priorities[waiting.priority] += 1
+        group.is_sealed &= waiting.id not in self._capped
+        if waiting.unmet and not waiting.awaits:
+            # Nothing tells what it waits for.
+            self._doubt(group, self._began_at)
+
+    def _group(self, session_id: str) -> _Group:
+        return self._groups[self._waiting[session_id].request.resource_group]
+
+    def _doubt(self, group: _Group, after: datetime) -> None:
+        self._unsure_after[group.root] = min(after, self._unsure_after.get(group.root, after))
+
+    def let_in(self, waiting: Waiting, at: datetime) -> None:
+        """Note that dependencies of a session have ended: well, it is assumed."""
+        self._doubt(self._group(waiting.id), at - _TICK)
+
+    def is_open_ended(self, waiting: Waiting, at: datetime) -> None:
+        """Note that a session has started that may end before its limit, or has none."""
+        self._doubt(self._group(waiting.id), at)
+
+    def of_pass(self, at: datetime, result: PassResult) -> dict[str, Certainty]:
+        """Return the label of every session that a pass has started."""
+        started: dict[str, list[str]] = {}
+        for decision in result.decisions:
+            mine = self._waiting[decision.session_id].request.resource_group
+            started.setdefault(mine, []).append(decision.session_id)
+        found: dict[str, Certainty] = {}
+        for name, group in self._groups.items():
+            found.update(self._of_group(group, at, started.get(name, [])))
+        return found
+
+    def _of_group(self, group: _Group, at: datetime, started: list[str]) -> dict[str, Certainty]:
+        is_first = at == self._began_at
+        found: dict[str, Certainty] = {}
+        if started and not is_first:
+            self._check_window(group, at)
+            self._check_head(group, at, started)
+        is_sure = at <= self._unsure_after.get(group.root, at)
+        for session_id in started:
+            waiting = self._waiting[session_id]
+            group.priorities[waiting.priority] -= 1
+            is_safe = is_first or group.is_sealed or session_id == group.head
+            found[session_id] = Certainty.KNOWN if is_sure and is_safe else Certainty.ESTIMATED
+        if started and not is_first:
+            self._check_priorities(group, started)
+        if is_first:
+            self._set_head(group)
+        elif group.head not in group.line.shape_of or not self._is_head(group):
+            group.head = ""
+        self._check_room(group, at)
+        return found
+
+    # ---- The head: what arrives later cannot pass it ----
+
+    def _set_head(self, group: _Group) -> None:
+        line = group.line
+        if line.state.order not in (Order.FIFO, Order.LIFO) or line.is_passed:
+            return
+        kept = _kept(line)
+        if kept is not None and kept.certainty is Certainty.KNOWN:
+            group.head, group.head_at = kept.session_id, kept.starts_at
+        elif line.state.backfill is Backfill.OFF and line.stopped_by not in self._capped:
+            group.head = line.stopped_by
+
+    def _is_head(self, group: _Group) -> bool:
+        line = group.line
+        if line.is_passed:
+            return False
+        if group.head_at is None:
+            return line.stopped_by == group.head
+        kept = _kept(line)
+        return (
+            kept is not None
+            and kept.session_id == group.head
+            and kept.starts_at == group.head_at
+            and kept.certainty is Certainty.KNOWN
+        )
+
+    def _check_head(self, group: _Group, at: datetime, started: list[str]) -> None:
+        """Give the head up where another session before it has started, or it was late."""
+        if not group.head:
+            return
+        first = _sort_key(group.line, self._waiting[group.head])
+        if any(_sort_key(group.line, self._waiting[s]) < first for s in started) or (
+            group.head in started and group.head_at not in (None, at)
+        ):
+            group.head = ""
+
+    # ---- The seal: what arrives later finds no room ----
+
+    def _check_window(self, group: _Group, at: datetime) -> None:
+        """Break the seal where a session starts while short arrivals may have its room."""
+        kept = group.window_of
+        if kept is not None and kept.starts_at is not None and at < kept.starts_at:
+            group.is_sealed = False
+
+    def _check_priorities(self, group: _Group, started: list[str]) -> None:
+        """Break the seal where a session of less priority has passed one that still waits.
+
+        An arrival between the two could have passed it as well.
+        """
+        highest = max((p for p, n in group.priorities.items() if n), default=None)
+        if highest is not None and any(self._waiting[s].priority < highest for s in started):
+            group.is_sealed = False
+
+    def _check_room(self, group: _Group, at: datetime) -> None:
+        """Break the seal where an arrival could start after this pass and outlast the next ones."""
+        if not group.is_sealed:
+            return
+        line, kept = group.line, _kept(group.line)
+        if group.window_of is not None:
+            until = group.window_of.starts_at
+            if until is None or until <= at:
+                group.window_of = None
+            elif not _is_same(kept, group.window_of):
+                group.is_sealed = False
+                return
+        if line.state.backfill is Backfill.OFF and line.stopped_by:
+            return
+        if not line.placer.has_spare():
+            return
+        is_short = kept is not None and kept.certainty is Certainty.KNOWN and not line.has_spare
+        if not is_short:
+            group.is_sealed = False
+        elif group.window_of is None:
+            group.window_of = kept
+
+
+def _kept(line: Line) -> Reservation | None:
+    return line.reservations[0] if line.reservations else None
+
+
+def _is_same(one: Reservation | None, other: Reservation) -> bool:
+    return (
+        one is not None and one.session_id == other.session_id and one.starts_at == other.starts_at
+    )
+
+
+def _sort_key(line: Line, waiting: Waiting) -> tuple[int, int]:
+    sign = -1 if line.state.order is Order.LIFO else 1
+    return (-waiting.priority, sign * waiting.sequence)
+
+
+def _coupled(queue: Queue, waiting: Iterable[Waiting]) -> dict[str, str]:
+    """Return a name for each group that is the same for those whose sessions share caps.
+
+    A session that waits for one of another group to end couples the two as well.
+    """
+    found = {name: name for name in queue.groups()}
+
+    def root(name: str) -> str:
+        while found[name] != name:
+            name = found[name]
+        return name
+
+    group_of: dict[Scope | str, str] = {}
+    scopes: dict[str, set[tuple[Scope, ...]]] = {name: set() for name in found}
+    for w in waiting:
+        scopes[w.request.resource_group].add(w.scopes)
+        group_of[w.id] = w.request.resource_group
+    for running in queue.all_running():
+        scopes[running.group].add(running.scopes)
+        group_of[running.id] = running.group
+    for w in queue.all_waiting().values():
+        for other in w.awaits:
+            if other in group_of:
+                found[root(group_of[other])] = root(w.request.resource_group)
+    capped = set(queue.quotas.all_caps())
+    first: dict[Scope, str] = {}
+    for name, tuples in scopes.items():
+        for scope in {scope for mine in tuples for scope in mine} & capped:
+            found[root(name)] = root(first.setdefault(scope, name))
+    return {name: root(name) for name in found}

@@ -1,0 +1,388 @@
+"""The line of one resource group: who waits in it by shape, what runs, what its agents have."""
+
+from __future__ import annotations
+
+import copy
+from bisect import bisect_left, insort
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from datetime import datetime
+from heapq import heapify, heappop, heappush
+
+from ...resources import ResourceSlots
+from ..caps import Scope
+from ..placement import AgentState
+from ..placement.placer import Placer
+from .durations import Durations
+from .model import Bucket, GroupState, Order, Reason, Reservation, Running, Waiting
+from .order import Party, Standing
+from .quota import Ints, Quotas
+from .releases import Releases
+from .selection import Selection
+from .shares import Shares, amounts_of, capacity_of, fair_factor, fair_scopes
+
+# Requests that a placer remembers although nobody waits with them any more.
+_MOST_HANDLES = 4096
+
+ShapeKey = tuple[object, ...]
+
+
+def session_slots(waiting: Waiting) -> ResourceSlots:
+    """Return what all kernels of a session take together."""
+    request = waiting.request
+    if request.kernels == 1:
+        return request.slots
+    return ResourceSlots({slot: n * request.kernels for slot, n in request.slots.items()})
+
+
+def shape_key(waiting: Waiting) -> ShapeKey:
+    """Return what sessions must have in common to be one shape."""
+    w = waiting
+    return (w.request, w.scopes, w.priority, w.seconds, w.kind)
+
+
+class Shape:
+    """Sessions alike in all that a pass looks at: they differ in who came first.
+
+    ``members`` are sequences and ids, sorted. ``waiting`` is any one of them.
+    """
+
+    __slots__ = (
+        "amounts",
+        "column",
+        "fresh",
+        "handle",
+        "key",
+        "members",
+        "need",
+        "number",
+        "party",
+        "priority",
+        "reasons",
+        "rows",
+        "slots",
+        "told",
+        "waiting",
+    )
+
+    def __init__(self, number: int, waiting: Waiting, quotas: Quotas, placer: Placer) -> None:
+        self.number = number
+        self.column = -1  # in the selection of its line
+        self.waiting = waiting
+        self.key = shape_key(waiting)
+        self.slots = session_slots(waiting)
+        self.handle = placer.prepare(waiting.request)
+        self.rows: Ints = quotas.rows(waiting.scopes)
+        self.need: Ints = quotas.need(self.slots)
+        self.amounts = amounts_of(self.slots)
+        self.party: Party = fair_scopes(waiting.scopes)
+        self.priority = waiting.priority
+        self.members: list[tuple[int, str]] = []
+        self.reasons: tuple[Reason, ...] = ()
+        # What the caller knows: reasons told for all but the fresh members.
+        self.told: tuple[Reason, ...] | None = None
+        self.fresh: list[str] = []
+
+    def twin(self, placer: Placer) -> Shape:
+        """Return the same shape without members, for another placer."""
+        other = copy.copy(self)
+        other.handle = placer.prepare(self.waiting.request)
+        other.members, other.fresh = [], []
+        return other
+
+
+class Line:
+    """One resource group of a ``Queue``: kept between passes, changed by what happens."""
+
+    def __init__(self, state: GroupState, agents: Iterable[AgentState], quotas: Quotas) -> None:
+        self.state = state
+        self.quotas = quotas
+        self.agents = {agent.id: agent for agent in sorted(agents, key=lambda a: a.id)}
+        self.placer = self._new_placer(list(self.agents.values()))
+        self.shapes: dict[ShapeKey, Shape] = {}
+        self.shape_of: dict[str, Shape] = {}
+        self.selection = Selection()
+        # Sessions that take no part in a pass: not yet their time, or something else unmet.
+        self.deferred: dict[str, Waiting] = {}
+        self.held: dict[str, Waiting] = {}
+        self.running: dict[str, Running] = {}
+        # Of these: those with a limit, the first to end first; those without.
+        self.by_end: list[tuple[datetime, datetime, str]] = []
+        self.endless: dict[str, Running] = {}
+        self.untold: list[str] = []  # those of the two whose reasons were not told yet
+        self._alarms: list[tuple[datetime, str]] = []
+        self.shares = Shares()
+        self._capacity = capacity_of(self.agents.values())
+        self.shares.set_capacity(self._capacity)
+        self._history: Mapping[Scope, Sequence[Bucket]] = {}
+        self._fair: dict[Party, Standing] = {}  # where parties stand by fair share
+        self._day = 0
+        self._numbers = 0
+        # Of the last pass.
+        self.is_dirty = True
+        self.quota_version = -1
+        self.stopped_by: str = ""  # the session that nothing may pass
+        self.is_passed = False  # a session that its caps hold back stands before the one in need
+        self.has_spare = False  # beside the reserved session there will be room when it starts
+        self.reservations: tuple[Reservation, ...] = ()
+        self.room_reasons: dict[int, tuple[Reason, ...]] = {}  # by handle; empty: there is room
+        self.reserved: dict[str, tuple[Reason, ...]] = {}  # reasons of who has a reserved place
+        self.told_reserved: dict[str, tuple[Reason, ...]] = {}
+        self._kept: list[Shape] = []
+
+    def _new_placer(self, agents: list[AgentState]) -> Placer:
+        state = self.state
+        return Placer(agents, state.placement, state.tables, last_agent=state.last_agent)
+
+    def fork(self, quotas: Quotas) -> Line:
+        """Return a copy that changes of this one leave alone, to look at: shapes are shared."""
+        other = copy.copy(self)
+        other.quotas = quotas
+        other.agents, other.placer = dict(self.agents), self.placer.fork_for_thread()
+        other.shapes, other.shape_of = dict(self.shapes), dict(self.shape_of)
+        other.selection = self.selection.copy()
+        other.deferred, other.held = dict(self.deferred), dict(self.held)
+        other.by_end, other.endless = list(self.by_end), dict(self.endless)
+        other.running, other.shares = dict(self.running), self.shares.copy()
+        other.room_reasons, other._fair = dict(self.room_reasons), dict(self._fair)
+        return other
+
+    def fork_to_run(self, quotas: Quotas, waiting: Mapping[str, Waiting]) -> Line:
+        """Return a copy on which passes can be run, with shapes of its own.
+
+        Of one that is a fork itself, shapes and alarms belong to the origin, which goes on
+        changing them: members and alarms come from who ``waiting`` says waits.
+        """
+        other = self.fork(quotas)
+        twins = {id(shape): shape.twin(other.placer) for shape in self.shapes.values()}
+        other.shapes = {twin.key: twin for twin in twins.values()}
+        other.shape_of = {key: twins[id(shape)] for key, shape in self.shape_of.items()}
+        for key, shape in other.shape_of.items():
+            shape.members.append((waiting[key].sequence, key))
+        for shape in other.shapes.values():
+            shape.members.sort()
+        other.selection.replace(lambda shape: twins[id(shape)])
+        times = ((w.not_before, key) for key, w in self.deferred.items())
+        other._alarms = [(at, key) for at, key in times if at is not None]
+        heapify(other._alarms)
+        other.untold, other._kept = [], []
+        return other
+
+    # ---- Who waits ----
+
+    def add(self, waiting: Waiting, now: datetime) -> None:
+        """Take a session into the line."""
+        self.is_dirty = True
+        if waiting.closed or waiting.unmet:
+            self.held[waiting.id] = waiting
+            self.untold.append(waiting.id)
+        elif waiting.not_before is not None and waiting.not_before > now:
+            self.deferred[waiting.id] = waiting
+            self.untold.append(waiting.id)
+            heappush(self._alarms, (waiting.not_before, waiting.id))
+        else:
+            self._line_up(waiting)
+
+    def _line_up(self, waiting: Waiting) -> None:
+        key = shape_key(waiting)
+        shape = self.shapes.get(key)
+        if shape is None:
+            self._numbers += 1
+            shape = self.shapes[key] = Shape(self._numbers, waiting, self.quotas, self.placer)
+            self.selection.add(shape)
+        self.selection.moved(shape)
+        insort(shape.members, (waiting.sequence, waiting.id))
+        shape.fresh.append(waiting.id)
+        self.shape_of[waiting.id] = shape
+
+    def remove(self, waiting: Waiting) -> None:
+        """Take a session out of the line."""
+        self.is_dirty = True
+        self.held.pop(waiting.id, None)
+        self.deferred.pop(waiting.id, None)
+        shape = self.shape_of.pop(waiting.id, None)
+        if shape is not None:
+            at = bisect_left(shape.members, (waiting.sequence, waiting.id))
+            del shape.members[at]
+            self.selection.moved(shape)
+            self._forget_if_empty(shape)
+
+    def started(self, counts: Mapping[Shape, int]) -> None:
+        """Take out the first (for lifo the last) so many sessions of each shape."""
+        for shape, count in counts.items():
+            part = slice(-count, None) if self.state.order is Order.LIFO else slice(count)
+            for _, session_id in shape.members[part]:
+                del self.shape_of[session_id]
+            del shape.members[part]
+            self.selection.moved(shape)
+            self._forget_if_empty(shape)
+
+    def _forget_if_empty(self, shape: Shape) -> None:
+        if not shape.members:
+            del self.shapes[shape.key]
+            self.selection.drop(shape)
+            if shape.handle > _MOST_HANDLES + 4 * len(self.shapes):
+                self._replace_placer()
+
+    def wake(self, now: datetime) -> None:
+        """Line up the sessions whose time has come."""
+        while self._alarms and self._alarms[0][0] <= now:
+            _, session_id = heappop(self._alarms)
+            waiting = self.deferred.get(session_id)
+            if waiting is not None and waiting.not_before is not None and waiting.not_before <= now:
+                del self.deferred[session_id]
+                self._line_up(waiting)
+                self.is_dirty = True
+
+    def wakes_at(self) -> datetime | None:
+        """Return when time alone changes something here."""
+        while self._alarms and self._alarms[0][1] not in self.deferred:
+            heappop(self._alarms)
+        times = [r.starts_at for r in self.reservations if r.starts_at is not None]
+        if self._alarms:
+            times.append(self._alarms[0][0])
+        return min(times, default=None)
+
+    # ---- What runs ----
+
+    def note_running(self, running: Running) -> None:
+        """Take in a session that runs, or what else is now known of it."""
+        if running.id in self.running:
+            self.forget_running(running.id)
+        self.running[running.id] = running
+        if running.ends_at is None:
+            self.endless[running.id] = running
+        else:
+            insort(self.by_end, (running.ends_at, running.started_at, running.id))
+
+    def forget_running(self, session_id: str) -> None:
+        """Forget a session that runs no more."""
+        running = self.running.pop(session_id)
+        if running.ends_at is None:
+            del self.endless[session_id]
+        else:
+            end = (running.ends_at, running.started_at, session_id)
+            del self.by_end[bisect_left(self.by_end, end)]
+
+    def releases(self, now: datetime, durations: Durations) -> Releases:
+        """Return when and where room comes free."""
+        return Releases(self.running, self.by_end, self.endless.values(), now, durations)
+
+    # ---- What is kept for reserved sessions ----
+
+    def keep(self) -> None:
+        """Count the reserved sessions in their scopes while a pass goes on."""
+        for reservation in self.reservations:
+            shape = self.shape_of.get(reservation.session_id)
+            if shape is not None:
+                self.keep_for(shape)
+
+    def keep_for(self, shape: Shape) -> None:
+        """Count one session of a shape in its scopes until ``let_go``."""
+        self.quotas.take(shape.rows, shape.need)
+        self._kept.append(shape)
+
+    def let_go(self) -> None:
+        """Stop counting what was kept."""
+        for shape in self._kept:
+            self.quotas.give(shape.rows, shape.need)
+        self._kept.clear()
+
+    def can_ever(self, shape: Shape) -> bool:
+        """Return whether the group could hold a session of a shape if nothing ran."""
+        return self.placer.can_ever(shape.handle)
+
+    def reasons_of(self, session_id: str) -> tuple[Reason, ...] | None:
+        """Return why a session waits that takes part in passes; None for any other."""
+        shape = self.shape_of.get(session_id)
+        if shape is None:
+            return None
+        return self.reserved.get(session_id, shape.reasons)
+
+    def waiting_ids(self) -> list[str]:
+        """Return the ids of all who wait here, whatever for."""
+        return [*self.shape_of, *self.deferred, *self.held]
+
+    # ---- What the agents have ----
+
+    def set_agent(self, agent: AgentState) -> None:
+        """Set all that is known of one agent, also what is taken there; or add a new one."""
+        before = self.agents.get(agent.id)
+        self.placer.update(agent)
+        self.agents[agent.id] = agent
+        self._change_capacity([] if before is None else [before], [agent])
+        self.is_dirty = True
+
+    def remove_agent(self, agent_id: str) -> None:
+        """Forget an agent."""
+        agent = self.agents.pop(agent_id, None)
+        if agent is not None:
+            self.placer.remove(agent_id)
+            self._change_capacity([agent], [])
+            self.is_dirty = True
+
+    def _change_capacity(self, before: list[AgentState], after: list[AgentState]) -> None:
+        old, new = capacity_of(before), capacity_of(after)
+        if old != new:
+            names = {*self._capacity, *old, *new}
+            amounts = {n: self._capacity.get(n, 0) + new.get(n, 0) - old.get(n, 0) for n in names}
+            self._capacity = {name: amount for name, amount in sorted(amounts.items()) if amount}
+            self.shares.set_capacity(self._capacity)
+            self._fair.clear()
+
+    def set_state(self, state: GroupState) -> None:
+        """Go on with other options; they are in effect at the next pass."""
+        before, self.state = self.state, state
+        self.is_dirty = True
+        if before.order is not state.order:
+            self.selection.all_moved()
+        self._fair.clear()
+        if before.placement != state.placement:
+            self._replace_placer()
+        elif state.tables is not None and before.tables is not state.tables:
+            self.placer.set_tables(state.tables)
+
+    def _replace_placer(self) -> None:
+        """Start a new placer from what the agents hold now; requests are prepared anew."""
+        self.state = replace(self.state, last_agent=self.placer.last_agent or self.state.last_agent)
+        self.placer = self._new_placer(self.placer.agents())
+        self.room_reasons = {}
+        for shape in self.shapes.values():
+            shape.handle = self.placer.prepare(shape.waiting.request)
+        self.selection.all_moved()
+
+    # ---- Where users stand ----
+
+    def set_history(self, history: Mapping[Scope, Sequence[Bucket]]) -> None:
+        self._history = history
+        self._fair.clear()
+        self.is_dirty = True
+
+    def set_day(self, day: int) -> None:
+        """Tell the day: what was used before counts less from then on."""
+        if day != self._day:
+            self._day = day
+            self._fair.clear()
+            if self.state.order is Order.FAIR_SHARE:
+                self.is_dirty = True
+
+    def standing(self, party: Party) -> Standing:
+        """Return where a user stands; the smaller, the earlier. Equal ones go by dominant share."""
+        return self.standing_with(party, self.shares)
+
+    def standing_with(self, party: Party, shares: Shares) -> Standing:
+        """Return where a user would stand if shares were as given."""
+        share = shares.of(party[-1])
+        if self.state.order is Order.DRF:
+            return (share,)
+        fair = self._fair.get(party)
+        if fair is None:
+            fair = self._fair[party] = tuple(-self.factor(scope) for scope in party)
+        return (*fair, share)
+
+    def factor(self, scope: Scope | None) -> float:
+        """Return the fair-share factor of a domain, project or user in this group."""
+        if scope is None:
+            return 1.0
+        buckets = self._history.get(scope, ())
+        return fair_factor(scope, buckets, self.state.fair_share, self._capacity, self._day)

@@ -1,0 +1,116 @@
+"""Whose turn it is (step 2): priority first, then the order of the resource group."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from heapq import heapify, heappop, heapreplace
+from typing import TYPE_CHECKING
+
+from ..caps import Scope
+from .model import Order
+
+if TYPE_CHECKING:
+    from .group_queue import Shape
+
+# What sorts users within one priority: nothing for fifo and lifo, else smaller is earlier.
+Standing = tuple[float, ...]
+# Whose sessions take turns with others': domain, project and user.
+Party = tuple[Scope | None, ...]
+
+
+class _Lane:
+    """The shapes of one user (or of all, for fifo and lifo) at one priority; earliest on top."""
+
+    __slots__ = ("party", "priority", "shapes")
+
+    def __init__(self, priority: int, party: Party) -> None:
+        self.priority = priority
+        self.party = party
+        self.shapes: list[tuple[int, int, Shape]] = []
+
+
+class Turns:
+    """Tells whose turn is next while sessions are placed or passed over.
+
+    ``standing`` tells where a party stands now; it may only move back while the
+    turns are told. One step costs the logarithm of the number of parties.
+    """
+
+    def __init__(
+        self,
+        shapes: Iterable[Shape],
+        order: Order,
+        standing: Callable[[Party], Standing],
+        *,
+        before: Turns | None = None,
+    ) -> None:
+        """``before``: turns of the same line to continue; the position in each shape is shared."""
+        self._sign = -1 if order is Order.LIFO else 1
+        self._shared = order in (Order.FIFO, Order.LIFO)
+        self._standing = standing
+        self._next: dict[int, int] = {} if before is None else before._next
+        lanes: dict[tuple[int, Party], _Lane] = {}
+        for shape in shapes:
+            at = self._next.get(shape.number, 0)
+            if at >= len(shape.members):
+                continue
+            party: Party = () if self._shared else shape.party
+            key = (shape.priority, party)
+            lane = lanes.get(key)
+            if lane is None:
+                lane = lanes[key] = _Lane(*key)
+            lane.shapes.append((self._sequence(shape, at), shape.number, shape))
+        for lane in lanes.values():
+            heapify(lane.shapes)
+        self._heap = [(self._key(lane), n, lane) for n, lane in enumerate(lanes.values())]
+        heapify(self._heap)
+
+    def _sequence(self, shape: Shape, at: int) -> int:
+        members = shape.members
+        return members[at][0] if self._sign > 0 else -members[-1 - at][0]
+
+    def _key(self, lane: _Lane) -> tuple[float, ...]:
+        standing = () if self._shared else self._standing(lane.party)
+        return (-lane.priority, *standing, lane.shapes[0][0])
+
+    def peek(self) -> Shape | None:
+        """Return the shape whose first session is next; None when nobody is left."""
+        while self._heap:
+            key, n, lane = self._heap[0]
+            if self._shared:
+                return lane.shapes[0][2]
+            now = self._key(lane)
+            if now == key:
+                return lane.shapes[0][2]
+            heapreplace(self._heap, (now, n, lane))
+        return None
+
+    def key_of(self, shape: Shape) -> int | None:
+        """Return the sort key of the next session of a shape; None if there is none left."""
+        at = self._next.get(shape.number, 0)
+        return self._sequence(shape, at) if at < len(shape.members) else None
+
+    def session(self, shape: Shape) -> tuple[int, str]:
+        """Return sequence and id of the session of a shape that is next."""
+        at = self._next.get(shape.number, 0)
+        return shape.members[at] if self._sign > 0 else shape.members[-1 - at]
+
+    def advance(self) -> None:
+        """Go past one session: the next of its shape gets its turn when it comes."""
+        _, n, lane = self._heap[0]
+        shape = lane.shapes[0][2]
+        at = self._next[shape.number] = self._next.get(shape.number, 0) + 1
+        if at < len(shape.members):
+            heapreplace(lane.shapes, (self._sequence(shape, at), shape.number, shape))
+            heapreplace(self._heap, (self._key(lane), n, lane))
+        else:
+            self.drop()
+
+    def drop(self) -> None:
+        """Pass over the rest of the shape that is next."""
+        _, n, lane = self._heap[0]
+        heappop(lane.shapes)
+        if lane.shapes:
+            heapreplace(self._heap, (self._key(lane), n, lane))
+        else:
+            heappop(self._heap)

@@ -1,0 +1,61 @@
+"""The place of every waiting session in its order, had each its turn one after the other."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from heapq import heapify, heappop, heapreplace
+
+from .group_queue import Line, session_slots
+from .model import GiveWay, Order, Waiting, go_on
+from .order import Party
+from .shares import amounts_of, fair_scopes
+
+
+def positions(line: Line, waiting: Iterable[Waiting], give_way: GiveWay = go_on) -> dict[str, int]:
+    """Return the position of each, 1 for the next, also of those that may not start yet.
+
+    With shares in the order, a user's next session stands where it would if the
+    ones before had started.
+    """
+    everyone = sorted(waiting, key=lambda w: (-w.priority, w.sequence))
+    if line.state.order is Order.LIFO:
+        everyone.sort(key=lambda w: (-w.priority, -w.sequence))
+    elif line.state.order is not Order.FIFO:
+        everyone = _in_turns(line, everyone, give_way)
+    return {w.id: n for n, w in enumerate(everyone, start=1)}
+
+
+def _in_turns(line: Line, everyone: list[Waiting], give_way: GiveWay) -> list[Waiting]:
+    """Return sessions, sorted by priority and time, as their users take turns."""
+    shares = line.shares.copy()
+    found: list[Waiting] = []
+    start = 0
+    for end in range(1, len(everyone) + 1):
+        if end < len(everyone) and everyone[end].priority == everyone[start].priority:
+            continue
+        queues: dict[Party, list[Waiting]] = {}
+        for w in reversed(everyone[start:end]):
+            queues.setdefault(fair_scopes(w.scopes), []).append(w)
+        heap = [
+            (line.standing_with(party, shares), mine[-1].sequence, party)
+            for party, mine in queues.items()
+        ]
+        heapify(heap)
+        while heap:
+            give_way()
+            standing, sequence, party = heap[0]
+            now = line.standing_with(party, shares)
+            mine = queues[party]
+            if now != standing:
+                heapreplace(heap, (now, sequence, party))
+                continue
+            w = mine.pop()
+            found.append(w)
+            shares.add(party[-1], amounts_of(session_slots(w)))
+            if mine:
+                after = line.standing_with(party, shares)
+                heapreplace(heap, (after, mine[-1].sequence, party))
+            else:
+                heappop(heap)
+        start = end
+    return found

@@ -1,0 +1,432 @@
+"""The numbered cycle of a pass, and the queue that keeps its columns from one to the next."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from datetime import datetime, timedelta
+
+from ..caps import Scope
+from ..placement import AgentState, Placement
+from .durations import Durations
+from .explain import explain_line, held_reasons
+from .group_pass import GroupPass
+from .group_queue import Line, Shape, session_slots
+from .model import (
+    Changes,
+    Decision,
+    GiveWay,
+    GroupState,
+    PassResult,
+    Reason,
+    Running,
+    Snapshot,
+    Waiting,
+    go_on,
+)
+from .quota import Quotas
+from .reasons import Reasons, news_of
+from .shares import amounts_of, fair_scopes, today
+
+
+def run_pass(snapshot: Snapshot) -> PassResult:
+    """Decide who starts where, and why the others wait; equal snapshots give equal decisions."""
+    return Queue(snapshot).run(snapshot.now)
+
+
+# So many turns a line gets at most in one pass; more than three are hardly ever needed.
+MOST_TURNS = 10
+
+
+class Queue:
+    """The queue of all resource groups: changes in, decisions and reasons out.
+
+    It holds a snapshot as integer columns and keeps it true to what it is told::
+
+        queue = Queue(snapshot)
+        result = queue.run(now)            # what it decides counts as running from then on
+        queue.apply(Changes(gone=["s1"]))  # a session ended: its place and counters are free
+        queue.apply(Changes(waiting=[w]))  # new; or a decision that could not be written
+        queue.run(now)                     # costs next to nothing where nothing has changed
+
+    Not for two threads at once. A queue that was told changes decides as one made anew
+    from the same state, but for ties that a placement policy breaks by its past.
+    """
+
+    def __init__(self, snapshot: Snapshot, give_way: GiveWay = go_on) -> None:
+        """``give_way`` is called again and again in all that takes long."""
+        self.give_way = give_way
+        self._now = snapshot.now
+        self._waiting: dict[str, Waiting] = {}
+        self._running: dict[str, Running] = {}
+        self._quotas = Quotas(snapshot.caps, snapshot.usage)
+        self._durations = snapshot.durations
+        self._history = snapshot.history
+        self._version = 0  # of the counters
+        self._revision = 0
+        self._last = PassResult((), {})
+        self._lines = self._new_lines(snapshot)
+        self._group_of_agent = {agent.id: agent.resource_group for agent in snapshot.agents}
+        for running in snapshot.running:
+            give_way()
+            self._note_running(running)
+            self._count_share(running, 1)
+        for waiting in snapshot.waiting:
+            give_way()
+            self._add(waiting)
+
+    def _new_lines(self, snapshot: Snapshot) -> dict[str, Line]:
+        agents: dict[str, list[AgentState]] = {}
+        for agent in snapshot.agents:
+            agents.setdefault(agent.resource_group, []).append(agent)
+        names = {*snapshot.groups, *snapshot.closed_groups, *agents}
+        names.update(waiting.request.resource_group for waiting in snapshot.waiting)
+        lines = {}
+        for name in sorted(names):
+            state = snapshot.groups.get(name, GroupState(name))
+            if name in snapshot.closed_groups:
+                state = replace(state, is_active=False)
+            lines[name] = self._new_line(state, agents.get(name, []))
+        return lines
+
+    def _new_line(self, state: GroupState, agents: Sequence[AgentState]) -> Line:
+        line = Line(state, agents, self._quotas)
+        line.set_history(self._history.get(state.name, {}))
+        return line
+
+    def line(self, group: str) -> Line:
+        """Return the line of a resource group; of one that nobody has heard of, an empty one."""
+        line = self._lines.get(group)
+        if line is None:
+            self._lines[group] = line = self._new_line(GroupState(group), ())
+            self._lines = dict(sorted(self._lines.items()))
+        return line
+
+    def waiting(self, session_id: str) -> Waiting | None:
+        """Return a session that waits."""
+        return self._waiting.get(session_id)
+
+    def running_session(self, session_id: str) -> Running | None:
+        """Return a session that holds a place."""
+        return self._running.get(session_id)
+
+    def running(self, group: str) -> list[Running]:
+        """Return what runs in a group."""
+        return list(self.line(group).running.values())
+
+    def all_running(self) -> list[Running]:
+        """Return all running sessions."""
+        return list(self._running.values())
+
+    def all_waiting(self) -> dict[str, Waiting]:
+        """Return all waiting sessions by id."""
+        return dict(self._waiting)
+
+    def is_capped(self, waiting: Waiting) -> bool:
+        """Return whether any scope of a session has a cap on a slot that it requests."""
+        need = self._quotas.need(session_slots(waiting))
+        return self._quotas.is_capped(self._quotas.rows(waiting.scopes), need)
+
+    def waiting_in(self, group: str) -> list[Waiting]:
+        """Return all who wait in a group, in no certain order."""
+        return [self._waiting[session_id] for session_id in self.line(group).waiting_ids()]
+
+    def holders(self, kind: str, scope_id: str) -> list[str]:
+        """Return the ids of the sessions that count in a scope, the oldest first."""
+        scope = Scope(kind, scope_id)
+        found = [r for r in self._running.values() if scope in r.scopes]
+        return [r.id for r in sorted(found, key=lambda r: (r.started_at, r.id))]
+
+    @property
+    def revision(self) -> int:
+        """A number that grows with every change and every pass that did something."""
+        return self._revision
+
+    @property
+    def now(self) -> datetime:
+        """The time of the last pass."""
+        return self._now
+
+    @property
+    def durations(self) -> Mapping[str, Sequence[int]]:
+        """Seconds that ended sessions of a kind have run."""
+        return self._durations
+
+    @property
+    def quotas(self) -> Quotas:
+        """Caps and counters of all scopes."""
+        return self._quotas
+
+    def groups(self) -> list[str]:
+        """Return the names of all resource groups, sorted."""
+        return list(self._lines)
+
+    def fork(self) -> Queue:
+        """Return a copy as of now, for an ``Explainer`` in another thread.
+
+        It costs copies of dicts and columns, which is little beside a pass. It
+        is for questions alone: passes and changes are for the original.
+        """
+        other = copy.copy(self)
+        other._waiting, other._running = dict(self._waiting), dict(self._running)
+        other._group_of_agent = dict(self._group_of_agent)
+        other._quotas = self._quotas.copy()
+        other._lines = {name: line.fork(other._quotas) for name, line in self._lines.items()}
+        other._last = PassResult((), {})
+        return other
+
+    def fork_to_run(self) -> Queue:
+        """Return a copy on which passes can be run; works on a fork, too."""
+        other = self.fork()
+        other._lines = {
+            name: line.fork_to_run(other._quotas, other._waiting)
+            for name, line in self._lines.items()
+        }
+        other._durations = self._learned()
+        return other
+
+    # ---- Changes ----
+
+    def apply(self, changes: Changes) -> None:
+        """Take in what has changed since."""
+        self._revision += 1
+        for session_id in changes.gone:
+            self._remove(session_id)
+        for agent_id in changes.gone_agents:
+            self._remove_agent(agent_id)
+        for state in changes.groups:
+            self.line(state.name).set_state(state)
+        for running in changes.running:
+            self.give_way()
+            self._set_running(running)
+        for waiting in changes.waiting:
+            self.give_way()
+            if self._waiting.get(waiting.id) != waiting:
+                self._remove(waiting.id)
+                self._add(waiting)
+        for agent in changes.agents:
+            self._set_agent(agent)
+        self._apply_counters(changes)
+
+    def _apply_counters(self, changes: Changes) -> None:
+        for scope, caps in changes.caps.items():
+            self._quotas.set_caps(scope, caps)
+        for scope, used in changes.usage.items():
+            if self._quotas.used(scope) != {slot: n for slot, n in used.items() if n}:
+                self._quotas.set_usage(scope, used)
+                self._version += 1
+        self._version += bool(changes.caps)
+        if changes.history is not None:
+            self._history = changes.history
+            for name, line in self._lines.items():
+                line.set_history(self._history.get(name, {}))
+        if changes.durations is not None:
+            self._durations = changes.durations
+            for line in self._lines.values():
+                line.is_dirty = True
+
+    def _add(self, waiting: Waiting) -> None:
+        self._waiting[waiting.id] = waiting
+        self.line(waiting.request.resource_group).add(waiting, self._now)
+
+    def _remove(self, session_id: str) -> None:
+        waiting = self._waiting.pop(session_id, None)
+        if waiting is not None:
+            self.line(waiting.request.resource_group).remove(waiting)
+        running = self._running.pop(session_id, None)
+        if running is not None:
+            self.line(running.group).forget_running(session_id)
+            self._book(running, -1)
+
+    def _note_running(self, running: Running) -> None:
+        self._running[running.id] = running
+        self.line(running.group).note_running(running)
+
+    def _set_running(self, running: Running) -> None:
+        known = self._running.get(running.id)
+        if known is not None and known.placements == running.placements:
+            self._note_running(running)
+            if known != running:
+                self.line(running.group).is_dirty = True
+            return
+        self._remove(running.id)
+        self._note_running(running)
+        self._book(running, 1)
+
+    def _book(self, running: Running, sign: int) -> None:
+        """Count a session that started or ended without this queue having decided it."""
+        line = self.line(running.group)
+        if sign > 0:
+            line.placer.take(running.placements)
+        else:
+            line.placer.release(running.placements)
+        line.is_dirty = True
+        rows, need = self._quotas.rows(running.scopes), self._quotas.need(running.slots)
+        if sign > 0:
+            self._quotas.take(rows, need)
+        else:
+            self._quotas.give(rows, need)
+        self._version += 1
+        self._count_share(running, sign)
+
+    def _count_share(self, running: Running, sign: int) -> None:
+        user = fair_scopes(running.scopes)[-1]
+        self.line(running.group).shares.add(user, amounts_of(running.slots), sign)
+
+    def _set_agent(self, agent: AgentState) -> None:
+        before = self._group_of_agent.get(agent.id)
+        if before not in (None, agent.resource_group):
+            self._remove_agent(agent.id)
+        self._group_of_agent[agent.id] = agent.resource_group
+        self.line(agent.resource_group).set_agent(agent)
+
+    def _remove_agent(self, agent_id: str) -> None:
+        group = self._group_of_agent.pop(agent_id, None)
+        if group is not None:
+            self.line(group).remove_agent(agent_id)
+
+    # ---- A pass ----
+
+    def run(self, now: datetime, *, explains: bool = True) -> PassResult:
+        """Run one pass and return what it decides; time that has passed is a change, too.
+
+        Without ``explains`` it leaves the last step out: for replays, where nobody asks why.
+        """
+        # 1. Snapshot: the columns as they are now, with the clock of this pass.
+        self._now = now
+        for line in self._lines.values():
+            line.set_day(today(now))
+            line.wake(now)
+        lines = [line for line in self._lines.values() if self._needs_pass(line)]
+        if not lines:
+            return self._unchanged()
+        self._revision += 1
+        # 2.-6. Order, admit, place, reserve, backfill.
+        decisions = self._decide(lines)
+        # 7. Explain: also where only the counters have moved.
+        changed: dict[str, tuple[Reason, ...]] = {}
+        for line in self._lines.values():
+            if line.is_dirty or line.quota_version != self._version:
+                line.is_dirty = False
+                line.quota_version = self._version
+                if explains:
+                    explain_line(line, self.give_way)
+                    changed.update(news_of(line))
+        reservations = tuple(r for line in self._lines.values() for r in line.reservations)
+        self._last = PassResult(
+            tuple(decisions), Reasons(self), reservations, self.wakes_at(), changed
+        )
+        return self._last
+
+    def _needs_pass(self, line: Line) -> bool:
+        if any(r.starts_at is not None and r.starts_at <= self._now for r in line.reservations):
+            line.is_dirty = True
+        return line.is_dirty or line.quota_version != self._version
+
+    def _decide(self, lines: list[Line]) -> list[Decision]:
+        """Pass over the lines; what reserved sessions will count is kept from all the others.
+
+        What a later line starts or reserves may leave too little of a cap for the one that an
+        earlier line waits for, which then lets others pass: so lines get further turns until
+        nothing is new to any of them.
+        """
+        decisions: list[Decision] = []
+        known: dict[str, int] = {}  # by line: how many decisions were made when it was decided
+        for _ in range(MOST_TURNS):
+            before = self._reserved()
+            for line in self._lines.values():
+                line.keep()
+            for line in lines:
+                line.let_go()
+                decisions += self._decide_line(line)
+                known[line.state.name] = len(decisions)
+            for line in self._lines.values():
+                line.let_go()
+            lines = self._with_news(before, known, len(decisions))
+            if not lines:
+                break
+        return decisions
+
+    def _with_news(self, before: set[str], known: Mapping[str, int], made: int) -> list[Line]:
+        """Return the lines that others' decisions or reservations since their turn concern."""
+        if len(self._lines) == 1:
+            return []
+        # One that was reserved and has started counts as it did.
+        if before & self._waiting.keys() != self._reserved():
+            return list(self._lines.values())
+        return [
+            line
+            for name, line in self._lines.items()
+            if known.get(name, 0) < made and (line.stopped_by or line.reservations)
+        ]
+
+    def _reserved(self) -> set[str]:
+        return {r.session_id for line in self._lines.values() for r in line.reservations}
+
+    def _decide_line(self, line: Line) -> list[Decision]:
+        if not line.state.is_active:
+            line.reservations = ()
+            return []
+        one = GroupPass(line, self._start, self._now, self._learned())
+        return one.run(self._waiting, self.give_way)
+
+    def _learned(self) -> Durations:
+        known = self._durations
+        return known if isinstance(known, Durations) else Durations(known)
+
+    def _unchanged(self) -> PassResult:
+        last = self._last
+        if last.decisions or last.changed:
+            last = self._last = replace(last, decisions=(), changed={})
+        return last
+
+    def wakes_at(self) -> datetime | None:
+        """Return when the next pass is due without any change; None if only a change needs one."""
+        times = [at for line in self._lines.values() if (at := line.wakes_at()) is not None]
+        return min((at for at in times if at > self._now), default=None)
+
+    def _start(
+        self, line: Line, shape: Shape, session_id: str, placements: tuple[Placement, ...]
+    ) -> Running:
+        """Count a session that a pass has placed as running."""
+        waiting = self._waiting.pop(session_id)
+        seconds = waiting.seconds
+        running = Running(
+            session_id,
+            line.state.name,
+            waiting.scopes,
+            placements,
+            shape.slots,
+            self._now,
+            None if seconds is None else self._now + timedelta(seconds=seconds),
+            waiting.kind,
+        )
+        self._note_running(running)
+        self._quotas.take(shape.rows, shape.need)
+        self._version += 1
+        line.shares.add(shape.party[-1], shape.amounts)
+        return running
+
+    def reasons_of(self, session_id: str) -> tuple[Reason, ...]:
+        """Return why a session waits, as the last pass found.
+
+        Raises
+        ------
+        KeyError
+            If it does not wait.
+        """
+        waiting = self._waiting[session_id]
+        found = self.line(waiting.request.resource_group).reasons_of(session_id)
+        return held_reasons(waiting) if found is None else found
+
+    def waiting_ids(self) -> Iterator[str]:
+        """Return the ids of all who wait."""
+        return iter(self._waiting)
+
+    def count_waiting(self) -> int:
+        return len(self._waiting)
+
+    def count_deferred(self) -> int:
+        """Return how many sessions wait for their ``starts_at``."""
+        return sum(len(line.deferred) for line in self._lines.values())

@@ -1,0 +1,284 @@
+"""Which shapes a pass must look at: not those that their caps hold back, nor most without room."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+from numba import njit
+
+from .model import Order
+from .order import Party
+from .quota import Ints, Quotas
+
+if TYPE_CHECKING:
+    from .group_queue import Shape
+
+_ROWS = 64
+# Columns: the request's handle, the priority, the lane, where the first session stands.
+HANDLE, PRIORITY, LANE, KEY, SECONDS = range(5)
+_WIDTH = 5
+_GONE = -1
+_ENDLESS = 2**62
+# So many shapes are given at once where the order is fixed: hardly ever do more of them start.
+_AT_ONCE = 16
+# Whether there is room for a request: not now; now; never, whatever ends; and beside a reserved
+# place also for one that outlasts it, or only for a first try.
+NO_ROOM, ROOM, HOPELESS, BESIDE, UNTRIED = 0, 1, -1, 2, 3
+
+
+@njit(cache=True, nogil=True)
+def _is_capped(n, rows, need, usage, limits):  # type: ignore[no-untyped-def]
+    for at in range(rows.shape[1]):
+        row = rows[n, at]
+        if row < 0:
+            break
+        for slot in range(need.shape[1]):
+            if need[n, slot] > 0 and usage[row, slot] + need[n, slot] > limits[row, slot]:
+                return True
+    return False
+
+
+@njit(cache=True, nogil=True)
+def _is_before(facts, one, other):  # type: ignore[no-untyped-def]
+    """Return whether a shape comes before another one (-1: none) by priority and key."""
+    if other < 0 or facts[one, PRIORITY] > facts[other, PRIORITY]:
+        return True
+    is_equal = facts[one, PRIORITY] == facts[other, PRIORITY]
+    return is_equal and facts[one, KEY] < facts[other, KEY]
+
+
+@njit(cache=True, nogil=True)
+def _select(facts, rows, need, usage, limits, room, longest, is_shared, first, found):  # type: ignore[no-untyped-def]
+    """Write the numbers of the shapes that matter; return their count and the first capped one.
+
+    ``first`` is scratch: of each lane and request the first shape that stands for the others.
+    Before anything is reserved (``longest`` below -1) that is by lane alone, at request 0.
+    Where all share one order, those behind the first without room are passed over then.
+    """
+    count, capped, stop = 0, -1, -1
+    first[:] = -1
+    for n in range(facts.shape[0]):
+        handle = facts[n, HANDLE]
+        if handle < 0 or room[handle] == HOPELESS:
+            continue
+        state = room[handle]
+        is_long = longest >= -1 and facts[n, SECONDS] > longest
+        if longest >= -1 and (state == NO_ROOM or (is_long and state == ROOM)):
+            continue
+        if is_shared and longest < -1 and stop >= 0 and not _is_before(facts, n, stop):
+            continue
+        if _is_capped(n, rows, need, usage, limits):
+            if _is_before(facts, n, capped):
+                capped = n
+        elif state == NO_ROOM or (is_long and state == UNTRIED):
+            at = handle if longest >= -1 else 0
+            if _is_before(facts, n, first[facts[n, LANE], at]):
+                first[facts[n, LANE], at] = n
+            if state == NO_ROOM and _is_before(facts, n, stop):
+                stop = n
+        else:
+            found[count] = n
+            count += 1
+    for lane in range(first.shape[0]):
+        for at in range(first.shape[1]):
+            if first[lane, at] >= 0:
+                found[count] = first[lane, at]
+                count += 1
+    return count, capped
+
+
+@njit(cache=True, nogil=True)
+def _up_to(facts, room, found, count):  # type: ignore[no-untyped-def]
+    """Keep those found that come no later than the first without room; return how many."""
+    last = -1
+    for at in range(count):
+        if room[facts[found[at], HANDLE]] == NO_ROOM and _is_before(facts, found[at], last):
+            last = found[at]
+    if last < 0:
+        return count
+    kept = 0
+    for at in range(count):
+        if found[at] == last or _is_before(facts, found[at], last):
+            found[kept] = found[at]
+            kept += 1
+    return kept
+
+
+class Selected(NamedTuple):
+    """Shapes in no certain order; whether others come after these; the first that caps hold back.
+
+    The last as its priority and key.
+    """
+
+    shapes: list[Shape]
+    is_cut: bool
+    capped: tuple[int, int] | None
+
+
+class Selection:
+    """The shapes of one line as columns, kept from pass to pass.
+
+    A pass never starts a session that a cap holds back, or that there is no room for
+    as the pass begins: caps and room only shrink in it. Of those without room only the
+    first of a lane matters, as it may get a reservation, and for fifo and lifo nobody behind
+    it until it has one. So the rest is left out.
+    """
+
+    def __init__(self) -> None:
+        self._facts: Ints = np.full((_ROWS, _WIDTH), _GONE, np.int64)
+        self._rows: Ints = np.full((_ROWS, 1), -1, np.int64)
+        self._need: Ints = np.zeros((_ROWS, 1), np.int64)
+        self._shapes: list[Shape | None] = []
+        self._free: list[int] = []
+        self._lanes: dict[tuple[int, Party], int] = {}
+        self._handles: dict[int, int] = {}  # how many shapes have each request
+        self._stale: set[int] = set()
+
+    def copy(self) -> Selection:
+        """Return an independent copy of the same shapes."""
+        other = copy.copy(self)
+        other._facts, other._rows, other._need = (
+            self._facts.copy(),
+            self._rows.copy(),
+            self._need.copy(),
+        )
+        other._shapes, other._free = list(self._shapes), list(self._free)
+        other._lanes, other._handles = dict(self._lanes), dict(self._handles)
+        other._stale = set(self._stale)
+        return other
+
+    def replace(self, twin: Callable[[Shape], Shape]) -> None:
+        """Go on with other shapes in the place of these."""
+        self._shapes = [None if shape is None else twin(shape) for shape in self._shapes]
+
+    def add(self, shape: Shape) -> None:
+        """Take in a new shape."""
+        if self._free:
+            n = self._free.pop()
+            self._shapes[n] = shape
+        else:
+            n = len(self._shapes)
+            self._shapes.append(shape)
+        shape.column = n
+        self._fit(n, len(shape.rows), len(shape.need))
+        self._rows[n] = -1
+        self._rows[n, : len(shape.rows)] = shape.rows
+        self._need[n] = 0
+        self._need[n, : len(shape.need)] = shape.need
+        lane = self._lanes.setdefault((shape.priority, shape.party), len(self._lanes))
+        seconds = shape.waiting.seconds
+        longest = _ENDLESS if seconds is None else seconds
+        self._facts[n] = (shape.handle, shape.priority, lane, 0, longest)
+        self._handles[shape.handle] = self._handles.get(shape.handle, 0) + 1
+        self._stale.add(n)
+
+    def _fit(self, n: int, rows: int, slots: int) -> None:
+        """Make the columns large enough."""
+        if n == len(self._facts):
+            self._facts = np.concatenate([self._facts, np.full_like(self._facts, _GONE)])
+            self._rows = np.concatenate([self._rows, np.full_like(self._rows, -1)])
+            self._need = np.concatenate([self._need, np.zeros_like(self._need)])
+        if rows > self._rows.shape[1]:
+            self._rows = _wider(self._rows, rows, -1)
+        if slots > self._need.shape[1]:
+            self._need = _wider(self._need, slots, 0)
+
+    def drop(self, shape: Shape) -> None:
+        """Forget a shape."""
+        n = shape.column
+        self._shapes[n] = None
+        self._forget_handle(shape.handle)
+        self._facts[n] = _GONE
+        self._free.append(n)
+        self._stale.discard(n)
+
+    def _forget_handle(self, handle: int) -> None:
+        self._handles[handle] -= 1
+        if not self._handles[handle]:
+            del self._handles[handle]
+
+    def started(self, shape: Shape, key: int | None) -> None:
+        """Note, in a pass, that the first session of a shape has started.
+
+        ``key`` is where the next one stands; None: there is none.
+        """
+        if key is None:
+            self._facts[shape.column, HANDLE] = _GONE
+        else:
+            self._facts[shape.column, KEY] = key
+
+    def moved(self, shape: Shape) -> None:
+        """Note that another session of a shape may be its first."""
+        self._stale.add(shape.column)
+
+    def all_moved(self) -> None:
+        """Note that the order, or the handles of the requests, are others."""
+        self._handles = {}
+        for n, shape in enumerate(self._shapes):
+            if shape is not None:
+                self._stale.add(n)
+                self._facts[n, HANDLE] = shape.handle
+                self._handles[shape.handle] = self._handles.get(shape.handle, 0) + 1
+
+    def select(
+        self,
+        quotas: Quotas,
+        rooms: Callable[[list[int]], list[int]],
+        order: Order,
+        longest: int | None = None,
+    ) -> Selected:
+        """Return the shapes that a pass must look at.
+
+        ``rooms`` tells of requests whether there is room. ``longest``, once a place is
+        reserved, is how long a session may run to be over by then; -1: none is.
+        """
+        self._refresh(order)
+        handles = list(self._handles)
+        room: Ints = np.full(max(handles, default=0) + 1, HOPELESS, np.int64)
+        room[handles] = rooms(handles)
+        is_shared = order in (Order.FIFO, Order.LIFO)
+        used = len(self._shapes)
+        facts = self._facts[:used]
+        width = 1 if longest is None else len(room)
+        first: Ints = np.empty((len(self._lanes), width), np.int64)
+        found: Ints = np.empty(used, np.int64)
+        count, capped = _select(
+            facts,
+            self._rows[:used],
+            self._need[:used],
+            *quotas.columns(),
+            room,
+            -2 if longest is None else longest,
+            is_shared,
+            first,
+            found,
+        )
+        if longest is None and is_shared:
+            count = _up_to(facts, room, found, count)
+        is_cut = is_shared and count > _AT_ONCE
+        if is_cut:
+            mine = found[:count]
+            ranked = np.lexsort((facts[mine, KEY], -facts[mine, PRIORITY]))
+            found, count = mine[ranked[:_AT_ONCE]], _AT_ONCE
+        shapes = [shape for n in found[:count].tolist() if (shape := self._shapes[n]) is not None]
+        if capped < 0:
+            return Selected(shapes, is_cut, None)
+        first_capped = int(facts[capped, PRIORITY]), int(facts[capped, KEY])
+        return Selected(shapes, is_cut, first_capped)
+
+    def _refresh(self, order: Order) -> None:
+        """Bring the keys up to date."""
+        for n in self._stale:
+            shape = self._shapes[n]
+            assert shape is not None
+            members = shape.members
+            self._facts[n, KEY] = -members[-1][0] if order is Order.LIFO else members[0][0]
+        self._stale.clear()
+
+
+def _wider(columns: Ints, width: int, filler: int) -> Ints:
+    more = np.full((len(columns), width - columns.shape[1]), filler, np.int64)
+    return np.hstack([columns, more])

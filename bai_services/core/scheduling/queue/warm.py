@@ -1,0 +1,22 @@
+"""Compiles what a pass runs, before the first one needs it."""
+
+from __future__ import annotations
+
+from ...resources import ResourceSlots
+from .. import placement
+from ..caps import Scope, ScopeKind
+from .quota import Quotas
+
+
+def warm_up() -> None:
+    """Compile every function that a pass runs; see ``placement.warm_up``."""
+    placement.warm_up()
+    quotas = Quotas({}, {})
+    rows = quotas.rows((Scope(ScopeKind.USER, "warm"),))
+    need = quotas.need(ResourceSlots({"cpu": 1000}))
+    quotas.holds_back(rows, need)
+    quotas.take(rows, need)
+
+
+if __name__ == "__main__":
+    warm_up()

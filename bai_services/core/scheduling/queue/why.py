@@ -1,0 +1,335 @@
+"""All that is known of why one session waits: position, every check, start, what would help."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from ...cluster.devices import is_device_slot
+from ...errors import InvalidRequest
+from ...resources import ResourceSlots, format_amount, slot_type
+from ..caps import Violation, violation_facts
+from .estimate import Budget, estimate_starts
+from .explain import (
+    ACCOUNT,
+    DEPENDENCIES,
+    GROUP,
+    NOT_BEFORE,
+    ORDER,
+    POLICY,
+    RESERVATION,
+    RESOURCES,
+    delaying,
+    inactive,
+    reason,
+    reserved,
+    room_reason,
+)
+from .group_queue import Line, session_slots
+from .model import Certainty, Estimate, Reason, Suggestion, Waiting, Why
+from .position import positions
+from .run import Queue
+
+_NOTHING = Estimate(None, Certainty.UNKNOWN)
+# Sessions named that hold what a cap lacks.
+_MOST_NAMED = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Choices:
+    """What else a waiting session's owner could ask for."""
+
+    groups: Sequence[str] = ()  # resource groups that the session may run in
+    presets: Mapping[str, ResourceSlots] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class _GroupView:
+    """Positions in one group at one revision of the queue."""
+
+    revision: int
+    positions: dict[str, int]
+
+
+class Explainer:
+    """Explains waiting sessions; positions and estimates are computed once per queue revision.
+
+    Same rules about threads as its queue.
+    """
+
+    def __init__(self, queue: Queue, budget: Budget | None = None) -> None:
+        """``budget`` limits the simulation that estimates starts."""
+        self._queue = queue
+        self._views: dict[str, _GroupView] = {}
+        self._budget = budget
+        self._starts: dict[str, Estimate] = {}
+        self._starts_revision = -1
+
+    @property
+    def queue(self) -> Queue:
+        """The queue that is explained."""
+        return self._queue
+
+    def explain(self, session_id: str, choices: Choices | None = None) -> Why | None:
+        """Return why a session waits; None when it does not wait."""
+        waiting = self._queue.waiting(session_id)
+        if waiting is None:
+            return None
+        line = self._queue.line(waiting.request.resource_group)
+        view = self._view(line)
+        position = view.positions[session_id]
+        checks = _checks(self._queue, line, waiting, position)
+        estimate = self._estimates().get(session_id, _NOTHING)
+        sooner = _Sooner(self._queue, waiting, checks).find(choices or Choices())
+        return Why(session_id, position, position - 1, checks, estimate, sooner)
+
+    def positions(self, group: str) -> Mapping[str, int]:
+        """Return the position of every session that waits in a group."""
+        return self._view(self._queue.line(group)).positions
+
+    def estimates(self, group: str) -> Mapping[str, Estimate]:
+        """Return the estimated start of every session that waits in a group."""
+        ids = self._queue.line(group).waiting_ids()
+        starts = self._estimates()
+        return {session_id: starts.get(session_id, _NOTHING) for session_id in ids}
+
+    def _estimates(self) -> Mapping[str, Estimate]:
+        """Return the estimated starts of all groups at once, because groups share caps."""
+        if self._starts_revision != self._queue.revision:
+            self._starts = estimate_starts(self._queue, self._budget)
+            self._starts_revision = self._queue.revision
+        return self._starts
+
+    def _view(self, line: Line) -> _GroupView:
+        known = self._views.get(line.state.name)
+        if known is None or known.revision != self._queue.revision:
+            known = self._views[line.state.name] = self._new_view(line)
+        return known
+
+    def _new_view(self, line: Line) -> _GroupView:
+        queue = self._queue
+        everyone = queue.waiting_in(line.state.name)
+        return _GroupView(queue.revision, positions(line, everyone, queue.give_way))
+
+
+def explain_one(queue: Queue, session_id: str, choices: Choices | None = None) -> Why | None:
+    """Return why one session of a queue waits; None when it does not wait."""
+    return Explainer(queue).explain(session_id, choices)
+
+
+# ---- Checks ----
+
+
+def _checks(queue: Queue, line: Line, waiting: Waiting, position: int) -> tuple[Reason, ...]:
+    """Return every check in the order in which they decide, passed or failed."""
+    found = [_account(waiting), _group(line), _dependencies(waiting), _not_before(queue, waiting)]
+    rows = queue.quotas.rows(waiting.scopes)
+    need = queue.quotas.need(session_slots(waiting))
+    for passed, told in queue.quotas.checks(rows, need):
+        facts = violation_facts(told)
+        if passed:
+            facts["message"] = _within(told)
+        found.append({"check": POLICY, "passed": passed, **facts})
+    found.append(_resources(line, waiting))
+    found.append(_turn(line, waiting, position))
+    kept = next((r for r in line.reservations if r.session_id == waiting.id), None)
+    if kept is not None:
+        found.append(reserved(kept))
+    elif line.reservations and found[-2]["passed"] and found[-1]["passed"]:
+        found.append(delaying(line))
+    return tuple(found)
+
+
+def _account(waiting: Waiting) -> Reason:
+    if waiting.closed:
+        return reason(ACCOUNT, waiting.closed)
+    return reason(ACCOUNT, "user, keypair, project and domain are active", passed=True)
+
+
+def _group(line: Line) -> Reason:
+    name = line.state.name
+    if not line.state.is_active:
+        return inactive(name)
+    return reason(GROUP, f"resource group {name} is active", passed=True)
+
+
+def _dependencies(waiting: Waiting) -> Reason:
+    if waiting.unmet:
+        return reason(DEPENDENCIES, waiting.unmet)
+    return reason(DEPENDENCIES, "no other session has to end first", passed=True)
+
+
+def _not_before(queue: Queue, waiting: Waiting) -> Reason:
+    if waiting.not_before is None:
+        return reason(NOT_BEFORE, "may start at any time", passed=True)
+    at = waiting.not_before.isoformat()
+    passed = waiting.not_before <= queue.now
+    message = f"its time came at {at}" if passed else f"starts not before {at}"
+    return reason(NOT_BEFORE, message, passed, not_before=at)
+
+
+def _within(told: Violation) -> str:
+    what = "sessions" if told.slot == "sessions" else told.slot
+    return (
+        f"{told.scope} {told.scope_id} holds {what}={told.used} of {told.limit}; {told.asked} more "
+        "asked"
+    )
+
+
+def _resources(line: Line, waiting: Waiting) -> Reason:
+    why = room_reason(line, line.placer.prepare(waiting.request))
+    if why is not None:
+        return why
+    return reason(
+        RESOURCES,
+        f"resource group {line.state.name} has room for {waiting.request.slots}",
+        passed=True,
+    )
+
+
+def _turn(line: Line, waiting: Waiting, position: int) -> Reason:
+    facts: dict[str, Any] = {
+        "position": position,
+        "priority": waiting.priority,
+        "order": str(line.state.order),
+    }
+    stopper = line.stopped_by
+    if stopper and stopper != waiting.id and waiting.id in line.shape_of:
+        return reason(
+            ORDER,
+            f"number {position} in resource group {line.state.name}: an earlier session waits for "
+            "room, and nothing may pass it",
+            behind=stopper,
+            **facts,
+        )
+    return reason(
+        ORDER,
+        f"number {position} in resource group {line.state.name}; no earlier session blocks it",
+        passed=True,
+        **facts,
+    )
+
+
+# ---- What would let it start sooner ----
+
+
+class _Sooner:
+    """Looks for what the owner could change so that there would be room at once."""
+
+    def __init__(self, queue: Queue, waiting: Waiting, checks: Sequence[Reason]) -> None:
+        self._queue = queue
+        self._waiting = waiting
+        self._failed = [check for check in checks if not check["passed"]]
+
+    def find(self, choices: Choices) -> tuple[Suggestion, ...]:
+        """Return what would help; nothing does where it waits for a time or other sessions."""
+        kinds = {check["check"] for check in self._failed}
+        if kinds & {ACCOUNT, DEPENDENCIES, NOT_BEFORE}:
+            return ()
+        found: list[Suggestion] = []
+        if kinds & {GROUP, RESOURCES, ORDER, RESERVATION}:
+            found += self._groups(choices.groups)
+        if kinds & {POLICY, RESOURCES}:
+            found += self._smaller()
+            found += self._presets(choices.presets)
+        found += self._quotas()
+        return tuple(found)
+
+    def _would_start(self, waiting: Waiting) -> bool:
+        """Return whether there is room for it at once, by its caps and on the machines."""
+        queue = self._queue
+        line = queue.line(waiting.request.resource_group)
+        rows, need = queue.quotas.rows(waiting.scopes), queue.quotas.need(session_slots(waiting))
+        if not line.state.is_active or line.stopped_by or queue.quotas.holds_back(rows, need):
+            return False
+        try:
+            return line.placer.fits(line.placer.prepare(waiting.request))
+        except InvalidRequest:
+            return False
+
+    def _groups(self, groups: Sequence[str]) -> list[Suggestion]:
+        own = self._waiting.request.resource_group
+        known = set(self._queue.groups())
+        found = []
+        for group in sorted(known.intersection(groups) - {own}):
+            request = replace(self._waiting.request, resource_group=group, designated_agents=())
+            scopes = tuple(
+                s._replace(id=group) if s.kind == GROUP else s for s in self._waiting.scopes
+            )
+            if self._would_start(replace(self._waiting, request=request, scopes=scopes)):
+                message = f"resource group {group} has room for it now"
+                found.append(Suggestion("resource-group", message, {"resource_group": group}))
+        return found
+
+    def _with(self, slots: ResourceSlots) -> bool:
+        request = replace(self._waiting.request, slots=slots)
+        return self._would_start(replace(self._waiting, request=request))
+
+    def _smaller(self) -> list[Suggestion]:
+        """Return the largest amounts, slot by slot, with which there would be room at once."""
+        asked = self._waiting.request.slots
+        least = dict(asked)
+        for slot, amount in self._spare().items():
+            step = slot_type(slot).step
+            fitting = amount // step * step
+            if fitting < max(slot_type(slot).minimum, step):
+                return []
+            least[slot] = min(least[slot], fitting)
+        smaller = ResourceSlots(least)
+        if smaller == asked or not self._with(smaller):
+            return []
+        changed = {s: format_amount(s, n) for s, n in smaller.items() if n != asked[s]}
+        text = " ".join(f"{slot}={amount}" for slot, amount in changed.items())
+        return [Suggestion("smaller", f"with {text} there is room now", {"slots": changed})]
+
+    def _spare(self) -> dict[str, int]:
+        """Return how much of each slot is short is there: on one agent, and within each cap."""
+        request = self._waiting.request
+        found: dict[str, int] = {}
+        queue, line = self._queue, self._queue.line(request.resource_group)
+        refusal = line.placer.refusal(line.placer.prepare(request))
+        if any(check["check"] == RESOURCES for check in self._failed):
+            for shortage in refusal.shortages:
+                together = request.kernels if shortage.asked != request.slots[shortage.slot] else 1
+                found[shortage.slot] = shortage.available // together
+        rows = queue.quotas.rows(self._waiting.scopes)
+        need = queue.quotas.need(session_slots(self._waiting))
+        for slot, left in queue.quotas.left(rows, need).items():
+            if slot in request.slots:
+                found[slot] = min(found.get(slot, left), left // request.kernels)
+        return found
+
+    def _presets(self, presets: Mapping[str, ResourceSlots]) -> list[Suggestion]:
+        asked = self._waiting.request.slots
+        families = {slot.partition(".")[0] for slot in asked if is_device_slot(slot)}
+        found = []
+        for name, slots in sorted(presets.items()):
+            has = {slot.partition(".")[0] for slot in slots if is_device_slot(slot)}
+            if slots != asked and has == families and self._with(slots):
+                message = f"there is room for the preset {name} ({slots}) now"
+                facts = {"preset": name, "slots": slots.format()}
+                found.append(Suggestion("preset", message, facts))
+        return found
+
+    def _quotas(self) -> list[Suggestion]:
+        """Return whose quotas stand against it, and which of its sessions hold them."""
+        found = []
+        seen = set()
+        for check in self._failed:
+            if check["check"] != POLICY or (check["scope"], check["scope_id"]) in seen:
+                continue
+            seen.add((check["scope"], check["scope_id"]))
+            holders = self._queue.holders(check["scope"], check["scope_id"])
+            message = (
+                f"the quota of {check['scope']} {check['scope_id']} is the limit: it starts when "
+                f"one of the {len(holders)} sessions that count there ends or the quota is raised"
+            )
+            facts = {
+                "scope": check["scope"],
+                "scope_id": check["scope_id"],
+                "sessions": len(holders),
+                "first_ids": holders[:_MOST_NAMED],
+            }
+            found.append(Suggestion("quota", message, facts))
+        return found

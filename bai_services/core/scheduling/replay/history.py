@@ -1,0 +1,199 @@
+"""A hub's own history: its list of sessions, and its agents, as the REST API answers them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from ...cluster.devices import Device
+from ...errors import InvalidRequest
+from ...resources import SHARE_UNIT, ResourceSlots
+from ...sessions.kernel_group import MAX_KERNELS
+from ...user_input import shown
+from ..placement import AgentState, Mode
+from .workload import ARCHITECTURE, ENGINE, GROUP, BrokenRow, Job, RowError, Workload
+
+_MOST = {"cluster_size": MAX_KERNELS, "batch_timeout": 2**31, "priority": 2**31}
+_SHAPE = 'write {"sessions": […], "agents": […]}, each as the REST API lists them'
+
+
+def read_history(document: Any, file: str, group: str | None = None) -> Workload:
+    """Return the workload of one resource group of a hub.
+
+    The document is ``{"sessions": [...], "agents": [...]}``, or the sessions
+    alone: a list, or a page with ``items``. A session that still runs is replayed
+    with the time that it has run until the last thing the record tells of; one
+    that never started is left out.
+
+    Raises
+    ------
+    InvalidRequest
+        If it is no such document, or holds several groups and none is chosen.
+    """
+    sessions, agents = _parts(document, file)
+    groups = sorted({str(s.get("resource_group", "")) for s in sessions if isinstance(s, Mapping)})
+    if group is None and len(groups) > 1:
+        raise InvalidRequest(
+            f"{file} has sessions of the resource groups {', '.join(groups)}; choose one with "
+            "--resource-group"
+        )
+    chosen = group if group is not None else next(iter(groups), "")
+    broken: list[BrokenRow] = []
+    left_out: Counter[str] = Counter()
+    found: list[_Session] = []
+    for number, row in enumerate(sessions, start=1):
+        try:
+            session = _session(row)
+            if session.group != chosen:
+                left_out["of another resource group"] += 1
+            elif session.started is None:
+                left_out["never started"] += 1
+            else:
+                found.append(session)
+        except RowError as error:
+            broken.append(BrokenRow(file, number, error.column, str(error)))
+    states = []
+    for number, row in enumerate(agents, start=1):
+        try:
+            if _text(row, "resource_group") == chosen:
+                states.append(_agent(row))
+        except RowError as error:
+            broken.append(BrokenRow(f"{file} (agents)", number, error.column, str(error)))
+    return Workload(_jobs(found), tuple(states), tuple(broken), dict(left_out))
+
+
+def _parts(document: Any, file: str) -> tuple[Sequence[Any], Sequence[Any]]:
+    parts = document if isinstance(document, Mapping) else {"sessions": document}
+    sessions = parts.get("sessions", parts.get("items"))
+    agents = parts.get("agents", [])
+    if not isinstance(sessions, list) or not isinstance(agents, list):
+        raise InvalidRequest(f"{file} is no history of a hub; {_SHAPE}")
+    return sessions, agents
+
+
+@dataclass(frozen=True, slots=True)
+class _Session:
+    row: Mapping[str, Any]
+    group: str
+    created: datetime
+    started: datetime | None
+    ended: datetime | None
+    slots: ResourceSlots
+
+
+def _session(row: Any) -> _Session:
+    if not isinstance(row, Mapping):
+        raise RowError("id", "it is no session")
+    created = _time(row, "created_at")
+    started, ended = _time(row, "started_at"), _time(row, "terminated_at")
+    if created is None:
+        raise RowError("created_at", "it is missing")
+    if started is not None and started < created:
+        raise RowError("started_at", "it is before created_at")
+    if started is not None and ended is not None and ended < started:
+        raise RowError("terminated_at", "it is before started_at")
+    _text(row, "id")
+    for column, most in _MOST.items():
+        _check_number(row, column, most)
+    slots = _slots(row, "requested")
+    return _Session(row, _text(row, "resource_group"), created, started, ended, slots)
+
+
+def _jobs(sessions: Sequence[_Session]) -> tuple[Job, ...]:
+    """Return the jobs of sessions that have started, by the time of their creation."""
+    times = [t for s in sessions for t in (s.created, s.started, s.ended) if t is not None]
+    if not times:
+        return ()
+    origin, last = min(times), max(times)
+    jobs = [_job(session, origin, last) for session in sessions]
+    return tuple(sorted(jobs, key=lambda job: job.submitted))
+
+
+def _job(session: _Session, origin: datetime, last: datetime) -> Job:
+    row, started = session.row, session.started or session.created
+    size = row.get("cluster_size") or 1
+    seconds = max(1, int(((session.ended or last) - started).total_seconds()))
+    limit = row.get("batch_timeout")
+    image = str(row.get("image", "")).rpartition(":")[0] or str(row.get("image", ""))
+    return Job(
+        id=row["id"],
+        submitted=int((session.created - origin).total_seconds()),
+        seconds=seconds if limit is None else min(seconds, limit),
+        slots=session.slots,
+        user=str(row.get("owner", "")),
+        project=str(row.get("project", "")),
+        domain=str(row.get("domain", "")),
+        kernels=size,
+        mode=Mode.MULTI_NODE if row.get("cluster_mode") == Mode.MULTI_NODE else Mode.SINGLE_NODE,
+        limit=limit,
+        priority=row.get("priority"),
+        kind=f"{row.get('type', '')}/{image}",
+        architecture=str(row.get("architecture") or ARCHITECTURE),
+    )
+
+
+def _agent(row: Mapping[str, Any]) -> AgentState:
+    devices = row.get("devices") or []
+    if not isinstance(devices, list):
+        raise RowError("devices", "it is no list")
+    return AgentState(
+        id=_text(row, "id"),
+        resource_group=GROUP,
+        architecture=str(row.get("architecture") or ARCHITECTURE),
+        engine=str(row.get("engine") or ENGINE),
+        capacity=dict(_slots(row, "slots")),
+        devices=tuple(map(_device, devices)),
+    )
+
+
+def _device(row: Any) -> Device:
+    family = _text(row, "family")
+    shares = _slots({"capacity": {f"{family}.shares": row.get("capacity", "1")}}, "capacity")
+    return Device(
+        _text(row, "id"),
+        family,
+        capacity=shares.get(f"{family}.shares", SHARE_UNIT),
+        is_healthy=bool(row.get("is_healthy", True)),
+        model=str(row.get("model") or ""),
+        numa_node=row.get("numa_node"),
+    )
+
+
+def _slots(row: Mapping[str, Any], column: str) -> ResourceSlots:
+    value = row.get(column)
+    if not isinstance(value, Mapping):
+        raise RowError(column, "it is no map of amounts")
+    try:
+        return ResourceSlots.parse(value)
+    except InvalidRequest as error:
+        raise RowError(column, str(error)) from None
+
+
+def _text(row: Any, column: str) -> str:
+    value = row.get(column) if isinstance(row, Mapping) else None
+    if not isinstance(value, str) or not value:
+        raise RowError(column, "it is missing")
+    return value
+
+
+def _check_number(row: Mapping[str, Any], column: str, most: int) -> None:
+    value = row.get(column)
+    is_number = isinstance(value, int) and not isinstance(value, bool)
+    if value is not None and not (is_number and 0 <= value <= most):
+        raise RowError(column, f"{shown(value)!r} is not a whole number of 0 to {most}")
+
+
+def _time(row: Mapping[str, Any], column: str) -> datetime | None:
+    value = row.get(column)
+    if value is None:
+        return None
+    try:
+        time = datetime.fromisoformat(value)
+    except (TypeError, ValueError):
+        raise RowError(column, f"{shown(value)!r} is not a time") from None
+    if time.tzinfo is None:
+        raise RowError(column, f"{shown(value)!r} has no time zone")
+    return time

@@ -1,0 +1,69 @@
+"""What was used per day in a replay, as the order fair-share looks at it."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+
+from ..caps import Scope, ScopeKind
+from ..queue import Bucket
+from .workload import Job
+
+DAY = 86400
+# How often, in seconds of the replay, the queue learns what was used.
+_EVERY = 3600
+
+
+class Ledger:
+    """Daily buckets of ended jobs per scope of one resource group."""
+
+    def __init__(self, group: str, first_day: int = 10957) -> None:
+        """Start empty; ``first_day`` is the day of second 0, counted from 1970-01-01."""
+        self._group = group
+        self._first_day = first_day
+        self._used: dict[Scope, dict[int, dict[str, int]]] = {}
+        self._due = 0
+
+    def add(self, job: Job, started: int) -> None:
+        """Count a job that has ended, on each of the days that it ran on."""
+        for scope in _scopes(job):
+            days = self._used.setdefault(scope, {})
+            for day, seconds in days_of(started, started + job.seconds):
+                used = days.setdefault(self._first_day + day, defaultdict(int))
+                for slot, amount in job.slots.items():
+                    used[slot] += amount * job.kernels * seconds
+
+    def is_due(self, seconds: int) -> bool:
+        """Return whether it is time to tell the queue again."""
+        if seconds < self._due:
+            return False
+        self._due = seconds + _EVERY
+        return True
+
+    def history(self) -> Mapping[str, Mapping[Scope, Sequence[Bucket]]]:
+        """Return all buckets, as a snapshot has them."""
+        found = {
+            scope: [Bucket(day, dict(used)) for day, used in sorted(days.items())]
+            for scope, days in self._used.items()
+        }
+        return {self._group: found}
+
+
+def days_of(start: int, end: int) -> list[tuple[int, int]]:
+    """Return each day between two times with the seconds of it."""
+    found = []
+    while start < end:
+        day = start // DAY
+        until = min(end, (day + 1) * DAY)
+        found.append((day, until - start))
+        start = until
+    return found
+
+
+def _scopes(job: Job) -> list[Scope]:
+    named = (
+        (ScopeKind.DOMAIN, job.domain),
+        (ScopeKind.PROJECT, job.project),
+        (ScopeKind.USER, job.user),
+    )
+    return [Scope(kind, name) for kind, name in named if name]

@@ -1,0 +1,67 @@
+"""The policy that a workload is replayed under: the options of a resource group."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ...cluster.group_options import GroupOptions
+from ...errors import InvalidRequest
+from ...user_input import shown
+from ..placement import AgentState
+from ..queue import Order
+from .simulate import Replay, replay
+from .workload import GROUP, Job
+
+# The fields of a resource group that a replay looks at.
+SCHEDULER = "scheduler"
+OPTIONS = "scheduler_opts"
+
+
+@dataclass(frozen=True, slots=True)
+class ReplayPolicy:
+    """A resource group's order and options under the name that the report shows."""
+
+    name: str
+    order: Order
+    options: GroupOptions
+
+    @classmethod
+    def of(cls, document: Any, name: str) -> ReplayPolicy:
+        """Read ``{"scheduler": …, "scheduler_opts": {…}}``, as a resource group has them.
+
+        Raises
+        ------
+        InvalidRequest
+            If it is anything else, or an option is unknown or wrong.
+        """
+        if not isinstance(document, Mapping):
+            raise InvalidRequest(f"policy {name}: write a map with {SCHEDULER} and {OPTIONS}")
+        unknown = sorted(map(str, set(document) - {SCHEDULER, OPTIONS}))
+        if unknown:
+            raise InvalidRequest(
+                f"policy {name}: {', '.join(unknown)[:200]}: there is no such field; there are "
+                f"{SCHEDULER} and {OPTIONS}",
+                field=unknown[0],
+            )
+        order = document.get(SCHEDULER, Order.FIFO)
+        if not isinstance(order, str) or order not in set(Order):
+            raise InvalidRequest(
+                f"policy {name}: {shown(order)!r} is no {SCHEDULER}; there are {', '.join(Order)}",
+                field=SCHEDULER,
+            )
+        options = document.get(OPTIONS) or {}
+        if not isinstance(options, Mapping):
+            raise InvalidRequest(f"policy {name}: {OPTIONS} is a map", field=OPTIONS)
+        return cls(name, Order(order), GroupOptions.of(options))
+
+    def replay(self, jobs: Sequence[Job], agents: Sequence[AgentState]) -> Replay:
+        """Play a workload under this policy."""
+        return replay(
+            jobs,
+            agents,
+            self.options.state(GROUP, self.order, True),
+            strategy=self.options.strategy,
+            allow_fragmentation=self.options.allow_fractional_resource_fragmentation,
+        )

@@ -1,0 +1,183 @@
+"""The Standard Workload Format, version 2.2: one job a line, 18 numbers, -1 where not known."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable
+from itertools import chain
+from math import isqrt
+
+from ...errors import InvalidRequest
+from ...resources import ResourceSlots
+from ...user_input import read_decimal, read_whole, shown
+from ..placement import AgentState, Mode
+from .workload import ARCHITECTURE, ENGINE, GROUP, BrokenRow, Job, RowError, Workload
+
+# The fields in their order, with the names by which broken rows are told.
+FIELDS = (
+    "job number",
+    "submit time",
+    "wait time",
+    "run time",
+    "allocated processors",
+    "average cpu time",
+    "used memory",
+    "requested processors",
+    "requested time",
+    "requested memory",
+    "status",
+    "user id",
+    "group id",
+    "executable number",
+    "queue number",
+    "partition number",
+    "preceding job number",
+    "think time",
+)
+UNKNOWN = -1
+CANCELLED = 5
+MAX_PROCESSORS = 2**26
+MAX_NODES = 100_000
+_MILLICORES = 1000
+_HEADER = re.compile(r";\s*(?P<name>\w+)\s*:\s*(?P<value>.*)")
+_NO_MEMORY = 2**50  # the format tells nothing of what a node has
+
+
+def read_swf(lines: Iterable[str], file: str) -> Workload:
+    """Return the workload of a file in the Standard Workload Format.
+
+    A processor is a core. The machine is that of the header: ``MaxNodes`` agents
+    that share ``MaxProcs`` cores, one agent where no nodes are told, and the widest
+    job's cores without a header. A job wider than one agent becomes as few equal
+    kernels as possible, each placed on its own. Memory, the order of preceding
+    jobs and think times are not replayed; a job that never ran is left out.
+
+    Raises
+    ------
+    InvalidRequest
+        If the header's machine has more than ``MAX_PROCESSORS`` cores or ``MAX_NODES`` nodes.
+    """
+    header: dict[str, int] = {}
+    rows: list[tuple[int, list[float]]] = []
+    broken: list[BrokenRow] = []
+    for number, line in enumerate(lines, start=1):
+        text = line.strip()
+        if text.startswith(";"):
+            _note_header(header, text)
+        elif text:
+            try:
+                rows.append((number, _numbers(text)))
+            except RowError as error:
+                broken.append(BrokenRow(file, number, error.column, str(error)))
+    for name, most in (("MaxProcs", MAX_PROCESSORS), ("MaxNodes", MAX_NODES)):
+        if header.get(name, 0) > most:
+            raise InvalidRequest(f"{file}: {name} is {header[name]}; at most {most} are replayed")
+    widest = max((min(_processors(values), MAX_PROCESSORS) for _, values in rows), default=1)
+    cores = max(1, header.get("MaxProcs") or header.get("MaxNodes") or widest)
+    nodes = min(cores, max(1, header.get("MaxNodes", 1)))
+    each, rest = divmod(cores, nodes)
+    jobs: list[Job] = []
+    left_out: Counter[str] = Counter()
+    for number, values in rows:
+        try:
+            reason = _reason_to_leave_out(values)
+            if reason:
+                left_out[reason] += 1
+            else:
+                jobs.append(_job(values, each))
+        except RowError as error:
+            broken.append(BrokenRow(file, number, error.column, str(error)))
+    jobs.sort(key=lambda job: job.submitted)
+    broken.sort(key=lambda row: row.row)
+    # Cores that do not divide go to the first agents, one each.
+    agents = [_agent(number, each + (number < rest)) for number in range(nodes)]
+    return Workload(tuple(jobs), tuple(agents), tuple(broken), dict(left_out))
+
+
+def _note_header(header: dict[str, int], text: str) -> None:
+    match = _HEADER.fullmatch(text)
+    value = match["value"].split() if match else []
+    number = read_whole(value[0]) if value else None
+    if match and number is not None:
+        header[match["name"]] = number
+
+
+def _numbers(text: str) -> list[float]:
+    parts = text.split()
+    if len(parts) != len(FIELDS):
+        raise RowError(
+            FIELDS[min(len(parts), len(FIELDS) - 1)],
+            f"{len(parts)} numbers; a job has {len(FIELDS)}",
+        )
+    found = []
+    for name, part in zip(FIELDS, parts, strict=True):
+        read = read_decimal(part.removeprefix("-"))
+        if read is None:
+            raise RowError(name, f"{shown(part)!r} is not a number")
+        number = float(-read if part.startswith("-") else read)
+        if not UNKNOWN <= number < 2**53:
+            raise RowError(name, f"{part} is neither a number of 0 or more nor -1 (not known)")
+        found.append(number)
+    return found
+
+
+def _processors(values: list[float]) -> int:
+    asked, allocated = int(values[7]), int(values[4])
+    return asked if asked > 0 else allocated
+
+
+def _reason_to_leave_out(values: list[float]) -> str:
+    if values[10] == CANCELLED and values[3] <= 0:
+        return "cancelled before it ran"
+    if values[3] == UNKNOWN:
+        return "run time not known"
+    return ""
+
+
+def _job(values: list[float], each: int) -> Job:
+    processors = _processors(values)
+    if processors > MAX_PROCESSORS:
+        raise RowError(FIELDS[7], f"{processors} processors; at most {MAX_PROCESSORS} are replayed")
+    if processors < 1:
+        raise RowError(FIELDS[7], "neither requested nor allocated processors are known")
+    if values[1] < 0:
+        raise RowError(FIELDS[1], "a job without a submit time cannot be replayed")
+    kernels = fewest_kernels(processors, each)
+    limit = int(values[8]) if values[8] > 0 else None
+    ran = max(1, int(values[3]))
+    return Job(
+        id=str(int(values[0])),
+        submitted=int(values[1]),
+        # The limit is enforced here; some records let jobs run a little longer.
+        seconds=ran if limit is None else min(ran, limit),
+        slots=ResourceSlots({"cpu": processors // kernels * _MILLICORES}),
+        user=_name(values[11]),
+        project=_name(values[12]),
+        kernels=kernels,
+        mode=Mode.MULTI_NODE if kernels > 1 else Mode.SINGLE_NODE,
+        limit=limit,
+        kind=f"{int(values[13])}/{int(values[14])}",
+    )
+
+
+def _name(number: float) -> str:
+    return "" if number == UNKNOWN else str(int(number))
+
+
+def fewest_kernels(processors: int, each: int) -> int:
+    """Return into how few equal kernels of at most ``each`` processors a job divides."""
+    # In pairs of divisors, so that the cost grows with the square root.
+    divisors = (n for n in range(1, isqrt(processors) + 1) if processors % n == 0)
+    pairs = chain.from_iterable((n, processors // n) for n in divisors)
+    return min(n for n in pairs if processors // n <= each)
+
+
+def _agent(number: int, cores: int) -> AgentState:
+    return AgentState(
+        id=f"node-{number:05}",
+        resource_group=GROUP,
+        architecture=ARCHITECTURE,
+        engine=ENGINE,
+        capacity={"cpu": cores * _MILLICORES, "mem": _NO_MEMORY},
+    )

@@ -1,0 +1,116 @@
+"""What a recorded workload is: sessions with their times, the agents, and rows that are broken."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from ...errors import InvalidRequest
+from ...resources import ResourceSlots
+from ...user_input import read_whole, shown
+from ..placement import AgentState, Mode
+
+GROUP = "replay"
+ARCHITECTURE = "x86_64"
+ENGINE = "docker"
+
+# So many broken rows are named one by one.
+_MOST_NAMED = 10
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """A recorded session. Times are in seconds from the origin of the record.
+
+    ``slots`` are those of one kernel. ``seconds`` is how long it ran, ``limit`` how
+    long it was allowed to; None: as long as it liked.
+    """
+
+    id: str
+    submitted: int
+    seconds: int
+    slots: ResourceSlots
+    user: str = ""
+    project: str = ""
+    domain: str = ""
+    kernels: int = 1
+    mode: Mode = Mode.SINGLE_NODE
+    limit: int | None = None
+    priority: int | None = None
+    kind: str = ""
+    device_models: tuple[str, ...] = ()
+    architecture: str = ARCHITECTURE
+
+
+@dataclass(frozen=True, slots=True)
+class BrokenRow:
+    """A row that cannot be read: where, and why."""
+
+    file: str
+    row: int
+    column: str
+    message: str
+
+    def __str__(self) -> str:
+        return f"{self.file}, row {self.row}, column {self.column}: {self.message}"
+
+
+class RowError(Exception):
+    """A value of one row is not what its column holds."""
+
+    def __init__(self, column: str, message: str) -> None:
+        super().__init__(message)
+        self.column = column
+
+
+@dataclass(frozen=True, slots=True)
+class Workload:
+    """All that was read of a record.
+
+    ``agents`` are those that the record itself names; ``left_out`` counts the
+    sound rows that nothing can be replayed of, by the reason.
+    """
+
+    jobs: tuple[Job, ...]
+    agents: tuple[AgentState, ...] = ()
+    broken: tuple[BrokenRow, ...] = ()
+    left_out: Mapping[str, int] | None = None
+
+
+def whole(row: Mapping[str, str | None], column: str, least: int = 0) -> int:
+    """Return a column as a whole number.
+
+    Raises
+    ------
+    RowError
+        If it is none, or less than ``least``.
+    """
+    text = (row.get(column) or "").strip()
+    number = read_whole(text.removeprefix("-"))
+    if number is None:
+        raise RowError(column, f"{shown(text)!r} is not a whole number")
+    if text.startswith("-"):
+        number = -number
+    if not least <= number < 2**53:
+        raise RowError(column, f"{number} is not a number of {least} or more that can be counted")
+    return number
+
+
+def refuse_broken(broken: Sequence[BrokenRow]) -> None:
+    """Refuse a file with broken rows, the first of them named.
+
+    Raises
+    ------
+    InvalidRequest
+        If there are any.
+    """
+    if not broken:
+        return
+    named = "; ".join(map(str, broken[:_MOST_NAMED]))
+    more = len(broken) - _MOST_NAMED
+    rest = f"; and {more} more" if more > 0 else ""
+    raise InvalidRequest(
+        f"{len(broken)} broken {'row' if len(broken) == 1 else 'rows'}: {named}{rest}. "
+        "Mend the file, or leave such rows out with --skip-broken",
+        rows=[{"row": b.row, "column": b.column, "message": b.message} for b in broken],
+    )

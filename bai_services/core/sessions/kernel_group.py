@@ -1,0 +1,114 @@
+"""Cluster sessions: one session of several kernels that start and end together."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from ..cluster.group_options import GroupOptions
+from ..errors import InvalidRequest
+from ..resources import ResourceSlots
+from ..scheduling.placement import Designation, Mode, Request
+
+MAIN, SUB = "main", "sub"
+MAIN_HOST = "main1"
+# More than any policy should allow; it bounds what one request can make us write.
+MAX_KERNELS = 256
+_WHOLE = "a cluster session runs with all of its kernels or not at all"
+
+
+@dataclass(frozen=True, slots=True)
+class KernelName:
+    """Which kernel of its session one is; ``index`` counts from 0, the main kernel first."""
+
+    role: str
+    index: int
+    hostname: str
+
+
+def kernel_names(size: int) -> tuple[KernelName, ...]:
+    """Return main1, sub1, sub2 … for a session of ``size`` kernels."""
+    subs = (KernelName(SUB, n, f"{SUB}{n}") for n in range(1, size))
+    return (KernelName(MAIN, 0, MAIN_HOST), *subs)
+
+
+def folder_name(session_id: str, hostname: str) -> str:
+    """Return the name of a kernel's folder on its agent; the main kernel has the session's."""
+    return session_id if hostname in ("", MAIN_HOST) else f"{session_id}.{hostname}"
+
+
+def gang_end(hostname: str, how: str, code: int | None) -> str:
+    """Return why a cluster session ends of which a kernel beside the main one has ended.
+
+    Whatever its exit code: the session has failed, and what is left of it is ended.
+    """
+    with_code = "" if code is None else f" with exit code {code}"
+    return f"{hostname} {how}{with_code}; {_WHOLE}"
+
+
+def is_gang_end(reason: str) -> bool:
+    """Return whether a reason is one of ``gang_end``."""
+    return reason.endswith(_WHOLE)
+
+
+def check_cluster(size: int, mode: str) -> Mode:
+    """Return the mode of a session of ``size`` kernels.
+
+    Raises
+    ------
+    InvalidRequest
+        If there is no such mode, or the size is below 1 or beyond what is ever possible.
+    """
+    if mode not in set(Mode):
+        raise InvalidRequest(
+            f"{mode[:40]!r} is no cluster_mode; there are {', '.join(Mode)}", field="cluster_mode"
+        )
+    if not 1 <= size <= MAX_KERNELS:
+        raise InvalidRequest(
+            f"cluster_size is 1 to {MAX_KERNELS}, not {size}", field="cluster_size"
+        )
+    return Mode(mode)
+
+
+def total_slots(slots: Mapping[str, int], size: int) -> ResourceSlots:
+    """Return what all kernels of a session take together."""
+    return ResourceSlots({slot: amount * size for slot, amount in slots.items()})
+
+
+def request_of(
+    plain: Request, group: GroupOptions, size: int, mode: str, options: Mapping[str, Any]
+) -> Request:
+    """Return a request with what its group and the session's own options say of its place."""
+    fragments = options.get("allow_fractional_resource_fragmentation")
+    return replace(
+        plain,
+        kernels=size,
+        mode=Mode(mode),
+        designated_agents=tuple(options.get("agent_list") or ()),
+        designation=Designation(options.get("agent_selection") or Designation.STRICT),
+        allow_fragmentation=(
+            group.allow_fractional_resource_fragmentation if fragments is None else fragments
+        ),
+        strategy=group.strategy,
+    )
+
+
+def cluster_environ(
+    name: KernelName, hostnames: Sequence[str], mode: str, local_rank: int
+) -> dict[str, str]:
+    """Return what a kernel of a cluster session may know of its cluster.
+
+    ``hostnames`` are those of all kernels in order, ``local_rank`` counts the
+    kernels of the session on one agent from 0.
+    """
+    return {
+        "BAI_CLUSTER_SIZE": str(len(hostnames)),
+        "BAI_CLUSTER_MODE": mode,
+        "BAI_CLUSTER_HOSTS": ",".join(hostnames),
+        "BAI_CLUSTER_REPLICAS": f"{MAIN}:1,{SUB}:{len(hostnames) - 1}",
+        "BAI_CLUSTER_HOST": name.hostname,
+        "BAI_CLUSTER_ROLE": name.role,
+        "BAI_CLUSTER_INDEX": str(name.index),
+        "BAI_CLUSTER_LOCAL_RANK": str(local_rank),
+    }

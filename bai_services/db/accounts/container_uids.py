@@ -1,0 +1,31 @@
+"""A numeric user for each person's containers."""
+
+from __future__ import annotations
+
+import sqlalchemy as sa
+from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from ..tables.accounts import users
+from ..tables.sessions import counters
+
+# Above what systems and directories give to their own people.
+FIRST_UID = 100_001
+_NAME = "container-uid"
+
+
+async def next_container_uid(tx: AsyncConnection) -> int:
+    """Return a uid that nobody has; two transactions never get the same."""
+    insert = (postgresql if tx.dialect.name == "postgresql" else sqlite).insert(counters)
+    while True:
+        number = await tx.scalar(
+            insert.values(name=_NAME, value=FIRST_UID)
+            .on_conflict_do_update(
+                index_elements=[counters.c.name], set_={"value": counters.c.value + 1}
+            )
+            .returning(counters.c.value)
+        )
+        uid = int(number or FIRST_UID)
+        taken = await tx.scalar(sa.select(users.c.id).where(users.c.container_uid == uid).limit(1))
+        if taken is None:
+            return uid

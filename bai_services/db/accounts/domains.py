@@ -1,0 +1,117 @@
+"""Domains in the database."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import sqlalchemy as sa
+
+from bai_services.core.errors import AlreadyExists, InUse, NotFound
+from bai_services.core.listing import ListQuery, Page
+
+from ..audit import AuditEntry, record
+from ..database import Database
+from ..integrity import broken_means, first_row, refuse_in_use
+from ..listing import Listing
+from ..tables.accounts import domains, memberships, projects, users
+from ..tables.folders import vfolders
+from ..tables.sessions import sessions
+
+Row = Mapping[str, Any]
+
+_LISTING = Listing(
+    columns={
+        name: domains.c[name]
+        for name in ("name", "created_at", "description", "is_active", "max_concurrent_sessions")
+    },
+    default_sort=("name",),
+)
+
+
+class DomainStore:
+    """One public method is one transaction."""
+
+    def __init__(self, database: Database) -> None:
+        self._db = database
+
+    async def page(self, query: ListQuery, name: str | None = None) -> Page[Row]:
+        """Return a page of all domains, or of the one called ``name``."""
+        rows = sa.select(domains)
+        if name is not None:
+            rows = rows.where(domains.c.name == name)
+        async with self._db.read() as tx:
+            items, total = await _LISTING.page(tx, rows, query)
+        return Page(items, total, query.limit, query.offset)
+
+    async def one(self, name: str) -> Row | None:
+        async with self._db.read() as tx:
+            found = await tx.execute(sa.select(domains).where(domains.c.name == name))
+            return first_row(found)
+
+    async def create(
+        self, values: Mapping[str, Any], project: Mapping[str, Any], audit: AuditEntry
+    ) -> None:
+        """Write the domain together with its first project.
+
+        Raises
+        ------
+        AlreadyExists
+            If the name is taken.
+        """
+        name = values["name"]
+        async with self._db.write() as tx:
+            with broken_means(AlreadyExists(f"there is a domain {name} already", name=name)):
+                await tx.execute(domains.insert().values(values))
+            policy = project["resource_policy"]
+            with broken_means(NotFound(f"there is no project policy {policy}", name=policy)):
+                await tx.execute(projects.insert().values(project))
+            await record(tx, audit)
+
+    async def update(
+        self, name: str, changes: Mapping[str, Any], signs_out: bool, audit: AuditEntry
+    ) -> Row:
+        """Change a domain and return it; ``signs_out`` marks its people to lose their tokens.
+
+        Superadmins keep theirs: an inactive domain does not lock them out.
+        """
+        async with self._db.write() as tx:
+            if changes:
+                await tx.execute(domains.update().where(domains.c.name == name).values(changes))
+            if signs_out:
+                await tx.execute(
+                    users.update()
+                    .where(users.c.domain == name, users.c.role != "superadmin")
+                    .values(needs_hub_sign_out=True, tokens_to_end="all")
+                )
+            found = await tx.execute(sa.select(domains).where(domains.c.name == name))
+            row = first_row(found)
+            if row is None:
+                raise NotFound(f"there is no domain {name}")
+            await record(tx, audit)
+            return row
+
+    async def delete(self, name: str, audit: AuditEntry) -> None:
+        """Delete a domain and its empty project ``default``.
+
+        Raises
+        ------
+        InUse
+            If people, other projects, folders or sessions belong to it.
+        """
+        uses = {
+            "users": users.c.domain == name,
+            "projects": sa.and_(projects.c.domain == name, projects.c.name != "default"),
+            "folders": vfolders.c.domain == name,
+            "sessions": sessions.c.domain == name,
+        }
+        mine = sa.select(projects.c.id).where(projects.c.domain == name)
+        async with self._db.write() as tx:
+            await refuse_in_use(tx, f"domain {name}", uses)
+            with broken_means(InUse(f"domain {name} came into use meanwhile")):
+                await tx.execute(memberships.delete().where(memberships.c.project_id.in_(mine)))
+                await tx.execute(projects.delete().where(projects.c.domain == name))
+                gone = await tx.execute(domains.delete().where(domains.c.name == name))
+            if not gone.rowcount:
+                raise NotFound(f"there is no domain {name}")
+            await record(tx, audit)

@@ -1,0 +1,136 @@
+"""Keypairs in the database; their secrets are written and never listed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import sqlalchemy as sa
+
+from bai_services.core.errors import InUse, NotFound
+from bai_services.core.listing import ListQuery, Page
+
+from ..audit import AuditEntry, record
+from ..database import Database
+from ..integrity import broken_means, first_row, refuse_in_use
+from ..listing import Listing
+from ..tables.accounts import keypairs, users
+from ..tables.sessions import sessions
+
+Row = Mapping[str, Any]
+
+_SHOWN = (
+    keypairs.c.access_key,
+    keypairs.c.created_at,
+    keypairs.c.user_id,
+    users.c.username.label("user"),
+    users.c.role,
+    users.c.domain,
+    keypairs.c.is_active,
+    keypairs.c.rate_limit,
+    keypairs.c.last_used,
+    keypairs.c.resource_policy,
+    sa.func.coalesce(users.c.main_access_key == keypairs.c.access_key, sa.false()).label("is_main"),
+)
+
+_LISTING = Listing(
+    columns={column.name: column for column in _SHOWN if column.name != "is_main"},
+    default_sort=("-created_at", "access_key"),
+)
+
+
+class KeypairStore:
+    """One public method is one transaction."""
+
+    def __init__(self, database: Database) -> None:
+        self._db = database
+
+    async def page(
+        self, query: ListQuery, domain: str | None = None, user_id: str | None = None
+    ) -> Page[Row]:
+        """Return a page of the keypairs of a domain's people, or of one person, or of all."""
+        async with self._db.read() as tx:
+            items, total = await _LISTING.page(tx, _visible(domain, user_id), query)
+        return Page(items, total, query.limit, query.offset)
+
+    async def one(self, access_key: str) -> Row | None:
+        async with self._db.read() as tx:
+            found = await tx.execute(
+                _visible(None, None).where(keypairs.c.access_key == access_key)
+            )
+            return first_row(found)
+
+    async def encrypted_secret(self, access_key: str) -> str | None:
+        """Return the secret key as it is kept, None if there is no such keypair."""
+        async with self._db.read() as tx:
+            mine = keypairs.c.access_key == access_key
+            found: str | None = await tx.scalar(
+                sa.select(keypairs.c.secret_key_encrypted).where(mine)
+            )
+        return found
+
+    async def create(self, values: Mapping[str, Any], is_main: bool, audit: AuditEntry) -> None:
+        """Write a keypair; the person's first, or ``is_main``, becomes the main one."""
+        user = users.c.id == values["user_id"]
+        async with self._db.write() as tx:
+            with broken_means(NotFound("the person or the keypair policy does not exist")):
+                await tx.execute(keypairs.insert().values(values))
+            if not is_main:
+                user = sa.and_(user, users.c.main_access_key.is_(None))
+            await tx.execute(
+                users.update().where(user).values(main_access_key=values["access_key"])
+            )
+            await record(tx, audit)
+
+    async def update(
+        self, access_key: str, changes: Mapping[str, Any], is_main: bool, audit: AuditEntry
+    ) -> Row:
+        mine = keypairs.c.access_key == access_key
+        async with self._db.write() as tx:
+            if changes:
+                with broken_means(NotFound("the keypair policy does not exist")):
+                    await tx.execute(keypairs.update().where(mine).values(changes))
+            if is_main:
+                owner = sa.select(keypairs.c.user_id).where(mine).scalar_subquery()
+                await tx.execute(
+                    users.update().where(users.c.id == owner).values(main_access_key=access_key)
+                )
+            found = await tx.execute(_visible(None, None).where(mine))
+            row = first_row(found)
+            if row is None:
+                raise NotFound("there is no such keypair any more")
+            await record(tx, audit)
+            return row
+
+    async def delete(self, access_key: str, audit: AuditEntry) -> None:
+        """Delete a keypair.
+
+        Raises
+        ------
+        InUse
+            If it is a person's main keypair, or live sessions count in it.
+        """
+        uses = {
+            "people as their main keypair": users.c.main_access_key == access_key,
+            "live sessions": sa.and_(
+                sessions.c.access_key == access_key, sessions.c.live_name.is_not(None)
+            ),
+        }
+        async with self._db.write() as tx:
+            await refuse_in_use(tx, f"keypair {access_key}", uses)
+            with broken_means(InUse("the keypair came into use meanwhile")):
+                gone = await tx.execute(
+                    keypairs.delete().where(keypairs.c.access_key == access_key)
+                )
+            if not gone.rowcount:
+                raise NotFound("there is no such keypair any more")
+            await record(tx, audit)
+
+
+def _visible(domain: str | None, user_id: str | None) -> sa.Select[Any]:
+    rows = sa.select(*_SHOWN).join(users, users.c.id == keypairs.c.user_id)
+    if domain is not None:
+        rows = rows.where(users.c.domain == domain)
+    if user_id is not None:
+        rows = rows.where(users.c.id == user_id)
+    return rows

@@ -1,0 +1,109 @@
+"""The three kinds of resource policies in the database."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import sqlalchemy as sa
+
+from bai_services.core.errors import AlreadyExists, InUse, NotFound
+from bai_services.core.listing import ListQuery, Page
+
+from ..audit import AuditEntry, record
+from ..database import Database
+from ..integrity import broken_means, first_row, refuse_in_use
+from ..listing import Listing
+from ..tables.accounts import (
+    keypair_policies,
+    keypairs,
+    project_policies,
+    projects,
+    user_policies,
+    users,
+)
+
+Row = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class PolicyKind:
+    """One of the kinds: its table, and which column of whom refers to it."""
+
+    name: str
+    table: sa.Table
+    users_called: str
+    reference: sa.Column[Any]
+
+
+KINDS: Mapping[str, PolicyKind] = {
+    "keypair": PolicyKind("keypair", keypair_policies, "keypairs", keypairs.c.resource_policy),
+    "user": PolicyKind("user", user_policies, "users", users.c.resource_policy),
+    "project": PolicyKind("project", project_policies, "projects", projects.c.resource_policy),
+}
+
+
+class PolicyStore:
+    """Policies of one kind; one public method is one transaction."""
+
+    def __init__(self, database: Database, kind: str) -> None:
+        self._db = database
+        self._kind = KINDS[kind]
+        self._table = self._kind.table
+        self._listing = Listing(
+            columns={
+                c.name: c
+                for c in self._table.columns
+                if isinstance(c.type, (sa.String, sa.Integer)) or c.name == "created_at"
+            },
+            default_sort=("name",),
+        )
+
+    async def page(self, query: ListQuery) -> Page[Row]:
+        async with self._db.read() as tx:
+            items, total = await self._listing.page(tx, sa.select(self._table), query)
+        return Page(items, total, query.limit, query.offset)
+
+    async def one(self, name: str) -> Row | None:
+        async with self._db.read() as tx:
+            found = await tx.execute(sa.select(self._table).where(self._table.c.name == name))
+            return first_row(found)
+
+    async def create(self, values: Mapping[str, Any], audit: AuditEntry) -> None:
+        taken = AlreadyExists(
+            f"there is a {self._kind.name} policy {values['name']} already", name=values["name"]
+        )
+        async with self._db.write() as tx:
+            with broken_means(taken):
+                await tx.execute(self._table.insert().values(values))
+            await record(tx, audit)
+
+    async def update(self, name: str, changes: Mapping[str, Any], audit: AuditEntry) -> Row:
+        mine = self._table.c.name == name
+        async with self._db.write() as tx:
+            if changes:
+                await tx.execute(self._table.update().where(mine).values(changes))
+            found = await tx.execute(sa.select(self._table).where(mine))
+            row = first_row(found)
+            if row is None:
+                raise NotFound(f"there is no {self._kind.name} policy {name}")
+            await record(tx, audit)
+            return row
+
+    async def delete(self, name: str, audit: AuditEntry) -> None:
+        """Delete a policy.
+
+        Raises
+        ------
+        InUse
+            If somebody has it, with how many.
+        """
+        what = f"{self._kind.name} policy {name}"
+        async with self._db.write() as tx:
+            await refuse_in_use(tx, what, {self._kind.users_called: self._kind.reference == name})
+            with broken_means(InUse(f"{what} came into use meanwhile")):
+                gone = await tx.execute(self._table.delete().where(self._table.c.name == name))
+            if not gone.rowcount:
+                raise NotFound(f"there is no {what}")
+            await record(tx, audit)

@@ -1,0 +1,199 @@
+"""Projects and who belongs to them."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from bai_services.core.errors import AlreadyExists, InUse, NotFound
+from bai_services.core.listing import ListQuery, Page
+
+from ..audit import AuditEntry, record
+from ..database import Database
+from ..integrity import broken_means, first_row, insert_ignoring, refuse_in_use
+from ..listing import Listing
+from ..tables.accounts import memberships, projects, users
+from ..tables.cluster import resource_group_links
+from ..tables.folders import vfolders
+from ..tables.sessions import sessions
+
+Row = Mapping[str, Any]
+
+_LISTING = Listing(
+    columns={
+        name: projects.c[name]
+        for name in (
+            "id",
+            "name",
+            "domain",
+            "created_at",
+            "description",
+            "is_active",
+            "type",
+            "resource_policy",
+            "default_image",
+            "max_concurrent_sessions",
+        )
+    },
+    default_sort=("domain", "name", "id"),
+)
+
+_MEMBERS = Listing(
+    columns={
+        name: users.c[name] for name in ("id", "username", "email", "full_name", "role", "status")
+    },
+    default_sort=("username",),
+)
+
+
+class ProjectStore:
+    """One public method is one transaction."""
+
+    def __init__(self, database: Database) -> None:
+        self._db = database
+
+    async def page(
+        self,
+        query: ListQuery,
+        domain: str | None = None,
+        ids: Collection[str] | None = None,
+    ) -> Page[Row]:
+        """Return a page of the projects of one domain, or of those with the ids, or of all."""
+        async with self._db.read() as tx:
+            items, total = await _LISTING.page(tx, _visible(domain, ids), query)
+        return Page(items, total, query.limit, query.offset)
+
+    async def named(
+        self,
+        key: str,
+        domain: str | None = None,
+        ids: Collection[str] | None = None,
+    ) -> Sequence[Row]:
+        """Return the visible projects with that id, or else with that name.
+
+        ``DOMAIN/NAME`` names exactly one.
+        """
+        in_domain, slash, name = key.partition("/")
+        condition = (
+            sa.and_(projects.c.domain == in_domain, projects.c.name == name)
+            if slash
+            else sa.or_(projects.c.id == key, projects.c.name == key)
+        )
+        async with self._db.read() as tx:
+            found = await tx.execute(_visible(domain, ids).where(condition))
+            rows = [dict(row) for row in found.mappings()]
+        return [row for row in rows if row["id"] == key] or rows
+
+    async def create(self, values: Mapping[str, Any], audit: AuditEntry) -> None:
+        """Write a project.
+
+        Raises
+        ------
+        AlreadyExists
+            If the domain has a project of that name.
+        """
+        name, domain = values["name"], values["domain"]
+        async with self._db.write() as tx:
+            with broken_means(
+                NotFound(f"there is no domain {domain} or no such policy any more"),
+                AlreadyExists(f"domain {domain} has a project {name} already", name=name),
+            ):
+                await tx.execute(projects.insert().values(values))
+            await record(tx, audit)
+
+    async def update(self, project_id: str, changes: Mapping[str, Any], audit: AuditEntry) -> Row:
+        async with self._db.write() as tx:
+            if changes:
+                with broken_means(
+                    NotFound("there is no such project policy any more"),
+                    AlreadyExists("the domain has a project of that name already"),
+                ):
+                    await tx.execute(
+                        projects.update().where(projects.c.id == project_id).values(changes)
+                    )
+            found = await tx.execute(sa.select(projects).where(projects.c.id == project_id))
+            row = first_row(found)
+            if row is None:
+                raise NotFound("there is no such project any more")
+            await record(tx, audit)
+            return row
+
+    async def delete(self, project_id: str, audit: AuditEntry) -> None:
+        """Delete a project and its memberships.
+
+        Raises
+        ------
+        InUse
+            If folders or sessions (also ended ones) belong to it.
+        """
+        uses = {
+            "folders": vfolders.c.project_id == project_id,
+            "sessions": sessions.c.project_id == project_id,
+        }
+        async with self._db.write() as tx:
+            await refuse_in_use(tx, f"project {audit.details.get('name', project_id)}", uses)
+            await tx.execute(
+                resource_group_links.delete().where(
+                    resource_group_links.c.kind == "project",
+                    resource_group_links.c.target == project_id,
+                )
+            )
+            with broken_means(InUse("the project came into use meanwhile")):
+                gone = await tx.execute(projects.delete().where(projects.c.id == project_id))
+            if not gone.rowcount:
+                raise NotFound("there is no such project any more")
+            await record(tx, audit)
+
+    async def members(self, project_id: str, query: ListQuery) -> Page[Row]:
+        rows = (
+            sa.select(*_MEMBERS.columns.values())
+            .join(memberships, memberships.c.user_id == users.c.id)
+            .where(memberships.c.project_id == project_id)
+        )
+        async with self._db.read() as tx:
+            items, total = await _MEMBERS.page(tx, rows, query)
+        return Page(items, total, query.limit, query.offset)
+
+    async def add_member(self, project_id: str, user_id: str, audit: AuditEntry) -> bool:
+        """Add a person; return False if they were in the project already."""
+        async with self._db.write() as tx:
+            added = await add_memberships(tx, user_id, [project_id])
+            if added:
+                await record(tx, audit)
+            return bool(added)
+
+    async def remove_member(self, project_id: str, user_id: str, audit: AuditEntry) -> None:
+        async with self._db.write() as tx:
+            gone = await tx.execute(
+                memberships.delete().where(
+                    memberships.c.project_id == project_id, memberships.c.user_id == user_id
+                )
+            )
+            if not gone.rowcount:
+                raise NotFound("that person is no member of the project")
+            await record(tx, audit)
+
+
+async def add_memberships(tx: AsyncConnection, user_id: str, project_ids: Sequence[str]) -> int:
+    """Add a person to projects and return how many of them were new."""
+    if not project_ids:
+        return 0
+    values = [{"user_id": user_id, "project_id": project_id} for project_id in project_ids]
+    with broken_means(NotFound("the project or the person is gone")):
+        # Not the row count: with several rows at once PostgreSQL's driver does not know it.
+        added = await tx.execute(
+            insert_ignoring(tx, memberships).values(values).returning(memberships.c.project_id)
+        )
+    return len(added.all())
+
+
+def _visible(domain: str | None, ids: Collection[str] | None) -> sa.Select[Any]:
+    rows = sa.select(projects)
+    if domain is not None:
+        rows = rows.where(projects.c.domain == domain)
+    if ids is not None:
+        rows = rows.where(projects.c.id.in_(sorted(ids)))
+    return rows

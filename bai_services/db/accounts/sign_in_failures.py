@@ -1,0 +1,142 @@
+"""Failures of signing in, and the addresses from which accounts have signed in."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+import sqlalchemy as sa
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from ..audit import AuditEntry, record
+from ..database import Database
+from ..integrity import insert_ignoring
+from ..tables.accounts import known_sign_in_addresses, sign_in_failures
+
+KNOWN_FOR = timedelta(days=90)
+
+_subject = sign_in_failures.c.subject
+
+
+@dataclass(frozen=True, slots=True)
+class Counted:
+    """How many attempts a subject has, this one included; ``blocked_until``: before this one."""
+
+    count: int
+    blocked_until: datetime | None
+
+
+class SignInFailureStore:
+    """Counts attempts per subject: a hash of a name, an account, an address."""
+
+    def __init__(self, database: Database) -> None:
+        self._db = database
+
+    async def attempt(
+        self, allowed: Mapping[str, int | None], now: datetime, block_time: timedelta
+    ) -> dict[str, Counted]:
+        """Count one attempt for each subject before it is known how it ends.
+
+        A subject is blocked for ``block_time`` by the attempt that reaches what is ``allowed``
+        (None: never), and not counted meanwhile. Counting first means that no number of attempts
+        at once gets past the limit. A count starts anew ``block_time`` after the last attempt.
+        """
+        async with self._db.write() as tx:
+            await tx.execute(
+                sign_in_failures.delete().where(
+                    sign_in_failures.c.last_at <= now - block_time,
+                    sa.or_(
+                        sign_in_failures.c.blocked_until.is_(None),
+                        sign_in_failures.c.blocked_until <= now,
+                    ),
+                )
+            )
+            # In one order, so that two attempts cannot wait for each other.
+            return {
+                subject: await _count(tx, subject, allowed[subject], now, block_time)
+                for subject in sorted(allowed)
+            }
+
+    async def is_known(self, user_id: str, address: str) -> bool:
+        """Return whether the account has signed in from there."""
+        known = known_sign_in_addresses.c
+        async with self._db.read() as tx:
+            found = await tx.scalar(
+                sa.select(known.last_at).where(known.user_id == user_id, known.address == address)
+            )
+        return found is not None
+
+    async def forgive(
+        self,
+        subjects: Sequence[str],
+        address: str,
+        known: tuple[str, str, datetime],
+        audit: AuditEntry,
+    ) -> None:
+        """Forget the attempts of subjects: one of them was right.
+
+        ``address`` loses this attempt alone. ``known`` (account, address, time) is remembered.
+        """
+        user_id, known_address, now = known
+        columns = known_sign_in_addresses.c
+        row = {"user_id": user_id, "address": known_address}
+        async with self._db.write() as tx:
+            await tx.execute(sign_in_failures.delete().where(_subject.in_(sorted(subjects))))
+            await tx.execute(
+                sign_in_failures.update()
+                .where(_subject == address, sign_in_failures.c.blocked_until.is_(None))
+                .values(count=sign_in_failures.c.count - 1)
+            )
+            await tx.execute(
+                known_sign_in_addresses.delete().where(
+                    columns.user_id == user_id, columns.last_at < now - KNOWN_FOR
+                )
+            )
+            await tx.execute(
+                insert_ignoring(tx, known_sign_in_addresses).values({**row, "last_at": now})
+            )
+            await tx.execute(
+                known_sign_in_addresses.update()
+                .where(columns.user_id == user_id, columns.address == known_address)
+                .values(last_at=now)
+            )
+            await record(tx, audit)
+
+    async def blocked(self, subjects: Sequence[str], now: datetime) -> dict[str, datetime]:
+        """Return until when those of the subjects are blocked that are."""
+        columns = sign_in_failures.c
+        async with self._db.read() as tx:
+            found = await tx.execute(
+                sa.select(columns.subject, columns.blocked_until).where(
+                    _subject.in_(subjects), columns.blocked_until > now
+                )
+            )
+            return {row.subject: row.blocked_until for row in found}
+
+    async def forget(self, subjects: Sequence[str], audit: AuditEntry) -> None:
+        async with self._db.write() as tx:
+            await tx.execute(sign_in_failures.delete().where(_subject.in_(sorted(subjects))))
+            await record(tx, audit)
+
+
+async def _count(
+    tx: AsyncConnection, subject: str, allowed: int | None, now: datetime, block_time: timedelta
+) -> Counted:
+    await tx.execute(
+        insert_ignoring(tx, sign_in_failures).values(subject=subject, count=0, last_at=now)
+    )
+    mine = _subject == subject
+    found = await tx.execute(sa.select(sign_in_failures).where(mine).with_for_update())
+    row = found.mappings().one()
+    blocked_until: datetime | None = row["blocked_until"]
+    if blocked_until is not None and blocked_until > now:
+        return Counted(row["count"], blocked_until)
+    count = 1 if blocked_until is not None else row["count"] + 1
+    is_reached = allowed is not None and count >= allowed
+    await tx.execute(
+        sign_in_failures.update()
+        .where(mine)
+        .values(count=count, last_at=now, blocked_until=now + block_time if is_reached else None)
+    )
+    return Counted(count, None)

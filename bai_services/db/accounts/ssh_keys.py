@@ -1,0 +1,66 @@
+"""SSH keys of people in the database."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import sqlalchemy as sa
+
+from bai_services.core.errors import AlreadyExists, Conflict, NotFound
+
+from ..audit import AuditEntry, record
+from ..database import Database
+from ..integrity import broken_means
+from ..tables.accounts import users
+from ..tables.ssh_keys import ssh_keys
+
+Row = Mapping[str, Any]
+
+_SHOWN = tuple(c for c in ssh_keys.c if c.name not in ("id", "user_id"))
+
+
+class SshKeyStore:
+    """One public method is one transaction."""
+
+    def __init__(self, database: Database) -> None:
+        self._db = database
+
+    async def of(self, user_id: str) -> Sequence[Row]:
+        """Return somebody's keys by name."""
+        asked = sa.select(*_SHOWN).where(ssh_keys.c.user_id == user_id).order_by(ssh_keys.c.name)
+        async with self._db.read() as tx:
+            return [dict(row) for row in (await tx.execute(asked)).mappings()]
+
+    async def add(self, values: Mapping[str, Any], most: int, audit: AuditEntry) -> None:
+        """Write a key, unless the person has ``most`` already.
+
+        Raises
+        ------
+        AlreadyExists
+            If the person has a key of that name, or this one under another.
+        Conflict
+            If they have as many as they may.
+        """
+        owner = users.c.id == values["user_id"]
+        mine = ssh_keys.c.user_id == values["user_id"]
+        taken = AlreadyExists(
+            f"there is an SSH key {values['name']!r} already, or this key under another name"
+        )
+        async with self._db.write() as tx:
+            # Holds the person's row: of two that come together the second counts the first.
+            await tx.execute(users.update().where(owner).values(username=users.c.username))
+            count = await tx.scalar(sa.select(sa.func.count()).select_from(ssh_keys).where(mine))
+            if (count or 0) >= most:
+                raise Conflict(f"you have {count} SSH keys, the most is {most}; remove one first")
+            with broken_means(NotFound("the person does not exist"), taken):
+                await tx.execute(ssh_keys.insert().values(values))
+            await record(tx, audit)
+
+    async def remove(self, user_id: str, name: str, audit: AuditEntry) -> None:
+        mine = sa.and_(ssh_keys.c.user_id == user_id, ssh_keys.c.name == name)
+        async with self._db.write() as tx:
+            gone = await tx.execute(ssh_keys.delete().where(mine))
+            if not gone.rowcount:
+                raise NotFound(f"you have no SSH key {name!r}", name=name)
+            await record(tx, audit)

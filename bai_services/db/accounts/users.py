@@ -1,0 +1,335 @@
+"""People in the database."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Literal
+
+import sqlalchemy as sa
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from bai_services.core.accounts.roles import Role
+from bai_services.core.errors import AlreadyExists, Conflict, NotFound
+from bai_services.core.listing import ListQuery, Page
+
+from ..audit import AuditEntry, record
+from ..database import Database
+from ..integrity import broken_means
+from ..listing import Listing
+from ..tables.accounts import domains, keypairs, memberships, projects, users
+from ..tables.sessions import sessions
+from .container_uids import next_container_uid
+from .projects import add_memberships
+
+Row = Mapping[str, Any]
+# Browser sign-ins with their OAuth tokens, or API tokens as well.
+Ending = Literal["sign-ins", "all"]
+
+# The password's hash stays here: nothing that is listed or shown has it.
+_HIDDEN = {"password_hash", "needs_hub_sign_out", "tokens_to_end"}
+_SHOWN = [column for column in users.columns if column.name not in _HIDDEN]
+
+_LISTING = Listing(
+    columns={c.name: c for c in _SHOWN if c.name != "allowed_client_ip"},
+    default_sort=("username",),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class UserChange:
+    """What an update does beside the columns: memberships, keypairs, sign-out."""
+
+    columns: Mapping[str, Any]
+    leaves_projects: bool = False  # moved to another domain: its projects stay behind
+    deactivates_keypairs: bool = False
+    signs_out: bool = False  # stops the user's servers too
+    ends_tokens: bool = False
+
+
+class UserStore:
+    """One public method is one transaction."""
+
+    def __init__(self, database: Database) -> None:
+        self._db = database
+
+    async def page(
+        self, query: ListQuery, domain: str | None = None, user_id: str | None = None
+    ) -> Page[Row]:
+        """Return a page of the people of one domain, or of one person, or of all."""
+        async with self._db.read() as tx:
+            items, total = await _LISTING.page(tx, _visible(domain, user_id), query)
+            shown = await _with_projects(tx, items)
+        return Page(shown, total, query.limit, query.offset)
+
+    async def find(
+        self, key: str, domain: str | None = None, user_id: str | None = None
+    ) -> Row | None:
+        """Return the visible person with that id, user name or e-mail, if there is one."""
+        condition = sa.or_(
+            users.c.id == key, users.c.username == key.lower(), users.c.email == key.lower()
+        )
+        async with self._db.read() as tx:
+            found = await tx.execute(_visible(domain, user_id).where(condition))
+            rows = [dict(row) for row in found.mappings()]
+            # An id wins over a name; a user name never looks like another's e-mail (no @).
+            rows.sort(key=lambda row: row["id"] != key)
+            shown = await _with_projects(tx, rows[:1])
+        return shown[0] if shown else None
+
+    async def create(
+        self,
+        values: Mapping[str, Any],
+        keypair: Mapping[str, Any],
+        project_ids: Sequence[str],
+        audit: AuditEntry,
+    ) -> None:
+        """Write a person with the main keypair, the memberships and a uid for containers.
+
+        Raises
+        ------
+        AlreadyExists
+            If the user name or the e-mail address is taken, also by a deleted person.
+        NotFound
+            If the domain or a policy is gone.
+        """
+        async with self._db.write() as tx:
+            await _refuse_taken(tx, values["username"], values["email"])
+            uid = values.get("container_uid")
+            uid = await next_container_uid(tx) if uid is None else uid
+            with broken_means(_missing(), _taken()):
+                await tx.execute(users.insert().values({**values, "container_uid": uid}))
+            with broken_means(NotFound("the keypair policy does not exist")):
+                await tx.execute(keypairs.insert().values(keypair))
+            await add_memberships(tx, values["id"], project_ids)
+            await record(tx, audit)
+
+    async def update(self, user_id: str, change: UserChange, audit: AuditEntry) -> Row:
+        """Change a person and return them.
+
+        Raises
+        ------
+        Conflict
+            If no active superadmin would be left.
+        AlreadyExists
+            If the new user name or e-mail address is taken.
+        """
+        columns = dict(change.columns)
+        if change.signs_out:
+            columns["needs_hub_sign_out"] = True
+        if change.signs_out or change.ends_tokens:
+            columns["tokens_to_end"] = "all"
+        async with self._db.write() as tx:
+            await _keep_a_superadmin(tx, user_id, columns)
+            await _refuse_taken(tx, columns.get("username"), columns.get("email"), user_id)
+            if columns:
+                with broken_means(_missing(), _taken()):
+                    await tx.execute(users.update().where(users.c.id == user_id).values(columns))
+            if change.leaves_projects:
+                await tx.execute(memberships.delete().where(memberships.c.user_id == user_id))
+            if change.deactivates_keypairs:
+                await tx.execute(
+                    keypairs.update().where(keypairs.c.user_id == user_id).values(is_active=False)
+                )
+            found = await tx.execute(sa.select(*_SHOWN).where(users.c.id == user_id))
+            shown = await _with_projects(tx, [dict(row) for row in found.mappings()])
+            if not shown:
+                raise NotFound("there is no such person any more")
+            await record(tx, audit)
+        return shown[0]
+
+    async def waiting_for_sign_out(self) -> Sequence[Row]:
+        """Return the users whom the Hub still has to sign out."""
+        return await self._due(users.c.needs_hub_sign_out)
+
+    async def waiting_for_endings(self) -> Sequence[Row]:
+        """Return the users of whom the Hub still has to end sign-ins or tokens."""
+        return await self._due(users.c.tokens_to_end.is_not(None))
+
+    async def _due(self, condition: sa.ColumnElement[bool]) -> Sequence[Row]:
+        async with self._db.read() as tx:
+            found = await tx.execute(
+                sa.select(users.c.id, users.c.username, users.c.tokens_to_end).where(condition)
+            )
+            return [dict(row) for row in found.mappings()]
+
+    async def with_roles(self, roles: Collection[Role]) -> frozenset[str]:
+        """Return the ids of all users with one of these roles."""
+        async with self._db.read() as tx:
+            found = await tx.scalars(sa.select(users.c.id).where(users.c.role.in_(sorted(roles))))
+            return frozenset(found)
+
+    async def tokens_ended(self, user_id: str, ending: Ending) -> None:
+        """Note that this is done, unless more is due by now."""
+        async with self._db.write() as tx:
+            await tx.execute(
+                users.update()
+                .where(users.c.id == user_id, users.c.tokens_to_end == ending)
+                .values(tokens_to_end=None)
+            )
+
+    async def live_sessions(self, user_id: str) -> Sequence[str]:
+        """Return the ids of a person's sessions that have not ended."""
+        async with self._db.read() as tx:
+            found = await tx.execute(
+                sa.select(sessions.c.id).where(
+                    sessions.c.owner_id == user_id, sessions.c.live_name.is_not(None)
+                )
+            )
+            return [row.id for row in found]
+
+    async def signed_out(self, user_id: str) -> None:
+        async with self._db.write() as tx:
+            await tx.execute(
+                users.update().where(users.c.id == user_id).values(needs_hub_sign_out=False)
+            )
+
+    async def set_password(
+        self,
+        user_id: str,
+        password_hash: str,
+        changed_at: datetime,
+        audit: AuditEntry,
+        ending: Ending | None = None,
+    ) -> None:
+        """Write a new password that its owner chose: it need not be changed any more."""
+        async with self._db.write() as tx:
+            await tx.execute(
+                users.update()
+                .where(users.c.id == user_id)
+                .values(
+                    password_hash=password_hash,
+                    password_changed_at=changed_at,
+                    need_password_change=False,
+                    # An administrator's ending that is still due goes further.
+                    tokens_to_end=sa.case(
+                        (users.c.tokens_to_end == "all", "all"),
+                        else_=sa.func.coalesce(ending, users.c.tokens_to_end),
+                    ),
+                )
+            )
+            await record(tx, audit)
+
+    async def rehash(self, user_id: str, old_hash: str, new_hash: str) -> None:
+        """Replace a hash by one with newer parameters, unless the password changed meanwhile."""
+        async with self._db.write() as tx:
+            await tx.execute(
+                users.update()
+                .where(users.c.id == user_id, users.c.password_hash == old_hash)
+                .values(password_hash=new_hash)
+            )
+
+
+def _visible(domain: str | None, user_id: str | None) -> sa.Select[Any]:
+    rows = sa.select(*_SHOWN)
+    if domain is not None:
+        rows = rows.where(users.c.domain == domain)
+    if user_id is not None:
+        rows = rows.where(users.c.id == user_id)
+    return rows
+
+
+async def _with_projects(
+    tx: AsyncConnection, rows: Sequence[Mapping[str, Any]]
+) -> list[dict[str, Any]]:
+    """Return the people with ``projects``: ``[{id, name}]`` sorted by name."""
+    found = await tx.execute(
+        sa.select(memberships.c.user_id, projects.c.id, projects.c.name)
+        .join(projects, projects.c.id == memberships.c.project_id)
+        .where(memberships.c.user_id.in_([row["id"] for row in rows]))
+        .order_by(projects.c.name)
+    )
+    of_user: dict[str, list[dict[str, str]]] = {}
+    for row in found:
+        of_user.setdefault(row.user_id, []).append({"id": row.id, "name": row.name})
+    return [{**row, "projects": of_user.get(row["id"], [])} for row in rows]
+
+
+def _missing() -> NotFound:
+    return NotFound("the domain or the resource policy does not exist")
+
+
+def _taken() -> AlreadyExists:
+    return AlreadyExists("the user name or the e-mail address is taken")
+
+
+async def _refuse_taken(
+    tx: AsyncConnection, username: str | None, email: str | None, but_for: str = ""
+) -> None:
+    # Asked beforehand for a plain message; the unique constraints hold in any case.
+    for column, value in ((users.c.username, username), (users.c.email, email)):
+        if value is None:
+            continue
+        taken = await tx.scalar(
+            sa.select(users.c.status).where(column == value, users.c.id != but_for)
+        )
+        if taken is not None:
+            what = column.name.replace("username", "user name")
+            by = " by a deleted person" if taken == "deleted" else ""
+            raise AlreadyExists(f"the {what} {value} is taken{by}", field=column.name)
+
+
+async def _keep_a_superadmin(tx: AsyncConnection, user_id: str, changes: Mapping[str, Any]) -> None:
+    stays = changes.get("role", Role.SUPERADMIN) == Role.SUPERADMIN
+    if stays and changes.get("status", "active") == "active":
+        return
+    # Locked, so that two changes at once cannot remove the last two.
+    found = await tx.execute(
+        sa.select(users.c.id)
+        .where(users.c.role == Role.SUPERADMIN, users.c.status == "active")
+        .with_for_update()
+    )
+    if [row.id for row in found] == [user_id]:
+        raise Conflict(
+            "this is the last active superadmin; make another one first", user_id=user_id
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Account:
+    """What decides whether a person may come in, and as what."""
+
+    id: str
+    username: str
+    email: str
+    role: Role
+    status: str
+    domain: str
+    is_domain_active: bool
+    need_password_change: bool
+    allowed_client_ip: list[str] | None
+    main_access_key: str | None
+    # (id, name) of each active project
+    projects: tuple[tuple[str, str], ...]
+
+
+# Every request reads an account: these statements are built once.
+_ACCOUNT_NAMES = ("id", "username", "email", "role", "status", "domain", "need_password_change")
+_ACCOUNT = sa.select(
+    *(users.c[name] for name in (*_ACCOUNT_NAMES, "allowed_client_ip", "main_access_key")),
+    domains.c.is_active.label("is_domain_active"),
+).join(domains, domains.c.name == users.c.domain)
+_PROJECTS_OF = (
+    sa.select(projects.c.id, projects.c.name)
+    .join(memberships, memberships.c.project_id == projects.c.id)
+    .where(memberships.c.user_id == sa.bindparam("user_id"), projects.c.is_active)
+    .order_by(projects.c.name)
+)
+
+
+_ACCOUNT_BY = {
+    name: _ACCOUNT.where(users.c[name] == sa.bindparam("key"))
+    for name in ("id", "username", "email")
+}
+
+
+async def read_account(tx: AsyncConnection, by: str, key: str) -> Account | None:
+    """Return the one account that has ``key`` as its id, username or email, as ``by`` says."""
+    found = await tx.execute(_ACCOUNT_BY[by], {"key": key})
+    row = found.mappings().one_or_none()
+    if row is None:
+        return None
+    mine = await tx.execute(_PROJECTS_OF, {"user_id": row["id"]})
+    values = {**row, "role": Role(row["role"])}
+    return Account(**values, projects=tuple((p.id, p.name) for p in mine))

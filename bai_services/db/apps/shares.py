@@ -1,0 +1,155 @@
+"""Shares of apps in the database."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+import sqlalchemy as sa
+
+from bai_services.core.errors import NotFound
+from bai_services.core.listing import ListQuery, Page
+from bai_services.core.sessions.lifecycle import Status
+
+from ..audit import AuditEntry, record
+from ..database import Database
+from ..integrity import broken_means
+from ..listing import Listing
+from ..tables.accounts import memberships, projects, user_policies, users
+from ..tables.apps import app_shares
+from ..tables.sessions import sessions
+
+_owners = users.alias("owners")
+_visitors = users.alias("visitors")
+
+
+@dataclass(frozen=True, slots=True)
+class AppShare:
+    """A share with the session that it is of; ``user`` and ``project`` are names."""
+
+    id: str
+    created_at: datetime
+    session_id: str
+    session: str
+    owner: str
+    owner_id: str
+    app: str
+    audience: str
+    user: str | None
+    user_id: str | None
+    project: str | None
+    project_id: str | None
+    allowed_addresses: list[str] | None
+    expires_at: datetime
+    created_by: str
+    status: Status
+    hub_user: str
+    hub_server: str
+    # What the owner's policy allows now.
+    allowed: str
+
+
+@dataclass(frozen=True, slots=True)
+class SharingPolicy:
+    """How far somebody may share, and for how long (0: no limit)."""
+
+    app_sharing: str
+    max_app_share_seconds: int
+
+
+_ROWS = (
+    sa.select(
+        *(c for c in app_shares.c if c.name != "status"),
+        sessions.c.name.label("session"),
+        sessions.c.owner_id,
+        sessions.c.status,
+        sessions.c.hub_user,
+        sessions.c.hub_server,
+        _owners.c.username.label("owner"),
+        _visitors.c.username.label("user"),
+        projects.c.name.label("project"),
+        user_policies.c.app_sharing.label("allowed"),
+    )
+    .join_from(app_shares, sessions, app_shares.c.session_id == sessions.c.id)
+    .join(_owners, sessions.c.owner_id == _owners.c.id)
+    .join(user_policies, _owners.c.resource_policy == user_policies.c.name)
+    .outerjoin(_visitors, app_shares.c.user_id == _visitors.c.id)
+    .outerjoin(projects, app_shares.c.project_id == projects.c.id)
+)
+_LISTING = Listing(
+    columns={
+        "created_at": app_shares.c.created_at,
+        "expires_at": app_shares.c.expires_at,
+        "app": app_shares.c.app,
+        "audience": app_shares.c.audience,
+        "session": sessions.c.name,
+        "session_id": app_shares.c.session_id,
+        "owner": _owners.c.username,
+    },
+)
+
+
+class AppShareStore:
+    """One public method is one transaction; shares that have expired are none."""
+
+    def __init__(self, database: Database) -> None:
+        self._db = database
+
+    async def of_session(self, session_id: str, query: ListQuery, now: datetime) -> Page[AppShare]:
+        return await self._page(app_shares.c.session_id == session_id, query, now)
+
+    async def of_person(self, user_id: str, query: ListQuery, now: datetime) -> Page[AppShare]:
+        """Return what somebody shares, and what is shared with them or a project of theirs."""
+        mine = sa.select(memberships.c.project_id).where(memberships.c.user_id == user_id)
+        condition = sa.or_(
+            sessions.c.owner_id == user_id,
+            app_shares.c.user_id == user_id,
+            app_shares.c.project_id.in_(mine),
+        )
+        return await self._page(condition, query, now)
+
+    async def find(self, share_id: str, now: datetime) -> AppShare | None:
+        live = sa.and_(app_shares.c.id == share_id, app_shares.c.expires_at > now)
+        async with self._db.read() as tx:
+            found = (await tx.execute(_ROWS.where(live))).mappings().one_or_none()
+        return None if found is None else _share(dict(found))
+
+    async def policy(self, user_id: str) -> SharingPolicy:
+        async with self._db.read() as tx:
+            found = await tx.execute(
+                sa.select(user_policies.c.app_sharing, user_policies.c.max_app_share_seconds)
+                .join(users, users.c.resource_policy == user_policies.c.name)
+                .where(users.c.id == user_id)
+            )
+        return SharingPolicy(*found.one())
+
+    async def create(self, values: Mapping[str, Any], now: datetime, audit: AuditEntry) -> None:
+        """Write a share, and take away those that have expired."""
+        async with self._db.write() as tx:
+            await tx.execute(app_shares.delete().where(app_shares.c.expires_at <= now))
+            with broken_means(NotFound("the person, the project or the session is gone")):
+                await tx.execute(app_shares.insert().values(values))
+            await record(tx, audit)
+
+    async def revoke(self, session_id: str, share_id: str, audit: AuditEntry) -> None:
+        """Take a share away; ``NotFound`` if there is none."""
+        mine = sa.and_(app_shares.c.id == share_id, app_shares.c.session_id == session_id)
+        async with self._db.write() as tx:
+            gone = await tx.execute(app_shares.delete().where(mine))
+            if not gone.rowcount:
+                raise NotFound(f"the session has no share {share_id}")
+            await record(tx, audit)
+
+    async def _page(
+        self, condition: sa.ColumnElement[bool], query: ListQuery, now: datetime
+    ) -> Page[AppShare]:
+        rows = _ROWS.where(condition, app_shares.c.expires_at > now)
+        async with self._db.read() as tx:
+            items, total = await _LISTING.page(tx, rows, query)
+        return Page([_share(item) for item in items], total, query.limit, query.offset)
+
+
+def _share(row: Mapping[str, Any]) -> AppShare:
+    return AppShare(**{**row, "status": Status(row["status"])})

@@ -1,0 +1,1 @@
+"""Agents, devices, images, resource groups and presets."""

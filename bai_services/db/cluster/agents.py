@@ -1,0 +1,309 @@
+"""Agents in the database: what they said last, what they have and what of it is taken."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from bai_services.core.cluster.model import AgentStatus
+from bai_services.core.errors import InUse, NotFound
+from bai_services.core.listing import ListQuery, Page
+from bai_services.core.sessions.lifecycle import OCCUPYING
+
+from ..audit import AuditEntry, record
+from ..database import Database
+from ..listing import Listing
+from ..tables.cluster import agent_slots, agents, devices, resource_groups
+from ..tables.sessions import allocations, kernels, sessions
+from .inventory import Inventory, NewDevice, write_devices, write_slots
+from .shares_in_force import with_shares_in_force
+
+Row = Mapping[str, Any]
+
+_LISTING = Listing(
+    columns={c.name: c for c in agents.columns if c.name != "facts"}, default_sort=("id",)
+)
+_DEVICES = sa.select(devices, agents.c.resource_group, agents.c.status).join_from(
+    devices, agents, devices.c.agent_id == agents.c.id
+)
+_DEVICE_LISTING = Listing(
+    columns={
+        **{c.name: c for c in devices.columns if c.name != "facts"},
+        "resource_group": agents.c.resource_group,
+        "status": agents.c.status,
+    },
+    default_sort=("agent_id", "family", "index", "id"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Beat:
+    """One heartbeat: what a machine is and has. ``slots`` are cpu and mem."""
+
+    resource_group: str
+    engine: str
+    endpoint: str
+    architecture: str
+    version: str
+    facts: Mapping[str, Any]
+    slots: Mapping[str, int]
+    devices: Sequence[NewDevice] = ()
+    is_leaving: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Contact:
+    """What a heartbeat changed; ``refused`` are devices that another living agent has."""
+
+    is_new: bool
+    has_more_room: bool
+    status: AgentStatus
+    before: AgentStatus | None = None
+    refused: tuple[str, ...] = field(default_factory=tuple)
+
+
+class AgentStore:
+    """One public method is one transaction."""
+
+    def __init__(self, database: Database) -> None:
+        self._db = database
+
+    async def contact(self, agent_id: str, beat: Beat, at: datetime) -> Contact:
+        """Write a heartbeat; an agent that is not known yet joins its resource group.
+
+        What is in use stays in use: a capacity may sink below it, a device that
+        is gone stays as an unhealthy one. A known agent keeps the group that an
+        administrator gave it.
+
+        Raises
+        ------
+        NotFound
+            If a new agent names a resource group that does not exist.
+        """
+        status = AgentStatus.TERMINATED if beat.is_leaving else AgentStatus.ALIVE
+        async with self._db.write() as tx:
+            known = await _lock(tx, agent_id)
+            group = known["resource_group"] if known else beat.resource_group
+            engine = await tx.scalar(
+                sa.select(resource_groups.c.engine).where(resource_groups.c.name == group)
+            )
+            if engine is None:
+                raise NotFound(
+                    f"there is no resource group {group} that agent {agent_id} could join; "
+                    f"make it first or start the agent with another one",
+                    name=group,
+                )
+            values = _values(beat, group, engine, status, at)
+            if known is None:
+                await tx.execute(
+                    agents.insert().values(
+                        id=agent_id,
+                        created_at=at,
+                        resource_group=group,
+                        schedulable=True,
+                        status_changed_at=at,
+                        **values,
+                    )
+                )
+            else:
+                if known["status"] != status:
+                    values["status_changed_at"] = at
+                await tx.execute(agents.update().where(agents.c.id == agent_id).values(values))
+            grown = await write_slots(tx, agent_id, beat.slots)
+            inventory = await write_devices(tx, agent_id, beat.devices)
+        return _contact(known, status, grown, inventory)
+
+    async def mark_lost(self, before: datetime, at: datetime) -> list[str]:
+        """Mark every living agent whose last heartbeat is older as LOST; return their ids."""
+        async with self._db.write() as tx:
+            found = await tx.execute(
+                agents.update()
+                .where(agents.c.status == AgentStatus.ALIVE, agents.c.last_heartbeat_at < before)
+                .values(status=AgentStatus.LOST, status_changed_at=at)
+                .returning(agents.c.id)
+            )
+            return sorted(found.scalars())
+
+    async def silent_since(self, before: datetime) -> bool:
+        """Return whether ``mark_lost`` would find anything; takes no lock."""
+        async with self._db.read() as tx:
+            found = await tx.scalar(
+                sa.select(agents.c.id)
+                .where(agents.c.status == AgentStatus.ALIVE, agents.c.last_heartbeat_at < before)
+                .limit(1)
+            )
+            return found is not None
+
+    async def page(self, query: ListQuery) -> Page[Row]:
+        async with self._db.read() as tx:
+            items, total = await _LISTING.page(tx, sa.select(agents), query)
+            rows = await _complete(tx, items)
+        return Page(rows, total, query.limit, query.offset)
+
+    async def one(self, agent_id: str) -> Row:
+        """Return an agent with its slots, devices and kernels.
+
+        Raises
+        ------
+        NotFound
+            If there is none of that id.
+        """
+        async with self._db.read() as tx:
+            return await _one(tx, agent_id)
+
+    async def is_known(self, agent_id: str) -> bool:
+        async with self._db.read() as tx:
+            found = await tx.scalar(sa.select(agents.c.id).where(agents.c.id == agent_id))
+            return found is not None
+
+    async def update(self, agent_id: str, changes: Mapping[str, Any], audit: AuditEntry) -> Row:
+        """Change ``schedulable`` or ``resource_group``; sessions that run there go on.
+
+        Raises
+        ------
+        NotFound
+            If there is no such agent or group.
+        """
+        async with self._db.write() as tx:
+            group = changes.get("resource_group")
+            if group is not None:
+                found = await tx.scalar(
+                    sa.select(resource_groups.c.name).where(resource_groups.c.name == group)
+                )
+                if found is None:
+                    raise NotFound(f"there is no resource group {group}", name=group)
+            if changes:
+                await tx.execute(agents.update().where(agents.c.id == agent_id).values(changes))
+            row = await _one(tx, agent_id)
+            await record(tx, audit)
+            return row
+
+    async def delete(self, agent_id: str, audit: AuditEntry) -> None:
+        """Forget an agent with its devices.
+
+        Raises
+        ------
+        InUse
+            If it is alive, or sessions hold something of it.
+        """
+        async with self._db.write() as tx:
+            known = await _lock(tx, agent_id)
+            if known is None:
+                raise _no_agent(agent_id)
+            if known["status"] == AgentStatus.ALIVE:
+                raise InUse(f"agent {agent_id} is alive; stop it first", status=known["status"])
+            held = await tx.scalar(
+                sa.select(sa.func.count(sa.distinct(allocations.c.session_id))).where(
+                    allocations.c.agent_id == agent_id, allocations.c.freed_at.is_(None)
+                )
+            )
+            if held:
+                raise InUse(
+                    f"{held} sessions hold resources of agent {agent_id}; stop them first",
+                    sessions=held,
+                )
+            for table in (agent_slots, devices):
+                await tx.execute(table.delete().where(table.c.agent_id == agent_id))
+            await tx.execute(agents.delete().where(agents.c.id == agent_id))
+            await record(tx, audit)
+
+    async def devices(self, query: ListQuery) -> Page[Row]:
+        async with self._db.read() as tx:
+            items, total = await _DEVICE_LISTING.page(tx, _DEVICES, query)
+            rows = await with_shares_in_force(tx, items)
+        return Page(rows, total, query.limit, query.offset)
+
+
+def _values(
+    beat: Beat, group: str, engine: str, status: AgentStatus, at: datetime
+) -> dict[str, Any]:
+    facts = dict(beat.facts)
+    if engine != beat.engine:
+        notice = (
+            f"resource group {group} runs sessions with the engine {engine}, this agent offers "
+            f"{beat.engine}: nothing is placed here"
+        )
+        facts["notices"] = [*facts.get("notices", []), notice]
+    return {
+        "status": status,
+        "last_heartbeat_at": at,
+        "engine": beat.engine,
+        "endpoint": beat.endpoint,
+        "architecture": beat.architecture,
+        "version": beat.version,
+        "facts": facts,
+    }
+
+
+def _contact(
+    known: sa.RowMapping | None, status: AgentStatus, slots_grew: bool, inventory: Inventory
+) -> Contact:
+    before = None if known is None else AgentStatus(known["status"])
+    is_back = status is AgentStatus.ALIVE and before is not AgentStatus.ALIVE
+    return Contact(
+        is_new=known is None,
+        has_more_room=is_back or slots_grew or inventory.has_more_room,
+        status=status,
+        before=before,
+        refused=inventory.refused,
+    )
+
+
+async def _lock(tx: AsyncConnection, agent_id: str) -> sa.RowMapping | None:
+    """Read an agent's row and hold it: two that change one agent go one after the other."""
+    # SQLite knows no row locks, leaves the words out, and has one writer at a time anyway.
+    select = sa.select(agents.c.resource_group, agents.c.status).with_for_update()
+    return (await tx.execute(select.where(agents.c.id == agent_id))).mappings().one_or_none()
+
+
+async def _one(tx: AsyncConnection, agent_id: str) -> Row:
+    found = (await tx.execute(sa.select(agents).where(agents.c.id == agent_id))).mappings()
+    rows = [dict(row) for row in found]
+    if not rows:
+        raise _no_agent(agent_id)
+    return (await _complete(tx, rows))[0]
+
+
+async def _complete(tx: AsyncConnection, rows: Sequence[Row]) -> list[Row]:
+    """Return agents with ``capacity`` and ``used`` of cpu and mem, ``devices``, ``kernels``."""
+    ids = [row["id"] for row in rows]
+    capacity: dict[str, dict[str, int]] = defaultdict(dict)
+    used: dict[str, dict[str, int]] = defaultdict(dict)
+    for slot in await tx.execute(sa.select(agent_slots).where(agent_slots.c.agent_id.in_(ids))):
+        capacity[slot.agent_id][slot.slot] = slot.capacity
+        used[slot.agent_id][slot.slot] = slot.used
+    mine: dict[str, list[Row]] = defaultdict(list)
+    found = await tx.execute(
+        sa.select(devices)
+        .where(devices.c.agent_id.in_(ids))
+        .order_by(devices.c.family, devices.c.index, devices.c.id)
+    )
+    for device in await with_shares_in_force(tx, [dict(row) for row in found.mappings()]):
+        mine[device["agent_id"]].append(device)
+    counted = await tx.execute(
+        sa.select(kernels.c.agent_id, sa.func.count())
+        .join_from(kernels, sessions, kernels.c.session_id == sessions.c.id)
+        .where(kernels.c.agent_id.in_(ids), sessions.c.status.in_(sorted(OCCUPYING)))
+        .group_by(kernels.c.agent_id)
+    )
+    live = {agent_id: count for agent_id, count in counted}
+    return [
+        {
+            **row,
+            "capacity": capacity[row["id"]],
+            "used": used[row["id"]],
+            "devices": mine[row["id"]],
+            "kernels": live.get(row["id"], 0),
+        }
+        for row in rows
+    ]
+
+
+def _no_agent(agent_id: str) -> NotFound:
+    return NotFound(f"there is no agent {agent_id}", agent=agent_id)

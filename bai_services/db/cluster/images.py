@@ -1,0 +1,230 @@
+"""Images and their aliases in the database."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from bai_services.core.errors import AlreadyExists, NotFound
+from bai_services.core.listing import ListQuery, Page
+from bai_services.core.sessions.lifecycle import LIVE
+
+from ..audit import AuditEntry, record
+from ..database import Database
+from ..integrity import broken_means, refuse_in_use
+from ..listing import Listing
+from ..tables.accounts import projects
+from ..tables.cluster import image_aliases, images
+from ..tables.sessions import sessions
+
+Row = Mapping[str, Any]
+
+_NOT_COMPARED = {"labels", "min_slots", "max_slots"}
+
+_LISTING = Listing(
+    columns={c.name: c for c in images.columns if c.name not in _NOT_COMPARED},
+    default_sort=("name", "architecture"),
+)
+
+_ALIASES = sa.select(
+    image_aliases.c.alias,
+    image_aliases.c.created_at,
+    image_aliases.c.image_id,
+    images.c.name.label("image"),
+    images.c.architecture,
+).join_from(image_aliases, images, image_aliases.c.image_id == images.c.id)
+_ALIAS_LISTING = Listing(
+    columns={
+        "alias": image_aliases.c.alias,
+        "created_at": image_aliases.c.created_at,
+        "image": images.c.name,
+        "image_id": image_aliases.c.image_id,
+        "architecture": images.c.architecture,
+    },
+    default_sort=("alias",),
+)
+
+
+class ImageStore:
+    """Images; a row has its ``aliases`` too. One public method is one transaction."""
+
+    def __init__(self, database: Database) -> None:
+        self._db = database
+
+    async def page(self, query: ListQuery) -> Page[Row]:
+        async with self._db.read() as tx:
+            items, total = await _LISTING.page(tx, sa.select(images), query)
+            rows = await _with_aliases(tx, items)
+        return Page(rows, total, query.limit, query.offset)
+
+    async def named(self, key: str, canonical: str | None = None) -> list[Row]:
+        """Return the images with that id, else that alias, else one of the names.
+
+        One name may be there once per architecture.
+        """
+        async with self._db.read() as tx:
+            return await find_images(tx, key, canonical)
+
+    async def create(self, values: Mapping[str, Any], audit: AuditEntry) -> Row:
+        """Write an image and return it.
+
+        Raises
+        ------
+        AlreadyExists
+            If there is one of that name and architecture.
+        """
+        taken = AlreadyExists(
+            f"there is an image {values['name']} for {values['architecture']} already",
+            name=values["name"],
+        )
+        async with self._db.write() as tx:
+            with broken_means(taken):
+                await tx.execute(images.insert().values(values))
+            await record(tx, audit)
+            return (await find_images(tx, values["id"]))[0]
+
+    async def update(self, image_id: str, changes: Mapping[str, Any], audit: AuditEntry) -> Row:
+        taken = AlreadyExists("there is an image of that name and architecture already")
+        async with self._db.write() as tx:
+            if changes:
+                with broken_means(taken):
+                    await tx.execute(images.update().where(images.c.id == image_id).values(changes))
+            rows = await find_images(tx, image_id)
+            if not rows:
+                raise NotFound("there is no such image any more")
+            await record(tx, audit)
+            return rows[0]
+
+    async def delete(self, image_id: str, audit: AuditEntry) -> None:
+        """Delete an image with its aliases.
+
+        Raises
+        ------
+        InUse
+            If live sessions run it, or it is the default of projects.
+        """
+        async with self._db.write() as tx:
+            rows = await find_images(tx, image_id)
+            if not rows:
+                raise NotFound("there is no such image any more")
+            image = rows[0]
+            uses = {
+                "live sessions": sa.and_(
+                    sessions.c.image == image["name"],
+                    sessions.c.architecture == image["architecture"],
+                    sessions.c.status.in_(sorted(LIVE)),
+                ),
+                "projects": projects.c.default_image.in_(
+                    [image_id, image["name"], *image["aliases"]]
+                ),
+            }
+            await refuse_in_use(tx, f"image {image['name']}", uses)
+            await tx.execute(image_aliases.delete().where(image_aliases.c.image_id == image_id))
+            await tx.execute(images.delete().where(images.c.id == image_id))
+            await record(tx, audit)
+
+
+class ImageAliasStore:
+    """Short names of images. One public method is one transaction."""
+
+    def __init__(self, database: Database) -> None:
+        self._db = database
+
+    async def page(self, query: ListQuery) -> Page[Row]:
+        async with self._db.read() as tx:
+            items, total = await _ALIAS_LISTING.page(tx, _ALIASES, query)
+        return Page(items, total, query.limit, query.offset)
+
+    async def one(self, alias: str) -> Row:
+        async with self._db.read() as tx:
+            return await _alias(tx, alias)
+
+    async def create(self, values: Mapping[str, Any], audit: AuditEntry) -> Row:
+        """Write an alias and return it.
+
+        Raises
+        ------
+        AlreadyExists
+            If the alias is taken.
+        """
+        alias = values["alias"]
+        taken = AlreadyExists(f"there is an image alias {alias} already", alias=alias)
+        async with self._db.write() as tx:
+            await _lock_image(tx, values["image_id"])
+            with broken_means(taken):
+                await tx.execute(image_aliases.insert().values(values))
+            await record(tx, audit)
+            return await _alias(tx, alias)
+
+    async def update(self, alias: str, image_id: str, audit: AuditEntry) -> Row:
+        """Let an alias mean another image."""
+        async with self._db.write() as tx:
+            await _lock_image(tx, image_id)
+            await tx.execute(
+                image_aliases.update()
+                .where(image_aliases.c.alias == alias)
+                .values(image_id=image_id)
+            )
+            await record(tx, audit)
+            return await _alias(tx, alias)
+
+    async def delete(self, alias: str, audit: AuditEntry) -> None:
+        """Delete an alias.
+
+        Raises
+        ------
+        InUse
+            If it is the default image of projects.
+        """
+        async with self._db.write() as tx:
+            uses = {"projects": projects.c.default_image == alias}
+            await refuse_in_use(tx, f"image alias {alias}", uses)
+            gone = await tx.execute(image_aliases.delete().where(image_aliases.c.alias == alias))
+            if not gone.rowcount:
+                raise NotFound(f"there is no image alias {alias}", alias=alias)
+            await record(tx, audit)
+
+
+async def find_images(tx: AsyncConnection, key: str, canonical: str | None = None) -> list[Row]:
+    """Return the images with that id, else that alias, else one of the names, by architecture."""
+    aliased = sa.select(image_aliases.c.image_id).where(image_aliases.c.alias == key)
+    names = sorted({key, canonical or key})
+    for condition in (images.c.id == key, images.c.id.in_(aliased), images.c.name.in_(names)):
+        found = await tx.execute(sa.select(images).where(condition).order_by(images.c.architecture))
+        rows = [dict(row) for row in found.mappings()]
+        if rows:
+            return await _with_aliases(tx, rows)
+    return []
+
+
+async def _lock_image(tx: AsyncConnection, image_id: str) -> None:
+    """Hold the image's row, so that it cannot be deleted meanwhile."""
+    held = await tx.execute(
+        images.update().where(images.c.id == image_id).values(created_at=images.c.created_at)
+    )
+    if not held.rowcount:
+        raise NotFound("there is no such image any more")
+
+
+async def _alias(tx: AsyncConnection, alias: str) -> Row:
+    found = await tx.execute(_ALIASES.where(image_aliases.c.alias == alias))
+    row = found.mappings().one_or_none()
+    if row is None:
+        raise NotFound(f"there is no image alias {alias}", alias=alias)
+    return dict(row)
+
+
+async def _with_aliases(tx: AsyncConnection, rows: Sequence[Row]) -> list[Row]:
+    found = await tx.execute(
+        sa.select(image_aliases.c.image_id, image_aliases.c.alias)
+        .where(image_aliases.c.image_id.in_([row["id"] for row in rows]))
+        .order_by(image_aliases.c.alias)
+    )
+    of_image: dict[str, list[str]] = defaultdict(list)
+    for image_id, alias in found:
+        of_image[image_id].append(alias)
+    return [{**row, "aliases": of_image[row["id"]]} for row in rows]

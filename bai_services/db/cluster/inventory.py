@@ -1,0 +1,136 @@
+"""The parts of a heartbeat that count: slots and devices of one agent."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from bai_services.core.cluster.device_sharing import Sharing
+from bai_services.core.cluster.model import AgentStatus
+from bai_services.core.resources import SHARE_UNIT
+
+from ..tables.cluster import agent_slots, agents, devices
+
+
+@dataclass(frozen=True, slots=True)
+class NewDevice:
+    """A device as its agent sees it; ``id`` is unique over all agents."""
+
+    id: str
+    family: str
+    index: int
+    model: str
+    memory_bytes: int | None
+    numa_node: int | None
+    is_simulated: bool
+    is_healthy: bool
+    facts: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Inventory:
+    """What changed of an agent's devices; ``refused`` ones belong to another agent."""
+
+    has_more_room: bool
+    refused: tuple[str, ...]
+
+
+async def write_slots(tx: AsyncConnection, agent_id: str, slots: Mapping[str, int]) -> bool:
+    """Write the capacities of an agent and return whether any of them has grown.
+
+    What is in use is not touched: a slot that the agent no longer names has the
+    capacity 0 until it is free, and is forgotten then.
+    """
+    mine = agent_slots.c.agent_id == agent_id
+    found = await tx.execute(
+        sa.select(agent_slots.c.slot, agent_slots.c.capacity, agent_slots.c.used).where(mine)
+    )
+    known = {row.slot: row for row in found}
+    has_grown = False
+    for slot, capacity in sorted(slots.items()):
+        if slot not in known:
+            await tx.execute(
+                agent_slots.insert().values(agent_id=agent_id, slot=slot, capacity=capacity, used=0)
+            )
+            has_grown = True
+        elif known[slot].capacity != capacity:
+            await tx.execute(
+                agent_slots.update()
+                .where(mine, agent_slots.c.slot == slot)
+                .values(capacity=capacity)
+            )
+            has_grown = has_grown or capacity > known[slot].capacity
+    for slot in sorted(known.keys() - slots.keys()):
+        its = (mine, agent_slots.c.slot == slot)
+        gone = await tx.execute(agent_slots.delete().where(*its, agent_slots.c.used == 0))
+        if not gone.rowcount and known[slot].capacity:
+            await tx.execute(agent_slots.update().where(*its).values(capacity=0))
+    return has_grown
+
+
+async def write_devices(
+    tx: AsyncConnection, agent_id: str, reported: Sequence[NewDevice]
+) -> Inventory:
+    """Write the devices of an agent.
+
+    A device that is gone becomes unhealthy, and a simulated one that nobody
+    uses is forgotten. A device moves here from another agent only if that one
+    is not alive and nobody uses the device; otherwise it is refused.
+    """
+    ids = [device.id for device in reported]
+    found = await tx.execute(
+        sa.select(devices, agents.c.status)
+        .join_from(devices, agents, devices.c.agent_id == agents.c.id)
+        .where(sa.or_(devices.c.agent_id == agent_id, devices.c.id.in_(ids)))
+    )
+    known = {row["id"]: row for row in found.mappings()}
+    refused: list[str] = []
+    has_more_room = False
+    for device in reported:
+        before = known.get(device.id)
+        values = _values(agent_id, device)
+        if before is None:
+            await tx.execute(
+                devices.insert().values(id=device.id, capacity=SHARE_UNIT, used=0, **values)
+            )
+            has_more_room = has_more_room or device.is_healthy
+            continue
+        if before["agent_id"] != agent_id and (
+            before["status"] == AgentStatus.ALIVE or before["used"]
+        ):
+            refused.append(device.id)
+            continue
+        if any(before[name] != value for name, value in values.items()):
+            await tx.execute(devices.update().where(devices.c.id == device.id).values(values))
+            was, now = Sharing.of(before["facts"]), Sharing.of(device.facts)
+            is_new = device.is_healthy and (not before["is_healthy"] or was != now)
+            has_more_room = has_more_room or is_new
+    mine = {device_id for device_id, row in known.items() if row["agent_id"] == agent_id}
+    await _write_gone(tx, sorted(mine - set(ids)))
+    return Inventory(has_more_room, tuple(refused))
+
+
+async def _write_gone(tx: AsyncConnection, ids: Sequence[str]) -> None:
+    if not ids:
+        return
+    gone = devices.c.id.in_(ids)
+    await tx.execute(devices.delete().where(gone, devices.c.is_simulated, devices.c.used == 0))
+    await tx.execute(devices.update().where(gone, devices.c.is_healthy).values(is_healthy=False))
+
+
+def _values(agent_id: str, device: NewDevice) -> dict[str, Any]:
+    return {
+        "agent_id": agent_id,
+        "family": device.family,
+        "index": device.index,
+        "model": device.model,
+        "memory_bytes": device.memory_bytes,
+        "numa_node": device.numa_node,
+        "is_simulated": device.is_simulated,
+        "is_healthy": device.is_healthy,
+        "facts": dict(device.facts),
+    }

@@ -1,0 +1,126 @@
+"""Resource presets in the database."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from bai_services.core.errors import AlreadyExists, NotFound
+from bai_services.core.listing import ListQuery, Page
+
+from ..audit import AuditEntry, record
+from ..database import Database
+from ..integrity import broken_means
+from ..listing import Listing
+from ..tables.cluster import presets, resource_groups
+from .resource_groups import GroupUser, usable_by
+
+Row = Mapping[str, Any]
+
+_LISTING = Listing(
+    columns={c.name: c for c in presets.columns if c.name != "resource_slots"},
+    default_sort=("name", "resource_group"),
+)
+
+
+class PresetStore:
+    """Presets; ``resource_group`` is empty for one that is in every group.
+
+    One public method is one transaction. ``user`` None means every preset, else
+    those that are in all groups or in one that they may use.
+    """
+
+    def __init__(self, database: Database) -> None:
+        self._db = database
+
+    async def page(
+        self, query: ListQuery, user: GroupUser | None = None, group: str | None = None
+    ) -> Page[Row]:
+        """Return a page of all presets, or of those that can be chosen in one group."""
+        rows = _visible(user)
+        if group is not None:
+            rows = rows.where(presets.c.resource_group.in_(["", group]))
+        async with self._db.read() as tx:
+            items, total = await _LISTING.page(tx, rows, query)
+        return Page(items, total, query.limit, query.offset)
+
+    async def named(self, key: str, user: GroupUser | None = None) -> list[Row]:
+        """Return the presets with that id, else with that name."""
+        async with self._db.read() as tx:
+            found = await tx.execute(
+                _visible(user)
+                .where(sa.or_(presets.c.id == key, presets.c.name == key))
+                .order_by(presets.c.resource_group)
+            )
+            rows: list[Row] = [dict(row) for row in found.mappings()]
+        return [row for row in rows if row["id"] == key] or rows
+
+    async def create(self, values: Mapping[str, Any], audit: AuditEntry) -> Row:
+        """Write a preset and return it.
+
+        Raises
+        ------
+        AlreadyExists
+            If there is one of that name in the group, or in all groups.
+        NotFound
+            If there is no such group.
+        """
+        async with self._db.write() as tx:
+            await _check_group(tx, values["resource_group"])
+            with broken_means(_taken(values["name"])):
+                await tx.execute(presets.insert().values(values))
+            await record(tx, audit)
+            return await _one(tx, values["id"])
+
+    async def update(self, preset_id: str, changes: Mapping[str, Any], audit: AuditEntry) -> Row:
+        async with self._db.write() as tx:
+            if changes:
+                with broken_means(_taken(changes.get("name", ""))):
+                    await tx.execute(
+                        presets.update().where(presets.c.id == preset_id).values(changes)
+                    )
+            row = await _one(tx, preset_id)
+            await record(tx, audit)
+            return row
+
+    async def delete(self, preset_id: str, audit: AuditEntry) -> None:
+        async with self._db.write() as tx:
+            await _one(tx, preset_id)
+            await tx.execute(presets.delete().where(presets.c.id == preset_id))
+            await record(tx, audit)
+
+
+def _visible(user: GroupUser | None) -> sa.Select[Any]:
+    rows = sa.select(presets)
+    if user is None:
+        return rows
+    mine = sa.select(resource_groups.c.name).where(usable_by(user))
+    return rows.where(sa.or_(presets.c.resource_group == "", presets.c.resource_group.in_(mine)))
+
+
+async def _one(tx: AsyncConnection, preset_id: str) -> Row:
+    found = await tx.execute(sa.select(presets).where(presets.c.id == preset_id))
+    row = found.mappings().one_or_none()
+    if row is None:
+        raise NotFound("there is no such preset any more")
+    return dict(row)
+
+
+async def _check_group(tx: AsyncConnection, name: str) -> None:
+    if not name:
+        return
+    # The update holds the row, so that the group cannot be deleted meanwhile.
+    held = await tx.execute(
+        resource_groups.update()
+        .where(resource_groups.c.name == name)
+        .values(created_at=resource_groups.c.created_at)
+    )
+    if not held.rowcount:
+        raise NotFound(f"there is no resource group {name}", name=name)
+
+
+def _taken(name: str) -> AlreadyExists:
+    return AlreadyExists(f"there is a preset {name} already in that group", name=name)

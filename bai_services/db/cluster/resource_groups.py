@@ -1,0 +1,302 @@
+"""Resource groups in the database, and who may use those that are not public."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from bai_services.core.cluster.model import AgentStatus, LinkKind
+from bai_services.core.errors import AlreadyExists, InUse, InvalidRequest, NotFound
+from bai_services.core.listing import ListQuery, Page
+
+from ..audit import AuditEntry, record
+from ..database import Database
+from ..integrity import broken_means, insert_ignoring, refuse_in_use
+from ..listing import Listing
+from ..tables.accounts import domains, keypairs, projects, users
+from ..tables.cluster import agents, presets, resource_group_links, resource_groups
+from ..tables.sessions import sessions
+
+Row = Mapping[str, Any]
+
+_groups, _links = resource_groups.c, resource_group_links.c
+_JSON_COLUMNS = {"scheduler_opts", "allowed_session_types", "total_resource_slots"}
+
+_LISTING = Listing(
+    columns={c.name: c for c in resource_groups.columns if c.name not in _JSON_COLUMNS},
+    default_sort=("-is_default", "name"),
+)
+_LINK_LISTING = Listing(
+    columns={"kind": _links.kind, "target": _links.target}, default_sort=("kind", "target")
+)
+
+
+@dataclass(frozen=True, slots=True)
+class GroupUser:
+    """Somebody who looks for groups; with ``is_domain_wide`` for everybody of the domain."""
+
+    domain: str | None = None
+    project_ids: frozenset[str] = frozenset()
+    user_id: str | None = None
+    is_domain_wide: bool = False
+
+
+def usable_by(user: GroupUser) -> sa.ColumnElement[bool]:
+    """Return the condition on ``resource_groups`` for the groups that somebody may use.
+
+    Public ones, and those linked to the domain, a project, the person or one of
+    their keypairs. Whether a group is active is not looked at.
+    """
+    my_projects = sa.select(projects.c.id).where(projects.c.domain == user.domain)
+    my_people = sa.select(users.c.id).where(users.c.domain == user.domain)
+    people = my_people if user.is_domain_wide else sa.select(sa.literal(user.user_id))
+    links = sa.or_(
+        sa.and_(_links.kind == LinkKind.DOMAIN, _links.target == user.domain),
+        sa.and_(
+            _links.kind == LinkKind.PROJECT,
+            _links.target.in_(my_projects if user.is_domain_wide else sorted(user.project_ids)),
+        ),
+        sa.and_(_links.kind == LinkKind.USER, _links.target.in_(people)),
+        sa.and_(
+            _links.kind == LinkKind.KEYPAIR,
+            _links.target.in_(
+                sa.select(keypairs.c.access_key).where(keypairs.c.user_id.in_(people))
+            ),
+        ),
+    )
+    linked = sa.exists().where(_links.resource_group == _groups.name, links)
+    return sa.or_(_groups.is_public, linked)
+
+
+class GroupStore:
+    """One public method is one transaction. ``user`` None means every group."""
+
+    def __init__(self, database: Database) -> None:
+        self._db = database
+
+    async def page(self, query: ListQuery, user: GroupUser | None = None) -> Page[Row]:
+        async with self._db.read() as tx:
+            items, total = await _LISTING.page(tx, _visible(user), query)
+        return Page(items, total, query.limit, query.offset)
+
+    async def one(self, name: str, user: GroupUser | None = None) -> Row:
+        """Return a group.
+
+        Raises
+        ------
+        NotFound
+            If there is none of that name, or ``user`` may not use it.
+        """
+        async with self._db.read() as tx:
+            found = await tx.execute(_visible(user).where(_groups.name == name))
+            return _one(found.mappings().one_or_none(), name)
+
+    async def create(self, values: Mapping[str, Any], audit: AuditEntry) -> Row:
+        """Write a group and return it; a default one takes that from the one before.
+
+        Raises
+        ------
+        AlreadyExists
+            If the name is taken.
+        InvalidRequest
+            If a weight is for somebody who does not exist.
+        """
+        name = values["name"]
+        async with self._db.write() as tx:
+            values = await _with_ids(tx, values)
+            with broken_means(AlreadyExists(f"there is a resource group {name} already")):
+                await tx.execute(resource_groups.insert().values(values))
+            row = await _settle(tx, name, bool(values.get("is_default")))
+            await record(tx, audit)
+            return row
+
+    async def update(self, name: str, changes: Mapping[str, Any], audit: AuditEntry) -> Row:
+        """Change a group and return it; a default one takes that from the one before.
+
+        Raises
+        ------
+        InUse
+            If its engine is to change while agents of another one are alive there: they run what
+            they run. Those that are lost or gone come back with an engine of their own.
+        InvalidRequest
+            If a weight is for somebody who does not exist.
+        """
+        async with self._db.write() as tx:
+            changes = await _with_ids(tx, changes)
+            if "engine" in changes:
+                await refuse_in_use(
+                    tx,
+                    f"the engine of resource group {name}",
+                    {
+                        "agents": sa.and_(
+                            agents.c.resource_group == name,
+                            agents.c.engine != changes["engine"],
+                            agents.c.status == AgentStatus.ALIVE,
+                        )
+                    },
+                )
+            if changes:
+                await tx.execute(
+                    resource_groups.update().where(_groups.name == name).values(changes)
+                )
+            row = await _settle(tx, name, bool(changes.get("is_default")))
+            await record(tx, audit)
+            return row
+
+    async def delete(self, name: str, audit: AuditEntry) -> None:
+        """Delete a group with its links.
+
+        Raises
+        ------
+        InUse
+            If agents, presets or sessions (also ended ones) belong to it.
+        """
+        uses = {
+            "agents": agents.c.resource_group == name,
+            "presets": presets.c.resource_group == name,
+            "sessions": sessions.c.resource_group == name,
+        }
+        async with self._db.write() as tx:
+            await refuse_in_use(tx, f"resource group {name}", uses)
+            await tx.execute(resource_group_links.delete().where(_links.resource_group == name))
+            with broken_means(InUse(f"resource group {name} came into use meanwhile")):
+                gone = await tx.execute(resource_groups.delete().where(_groups.name == name))
+            if not gone.rowcount:
+                _one(None, name)
+            await record(tx, audit)
+
+    async def links(self, name: str, query: ListQuery) -> Page[Row]:
+        """Return a page of who may use a group: ``kind``, ``target`` (an id) and ``name``."""
+        rows = sa.select(_links.kind, _links.target).where(_links.resource_group == name)
+        async with self._db.read() as tx:
+            found = await tx.execute(_visible(None).where(_groups.name == name))
+            _one(found.mappings().one_or_none(), name)
+            items, total = await _LINK_LISTING.page(tx, rows, query)
+            for item in items:
+                item["name"] = await _name_of(tx, item["kind"], item["target"])  # type: ignore[index]
+        return Page(items, total, query.limit, query.offset)
+
+    async def link(self, name: str, kind: LinkKind, target: str, audit: AuditEntry) -> Row:
+        """Let a domain, project, person or keypair use a group; twice is harmless.
+
+        Raises
+        ------
+        NotFound
+            If there is no such group, or ``target`` (id or name) names nothing of that kind.
+        """
+        async with self._db.write() as tx:
+            found = await tx.execute(_visible(None).where(_groups.name == name))
+            _one(found.mappings().one_or_none(), name)
+            target_id = await _resolve(tx, kind, target)
+            if target_id is None:
+                raise NotFound(f"there is no {kind} {target}", kind=kind, target=target)
+            await tx.execute(
+                insert_ignoring(tx, resource_group_links).values(
+                    resource_group=name, kind=kind, target=target_id
+                )
+            )
+            await record(tx, audit)
+            return {
+                "kind": str(kind),
+                "target": target_id,
+                "name": await _name_of(tx, kind, target_id),
+            }
+
+    async def unlink(self, name: str, kind: LinkKind, target: str, audit: AuditEntry) -> None:
+        """Take a link away; its target may be gone already.
+
+        Raises
+        ------
+        NotFound
+            If there is no such link.
+        """
+        async with self._db.write() as tx:
+            target_id = await _resolve(tx, kind, target) or target
+            gone = await tx.execute(
+                resource_group_links.delete().where(
+                    _links.resource_group == name, _links.kind == kind, _links.target == target_id
+                )
+            )
+            if not gone.rowcount:
+                raise NotFound(f"resource group {name} has no link to {kind} {target}")
+            await record(tx, audit)
+
+
+def _visible(user: GroupUser | None) -> sa.Select[Any]:
+    rows = sa.select(resource_groups)
+    return rows if user is None else rows.where(usable_by(user))
+
+
+def _one(row: sa.RowMapping | None, name: str) -> Row:
+    if row is None:
+        raise NotFound(f"there is no resource group {name}, or you may not use it", name=name)
+    return dict(row)
+
+
+async def _settle(tx: AsyncConnection, name: str, is_default: bool) -> Row:
+    if is_default:
+        others = sa.and_(_groups.name != name, _groups.is_default)
+        await tx.execute(resource_groups.update().where(others).values(is_default=False))
+    found = await tx.execute(sa.select(resource_groups).where(_groups.name == name))
+    return _one(found.mappings().one_or_none(), name)
+
+
+async def _with_ids(tx: AsyncConnection, values: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return a group's values with the ids of those whom its fair-share weights name."""
+    options = values.get("scheduler_opts") or {}
+    weights = (options.get("fair_share") or {}).get("weights") or {}
+    if not weights:
+        return values
+    by_id: dict[str, dict[str, Any]] = {kind: {} for kind in weights}
+    for kind, of_kind in weights.items():
+        field = f"scheduler_opts.fair_share.weights.{kind}"
+        for key, weight in of_kind.items():
+            target = await _resolve(tx, LinkKind(kind), key)
+            if target is None:
+                many = "; a project is named by its id or as DOMAIN/NAME"
+                raise InvalidRequest(
+                    f"there is no one {kind} {key[:80]!r} that a weight could be for"
+                    + (many if kind == LinkKind.PROJECT else ""),
+                    field=field,
+                )
+            if target in by_id[kind]:
+                raise InvalidRequest(f"{kind} {key[:80]!r} has two weights", field=field)
+            by_id[kind][target] = weight
+    fair_share = {**options["fair_share"], "weights": by_id}
+    return {**values, "scheduler_opts": {**options, "fair_share": fair_share}}
+
+
+async def _resolve(tx: AsyncConnection, kind: LinkKind, key: str) -> str | None:
+    """Return the id of what ``key`` (an id or a name) names; None if nothing, or several."""
+    domain, slash, name = key.partition("/")
+    if kind is LinkKind.PROJECT:
+        by_name = (
+            sa.and_(projects.c.domain == domain, projects.c.name == name)
+            if slash
+            else projects.c.name == key
+        )
+        select = sa.select(projects.c.id).where(sa.or_(projects.c.id == key, by_name))
+    elif kind is LinkKind.USER:
+        by_name = users.c.username == key.lower()
+        select = sa.select(users.c.id).where(sa.or_(users.c.id == key, by_name))
+    elif kind is LinkKind.KEYPAIR:
+        select = sa.select(keypairs.c.access_key).where(keypairs.c.access_key == key)
+    else:
+        select = sa.select(domains.c.name).where(domains.c.name == key)
+    found = list((await tx.execute(select)).scalars())
+    return str(found[0]) if len(found) == 1 else None
+
+
+async def _name_of(tx: AsyncConnection, kind: str, target: str) -> str:
+    """Return what people call a link's target; its id where that is gone or has no name."""
+    if kind == LinkKind.PROJECT:
+        select = sa.select(projects.c.domain + "/" + projects.c.name).where(projects.c.id == target)
+    elif kind == LinkKind.USER:
+        select = sa.select(users.c.username).where(users.c.id == target)
+    else:
+        return target
+    return str(await tx.scalar(select) or target)

@@ -1,0 +1,76 @@
+"""Which share the sessions of a device have, where all of one device must have the same."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from bai_services.core.cluster.device_sharing import Sharing
+from bai_services.core.cluster.devices import SHARES
+
+from .. import setwise
+from ..tables.cluster import devices
+from ..tables.sessions import allocations
+
+_IS_UNIFORM = devices.c.facts["shares"]["is_uniform"].as_boolean()
+_SELECT = (
+    sa.select(allocations.c.device_id, sa.func.min(allocations.c.amount).label("least"))
+    .add_columns(sa.func.max(allocations.c.amount).label("most"))
+    .join_from(allocations, devices, allocations.c.device_id == devices.c.id)
+    .where(
+        allocations.c.freed_at.is_(None),
+        allocations.c.slot.endswith(f".{SHARES}"),
+        allocations.c.device_id.in_(sa.bindparam("ids", expanding=True)),
+        allocations.c.agent_id.in_(sa.bindparam("agent_ids", expanding=True)),
+        _IS_UNIFORM,
+    )
+    .group_by(allocations.c.device_id)
+)
+_ALIKE = sa.select(devices.c.id).where(setwise.Among(devices.c.id, "ids"), _IS_UNIFORM)
+_TORN = _SELECT.having(sa.func.min(allocations.c.amount) != sa.func.max(allocations.c.amount))
+
+
+async def read_shares_in_force(
+    tx: AsyncConnection, agent_ids: Collection[str], device_ids: Collection[str]
+) -> dict[str, int]:
+    """Return the share that each device serves now; one that is empty, or has no rule, is left out.
+
+    ``agent_ids`` are the agents of the devices.
+    """
+    if not device_ids:
+        return {}
+    keys = {"ids": sorted(device_ids), "agent_ids": sorted(agent_ids)}
+    return {row.device_id: row.most for row in await tx.execute(_SELECT, keys)}
+
+
+def is_shared_alike(device: sa.Row[Any]) -> bool:
+    """Return whether a device is in use and all shares of it must be equal."""
+    return bool(device.used) and Sharing.of(device.facts).is_uniform
+
+
+async def with_shares_in_force(
+    tx: AsyncConnection, rows: Sequence[Mapping[str, Any]]
+) -> list[Mapping[str, Any]]:
+    """Return rows of devices with their ``share_in_force``; None: none is."""
+    used = [row for row in rows if row["used"]]
+    found = await read_shares_in_force(
+        tx, {row["agent_id"] for row in used}, [row["id"] for row in used]
+    )
+    return [{**row, "share_in_force": found.get(row["id"])} for row in rows]
+
+
+async def read_torn(
+    tx: AsyncConnection, agent_ids: Collection[str], device_ids: Collection[str]
+) -> list[str]:
+    """Return the devices whose sessions have different shares, though they must not."""
+    if not device_ids:
+        return []
+    # Of the devices first, of which few or none have the rule: the ledger has many more rows.
+    alike = sorted((await tx.execute(_ALIKE, {"ids": sorted(device_ids)})).scalars())
+    if not alike:
+        return []
+    keys = {"ids": alike, "agent_ids": sorted(agent_ids)}
+    return sorted(row.device_id for row in await tx.execute(_TORN, keys))

@@ -1,0 +1,1 @@
+"""Virtual folders: files, uploads, grants, invitations, quotas and storage hosts."""

@@ -1,0 +1,228 @@
+"""Who else may use a folder."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from bai_services.core.errors import NotFound
+from bai_services.core.folders.vfolders import InvitationStatus
+from bai_services.core.listing import ListQuery, Page
+
+from ..audit import AuditEntry, record
+from ..database import Database
+from ..integrity import broken_means
+from ..listing import Listing
+from ..tables.accounts import memberships, users
+from ..tables.folders import vfolder_grants, vfolder_invitations
+from .vfolders import locked
+
+
+@dataclass(frozen=True, slots=True)
+class Grant:
+    """What a user may do with a folder; a pending grant is not yet accepted by that user."""
+
+    user: str
+    user_id: str
+    permission: str
+    granted_by: str
+    created_at: datetime
+    is_pending: bool = False
+    invitation_id: str | None = None
+
+
+_GRANTS = Listing(
+    columns={
+        "user": users.c.username,
+        "user_id": users.c.id,
+        "permission": vfolder_grants.c.permission,
+        "granted_by": vfolder_grants.c.granted_by,
+        "created_at": vfolder_grants.c.created_at,
+    },
+    default_sort=("user",),
+)
+
+
+class GrantStore:
+    """One public method is one transaction."""
+
+    def __init__(self, database: Database) -> None:
+        self._db = database
+
+    async def grants(
+        self, vfolder_id: str, query: ListQuery, user_id: str | None = None
+    ) -> Page[Grant]:
+        """Return a page of a folder's grants, or the one of ``user_id``."""
+        rows = (
+            sa.select(*(column.label(name) for name, column in _GRANTS.columns.items()))
+            .join_from(vfolder_grants, users, vfolder_grants.c.user_id == users.c.id)
+            .where(vfolder_grants.c.vfolder_id == vfolder_id)
+        )
+        if user_id is not None:
+            rows = rows.where(vfolder_grants.c.user_id == user_id)
+        async with self._db.read() as tx:
+            items, total = await _GRANTS.page(tx, rows, query)
+        return Page([Grant(**item) for item in items], total, query.limit, query.offset)
+
+    async def person(self, key: str, domain: str) -> sa.RowMapping | None:
+        """Return the person of a domain with that id, user name or e-mail address."""
+        lower = key.strip().lower()
+        async with self._db.read() as tx:
+            found = await tx.execute(
+                sa.select(users.c.id, users.c.username, users.c.status, users.c.domain).where(
+                    users.c.domain == domain,
+                    sa.or_(users.c.id == key, users.c.username == lower, users.c.email == lower),
+                )
+            )
+            rows = found.mappings().all()
+        # A user name may look like somebody else's address, an id is never anything else.
+        ranked = sorted(rows, key=lambda row: (row["id"] != key, row["username"] != lower))
+        return ranked[0] if ranked else None
+
+    async def anybody(self, key: str) -> sa.RowMapping | None:
+        """Return the person of any domain with that id, user name or e-mail address."""
+        lower = key.strip().lower()
+        async with self._db.read() as tx:
+            domain = await tx.scalar(
+                sa.select(users.c.domain)
+                .where(sa.or_(users.c.id == key, users.c.username == lower, users.c.email == lower))
+                .order_by(users.c.id != key, users.c.username != lower)
+                .limit(1)
+            )
+        return None if domain is None else await self.person(key, domain)
+
+    async def container_uid(self, user_id: str | None) -> int | None:
+        """Return the uid that a person's containers have, None where none was set."""
+        async with self._db.read() as tx:
+            uid = await tx.scalar(sa.select(users.c.container_uid).where(users.c.id == user_id))
+        return None if uid is None else int(uid)
+
+    async def pending(self, vfolder_id: str, user_id: str) -> Grant | None:
+        """Return the pending invitation of a user to a folder as a grant, if there is one."""
+        async with self._db.read() as tx:
+            found = await tx.execute(
+                sa.select(
+                    users.c.username.label("user"),
+                    users.c.id.label("user_id"),
+                    vfolder_invitations.c.permission,
+                    vfolder_invitations.c.inviter.label("granted_by"),
+                    vfolder_invitations.c.created_at,
+                    vfolder_invitations.c.id.label("invitation_id"),
+                )
+                .join_from(vfolder_invitations, users, _invitee)
+                .where(_is_offered(vfolder_id, user_id))
+                .limit(1)
+            )
+            row = found.mappings().one_or_none()
+        return None if row is None else Grant(**row, is_pending=True)
+
+    async def grant(self, values: Mapping[str, Any], audit: AuditEntry) -> None:
+        """Create or change a grant, effective at once; a pending invitation counts as accepted."""
+        async with self._db.write() as tx:
+            await _require_live(tx, values["vfolder_id"])
+            if not await _change_grant(tx, values):
+                with broken_means(NotFound("that user is gone")):
+                    await tx.execute(vfolder_grants.insert().values(values))
+            await _close_offers(tx, values, InvitationStatus.ACCEPTED, values["created_at"])
+            await record(tx, audit)
+
+    async def offer(
+        self, values: Mapping[str, Any], invitation: Mapping[str, Any], audit: AuditEntry
+    ) -> None:
+        """Change an existing grant or pending invitation, else create an invitation.
+
+        ``invitation`` holds the further columns of a new invitation.
+        """
+        async with self._db.write() as tx:
+            await _require_live(tx, values["vfolder_id"])
+            if not await _change_grant(tx, values) and not await _change_offer(tx, values):
+                await tx.execute(
+                    vfolder_invitations.insert().values(
+                        vfolder_id=values["vfolder_id"],
+                        invitee_id=values["user_id"],
+                        permission=values["permission"],
+                        inviter=values["granted_by"],
+                        created_at=values["created_at"],
+                        status=InvitationStatus.PENDING,
+                        status_changed_at=values["created_at"],
+                        **invitation,
+                    )
+                )
+            await record(tx, audit)
+
+    async def is_member(self, user_id: str, project_id: str) -> bool:
+        """Return whether a user belongs to a project."""
+        async with self._db.read() as tx:
+            found = await tx.scalar(
+                sa.select(memberships.c.user_id).where(
+                    memberships.c.user_id == user_id, memberships.c.project_id == project_id
+                )
+            )
+        return found is not None
+
+    async def revoke(self, vfolder_id: str, user_id: str, at: datetime, audit: AuditEntry) -> None:
+        """Delete a grant and cancel a pending invitation; ``NotFound`` if there is neither."""
+        values = {"vfolder_id": vfolder_id, "user_id": user_id}
+        async with self._db.write() as tx:
+            gone = await tx.execute(vfolder_grants.delete().where(_is_granted(values)))
+            withdrawn = await _close_offers(tx, values, InvitationStatus.CANCELED, at)
+            if not gone.rowcount and not withdrawn:
+                raise NotFound("the folder is not shared with that user")
+            await record(tx, audit)
+
+
+_invitee = vfolder_invitations.c.invitee_id == users.c.id
+
+
+def _is_granted(values: Mapping[str, Any]) -> sa.ColumnElement[bool]:
+    return sa.and_(
+        vfolder_grants.c.vfolder_id == values["vfolder_id"],
+        vfolder_grants.c.user_id == values["user_id"],
+    )
+
+
+def _is_offered(vfolder_id: str, user_id: str) -> sa.ColumnElement[bool]:
+    return sa.and_(
+        vfolder_invitations.c.vfolder_id == vfolder_id,
+        vfolder_invitations.c.invitee_id == user_id,
+        vfolder_invitations.c.status == InvitationStatus.PENDING,
+    )
+
+
+async def _require_live(tx: AsyncConnection, vfolder_id: str) -> None:
+    """Lock a folder that is not deleted, so that concurrent shares of it are serialized."""
+    row = await locked(tx, vfolder_id)
+    if row["live_name"] is None:
+        raise NotFound("there is no such folder any more")
+
+
+async def _change_grant(tx: AsyncConnection, values: Mapping[str, Any]) -> bool:
+    changed = await tx.execute(
+        vfolder_grants.update().where(_is_granted(values)).values(permission=values["permission"])
+    )
+    return bool(changed.rowcount)
+
+
+async def _change_offer(tx: AsyncConnection, values: Mapping[str, Any]) -> bool:
+    changed = await tx.execute(
+        vfolder_invitations.update()
+        .where(_is_offered(values["vfolder_id"], values["user_id"]))
+        .values(permission=values["permission"])
+    )
+    return bool(changed.rowcount)
+
+
+async def _close_offers(
+    tx: AsyncConnection, values: Mapping[str, Any], status: InvitationStatus, at: datetime
+) -> bool:
+    changed = await tx.execute(
+        vfolder_invitations.update()
+        .where(_is_offered(values["vfolder_id"], values["user_id"]))
+        .values(status=status, status_changed_at=at)
+    )
+    return bool(changed.rowcount)

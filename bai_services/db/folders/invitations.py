@@ -1,0 +1,195 @@
+"""Invitations to folders: made, accepted, declined, withdrawn."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from bai_services.core.errors import AlreadyExists, Conflict, NotFound
+from bai_services.core.folders.vfolders import InvitationStatus, VfolderStatus
+from bai_services.core.listing import ListQuery, Page
+
+from ..audit import AuditEntry, record
+from ..database import Database
+from ..listing import Listing
+from ..tables.accounts import users
+from ..tables.folders import vfolder_grants, vfolder_invitations, vfolders
+from .vfolders import locked
+
+_table = vfolder_invitations
+
+
+@dataclass(frozen=True, slots=True)
+class Invitation:
+    """``owner`` is whose the folder is: a user name, None for a project's."""
+
+    id: str
+    created_at: datetime
+    vfolder_id: str
+    vfolder: str
+    domain: str
+    owner: str | None
+    invitee_id: str
+    invitee: str
+    inviter_id: str
+    inviter: str
+    permission: str
+    status: str
+    status_changed_at: datetime
+
+
+_invitees = users.alias("invitees")
+_owners = users.alias("owners")
+_LISTING = Listing(
+    columns={
+        "id": _table.c.id,
+        "created_at": _table.c.created_at,
+        "vfolder_id": _table.c.vfolder_id,
+        "vfolder": vfolders.c.name,
+        "domain": vfolders.c.domain,
+        "owner": _owners.c.username,
+        "invitee_id": _table.c.invitee_id,
+        "invitee": _invitees.c.username,
+        "inviter_id": _table.c.inviter_id,
+        "inviter": _table.c.inviter,
+        "permission": _table.c.permission,
+        "status": _table.c.status,
+        "status_changed_at": _table.c.status_changed_at,
+    }
+)
+
+
+class InvitationStore:
+    """One public method is one transaction."""
+
+    def __init__(self, database: Database) -> None:
+        self._db = database
+
+    async def page(
+        self, query: ListQuery, user_id: str | None = None, vfolder_id: str | None = None
+    ) -> Page[Invitation]:
+        """Return a page of what a person received or sent, or of one folder's."""
+        rows = _rows()
+        if user_id is not None:
+            rows = rows.where(
+                sa.or_(_table.c.invitee_id == user_id, _table.c.inviter_id == user_id)
+            )
+        if vfolder_id is not None:
+            rows = rows.where(_table.c.vfolder_id == vfolder_id)
+        async with self._db.read() as tx:
+            items, total = await _LISTING.page(tx, rows, query)
+        return Page([Invitation(**item) for item in items], total, query.limit, query.offset)
+
+    async def get(self, invitation_id: str) -> Invitation | None:
+        async with self._db.read() as tx:
+            found = await tx.execute(_rows().where(_table.c.id == invitation_id))
+            row = found.mappings().one_or_none()
+        return None if row is None else Invitation(**row)
+
+    async def create(self, values: Mapping[str, Any], audit: AuditEntry) -> None:
+        """Write an invitation.
+
+        Raises
+        ------
+        AlreadyExists
+            If that person has been invited already and has not answered, or has a grant.
+        NotFound
+            If the folder is no longer usable.
+        """
+        async with self._db.write() as tx:
+            # Locks the folder: of two that invite one person, one sees the other's.
+            row = await locked(tx, values["vfolder_id"])
+            if row["status"] != VfolderStatus.READY:
+                raise NotFound("there is no such folder any more")
+            both = (
+                (_table, _table.c.invitee_id, _table.c.status == InvitationStatus.PENDING),
+                (vfolder_grants, vfolder_grants.c.user_id, sa.true()),
+            )
+            for table, person, more in both:
+                known = await tx.scalar(
+                    sa.select(sa.func.count())
+                    .select_from(table)
+                    .where(
+                        table.c.vfolder_id == values["vfolder_id"],
+                        person == values["invitee_id"],
+                        more,
+                    )
+                )
+                if known:
+                    what = "been invited" if table is _table else "the folder"
+                    raise AlreadyExists(f"that person has {what} already; change the permission")
+            await tx.execute(_table.insert().values(**values, status=InvitationStatus.PENDING))
+            await record(tx, audit)
+
+    async def change(self, invitation_id: str, permission: str, audit: AuditEntry) -> None:
+        """Change what a pending invitation offers."""
+        async with self._db.write() as tx:
+            await _pending(tx, invitation_id)
+            await tx.execute(
+                _table.update().where(_table.c.id == invitation_id).values(permission=permission)
+            )
+            await record(tx, audit)
+
+    async def settle(
+        self, invitation_id: str, status: InvitationStatus, at: datetime, audit: AuditEntry
+    ) -> None:
+        """End a pending invitation; one that is accepted becomes a grant.
+
+        Raises
+        ------
+        Conflict
+            If it has ended already, or the folder is not ready.
+        """
+        async with self._db.write() as tx:
+            row = await _pending(tx, invitation_id)
+            if status is InvitationStatus.ACCEPTED:
+                folder = await locked(tx, row["vfolder_id"])
+                if folder["status"] != VfolderStatus.READY:
+                    raise Conflict(f"folder {folder['name']} is not ready; try again later")
+                await tx.execute(
+                    vfolder_grants.delete().where(
+                        vfolder_grants.c.vfolder_id == row["vfolder_id"],
+                        vfolder_grants.c.user_id == row["invitee_id"],
+                    )
+                )
+                await tx.execute(
+                    vfolder_grants.insert().values(
+                        vfolder_id=row["vfolder_id"],
+                        user_id=row["invitee_id"],
+                        created_at=at,
+                        permission=row["permission"],
+                        granted_by=row["inviter"],
+                    )
+                )
+            await tx.execute(
+                _table.update()
+                .where(_table.c.id == invitation_id)
+                .values(status=status, status_changed_at=at)
+            )
+            await record(tx, audit)
+
+
+def _rows() -> sa.Select[Any]:
+    return (
+        sa.select(*(column.label(name) for name, column in _LISTING.columns.items()))
+        .join_from(_table, vfolders, _table.c.vfolder_id == vfolders.c.id)
+        .join(_invitees, _table.c.invitee_id == _invitees.c.id)
+        .outerjoin(_owners, vfolders.c.owner_id == _owners.c.id)
+    )
+
+
+async def _pending(tx: AsyncConnection, invitation_id: str) -> sa.RowMapping:
+    found = await tx.execute(
+        sa.select(_table).where(_table.c.id == invitation_id).with_for_update()
+    )
+    row = found.mappings().one_or_none()
+    if row is None:
+        raise NotFound("there is no such invitation")
+    if row["status"] != InvitationStatus.PENDING:
+        raise Conflict(f"the invitation is {row['status']} already", status=row["status"])
+    return row

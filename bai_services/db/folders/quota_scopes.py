@@ -1,0 +1,247 @@
+"""Quota scopes: limits of people and projects on storage hosts, and what they hold there."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from bai_services.core.folders.vfolders import VfolderStatus
+from bai_services.core.listing import ListQuery, Page
+
+from ..audit import AuditEntry, record
+from ..database import Database
+from ..listing import Listing
+from ..tables.accounts import (
+    domains,
+    keypair_policies,
+    keypairs,
+    memberships,
+    project_policies,
+    projects,
+    user_policies,
+    users,
+)
+from ..tables.folders import quota_scopes, vfolders
+
+UNLIMITED = -1
+
+# Every scope that has a folder on a host, or a limit of its own there.
+_known = sa.union(
+    sa.select(vfolders.c.host, vfolders.c.scope).where(
+        vfolders.c.status != VfolderStatus.DELETE_COMPLETE
+    ),
+    sa.select(quota_scopes.c.host, quota_scopes.c.scope),
+).subquery("known")
+_policy = sa.func.coalesce(
+    user_policies.c.max_quota_scope_bytes, project_policies.c.max_quota_scope_bytes, UNLIMITED
+)
+_limit = sa.func.coalesce(quota_scopes.c.override_bytes, _policy)
+
+
+@dataclass(frozen=True, slots=True)
+class QuotaScopeRow:
+    """``-1`` is no limit; ``enforced_bytes`` what the file system was told, None: nothing yet."""
+
+    host: str
+    scope: str
+    domain: str | None
+    owner: str | None
+    owner_id: str | None
+    owner_role: str | None
+    project: str | None
+    project_id: str | None
+    limit_bytes: int
+    policy_bytes: int
+    override_bytes: int | None
+    enforced_bytes: int | None
+    used_bytes: int | None
+    counted_at: datetime | None
+
+
+_LISTING = Listing(
+    columns={
+        "host": _known.c.host,
+        "scope": _known.c.scope,
+        "domain": sa.func.coalesce(users.c.domain, projects.c.domain),
+        "owner": users.c.username,
+        "owner_id": users.c.id,
+        "owner_role": users.c.role,
+        "project": projects.c.name,
+        "project_id": projects.c.id,
+        "limit_bytes": _limit,
+        "policy_bytes": _policy,
+        "override_bytes": quota_scopes.c.override_bytes,
+        "enforced_bytes": quota_scopes.c.enforced_bytes,
+        "used_bytes": quota_scopes.c.used_bytes,
+        "counted_at": quota_scopes.c.counted_at,
+    },
+    default_sort=("host", "scope"),
+)
+
+
+class QuotaStore:
+    """One public method is one transaction."""
+
+    def __init__(self, database: Database) -> None:
+        self._db = database
+
+    async def page(
+        self,
+        query: ListQuery,
+        domain: str | None = None,
+        user_id: str | None = None,
+        project_ids: Collection[str] = (),
+    ) -> Page[QuotaScopeRow]:
+        """Return a page: of a domain, of a person with some projects, or of all."""
+        rows = _rows()
+        if domain is not None:
+            rows = rows.where(_LISTING.columns["domain"] == domain)
+        elif user_id is not None:
+            scopes = [f"user:{user_id}", *(f"project:{key}" for key in sorted(project_ids))]
+            rows = rows.where(_known.c.scope.in_(scopes))
+        async with self._db.read() as tx:
+            items, total = await _LISTING.page(tx, rows, query)
+        return Page([QuotaScopeRow(**item) for item in items], total, query.limit, query.offset)
+
+    async def get(self, host: str, scope: str) -> QuotaScopeRow | None:
+        """Return one scope on one host; None if it has neither folders nor a limit there."""
+        async with self._db.read() as tx:
+            found = await tx.execute(_rows().where(_known.c.host == host, _known.c.scope == scope))
+            row = found.mappings().one_or_none()
+        return None if row is None else QuotaScopeRow(**row)
+
+    async def every(self) -> list[QuotaScopeRow]:
+        async with self._db.read() as tx:
+            found = await tx.execute(_rows())
+            return [QuotaScopeRow(**row) for row in found.mappings()]
+
+    async def owner_exists(self, kind: str, key: str) -> bool:
+        """Return whether there is a person or project of that id."""
+        table = users if kind == "user" else projects
+        async with self._db.read() as tx:
+            return await tx.scalar(sa.select(table.c.id).where(table.c.id == key)) is not None
+
+    async def override(
+        self, host: str, scope: str, limit_bytes: int | None, audit: AuditEntry
+    ) -> None:
+        """Set an administrator's limit, or go back to the policy's."""
+        async with self._db.write() as tx:
+            await _put(tx, host, scope, {"override_bytes": limit_bytes})
+            await record(tx, audit)
+
+    async def enforced(self, host: str, scope: str, limit_bytes: int) -> None:
+        """Remember what the file system was told."""
+        async with self._db.write() as tx:
+            await _put(tx, host, scope, {"enforced_bytes": limit_bytes})
+
+    async def counted(self, host: str, scope: str, used_bytes: int, at: datetime) -> None:
+        """Remember what a counter said."""
+        async with self._db.write() as tx:
+            await _put(tx, host, scope, {"used_bytes": used_bytes, "counted_at": at})
+
+    async def folder_counted(
+        self, vfolder_id: str, files: int, size: int, at: datetime, sums_scope: bool
+    ) -> None:
+        """Remember what a folder holds; ``sums_scope`` makes its scope the sum of its folders."""
+        async with self._db.write() as tx:
+            found = await tx.execute(
+                vfolders.update()
+                .where(vfolders.c.id == vfolder_id)
+                .values(used_files=files, used_bytes=size, counted_at=at)
+                .returning(vfolders.c.host, vfolders.c.scope)
+            )
+            row = found.one_or_none()
+            if row is None or not sums_scope:
+                return
+            sums = await tx.execute(
+                sa.select(
+                    sa.func.coalesce(sa.func.sum(vfolders.c.used_bytes), 0),
+                    # As old as the oldest of the counts that it is made of.
+                    sa.func.min(vfolders.c.counted_at),
+                ).where(
+                    vfolders.c.host == row.host,
+                    vfolders.c.scope == row.scope,
+                    vfolders.c.unmanaged_path.is_(None),
+                    vfolders.c.status != VfolderStatus.DELETE_COMPLETE,
+                )
+            )
+            used, oldest = sums.one()
+            values = {"used_bytes": int(used), "counted_at": oldest or at}
+            await _put(tx, row.host, row.scope, values)
+
+    async def least_recently_counted(
+        self, before: datetime, most: int, hosts: Collection[str]
+    ) -> list[str]:
+        """Return folders of these hosts whose count is older than that, the oldest first."""
+        async with self._db.read() as tx:
+            found = await tx.execute(
+                sa.select(vfolders.c.id)
+                .where(
+                    vfolders.c.status.in_((VfolderStatus.READY, VfolderStatus.DELETE_PENDING)),
+                    vfolders.c.unmanaged_path.is_(None),
+                    vfolders.c.host.in_(hosts),
+                    sa.or_(vfolders.c.counted_at.is_(None), vfolders.c.counted_at < before),
+                )
+                .order_by(vfolders.c.counted_at.is_not(None), vfolders.c.counted_at)
+                .limit(most)
+            )
+            return [str(key) for key in found.scalars()]
+
+    async def host_maps(
+        self, user_id: str, access_key: str | None, project_ids: Collection[str]
+    ) -> list[dict[str, list[str]]]:
+        """Return the maps of host permissions that count for a person: of their domain, of these
+        projects of theirs, and of their keypair's policy (without a key, their main one's)."""
+        key = sa.func.coalesce(access_key, users.c.main_access_key)
+        of_person = (
+            sa.select(domains.c.allowed_vfolder_hosts, keypair_policies.c.allowed_vfolder_hosts)
+            .join_from(users, domains, users.c.domain == domains.c.name)
+            .outerjoin(keypairs, keypairs.c.access_key == key)
+            .outerjoin(keypair_policies, keypairs.c.resource_policy == keypair_policies.c.name)
+            .where(users.c.id == user_id)
+        )
+        of_projects = (
+            sa.select(projects.c.allowed_vfolder_hosts)
+            .join(memberships, memberships.c.project_id == projects.c.id)
+            .where(memberships.c.user_id == user_id, projects.c.id.in_(sorted(project_ids)))
+        )
+        async with self._db.read() as tx:
+            first = (await tx.execute(of_person)).one_or_none()
+            maps: list[Any] = list(first or ())
+            maps += (await tx.execute(of_projects)).scalars().all()
+        return [found for found in maps if found]
+
+
+def _rows() -> sa.Select[Any]:
+    of_user = sa.literal("user:").concat(users.c.id)
+    of_project = sa.literal("project:").concat(projects.c.id)
+    return (
+        sa.select(*(column.label(name) for name, column in _LISTING.columns.items()))
+        .outerjoin_from(
+            _known,
+            quota_scopes,
+            sa.and_(quota_scopes.c.host == _known.c.host, quota_scopes.c.scope == _known.c.scope),
+        )
+        .outerjoin(users, of_user == _known.c.scope)
+        .outerjoin(projects, of_project == _known.c.scope)
+        .outerjoin(user_policies, users.c.resource_policy == user_policies.c.name)
+        .outerjoin(project_policies, projects.c.resource_policy == project_policies.c.name)
+    )
+
+
+async def _put(tx: AsyncConnection, host: str, scope: str, values: dict[str, Any]) -> None:
+    key = sa.and_(quota_scopes.c.host == host, quota_scopes.c.scope == scope)
+    # Locks nothing else than the row itself; it is made by whoever is first.
+    changed = await tx.execute(quota_scopes.update().where(key).values(values))
+    if not changed.rowcount:
+        async with tx.begin_nested() as inner:
+            try:
+                await tx.execute(quota_scopes.insert().values(host=host, scope=scope, **values))
+            except sa.exc.IntegrityError:
+                await inner.rollback()
+                await tx.execute(quota_scopes.update().where(key).values(values))

@@ -1,0 +1,499 @@
+"""Folders, who else may use them, and which sessions hold them."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, fields
+from datetime import datetime
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from bai_services.core.accounts.roles import Role
+from bai_services.core.errors import AlreadyExists, InUse, NotFound, QuotaExceeded
+from bai_services.core.folders.vfolders import (
+    NAMED,
+    VfolderEvent,
+    VfolderStatus,
+    next_status,
+    origins,
+)
+from bai_services.core.listing import ListQuery, Page
+
+from ..accounts.owners import is_shown
+from ..audit import AuditEntry, record
+from ..database import Database
+from ..integrity import broken_means
+from ..listing import Listing
+from ..tables.accounts import memberships, project_policies, projects, user_policies, users
+from ..tables.folders import vfolder_grants, vfolder_mounts, vfolders
+from ..tables.sessions import sessions
+
+_SHOWN_SESSIONS = 5
+_REFUSED_WHILE_MOUNTED = {
+    VfolderEvent.TRASHED: "deleted",
+    VfolderEvent.HANDED_OVER: "handed over",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """Which folders somebody sees: their own, granted ones, their projects'; more by their role.
+
+    Ones that are not ready are seen only by their owner and by role.
+    """
+
+    user_id: str | None
+    hidden_roles: frozenset[Role]  # by role: not what belongs to users with these
+    project_ids: frozenset[str] = frozenset()
+    domain: str | None = None  # by role: all of this domain
+    is_everything: bool = False  # by role
+
+    def condition(self) -> sa.ColumnElement[bool]:
+        if self.is_everything:
+            return sa.true()
+        usable = sa.or_(
+            _is_granted(self.user_id), vfolders.c.project_id.in_(sorted(self.project_ids))
+        )
+        found = [
+            vfolders.c.owner_id == (self.user_id or ""),
+            sa.and_(vfolders.c.status == VfolderStatus.READY, usable),
+        ]
+        if self.domain is not None:
+            shown = is_shown(vfolders.c.owner_id, self.hidden_roles)
+            found.append(sa.and_(vfolders.c.domain == self.domain, shown))
+        return sa.or_(*found)
+
+
+@dataclass(frozen=True, slots=True)
+class VfolderRow:
+    """A folder as one person sees it: ``grant`` is what they were given, if anything."""
+
+    id: str
+    name: str
+    host: str
+    domain: str
+    scope: str
+    owner_id: str | None
+    owner: str | None
+    # The role that the owner has now; None where there is no owner.
+    owner_role: Role | None
+    project_id: str | None
+    project: str | None
+    creator_id: str
+    usage_mode: str
+    permission: str
+    cloneable: bool
+    status: VfolderStatus
+    status_changed_at: datetime
+    created_at: datetime
+    last_used_at: datetime | None
+    status_info: str
+    unmanaged_path: str | None
+    source_id: str | None
+    next_owner_id: str | None
+    used_files: int | None
+    used_bytes: int | None
+    counted_at: datetime | None
+    is_mounted: bool
+    grant: str | None
+
+
+_IS_MOUNTED = (
+    sa.exists()
+    .where(vfolder_mounts.c.vfolder_id == vfolders.c.id)
+    .correlate(vfolders)
+    .label("is_mounted")
+)
+
+_LISTING = Listing(
+    columns={
+        **{
+            name: vfolders.c[name]
+            for name in (
+                "id",
+                "name",
+                "host",
+                "domain",
+                "owner_id",
+                "project_id",
+                "usage_mode",
+                "cloneable",
+                "status",
+                "used_bytes",
+                "used_files",
+                "created_at",
+                "last_used_at",
+            )
+        },
+        "owner": users.c.username,
+        "project": projects.c.name,
+        "is_mounted": _IS_MOUNTED,
+    },
+    default_sort=("name", "id"),
+)
+
+
+class VfolderStore:
+    """One public method is one transaction."""
+
+    def __init__(self, database: Database) -> None:
+        self._db = database
+
+    async def page(self, query: ListQuery, seen: Seen) -> Page[VfolderRow]:
+        """Return a page of what is seen; folders whose bytes are gone only where asked for."""
+        rows = _select(seen.user_id).where(seen.condition())
+        if not any(name.partition("__")[0] == "status" for name in query.filters):
+            rows = rows.where(vfolders.c.status != VfolderStatus.DELETE_COMPLETE)
+        async with self._db.read() as tx:
+            items, total = await _LISTING.page(tx, rows, query)
+        return Page([_row_of(item) for item in items], total, query.limit, query.offset)
+
+    async def named(
+        self, key: str, seen: Seen, statuses: Collection[VfolderStatus]
+    ) -> list[VfolderRow]:
+        """Return the folder with that id in any status, or those of that name in ``statuses``."""
+        named = sa.and_(vfolders.c.name == key, vfolders.c.status.in_(sorted(statuses)))
+        condition = sa.and_(seen.condition(), sa.or_(vfolders.c.id == key, named))
+        async with self._db.read() as tx:
+            rows = await _read(tx, seen.user_id, condition)
+        return [row for row in rows if row.id == key] or rows
+
+    async def mountable(
+        self, user_id: str, project_id: str | None, keys: Collection[str] | None = None
+    ) -> list[VfolderRow]:
+        """Return what a person may mount in a session of a project, or what of it has these keys.
+
+        Their own folders, granted ones, and those of that project if they are
+        in it; without a project those of all of theirs.
+        """
+        return await self._mountable(user_id, project_id, keys, [VfolderStatus.READY])
+
+    async def dead(self, user_id: str, project_id: str, keys: Collection[str]) -> list[VfolderRow]:
+        """Return what would be mountable if it had not been deleted."""
+        statuses = set(VfolderStatus) - {VfolderStatus.READY}
+        return await self._mountable(user_id, project_id, keys, statuses)
+
+    async def arrive(self, vfolder_id: str, owner_id: str, domain: str, at: datetime) -> None:
+        """Write the new owner of a folder that was handed over.
+
+        Raises
+        ------
+        AlreadyExists
+            If the new owner has made a folder of that name meanwhile.
+        """
+        changes = {
+            "owner_id": owner_id,
+            "domain": domain,
+            "scope": f"user:{owner_id}",
+            "next_owner_id": None,
+            "status_info": "",
+        }
+        await self.move(vfolder_id, VfolderEvent.ARRIVED, at, changes=changes)
+        async with self._db.write() as tx:
+            # What was shared with the new owner is theirs now.
+            await tx.execute(
+                vfolder_grants.delete().where(
+                    vfolder_grants.c.vfolder_id == vfolder_id,
+                    vfolder_grants.c.user_id == owner_id,
+                )
+            )
+
+    async def require_name_free(self, scope: str, name: str) -> None:
+        """Raise ``AlreadyExists`` if a scope has a folder of that name."""
+        async with self._db.read() as tx:
+            taken = await tx.scalar(
+                sa.select(vfolders.c.id).where(
+                    vfolders.c.scope == scope, vfolders.c.live_name == name
+                )
+            )
+        if taken is not None:
+            raise AlreadyExists(f"there is a folder {name} already; rename one of them", name=name)
+
+    async def by_id(self, vfolder_id: str) -> list[VfolderRow]:
+        """Return the folder of that id, whoever may see it; none if there is none."""
+        async with self._db.read() as tx:
+            return await _read(tx, None, vfolders.c.id == vfolder_id)
+
+    async def in_status(self, status: VfolderStatus) -> list[VfolderRow]:
+        async with self._db.read() as tx:
+            return await _read(tx, None, vfolders.c.status == status)
+
+    async def trashed_before(self, time: datetime) -> list[VfolderRow]:
+        """Return what has been in the trash since then."""
+        async with self._db.read() as tx:
+            return await _read(
+                tx,
+                None,
+                sa.and_(
+                    vfolders.c.status == VfolderStatus.DELETE_PENDING,
+                    vfolders.c.status_changed_at < time,
+                ),
+            )
+
+    async def create(
+        self,
+        values: Mapping[str, Any],
+        audit: AuditEntry,
+        status: VfolderStatus = VfolderStatus.READY,
+    ) -> None:
+        """Write a folder.
+
+        Raises
+        ------
+        AlreadyExists
+            If its scope has a usable folder of that name.
+        QuotaExceeded
+            If its scope's policy allows no more folders; those in the trash count.
+        """
+        name = values["name"]
+        async with self._db.write() as tx:
+            await _check_count(tx, values)
+            with broken_means(AlreadyExists(f"there is a folder {name} already", name=name)):
+                await tx.execute(
+                    vfolders.insert().values(
+                        **values,
+                        live_name=name,
+                        status=status,
+                        status_changed_at=values["created_at"],
+                    )
+                )
+            await record(tx, audit)
+
+    async def update(self, vfolder_id: str, changes: Mapping[str, Any], audit: AuditEntry) -> None:
+        """Change a ready folder.
+
+        Raises
+        ------
+        AlreadyExists
+            If its scope has another folder of the new name.
+        InUse
+            If it is to be renamed and a live session holds it.
+        """
+        async with self._db.write() as tx:
+            values = dict(changes)
+            if "name" in values:
+                values["live_name"] = values["name"]
+            with broken_means(
+                AlreadyExists(f"there is a folder {values.get('name')} already", field="name")
+            ):
+                # Locks the row: a session that is being filed waits, or has its mounts counted.
+                changed = await tx.execute(
+                    vfolders.update()
+                    .where(vfolders.c.id == vfolder_id, vfolders.c.status == VfolderStatus.READY)
+                    .values(values)
+                )
+            if not changed.rowcount:
+                raise NotFound("there is no such folder any more")
+            if "name" in values:
+                await _refuse_mounted(tx, vfolder_id, "renamed")
+            await record(tx, audit)
+
+    async def move(
+        self,
+        vfolder_id: str,
+        event: VfolderEvent,
+        at: datetime,
+        audit: AuditEntry | None = None,
+        changes: Mapping[str, Any] | None = None,
+    ) -> None:
+        """Move a folder on by one event, with other ``changes``; only one of two that race wins.
+
+        Raises
+        ------
+        InvalidTransition
+            If it cannot have that event in its status.
+        InUse
+            If it is to go to the trash or to somebody else and a live session holds it.
+        AlreadyExists
+            If its name has been taken meanwhile where it is to come.
+        """
+        async with self._db.write() as tx:
+            row = await locked(tx, vfolder_id)
+            after = next_status(VfolderStatus(row["status"]), event)
+            values: dict[str, Any] = {"status": after, "status_changed_at": at, **(changes or {})}
+            values["live_name"] = row["name"] if after in NAMED else None
+            if after is VfolderStatus.DELETE_COMPLETE:
+                # Only the row is left, and it holds up neither its project nor anybody's list.
+                values["project_id"] = None
+                await tx.execute(
+                    vfolder_grants.delete().where(vfolder_grants.c.vfolder_id == vfolder_id)
+                )
+            with broken_means(
+                AlreadyExists(
+                    f"a folder {row['name']} was made meanwhile; rename that one first",
+                    name=row["name"],
+                )
+            ):
+                await tx.execute(
+                    vfolders.update()
+                    .where(vfolders.c.id == vfolder_id, vfolders.c.status.in_(origins(event)))
+                    .values(values)
+                )
+            if event in _REFUSED_WHILE_MOUNTED:
+                await _refuse_mounted(tx, vfolder_id, _REFUSED_WHILE_MOUNTED[event])
+            if audit is not None:
+                await record(tx, audit)
+
+    async def _mountable(
+        self,
+        user_id: str,
+        project_id: str | None,
+        keys: Collection[str] | None,
+        statuses: Collection[VfolderStatus],
+    ) -> list[VfolderRow]:
+        values: dict[str, Any] = {"of_user": user_id, "statuses": sorted(statuses)}
+        if project_id is not None:
+            values["of_project"] = project_id
+        if keys is not None:
+            values["wanted"] = sorted(set(keys))
+        select = _mountable_select(project_id is not None, keys is not None)
+        async with self._db.read() as tx:
+            found = await tx.execute(select, values)
+            return [_row_of(row) for row in found.mappings()]
+
+
+_User = str | sa.BindParameter[str] | None
+
+
+@functools.cache
+def _mountable_select(has_project: bool, has_keys: bool) -> sa.Select[Any]:
+    """Return what reads the folders that a person may mount; built once, as each session asks."""
+    user: sa.BindParameter[str] = sa.bindparam("of_user")
+    theirs = sa.select(memberships.c.project_id).where(memberships.c.user_id == user)
+    if has_project:
+        theirs = theirs.where(memberships.c.project_id == sa.bindparam("of_project"))
+    select = _select(user).where(
+        vfolders.c.status.in_(sa.bindparam("statuses", expanding=True)),
+        sa.or_(
+            vfolders.c.owner_id == user,
+            _is_granted(user),
+            vfolders.c.project_id.in_(theirs),
+        ),
+    )
+    if has_keys:
+        wanted: sa.BindParameter[str] = sa.bindparam("wanted", expanding=True)
+        select = select.where(sa.or_(vfolders.c.id.in_(wanted), vfolders.c.name.in_(wanted)))
+    return select.order_by(vfolders.c.name)
+
+
+def _grant_of(user_id: _User) -> sa.ColumnElement[bool]:
+    """Match the grant of a person for the folder at hand; it lapses when they change domains."""
+    domain = sa.select(users.c.domain).where(users.c.id == user_id).scalar_subquery()
+    return sa.and_(
+        vfolder_grants.c.vfolder_id == vfolders.c.id,
+        vfolder_grants.c.user_id == user_id,
+        vfolders.c.domain == domain,
+    )
+
+
+def _is_granted(user_id: _User) -> sa.ColumnElement[bool]:
+    return sa.exists().where(_grant_of(user_id)).correlate(vfolders)
+
+
+def _select(user_id: _User) -> sa.Select[Any]:
+    grant = (
+        sa.select(vfolder_grants.c.permission)
+        .where(_grant_of(user_id))
+        .correlate(vfolders)
+        .scalar_subquery()
+    )
+    own = [vfolders.c[f.name] for f in fields(VfolderRow) if f.name in vfolders.c]
+    return (
+        sa.select(
+            *own,
+            users.c.username.label("owner"),
+            users.c.role.label("owner_role"),
+            projects.c.name.label("project"),
+            _IS_MOUNTED,
+            grant.label("grant"),
+        )
+        .outerjoin_from(vfolders, users, vfolders.c.owner_id == users.c.id)
+        .outerjoin(projects, vfolders.c.project_id == projects.c.id)
+    )
+
+
+def _row_of(mapping: Mapping[str, Any]) -> VfolderRow:
+    return VfolderRow(
+        **{
+            **mapping,
+            "status": VfolderStatus(mapping["status"]),
+            "owner_role": Role(mapping["owner_role"]) if mapping["owner_role"] else None,
+            "is_mounted": bool(mapping["is_mounted"]),
+        }
+    )
+
+
+async def _read(
+    tx: AsyncConnection, user_id: str | None, condition: sa.ColumnElement[bool]
+) -> list[VfolderRow]:
+    found = await tx.execute(_select(user_id).where(condition).order_by(vfolders.c.name))
+    return [_row_of(row) for row in found.mappings()]
+
+
+async def locked(tx: AsyncConnection, vfolder_id: str) -> sa.RowMapping:
+    """Return a folder's row and make others who would change it wait."""
+    found = await tx.execute(
+        sa.select(vfolders).where(vfolders.c.id == vfolder_id).with_for_update()
+    )
+    row = found.mappings().one_or_none()
+    if row is None:
+        raise NotFound("there is no such folder any more")
+    return row
+
+
+async def _refuse_mounted(tx: AsyncConnection, vfolder_id: str, what: str) -> None:
+    found = await tx.execute(
+        sa.select(sessions.c.id, sessions.c.name, sessions.c.status, users.c.username)
+        .join_from(vfolder_mounts, sessions, vfolder_mounts.c.session_id == sessions.c.id)
+        .join(users, sessions.c.owner_id == users.c.id)
+        .where(vfolder_mounts.c.vfolder_id == vfolder_id)
+        .distinct()
+        .order_by(sessions.c.name, sessions.c.id)
+    )
+    rows: Sequence[Any] = found.all()
+    if not rows:
+        return
+    names = [f"{row.name} of {row.username}" for row in rows[:_SHOWN_SESSIONS]]
+    more = f" and {len(rows) - _SHOWN_SESSIONS} more" if len(rows) > _SHOWN_SESSIONS else ""
+    raise InUse(
+        f"the folder cannot be {what} while sessions use it: {', '.join(names)}{more}; "
+        "stop them first",
+        sessions=[
+            {"id": r.id, "name": r.name, "owner": r.username, "status": r.status} for r in rows
+        ],
+    )
+
+
+async def _check_count(tx: AsyncConnection, values: Mapping[str, Any]) -> None:
+    if values.get("owner_id") is not None:
+        owner, key, policies, scope = users, values["owner_id"], user_policies, "user"
+    else:
+        owner, key, policies, scope = projects, values["project_id"], project_policies, "project"
+    # Locks the owner's row: of two creates one counts the other's folder.
+    most = await tx.scalar(
+        sa.select(policies.c.max_vfolder_count)
+        .join_from(owner, policies, owner.c.resource_policy == policies.c.name)
+        .where(owner.c.id == key)
+        .with_for_update(of=owner)
+    )
+    if most is None:
+        raise NotFound(f"there is no such {scope} any more")
+    have = await tx.scalar(
+        sa.select(sa.func.count())
+        .select_from(vfolders)
+        .where(
+            vfolders.c.scope == values["scope"],
+            vfolders.c.status != VfolderStatus.DELETE_COMPLETE,
+        )
+    )
+    if most and (have or 0) >= most:
+        raise QuotaExceeded(
+            f"the {scope} policy allows {most} folders and there are {have}, those in the trash "
+            "included; purge one that is no longer needed",
+            scope=scope,
+            limit=most,
+            used=have,
+        )

@@ -1,0 +1,256 @@
+"""The ledger of allocations as a list, and the audit that compares it with every counter."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from bai_services.core.accounts.roles import Visibility
+from bai_services.core.cluster.devices import thousandths
+from bai_services.core.listing import ListQuery, Page
+from bai_services.core.scheduling.caps import SESSIONS
+from bai_services.core.sessions.lifecycle import OCCUPYING, Status
+
+from ..database import Database
+from ..listing import Listing
+from ..sessions.store import visible_to
+from ..tables.accounts import users
+from ..tables.cluster import agent_slots, devices
+from ..tables.sessions import allocations, kernels, scope_usage, session_dependencies, sessions
+from .ledger import scopes_of
+
+_LIVE_ROWS = allocations.c.freed_at.is_(None)
+
+
+@dataclass(frozen=True, slots=True)
+class LedgerRow:
+    """One amount that was taken; ``freed_at`` is None while it is held."""
+
+    id: int
+    session_id: str
+    session: str
+    owner: str
+    kernel_id: str
+    agent_id: str
+    device_id: str | None
+    slot: str
+    amount: int
+    allocated_at: datetime
+    freed_at: datetime | None
+
+
+_LEDGER = (
+    sa.select(
+        allocations.c.id,
+        allocations.c.session_id,
+        sessions.c.name.label("session"),
+        users.c.username.label("owner"),
+        allocations.c.kernel_id,
+        allocations.c.agent_id,
+        allocations.c.device_id,
+        allocations.c.slot,
+        allocations.c.amount,
+        allocations.c.allocated_at,
+        allocations.c.freed_at,
+    )
+    .join_from(allocations, sessions, allocations.c.session_id == sessions.c.id)
+    .join(users, sessions.c.owner_id == users.c.id)
+)
+_LEDGER_LISTING = Listing(
+    {
+        "id": allocations.c.id,
+        "session_id": allocations.c.session_id,
+        "session": sessions.c.name,
+        "owner": users.c.username,
+        "agent_id": allocations.c.agent_id,
+        "device_id": allocations.c.device_id,
+        "slot": allocations.c.slot,
+        "amount": allocations.c.amount,
+        "allocated_at": allocations.c.allocated_at,
+        "freed_at": allocations.c.freed_at,
+    },
+    default_sort=("-id",),
+)
+
+_KERNELS = (
+    sa.select(
+        kernels.c.id,
+        kernels.c.created_at,
+        kernels.c.session_id,
+        sessions.c.name.label("session"),
+        sessions.c.status,
+        users.c.username.label("owner"),
+        kernels.c.role,
+        kernels.c.index,
+        kernels.c.hostname,
+        kernels.c.agent_id,
+        kernels.c.container_id,
+        kernels.c.usage,
+        kernels.c.progress,
+        kernels.c.last_seen_at,
+    )
+    .join_from(kernels, sessions, kernels.c.session_id == sessions.c.id)
+    .join(users, sessions.c.owner_id == users.c.id)
+)
+_KERNEL_LISTING = Listing(
+    {
+        "id": kernels.c.id,
+        "created_at": kernels.c.created_at,
+        "session_id": kernels.c.session_id,
+        "session": sessions.c.name,
+        "status": sessions.c.status,
+        "owner": users.c.username,
+        "role": kernels.c.role,
+        "agent_id": kernels.c.agent_id,
+    },
+    default_sort=("-created_at", "-id"),
+)
+
+
+_DEPENDENCIES = sa.select(
+    session_dependencies.c.session_id,
+    sessions.c.name.label("session"),
+    sessions.c.status,
+    session_dependencies.c.depends_on,
+).join_from(session_dependencies, sessions, session_dependencies.c.session_id == sessions.c.id)
+_DEPENDENCY_LISTING = Listing(
+    {
+        "session_id": session_dependencies.c.session_id,
+        "session": sessions.c.name,
+        "status": sessions.c.status,
+        "depends_on": session_dependencies.c.depends_on,
+    },
+    default_sort=("session_id", "depends_on"),
+)
+
+
+class AllocationStore:
+    """Lists of the ledger and of kernels; the audit. One public method is one transaction."""
+
+    def __init__(self, database: Database) -> None:
+        self._db = database
+
+    async def page(self, query: ListQuery, visible: Visibility, is_held: bool) -> Page[LedgerRow]:
+        """Return a page of the ledger; ``is_held`` leaves out what was given back."""
+        select = _LEDGER.where(*visible_to(visible))
+        if is_held:
+            select = select.where(_LIVE_ROWS)
+        async with self._db.read() as tx:
+            rows, total = await _LEDGER_LISTING.page(tx, select, query)
+        return Page([LedgerRow(**row) for row in rows], total, query.limit, query.offset)
+
+    async def kernels(self, query: ListQuery, visible: Visibility) -> Page[Mapping[str, Any]]:
+        async with self._db.read() as tx:
+            select = _KERNELS.where(*visible_to(visible))
+            rows, total = await _KERNEL_LISTING.page(tx, select, query)
+        return Page(rows, total, query.limit, query.offset)
+
+    async def dependencies(self, query: ListQuery, visible: Visibility) -> Page[Mapping[str, Any]]:
+        """Return a page of who waits for whom."""
+        async with self._db.read() as tx:
+            select = _DEPENDENCIES.where(*visible_to(visible))
+            rows, total = await _DEPENDENCY_LISTING.page(tx, select, query)
+        return Page(rows, total, query.limit, query.offset)
+
+    async def audit(self) -> list[str]:
+        """Return every difference between the ledger, the counters and the statuses.
+
+        An empty list says that nothing is allocated twice, leaked or forgotten.
+        """
+        async with self._db.read_one_state() as tx:
+            return [
+                *await _audit_scopes(tx),
+                *await _audit_agents(tx),
+                *await _audit_devices(tx),
+                *await _audit_statuses(tx),
+            ]
+
+
+async def _audit_scopes(tx: AsyncConnection) -> list[str]:
+    held: Counter[tuple[str, str, str]] = Counter()
+    rows = await tx.execute(
+        sa.select(
+            sessions.c.id,
+            sessions.c.domain,
+            sessions.c.project_id,
+            sessions.c.owner_id,
+            sessions.c.access_key,
+            sessions.c.resource_group,
+            allocations.c.slot,
+            sa.func.sum(allocations.c.amount).label("amount"),
+        )
+        .join_from(allocations, sessions, allocations.c.session_id == sessions.c.id)
+        .where(_LIVE_ROWS)
+        .group_by(
+            sessions.c.id,
+            sessions.c.domain,
+            sessions.c.project_id,
+            sessions.c.owner_id,
+            sessions.c.access_key,
+            sessions.c.resource_group,
+            allocations.c.slot,
+        )
+    )
+    counted: set[str] = set()
+    for row in rows:
+        for scope in scopes_of(*row[1:6]):
+            held[scope.kind, scope.id, row.slot] += int(row.amount)
+            if row.id not in counted:
+                held[scope.kind, scope.id, SESSIONS] += 1
+        counted.add(row.id)
+    kept = {
+        (row.scope, row.scope_id, row.slot): row.used
+        for row in await tx.execute(sa.select(scope_usage))
+    }
+    return _differences("counter of", held, kept)
+
+
+async def _audit_agents(tx: AsyncConnection) -> list[str]:
+    rows = await tx.execute(
+        sa.select(allocations.c.agent_id, allocations.c.slot, sa.func.sum(allocations.c.amount))
+        .where(_LIVE_ROWS, allocations.c.device_id.is_(None))
+        .group_by(allocations.c.agent_id, allocations.c.slot)
+    )
+    held = {(agent, slot): int(amount) for agent, slot, amount in rows}
+    kept = {(row.agent_id, row.slot): row.used for row in await tx.execute(sa.select(agent_slots))}
+    return _differences("agent", held, kept)
+
+
+async def _audit_devices(tx: AsyncConnection) -> list[str]:
+    held: Counter[tuple[str, ...]] = Counter()
+    rows = await tx.execute(
+        sa.select(allocations.c.device_id, allocations.c.slot, allocations.c.amount).where(
+            _LIVE_ROWS, allocations.c.device_id.is_not(None)
+        )
+    )
+    for device_id, slot, amount in rows:
+        held[device_id,] += thousandths(slot, amount)
+    kept = {(row.id,): row.used for row in await tx.execute(sa.select(devices))}
+    return _differences("device", held, kept)
+
+
+async def _audit_statuses(tx: AsyncConnection) -> list[str]:
+    holders = set(
+        (await tx.execute(sa.select(allocations.c.session_id).where(_LIVE_ROWS))).scalars()
+    )
+    found = []
+    for row in await tx.execute(sa.select(sessions.c.id, sessions.c.status)):
+        is_occupying = Status(row.status) in OCCUPYING
+        if is_occupying != (row.id in holders):
+            verb = "holds nothing" if is_occupying else "still holds amounts"
+            found.append(f"session {row.id} is {row.status} and {verb}")
+    return found
+
+
+def _differences(what: str, held: Mapping[Any, int], kept: Mapping[Any, int]) -> list[str]:
+    return [
+        f"{what} {' '.join(key)}: counter {kept.get(key, 0)}, ledger {held.get(key, 0)}"
+        for key in sorted({*held, *kept})
+        if held.get(key, 0) != kept.get(key, 0)
+    ]

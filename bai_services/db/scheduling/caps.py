@@ -1,0 +1,118 @@
+"""Reads what each scope may hold, from domains, projects, user and keypair policies."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from bai_services.core.scheduling.caps import Scope, ScopeCaps, ScopeKind
+
+from .. import setwise
+from ..tables.accounts import domains, keypair_policies, keypairs, projects, user_policies, users
+from ..tables.cluster import resource_groups
+from ..tables.sessions import scope_usage
+
+# Bound parameters of one statement stay far below what either database takes.
+CHUNK = 500
+
+
+async def read_caps(tx: AsyncConnection, scopes: Iterable[Scope]) -> dict[Scope, ScopeCaps]:
+    """Return the caps of each scope; one that does not exist is left out."""
+    wanted = sorted(set(scopes))
+    found: dict[Scope, ScopeCaps] = {}
+    for start in range(0, len(wanted), CHUNK):
+        part = wanted[start : start + CHUNK]
+        ids = {kind: [scope.id for scope in part if scope.kind == kind] for kind in _SELECTS}
+        for row in (await tx.execute(_CAPS_OF, ids)).mappings():
+            caps = _caps(row)
+            found[caps.scope] = caps
+    return found
+
+
+async def read_usage(tx: AsyncConnection, scopes: Iterable[Scope]) -> dict[Scope, dict[str, int]]:
+    """Return how much each scope holds now, by slot and ``sessions``."""
+    wanted = sorted(set(scopes))
+    usage: dict[Scope, dict[str, int]] = {scope: {} for scope in wanted}
+    for start in range(0, len(wanted), CHUNK):
+        part = wanted[start : start + CHUNK]
+        rows = await tx.execute(_USAGE_OF, {"ids": [scope.id for scope in part]})
+        for row in rows:
+            scope = Scope(row.scope, row.scope_id)
+            if scope in usage:
+                usage[scope][row.slot] = row.used
+    return usage
+
+
+def _caps(row: Any) -> ScopeCaps:
+    return ScopeCaps(
+        scope=Scope(ScopeKind(row["kind"]), row["id"]),
+        name=row["name"],
+        slots=row["total_resource_slots"],
+        is_closed=row["default_for_unspecified"] == "LIMITED",
+        max_sessions=row["max_concurrent_sessions"],
+        max_pending_sessions=row["max_pending_sessions"],
+        max_pending_slots=row["max_pending_slots"] or {},
+        max_containers_per_session=row["max_containers_per_session"],
+    )
+
+
+# Keypairs first: all that there is, is theirs, and the columns get their types from them.
+_SELECTS: dict[str, sa.Select[Any]] = {
+    ScopeKind.KEYPAIR: sa.select(
+        keypairs.c.access_key.label("id"),
+        keypairs.c.access_key.label("name"),
+        keypair_policies.c.total_resource_slots,
+        keypair_policies.c.max_concurrent_sessions,
+        keypair_policies.c.default_for_unspecified,
+        keypair_policies.c.max_pending_sessions,
+        keypair_policies.c.max_pending_slots,
+        keypair_policies.c.max_containers_per_session,
+    ).join_from(keypairs, keypair_policies, keypairs.c.resource_policy == keypair_policies.c.name),
+    ScopeKind.DOMAIN: sa.select(
+        domains.c.name.label("id"),
+        domains.c.name,
+        domains.c.total_resource_slots,
+        domains.c.max_concurrent_sessions,
+    ),
+    ScopeKind.PROJECT: sa.select(
+        projects.c.id,
+        projects.c.name,
+        projects.c.total_resource_slots,
+        projects.c.max_concurrent_sessions,
+    ),
+    ScopeKind.USER: sa.select(
+        users.c.id,
+        users.c.username.label("name"),
+        user_policies.c.total_resource_slots,
+        user_policies.c.max_concurrent_sessions,
+        user_policies.c.max_pending_sessions,
+    ).join_from(users, user_policies, users.c.resource_policy == user_policies.c.name),
+    ScopeKind.RESOURCE_GROUP: sa.select(
+        resource_groups.c.name.label("id"),
+        resource_groups.c.name,
+        resource_groups.c.total_resource_slots,
+        resource_groups.c.max_concurrent_sessions,
+    ),
+}
+# Built once: they are read for each session that is filed and placed.
+_USAGE_OF = sa.select(scope_usage).where(
+    scope_usage.c.scope_id.in_(sa.bindparam("ids", expanding=True))
+)
+_ALL_NAMES = list(_SELECTS[ScopeKind.KEYPAIR].selected_columns.keys())
+
+
+def _alike(kind: str, select: sa.Select[Any]) -> sa.Select[Any]:
+    """Return a select of the caps of one kind with the columns of all, and its ids to be given."""
+    names = select.selected_columns
+    # In one order for all kinds: a union goes by the position of a column.
+    columns = [names[name] if name in names else sa.null().label(name) for name in _ALL_NAMES]
+    return select.with_only_columns(
+        *columns, sa.literal_column(f"'{kind}'").label("kind"), maintain_column_froms=True
+    ).where(setwise.Among(names.id, kind))
+
+
+# One statement for all kinds: it is read twice for each session that is filed.
+_CAPS_OF = sa.union_all(*(_alike(kind, select) for kind, select in _SELECTS.items()))

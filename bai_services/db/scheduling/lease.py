@@ -1,0 +1,110 @@
+"""The right to write the queue: held by one manager at a time, known by a number that rises."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+
+import sqlalchemy as sa
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from ..database import Database
+from ..integrity import insert_ignoring
+from ..tables.scheduling import leases
+
+QUEUE = "queue"
+
+
+class StaleLease(Exception):
+    """Somebody else holds the lease by now; the transaction is rolled back."""
+
+
+@dataclass(frozen=True, slots=True)
+class LeaseRow:
+    """Who holds a lease. ``beat`` rises while that one is well; a new holder has a new token."""
+
+    holder: str
+    token: int
+    beat: int
+    taken_at: datetime
+
+
+class LeaseStore:
+    """Takes, renews and gives back. One public method is one transaction."""
+
+    def __init__(self, database: Database, name: str = QUEUE) -> None:
+        self._db = database
+        self._name = name
+
+    async def read(self) -> LeaseRow | None:
+        """Return who holds the lease; None if nobody ever did."""
+        async with self._db.read() as tx:
+            return await self._read(tx)
+
+    async def take(self, holder: str, seen: LeaseRow | None, at: datetime) -> int | None:
+        """Take the lease from whoever held it when it was ``seen``; return the new token.
+
+        None: it is not as it was seen any more.
+        """
+        async with self._db.write() as tx:
+            if seen is None:
+                first: int | None = await tx.scalar(
+                    insert_ignoring(tx, leases)
+                    .values(name=self._name, holder=holder, token=1, beat=0, taken_at=at)
+                    .returning(leases.c.token)
+                )
+                return first
+            taken = await tx.execute(
+                sa.update(leases)
+                .where(
+                    leases.c.name == self._name,
+                    leases.c.token == seen.token,
+                    leases.c.beat == seen.beat,
+                    leases.c.holder == seen.holder,
+                )
+                .values(holder=holder, token=seen.token + 1, beat=0, taken_at=at)
+            )
+            return seen.token + 1 if taken.rowcount == 1 else None
+
+    async def renew(self, token: int) -> bool:
+        """Show that the holder of ``token`` is well; return whether it holds the lease still."""
+        async with self._db.write() as tx:
+            renewed = await tx.execute(
+                sa.update(leases)
+                .where(leases.c.name == self._name, leases.c.token == token)
+                .values(beat=leases.c.beat + 1)
+            )
+            return renewed.rowcount == 1
+
+    async def give_back(self, token: int) -> None:
+        """Let the next one take it at once; nothing happens if somebody has."""
+        async with self._db.write() as tx:
+            await tx.execute(
+                sa.update(leases)
+                .where(leases.c.name == self._name, leases.c.token == token)
+                .values(holder="", beat=leases.c.beat + 1)
+            )
+
+    async def _read(self, tx: AsyncConnection) -> LeaseRow | None:
+        found = await tx.execute(
+            sa.select(leases.c.holder, leases.c.token, leases.c.beat, leases.c.taken_at).where(
+                leases.c.name == self._name
+            )
+        )
+        row = found.one_or_none()
+        return None if row is None else LeaseRow(*row)
+
+
+async def require(tx: AsyncConnection, token: int, name: str = QUEUE) -> None:
+    """Let the transaction write only as the holder of ``token``; nobody can take it meanwhile.
+
+    Raises
+    ------
+    StaleLease
+        If that is not the newest one.
+    """
+    newest = await tx.scalar(
+        sa.select(leases.c.token).where(leases.c.name == name).with_for_update(read=True)
+    )
+    if newest != token:
+        raise StaleLease(f"the lease {name!r} has token {newest} by now; {token} is stale")

@@ -1,0 +1,272 @@
+"""Takes and frees amounts: the ledger's rows and every counter that must agree with them.
+
+These run inside a transaction of a store. Counters are visited in one order
+(scopes, agent slots, devices; each sorted), so that two writers never wait
+for each other in a circle.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from bai_services.core.cluster.devices import SHARES, thousandths
+from bai_services.core.scheduling.caps import SESSIONS, Scope, ScopeCaps, ScopeKind
+from bai_services.core.scheduling.placement import Placement
+
+from .. import setwise
+from ..cluster.shares_in_force import read_torn
+from ..tables.cluster import agent_slots, agents, devices
+from ..tables.sessions import allocations, scope_usage, sessions
+from .caps import CHUNK
+
+
+class LostRace(Exception):
+    """Somebody else took what a decision was about; the transaction is rolled back."""
+
+
+@dataclass(frozen=True, slots=True)
+class Holder:
+    """A session that gets a place: the kernels that amounts are taken for, and where.
+
+    ``kernel_ids`` and ``placements`` belong together, main kernel first.
+    """
+
+    session_id: str
+    kernel_ids: Sequence[str]
+    scopes: Sequence[Scope]
+    placements: Sequence[Placement]
+
+
+def scopes_of(
+    domain: str, project_id: str, owner_id: str, access_key: str, resource_group: str
+) -> tuple[Scope, ...]:
+    """Return the scopes that a session counts in, in the order of locking."""
+    return (
+        Scope(ScopeKind.DOMAIN, domain),
+        Scope(ScopeKind.KEYPAIR, access_key),
+        Scope(ScopeKind.PROJECT, project_id),
+        Scope(ScopeKind.RESOURCE_GROUP, resource_group),
+        Scope(ScopeKind.USER, owner_id),
+    )
+
+
+async def take(
+    tx: AsyncConnection,
+    holders: Sequence[Holder],
+    caps: Mapping[Scope, ScopeCaps],
+    at: datetime,
+) -> None:
+    """Move every counter up by what all holders take, and write the ledger's rows.
+
+    Raises
+    ------
+    LostRace
+        If a cap, an agent or a device has no room any more for all of it, or a device serves
+        other shares now.
+    """
+    rows: list[tuple[str, str, str, str | None, str, int]] = []
+    moves = _Moves()
+    for holder in holders:
+        moves.count_session(holder.scopes, 1)
+        for kernel_id, placement in zip(holder.kernel_ids, holder.placements, strict=True):
+            for device_id, slot, amount in _amounts(placement):
+                moves.count(holder.scopes, placement.agent_id, device_id, (slot, amount))
+                rows.append(
+                    (holder.session_id, kernel_id, placement.agent_id, device_id, slot, amount)
+                )
+    await _require_open(tx, sorted(moves.agents))
+    await _raise_scopes(tx, moves, caps)
+    await _AGENT_SLOTS.raise_by(tx, moves.agent_rows())
+    await _DEVICES.raise_by(tx, moves.device_rows())
+    await _LEDGER.run(tx, rows, allocated_at=at)
+    shared = {device for _, _, _, device, slot, _ in rows if device and slot.endswith(f".{SHARES}")}
+    if torn := await read_torn(tx, moves.agents, shared):
+        raise LostRace(f"device {torn[0]} serves other shares now")
+
+
+async def free(tx: AsyncConnection, session_id: str, at: datetime) -> bool:
+    """Give back whatever the session holds; return whether it held anything.
+
+    Each row of the ledger is freed once, whoever asks and however often.
+    """
+    freed = (
+        await tx.execute(
+            sa.update(allocations)
+            .where(allocations.c.session_id == session_id, allocations.c.freed_at.is_(None))
+            .values(freed_at=at)
+            .returning(
+                allocations.c.agent_id,
+                allocations.c.device_id,
+                allocations.c.slot,
+                allocations.c.amount,
+            )
+        )
+    ).all()
+    if not freed:
+        return False
+    owner = (
+        await tx.execute(
+            sa.select(
+                sessions.c.domain,
+                sessions.c.project_id,
+                sessions.c.owner_id,
+                sessions.c.access_key,
+                sessions.c.resource_group,
+            ).where(sessions.c.id == session_id)
+        )
+    ).one()
+    scopes = scopes_of(*owner)
+    moves = _Moves()
+    moves.count_session(scopes, 1)
+    for agent_id, device_id, slot, amount in freed:
+        moves.count(scopes, agent_id, device_id, (slot, amount))
+    await _SCOPES.lower_by(tx, moves.scope_rows())
+    await _AGENT_SLOTS.lower_by(tx, moves.agent_rows())
+    await _DEVICES.lower_by(tx, moves.device_rows())
+    return True
+
+
+class _Moves:
+    """By how much each counter moves; rows come out in the order of locking."""
+
+    def __init__(self) -> None:
+        self.agents: set[str] = set()
+        self._scopes: Counter[tuple[str, str, str]] = Counter()
+        self._agent_slots: Counter[tuple[str, str]] = Counter()
+        self._devices: Counter[tuple[str, str]] = Counter()
+
+    def count_session(self, scopes: Sequence[Scope], count: int) -> None:
+        for scope in scopes:
+            self._scopes[scope.kind, scope.id, SESSIONS] += count
+
+    def count(
+        self,
+        scopes: Sequence[Scope],
+        agent_id: str,
+        device_id: str | None,
+        taken: tuple[str, int],
+    ) -> None:
+        """Count one amount of a slot, taken on an agent or on one device of it."""
+        slot, amount = taken
+        self.agents.add(agent_id)
+        for scope in scopes:
+            self._scopes[scope.kind, scope.id, slot] += amount
+        if device_id is None:
+            self._agent_slots[agent_id, slot] += amount
+        else:
+            self._devices[device_id, agent_id] += thousandths(slot, amount)
+
+    def scope_rows(self) -> list[setwise.Row]:
+        return sorted((*key, amount) for key, amount in self._scopes.items())
+
+    def agent_rows(self) -> list[setwise.Row]:
+        return sorted((*key, amount) for key, amount in self._agent_slots.items())
+
+    def device_rows(self) -> list[setwise.Row]:
+        return sorted((*key, amount) for key, amount in self._devices.items())
+
+
+def _amounts(placement: Placement) -> list[tuple[str | None, str, int]]:
+    """Return (device or None, slot, amount) of everything that a kernel takes."""
+    plain: list[tuple[str | None, str, int]] = [(None, *item) for item in placement.slots.items()]
+    return plain + [(d.device_id, d.slot, d.amount) for d in placement.devices]
+
+
+_IS_OPEN = sa.select(agents.c.id).where(
+    agents.c.status == "ALIVE",
+    agents.c.schedulable,
+    setwise.Among(agents.c.id, "ids"),
+)
+
+
+async def _require_open(tx: AsyncConnection, agent_ids: Sequence[str]) -> None:
+    found: set[str] = set()
+    for start in range(0, len(agent_ids), CHUNK):
+        part = agent_ids[start : start + CHUNK]
+        found |= set((await tx.execute(_IS_OPEN, {"ids": part})).scalars())
+    if closed := [agent_id for agent_id in agent_ids if agent_id not in found]:
+        raise LostRace(f"agent {closed[0]} takes no sessions any more")
+
+
+async def _raise_scopes(
+    tx: AsyncConnection, moves: _Moves, caps: Mapping[Scope, ScopeCaps]
+) -> None:
+    rows = moves.scope_rows()
+    await _MISSING.run(tx, [row[:3] for row in rows], used=0)
+    limits = {}
+    for kind, key, slot, _ in rows:
+        mine = caps.get(Scope(kind, key))
+        limits[kind, key, slot] = None if mine is None else mine.limit(slot)
+    await _SCOPES.raise_by(tx, [(*row, limits[row[:3]]) for row in rows])
+
+
+class _Counters:
+    """Counters of one table, moved all together and in the order of their keys.
+
+    ``has_room`` gets keys, ``amount`` and what ``more`` names, as columns.
+    """
+
+    def __init__(
+        self,
+        table: sa.Table,
+        keys: Mapping[str, Any],
+        has_room: Callable[[setwise.Values], sa.ColumnElement[bool]],
+        more: Mapping[str, Any] | None = None,
+    ) -> None:
+        self._name, self._width = table.name, len(keys)
+        kinds = {**keys, "amount": sa.BigInteger()}
+
+        def one(v: setwise.Values) -> sa.Update:
+            return sa.update(table).where(*(table.c[name] == v[name] for name in keys))
+
+        self._lock = setwise.RowLock(table, keys)
+        self._raise = setwise.RowUpdate(
+            {**kinds, **(more or {})},
+            lambda v: one(v).where(has_room(v)).values(used=table.c.used + v["amount"]),
+        )
+        self._lower = setwise.RowUpdate(
+            kinds, lambda v: one(v).values(used=table.c.used - v["amount"])
+        )
+
+    async def raise_by(self, tx: AsyncConnection, rows: Sequence[setwise.Row]) -> None:
+        """Raise counters, all of them or none: whoever has no room for all loses the race."""
+        await self._lock.run(tx, [row[: self._width] for row in rows])
+        moved = await self._raise.run(tx, rows)
+        if moved != len(rows):
+            raise LostRace(f"{len(rows) - moved} of {len(rows)} rows of {self._name} have no room")
+
+    async def lower_by(self, tx: AsyncConnection, rows: Sequence[setwise.Row]) -> None:
+        await self._lock.run(tx, [row[: self._width] for row in rows])
+        await self._lower.run(tx, rows)
+
+
+# Built once: building their statements costs more than running them.
+_LEDGER = setwise.RowInsert(
+    allocations,
+    ["session_id", "kernel_id", "agent_id", "device_id", "slot", "amount"],
+    ["allocated_at"],
+)
+_MISSING = setwise.RowInsert(scope_usage, ["scope", "scope_id", "slot"], ["used"], ignores=True)
+_SCOPES = _Counters(
+    scope_usage,
+    {"scope": sa.String(), "scope_id": sa.String(), "slot": sa.String()},
+    lambda v: sa.or_(v["most"].is_(None), scope_usage.c.used + v["amount"] <= v["most"]),
+    {"most": sa.BigInteger()},
+)
+_AGENT_SLOTS = _Counters(
+    agent_slots,
+    {"agent_id": sa.String(), "slot": sa.String()},
+    lambda v: agent_slots.c.used + v["amount"] <= agent_slots.c.capacity,
+)
+_DEVICES = _Counters(
+    devices,
+    {"id": sa.String(), "agent_id": sa.String()},
+    lambda v: sa.and_(devices.c.is_healthy, devices.c.used + v["amount"] <= devices.c.capacity),
+)

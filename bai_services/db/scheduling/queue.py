@@ -1,0 +1,352 @@
+"""The queue: what a pass looks at, its decisions written in batches, why sessions wait."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy.exc import OperationalError
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from bai_services.core.scheduling.caps import Scope
+from bai_services.core.scheduling.placement import AgentState, Policy, Request
+from bai_services.core.scheduling.queue import Changes, Decision, Snapshot
+from bai_services.core.sessions.lifecycle import Event, Status, next_status
+
+from .. import setwise
+from ..database import Database
+from ..tables.sessions import kernels, sessions, status_history
+from . import lease, ledger
+from .caps import CHUNK, read_caps, read_usage
+from .queue_groups import read_groups
+from .queue_rows import (
+    read_agents,
+    read_agents_of,
+    read_dependents,
+    read_durations,
+    read_recent,
+    read_running,
+    read_waiting,
+)
+
+# Decisions of one transaction, and states: few enough that whoever else writes is soon let in,
+# which on SQLite, where one alone writes, is everybody who changes anything.
+BATCH = 250
+BATCH_OF_ONE_WRITER = 40
+
+# A statement of PostgreSQL that lost a deadlock or a serialization is a lost race like any other.
+_LOST_STATES = {"40001", "40P01"}
+_TEXT_LIMIT = 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Committed:
+    """What became of decisions, by session; of those that were lost nothing has changed."""
+
+    placed: tuple[str, ...] = ()
+    lost: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class WaitState:
+    """What a waiting session says of itself: why it waits, where it stands, until when."""
+
+    reasons: Sequence[Mapping[str, Any]]
+    position: int | None = None
+    estimate: Mapping[str, Any] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Touched:
+    """What may not be as it was when it was last read."""
+
+    sessions: frozenset[str] = field(default_factory=frozenset)
+    agents: frozenset[str] = field(default_factory=frozenset)
+    scopes: frozenset[Scope] = field(default_factory=frozenset)
+
+
+class QueueStore:
+    """What the scheduler reads and writes. Whatever writes the queue asks for the lease's token.
+
+    A token of None writes without a lease: for tools that know that no manager runs.
+    """
+
+    def __init__(self, database: Database) -> None:
+        self._db = database
+        self.batch = BATCH_OF_ONE_WRITER if database.is_sqlite else BATCH
+
+    async def snapshot(self, now: datetime) -> Snapshot:
+        """Return all that a pass looks at."""
+        async with self._db.read_one_state() as tx:
+            waiting = await read_waiting(tx)
+            running = await read_running(tx)
+            groups = await read_groups(tx)
+            scopes = {s for w in waiting for s in w.scopes} | {s for r in running for s in r.scopes}
+            return Snapshot(
+                waiting=waiting,
+                running=running,
+                agents=await read_agents(tx, groups),
+                caps=await read_caps(tx, scopes),
+                usage=await read_usage(tx, scopes),
+                closed_groups=frozenset(name for name, g in groups.items() if not g.is_active),
+                groups=groups,
+                now=now,
+                durations=await read_durations(tx),
+            )
+
+    async def changes(self, touched: Touched) -> Changes:
+        """Return how the things that were touched are now, and what hangs on them.
+
+        A session that neither waits nor runs any more is gone; whoever depends
+        on one that was touched is read again.
+        """
+        async with self._db.read() as tx:
+            ids = set(touched.sessions) | await read_dependents(tx, touched.sessions)
+            waiting = await read_waiting(tx, ids)
+            running = await read_running(tx, ids)
+            there = {w.id for w in waiting} | {r.id for r in running}
+            scopes = {s for w in waiting for s in w.scopes} | {s for r in running for s in r.scopes}
+            scopes |= touched.scopes
+            held = {p.agent_id for r in running for p in r.placements} | touched.agents
+            found = await read_agents_of(tx, held)
+            caps = await read_caps(tx, scopes)
+            return Changes(
+                waiting=waiting,
+                running=running,
+                gone=tuple(sorted(ids - there)),
+                agents=found,
+                gone_agents=tuple(sorted(held - {agent.id for agent in found})),
+                caps={scope: caps.get(scope) for scope in scopes},
+                usage=await read_usage(tx, scopes),
+            )
+
+    async def learning_groups(self) -> list[str]:
+        """Return the resource groups whose placement goes by what they are usually asked for."""
+        async with self._db.read() as tx:
+            groups = await read_groups(tx)
+        return sorted(
+            name for name, g in groups.items() if g.placement in (Policy.PRICED, Policy.FGD)
+        )
+
+    async def recent(
+        self, group: str, limit: int
+    ) -> tuple[list[Request], list[float | None], list[AgentState]]:
+        """Return what a resource group was asked for last, the newest first, and its agents.
+
+        Between them: for how many seconds each request ran, where it has ended.
+        """
+        async with self._db.read() as tx:
+            return *await read_recent(tx, group, limit), await read_agents(tx, [group])
+
+    async def last_filed(self) -> int:
+        """Return the sequence of the session that was filed last, by whichever manager."""
+        async with self._db.read() as tx:
+            return int(await tx.scalar(sa.select(sa.func.max(sessions.c.sequence))) or 0)
+
+    async def commit(
+        self, decisions: Sequence[Decision], at: datetime, token: int | None
+    ) -> Committed:
+        """Give waiting sessions their places: status, counters, ledger and history of each.
+
+        All of it is one transaction. Where a session, a cap, an agent or a
+        device is not as a decision takes it to be, that batch is written as two
+        halves, in their order: only what really lost its race is left out.
+
+        Raises
+        ------
+        StaleLease
+            If another manager holds the lease by now; nothing more is written.
+        """
+        if not decisions:
+            return Committed()
+        try:
+            async with self._db.write() as tx:
+                if token is not None:
+                    await lease.require(tx, token)
+                moved_on = await _place(tx, decisions, at)
+        except ledger.LostRace:
+            pass
+        except Exception as error:
+            if not _is_lost(error):
+                raise
+        else:
+            placed = tuple(d.session_id for d in decisions if d.session_id not in moved_on)
+            return Committed(placed, tuple(moved_on))
+        if len(decisions) == 1:
+            return Committed(lost=(decisions[0].session_id,))
+        middle = len(decisions) // 2
+        first = await self.commit(decisions[:middle], at, token)
+        second = await self.commit(decisions[middle:], at, token)
+        return Committed(first.placed + second.placed, first.lost + second.lost)
+
+    async def write_states(self, states: Mapping[str, WaitState], token: int | None) -> None:
+        """Write what waiting sessions say; one that does not wait any more is left as it is."""
+        rows = [
+            (
+                session_id,
+                list(state.reasons),
+                str(state.reasons[0]["message"])[:_TEXT_LIMIT] if state.reasons else "",
+                state.position,
+                None if state.estimate is None else dict(state.estimate),
+            )
+            for session_id, state in sorted(states.items())
+        ]
+        async with self._db.write() as tx:
+            if token is not None:
+                await lease.require(tx, token)
+            await _STATES_LOCK.run(tx, [row[:1] for row in rows])
+            await _STATES.run(tx, rows)
+
+
+# Built once: building a statement costs more than running it.
+_STATES_LOCK = setwise.RowLock(sessions, {"id": sa.String()})
+_STATES = setwise.RowUpdate(
+    {
+        "id": sa.String(),
+        "reasons": sa.JSON(),
+        "text": sa.String(),
+        "position": sa.Integer(),
+        "estimate": sa.JSON(none_as_null=True),
+    },
+    lambda v: (
+        sa.update(sessions)
+        .where(sessions.c.id == v["id"], sessions.c.status == Status.PENDING)
+        .values(
+            reasons=v["reasons"],
+            status_info=v["text"],
+            position=v["position"],
+            estimate=v["estimate"],
+        )
+    ),
+)
+_LOCK_WAITING = (
+    sa.select(
+        sessions.c.id,
+        sessions.c.domain,
+        sessions.c.project_id,
+        sessions.c.owner_id,
+        sessions.c.access_key,
+        sessions.c.resource_group,
+    )
+    .where(setwise.Among(sessions.c.id, "ids"), sessions.c.status == Status.PENDING)
+    .order_by(sessions.c.id)
+    .with_for_update(key_share=True)
+)
+_KERNELS_OF = (
+    sa.select(kernels.c.session_id, kernels.c.id)
+    .where(setwise.Among(kernels.c.session_id, "ids"))
+    .order_by(kernels.c.session_id, kernels.c.role != "main", kernels.c.index)
+)
+_MOVE_WAITING = (
+    sa.update(sessions)
+    .where(setwise.Among(sessions.c.id, "ids"), sessions.c.status == Status.PENDING)
+    .values(
+        status=next_status(Status.PENDING, Event.PLACED),
+        status_changed_at=sa.bindparam("at"),
+        scheduled_at=sa.bindparam("at"),
+        reasons=[],
+        status_info="",
+        position=None,
+        estimate=None,
+    )
+)
+_PUT_ON_AGENT = setwise.RowUpdate(
+    {"id": sa.String(), "agent_id": sa.String()},
+    lambda v: sa.update(kernels).where(kernels.c.id == v["id"]).values(agent_id=v["agent_id"]),
+)
+_HISTORY = setwise.RowInsert(
+    status_history, ["session_id", "reason"], ["at", "event", "from_status", "to_status"]
+)
+
+
+async def _place(tx: AsyncConnection, decisions: Sequence[Decision], at: datetime) -> set[str]:
+    """Write the decisions whose sessions still wait; return those that do not any more."""
+    scopes = await _lock_waiting(tx, [d.session_id for d in decisions])
+    wanted = [d for d in decisions if d.session_id in scopes]
+    if wanted:
+        ids = sorted(scopes)
+        of_session = await _kernels_of(tx, ids)
+        holders = [
+            _holder(d, of_session.get(d.session_id, ()), scopes[d.session_id]) for d in wanted
+        ]
+        await _move_sessions(tx, ids, at)
+        await _write_kernels(tx, holders)
+        await _write_history(tx, wanted, at)
+        caps = await read_caps(tx, {scope for of in scopes.values() for scope in of})
+        await ledger.take(tx, holders, caps, at)
+    return {d.session_id for d in decisions} - set(scopes)
+
+
+async def _lock_waiting(tx: AsyncConnection, ids: Sequence[str]) -> dict[str, tuple[Scope, ...]]:
+    """Return the scopes of the sessions that wait; nobody else moves them until the end."""
+    ranked = sorted(ids)
+    found: dict[str, tuple[Scope, ...]] = {}
+    for start in range(0, len(ranked), CHUNK):
+        rows = await tx.execute(_LOCK_WAITING, {"ids": ranked[start : start + CHUNK]})
+        found |= {row.id: ledger.scopes_of(*row[1:]) for row in rows}
+    return found
+
+
+async def _kernels_of(tx: AsyncConnection, ids: Sequence[str]) -> dict[str, list[str]]:
+    """Return the ids of each session's kernels, main kernel first."""
+    found: dict[str, list[str]] = {}
+    for start in range(0, len(ids), CHUNK):
+        rows = await tx.execute(_KERNELS_OF, {"ids": ids[start : start + CHUNK]})
+        for session_id, kernel_id in rows:
+            found.setdefault(session_id, []).append(kernel_id)
+    return found
+
+
+def _holder(
+    decision: Decision, kernel_ids: Collection[str], scopes: tuple[Scope, ...]
+) -> ledger.Holder:
+    if len(kernel_ids) != len(decision.placements):
+        raise ledger.LostRace(
+            f"session {decision.session_id} has {len(kernel_ids)} kernels, but "
+            f"{len(decision.placements)} places were chosen"
+        )
+    return ledger.Holder(decision.session_id, tuple(kernel_ids), scopes, decision.placements)
+
+
+async def _move_sessions(tx: AsyncConnection, ids: Sequence[str], at: datetime) -> None:
+    """Make sessions SCHEDULED that ``_lock_waiting`` has locked."""
+    moved = 0
+    for start in range(0, len(ids), CHUNK):
+        part = {"ids": ids[start : start + CHUNK], "at": at}
+        result = await tx.execute(_MOVE_WAITING, part)
+        moved += result.rowcount
+    if moved != len(ids):
+        raise ledger.LostRace(f"{len(ids) - moved} of {len(ids)} sessions wait no more")
+
+
+async def _write_kernels(tx: AsyncConnection, holders: Sequence[ledger.Holder]) -> None:
+    rows = sorted(
+        (kernel_id, placement.agent_id)
+        for holder in holders
+        for kernel_id, placement in zip(holder.kernel_ids, holder.placements, strict=True)
+    )
+    await _PUT_ON_AGENT.run(tx, rows)
+
+
+async def _write_history(tx: AsyncConnection, decisions: Sequence[Decision], at: datetime) -> None:
+    await _HISTORY.run(
+        tx,
+        [(decision.session_id, _placed_text(decision)) for decision in decisions],
+        at=at,
+        event=Event.PLACED,
+        from_status=Status.PENDING,
+        to_status=next_status(Status.PENDING, Event.PLACED),
+    )
+
+
+def _placed_text(decision: Decision) -> str:
+    names = dict.fromkeys(placement.agent_id for placement in decision.placements)
+    return f"placed on {', '.join(names)}"[:_TEXT_LIMIT]
+
+
+def _is_lost(error: BaseException) -> bool:
+    cause = error.__cause__ if not isinstance(error, OperationalError) else error
+    return getattr(getattr(cause, "orig", None), "sqlstate", None) in _LOST_STATES

@@ -1,0 +1,29 @@
+"""Resource groups with their options, as a scheduling pass looks at them."""
+
+from __future__ import annotations
+
+import sqlalchemy as sa
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from bai_services.core.cluster.group_options import GroupOptions
+from bai_services.core.scheduling.queue import GroupState
+
+from ..tables.cluster import resource_groups
+
+
+async def read_groups(tx: AsyncConnection) -> dict[str, GroupState]:
+    """Return every resource group by its name."""
+    rows = await tx.execute(
+        sa.select(
+            resource_groups.c.name,
+            resource_groups.c.is_active,
+            resource_groups.c.scheduler,
+            resource_groups.c.scheduler_opts,
+        )
+    )
+    return {
+        row.name: GroupOptions.of(row.scheduler_opts or {}).state(
+            row.name, row.scheduler, row.is_active
+        )
+        for row in rows
+    }

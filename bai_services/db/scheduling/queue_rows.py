@@ -1,0 +1,496 @@
+"""The rows of the queue as the values that a scheduling pass looks at."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections import defaultdict
+from collections.abc import AsyncIterator, Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
+from datetime import datetime, timedelta
+from functools import lru_cache
+from operator import itemgetter
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from bai_services.core.cluster.device_sharing import Level, Sharing
+from bai_services.core.cluster.devices import Device, DeviceAmount
+from bai_services.core.cluster.group_options import MINIMUM, GroupOptions
+from bai_services.core.cluster.image_labels import MIN_CUDA
+from bai_services.core.resources import ResourceSlots
+from bai_services.core.scheduling.placement import ALIVE, AgentState, Placement, Request
+from bai_services.core.scheduling.queue import Running, Waiting
+from bai_services.core.sessions.dependencies import Dependency, waiting_text
+from bai_services.core.sessions.kernel_group import request_of
+from bai_services.core.sessions.lifecycle import OCCUPYING, Status
+
+from ..cluster.shares_in_force import is_shared_alike, read_shares_in_force
+from ..sessions.dependencies import read_dependencies, read_unmet
+from ..tables.accounts import domains, keypair_policies, keypairs, projects, users
+from ..tables.cluster import agent_slots, agents, devices, images, resource_groups
+from ..tables.sessions import allocations, kernels, session_dependencies, sessions
+from .caps import CHUNK
+from .ledger import scopes_of
+
+# Thousands of sessions ask for a few dozen things: equal requests are one object.
+_REQUESTS = 4096
+# Rows that are read and made into values at once: a millisecond or two of everybody's time.
+_PAGE = 100
+# Ended sessions that run times are learned of.
+_LATEST = 2000
+
+# Columns that are read of every session that waits or runs.
+_COMMON = (
+    sessions.c.id,
+    sessions.c.sequence,
+    sessions.c.resource_group,
+    sessions.c.domain,
+    sessions.c.project_id,
+    sessions.c.owner_id,
+    sessions.c.access_key,
+    sessions.c.type,
+    sessions.c.image,
+    sessions.c.batch_timeout_seconds,
+    keypair_policies.c.max_session_lifetime_seconds.label("lifetime"),
+    sessions.c.lifetime_extension_seconds.label("added"),
+)
+
+_WAITING: sa.Select[Any] = (
+    sa.select(
+        *_COMMON,
+        sessions.c.architecture,
+        sessions.c.priority,
+        sessions.c.created_at,
+        sessions.c.starts_at,
+        sa.cast(sessions.c.requested_slots, sa.Text).label("slots"),
+        sessions.c.cluster_size,
+        sessions.c.cluster_mode,
+        sa.cast(sessions.c.options, sa.Text).label("options"),
+        sa.cast(resource_groups.c.scheduler_opts, sa.Text).label("group_options"),
+        resource_groups.c.engine,
+        images.c.labels[MIN_CUDA].as_string().label("min_cuda"),
+        users.c.username,
+        (users.c.status == "active").label("is_user_active"),
+        keypairs.c.is_active.label("is_keypair_active"),
+        projects.c.name.label("project"),
+        projects.c.is_active.label("is_project_active"),
+        domains.c.is_active.label("is_domain_active"),
+    )
+    .join_from(sessions, resource_groups, sessions.c.resource_group == resource_groups.c.name)
+    .join(users, sessions.c.owner_id == users.c.id)
+    .join(projects, sessions.c.project_id == projects.c.id)
+    .join(domains, sessions.c.domain == domains.c.name)
+    .outerjoin(
+        images,
+        sa.and_(
+            images.c.name == sessions.c.image, images.c.architecture == sessions.c.architecture
+        ),
+    )
+    # A keypair that was deleted meanwhile is none.
+    .outerjoin(keypairs, sessions.c.access_key == keypairs.c.access_key)
+    .outerjoin(keypair_policies, keypairs.c.resource_policy == keypair_policies.c.name)
+    .where(sessions.c.status == Status.PENDING)
+    .order_by(sessions.c.sequence)
+)
+
+_RECENT: sa.Select[Any] = (
+    sa.select(
+        sessions.c.resource_group,
+        sessions.c.architecture,
+        sa.cast(sessions.c.requested_slots, sa.Text).label("slots"),
+        sessions.c.cluster_size,
+        sessions.c.cluster_mode,
+        sa.cast(sessions.c.options, sa.Text).label("options"),
+        sa.cast(resource_groups.c.scheduler_opts, sa.Text).label("group_options"),
+        resource_groups.c.engine,
+        sessions.c.started_at,
+        sessions.c.terminated_at,
+    )
+    .join_from(sessions, resource_groups, sessions.c.resource_group == resource_groups.c.name)
+    .order_by(sessions.c.sequence.desc())
+)
+
+_RUNNING: sa.Select[Any] = (
+    sa.select(*_COMMON, sessions.c.started_at, sessions.c.scheduled_at, sessions.c.created_at)
+    .join_from(sessions, keypairs, sessions.c.access_key == keypairs.c.access_key, isouter=True)
+    .outerjoin(keypair_policies, keypairs.c.resource_policy == keypair_policies.c.name)
+    .where(sessions.c.status.in_(sorted(OCCUPYING)))
+    .order_by(sessions.c.sequence)
+)
+
+
+async def read_waiting(tx: AsyncConnection, ids: Collection[str] | None = None) -> list[Waiting]:
+    """Return the sessions that wait, all or those of ``ids``, in the order of filing."""
+    found: list[Waiting] = []
+    unmet = await read_unmet(tx) if ids is None else {}
+    left = await _left_agents(tx) if ids is None else {}
+    async for rows in _pages(tx, _WAITING, ids, Status.PENDING):
+        if ids is not None:
+            part = [row.id for row in rows]
+            unmet = await read_dependencies(tx, part)
+            left = await _left_agents(tx, part)
+        found += [_waiting(row, unmet.get(row.id, ()), left.get(row.id, ())) for row in rows]
+    return sorted(found, key=lambda waiting: waiting.sequence)
+
+
+async def _left_agents(
+    tx: AsyncConnection, ids: Sequence[str] | None = None
+) -> dict[str, tuple[str, ...]]:
+    """Return the agents that sessions which wait have been on: none of them got started there."""
+    select = (
+        sa.select(allocations.c.session_id, allocations.c.agent_id)
+        .distinct()
+        .join_from(allocations, sessions, allocations.c.session_id == sessions.c.id)
+        .where(sessions.c.status == Status.PENDING)
+        .order_by(allocations.c.session_id, allocations.c.agent_id)
+    )
+    found: dict[str, tuple[str, ...]] = defaultdict(tuple)
+    parts = [None] if ids is None else [ids[n : n + CHUNK] for n in range(0, len(ids), CHUNK)]
+    for part in parts:
+        only = sa.true() if part is None else allocations.c.session_id.in_(part)
+        for session_id, agent_id in await tx.execute(select.where(only)):
+            found[session_id] += (agent_id,)
+    return found
+
+
+async def read_running(tx: AsyncConnection, ids: Collection[str] | None = None) -> list[Running]:
+    """Return the sessions that hold a place, all or those of ``ids``."""
+    found: list[tuple[int, Running]] = []
+    async for rows in _pages(tx, _RUNNING, ids, *OCCUPYING):
+        held = await _placements(tx, [row.id for row in rows])
+        found += [(row.sequence, _running(row, held[row.id])) for row in rows if row.id in held]
+    return [running for _, running in sorted(found, key=itemgetter(0))]
+
+
+async def read_durations(tx: AsyncConnection) -> dict[str, list[int]]:
+    """Return how many seconds the latest sessions of each kind have run until they ended."""
+    rows = await tx.execute(
+        sa.select(
+            sessions.c.type, sessions.c.image, sessions.c.started_at, sessions.c.terminated_at
+        )
+        .where(sessions.c.started_at.is_not(None), sessions.c.terminated_at.is_not(None))
+        .order_by(sessions.c.started_at.desc())
+        .limit(_LATEST)
+    )
+    found: dict[str, list[int]] = defaultdict(list)
+    for row in rows:
+        seconds = (row.terminated_at - row.started_at).total_seconds()
+        found[_kind(row)].append(max(0, int(seconds)))
+    return dict(found)
+
+
+async def read_recent(
+    tx: AsyncConnection, group: str, limit: int
+) -> tuple[list[Request], list[float | None]]:
+    """Return what a resource group was asked for lately, the newest first.
+
+    And for how many seconds each ran, None where it has not ended or never ran.
+    """
+    found = await tx.execute(_RECENT.where(sessions.c.resource_group == group).limit(limit))
+    rows = found.all()
+    seconds = [
+        (row.terminated_at - row.started_at).total_seconds()
+        if row.started_at and row.terminated_at
+        else None
+        for row in rows
+    ]
+    return [_request_of(row) for row in rows], seconds
+
+
+async def read_dependents(tx: AsyncConnection, ids: Iterable[str]) -> set[str]:
+    """Return who depends on one of these sessions."""
+    wanted = sorted(ids)
+    found: set[str] = set()
+    for start in range(0, len(wanted), CHUNK):
+        rows = await tx.execute(
+            sa.select(session_dependencies.c.session_id).where(
+                session_dependencies.c.depends_on.in_(wanted[start : start + CHUNK])
+            )
+        )
+        found |= set(rows.scalars())
+    return found
+
+
+async def read_agents(tx: AsyncConnection, groups: Iterable[str]) -> list[AgentState]:
+    """Return every agent of these resource groups with what it has and what is taken."""
+    return await _read_agents(tx, _OF_GROUPS, sorted(groups))
+
+
+async def read_agents_of(tx: AsyncConnection, ids: Iterable[str]) -> list[AgentState]:
+    """Return the agents with these ids; one that has gone is left out."""
+    wanted = sorted(ids)
+    found: list[AgentState] = []
+    for start in range(0, len(wanted), CHUNK):
+        found += await _read_agents(tx, _OF_IDS, wanted[start : start + CHUNK])
+    return found
+
+
+def _agent_selects(is_wanted: sa.ColumnElement[bool], ids: Any) -> tuple[sa.Select[Any], ...]:
+    """Return what reads agents, their slots and their devices."""
+    return (
+        sa.select(
+            agents.c.id,
+            agents.c.resource_group,
+            agents.c.architecture,
+            agents.c.engine,
+            agents.c.status,
+            agents.c.schedulable,
+            resource_groups.c.scheduler_opts[MINIMUM].as_string().label("minimum"),
+        )
+        .join_from(agents, resource_groups, agents.c.resource_group == resource_groups.c.name)
+        .where(is_wanted, agents.c.status != "TERMINATED")
+        .order_by(agents.c.id),
+        sa.select(agent_slots).where(agent_slots.c.agent_id.in_(ids)),
+        sa.select(devices).where(devices.c.agent_id.in_(ids)).order_by(devices.c.id),
+    )
+
+
+_KEYS: sa.BindParameter[Any] = sa.bindparam("keys", expanding=True)
+_IN_GROUPS = agents.c.resource_group.in_(_KEYS)
+# Built once: they are read for each session that is filed.
+_OF_GROUPS = _agent_selects(_IN_GROUPS, sa.select(agents.c.id).where(_IN_GROUPS))
+_OF_IDS = _agent_selects(agents.c.id.in_(_KEYS), _KEYS)
+
+
+async def _read_agents(
+    tx: AsyncConnection, selects: Sequence[sa.Select[Any]], keys: Sequence[str]
+) -> list[AgentState]:
+    of_agents, of_slots, of_devices = selects
+    rows = (await tx.execute(of_agents, {"keys": keys})).all()
+    capacity: dict[str, dict[str, int]] = defaultdict(dict)
+    used: dict[str, dict[str, int]] = defaultdict(dict)
+    for slot in await tx.execute(of_slots, {"keys": keys}):
+        capacity[slot.agent_id][slot.slot] = slot.capacity
+        used[slot.agent_id][slot.slot] = slot.used
+    minimum = {row.id: _minimum(row.minimum) for row in rows}
+    device_rows = (await tx.execute(of_devices, {"keys": keys})).all()
+    shared = [d.id for d in device_rows if is_shared_alike(d)]
+    in_force = await read_shares_in_force(tx, list(minimum), shared)
+    of_agent, cuda = _devices_of(device_rows, minimum, in_force)
+    return [
+        AgentState(
+            id=row.id,
+            cuda_driver=cuda.get(row.id, ""),
+            resource_group=row.resource_group,
+            architecture=row.architecture,
+            engine=row.engine,
+            capacity=capacity[row.id],
+            used=used[row.id],
+            devices=tuple(of_agent[row.id]),
+            is_alive=row.status == ALIVE,
+            is_schedulable=row.schedulable,
+        )
+        for row in rows
+    ]
+
+
+def _devices_of(
+    found: Iterable[sa.Row[Any]], minimum: Mapping[str, Level], in_force: Mapping[str, int]
+) -> tuple[Mapping[str, list[Device]], Mapping[str, str]]:
+    """Return the devices of agents, and the newest CUDA version of those whose driver tells.
+
+    ``minimum`` is how firmly the resource group of an agent wants shares to be held, ``in_force``
+    the share that all on a device must have.
+    """
+    of_agent: dict[str, list[Device]] = defaultdict(list)
+    cuda: dict[str, str] = {}
+    for d in found:
+        if d.family == "cuda" and (version := d.facts.get("cuda")):
+            cuda[d.agent_id] = str(version)
+        of_agent[d.agent_id].append(
+            Device(
+                id=d.id,
+                family=d.family,
+                used=d.used,
+                capacity=d.capacity,
+                is_healthy=d.is_healthy,
+                is_simulated=d.is_simulated,
+                model=d.model,
+                numa_node=d.numa_node,
+                links=_links(d.facts),
+                slot=str(d.facts.get("slot") or ""),
+                sharing=Sharing.of(d.facts).holding(minimum.get(d.agent_id, Level.NONE)),
+                share_in_force=in_force.get(d.id, 0),
+            )
+        )
+    return of_agent, cuda
+
+
+def _minimum(text: str | None) -> Level:
+    return Level(text) if text in set(Level) else Level.NONE
+
+
+def _links(facts: Mapping[str, Any]) -> tuple[str, ...] | None:
+    """Return the ids of the devices that one reaches by links; None where nothing is known.
+
+    Of one without links those behind the same PCI switches are the nearest.
+    """
+    links, near = facts.get("links"), facts.get("pci_peers")
+    direct = [peer for peer, count in links.items() if count] if isinstance(links, Mapping) else []
+    beside = near if isinstance(near, list) else []
+    if not isinstance(links, Mapping) and not isinstance(near, list):
+        return None
+    return tuple(sorted(map(str, direct or beside)))
+
+
+async def _pages(
+    tx: AsyncConnection, select: sa.Select[Any], ids: Collection[str] | None, *statuses: Status
+) -> AsyncIterator[Sequence[Any]]:
+    """Read page by page, whoever is in ``statuses`` or ``ids``: others get their turn in between.
+
+    The pages of everybody are made of ids as well: by its status alone, each
+    would look through all of them.
+    """
+    if ids is None:
+        is_wanted = sessions.c.status.in_(statuses)
+        everyone = sa.select(sessions.c.id).where(is_wanted).order_by(sessions.c.sequence)
+        ids = (await tx.scalars(everyone)).all()
+    else:
+        ids = sorted(ids)
+    of_ids = select.where(sessions.c.id.in_(sa.bindparam("ids", expanding=True)))
+    for start in range(0, len(ids), _PAGE):
+        yield (await tx.execute(of_ids, {"ids": ids[start : start + _PAGE]})).all()
+        await asyncio.sleep(0)
+
+
+async def _placements(
+    tx: AsyncConnection, ids: Sequence[str]
+) -> Mapping[str, tuple[Placement, ...]]:
+    """Return what the kernels of sessions hold, main kernel first, by session."""
+    select = (
+        sa.select(
+            allocations.c.session_id,
+            allocations.c.kernel_id,
+            allocations.c.agent_id,
+            allocations.c.device_id,
+            allocations.c.slot,
+            allocations.c.amount,
+        )
+        .join_from(allocations, kernels, allocations.c.kernel_id == kernels.c.id)
+        .where(allocations.c.freed_at.is_(None))
+        .order_by(allocations.c.session_id, kernels.c.index, allocations.c.id)
+    )
+    rows = await tx.execute(select.where(allocations.c.session_id.in_(ids)))
+    of_kernel: dict[tuple[str, str], tuple[str, dict[str, int], list[DeviceAmount]]] = {}
+    for row in rows:
+        key = (row.session_id, row.kernel_id)
+        _, slots, picked = of_kernel.setdefault(key, (row.agent_id, {}, []))
+        if row.device_id is None:
+            slots[row.slot] = slots.get(row.slot, 0) + row.amount
+        else:
+            picked.append(DeviceAmount(row.device_id, row.slot, row.amount))
+    found: dict[str, tuple[Placement, ...]] = defaultdict(tuple)
+    for (session_id, _), (agent_id, slots, picked) in of_kernel.items():
+        found[session_id] += (Placement(agent_id, ResourceSlots(slots), tuple(picked)),)
+    return found
+
+
+def _waiting(row: Any, awaited: Sequence[Dependency], left: tuple[str, ...]) -> Waiting:
+    request = _request_of(row)
+    if left or row.min_cuda:
+        request = replace(request, avoid=left, min_cuda_driver=row.min_cuda or "")
+    return Waiting(
+        id=row.id,
+        sequence=row.sequence,
+        request=request,
+        scopes=_scopes(
+            row.domain, row.project_id, row.owner_id, row.access_key, row.resource_group
+        ),
+        priority=row.priority,
+        closed=_why_closed(row),
+        unmet=waiting_text(awaited),
+        awaits=tuple(d.id for d in awaited if not d.is_met),
+        not_before=row.starts_at,
+        filed_at=row.created_at,
+        seconds=_longest(row),
+        kind=_kind(row),
+    )
+
+
+def _running(row: Any, placements: tuple[Placement, ...]) -> Running:
+    began: datetime = row.started_at or row.scheduled_at or row.created_at
+    seconds = _longest(row)
+    return Running(
+        id=row.id,
+        group=row.resource_group,
+        scopes=_scopes(
+            row.domain, row.project_id, row.owner_id, row.access_key, row.resource_group
+        ),
+        placements=placements,
+        slots=total_of(placements),
+        started_at=began,
+        ends_at=None if seconds is None else began + timedelta(seconds=seconds),
+        kind=_kind(row),
+    )
+
+
+def total_of(placements: Iterable[Placement]) -> ResourceSlots:
+    """Return what all the kernels of a session take together."""
+    total: dict[str, int] = {}
+    for placement in placements:
+        for slot, amount in placement.slots.items():
+            total[slot] = total.get(slot, 0) + amount
+        for taken in placement.devices:
+            total[taken.slot] = total.get(taken.slot, 0) + taken.amount
+    return ResourceSlots(total)
+
+
+_scopes = lru_cache(_REQUESTS)(scopes_of)
+
+
+def _request_of(row: Any) -> Request:
+    return _request(
+        row.slots,
+        row.resource_group,
+        row.architecture,
+        row.engine,
+        row.cluster_size,
+        row.cluster_mode,
+        row.options,
+        row.group_options,
+    )
+
+
+@lru_cache(_REQUESTS)
+def _request(
+    slots: str,
+    resource_group: str,
+    architecture: str,
+    engine: str,
+    kernels: int,
+    mode: str,
+    options: str,
+    group_options: str,
+) -> Request:
+    return request_of(
+        Request(ResourceSlots(json.loads(slots)), resource_group, architecture, engine),
+        GroupOptions.of(json.loads(group_options) or {}),
+        kernels,
+        mode,
+        json.loads(options) or {},
+    )
+
+
+def _longest(row: Any) -> int | None:
+    """Return the least of the limits on how long a session may run."""
+    lifetime = row.lifetime and row.lifetime + row.added
+    limits = [n for n in (row.batch_timeout_seconds, lifetime) if n]
+    return min(limits, default=None)
+
+
+def _kind(row: Any) -> str:
+    """Return what sessions that run similarly long have in common: type and image, no tag."""
+    return f"{row.type}:{row.image.rpartition(':')[0] or row.image}"
+
+
+def _why_closed(row: Any) -> str:
+    """Return which of the things that a session stands on is not active; empty if all are."""
+    parts = (
+        (row.is_user_active, f"the account {row.username}"),
+        (row.is_keypair_active, f"keypair {row.access_key}"),
+        (row.is_project_active, f"project {row.project}"),
+        (row.is_domain_active, f"domain {row.domain}"),
+    )
+    return next((f"{what} is not active" for is_active, what in parts if not is_active), "")

@@ -1,0 +1,145 @@
+"""Steps of sessions that somebody is to be told of, in the order in which they were made."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+import sqlalchemy as sa
+
+from bai_services.core.sessions.lifecycle import ENDED
+
+from ..database import Database
+from ..tables.accounts import keypairs, users
+from ..tables.callbacks import session_callbacks
+from ..tables.sessions import sessions, status_history
+
+_TEXT_LIMIT = 255
+
+
+@dataclass(frozen=True, slots=True)
+class Letter:
+    """One step that is to be told now; ``id`` is its line of the session's history."""
+
+    session_id: str
+    told_id: int
+    tries: int
+    id: int
+    at: datetime
+    from_status: str
+    to_status: str
+    reason: str
+    url: str
+    name: str
+    owner: str
+    owner_id: str
+    access_key: str
+    secret_key_encrypted: str | None = field(repr=False)
+    result: str
+    exit_code: int | None
+
+
+class CallbackStore:
+    """Reads what is due and writes what became of it. One public method is one transaction."""
+
+    def __init__(self, database: Database) -> None:
+        self._db = database
+
+    async def due(
+        self, now: datetime, busy: Collection[str], full: Collection[str], per_owner: int
+    ) -> list[Letter]:
+        """Return the next step of each session that is due, at most ``per_owner`` of a person.
+
+        Sessions that are ``busy`` and owners who are ``full`` are left out.
+        """
+        values = {"now": now, "busy": list(busy), "full": list(full), "per_owner": per_owner}
+        async with self._db.read() as tx:
+            found = await tx.execute(_DUE, values)
+            return [Letter(*row[:-1]) for row in found]
+
+    async def delivered(self, letter: Letter, at: datetime) -> None:
+        counted = session_callbacks.c.delivered + 1
+        await self._write(letter, _on(letter, at) | {"delivered": counted, "last_error": ""})
+
+    async def given_up(self, letter: Letter, at: datetime, error: str) -> None:
+        """Leave a step untold, so that those after it are not held up."""
+        counted = session_callbacks.c.given_up + 1
+        values = _on(letter, at) | {"given_up": counted, "last_error": error[:_TEXT_LIMIT]}
+        await self._write(letter, values)
+
+    async def failed(self, letter: Letter, next_at: datetime, error: str) -> None:
+        values = {"tries": letter.tries + 1, "next_at": next_at}
+        await self._write(letter, values | {"last_error": error[:_TEXT_LIMIT]})
+
+    async def _write(self, letter: Letter, values: dict[str, Any]) -> None:
+        # Only if it is still as it was read: another manager may have told it meanwhile.
+        async with self._db.write() as tx:
+            await tx.execute(
+                sa.update(session_callbacks)
+                .where(
+                    session_callbacks.c.session_id == letter.session_id,
+                    session_callbacks.c.told_id == letter.told_id,
+                )
+                .values(values)
+            )
+
+
+def _on(letter: Letter, at: datetime) -> dict[str, Any]:
+    """Return what is written once a step is done with."""
+    is_open = letter.to_status not in ENDED
+    return {"told_id": letter.id, "tries": 0, "next_at": at, "last_at": at, "is_open": is_open}
+
+
+_next = (
+    sa.select(sa.func.min(status_history.c.id))
+    .where(
+        status_history.c.session_id == session_callbacks.c.session_id,
+        status_history.c.id > session_callbacks.c.told_id,
+    )
+    .correlate(session_callbacks)
+    .scalar_subquery()
+)
+_letters = (
+    sa.select(
+        session_callbacks.c.session_id,
+        session_callbacks.c.told_id,
+        session_callbacks.c.tries,
+        status_history.c.id,
+        status_history.c.at,
+        status_history.c.from_status,
+        status_history.c.to_status,
+        status_history.c.reason,
+        sessions.c.callback_url,
+        sessions.c.name,
+        users.c.username,
+        sessions.c.owner_id,
+        sessions.c.access_key,
+        keypairs.c.secret_key_encrypted,
+        sessions.c.result,
+        sessions.c.exit_code,
+        sa.func.row_number()
+        .over(
+            partition_by=sessions.c.owner_id,
+            order_by=(session_callbacks.c.next_at, status_history.c.id),
+        )
+        .label("rank"),
+    )
+    .join_from(session_callbacks, sessions, session_callbacks.c.session_id == sessions.c.id)
+    .join(status_history, status_history.c.id == _next)
+    .outerjoin(users, sessions.c.owner_id == users.c.id)
+    .outerjoin(keypairs, sessions.c.access_key == keypairs.c.access_key)
+    .where(
+        session_callbacks.c.is_open,
+        session_callbacks.c.next_at <= sa.bindparam("now"),
+        session_callbacks.c.session_id.not_in(sa.bindparam("busy", expanding=True)),
+        sessions.c.owner_id.not_in(sa.bindparam("full", expanding=True)),
+    )
+    .subquery()
+)
+_DUE = (
+    sa.select(_letters)
+    .where(_letters.c.rank <= sa.bindparam("per_owner"))
+    .order_by(_letters.c.rank, _letters.c.id)
+)

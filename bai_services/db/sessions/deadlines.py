@@ -1,0 +1,172 @@
+"""Sessions whose time is over: waiting longer than their group allows, or running too long."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from bai_services.core.sessions.idle import FRESH, Idleness, network_timeout
+from bai_services.core.sessions.lifecycle import Result, SessionType, Status
+
+from ..database import Database
+from ..tables.accounts import keypair_policies, keypairs
+from ..tables.cluster import resource_groups
+from ..tables.sessions import session_dependencies, sessions
+
+
+@dataclass(frozen=True, slots=True)
+class Overdue:
+    """A session whose time is over, and by which limit: a group's name or a policy's."""
+
+    session_id: str
+    seconds: int
+    limit_of: str = ""
+
+
+class DeadlineStore:
+    """Reads what is overdue. One public method is one transaction."""
+
+    def __init__(self, database: Database) -> None:
+        self._db = database
+
+    async def waiting(self, now: datetime) -> list[Overdue]:
+        """Return who waits longer than the pending timeout of their resource group.
+
+        The time counts from when a session could have started at the earliest:
+        after its filing, its not-before and the end of all it depends on.
+        """
+        found: list[Overdue] = []
+        async with self._db.read() as tx:
+            for group, seconds in (await _pending_timeouts(tx)).items():
+                latest = now - timedelta(seconds=seconds)
+                rows = await tx.execute(
+                    sa.select(sessions.c.id, sessions.c.starts_at).where(
+                        sessions.c.status == Status.PENDING,
+                        sessions.c.resource_group == group,
+                        sessions.c.status_changed_at < latest,
+                    )
+                )
+                late = [row.id for row in rows if row.starts_at is None or row.starts_at < latest]
+                held = await _held_until(tx, group, latest) if late else set()
+                found += [Overdue(key, seconds, group) for key in late if key not in held]
+        return found
+
+    async def batch(self, now: datetime) -> list[Overdue]:
+        """Return the batch sessions that run longer than they were allowed to."""
+        async with self._db.read() as tx:
+            rows = await tx.execute(
+                sa.select(
+                    sessions.c.id, sessions.c.started_at, sessions.c.batch_timeout_seconds
+                ).where(
+                    sessions.c.status == Status.RUNNING,
+                    sessions.c.batch_timeout_seconds.is_not(None),
+                )
+            )
+            return [
+                Overdue(row.id, row.batch_timeout_seconds)
+                for row in rows
+                if row.started_at + timedelta(seconds=row.batch_timeout_seconds) <= now
+            ]
+
+    async def lifetime(self, now: datetime) -> list[Overdue]:
+        """Return the sessions that run longer than the policy of their keypair lets them."""
+        found: list[Overdue] = []
+        async with self._db.read() as tx:
+            policies = await tx.execute(
+                sa.select(
+                    keypair_policies.c.name,
+                    keypair_policies.c.max_session_lifetime_seconds.label("seconds"),
+                ).where(keypair_policies.c.max_session_lifetime_seconds > 0)
+            )
+            for policy in policies.all():
+                of_policy = sa.select(keypairs.c.access_key).where(
+                    keypairs.c.resource_policy == policy.name
+                )
+                rows = await tx.execute(
+                    sa.select(
+                        sessions.c.id,
+                        sessions.c.started_at,
+                        sessions.c.lifetime_extension_seconds.label("added"),
+                    ).where(
+                        sessions.c.status == Status.RUNNING,
+                        sessions.c.started_at <= now - timedelta(seconds=policy.seconds),
+                        sessions.c.access_key.in_(of_policy),
+                    )
+                )
+                for row in rows:
+                    seconds = policy.seconds + row.added
+                    if row.started_at <= now - timedelta(seconds=seconds):
+                        found.append(Overdue(row.id, seconds, policy.name))
+        return found
+
+    async def idle(self, now: datetime) -> list[Overdue]:
+        """Return the sessions that nobody has used for as long as their keypair's policy allows."""
+        async with self._db.read() as tx:
+            rows = await tx.execute(_SILENT, {"since": now - FRESH})
+            return [
+                Overdue(row.id, row.seconds, row.policy)
+                for row in rows
+                if (idleness := _idleness_of(row)) is not None and idleness.is_over(now)
+            ]
+
+
+# Those that have said something just now, and are of a policy that ends who is idle.
+_SILENT = (
+    sa.select(
+        sessions.c.id,
+        sessions.c.type,
+        sessions.c.started_at,
+        sessions.c.used_at,
+        sessions.c.use_heard_at,
+        keypair_policies.c.name.label("policy"),
+        keypair_policies.c.idle_timeout_seconds.label("seconds"),
+    )
+    .join_from(sessions, keypairs, sessions.c.access_key == keypairs.c.access_key)
+    .join(keypair_policies, keypairs.c.resource_policy == keypair_policies.c.name)
+    .where(
+        sessions.c.status == Status.RUNNING,
+        sessions.c.use_heard_at >= sa.bindparam("since"),
+        keypair_policies.c.idle_timeout_seconds > 0,
+    )
+)
+
+
+def _idleness_of(row: Any) -> Idleness | None:
+    return network_timeout(
+        SessionType(row.type), row.started_at, row.used_at, row.use_heard_at, row.seconds
+    )
+
+
+async def _pending_timeouts(tx: AsyncConnection) -> Mapping[str, int]:
+    rows = await tx.execute(sa.select(resource_groups.c.name, resource_groups.c.scheduler_opts))
+    found = {row.name: (row.scheduler_opts or {}).get("pending_timeout") for row in rows}
+    return {name: int(seconds) for name, seconds in found.items() if seconds}
+
+
+async def _held_until(tx: AsyncConnection, group: str, latest: datetime) -> set[str]:
+    """Return who of a group waits for another session, or did so until after that time."""
+    awaited = sessions.alias("awaited")
+    rows = await tx.execute(
+        sa.select(
+            session_dependencies.c.session_id,
+            awaited.c.status,
+            awaited.c.result,
+            awaited.c.terminated_at,
+        )
+        .join_from(
+            session_dependencies, sessions, session_dependencies.c.session_id == sessions.c.id
+        )
+        .join(awaited, session_dependencies.c.depends_on == awaited.c.id)
+        .where(sessions.c.status == Status.PENDING, sessions.c.resource_group == group)
+    )
+    held: dict[str, bool] = defaultdict(bool)
+    for row in rows:
+        is_met = row.status == Status.TERMINATED and row.result == Result.SUCCESS
+        held[row.session_id] |= not is_met or row.terminated_at >= latest
+    return {key for key, is_held in held.items() if is_held}

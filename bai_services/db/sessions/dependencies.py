@@ -1,0 +1,162 @@
+"""Which sessions wait for which, in the database."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from bai_services.core.errors import NotFound
+from bai_services.core.sessions.dependencies import Dependency, refuse_failed
+from bai_services.core.sessions.lifecycle import ENDED, Result, Status
+
+from ..database import Database
+from ..scheduling.caps import CHUNK
+from ..tables.sessions import session_dependencies, sessions
+
+# Sessions of one graph that are shown at most.
+GRAPH_LIMIT = 1000
+
+_waiting = sessions.alias("waiting")
+_awaited = sessions.alias("awaited")
+_PAIRS = (
+    sa.select(
+        session_dependencies.c.session_id.label("waiting_id"),
+        _awaited.c.id,
+        _awaited.c.name,
+        _awaited.c.status,
+        _awaited.c.result,
+    )
+    .join_from(session_dependencies, _awaited, session_dependencies.c.depends_on == _awaited.c.id)
+    .order_by(_awaited.c.sequence)
+)
+
+# Built once: it is read whenever a session is.
+_PAIRS_OF = _PAIRS.where(session_dependencies.c.session_id.in_(sa.bindparam("ids", expanding=True)))
+
+
+@dataclass(frozen=True, slots=True)
+class Graph:
+    """Sessions that hang together, and who waits for whom (id, id that it depends on)."""
+
+    sessions: Sequence[Dependency]
+    pairs: Sequence[tuple[str, str]]
+    is_cut: bool
+
+
+class DependencyStore:
+    """Reads of dependencies. One public method is one transaction."""
+
+    def __init__(self, database: Database) -> None:
+        self._db = database
+
+    async def in_vain(self) -> list[tuple[str, Dependency]]:
+        """Return every waiting session with a dependency that failed, and which one."""
+        is_failed = _awaited.c.status.in_(sorted(ENDED)) & sa.not_(
+            (_awaited.c.status == Status.TERMINATED) & (_awaited.c.result == Result.SUCCESS)
+        )
+        async with self._db.read() as tx:
+            found = await tx.execute(
+                _PAIRS.join(_waiting, session_dependencies.c.session_id == _waiting.c.id).where(
+                    _waiting.c.status == Status.PENDING, is_failed
+                )
+            )
+            return list(
+                {row.waiting_id: (row.waiting_id, _dependency(row)) for row in found}.values()
+            )
+
+    async def graph(self, session_id: str) -> Graph:
+        """Return everything that a session depends on or that depends on it, over any steps."""
+        pairs: set[tuple[str, str]] = set()
+        seen, edge = {session_id}, [session_id]
+        both = (session_dependencies.c.session_id, session_dependencies.c.depends_on)
+        async with self._db.read() as tx:
+            while edge and len(seen) < GRAPH_LIMIT:
+                part, edge = edge[:CHUNK], edge[CHUNK:]
+                rows = await tx.execute(
+                    sa.select(*both).where(sa.or_(both[0].in_(part), both[1].in_(part)))
+                )
+                for row in rows:
+                    pairs.add((row.session_id, row.depends_on))
+                    for key in (row.session_id, row.depends_on):
+                        if key not in seen:
+                            seen.add(key)
+                            edge.append(key)
+            shown = sorted(seen)[:GRAPH_LIMIT]
+            items = await _read(tx, shown)
+        known = {item.id for item in items}
+        kept = sorted(pair for pair in pairs if known.issuperset(pair))
+        return Graph(items, kept, is_cut=bool(edge) or len(seen) > len(shown))
+
+
+async def write(tx: AsyncConnection, owner_id: str, pairs: Sequence[tuple[str, str]]) -> None:
+    """Write who waits for whom: (id of the owner's session, id that it depends on).
+
+    Raises
+    ------
+    NotFound
+        If a session that one depends on is not there, or not the owner's.
+    Conflict
+        If one has ended without success.
+    """
+    if not pairs:
+        return
+    awaited = await _read(tx, sorted({key for _, key in pairs}), owner_id)
+    missing = sorted({key for _, key in pairs} - {item.id for item in awaited})
+    if missing:
+        raise NotFound(f"you have no session {missing[0]} to wait for", session=missing[0])
+    refuse_failed(awaited)
+    await tx.execute(
+        sa.insert(session_dependencies),
+        [{"session_id": session_id, "depends_on": key} for session_id, key in pairs],
+    )
+
+
+async def read_dependencies(tx: AsyncConnection, ids: Iterable[str]) -> dict[str, list[Dependency]]:
+    """Return what each of these sessions depends on."""
+    wanted = sorted(set(ids))
+    found: dict[str, list[Dependency]] = defaultdict(list)
+    for start in range(0, len(wanted), CHUNK):
+        part = wanted[start : start + CHUNK]
+        rows = await tx.execute(_PAIRS_OF, {"ids": part})
+        for row in rows:
+            found[row.waiting_id].append(_dependency(row))
+    return found
+
+
+async def read_unmet(tx: AsyncConnection) -> dict[str, list[Dependency]]:
+    """Return, for every waiting session that depends on others, those that are not met."""
+    rows = await tx.execute(
+        _PAIRS.join(_waiting, session_dependencies.c.session_id == _waiting.c.id).where(
+            _waiting.c.status == Status.PENDING
+        )
+    )
+    found: dict[str, list[Dependency]] = defaultdict(list)
+    for row in rows:
+        dependency = _dependency(row)
+        if not dependency.is_met:
+            found[row.waiting_id].append(dependency)
+    return found
+
+
+async def _read(
+    tx: AsyncConnection, ids: Sequence[str], owner_id: str | None = None
+) -> list[Dependency]:
+    found: list[Dependency] = []
+    for start in range(0, len(ids), CHUNK):
+        select = sa.select(
+            sessions.c.id, sessions.c.name, sessions.c.status, sessions.c.result
+        ).where(sessions.c.id.in_(ids[start : start + CHUNK]))
+        if owner_id is not None:
+            select = select.where(sessions.c.owner_id == owner_id)
+        rows = await tx.execute(select.order_by(sessions.c.sequence))
+        found += [_dependency(row) for row in rows]
+    return found
+
+
+def _dependency(row: sa.Row[*tuple[Any, ...]]) -> Dependency:
+    return Dependency(row.id, row.name, Status(row.status), row.result)

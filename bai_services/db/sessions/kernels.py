@@ -1,0 +1,293 @@
+"""Kernels as their agents see them: what is to be done, what was reported."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+import sqlalchemy as sa
+
+from bai_services.core.sessions.kernel_group import MAIN, MAIN_HOST
+from bai_services.core.sessions.lifecycle import OCCUPYING, Status
+
+from ..database import Database
+from ..scheduling.caps import CHUNK
+from ..tables.accounts import users
+from ..tables.cluster import agents, images
+from ..tables.sessions import kernels, sessions
+from .rows import SELECT, SessionRow, SessionView, read_by_id, read_views, row_of, stored_log
+
+
+@dataclass(frozen=True, slots=True)
+class KernelState:
+    """Which session a kernel belongs to, and how that one stands."""
+
+    kernel_id: str
+    session_id: str
+    agent_id: str | None
+    status: Status
+    status_changed_at: datetime
+    container_id: str | None
+    session_type: str = ""
+    role: str = MAIN
+    hostname: str = MAIN_HOST
+    cluster_size: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class LaunchFacts:
+    """What a launch plan needs beside the session: its agent, its image, its user's ids."""
+
+    agent_id: str
+    agent_status: str
+    engine: str
+    endpoint: str
+    image_labels: Mapping[str, Any]
+    uid: int | None
+    gid: int | None
+    role: str
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """The agent of one kernel."""
+
+    agent_id: str
+    agent_status: str
+    endpoint: str
+
+
+# When the plan of a session may be given out, and its containers be told of.
+_LAUNCHED = (Status.PREPARED, Status.RUNNING)
+
+# Built once: they are read and written for each session that starts.
+_OF_SESSION: sa.BindParameter[str] = sa.bindparam("of_session")
+_ON_AGENT = SELECT.where(
+    sessions.c.status.in_(sa.bindparam("statuses", expanding=True)),
+    sessions.c.id.in_(
+        sa.select(kernels.c.session_id).where(kernels.c.agent_id == sa.bindparam("of_agent"))
+    ),
+).order_by(sessions.c.sequence)
+_LAUNCH_FACTS = (
+    sa.select(
+        agents.c.id.label("agent_id"),
+        agents.c.status.label("agent_status"),
+        agents.c.engine,
+        agents.c.endpoint,
+        images.c.labels.label("image_labels"),
+        users.c.container_uid.label("uid"),
+        users.c.container_gid.label("gid"),
+        users.c.role,
+    )
+    .join_from(kernels, sessions, kernels.c.session_id == sessions.c.id)
+    .join(agents, kernels.c.agent_id == agents.c.id)
+    .join(users, sessions.c.owner_id == users.c.id)
+    .outerjoin(
+        images,
+        (images.c.name == sessions.c.image) & (images.c.architecture == sessions.c.architecture),
+    )
+    .where(sessions.c.id == _OF_SESSION, kernels.c.role == "main")
+)
+# Who the sessions run as.
+_USER_IDS = (
+    sa.select(sessions.c.id, users.c.container_uid.label("uid"), users.c.container_gid.label("gid"))
+    .join_from(sessions, users, sessions.c.owner_id == users.c.id)
+    .where(sessions.c.id.in_(sa.bindparam("ids", expanding=True)))
+)
+_LOCK = sa.update(sessions).where(sessions.c.id == _OF_SESSION).values(sequence=sessions.c.sequence)
+_MARK_LAUNCHED = (
+    sa.update(kernels)
+    .where(
+        kernels.c.session_id.in_(
+            # The session's row is locked, so that a stop comes before or after, not between.
+            sa.select(sessions.c.id)
+            .where(
+                sessions.c.id == _OF_SESSION,
+                sessions.c.status.in_(_LAUNCHED),
+            )
+            .with_for_update()
+        )
+    )
+    .values(
+        launched_at=sa.func.coalesce(
+            kernels.c.launched_at, sa.bindparam("at", type_=kernels.c.launched_at.type)
+        )
+    )
+)
+
+
+_SET_CONTAINER = sa.update(kernels).where(
+    kernels.c.session_id == _OF_SESSION, kernels.c.hostname == sa.bindparam("of_host")
+)
+
+
+class KernelStore:
+    """The rows of kernels. One public method is one transaction."""
+
+    def __init__(self, database: Database) -> None:
+        self._db = database
+
+    async def on_agent(self, agent_id: str, *statuses: Status) -> list[SessionView]:
+        """Return the sessions in these statuses that are placed on an agent, oldest first."""
+        async with self._db.read() as tx:
+            found = await tx.execute(_ON_AGENT, {"of_agent": agent_id, "statuses": statuses})
+            return await read_views(tx, [row_of(row) for row in found])
+
+    async def observe(
+        self, agent_id: str, usage: Mapping[str, Mapping[str, Any] | None], at: datetime
+    ) -> list[KernelState]:
+        """Write what a heartbeat says of kernels, by kernel id.
+
+        Returns the state of every kernel that was reported and known, and of
+        every one that should be on the agent.
+        """
+        async with self._db.write() as tx:
+            for kernel_id, used in sorted(usage.items()):
+                values: dict[str, Any] = {"last_seen_at": at}
+                if used is not None:
+                    values["usage"] = dict(used)
+                await tx.execute(sa.update(kernels).where(kernels.c.id == kernel_id).values(values))
+            select = sa.select(
+                kernels.c.id.label("kernel_id"),
+                kernels.c.session_id,
+                kernels.c.agent_id,
+                sessions.c.status,
+                sessions.c.status_changed_at,
+                kernels.c.container_id,
+                sessions.c.type.label("session_type"),
+                kernels.c.role,
+                kernels.c.hostname,
+                sessions.c.cluster_size,
+            ).join_from(kernels, sessions, kernels.c.session_id == sessions.c.id)
+            expected = (kernels.c.agent_id == agent_id) & sessions.c.status.in_(OCCUPYING)
+            found: dict[str, KernelState] = {}
+            reported = sorted(usage)
+            conditions: list[sa.ColumnElement[bool]] = [expected]
+            for start in range(0, len(reported), CHUNK):
+                conditions.append(kernels.c.id.in_(reported[start : start + CHUNK]))
+            for condition in conditions:
+                for row in (await tx.execute(select.where(condition))).mappings():
+                    found[row["kernel_id"]] = KernelState(
+                        **{**row, "status": Status(row["status"])}
+                    )
+            return [found[kernel_id] for kernel_id in sorted(found)]
+
+    async def set_progress(self, kernel_id: str, progress: Mapping[str, Any]) -> bool:
+        """Write what is being prepared; return whether anything changed."""
+        async with self._db.write() as tx:
+            have = await tx.scalar(sa.select(kernels.c.progress).where(kernels.c.id == kernel_id))
+            if have is None or have == dict(progress):
+                return False
+            await tx.execute(
+                sa.update(kernels).where(kernels.c.id == kernel_id).values(progress=dict(progress))
+            )
+            return True
+
+    async def set_injection(
+        self, session_id: str, kernel_id: str, injection: Mapping[str, Any]
+    ) -> bool:
+        """Keep what the agent of one kernel prepared; return whether all kernels are prepared."""
+        preparing = sa.select(sessions.c.id).where(
+            sessions.c.id == session_id, sessions.c.status == Status.PREPARING
+        )
+        async with self._db.write() as tx:
+            # The session's row is locked first: of two that come last, one sees the other.
+            await tx.execute(_LOCK, {"of_session": session_id})
+            await tx.execute(
+                sa.update(kernels)
+                .where(kernels.c.id == kernel_id, kernels.c.session_id.in_(preparing))
+                .values(injection=dict(injection), progress={})
+            )
+            rows = await tx.execute(
+                sa.select(kernels.c.injection).where(kernels.c.session_id == session_id)
+            )
+            return all(injection is not None for injection in rows.scalars())
+
+    async def on_lost_agents(self, before: datetime, *statuses: Status) -> list[str]:
+        """Return the sessions in these statuses whose agent is away since before that time."""
+        async with self._db.read() as tx:
+            found = await tx.execute(
+                sa.select(sessions.c.id)
+                .join_from(kernels, sessions, kernels.c.session_id == sessions.c.id)
+                .join(agents, kernels.c.agent_id == agents.c.id)
+                .where(
+                    sessions.c.status.in_(statuses),
+                    agents.c.status != "ALIVE",
+                    agents.c.status_changed_at < before,
+                )
+                .order_by(sessions.c.sequence)
+            )
+            return list(found.scalars())
+
+    async def places(self, session_id: str) -> dict[str, Place]:
+        """Return where the kernels of a session are, by kernel id."""
+        async with self._db.read() as tx:
+            rows = await tx.execute(
+                sa.select(
+                    kernels.c.id,
+                    agents.c.id.label("agent_id"),
+                    agents.c.status.label("agent_status"),
+                    agents.c.endpoint,
+                )
+                .join_from(kernels, agents, kernels.c.agent_id == agents.c.id)
+                .where(kernels.c.session_id == session_id)
+            )
+            return {row.id: Place(row.agent_id, row.agent_status, row.endpoint) for row in rows}
+
+    async def user_ids(
+        self, session_ids: Sequence[str]
+    ) -> dict[str, tuple[int | None, int | None]]:
+        """Return the numeric user and group of these sessions' accounts, by session id."""
+        found: dict[str, tuple[int | None, int | None]] = {}
+        async with self._db.read() as tx:
+            for start in range(0, len(session_ids), CHUNK):
+                rows = await tx.execute(_USER_IDS, {"ids": session_ids[start : start + CHUNK]})
+                found |= {row.id: (row.uid, row.gid) for row in rows}
+        return found
+
+    async def launch_facts(self, session_id: str) -> LaunchFacts | None:
+        """Return what a launch plan needs; None while the session has no agent."""
+        async with self._db.read() as tx:
+            found = await tx.execute(_LAUNCH_FACTS, {"of_session": session_id})
+            row = found.mappings().one_or_none()
+        if row is None:
+            return None
+        return LaunchFacts(**{**row, "image_labels": row["image_labels"] or {}})
+
+    async def mark_launched(self, session_id: str, at: datetime) -> bool:
+        """Note that a launch plan is given out; return False if the session is past that."""
+        async with self._db.write() as tx:
+            marked = await tx.execute(_MARK_LAUNCHED, {"of_session": session_id, "at": at})
+            return marked.rowcount > 0
+
+    async def set_containers(
+        self, session_id: str, containers: Mapping[str, str]
+    ) -> SessionRow | None:
+        """Note the containers that the spawner has started, by hostname; return the session.
+
+        Nothing is noted of one that has ended, or is ending. None: there is no such session.
+        """
+        async with self._db.write() as tx:
+            row = next(iter(await read_by_id(tx, session_id)), None)
+            if row is not None and row.status in _LAUNCHED:
+                marks = [
+                    {"of_session": session_id, "of_host": hostname, "container_id": container_id}
+                    for hostname, container_id in sorted(containers.items())
+                ]
+                await tx.execute(_SET_CONTAINER, marks)
+        return row
+
+    async def keep_log(self, session_id: str, log: str, hostname: str = MAIN_HOST) -> None:
+        """Keep the output of a kernel that has ended, unless some is kept already."""
+        async with self._db.write() as tx:
+            await tx.execute(
+                sa.update(kernels)
+                .where(
+                    kernels.c.session_id == session_id,
+                    kernels.c.hostname == hostname,
+                    sa.func.coalesce(kernels.c.log, "") == "",
+                )
+                .values(log=stored_log(log))
+            )

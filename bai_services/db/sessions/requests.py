@@ -1,0 +1,401 @@
+"""Everything that a request for a session refers to, read in one transaction."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from bai_services.core.accounts.roles import Role
+from bai_services.core.cluster.group_options import GroupOptions
+from bai_services.core.errors import NotFound
+from bai_services.core.resources import ResourceSlots
+from bai_services.core.scheduling.caps import Scope, ScopeCaps
+from bai_services.core.scheduling.placement import ALIVE, AgentState
+from bai_services.core.sessions.dependencies import Dependency
+from bai_services.core.sessions.lifecycle import Status
+
+from ..database import Database
+from ..scheduling import ledger
+from ..scheduling.caps import CHUNK, read_caps, read_usage
+from ..scheduling.queue_rows import read_agents
+from ..tables.accounts import domains, keypair_policies, keypairs, memberships, projects, users
+from ..tables.cluster import (
+    agents,
+    image_aliases,
+    images,
+    presets,
+    resource_group_links,
+    resource_groups,
+)
+from ..tables.sessions import sessions
+
+
+@dataclass(frozen=True, slots=True)
+class OwnerFacts:
+    """The person whom a session is for."""
+
+    id: str
+    username: str
+    domain: str
+    role: Role
+    is_active: bool
+    access_key: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class ProjectFacts:
+    id: str
+    name: str
+    domain: str
+    is_active: bool
+    default_image: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class GroupFacts:
+    """A resource group that somebody may use."""
+
+    name: str
+    description: str
+    engine: str
+    is_default: bool
+    allowed_session_types: Sequence[str]
+    # What its agents say that people should know, such as sessions that are not kept apart.
+    notices: Sequence[str] = ()
+    options: GroupOptions = field(default_factory=GroupOptions)
+
+
+@dataclass(frozen=True, slots=True)
+class ImageFacts:
+    name: str
+    architecture: str
+    min_slots: ResourceSlots
+    max_slots: ResourceSlots
+    labels: Mapping[str, Any]
+    aliases: Sequence[str] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class PresetFacts:
+    name: str
+    resource_group: str
+    slots: ResourceSlots
+    shared_memory_bytes: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class KeypairFacts:
+    """What a keypair's policy says beside its caps."""
+
+    access_key: str
+    is_active: bool
+    max_priority: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Room:
+    """Caps and usage of a session's scopes, and the agents of its group."""
+
+    scopes: tuple[Scope, ...]
+    caps: Mapping[Scope, ScopeCaps]
+    usage: Mapping[Scope, Mapping[str, int]]
+    agents: Sequence[AgentState]
+
+
+@dataclass(frozen=True, slots=True)
+class Offer:
+    """What a person may start in a project: groups, images, presets; keypair and its policy."""
+
+    keypair: KeypairFacts | None
+    groups: Sequence[GroupFacts] = field(default_factory=tuple)
+    images: Sequence[ImageFacts] = field(default_factory=tuple)
+    presets: Sequence[PresetFacts] = field(default_factory=tuple)
+
+
+class RequestStore:
+    """Reads for requests. One public method is one transaction."""
+
+    def __init__(self, database: Database) -> None:
+        self._db = database
+
+    async def owner(self, *, user_id: str | None = None, username: str | None = None) -> OwnerFacts:
+        """Return a person by id or by user name.
+
+        Raises
+        ------
+        NotFound
+            If there is none.
+        """
+        select, key = (_OWNER_BY_ID, user_id) if username is None else (_OWNER_BY_NAME, username)
+        async with self._db.read() as tx:
+            row = (await tx.execute(select, {"key": key})).one_or_none()
+        if row is None:
+            raise NotFound(f"there is no user {username or user_id!r}", user=username or user_id)
+        return OwnerFacts(
+            id=row.id,
+            username=row.username,
+            domain=row.domain,
+            role=Role(row.role),
+            is_active=row.status == "active" and row.is_domain_active,
+            access_key=row.main_access_key,
+        )
+
+    async def binds_subpaths(self, group: str) -> bool:
+        """Return whether an agent of a group, as far as they are known, mounts directories."""
+        async with self._db.read() as tx:
+            answers = (await tx.scalars(_BINDS_SUBPATHS, {"of_group": group})).all()
+        # An agent that does not say so (NULL) mounts them.
+        return not answers or any(answer is not False for answer in answers)
+
+    async def projects_of(self, user_id: str) -> list[ProjectFacts]:
+        """Return the projects that a person is a member of, the one named ``default`` first."""
+        async with self._db.read() as tx:
+            rows = await tx.execute(_PROJECTS_OF, {"user_id": user_id})
+            return [
+                ProjectFacts(**{**row, "is_active": bool(row["is_active"])})
+                for row in rows.mappings()
+            ]
+
+    async def offer(self, owner: OwnerFacts, project: ProjectFacts, access_key: str) -> Offer:
+        """Return what a person may start in a project with a keypair."""
+        async with self._db.read() as tx:
+            return Offer(
+                keypair=await _keypair(tx, owner.id, access_key),
+                groups=await _groups(tx, _links(owner, project, access_key), await _notices(tx)),
+                images=await _images(tx),
+                presets=await _presets(tx),
+            )
+
+    async def offer_of(
+        self, owner: OwnerFacts, project: ProjectFacts, access_key: str, wish: tuple[str, str]
+    ) -> Offer:
+        """Return of what ``offer`` does only an image and a preset, by name; no notices.
+
+        An image is found by its name or by an alias.
+        """
+        image, preset = wish
+        async with self._db.read() as tx:
+            return Offer(
+                keypair=await _keypair(tx, owner.id, access_key),
+                groups=await _groups(tx, _links(owner, project, access_key), {}),
+                images=await _images_named(tx, image) if image else (),
+                presets=await _presets(tx) if preset else (),
+            )
+
+    async def keypair(self, user_id: str, access_key: str) -> KeypairFacts | None:
+        """Return a person's keypair with what its policy says; None if they have none such."""
+        async with self._db.read() as tx:
+            return await _keypair(tx, user_id, access_key)
+
+    async def own_sessions(self, owner_id: str, keys: Sequence[str]) -> dict[str, Dependency]:
+        """Return the owner's session of each id, else the live or newest one of each name."""
+        found: dict[str, Dependency] = {}
+        live: set[str] = set()
+        if not keys:
+            return found
+        async with self._db.read() as tx:
+            for start in range(0, len(keys), CHUNK):
+                part = keys[start : start + CHUNK]
+                rows = await tx.execute(
+                    sa.select(
+                        sessions.c.id,
+                        sessions.c.name,
+                        sessions.c.status,
+                        sessions.c.result,
+                        sessions.c.live_name,
+                    )
+                    .where(
+                        sessions.c.owner_id == owner_id,
+                        sessions.c.id.in_(part) | sessions.c.name.in_(part),
+                    )
+                    .order_by(sessions.c.sequence)
+                )
+                for row in rows:
+                    item = Dependency(row.id, row.name, Status(row.status), row.result)
+                    found[row.id] = item
+                    # Oldest first: a later one takes the place, unless a live one has it.
+                    if row.name not in live:
+                        found[row.name] = item
+                    if row.live_name is not None:
+                        live.add(row.name)
+                        found[row.name] = item
+        return found
+
+    async def room_beside(
+        self, agents: Sequence[AgentState], key: tuple[str, str, str, str], group: str
+    ) -> Room:
+        """Return the room for a session of (domain, project id, owner id, access key).
+
+        ``agents`` are those of the group.
+        """
+        async with self._db.read() as tx:
+            return await _room(tx, key, group, agents)
+
+    async def agents(self, group: str) -> Sequence[AgentState]:
+        """Return the agents of a resource group."""
+        async with self._db.read() as tx:
+            return await read_agents(tx, [group])
+
+
+# Built once: they are read for each session that is filed.
+_OWNERS = sa.select(users, domains.c.is_active.label("is_domain_active")).join_from(
+    users, domains, users.c.domain == domains.c.name
+)
+_OWNER_BY_ID = _OWNERS.where(users.c.id == sa.bindparam("key"))
+_OWNER_BY_NAME = _OWNERS.where(users.c.username == sa.bindparam("key"))
+_PROJECTS_OF = (
+    sa.select(
+        projects.c.id,
+        projects.c.name,
+        projects.c.domain,
+        (projects.c.is_active & domains.c.is_active).label("is_active"),
+        projects.c.default_image,
+    )
+    .join_from(projects, memberships, projects.c.id == memberships.c.project_id)
+    .join(domains, projects.c.domain == domains.c.name)
+    .where(memberships.c.user_id == sa.bindparam("user_id"))
+    .order_by(projects.c.name != "default", projects.c.name)
+)
+_KEYPAIR = (
+    sa.select(keypairs.c.access_key, keypairs.c.is_active, keypair_policies.c.max_priority)
+    .join_from(keypairs, keypair_policies, keypairs.c.resource_policy == keypair_policies.c.name)
+    .where(
+        keypairs.c.access_key == sa.bindparam("access_key"),
+        keypairs.c.user_id == sa.bindparam("user_id"),
+    )
+)
+_LINKED = sa.select(resource_group_links.c.resource_group).where(
+    sa.tuple_(resource_group_links.c.kind, resource_group_links.c.target).in_(
+        sa.bindparam("links", expanding=True)
+    )
+)
+_GROUPS = (
+    sa.select(
+        resource_groups.c.name,
+        resource_groups.c.description,
+        resource_groups.c.engine,
+        resource_groups.c.is_default,
+        resource_groups.c.allowed_session_types,
+        resource_groups.c.scheduler_opts.label("options"),
+    )
+    .where(
+        resource_groups.c.is_active,
+        resource_groups.c.is_public | resource_groups.c.name.in_(_LINKED),
+    )
+    .order_by(resource_groups.c.is_default.desc(), resource_groups.c.name)
+)
+# At most three rows, whatever the number of agents.
+_BINDS_SUBPATHS = (
+    sa.select(agents.c.facts["binds_subpaths"].as_boolean())
+    .where(agents.c.status == ALIVE, agents.c.resource_group == sa.bindparam("of_group"))
+    .distinct()
+)
+# Of all that an agent says of itself only its notices, and most have none.
+_NOTICES_OF = agents.c.facts["notices"]
+_NOTICES = (
+    sa.select(agents.c.resource_group, _NOTICES_OF.label("texts"))
+    .where(agents.c.status == ALIVE, sa.func.coalesce(_NOTICES_OF.as_string(), "[]") != "[]")
+    .order_by(agents.c.id)
+)
+_ALIASES = sa.select(image_aliases).order_by(image_aliases.c.alias)
+_IMAGES = sa.select(images).where(images.c.is_active).order_by(images.c.name, images.c.architecture)
+_IS_ALIASED = (
+    sa.exists()
+    .where(image_aliases.c.image_id == images.c.id, image_aliases.c.alias == sa.bindparam("asked"))
+    .label("is_aliased")
+)
+_IMAGES_NAMED = (
+    sa.select(images, _IS_ALIASED)
+    .where(
+        images.c.is_active, _IS_ALIASED | images.c.name.in_(sa.bindparam("names", expanding=True))
+    )
+    .order_by(images.c.name, images.c.architecture)
+)
+_PRESETS = sa.select(presets).order_by(presets.c.name, presets.c.resource_group)
+
+
+async def _keypair(tx: AsyncConnection, user_id: str, access_key: str) -> KeypairFacts | None:
+    row = (await tx.execute(_KEYPAIR, {"user_id": user_id, "access_key": access_key})).one_or_none()
+    return None if row is None else KeypairFacts(row.access_key, row.is_active, row.max_priority)
+
+
+async def _room(
+    tx: AsyncConnection,
+    key: tuple[str, str, str, str],
+    group: str,
+    of_group: Sequence[AgentState],
+) -> Room:
+    scopes = ledger.scopes_of(*key, group)
+    return Room(scopes, await read_caps(tx, scopes), await read_usage(tx, scopes), of_group)
+
+
+def _links(owner: OwnerFacts, project: ProjectFacts, access_key: str) -> Sequence[tuple[str, str]]:
+    """Return what may open a resource group: kinds and targets of links."""
+    return (
+        ("domain", owner.domain),
+        ("domain", project.domain),
+        ("project", project.id),
+        ("user", owner.id),
+        ("keypair", access_key),
+    )
+
+
+async def _groups(
+    tx: AsyncConnection, links: Sequence[tuple[str, str]], notices: Mapping[str, Sequence[str]]
+) -> list[GroupFacts]:
+    rows = await tx.execute(_GROUPS, {"links": links})
+    return [
+        GroupFacts(
+            **{**row, "options": GroupOptions.of(row["options"] or {})},
+            notices=tuple(notices.get(row["name"], ())),
+        )
+        for row in rows.mappings()
+    ]
+
+
+async def _notices(tx: AsyncConnection) -> dict[str, list[str]]:
+    """Return what the agents of each resource group want to be known, each text once."""
+    rows = await tx.execute(_NOTICES)
+    found: dict[str, list[str]] = {}
+    for row in rows:
+        texts = found.setdefault(row.resource_group, [])
+        texts += [str(text) for text in row.texts if text not in texts]
+    return found
+
+
+async def _images(tx: AsyncConnection) -> list[ImageFacts]:
+    aliases: dict[str, list[str]] = {}
+    for row in await tx.execute(_ALIASES):
+        aliases.setdefault(row.image_id, []).append(row.alias)
+    rows = await tx.execute(_IMAGES)
+    return [_image(row, aliases.get(row.id, ())) for row in rows]
+
+
+async def _images_named(tx: AsyncConnection, name: str) -> list[ImageFacts]:
+    """Return the images of that name, in full or for short, or with that alias."""
+    names = [name, f"{name}:latest"]
+    rows = await tx.execute(_IMAGES_NAMED, {"asked": name, "names": names})
+    return [_image(row, (name,) if row.is_aliased else ()) for row in rows]
+
+
+def _image(row: Any, aliases: Sequence[str]) -> ImageFacts:
+    return ImageFacts(
+        name=row.name,
+        architecture=row.architecture,
+        min_slots=row.min_slots,
+        max_slots=row.max_slots,
+        labels=row.labels or {},
+        aliases=tuple(aliases),
+    )
+
+
+async def _presets(tx: AsyncConnection) -> list[PresetFacts]:
+    rows = await tx.execute(_PRESETS)
+    return [
+        PresetFacts(row.name, row.resource_group, row.resource_slots, row.shared_memory_bytes)
+        for row in rows
+    ]

@@ -1,0 +1,307 @@
+"""What a session looks like when it is read, and the lists of sessions."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
+from datetime import datetime
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from bai_services.core.accounts.roles import Role
+from bai_services.core.resources import ResourceSlots
+from bai_services.core.sessions.dependencies import Dependency
+from bai_services.core.sessions.lifecycle import ENDED, OCCUPYING, Status
+
+from ..listing import Listing, Named
+from ..tables.accounts import projects, users
+from ..tables.callbacks import session_callbacks
+from ..tables.cluster import devices
+from ..tables.sessions import allocations, kernels, sessions
+from .dependencies import read_dependencies
+from .time_limits import TimeLimit, read_draining, read_idle_timeouts, read_time_limits
+
+# Characters of a kernel's output that are kept after its end.
+LOG_LIMIT = 256 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class SessionRow:
+    """A session with the names of its owner and project."""
+
+    id: str
+    sequence: int
+    name: str
+    type: str
+    owner: str
+    owner_id: str
+    # The role that the owner has now, whatever they had when the session was created.
+    owner_role: Role
+    access_key: str
+    domain: str
+    project: str
+    project_id: str
+    resource_group: str
+    image: str
+    architecture: str
+    priority: int
+    requested_slots: ResourceSlots
+    shared_memory_bytes: int
+    mounts: list[dict[str, Any]]
+    environ: dict[str, str]
+    options: dict[str, Any]
+    request_hash: str
+    status: Status
+    status_info: str
+    reasons: list[dict[str, Any]]
+    position: int | None
+    estimate: dict[str, Any] | None
+    notices: list[str]
+    result: str
+    exit_code: int | None
+    startup_command: str | None
+    starts_at: datetime | None
+    batch_timeout_seconds: int | None
+    cluster_size: int
+    cluster_mode: str
+    hub_user: str
+    hub_server: str
+    started_by: str
+    created_at: datetime
+    status_changed_at: datetime
+    scheduled_at: datetime | None
+    started_at: datetime | None
+    terminated_at: datetime | None
+    callback_url: str | None = None
+    used_at: datetime | None = None
+    use_heard_at: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class AllocationRow:
+    """One amount on one agent; ``device_id`` is None for cpu and mem."""
+
+    session_id: str
+    agent_id: str
+    device_id: str | None
+    slot: str
+    amount: int
+    is_simulated: bool
+    kernel_id: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class KernelRow:
+    """One container of a session, as its agent and the spawner reported it."""
+
+    id: str
+    session_id: str
+    role: str
+    index: int
+    hostname: str
+    agent_id: str | None
+    progress: dict[str, Any]
+    injection: dict[str, Any] | None
+    launched_at: datetime | None
+    container_id: str | None
+    usage: dict[str, Any] | None
+    last_seen_at: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
+class CallbackState:
+    """How far the callbacks of a session are."""
+
+    is_open: bool = True
+    tries: int = 0
+    next_at: datetime | None = None
+    delivered: int = 0
+    given_up: int = 0
+    last_at: datetime | None = None
+    last_error: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class SessionKernels:
+    """A session with its kernels, the main one first."""
+
+    row: SessionRow
+    kernels: tuple[KernelRow, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class SessionView(SessionKernels):
+    """A session with its kernels, what it holds and its place in the queue (from 1)."""
+
+    allocations: tuple[AllocationRow, ...] = ()
+    queue_position: int | None = None
+    dependencies: tuple[Dependency, ...] = ()
+    callback: CallbackState | None = None
+    time_limit: TimeLimit | None = None
+    is_draining: bool = False
+    idle_timeout_seconds: int = 0
+
+
+_NAMES = {
+    "owner": users.c.username.label("owner"),
+    "owner_role": users.c.role.label("owner_role"),
+    "project": projects.c.name.label("project"),
+}
+_COLUMNS = [_NAMES[f.name] if f.name in _NAMES else sessions.c[f.name] for f in fields(SessionRow)]
+_KERNEL_COLUMNS = [kernels.c[f.name] for f in fields(KernelRow)]
+
+# Every session has both; but an outer join is left out by the database where only rows are counted.
+SELECT: sa.Select[Any] = (
+    sa.select(*_COLUMNS)
+    .outerjoin_from(sessions, users, sessions.c.owner_id == users.c.id)
+    .outerjoin(projects, sessions.c.project_id == projects.c.id)
+)
+
+# Statements of every request and every step are built once: building one costs several times
+# what running it does.
+_STATUS = [f.name for f in fields(SessionRow)].index("status")
+_OWNER_ROLE = [f.name for f in fields(SessionRow)].index("owner_role")
+_BY_ID = SELECT.where(sessions.c.id == sa.bindparam("session_id"))
+_KERNELS_OF = (
+    sa.select(*_KERNEL_COLUMNS)
+    .where(kernels.c.session_id.in_(sa.bindparam("ids", expanding=True)))
+    .order_by(kernels.c.session_id, kernels.c.index)
+)
+_CALLBACKS_OF = sa.select(
+    session_callbacks.c.session_id, *(session_callbacks.c[f.name] for f in fields(CallbackState))
+).where(session_callbacks.c.session_id.in_(sa.bindparam("ids", expanding=True)))
+_ALLOCATIONS_OF = (
+    sa.select(
+        allocations.c.session_id,
+        allocations.c.kernel_id,
+        allocations.c.agent_id,
+        allocations.c.device_id,
+        allocations.c.slot,
+        allocations.c.amount,
+        sa.func.coalesce(devices.c.is_simulated, sa.false()).label("is_simulated"),
+    )
+    .join_from(allocations, sessions, allocations.c.session_id == sessions.c.id)
+    .outerjoin(devices, allocations.c.device_id == devices.c.id)
+    .where(
+        allocations.c.session_id.in_(sa.bindparam("ids", expanding=True)),
+        allocations.c.freed_at.is_(None),
+        sessions.c.status.in_(OCCUPYING),
+    )
+    .order_by(allocations.c.id)
+)
+
+LISTING = Listing(
+    {
+        "id": sessions.c.id,
+        "name": sessions.c.name,
+        "status": sessions.c.status,
+        "type": sessions.c.type,
+        "owner": users.c.username,
+        "owner_id": sessions.c.owner_id,
+        "domain": sessions.c.domain,
+        "project": projects.c.name,
+        "project_id": sessions.c.project_id,
+        "resource_group": sessions.c.resource_group,
+        "image": sessions.c.image,
+        "priority": sessions.c.priority,
+        "result": sessions.c.result,
+        "hub_user": sessions.c.hub_user,
+        "hub_server": sessions.c.hub_server,
+        "created_at": sessions.c.created_at,
+        "scheduled_at": sessions.c.scheduled_at,
+        "started_at": sessions.c.started_at,
+        "terminated_at": sessions.c.terminated_at,
+    },
+    default_sort=("-created_at", "-id"),
+    common={"status": frozenset(ENDED)},
+    named={
+        "owner": Named(users.c.id, sessions.c.owner_id),
+        "project": Named(projects.c.id, sessions.c.project_id),
+    },
+)
+
+
+def stored_log(log: str) -> str:
+    """Return the end of an output as it is kept; PostgreSQL takes no NUL in a text."""
+    return log.replace("\0", "\ufffd")[-LOG_LIMIT:]
+
+
+def row_of(values: Sequence[Any]) -> SessionRow:
+    """Return the session that a row of ``SELECT`` is."""
+    found = list(values)
+    found[_STATUS] = Status(found[_STATUS])
+    found[_OWNER_ROLE] = Role(found[_OWNER_ROLE])
+    return SessionRow(*found)
+
+
+async def read_by_id(tx: AsyncConnection, session_id: str) -> list[SessionRow]:
+    """Return the session of that id in a list, which is empty if there is none."""
+    found = await tx.execute(_BY_ID, {"session_id": session_id})
+    return [row_of(row) for row in found]
+
+
+async def read_rows(tx: AsyncConnection, *conditions: sa.ColumnElement[bool]) -> list[SessionRow]:
+    """Return the sessions that meet every condition, oldest first."""
+    found = await tx.execute(SELECT.where(*conditions).order_by(sessions.c.sequence))
+    return [row_of(row) for row in found]
+
+
+async def read_kernels_of(tx: AsyncConnection, session_id: str) -> tuple[KernelRow, ...]:
+    """Return the kernels of one session, main kernel first."""
+    found = await tx.execute(_KERNELS_OF, {"ids": [session_id]})
+    return tuple(KernelRow(**row) for row in found.mappings())
+
+
+async def read_views(tx: AsyncConnection, rows: Sequence[SessionRow]) -> list[SessionView]:
+    """Return the rows with allocations, kernels and queue positions, in the same order."""
+    if not rows:
+        return []
+    ids = [row.id for row in rows]
+    held = await _allocations_of(tx, ids)
+    of_session: dict[str, list[KernelRow]] = defaultdict(list)
+    found = await tx.execute(_KERNELS_OF, {"ids": ids})
+    for kernel in (KernelRow(**row) for row in found.mappings()):
+        of_session[kernel.session_id].append(kernel)
+    awaited = await read_dependencies(tx, ids)
+    running = [row.id for row in rows if row.status is Status.RUNNING]
+    limits = await read_time_limits(tx, running) if running else {}
+    draining = await read_draining(tx, running) if running else frozenset()
+    timeouts = await read_idle_timeouts(tx, running) if running else {}
+    told = await _callbacks_of(tx, [row.id for row in rows if row.callback_url])
+    return [
+        SessionView(
+            row,
+            tuple(of_session[row.id]),
+            tuple(held[row.id]),
+            row.position if row.status is Status.PENDING else None,
+            tuple(awaited.get(row.id, ())),
+            told.get(row.id),
+            limits.get(row.id),
+            row.id in draining,
+            timeouts.get(row.id, 0),
+        )
+        for row in rows
+    ]
+
+
+async def _callbacks_of(tx: AsyncConnection, ids: Sequence[str]) -> Mapping[str, CallbackState]:
+    if not ids:
+        return {}
+    found = await tx.execute(_CALLBACKS_OF, {"ids": ids})
+    return {row[0]: CallbackState(*row[1:]) for row in found}
+
+
+async def _allocations_of(
+    tx: AsyncConnection, ids: Sequence[str]
+) -> Mapping[str, list[AllocationRow]]:
+    """Return what each session holds, or held last if it has ended."""
+    found = await tx.execute(_ALLOCATIONS_OF, {"ids": ids})
+    rows: dict[str, list[AllocationRow]] = defaultdict(list)
+    for row in found.mappings():
+        rows[row["session_id"]].append(
+            AllocationRow(**{**row, "is_simulated": bool(row["is_simulated"])})
+        )
+    return rows

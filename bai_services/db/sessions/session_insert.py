@@ -1,0 +1,298 @@
+"""The parts of filing a session; ``SessionStore.enqueue`` runs them in one transaction."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, fields
+from datetime import datetime
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from bai_services.core.errors import AlreadyExists, InUse
+from bai_services.core.folders.vfolders import VfolderStatus
+from bai_services.core.resources import ResourceSlots
+from bai_services.core.scheduling import caps as policy
+from bai_services.core.scheduling.caps import SESSIONS, Scope, ScopeKind
+from bai_services.core.scheduling.placement import Mode
+from bai_services.core.sessions.kernel_group import kernel_names, total_slots
+from bai_services.core.sessions.lifecycle import Result, Status
+
+from ..scheduling import ledger
+from ..scheduling.caps import CHUNK, read_caps
+from ..tables.callbacks import session_callbacks
+from ..tables.folders import vfolder_mounts, vfolders
+from ..tables.sessions import counters, kernels, sessions
+from .rows import SELECT, KernelRow, SessionRow, SessionView, read_rows, row_of
+
+# What a new session brings beside the columns of its row.
+_NOT_COLUMNS = frozenset({"kernel_id", "sub_kernel_ids", "dependencies", "reuse"})
+
+
+@dataclass(frozen=True, slots=True)
+class NewSession:
+    """A session to file; ids come from the caller."""
+
+    id: str
+    kernel_id: str
+    name: str
+    type: str
+    owner_id: str
+    access_key: str
+    domain: str
+    project_id: str
+    resource_group: str
+    image: str
+    architecture: str
+    priority: int
+    requested_slots: ResourceSlots
+    shared_memory_bytes: int
+    mounts: list[dict[str, Any]]
+    environ: dict[str, str]
+    options: dict[str, Any]
+    request_hash: str
+    notices: list[str]
+    hub_user: str
+    hub_server: str
+    started_by: str
+    startup_command: str | None = None
+    starts_at: datetime | None = None
+    batch_timeout_seconds: int | None = None
+    callback_url: str | None = None
+    cluster_mode: str = Mode.SINGLE_NODE
+    # One each for sub1, sub2 … of a cluster session.
+    sub_kernel_ids: tuple[str, ...] = ()
+    # Ids of sessions of the same owner; some may be filed together with this one.
+    dependencies: tuple[str, ...] = ()
+    # Whether a live session of that name will do whatever it was asked for.
+    reuse: bool = False
+
+    @property
+    def cluster_size(self) -> int:
+        return 1 + len(self.sub_kernel_ids)
+
+    @property
+    def total_slots(self) -> ResourceSlots:
+        """What all of its kernels ask for together."""
+        return total_slots(self.requested_slots, self.cluster_size)
+
+    @property
+    def scopes(self) -> tuple[Scope, ...]:
+        return ledger.scopes_of(
+            self.domain, self.project_id, self.owner_id, self.access_key, self.resource_group
+        )
+
+
+async def next_sequences(tx: AsyncConnection, count: int) -> range:
+    """Take the next ``count`` places in the order of filing."""
+    insert = (postgresql if tx.dialect.name == "postgresql" else sqlite).insert(counters)
+    last = await tx.scalar(
+        insert.values(name=SESSIONS, value=count)
+        .on_conflict_do_update(
+            index_elements=[counters.c.name], set_={"value": counters.c.value + count}
+        )
+        .returning(counters.c.value)
+    )
+    return range(int(last or 0) - count + 1, int(last or 0) + 1)
+
+
+# Built once: they are read for each session that is filed.
+_IN_THE_WAY = SELECT.where(
+    sa.or_(
+        sessions.c.owner_id.in_(sa.bindparam("owners", expanding=True))
+        & sessions.c.live_name.in_(sa.bindparam("names", expanding=True)),
+        sessions.c.hub_user.in_(sa.bindparam("users", expanding=True))
+        & sessions.c.hub_server.in_(sa.bindparam("servers", expanding=True))
+        & sessions.c.live_name.is_not(None),
+    )
+).order_by(sessions.c.sequence)
+
+
+async def live_twins(tx: AsyncConnection, news: Sequence[NewSession]) -> dict[str, SessionRow]:
+    """Return the live session that stands for a new one, by the new one's id.
+
+    Raises
+    ------
+    AlreadyExists
+        If a live session of that name, or on that Hub server, asks for something else.
+    """
+    by_name: dict[tuple[str, str], SessionRow] = {}
+    by_server: dict[tuple[str, str], SessionRow] = {}
+    for start in range(0, len(news), CHUNK):
+        part = news[start : start + CHUNK]
+        wanted = {
+            "owners": sorted({new.owner_id for new in part}),
+            "names": [new.name for new in part],
+            "users": sorted({new.hub_user for new in part}),
+            "servers": [new.hub_server for new in part],
+        }
+        found = [row_of(row) for row in await tx.execute(_IN_THE_WAY, wanted)]
+        by_name |= {(row.owner_id, row.name): row for row in found}
+        by_server |= {(row.hub_user, row.hub_server): row for row in found}
+    twins: dict[str, SessionRow] = {}
+    for new in news:
+        named = by_name.get((new.owner_id, new.name))
+        row = named or by_server.get((new.hub_user, new.hub_server))
+        if row is None:
+            continue
+        if row.request_hash != new.request_hash and not (new.reuse and named):
+            raise _is_other(row)
+        twins[new.id] = row
+    return twins
+
+
+def _is_other(row: SessionRow) -> AlreadyExists:
+    return AlreadyExists(
+        f"a session named {row.name!r} is {row.status} and was asked for with other content; "
+        "take another name, stop that one, or ask with reuse for the one that is there",
+        session=row.id,
+        name=row.name,
+        status=row.status,
+    )
+
+
+_WAITING = sa.select(sa.func.count()).where(
+    sessions.c.status == Status.PENDING, sessions.c.owner_id == sa.bindparam("owner")
+)
+
+
+async def check_pending(tx: AsyncConnection, news: Sequence[NewSession]) -> None:
+    """Refuse sessions, all of one keypair, that would pass a cap on waiting ones.
+
+    Exact: sessions are created one transaction after another (``next_sequences``).
+    """
+    if not news:
+        return
+    first = news[0]
+    caps = await read_caps(tx, first.scopes)
+    bound = [c for c in caps.values() if c.max_pending_sessions is not None or c.max_pending_slots]
+    if not bound:
+        return
+    usage: dict[Scope, dict[str, int]] = {}
+    if any(c.scope.kind == ScopeKind.KEYPAIR for c in bound):
+        rows = await read_rows(
+            tx, sessions.c.status == Status.PENDING, sessions.c.access_key == first.access_key
+        )
+        for row in rows:
+            policy.add(usage, first.scopes, total_slots(row.requested_slots, row.cluster_size))
+    # Over all keypairs of the user.
+    waiting = await tx.scalar(_WAITING, {"owner": first.owner_id})
+    usage.setdefault(Scope(ScopeKind.USER, first.owner_id), {})[policy.SESSIONS] = int(waiting or 0)
+    waiting_usage = {scope: dict(used) for scope, used in usage.items()}
+    asked = Counter[str]()
+    for new in news:
+        asked.update(policy.needs(new.total_slots))
+    for new in news:
+        found = policy.pending_violations(
+            bound, new.total_slots, usage, waiting=waiting_usage, asked=asked
+        )
+        policy.refuse(found)
+        policy.add(usage, first.scopes, new.total_slots)
+
+
+def view_of(new: NewSession, row: SessionRow) -> SessionView:
+    """Return a session as it is once it was filed; it must depend on no other."""
+    names = kernel_names(new.cluster_size)
+    kernel_ids = (new.kernel_id, *new.sub_kernel_ids)
+    return SessionView(
+        row,
+        tuple(
+            KernelRow(
+                id=kernel_id,
+                session_id=new.id,
+                **asdict(name),
+                agent_id=None,
+                progress={},
+                injection=None,
+                launched_at=None,
+                container_id=None,
+                usage=None,
+                last_seen_at=None,
+            )
+            for kernel_id, name in zip(kernel_ids, names, strict=True)
+        ),
+    )
+
+
+async def insert(
+    tx: AsyncConnection, news: Sequence[NewSession], sequences: range, at: datetime
+) -> None:
+    """Write the rows of sessions and of their kernels."""
+    names = [f.name for f in fields(NewSession) if f.name not in _NOT_COLUMNS]
+    await tx.execute(
+        sa.insert(sessions),
+        [
+            {
+                **{name: getattr(new, name) for name in names},
+                "cluster_size": new.cluster_size,
+                "sequence": sequence,
+                "live_name": new.name,
+                "status": Status.PENDING,
+                "status_info": "",
+                "reasons": [],
+                "result": Result.UNDEFINED,
+                "created_at": at,
+                "status_changed_at": at,
+            }
+            for new, sequence in zip(news, sequences, strict=True)
+        ],
+    )
+    await tx.execute(
+        sa.insert(kernels),
+        [
+            {
+                "id": kernel_id,
+                "created_at": at,
+                "session_id": new.id,
+                **asdict(name),
+                "progress": {},
+            }
+            for new in news
+            for kernel_id, name in zip(
+                (new.kernel_id, *new.sub_kernel_ids), kernel_names(new.cluster_size), strict=True
+            )
+        ],
+    )
+
+
+async def open_callbacks(tx: AsyncConnection, news: Sequence[NewSession], at: datetime) -> None:
+    """Let those who asked for it be told of each step from now on."""
+    told = [{"session_id": new.id, "next_at": at} for new in news if new.callback_url]
+    if told:
+        await tx.execute(sa.insert(session_callbacks), told)
+
+
+def awaited(news: Sequence[NewSession], twins: Mapping[str, SessionRow]) -> list[tuple[str, str]]:
+    """Return who waits for whom, with the live session in place of one that it stands for."""
+    return [
+        (new.id, twins[key].id if key in twins else key)
+        for new in news
+        for key in dict.fromkeys(new.dependencies)
+    ]
+
+
+async def hold_folders(tx: AsyncConnection, new: NewSession, at: datetime) -> None:
+    wanted = sorted({mount["vfolder_id"] for mount in new.mounts})
+    if not wanted:
+        return
+    # The update locks the folders' rows: a delete that runs now waits, then sees the mounts.
+    held = await tx.execute(
+        sa.update(vfolders)
+        .where(vfolders.c.id.in_(wanted), vfolders.c.status == VfolderStatus.READY)
+        .values(last_used_at=at)
+        .returning(vfolders.c.id)
+    )
+    gone = set(wanted) - set(held.scalars())
+    if gone:
+        names = sorted(m["vfolder"] for m in new.mounts if m["vfolder_id"] in gone)
+        raise InUse(f"folder {', '.join(names)} is no longer ready", vfolders=names)
+    await tx.execute(
+        sa.insert(vfolder_mounts),
+        [
+            {"session_id": new.id, "vfolder_id": m["vfolder_id"], "path": m["path"]}
+            for m in new.mounts
+        ],
+    )

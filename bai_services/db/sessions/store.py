@@ -1,0 +1,511 @@
+"""Sessions: filed once, moved by compare-and-set, ended with everything they held given back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, fields, replace
+from datetime import datetime
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from bai_services.core.accounts.roles import Visibility
+from bai_services.core.errors import AlreadyExists, Conflict, InvalidTransition, NotFound
+from bai_services.core.listing import ListQuery, Page
+from bai_services.core.scheduling.caps import SESSIONS
+from bai_services.core.sessions.kernel_group import MAIN, MAIN_HOST
+from bai_services.core.sessions.lifecycle import (
+    ENDED,
+    LIVE,
+    OCCUPYING,
+    Event,
+    Result,
+    Status,
+    end_event,
+    next_status,
+)
+
+from ..accounts.owners import is_shown
+from ..audit import AuditEntry, record
+from ..database import Database
+from ..scheduling import ledger
+from ..scheduling.caps import CHUNK
+from ..tables.folders import vfolder_mounts
+from ..tables.sessions import counters, kernels, sessions, status_history
+from . import dependencies, session_insert
+from .rows import (
+    LISTING,
+    SELECT,
+    SessionKernels,
+    SessionRow,
+    SessionView,
+    read_by_id,
+    read_kernels_of,
+    read_rows,
+    read_views,
+    row_of,
+    stored_log,
+)
+from .session_insert import NewSession
+
+_TEXT_LIMIT = 1024
+
+AuditOf = Callable[[Sequence[NewSession]], AuditEntry]
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """What is written beside a move; None leaves a field as it is."""
+
+    reason: str = ""
+    status_info: str | None = None
+    result: Result | None = None
+    exit_code: int | None = None
+    log: str | None = None
+    container_id: str | None = None
+    injection: Mapping[str, Any] | None = None
+    notices: Sequence[str] = field(default_factory=tuple)
+
+
+@dataclass(frozen=True, slots=True)
+class Moved:
+    """One step that was written."""
+
+    row: SessionRow
+    event: Event
+    before: Status
+    is_freed: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One line of a session's history."""
+
+    at: datetime
+    event: str
+    from_status: str
+    to_status: str
+    reason: str
+
+
+def visible_to(visible: Visibility) -> list[sa.ColumnElement[bool]]:
+    """Return the conditions that limit a select of sessions to what a caller may see."""
+    found: list[sa.ColumnElement[bool]] = []
+    if visible.domain is not None:
+        found.append(sessions.c.domain == visible.domain)
+    if visible.project_ids is not None:
+        found.append(sessions.c.project_id.in_(sorted(visible.project_ids)))
+    if visible.owner_id is not None:
+        found.append(sessions.c.owner_id == visible.owner_id)
+    if visible.hidden_roles:
+        found.append(is_shown(sessions.c.owner_id, visible.hidden_roles))
+    return found
+
+
+class SessionStore:
+    """The rows of sessions. One public method is one transaction."""
+
+    def __init__(self, database: Database) -> None:
+        self._db = database
+
+    async def enqueue(
+        self, new: NewSession, at: datetime, audit: AuditOf | None = None
+    ) -> tuple[SessionRow, bool]:
+        """File a session as PENDING and return it, and whether it was made now.
+
+        As ``enqueue_all`` with one session.
+        """
+        return (await self.enqueue_all([new], at, audit))[0]
+
+    async def enqueue_all(
+        self, news: Sequence[NewSession], at: datetime, audit: AuditOf | None = None
+    ) -> list[tuple[SessionRow, bool]]:
+        """File sessions of one owner as PENDING, all or none; return each and whether it is new.
+
+        The same owner, name and content twice give one session. Their folders
+        are held from now on. ``audit`` makes the entry of those that are new.
+
+        Raises
+        ------
+        AlreadyExists
+            If a live session of that name, or on that Hub server, asks for something else.
+        QuotaExceeded
+            If a cap on waiting sessions is reached.
+        NotFound, Conflict
+            If one depends on a session that is not the owner's, or that ended without success.
+        InUse
+            If a folder is no longer there to be mounted.
+        """
+        async with self._db.write() as tx:
+            # Everybody who files a session waits here for the one before: what follows is exact.
+            sequences = await session_insert.next_sequences(tx, len(news))
+            twins = await session_insert.live_twins(tx, news)
+            fresh = [new for new in news if new.id not in twins]
+            if fresh:
+                await session_insert.check_pending(tx, fresh)
+                await session_insert.insert(tx, fresh, sequences[: len(fresh)], at)
+                await session_insert.open_callbacks(tx, fresh, at)
+                await dependencies.write(
+                    tx, fresh[0].owner_id, session_insert.awaited(fresh, twins)
+                )
+                for new in fresh:
+                    await session_insert.hold_folders(tx, new, at)
+                if audit is not None:
+                    await record(tx, audit(fresh))
+            made = {row.id: row for row in await _rows_of(tx, [new.id for new in fresh])}
+        return [(twins[new.id], False) if new.id in twins else (made[new.id], True) for new in news]
+
+    async def move(
+        self,
+        session_id: str,
+        event: Event,
+        at: datetime,
+        facts: Facts | None = None,
+        expected: Status | None = None,
+    ) -> Moved:
+        """Move a session on by one event; free everything that it then no longer holds.
+
+        The row is written only if nobody moved it meanwhile; otherwise it is
+        read again. ``Event.PLACED`` is not for here: see ``QueueStore.commit``.
+
+        Raises
+        ------
+        NotFound
+            If there is no such session.
+        InvalidTransition
+            If it cannot have that event in its status, or is not in the one ``expected``.
+        """
+        async with self._db.write() as tx:
+            return await _move(tx, session_id, event, at, facts=facts or Facts(), expected=expected)
+
+    async def move_all(self, session_ids: Sequence[str], event: Event, at: datetime) -> list[Moved]:
+        """Move sessions on by one event, as ``move`` does; leave out those that cannot have it."""
+        moved: list[Moved] = []
+        async with self._db.write() as tx:
+            # In one order everywhere, so that nobody waits in a circle.
+            for session_id in sorted(session_ids):
+                with suppress(NotFound, InvalidTransition):
+                    moved.append(await _move(tx, session_id, event, at, facts=Facts()))
+        return moved
+
+    async def find(self, session_id: str) -> SessionRow:
+        """Return one session.
+
+        Raises
+        ------
+        NotFound
+            If there is no such session.
+        """
+        async with self._db.read() as tx:
+            return await _row_of(tx, session_id)
+
+    async def find_by_key(self, key: str, visible: Visibility, owner_id: str | None) -> SessionRow:
+        """Return the session with that id, or the live one, else the newest, of that name.
+
+        A name is looked up among the sessions of ``owner_id`` first, then
+        among all that are visible, where it must be unambiguous.
+
+        Raises
+        ------
+        NotFound
+            If the caller can see no such session, or several of that name.
+        """
+        async with self._db.read() as tx:
+            rows = await read_rows(tx, sessions.c.id == key, *visible_to(visible))
+            if rows:
+                return rows[0]
+            rows = await read_rows(tx, sessions.c.name == key, *visible_to(visible))
+        mine = [row for row in rows if row.owner_id == owner_id]
+        rows = mine or rows
+        live = [row for row in rows if row.status in LIVE]
+        if len({row.owner_id for row in live or rows}) > 1:
+            raise NotFound(f"several people have a session named {key!r}; use its id", session=key)
+        if not rows:
+            raise NotFound(f"there is no session {key!r}, or you may not see it", session=key)
+        return (live or rows)[-1]
+
+    async def with_kernels(self, session_id: str) -> SessionKernels:
+        """Return one session and its kernels; ``NotFound`` if there is none."""
+        async with self._db.read() as tx:
+            row = await _row_of(tx, session_id)
+            return SessionKernels(row, await read_kernels_of(tx, session_id))
+
+    async def view(self, session_id: str) -> SessionView:
+        """Return one session with all that belongs to it; ``NotFound`` if there is none."""
+        async with self._db.read() as tx:
+            return (await read_views(tx, [await _row_of(tx, session_id)]))[0]
+
+    async def views(self, ids: Sequence[str]) -> list[SessionView]:
+        """Return these sessions, in that order; one that is not there is left out."""
+        async with self._db.read() as tx:
+            rows = {row.id: row for row in await _rows_of(tx, ids)}
+            found: list[SessionView] = []
+            for start in range(0, len(ids), CHUNK):
+                part = [rows[key] for key in ids[start : start + CHUNK] if key in rows]
+                found += await read_views(tx, part)
+        return found
+
+    async def rows(self, ids: Sequence[str]) -> list[SessionRow]:
+        """Return these sessions, in any order; one that is not there is left out."""
+        async with self._db.read() as tx:
+            return await _rows_of(tx, ids)
+
+    async def page(self, query: ListQuery, visible: Visibility) -> Page[SessionView]:
+        async with self._db.read() as tx:
+            found, total = await LISTING.page(tx, SELECT.where(*visible_to(visible)), query)
+            views = await read_views(tx, [row_of(list(row.values())) for row in found])
+        return Page(views, total, query.limit, query.offset)
+
+    async def in_status(self, *statuses: Status) -> list[SessionRow]:
+        """Return every session in one of these statuses, oldest first."""
+        async with self._db.read() as tx:
+            return await read_rows(tx, sessions.c.status.in_(statuses))
+
+    async def ended_since(self, since: datetime) -> list[SessionRow]:
+        """Return every session that ended at or after that time, oldest first."""
+        async with self._db.read() as tx:
+            return await read_rows(tx, sessions.c.terminated_at >= since)
+
+    async def of_hub_servers(self, servers: Sequence[tuple[str, str]]) -> list[SessionRow]:
+        """Return every session, live or ended, of these Hub users and servers."""
+        names = {server for _, server in servers}
+        async with self._db.read() as tx:
+            rows = await read_rows(tx, sessions.c.hub_server.in_(sorted(names)))
+        wanted = set(servers)
+        return [row for row in rows if (row.hub_user, row.hub_server) in wanted]
+
+    async def rename(self, session_id: str, name: str) -> SessionRow:
+        """Give a session another name.
+
+        Raises
+        ------
+        AlreadyExists
+            If the owner has a live session of that name.
+        """
+        async with self._db.write() as tx:
+            await _lock_names(tx)
+            row = await _row_of(tx, session_id)
+            taken = await tx.scalar(
+                sa.select(sessions.c.id).where(
+                    sessions.c.owner_id == row.owner_id,
+                    sessions.c.live_name == name,
+                    sessions.c.id != session_id,
+                )
+            )
+            if taken is not None and row.status in LIVE:
+                raise AlreadyExists(f"{row.owner} has a session named {name!r} already", name=name)
+            live_name = name if row.status in LIVE else None
+            await tx.execute(
+                sa.update(sessions)
+                .where(sessions.c.id == session_id)
+                .values(name=name, live_name=live_name)
+            )
+            return await _row_of(tx, session_id)
+
+    async def set_priority(self, session_id: str, priority: int) -> SessionRow:
+        """Give a waiting session another place in the queue.
+
+        Raises
+        ------
+        Conflict
+            If it does not wait any more.
+        """
+        async with self._db.write() as tx:
+            changed = await tx.execute(
+                sa.update(sessions)
+                .where(sessions.c.id == session_id, sessions.c.status == Status.PENDING)
+                .values(priority=priority)
+            )
+            row = await _row_of(tx, session_id)
+        if changed.rowcount == 0:
+            raise Conflict(
+                f"session {row.name} is {row.status}; only the priority of one that waits "
+                "can be changed",
+                session=session_id,
+                status=row.status,
+            )
+        return row
+
+    async def hand_over(self, session_id: str) -> SessionRow:
+        """Let the manager start a session that the Hub's own Start had filed; twice is harmless."""
+        async with self._db.write() as tx:
+            await tx.execute(
+                sa.update(sessions)
+                .where(sessions.c.id == session_id, sessions.c.started_by == "hub")
+                .values(started_by="manager")
+            )
+            return await _row_of(tx, session_id)
+
+    async def set_status_info(self, session_id: str, text: str) -> None:
+        """Say what is going on with a session that stays in its status; not when it has ended."""
+        text = text[:_TEXT_LIMIT]
+        async with self._db.write() as tx:
+            await tx.execute(
+                sa.update(sessions)
+                .where(sessions.c.id == session_id, sessions.c.status.in_(sorted(LIVE)))
+                .where(sessions.c.status_info != text)
+                .values(status_info=text)
+            )
+
+    async def history(self, session_id: str) -> list[Step]:
+        """Return every step of a session, first to last."""
+        async with self._db.read() as tx:
+            found = await tx.execute(
+                sa.select(*(status_history.c[f.name] for f in fields(Step)))
+                .where(status_history.c.session_id == session_id)
+                .order_by(status_history.c.id)
+            )
+            return [Step(**row) for row in found.mappings()]
+
+    async def log(self, session_id: str, hostname: str = MAIN_HOST) -> str:
+        """Return what was kept of one kernel's output."""
+        async with self._db.read() as tx:
+            text = await tx.scalar(
+                sa.select(kernels.c.log).where(
+                    kernels.c.session_id == session_id, kernels.c.hostname == hostname
+                )
+            )
+        return text or ""
+
+
+# Built once, as are those of ``session_rows``; what is written comes with the values.
+_MOVE = sa.update(sessions).where(
+    sessions.c.id == sa.bindparam("of_session"), sessions.c.status == sa.bindparam("before")
+)
+_MAIN_KERNEL = sa.update(kernels).where(
+    kernels.c.session_id == sa.bindparam("of_session"), kernels.c.role == MAIN
+)
+_STEP = sa.insert(status_history)
+_OF_IDS = SELECT.where(sessions.c.id.in_(sa.bindparam("ids", expanding=True))).order_by(
+    sessions.c.sequence
+)
+
+
+async def write_step(
+    tx: AsyncConnection,
+    session_id: str,
+    step: tuple[Event, Status, Status],
+    at: datetime,
+    reason: str = "",
+) -> None:
+    """Write one line of history."""
+    event, before, after = step
+    await tx.execute(
+        _STEP,
+        {
+            "session_id": session_id,
+            "at": at,
+            "event": event,
+            "from_status": before,
+            "to_status": after,
+            "reason": reason[:_TEXT_LIMIT],
+        },
+    )
+
+
+async def _rows_of(tx: AsyncConnection, ids: Sequence[str]) -> list[SessionRow]:
+    found: list[SessionRow] = []
+    for start in range(0, len(ids), CHUNK):
+        rows = await tx.execute(_OF_IDS, {"ids": ids[start : start + CHUNK]})
+        found += [row_of(row) for row in rows]
+    return found
+
+
+async def _lock_names(tx: AsyncConnection) -> None:
+    """Make others who file or rename wait, as ``enqueue`` does."""
+    await tx.execute(
+        sa.update(counters).where(counters.c.name == SESSIONS).values(value=counters.c.value)
+    )
+
+
+async def _row_of(tx: AsyncConnection, session_id: str) -> SessionRow:
+    rows = await read_by_id(tx, session_id)
+    if not rows:
+        raise NotFound(f"there is no session {session_id}", session=session_id)
+    return rows[0]
+
+
+async def _move(
+    tx: AsyncConnection,
+    session_id: str,
+    event: Event,
+    at: datetime,
+    *,
+    facts: Facts,
+    expected: Status | None = None,
+) -> Moved:
+    while True:
+        row = await _row_of(tx, session_id)
+        if expected not in (None, row.status):
+            raise InvalidTransition(
+                f"the session is {row.status}, not {expected}", status=row.status, event=event
+            )
+        event = end_event(event, row.status, row.result, has_run=row.started_at is not None)
+        if event is Event.ABORTED:
+            facts = replace(facts, result=None)
+        after = next_status(row.status, event)
+        values = _values(row, after, at, facts)
+        moved = await tx.execute(_MOVE, {"of_session": row.id, "before": row.status, **values})
+        if moved.rowcount == 1:
+            break
+    await write_step(tx, session_id, (event, row.status, after), at, facts.reason)
+    if kernel := _kernel_values(facts):
+        await tx.execute(_MAIN_KERNEL, {"of_session": session_id, **kernel})
+    is_freed = await _give_back(tx, session_id, after, at)
+    values.pop("live_name", None)  # no part of what is read
+    return Moved(replace(row, **values), event, row.status, is_freed)
+
+
+def _values(row: SessionRow, after: Status, at: datetime, facts: Facts) -> dict[str, Any]:
+    text = facts.reason if facts.status_info is None else facts.status_info
+    if row.status is Status.TERMINATING:
+        # Why it was to end says more than how it did.
+        text = row.status_info or text
+    values: dict[str, Any] = {
+        "status": after,
+        "status_changed_at": at,
+        "status_info": text[:_TEXT_LIMIT],
+    }
+    if new := [notice for notice in facts.notices if notice not in row.notices]:
+        values["notices"] = [*row.notices, *new]
+    if after is not Status.PENDING:
+        values["reasons"] = []
+    if after is Status.RUNNING:
+        values["started_at"] = at
+    if facts.result is not None:
+        values["result"] = facts.result
+    if facts.exit_code is not None:
+        values["exit_code"] = facts.exit_code
+    if after in ENDED:
+        values["terminated_at"] = at
+        values["live_name"] = None
+    return values
+
+
+def _kernel_values(facts: Facts) -> dict[str, Any]:
+    values: dict[str, Any] = {}
+    if facts.log is not None:
+        values["log"] = stored_log(facts.log)
+    if facts.container_id is not None:
+        values["container_id"] = facts.container_id
+    if facts.injection is not None:
+        values["injection"] = dict(facts.injection)
+        values["progress"] = {}
+    return values
+
+
+async def _give_back(tx: AsyncConnection, session_id: str, after: Status, at: datetime) -> bool:
+    """Free what a session does not hold in its new status; return whether it held amounts."""
+    if after in OCCUPYING:
+        return False
+    if after in ENDED:
+        await tx.execute(sa.delete(vfolder_mounts).where(vfolder_mounts.c.session_id == session_id))
+    else:
+        await tx.execute(
+            sa.update(kernels)
+            .where(kernels.c.session_id == session_id)
+            .values(agent_id=None, injection=None, progress={})
+        )
+    return await ledger.free(tx, session_id, at)

@@ -1,0 +1,141 @@
+"""Session templates in the database."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from bai_services.core.accounts.roles import Role
+from bai_services.core.errors import AlreadyExists, NotFound
+from bai_services.core.listing import ListQuery, Page
+
+from ..accounts.owners import is_shown
+from ..audit import AuditEntry, record
+from ..database import Database
+from ..integrity import broken_means
+from ..listing import Listing
+from ..tables.accounts import projects, users
+from ..tables.sessions import session_templates
+
+Row = Mapping[str, Any]
+
+_SELECT = (
+    sa.select(
+        session_templates,
+        users.c.username.label("owner"),
+        users.c.role.label("owner_role"),
+        projects.c.name.label("project"),
+    )
+    .outerjoin_from(session_templates, users, session_templates.c.owner_id == users.c.id)
+    .outerjoin(projects, session_templates.c.project_id == projects.c.id)
+)
+_LISTING = Listing(
+    {
+        **{
+            name: session_templates.c[name]
+            for name in ("id", "name", "description", "domain", "created_at", "changed_at")
+        },
+        "owner": users.c.username,
+        "project": projects.c.name,
+    },
+    default_sort=("name", "id"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class TemplateReader:
+    """The caller for whom templates are selected.
+
+    With ``is_domain_wide`` that is all of the domain's but those of owners with a hidden role.
+    """
+
+    user_id: str | None
+    domain: str | None
+    project_ids: frozenset[str]
+    is_domain_wide: bool
+    hidden_roles: frozenset[Role]
+
+    def condition(self) -> sa.ColumnElement[bool]:
+        table = session_templates.c
+        if self.is_domain_wide:
+            return sa.and_(table.domain == self.domain, is_shown(table.owner_id, self.hidden_roles))
+        is_of_domain = table.owner_id.is_(None) & table.project_id.is_(None)
+        return sa.or_(
+            table.owner_id == self.user_id,
+            table.project_id.in_(sorted(self.project_ids)),
+            is_of_domain & (table.domain == self.domain),
+        )
+
+
+class TemplateStore:
+    """One public method is one transaction; a reader of None sees everything."""
+
+    def __init__(self, database: Database) -> None:
+        self._db = database
+
+    async def page(self, query: ListQuery, reader: TemplateReader | None) -> Page[Row]:
+        async with self._db.read() as tx:
+            items, total = await _LISTING.page(tx, _seen_by(reader), query)
+        return Page(items, total, query.limit, query.offset)
+
+    async def named(self, key: str, reader: TemplateReader | None) -> list[Row]:
+        """Return the template with that id, else those of that name."""
+        is_meant = sa.or_(session_templates.c.id == key, session_templates.c.name == key)
+        async with self._db.read() as tx:
+            found = await tx.execute(_seen_by(reader).where(is_meant))
+            rows: list[Row] = [dict(row) for row in found.mappings()]
+        return [row for row in rows if row["id"] == key] or rows
+
+    async def create(self, values: Mapping[str, Any], audit: AuditEntry) -> Row:
+        """Write a template and return it.
+
+        Raises
+        ------
+        AlreadyExists
+            If there is one of that name for the same people.
+        """
+        async with self._db.write() as tx:
+            with broken_means(_taken(values["name"])):
+                await tx.execute(sa.insert(session_templates).values(values))
+            await record(tx, audit)
+            return await _one(tx, values["id"])
+
+    async def update(self, template_id: str, changes: Mapping[str, Any], audit: AuditEntry) -> Row:
+        """Change a template; ``AlreadyExists`` as for ``create``."""
+        async with self._db.write() as tx:
+            with broken_means(_taken(str(changes.get("name", "")))):
+                await tx.execute(
+                    sa.update(session_templates)
+                    .where(session_templates.c.id == template_id)
+                    .values(changes)
+                )
+            row = await _one(tx, template_id)
+            await record(tx, audit)
+            return row
+
+    async def delete(self, template_id: str, audit: AuditEntry) -> None:
+        async with self._db.write() as tx:
+            await tx.execute(
+                sa.delete(session_templates).where(session_templates.c.id == template_id)
+            )
+            await record(tx, audit)
+
+
+def _seen_by(reader: TemplateReader | None) -> sa.Select[Any]:
+    return _SELECT if reader is None else _SELECT.where(reader.condition())
+
+
+async def _one(tx: AsyncConnection, template_id: str) -> Row:
+    found = await tx.execute(_SELECT.where(session_templates.c.id == template_id))
+    row = found.mappings().one_or_none()
+    if row is None:
+        raise NotFound("there is no such template any more")
+    return dict(row)
+
+
+def _taken(name: str) -> AlreadyExists:
+    return AlreadyExists(f"there is a template {name} already for the same people", name=name)

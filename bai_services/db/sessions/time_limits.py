@@ -1,0 +1,152 @@
+"""How long running sessions may go on, used or idle, and which are on agents being emptied."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+import sqlalchemy as sa
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from bai_services.core.errors import Conflict, InvalidRequest
+from bai_services.core.sessions.lifecycle import Status
+
+from ..database import Database
+from ..tables.accounts import keypair_policies, keypairs
+from ..tables.base import UtcDateTime
+from ..tables.cluster import agents
+from ..tables.sessions import kernels, sessions
+
+
+@dataclass(frozen=True, slots=True)
+class TimeLimit:
+    """How long a session may run by its keypair's policy, and what its owner has added to that."""
+
+    policy_seconds: int
+    added_seconds: int
+    most_added_seconds: int
+
+    @property
+    def seconds(self) -> int:
+        return self.policy_seconds + self.added_seconds
+
+    @property
+    def addable_seconds(self) -> int:
+        """How much may still be added; a policy that was made tighter takes nothing back."""
+        return max(self.most_added_seconds - self.added_seconds, 0)
+
+
+_LIMITS = (
+    sa.select(
+        sessions.c.id,
+        keypair_policies.c.max_session_lifetime_seconds.label("most"),
+        sessions.c.lifetime_extension_seconds.label("added"),
+        keypair_policies.c.max_lifetime_extension_seconds.label("addable"),
+    )
+    .join_from(sessions, keypairs, sessions.c.access_key == keypairs.c.access_key)
+    .join(keypair_policies, keypairs.c.resource_policy == keypair_policies.c.name)
+    .where(
+        sessions.c.id.in_(sa.bindparam("ids", expanding=True)),
+        keypair_policies.c.max_session_lifetime_seconds > 0,
+    )
+)
+_IDLE_TIMEOUTS = (
+    sa.select(sessions.c.id, keypair_policies.c.idle_timeout_seconds)
+    .join_from(sessions, keypairs, sessions.c.access_key == keypairs.c.access_key)
+    .join(keypair_policies, keypairs.c.resource_policy == keypair_policies.c.name)
+    .where(
+        sessions.c.id.in_(sa.bindparam("ids", expanding=True)),
+        keypair_policies.c.idle_timeout_seconds > 0,
+    )
+)
+_DRAINING = (
+    sa.select(kernels.c.session_id)
+    .join_from(kernels, agents, kernels.c.agent_id == agents.c.id)
+    .where(
+        kernels.c.session_id.in_(sa.bindparam("ids", expanding=True)),
+        agents.c.schedulable.is_(False),
+    )
+)
+
+
+async def read_time_limits(tx: AsyncConnection, ids: Sequence[str]) -> dict[str, TimeLimit]:
+    """Return the limit of each session that has one."""
+    found = await tx.execute(_LIMITS, {"ids": list(ids)})
+    return {row.id: TimeLimit(row.most, row.added, row.addable) for row in found}
+
+
+async def read_idle_timeouts(tx: AsyncConnection, ids: Sequence[str]) -> dict[str, int]:
+    """Return after how many seconds without use a session is ended, of each that ever is."""
+    found = await tx.execute(_IDLE_TIMEOUTS, {"ids": list(ids)})
+    return {row.id: row.idle_timeout_seconds for row in found}
+
+
+async def read_draining(tx: AsyncConnection, ids: Sequence[str]) -> frozenset[str]:
+    """Return the sessions with a kernel on an agent that takes no new ones."""
+    return frozenset(await tx.scalars(_DRAINING, {"ids": list(ids)}))
+
+
+class TimeLimitStore:
+    """Lengthens lifetimes and notes uses. One public method is one transaction."""
+
+    def __init__(self, database: Database) -> None:
+        self._db = database
+
+    async def extend(self, session_id: str, seconds: int) -> None:
+        """Let a running session go on for so much longer.
+
+        Raises
+        ------
+        Conflict
+            If it does not run, or nothing ends it.
+        InvalidRequest
+            If that is more than its policy lets its owner add.
+        """
+        async with self._db.write() as tx:
+            # Changed before it is looked at: of two that add at once the later sees the sum.
+            changed = await tx.execute(
+                sa.update(sessions)
+                .where(sessions.c.id == session_id, sessions.c.status == Status.RUNNING)
+                .values(lifetime_extension_seconds=sessions.c.lifetime_extension_seconds + seconds)
+            )
+            if changed.rowcount == 0:
+                raise Conflict("only the lifetime of a session that runs can be extended")
+            limit = (await read_time_limits(tx, [session_id])).get(session_id)
+            if limit is None:
+                raise Conflict("the lifetime of this session is not limited: nothing to extend")
+            if limit.added_seconds > limit.most_added_seconds:
+                before = limit.added_seconds - seconds
+                left = max(limit.most_added_seconds - before, 0)
+                raise InvalidRequest(
+                    f"{seconds} s were asked; the keypair's policy lets "
+                    f"{limit.most_added_seconds} s be added to a session's lifetime, of which "
+                    f"{left} s are left",
+                    field="seconds",
+                    asked=seconds,
+                    limit=limit.most_added_seconds,
+                    left=left,
+                )
+
+    async def idle_timeout(self, session_id: str) -> int:
+        """Return after how many seconds without use a session is ended; 0: never."""
+        async with self._db.read() as tx:
+            return (await read_idle_timeouts(tx, [session_id])).get(session_id, 0)
+
+    async def note_use(self, session_id: str, used_at: datetime, heard_at: datetime | None) -> None:
+        """Note when a session was used; ``heard_at``: it said itself that this was the last time.
+
+        What is known of a later use stays.
+        """
+        known = sessions.c.used_at
+        async with self._db.write() as tx:
+            await tx.execute(
+                sa.update(sessions)
+                .where(sessions.c.id == session_id, sessions.c.status == Status.RUNNING)
+                .values(
+                    used_at=sa.case(
+                        (known > used_at, known), else_=sa.literal(used_at, UtcDateTime)
+                    ),
+                    use_heard_at=sessions.c.use_heard_at if heard_at is None else heard_at,
+                )
+            )

@@ -1,0 +1,42 @@
+"""Runs a module that must not outlive the process which started it.
+
+    python -m bai_services.exit_with_parent MODULE [ARGUMENT …]
+
+When that process is gone, also after a kill -9, this one gets SIGTERM: the ports that it holds
+are free again for whoever takes over.
+"""
+
+from __future__ import annotations
+
+import os
+import runpy
+import signal
+import sys
+import threading
+import time
+
+CHECK_SECONDS = 0.25
+GRACE_SECONDS = 10
+
+
+def _end_with(parent: int) -> None:
+    while os.getppid() == parent:
+        time.sleep(CHECK_SECONDS)
+    os.kill(os.getpid(), signal.SIGTERM)
+    time.sleep(GRACE_SECONDS)
+    # It did not listen; what it keeps on disk has to stand a kill anyway.
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def main() -> None:
+    if len(sys.argv) < 2:
+        sys.exit("usage: python -m bai_services.exit_with_parent MODULE [ARGUMENT …]")
+    watch = threading.Thread(target=_end_with, args=(os.getppid(),), daemon=True)
+    watch.start()
+    module = sys.argv[1]
+    sys.argv = sys.argv[1:]
+    runpy.run_module(module, run_name="__main__", alter_sys=True)
+
+
+if __name__ == "__main__":
+    main()

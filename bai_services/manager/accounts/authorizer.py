@@ -1,0 +1,68 @@
+"""The one place that decides who may call what."""
+
+from __future__ import annotations
+
+from bai_services.core.accounts.roles import (
+    Caller,
+    Reach,
+    Target,
+    Visibility,
+    reach,
+    reaches,
+    roles_above,
+)
+from bai_services.core.errors import Forbidden, NotFound
+
+
+def require(caller: Caller, action: str, target: Target | None = None) -> None:
+    """Return if the caller may do ``action`` at ``target``.
+
+    Without a target it asks whether the caller may do it to anything at all.
+
+    Raises
+    ------
+    NotFound
+        If the caller may not even read what lies there: its existence is not revealed.
+    Forbidden
+        If the caller may read it, or if there is no target.
+    """
+    if target is None:
+        if reach(caller.role, action) is not Reach.NONE:
+            return
+    elif reaches(caller, action, target):
+        return
+    elif not reaches(caller, f"{action.partition('.')[0]}.read", target):
+        raise NotFound("there is no such thing, or you may not see it")
+    elif target.owner is not None and target.owner.role in roles_above(caller.role, action):
+        raise Forbidden(
+            f"it belongs to a user with the role {target.owner.role}, which {caller.role} may "
+            "not act on; ask a superadmin",
+            action=action,
+        )
+    raise Forbidden(
+        f"{caller.username or caller.role} ({caller.role}) may not do {action} here", action=action
+    )
+
+
+def visibility(caller: Caller, action: str) -> Visibility:
+    """Return which rows ``action`` (a ``….read``) shows to the caller.
+
+    Raises
+    ------
+    Forbidden
+        If the caller's role has no reach at all.
+    """
+    match reach(caller.role, action):
+        case Reach.ALL:
+            return Visibility()
+        case Reach.DOMAIN:
+            return Visibility(domain=caller.domain, hidden_roles=roles_above(caller.role, action))
+        case Reach.PROJECT:
+            return Visibility(project_ids=caller.projects)
+        case Reach.OWN:
+            return Visibility(owner_id=caller.user_id)
+        case _:
+            raise Forbidden(
+                f"{caller.username or caller.role} ({caller.role}) may not do {action}",
+                action=action,
+            )

@@ -1,0 +1,208 @@
+"""Who is behind a request: the account is read afresh each time."""
+
+from __future__ import annotations
+
+import contextlib
+import hmac
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from typing import NamedTuple
+
+from bai_services.core.accounts import signature
+from bai_services.core.accounts.roles import Caller, Role
+from bai_services.core.errors import Forbidden, NotSignedIn, RateLimited, Unavailable
+from bai_services.core.names import is_inside
+from bai_services.core.rate_limit import SlidingCount
+from bai_services.db.accounts.callers import AccountStore, KeypairAccount
+from bai_services.db.accounts.users import Account
+from bai_services.db.database import Database
+
+from ..clock import Clock
+from . import authorizer
+from .keypair_secrets import KeypairSecrets, new_secret_key
+
+# Writing the time of every use would make each request a write.
+LAST_USED_STEP = timedelta(minutes=5)
+
+_REASONS = {
+    "inactive": "this account is not active; ask an administrator of your domain",
+    "before-verification": "this account waits for its verification; ask an administrator",
+    "deleted": "this account is deleted",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class SignedRequest:
+    """The parts of a request that a keypair signature covers."""
+
+    access_key: str
+    signature: str
+    method: str
+    path: str
+    host: str
+    date: datetime
+    content_type: str
+    content_digest: str = ""
+
+
+class Callers:
+    """Turns a proof of identity into the ``Caller`` that use cases ask for."""
+
+    def __init__(self, database: Database, clock: Clock, secrets: KeypairSecrets) -> None:
+        self._store = AccountStore(database)
+        self._clock = clock
+        self._secrets = secrets
+        self._counts: dict[str, SlidingCount] = {}
+        self._nobodys_secret = new_secret_key()
+
+    async def by_username(self, username: str, client_ip: str) -> Caller:
+        """Return the caller that the Hub has identified.
+
+        Raises
+        ------
+        NotSignedIn
+            If the account is unknown here, not active, or not allowed from that address.
+        """
+        account = await self._store.by_username(username)
+        if account is None:
+            raise NotSignedIn(f"{username} has no account here; ask an administrator")
+        return _caller(account, account.main_access_key, client_ip)
+
+    async def in_session(self, username: str, client_ip: str) -> Caller:
+        """Return the caller that a session of that person is.
+
+        Its address is not the person's: it is not held against the account's allowed ones.
+
+        Raises
+        ------
+        NotSignedIn
+            If the account is unknown here or not active.
+        """
+        account = await self._store.by_username(username)
+        if account is None:
+            raise NotSignedIn(f"{username} has no account here; ask an administrator")
+        found = refusal(account, None)
+        if found is not None:
+            raise NotSignedIn(found.text, reason=found.reason)
+        caller = _as_caller(account, None, client_ip)
+        return replace(caller, role=Role.SESSION)
+
+    async def viewer(self, caller: Caller, username: str) -> Caller:
+        """Return the user to whom the Hub, which asks, shows what it reads.
+
+        Raises
+        ------
+        Forbidden
+            If the caller is not the Hub, or the account is unknown or not active.
+        """
+        authorizer.require(caller, "account.read")
+        account = await self._store.by_username(username)
+        if account is None or refusal(account, None) is not None:
+            raise Forbidden(
+                f"there is no active account {username!r}; viewer must name the user who looks",
+                viewer=username,
+            )
+        return _as_caller(account, None, caller.client_ip)
+
+    async def by_signature(self, request: SignedRequest, client_ip: str) -> Caller:
+        """Return the caller whose keypair signed the request.
+
+        Raises
+        ------
+        NotSignedIn
+            If the date is outside the clock window, the keypair unknown or not
+            active, the signature wrong, or the account refused.
+        RateLimited
+            If the keypair has used up its requests of the last 15 minutes.
+        """
+        now = self._clock()
+        signature.check_date(request.date, now)
+        found = await self._store.by_access_key(request.access_key)
+        # An unknown access key costs the same and reads the same as a wrong signature.
+        secret = (
+            self._nobodys_secret
+            if found is None
+            else self._secrets.decrypt(found.secret_key_encrypted)
+        )
+        expected = signature.sign(
+            secret,
+            method=request.method,
+            path=request.path,
+            host=request.host,
+            date=request.date,
+            content_type=request.content_type,
+            content_digest=request.content_digest,
+        )
+        if not hmac.compare_digest(expected, request.signature) or found is None:
+            raise NotSignedIn("the keypair or its signature is not right")
+        if not found.is_active:
+            raise NotSignedIn(f"keypair {found.access_key} is not active")
+        caller = _caller(found.account, found.access_key, client_ip)
+        self._count(found, now)
+        if found.last_used is None or now - found.last_used > LAST_USED_STEP:
+            # Who only reads is answered also while the database's disk is full.
+            with contextlib.suppress(Unavailable):
+                await self._store.used(found.access_key, now)
+        return caller
+
+    async def recheck_keypair(self, caller: Caller) -> None:
+        """Raise ``NotSignedIn`` unless the keypair of a signed request still lets the caller in."""
+        found = await self._store.by_access_key(caller.access_key or "")
+        if found is None or not found.is_active:
+            raise NotSignedIn(f"keypair {caller.access_key} is not active")
+        _caller(found.account, found.access_key, caller.client_ip)
+
+    def _count(self, keypair: KeypairAccount, now: datetime) -> None:
+        count = self._counts.setdefault(keypair.access_key, SlidingCount())
+        if count.total(now) >= keypair.rate_limit:
+            wait = count.seconds_until_room(now)
+            raise RateLimited(
+                f"keypair {keypair.access_key} may send {keypair.rate_limit} requests in 15 "
+                f"minutes and has; again in {wait} s",
+                limit=keypair.rate_limit,
+                retry_after_seconds=wait,
+            )
+        count.add(now)
+
+
+class Refusal(NamedTuple):
+    """Why an account may not come in: a word for programs, a text for people."""
+
+    reason: str
+    text: str
+
+
+def refusal(account: Account, client_ip: str | None) -> Refusal | None:
+    """Return why an account may not come in now, None if it may.
+
+    For the ears of somebody who has proved to own the account. Without a
+    client address only the account itself is looked at.
+    """
+    if account.status != "active":
+        text = _REASONS.get(account.status, "this account may not sign in")
+        return Refusal(account.status, text)
+    # A superadmin is never locked out by what they can deactivate themselves.
+    if not account.is_domain_active and account.role is not Role.SUPERADMIN:
+        return Refusal("inactive", f"domain {account.domain} is not active; ask an administrator")
+    if client_ip is not None and not is_inside(client_ip, account.allowed_client_ip):
+        return Refusal("address", f"this account may not be used from {client_ip or 'there'}")
+    return None
+
+
+def _caller(account: Account, access_key: str | None, client_ip: str) -> Caller:
+    found = refusal(account, client_ip)
+    if found is not None:
+        raise NotSignedIn(found.text, reason=found.reason)
+    return _as_caller(account, access_key, client_ip)
+
+
+def _as_caller(account: Account, access_key: str | None, client_ip: str) -> Caller:
+    return Caller(
+        role=account.role,
+        user_id=account.id,
+        username=account.username,
+        domain=account.domain,
+        projects=frozenset(project_id for project_id, _ in account.projects),
+        access_key=access_key,
+        client_ip=client_ip,
+    )

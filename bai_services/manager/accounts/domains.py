@@ -1,0 +1,102 @@
+"""Domains: tenants that see nothing of each other."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Mapping
+from typing import Any
+
+from bai_services.core.accounts.roles import Caller, Target
+from bai_services.core.errors import NotFound
+from bai_services.core.folders.storage_hosts import EVERYTHING_LOCAL, check_hosts
+from bai_services.core.listing import ListQuery, Page
+from bai_services.core.names import check_slug
+from bai_services.core.resources import Caps
+from bai_services.db.accounts.domains import DomainStore, Row
+
+from ..context import Shared
+from . import authorizer
+
+DEFAULT_PROJECT = "default"
+DEFAULT_POLICY = "default"
+
+
+class Domains:
+    """One method per verb; the caller comes first."""
+
+    def __init__(self, shared: Shared) -> None:
+        self._store = DomainStore(shared.database)
+        self._clock = shared.clock
+        self._audit = shared.audit
+        self._caps_changed = shared.caps_changed
+        self._people_left = shared.people_left
+
+    async def page(self, caller: Caller, query: ListQuery) -> Page[Row]:
+        visible = authorizer.visibility(caller, "domain.read")
+        return await self._store.page(query, visible.domain)
+
+    async def get(self, caller: Caller, name: str) -> Row:
+        authorizer.require(caller, "domain.read", Target(domain=name))
+        found = await self._store.one(name)
+        if found is None:
+            raise NotFound(f"there is no domain {name}")
+        return found
+
+    async def create(self, caller: Caller, wish: Mapping[str, Any]) -> Row:
+        """Make a domain and its project ``default``."""
+        authorizer.require(caller, "domain.write")
+        name = check_slug("domain", wish["name"])
+        now = self._clock()
+        values = {
+            "name": name,
+            "created_at": now,
+            "description": "",
+            "is_active": True,
+            "total_resource_slots": Caps(),
+            "max_concurrent_sessions": None,
+            "allowed_vfolder_hosts": dict(EVERYTHING_LOCAL),
+            **checked(wish),
+        }
+        project = {
+            "id": str(uuid.uuid4()),
+            "created_at": now,
+            "domain": name,
+            "name": DEFAULT_PROJECT,
+            "description": "",
+            "total_resource_slots": Caps(),
+            "allowed_vfolder_hosts": {},
+            "resource_policy": DEFAULT_POLICY,
+        }
+        entry = self._audit.entry(caller, "domain.create", name, domain=name)
+        await self._store.create(values, project, entry)
+        return await self.get(caller, name)
+
+    async def update(self, caller: Caller, name: str, changes: Mapping[str, Any]) -> Row:
+        """Change a domain; when it is deactivated its people lose access at once."""
+        await self.get(caller, name)
+        authorizer.require(caller, "domain.write", Target(domain=name))
+        signs_out = changes.get("is_active") is False
+        entry = self._audit.entry(
+            caller, "domain.update", name, domain=name, fields=sorted(changes)
+        )
+        row = await self._store.update(name, checked(changes), signs_out, entry)
+        self._caps_changed()
+        if signs_out:
+            self._people_left()
+        return row
+
+    async def delete(self, caller: Caller, name: str) -> None:
+        await self.get(caller, name)
+        authorizer.require(caller, "domain.write", Target(domain=name))
+        entry = self._audit.entry(caller, "domain.delete", name, domain=name)
+        await self._store.delete(name, entry)
+
+
+def checked(fields: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the fields that a domain or project shares, read into what the database keeps."""
+    values = {key: value for key, value in fields.items() if key != "name"}
+    if "total_resource_slots" in values:
+        values["total_resource_slots"] = Caps.parse(values["total_resource_slots"])
+    if "allowed_vfolder_hosts" in values:
+        values["allowed_vfolder_hosts"] = check_hosts(values["allowed_vfolder_hosts"])
+    return values

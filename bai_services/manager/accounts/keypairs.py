@@ -1,0 +1,150 @@
+"""Keypairs: keys for programs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from bai_services.core.accounts.roles import Caller, Owner, Role, Target
+from bai_services.core.errors import Conflict, Forbidden, InvalidRequest, NotFound
+from bai_services.core.listing import ListQuery, Page
+from bai_services.core.sessions.callbacks import secret_of
+from bai_services.db.accounts.keypairs import KeypairStore, Row
+from bai_services.db.accounts.policies import PolicyStore
+
+from ..context import Shared
+from . import authorizer
+from .domains import DEFAULT_POLICY
+from .keypair_secrets import KeypairSecrets, new_keypair, new_secret_key
+from .users import Users
+
+# What people may do to their own keypairs. A further keypair would be further
+# caps on sessions, so making one is for administrators.
+OWN_FIELDS = frozenset({"is_active", "new_secret"})
+MAX_RATE_LIMIT = 10_000_000
+
+
+class Keypairs:
+    """One method per verb; the key is the access key."""
+
+    def __init__(self, shared: Shared, users: Users, secrets: KeypairSecrets) -> None:
+        self._store = KeypairStore(shared.database)
+        self._policies = PolicyStore(shared.database, "keypair")
+        self._clock = shared.clock
+        self._audit = shared.audit
+        self._users = users
+        self._secrets = secrets
+        self._caps_changed = shared.caps_changed
+
+    async def page(self, caller: Caller, query: ListQuery) -> Page[Row]:
+        visible = authorizer.visibility(caller, "keypair.read")
+        return await self._store.page(query, visible.domain, visible.owner_id)
+
+    async def get(self, caller: Caller, access_key: str) -> Row:
+        found = await self._store.one(access_key)
+        if found is None:
+            raise NotFound(f"there is no keypair {access_key}, or you may not see it")
+        authorizer.require(caller, "keypair.read", _target(found))
+        return found
+
+    async def callback_secret(self, caller: Caller, access_key: str) -> dict[str, str]:
+        """Return what callbacks are signed with that a keypair's sessions ask for.
+
+        It is for the keypair's owner alone, changes with the secret key, and opens nothing.
+        """
+        found = await self.get(caller, access_key)
+        if found["user_id"] != caller.user_id:
+            raise Forbidden("only its owner may read what a keypair's callbacks are signed with")
+        authorizer.require(caller, "keypair.change-own", _target(found))
+        encrypted = await self._store.encrypted_secret(access_key)
+        if encrypted is None:
+            raise NotFound(f"there is no keypair {access_key} any more")
+        secret = secret_of(self._secrets.decrypt(encrypted))
+        return {"access_key": access_key, "callback_secret": secret}
+
+    async def create(self, caller: Caller, wish: Mapping[str, Any]) -> dict[str, Any]:
+        """Make a keypair for ``user`` (default: the caller); the answer alone has the secret."""
+        authorizer.require(caller, "keypair.write")
+        owner = await self._users.get(caller, wish.get("user") or caller.user_id or "")
+        whose = Owner(owner["id"], Role(owner["role"]))
+        authorizer.require(caller, "keypair.write", Target(domain=owner["domain"], owner=whose))
+        if owner["status"] == "deleted":
+            raise Conflict(f"{owner['username']} is deleted")
+        columns = await self._checked(wish)
+        columns.setdefault("resource_policy", DEFAULT_POLICY)
+        await self._require_policy(columns["resource_policy"])
+        keypair = new_keypair()
+        values = {
+            "access_key": keypair.access_key,
+            "created_at": self._clock(),
+            "secret_key_encrypted": self._secrets.encrypt(keypair.secret_key),
+            "user_id": owner["id"],
+            **columns,
+        }
+        entry = self._audit.entry(
+            caller,
+            "keypair.create",
+            keypair.access_key,
+            domain=owner["domain"],
+            user=owner["username"],
+        )
+        await self._store.create(values, bool(wish.get("is_main")), entry)
+        made = await self.get(caller, keypair.access_key)
+        return {**made, "secret_key": keypair.secret_key}
+
+    async def update(
+        self, caller: Caller, access_key: str, changes: Mapping[str, Any]
+    ) -> dict[str, Any]:
+        """Change a keypair; with ``new_secret`` the answer has the new secret key, once."""
+        row = await self._writable(caller, access_key, changes)
+        columns = await self._checked(changes)
+        secret_key = new_secret_key() if changes.get("new_secret") else None
+        if secret_key is not None:
+            columns["secret_key_encrypted"] = self._secrets.encrypt(secret_key)
+        entry = self._entry(caller, "keypair.update", row, fields=sorted(changes))
+        is_main = bool(changes.get("is_main"))
+        changed = await self._store.update(access_key, columns, is_main, entry)
+        self._caps_changed()
+        return {**changed} if secret_key is None else {**changed, "secret_key": secret_key}
+
+    async def delete(self, caller: Caller, access_key: str) -> None:
+        row = await self._writable(caller, access_key, {"delete": True})
+        await self._store.delete(access_key, self._entry(caller, "keypair.delete", row))
+
+    async def _writable(self, caller: Caller, access_key: str, changes: Mapping[str, Any]) -> Row:
+        row = await self.get(caller, access_key)
+        if row["user_id"] == caller.user_id and set(changes) <= OWN_FIELDS:
+            authorizer.require(caller, "keypair.change-own", _target(row))
+            return row
+        authorizer.require(caller, "keypair.write", _target(row))
+        return row
+
+    async def _checked(self, fields: Mapping[str, Any]) -> dict[str, Any]:
+        columns = ("is_active", "rate_limit", "resource_policy")
+        values = {key: fields[key] for key in columns if key in fields}
+        if not 1 <= values.get("rate_limit", 1) <= MAX_RATE_LIMIT:
+            raise InvalidRequest(
+                f"rate_limit={values['rate_limit']} is not between 1 and {MAX_RATE_LIMIT}",
+                field="rate_limit",
+            )
+        if "resource_policy" in values:
+            await self._require_policy(values["resource_policy"])
+        return values
+
+    async def _require_policy(self, name: str) -> None:
+        if await self._policies.one(name) is None:
+            raise NotFound(f"there is no keypair policy {name}", name=name)
+
+    def _entry(self, caller: Caller, action: str, row: Row, **details: Any) -> Any:
+        return self._audit.entry(
+            caller,
+            action,
+            row["access_key"],
+            domain=row["domain"],
+            user=row["user"],
+            **details,
+        )
+
+
+def _target(row: Row) -> Target:
+    return Target(domain=row["domain"], owner=Owner(row["user_id"], Role(row["role"])))

@@ -1,0 +1,60 @@
+"""What a person sees of themselves."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from bai_services.core.accounts.roles import Caller
+from bai_services.core.errors import Forbidden
+from bai_services.core.listing import ListQuery
+from bai_services.core.scheduling.caps import (
+    SESSIONS,
+    Scope,
+    ScopeCaps,
+    ScopeKind,
+    amount_text,
+    highest,
+)
+from bai_services.db.accounts.callers import AccountStore
+from bai_services.db.accounts.keypairs import KeypairStore
+from bai_services.db.accounts.users import UserStore
+from bai_services.db.database import Database
+
+
+class Me:
+    def __init__(self, database: Database) -> None:
+        self._users = UserStore(database)
+        self._keypairs = KeypairStore(database)
+        self._accounts = AccountStore(database)
+
+    async def get(self, caller: Caller) -> dict[str, Any]:
+        """Return the caller's account, projects, keypairs, limits and usage.
+
+        ``limits`` are the tightest of domain, user and keypair per slot (and
+        ``sessions``); what is not listed is not limited. A project's own caps
+        come on top.
+        """
+        if caller.user_id is None:
+            raise Forbidden(f"{caller.role} is a part of the system, not a person")
+        user = await self._users.find(caller.user_id)
+        assert user is not None  # the caller was read from it
+        keypairs = await self._keypairs.page(ListQuery(limit=500), user_id=caller.user_id)
+        mine = Scope(ScopeKind.USER, caller.user_id)
+        scopes = [Scope(ScopeKind.DOMAIN, user["domain"]), mine]
+        if caller.access_key:
+            scopes.append(Scope(ScopeKind.KEYPAIR, caller.access_key))
+        caps, usage = await self._accounts.caps_and_usage(scopes)
+        fields = ("id", "username", "email", "full_name", "role", "domain", "projects")
+        return {
+            **{name: user[name] for name in fields},
+            "keypairs": [row["access_key"] for row in keypairs.items if row["is_active"]],
+            "need_password_change": user["need_password_change"],
+            "limits": _limits(list(caps.values())),
+            "usage": {slot: amount_text(slot, n) for slot, n in usage[mine].items() if n},
+        }
+
+
+def _limits(caps: list[ScopeCaps]) -> dict[str, str]:
+    slots = {slot for scope in caps for slot in scope.slots} | {SESSIONS}
+    found = {slot: highest(caps, slot) for slot in sorted(slots)}
+    return {slot: amount_text(slot, n) for slot, n in found.items() if n is not None}

@@ -1,0 +1,106 @@
+"""Resource policies of keypairs, users and projects."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from bai_services.core.accounts.roles import Caller
+from bai_services.core.errors import InvalidRequest, NotFound
+from bai_services.core.folders.storage_hosts import EVERYTHING_LOCAL, check_hosts
+from bai_services.core.listing import ListQuery, Page
+from bai_services.core.names import check_slug
+from bai_services.core.resources import Caps
+from bai_services.core.scheduling.caps import MAX_PENDING_SESSIONS
+from bai_services.db.accounts.policies import PolicyStore, Row
+
+from ..context import Shared
+from . import authorizer
+
+_CAPS = ("total_resource_slots", "max_pending_slots")
+
+DEFAULTS: Mapping[str, Mapping[str, Any]] = {
+    "keypair": {
+        "default_for_unspecified": "LIMITED",
+        "total_resource_slots": Caps(),
+        "max_session_lifetime_seconds": 0,
+        "max_lifetime_extension_seconds": 0,
+        "max_concurrent_sessions": None,
+        "max_pending_sessions": None,
+        "max_pending_slots": None,
+        "max_priority": None,
+        "max_containers_per_session": 1,
+        "idle_timeout_seconds": 0,
+        "allowed_vfolder_hosts": EVERYTHING_LOCAL,
+    },
+    "user": {
+        "max_vfolder_count": 0,
+        "max_quota_scope_bytes": -1,
+        "max_concurrent_logins": None,
+        "app_sharing": "none",
+        "max_app_share_seconds": 2_592_000,
+        "total_resource_slots": Caps(),
+        "max_concurrent_sessions": None,
+        "max_pending_sessions": MAX_PENDING_SESSIONS,
+    },
+    "project": {"max_vfolder_count": 0, "max_quota_scope_bytes": -1},
+}
+
+
+class Policies:
+    """Policies of one kind: ``keypair``, ``user`` or ``project``."""
+
+    def __init__(self, kind: str, shared: Shared) -> None:
+        self._kind = kind
+        self._store = PolicyStore(shared.database, kind)
+        self._clock = shared.clock
+        self._audit = shared.audit
+        self._caps_changed = shared.caps_changed
+
+    async def page(self, caller: Caller, query: ListQuery) -> Page[Row]:
+        authorizer.require(caller, "policy.read")
+        return await self._store.page(query)
+
+    async def get(self, caller: Caller, name: str) -> Row:
+        authorizer.require(caller, "policy.read")
+        found = await self._store.one(name)
+        if found is None:
+            raise NotFound(f"there is no {self._kind} policy {name}", name=name)
+        return found
+
+    async def create(self, caller: Caller, wish: Mapping[str, Any]) -> Row:
+        authorizer.require(caller, "policy.write")
+        name = check_slug(f"{self._kind} policy", wish["name"])
+        values = {**DEFAULTS[self._kind], **_checked(wish)}
+        values.update(name=name, created_at=self._clock())
+        await self._store.create(values, self._entry(caller, "create", name))
+        return await self.get(caller, name)
+
+    async def update(self, caller: Caller, name: str, changes: Mapping[str, Any]) -> Row:
+        authorizer.require(caller, "policy.write")
+        entry = self._entry(caller, "update", name, fields=sorted(changes))
+        row = await self._store.update(name, _checked(changes), entry)
+        self._caps_changed()
+        return row
+
+    async def delete(self, caller: Caller, name: str) -> None:
+        authorizer.require(caller, "policy.write")
+        await self._store.delete(name, self._entry(caller, "delete", name))
+
+    def _entry(self, caller: Caller, verb: str, name: str, **details: Any) -> Any:
+        return self._audit.entry(caller, f"{self._kind}-policy.{verb}", name, **details)
+
+
+def _checked(fields: Mapping[str, Any]) -> dict[str, Any]:
+    values = {key: value for key, value in fields.items() if key != "name"}
+    for field in _CAPS:
+        if values.get(field) is not None:
+            values[field] = Caps.parse(values[field])
+    if "allowed_vfolder_hosts" in values:
+        values["allowed_vfolder_hosts"] = check_hosts(values["allowed_vfolder_hosts"])
+    if values.get("default_for_unspecified", "LIMITED") not in ("LIMITED", "UNLIMITED"):
+        raise InvalidRequest(
+            "default_for_unspecified is LIMITED (a slot that is not named is 0) or UNLIMITED",
+            field="default_for_unspecified",
+        )
+    return values

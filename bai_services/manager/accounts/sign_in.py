@@ -1,0 +1,356 @@
+"""Signing in by password, and what the Hub hears of an account."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import hmac
+import secrets
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+from bai_services.core.accounts.passwords import MAX_LENGTH, check_password
+from bai_services.core.accounts.roles import Caller, Role
+from bai_services.core.errors import (
+    BaiError,
+    InvalidRequest,
+    NotFound,
+    SignInBlocked,
+    SignInRefused,
+)
+from bai_services.db.accounts.callers import AccountStore, PasswordAccount
+from bai_services.db.accounts.users import Account, Ending, UserStore
+
+from ..audit import Audit
+from ..context import Shared
+from ..hub.client import Hub
+from ..metrics import Metrics
+from . import authorizer
+from .callers import refusal
+from .lockouts import Attempt, Lockouts, canonical
+from .passwords import Passwords
+from .sign_outs import TokenEndings
+
+CODE_LIFE = timedelta(minutes=2)
+CODES_AT_ONCE = 1000
+MAX_NAME = 128
+_WRONG = "the name or the password is not right"
+
+
+@dataclass(frozen=True, slots=True)
+class _Code:
+    username: str
+    challenge: str
+    expires_at: datetime
+
+
+class SignIns:
+    """Passwords, tokens for the CLI, one-time codes of its browser sign-in."""
+
+    def __init__(
+        self,
+        shared: Shared,
+        passwords: Passwords,
+        hub: Hub,
+        endings: TokenEndings,
+        metrics: Metrics,
+        lockouts: Lockouts,
+        *,
+        token_seconds: int,
+    ) -> None:
+        self._accounts = AccountStore(shared.database)
+        self.lockouts = lockouts
+        self._users = UserStore(shared.database)
+        self._clock = shared.clock
+        self._audit = shared.audit
+        self._passwords = passwords
+        self._hub = hub
+        self._endings = endings
+        self._people_left = shared.people_left
+        self._metrics = metrics
+        self._token_seconds = token_seconds
+        # Lost with a restart, which a sign-in of two minutes can bear.
+        self._codes: dict[str, _Code] = {}
+        endings.listen(self._forget_codes)
+
+    async def verify(
+        self, caller: Caller, name: str, password: str, client_ip: str
+    ) -> dict[str, Any]:
+        """Return the account whose password the Hub was given.
+
+        Raises
+        ------
+        SignInRefused
+            If name or password is wrong (one text for both), or, after the
+            right password, with the reason why the account may not come in.
+        SignInBlocked
+            After too many failures with that name, whether it exists or not.
+        """
+        authorizer.require(caller, "account.verify")
+        account = await self._check(name, password, client_ip, "sign-in.hub")
+        limit = await self._accounts.max_concurrent_logins(account.id)
+        return {**hub_account(account), "max_concurrent_logins": limit}
+
+    async def account(self, caller: Caller, username: str) -> dict[str, Any]:
+        """Return what the Hub has to know of a person."""
+        authorizer.require(caller, "account.read")
+        found = await self._accounts.by_username(username)
+        if found is None:
+            raise NotFound(f"there is no account {username}")
+        return hub_account(found)
+
+    async def token(self, name: str, password: str, client_ip: str) -> dict[str, str]:
+        """Return a Hub token for who signs in with a password; same rules as ``verify``."""
+        account = await self._check(name, password, client_ip, "sign-in.token")
+        if account.need_password_change:
+            raise SignInRefused(
+                "the password must be changed first: bai password --user NAME, or the sign-in page",
+                reason="need-password-change",
+                need_password_change=True,
+            )
+        return await self._hub_token(account.username, "bai login")
+
+    async def withdraw(self, caller: Caller, token: str) -> None:
+        """Have the Hub forget the token with which the caller signed in."""
+        authorizer.require(caller, "user.change-own")
+        await self._hub.delete_token(token)
+        entry = self._audit.entry(
+            caller, "sign-out.token", caller.user_id or "", domain=caller.domain
+        )
+        await self._audit.add(entry)
+
+    async def change_password(
+        self,
+        name: str,
+        old: str,
+        new: str,
+        client_ip: str,
+        *,
+        keep_session: str = "",
+        revokes_tokens: bool = False,
+    ) -> None:
+        """Set a new password for who knows the old one; same lockout as signing in.
+
+        It ends every browser sign-in of the account but ``keep_session`` (the Hub's id of the
+        browser session that changes it), and with ``revokes_tokens`` its API tokens too.
+
+        Raises
+        ------
+        InvalidRequest
+            If the new password breaks the rule or is the old one.
+        """
+        account = await self._check(name, old, client_ip, "sign-in.password")
+        if hmac.compare_digest(old.encode(), new.encode()):
+            raise InvalidRequest(
+                "the new password is the old one", field="password", broken_rules=["must be new"]
+            )
+        check_password(new, account.username, account.email)
+        caller = _as_caller(account, client_ip)
+        entry = self._audit.entry(
+            caller,
+            "user.change-password",
+            account.id,
+            domain=account.domain,
+            name=account.username,
+        )
+        hashed = await self._passwords.hash(new)
+        ending: Ending = "all" if revokes_tokens else "sign-ins"
+        await self._users.set_password(account.id, hashed, self._clock(), entry, ending)
+        due = {"id": account.id, "username": account.username, "tokens_to_end": ending}
+        try:
+            await self._endings.end(due, keep_session)
+        except BaiError:
+            # The password is changed; the rest is retried until the Hub answers.
+            self._people_left()
+
+    def _forget_codes(self, username: str) -> None:
+        self._codes = {k: c for k, c in self._codes.items() if c.username != username}
+
+    def code(self, caller: Caller, challenge: str) -> dict[str, str]:
+        """Return a one-time code that lets the CLI with the ``challenge`` act as the caller.
+
+        It holds for two minutes and one use, and only with the verifier whose
+        SHA-256 the challenge is (PKCE, S256).
+        """
+        if caller.user_id is None:
+            raise InvalidRequest("only people sign in with a code")
+        now = self._clock()
+        if len(challenge) != 43:
+            raise InvalidRequest(
+                "the challenge is no SHA-256 in URL-safe base64", field="challenge"
+            )
+        self._codes = {k: c for k, c in self._codes.items() if c.expires_at > now}
+        while len(self._codes) >= CODES_AT_ONCE:
+            self._codes.pop(next(iter(self._codes)))
+        code = secrets.token_urlsafe(32)
+        expires_at = now + CODE_LIFE
+        self._codes[_hashed(code)] = _Code(caller.username, challenge, expires_at)
+        return {"code": code, "expires_at": expires_at.isoformat()}
+
+    async def redeem(self, code: str, verifier: str, client_ip: str) -> dict[str, str]:
+        """Return a Hub token for a code; whatever is wrong with it, it is used up."""
+        found = self._codes.pop(_hashed(code), None)
+        is_right = (
+            found is not None
+            and found.expires_at > self._clock()
+            and hmac.compare_digest(found.challenge, _hashed(verifier))
+        )
+        if found is None or not is_right:
+            raise SignInRefused("the code is not right, used up or too old; run bai login again")
+        account = await self._accounts.by_username(found.username)
+        if account is None:
+            raise SignInRefused(_WRONG)
+        await self._refuse(account, client_ip, "sign-in.code")
+        entry = self._audit.entry(
+            _as_caller(account, client_ip), "sign-in.code", account.id, domain=account.domain
+        )
+        await self._audit.add(entry)
+        return await self._hub_token(account.username, "bai login (browser)")
+
+    async def _hub_token(self, username: str, note: str) -> dict[str, str]:
+        await self._hub.ensure_user(username)
+        token = await self._hub.create_token(username, note, self._token_seconds)
+        return {"token": token.value, "username": username}
+
+    async def _check(self, name: str, password: str, client_ip: str, action: str) -> Account:
+        typed = canonical(name)[: MAX_NAME + 1]
+        now = self._clock()
+        found = await self._find(typed, password)
+        user_id = None if found is None else found.account.id
+        attempt = await self.lockouts.begin(typed, user_id, client_ip, now)
+        # Also where the answer is clear already: the time that it takes must not tell anything.
+        is_right = await self._is_right(found, password)
+        if is_right and found is not None and attempt.is_accepted:
+            return await self._accept(found, attempt, password, client_ip, action)
+        if attempt.blocked_until is not None:
+            self._metrics.sign_ins.labels("blocked").inc()
+            seconds = max(1, int((attempt.blocked_until - now).total_seconds()))
+            raise SignInBlocked(
+                f"too many failures with this name or from this address; try again in "
+                f"{seconds // 60 + 1} minutes",
+                retry_after_seconds=seconds,
+            )
+        self._metrics.sign_ins.labels("refused").inc()
+        await self._audit.add(_refused_entry(self._audit, action, client_ip))
+        raise SignInRefused(_WRONG)
+
+    async def _accept(
+        self, found: PasswordAccount, attempt: Attempt, password: str, client_ip: str, action: str
+    ) -> Account:
+        account = found.account
+        entry = self._audit.entry(
+            _as_caller(account, client_ip), action, account.id, domain=account.domain
+        )
+        await self.lockouts.succeeded(attempt, self._clock(), entry)
+        await self._refuse(account, client_ip, action)
+        await self._take_up_parameters(found, password)
+        self._metrics.sign_ins.labels("done").inc()
+        return account
+
+    async def _find(self, typed: str, password: str) -> PasswordAccount | None:
+        is_sane = 0 < len(typed) <= MAX_NAME and len(password) <= MAX_LENGTH and "\0" not in typed
+        found = await self._accounts.by_sign_in_name(typed) if is_sane else None
+        return None if found is None or found.account.status == "deleted" else found
+
+    async def _is_right(self, found: PasswordAccount | None, password: str) -> bool:
+        """Return whether the password is right; the work is the same if there is no account."""
+        password_hash = None if found is None else found.password_hash
+        return await self._passwords.verify(password_hash, password[:MAX_LENGTH])
+
+    async def _refuse(self, account: Account, client_ip: str, action: str) -> None:
+        found = refusal(account, client_ip)
+        if found is None:
+            return
+        self._metrics.sign_ins.labels("refused").inc()
+        caller = _as_caller(account, client_ip)
+        await self._audit.add(
+            self._audit.entry(
+                caller,
+                action,
+                account.id,
+                domain=account.domain,
+                outcome=SignInRefused.code,
+                reason=found.reason,
+            )
+        )
+        raise SignInRefused(found.text, reason=found.reason)
+
+    async def _take_up_parameters(self, found: PasswordAccount, password: str) -> None:
+        old = found.password_hash
+        if old is not None and self._passwords.is_outdated(old):
+            new = await self._passwords.hash(password)
+            await self._users.rehash(found.account.id, old, new)
+
+
+def hub_account(account: Account) -> dict[str, Any]:
+    """Return the account as the Hub's authenticator takes it."""
+    domain = account.domain
+    groups = [f"d-{domain}", *(f"p-{domain}-{name}" for _, name in account.projects)]
+    return {
+        "id": account.id,
+        "username": account.username,
+        "email": account.email,
+        "role": account.role,
+        "domain": domain,
+        "need_password_change": account.need_password_change,
+        "is_active": refusal(account, None) is None,
+        "hub_groups": groups,
+        "hub_roles": _hub_roles(account.role, domain),
+    }
+
+
+# Scopes of administrators in the Hub. Accounts and sessions are changed through the manager, which
+# compares the roles of caller and owner; the Hub's filters cannot. So these scopes create no
+# user, start no server, issue no token and open no server of another user. The Hub's own role
+# "admin" would allow all of it.
+_SUPERADMIN_SCOPES = (
+    *("admin-ui", "list:users", "read:users", "list:groups", "read:groups"),
+    *("list:services", "read:services", "read:hub", "read:roles", "read:metrics"),
+    # No role is higher, so a superadmin may also stop a server that the manager does not know.
+    *("read:servers", "delete:servers"),
+)
+# Without "read:servers": a server's options hold the environment variables of its session.
+_DOMAIN_ADMIN_SCOPES = ("list:users", "read:users", "list:groups", "read:groups")
+
+
+def _hub_roles(role: Role, domain: str) -> list[dict[str, Any]]:
+    if role is Role.SUPERADMIN:
+        return [
+            {
+                "name": "bai-superadmin",
+                "description": "Administrator of all domains",
+                "scopes": list(_SUPERADMIN_SCOPES),
+            }
+        ]
+    if role is Role.ADMIN:
+        filtered = (f"{scope}!group=d-{domain}" for scope in _DOMAIN_ADMIN_SCOPES)
+        return [
+            {
+                "name": f"bai-domain-admin-{domain}",
+                "description": f"Administrator of domain {domain}",
+                "scopes": ["admin-ui", *filtered],
+            }
+        ]
+    return []
+
+
+def _as_caller(account: Account, client_ip: str) -> Caller:
+    return Caller(
+        account.role,
+        user_id=account.id,
+        username=account.username,
+        domain=account.domain,
+        client_ip=client_ip,
+    )
+
+
+def _refused_entry(audit: Audit, action: str, client_ip: str) -> Any:
+    # Who it was is not known, and a mistyped name may be a password: neither is kept.
+    caller = Caller(Role.USER, username="(not signed in)", client_ip=client_ip)
+    return audit.entry(caller, action, "", domain=None, outcome=SignInRefused.code)
+
+
+def _hashed(text: str) -> str:
+    digest = hashlib.sha256(text.encode()).digest()
+    return base64.urlsafe_b64encode(digest).rstrip(b"=").decode()

@@ -1,0 +1,80 @@
+"""People's keys for the SSH servers of their sessions; private ones are never kept."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Mapping
+from typing import Any
+
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from cryptography.hazmat.primitives.serialization import (
+    Encoding,
+    NoEncryption,
+    PrivateFormat,
+    PublicFormat,
+)
+
+from bai_services.core.accounts.roles import Caller, Owner, Target
+from bai_services.core.accounts.ssh_keys import MOST_KEYS, check_key_name, parse_public_key
+from bai_services.core.errors import Forbidden
+from bai_services.db.accounts.ssh_keys import SshKeyStore
+
+from ..context import Shared
+from . import authorizer
+
+
+class SshKeys:
+    """The caller's own; nobody adds a key to somebody else's sessions."""
+
+    def __init__(self, shared: Shared) -> None:
+        self._store = SshKeyStore(shared.database)
+        self._clock = shared.clock
+        self._audit = shared.audit
+
+    async def list(self, caller: Caller) -> dict[str, Any]:
+        """Return the caller's keys; a session sees those of its owner."""
+        owner_id = _own(caller, "ssh-key.read")
+        return {"items": await self._store.of(owner_id)}
+
+    async def add(self, caller: Caller, wish: Mapping[str, Any]) -> dict[str, Any]:
+        """Keep a public key; without one make a pair, whose private half only this answer has."""
+        owner_id = _own(caller, "ssh-key.write")
+        name = check_key_name(wish["name"])
+        private_key, text = None, wish.get("public_key")
+        if text is None:
+            private_key, text = new_pair(name)
+        key = parse_public_key(text)
+        shown = {
+            "name": name,
+            "public_key": key.text,
+            "fingerprint": key.fingerprint,
+            "created_at": self._clock(),
+        }
+        entry = self._audit.entry(
+            caller, "ssh-key.add", name, domain=caller.domain, fingerprint=key.fingerprint
+        )
+        row = {"id": str(uuid.uuid4()), "user_id": owner_id, **shown}
+        await self._store.add(row, MOST_KEYS, entry)
+        return {**shown, "private_key": private_key}
+
+    async def remove(self, caller: Caller, name: str) -> None:
+        """Forget a key; connections that are open stay so, new ones are refused."""
+        owner_id = _own(caller, "ssh-key.write")
+        entry = self._audit.entry(caller, "ssh-key.remove", name, domain=caller.domain)
+        await self._store.remove(owner_id, name, entry)
+
+
+def new_pair(comment: str) -> tuple[str, str]:
+    """Return a private and a public key in OpenSSH's form."""
+    key = Ed25519PrivateKey.generate()
+    private = key.private_bytes(Encoding.PEM, PrivateFormat.OpenSSH, NoEncryption())
+    public = key.public_key().public_bytes(Encoding.OpenSSH, PublicFormat.OpenSSH)
+    return private.decode(), f"{public.decode()} {comment}"
+
+
+def _own(caller: Caller, action: str) -> str:
+    if caller.user_id is None:
+        raise Forbidden(f"{caller.role} is a part of the system, not a person")
+    owner = Owner(caller.user_id, caller.role)
+    authorizer.require(caller, action, Target(owner=owner))
+    return caller.user_id

@@ -1,0 +1,245 @@
+"""People: accounts, their roles, and putting them out."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from bai_services.core import names
+from bai_services.core.accounts.passwords import check_password
+from bai_services.core.accounts.roles import Caller, Owner, Role, Target
+from bai_services.core.errors import Conflict, InvalidRequest, NotFound
+from bai_services.core.listing import ListQuery, Page
+from bai_services.db.accounts.policies import PolicyStore
+from bai_services.db.accounts.users import Row, UserChange, UserStore
+
+from ..context import Shared
+from . import authorizer
+from .domains import DEFAULT_POLICY, Domains
+from .keypair_secrets import KeypairSecrets, new_keypair
+from .lockouts import Lockouts
+from .passwords import Passwords
+from .projects import Projects
+
+ROLES = (Role.SUPERADMIN, Role.ADMIN, Role.USER, Role.MONITOR)
+STATUSES = ("active", "inactive", "before-verification")
+# What people may change of themselves.
+OWN_FIELDS = frozenset({"full_name", "description"})
+_CONTAINER_IDS = ("container_uid", "container_gid")
+
+
+class Users:
+    """One method per verb; ``key`` is an id, a user name or an e-mail address."""
+
+    def __init__(
+        self,
+        shared: Shared,
+        domains: Domains,
+        projects: Projects,
+        passwords: Passwords,
+        secrets: KeypairSecrets,
+        lockouts: Lockouts,
+    ) -> None:
+        self._store = UserStore(shared.database)
+        self._policies = {kind: PolicyStore(shared.database, kind) for kind in ("user", "keypair")}
+        self._clock = shared.clock
+        self._audit = shared.audit
+        self._domains = domains
+        self._projects = projects
+        self._passwords = passwords
+        self._secrets = secrets
+        self._lockouts = lockouts
+        self._people_left = shared.people_left
+
+    async def page(self, caller: Caller, query: ListQuery) -> Page[Row]:
+        visible = authorizer.visibility(caller, "user.read")
+        page = await self._store.page(query, visible.domain, visible.owner_id)
+        return replace(page, items=await self._with_locks(page.items))
+
+    async def get(self, caller: Caller, key: str) -> Row:
+        visible = authorizer.visibility(caller, "user.read")
+        found = await self._store.find(key, visible.domain, visible.owner_id)
+        if found is None:
+            raise NotFound(f"there is no user {key}, or you may not see them")
+        return (await self._with_locks([found]))[0]
+
+    async def create(self, caller: Caller, wish: Mapping[str, Any]) -> dict[str, Any]:
+        """Make an account with its main keypair; the answer alone has the secret key.
+
+        Without a password the person cannot sign in until one is set.
+        """
+        domain = wish.get("domain") or caller.domain or ""
+        authorizer.require(caller, "user.write")
+        authorizer.require(caller, "user.write", Target(domain=domain))
+        await self._domains.get(caller, domain)
+        user_id, now = str(uuid.uuid4()), self._clock()
+        values = {
+            "id": user_id,
+            "created_at": now,
+            "domain": domain,
+            "role": Role.USER,
+            "status": "active",
+            "resource_policy": DEFAULT_POLICY,
+            "username": names.check_username(wish["username"]),
+            "email": names.check_email(wish["email"]),
+        }
+        values |= await self._checked(caller, wish, values)
+        keypair = new_keypair()
+        policy = wish.get("keypair_policy") or DEFAULT_POLICY
+        await self._require_policy("keypair", policy)
+        values["main_access_key"] = keypair.access_key
+        row = {
+            "access_key": keypair.access_key,
+            "created_at": now,
+            "secret_key_encrypted": self._secrets.encrypt(keypair.secret_key),
+            "user_id": user_id,
+            "resource_policy": policy,
+        }
+        projects = await self._project_ids(caller, wish.get("projects") or (), domain)
+        entry = self._audit.entry(
+            caller, "user.create", user_id, domain=domain, name=values["username"]
+        )
+        await self._store.create(values, row, projects, entry)
+        made = await self.get(caller, user_id)
+        shown = {"access_key": keypair.access_key, "secret_key": keypair.secret_key}
+        return {**made, "keypair": shown}
+
+    async def update(self, caller: Caller, key: str, changes: Mapping[str, Any]) -> Row:
+        """Change an account; one that is not active any more loses access and sessions at once.
+
+        Raises
+        ------
+        Forbidden
+            If the caller changes somebody who reaches further, or gives a role.
+        Conflict
+            If no active superadmin would be left.
+        """
+        row = await self._writable(caller, key, changes)
+        values = await self._checked(caller, changes, row)
+        is_moved = "domain" in values and values["domain"] != row["domain"]
+        is_out = values.get("status", row["status"]) != "active" and row["status"] == "active"
+        entry = self._entry(caller, "user.update", row, fields=sorted(changes))
+        is_reset = "password_hash" in values
+        change = UserChange(
+            values,
+            leaves_projects=is_moved,
+            signs_out=is_out or is_moved,
+            ends_tokens=is_reset,
+        )
+        changed = await self._store.update(row["id"], change, entry)
+        if change.signs_out or change.ends_tokens:
+            self._people_left()
+        return (await self._with_locks([changed]))[0]
+
+    async def delete(self, caller: Caller, key: str) -> None:
+        """Delete softly: the account stays as ``deleted``, its keypairs are inactive, it is out."""
+        row = await self._writable(caller, key, {"status": "deleted"})
+        if row["id"] == caller.user_id:
+            raise Conflict("you cannot delete your own account; another administrator can")
+        entry = self._entry(caller, "user.delete", row)
+        change = UserChange({"status": "deleted"}, deactivates_keypairs=True, signs_out=True)
+        await self._store.update(row["id"], change, entry)
+        self._people_left()
+
+    async def sign_out(self, caller: Caller, key: str) -> None:
+        """End the tokens and servers of a person, who may sign in again if active."""
+        row = await self.get(caller, key)
+        if row["id"] != caller.user_id:
+            row = await self._writable(caller, key, {})
+        entry = self._entry(caller, "user.sign-out", row)
+        await self._store.update(row["id"], UserChange({}, signs_out=True), entry)
+        self._people_left()
+
+    async def unlock(self, caller: Caller, key: str) -> None:
+        """Forget an account's failed sign-ins: it is accepted again from every address."""
+        row = await self._writable(caller, key, {"locked_until": None})
+        entry = self._entry(caller, "user.unlock", row)
+        await self._lockouts.unlock(row["id"], (row["username"], row["email"]), entry)
+
+    async def _with_locks(self, rows: Sequence[Row]) -> list[Row]:
+        """Return the rows with whether, and until when, too many failures lock the account."""
+        until = await self._lockouts.locked_until([row["id"] for row in rows], self._clock())
+        return [
+            {**row, "is_locked": row["id"] in until, "locked_until": until.get(row["id"])}
+            for row in rows
+        ]
+
+    async def _writable(self, caller: Caller, key: str, changes: Mapping[str, Any]) -> Row:
+        row = await self.get(caller, key)
+        target = Target(domain=row["domain"], owner=Owner(row["id"], Role(row["role"])))
+        if row["id"] == caller.user_id and set(changes) <= OWN_FIELDS:
+            authorizer.require(caller, "user.change-own", target)
+            return row
+        authorizer.require(caller, "user.write", target)
+        return row
+
+    async def _checked(
+        self, caller: Caller, fields: Mapping[str, Any], row: Mapping[str, Any]
+    ) -> dict[str, Any]:
+        """Return the columns that ``fields`` set, after the rules for each of them."""
+        not_columns = {"password", "projects", "keypair_policy"}
+        values = {key: value for key, value in fields.items() if key not in not_columns}
+        if "username" in values:
+            values["username"] = names.check_username(values["username"])
+            if values["username"] != row["username"]:
+                self._refuse_rename(row)
+        if "email" in values:
+            values["email"] = names.check_email(values["email"])
+        if values.get("allowed_client_ip") is not None:
+            values["allowed_client_ip"] = names.check_networks(values["allowed_client_ip"])
+        if "resource_policy" in values:
+            await self._require_policy("user", values["resource_policy"])
+        self._check_choice("status", values, STATUSES)
+        self._check_choice("role", values, ROLES)
+        if values.get("role", row["role"]) != row["role"]:
+            authorizer.require(caller, "user.grant-role")
+        if any(values.get(name, row.get(name)) != row.get(name) for name in _CONTAINER_IDS):
+            # With the uid of somebody else one could read their files.
+            authorizer.require(caller, "user.grant-role")
+        if values.get("domain", row["domain"]) != row["domain"]:
+            # Moving somebody hands them to another domain's administrators.
+            authorizer.require(caller, "user.grant-role")
+            await self._domains.get(caller, values["domain"])
+        if fields.get("password") is not None:
+            names_of_them = (values.get("username", row["username"]), values.get("email", ""))
+            check_password(fields["password"], *names_of_them)
+            values["password_hash"] = await self._passwords.hash(fields["password"])
+            values["password_changed_at"] = self._clock()
+        return values
+
+    def _refuse_rename(self, row: Mapping[str, Any]) -> None:
+        raise InvalidRequest(
+            f"user names do not change: {row['username']} is how the Hub knows the person",
+            field="username",
+        )
+
+    def _check_choice(self, field: str, values: Mapping[str, Any], choices: Sequence[str]) -> None:
+        if field in values and values[field] not in choices:
+            raise InvalidRequest(
+                f"{values[field]!r} is no {field} to give; use one of {', '.join(choices)}",
+                field=field,
+            )
+
+    async def _project_ids(self, caller: Caller, keys: Sequence[str], domain: str) -> list[str]:
+        found = []
+        for key in keys:
+            # A bare name means the project of the new person's own domain.
+            try:
+                row = await self._projects.get(caller, f"{domain}/{key}")
+            except NotFound:
+                row = await self._projects.get(caller, key)
+            if row["domain"] != domain:
+                raise InvalidRequest(f"project {key} is not in domain {domain}", field="projects")
+            found.append(row["id"])
+        return found
+
+    async def _require_policy(self, kind: str, name: str) -> None:
+        if await self._policies[kind].one(name) is None:
+            raise NotFound(f"there is no {kind} policy {name}", name=name)
+
+    def _entry(self, caller: Caller, action: str, row: Row, **details: Any) -> Any:
+        return self._audit.entry(
+            caller, action, row["id"], domain=row["domain"], name=row["username"], **details
+        )

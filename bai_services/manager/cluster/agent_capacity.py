@@ -1,0 +1,122 @@
+"""What the agents of a resource group have: worked out once for as long as they are as they are."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from bai_services.core.cluster.device_sharing import Level
+from bai_services.core.cluster.devices import SHARES, Device
+from bai_services.core.resources import CPU, MEM
+from bai_services.core.scheduling.placement import AgentState, Placer, Policy, Request
+
+from ..scheduling.jit_warmup import Warming
+
+# So long a form waits for the code that tells what has room.
+PATIENCE_SECONDS = 3.0
+
+
+@dataclass(frozen=True, slots=True)
+class Amounts:
+    """Of one slot: the most that one session could ever take, and the most now.
+
+    Of shares also those that devices in use serve alone, and how firmly a
+    session can count on its share being held; None: nobody gives shares now.
+    """
+
+    largest: int
+    free: int
+    in_force: Sequence[int]
+    enforcement: Level | None
+
+
+class AgentsNow:
+    """The agents of one resource group as they were read; nothing here changes them.
+
+    Until what tells is compiled (``can_tell``) there is room for everything.
+    """
+
+    def __init__(self, agents: Sequence[AgentState], can_tell: bool = True) -> None:
+        self.agents = agents
+        self.can_tell = can_tell
+        self._fits: dict[Request, bool] = {}
+
+    @cached_property
+    def amounts(self) -> Mapping[str, Amounts]:
+        """The amounts of each slot that an agent has, and of cpu and mem."""
+        able = [agent for agent in self.agents if agent.is_alive and agent.is_schedulable]
+        best = [agent.at_best() for agent in self.agents]
+        slots = {CPU, MEM}
+        for agent in self.agents:
+            slots |= set(agent.capacity)
+            for device in agent.devices:
+                slots |= {device.slot} if device.slot else {f"{device.family}.device"}
+                slots |= {f"{device.family}.shares"} if device.sharing.most else set()
+        return {
+            slot: Amounts(
+                max((agent.free(slot) for agent in best), default=0),
+                max((agent.free(slot) for agent in able), default=0),
+                sorted({d.share_in_force for a in able for d in a.devices if _is_alike(d, slot)}),
+                _least_firm(d for a in able for d in a.devices if _gives(d, slot)),
+            )
+            for slot in sorted(slots)
+        }
+
+    def fits(self, request: Request) -> bool:
+        """Return whether the agents have room for a session now."""
+        if not self.can_tell:
+            return True
+        if request not in self._fits:
+            self._fits[request] = self._placer.fits(self._placer.prepare(request))
+        return self._fits[request]
+
+    @cached_property
+    def _placer(self) -> Placer:
+        return Placer(self.agents, Policy.BEST_FIT)
+
+
+class KnownAgents:
+    """The agents of each resource group as they were read last, with what was worked out."""
+
+    def __init__(self, warming: Warming) -> None:
+        self._warming = warming
+        self._of_group: dict[str, AgentsNow] = {}
+        self._being_read: dict[str, asyncio.Task[Sequence[AgentState]]] = {}
+
+    async def read(
+        self, group: str, read: Callable[[], Coroutine[Any, Any, Sequence[AgentState]]]
+    ) -> AgentsNow:
+        """Return the agents; who asks while they are being read shares what is read.
+
+        What was worked out is forgotten as soon as anything differs.
+        """
+        task = self._being_read.get(group)
+        if task is None:
+            task = self._being_read[group] = asyncio.create_task(read())
+            task.add_done_callback(lambda _: self._being_read.pop(group))
+        # Who gives up does not end it for the others.
+        agents = await asyncio.shield(task)
+        can_tell = await self._warming.is_over(PATIENCE_SECONDS)
+        known = self._of_group.get(group)
+        if known is None or known.agents != agents or known.can_tell != can_tell:
+            known = self._of_group[group] = AgentsNow(agents, can_tell)
+        return known
+
+
+def _is_alike(device: Device, slot: str) -> bool:
+    """Return whether a device has room for its share in force only, until it is empty."""
+    return slot == f"{device.family}.{SHARES}" and 0 < device.share_in_force <= device.most_alone
+
+
+def _gives(device: Device, slot: str) -> bool:
+    """Return whether sessions may have shares of a device by that slot."""
+    is_offered = device.is_healthy and device.sharing.most > 0
+    return slot == f"{device.family}.{SHARES}" and is_offered
+
+
+def _least_firm(devices: Iterable[Device]) -> Level | None:
+    levels = (device.sharing.level for device in devices)
+    return min(levels, key=lambda level: level.firmness, default=None)

@@ -1,0 +1,208 @@
+"""Agents: heartbeats with a deadline, what they have, and what they are told to do."""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import Any, Protocol
+
+from bai_services.core.accounts.roles import Caller
+from bai_services.core.cluster.devices import SHARES, thousandths
+from bai_services.core.cluster.model import AgentStatus, check_agent_id
+from bai_services.core.errors import InvalidRequest, NotFound
+from bai_services.core.listing import ListQuery, Page
+from bai_services.core.resources import ResourceSlots, format_amount
+from bai_services.db.cluster.agents import AgentStore, Beat, Contact, Row
+from bai_services.db.cluster.inventory import NewDevice
+
+from ..accounts import authorizer
+from ..context import Shared
+from ..loop import Loop
+from ..settings import Settings
+
+__all__ = ["Agents", "Beat", "NewDevice"]
+
+log = logging.getLogger(__name__)
+
+_PATCHED = frozenset({"schedulable", "resource_group"})
+
+
+class AgentWork(Protocol):
+    """What agents say of kernels and are asked to do with them; see ``kernels.py``."""
+
+    async def observe(
+        self, agent_id: str, reported: Sequence[Mapping[str, Any]] | None
+    ) -> object: ...
+
+    async def work(self, agent_id: str, wait_seconds: float) -> Sequence[Mapping[str, Any]]: ...
+
+    async def report(self, agent_id: str, report: Mapping[str, Any]) -> object: ...
+
+
+class Agents:
+    """Keeps agents, their slots, devices and status; hands on what concerns kernels."""
+
+    def __init__(
+        self,
+        shared: Shared,
+        settings: Settings,
+        kernels: AgentWork,
+    ) -> None:
+        self._store = AgentStore(shared.database)
+        self._clock = shared.clock
+        self._audit = shared.audit
+        self._settings = settings
+        self._kernels = kernels
+        self._room_changed = shared.caps_changed
+        self._started_at: datetime | None = None
+        self._loop = Loop(
+            "agent deadlines", self.check_deadlines, settings.heartbeat_interval_seconds
+        )
+
+    def start(self) -> None:
+        """Watch deadlines; an agent that is silent now gets one whole deadline from here."""
+        self._started_at = self._clock()
+        self._loop.start()
+
+    async def stop(self) -> None:
+        await self._loop.stop()
+
+    async def check_deadlines(self) -> None:
+        """Mark agents as LOST whose last heartbeat is older than the deadline."""
+        now = self._clock()
+        deadline = timedelta(seconds=self._settings.heartbeat_deadline_seconds)
+        # Nobody could reach a manager that did not run: their silence means nothing yet.
+        if self._started_at is not None and now - self._started_at < deadline:
+            return
+        if not await self._store.silent_since(now - deadline):
+            return
+        for agent_id in await self._store.mark_lost(now - deadline, now):
+            log.warning("agent %s is LOST: no heartbeat for %s", agent_id, deadline)
+
+    async def heartbeat(
+        self,
+        caller: Caller,
+        agent_id: str,
+        beat: Beat,
+        kernels: Sequence[Mapping[str, Any]] | None,
+    ) -> Row:
+        """Take in what a machine says of itself and of its kernels (None: it cannot see them).
+
+        Raises
+        ------
+        NotFound
+            If a new agent names a resource group that does not exist.
+        InvalidRequest
+            If the id is none, or slots are given that are counted per device.
+        """
+        authorizer.require(caller, "agent.report")
+        check_agent_id(agent_id)
+        if wrong := sorted(set(beat.slots) - {"cpu", "mem"}):
+            raise InvalidRequest(f"{', '.join(wrong)}: only cpu and mem are counted per agent")
+        contact = await self._store.contact(agent_id, beat, self._clock())
+        _log(agent_id, contact)
+        if not beat.is_leaving:
+            await self._kernels.observe(agent_id, kernels)
+        if contact.has_more_room:
+            self._room_changed()
+        return {
+            "deadline_seconds": self._settings.heartbeat_deadline_seconds,
+            "interval_seconds": self._settings.heartbeat_interval_seconds,
+            "hub_api_url": self._settings.hub_api_url,
+        }
+
+    async def work(
+        self, caller: Caller, agent_id: str, wait_seconds: float
+    ) -> Sequence[Mapping[str, Any]]:
+        """Return what the agent has to do, as soon as there is something or time is over.
+
+        Raises
+        ------
+        NotFound
+            If the agent never sent a heartbeat, or was forgotten.
+        """
+        authorizer.require(caller, "agent.report")
+        await self._require_known(agent_id)
+        return await self._kernels.work(agent_id, wait_seconds)
+
+    async def report(self, caller: Caller, agent_id: str, report: Mapping[str, Any]) -> None:
+        """Take in how one item of work goes; a report that is late is harmless."""
+        authorizer.require(caller, "agent.report")
+        await self._require_known(agent_id)
+        await self._kernels.report(agent_id, report)
+
+    async def page(self, caller: Caller, query: ListQuery) -> Page[Row]:
+        authorizer.require(caller, "agent.read")
+        return await _shown_page(self._store.page(query), _shown)
+
+    async def get(self, caller: Caller, agent_id: str) -> Row:
+        authorizer.require(caller, "agent.read")
+        return _shown(await self._store.one(agent_id))
+
+    async def update(self, caller: Caller, agent_id: str, changes: Mapping[str, Any]) -> Row:
+        """Change whether new sessions may go there, or the resource group."""
+        authorizer.require(caller, "agent.write")
+        values = {name: value for name, value in changes.items() if name in _PATCHED}
+        entry = self._audit.entry(caller, "agent.update", agent_id, **values)
+        row = await self._store.update(agent_id, values, entry)
+        self._room_changed()
+        return _shown(row)
+
+    async def delete(self, caller: Caller, agent_id: str) -> None:
+        """Forget an agent that is LOST or TERMINATED and that no session holds anything of."""
+        authorizer.require(caller, "agent.write")
+        await self._store.delete(agent_id, self._audit.entry(caller, "agent.delete", agent_id))
+
+    async def devices(self, caller: Caller, query: ListQuery) -> Page[Row]:
+        authorizer.require(caller, "agent.read")
+        return await _shown_page(self._store.devices(query), _shown_device)
+
+    async def _require_known(self, agent_id: str) -> None:
+        if not await self._store.is_known(agent_id):
+            raise NotFound(f"there is no agent {agent_id}; it has to send a heartbeat first")
+
+
+async def _shown_page(page: Awaitable[Page[Row]], shown: Callable[[Row], Row]) -> Page[Row]:
+    found = await page
+    return Page([shown(row) for row in found.items], found.total, found.limit, found.offset)
+
+
+def _shown(row: Row) -> Row:
+    """Return an agent in the form of the REST API: amounts of all slots as texts."""
+    capacity: Counter[str] = Counter(row["capacity"])
+    used: Counter[str] = Counter(row["used"])
+    for device in row["devices"]:
+        slot = device["facts"].get("slot") or f"{device['family']}.{SHARES}"
+        unit = thousandths(slot, 1)
+        capacity[slot] += device["capacity"] // unit if device["is_healthy"] else 0
+        used[slot] += device["used"] // unit
+    shown = {name: value for name, value in row.items() if name != "capacity"}
+    return {
+        **shown,
+        "slots": ResourceSlots(capacity),
+        "used": ResourceSlots(used),
+        "devices": [_shown_device(device) for device in row["devices"]],
+    }
+
+
+def _shown_device(row: Row) -> Row:
+    slot, share = f"{row['family']}.{SHARES}", row["share_in_force"]
+    return {
+        **row,
+        "capacity": format_amount(slot, row["capacity"]),
+        "used": format_amount(slot, row["used"]),
+        "share_in_force": None if share is None else format_amount(slot, share),
+    }
+
+
+def _log(agent_id: str, contact: Contact) -> None:
+    if contact.status is not contact.before:
+        log.info("agent %s: %s -> %s", agent_id, contact.before or "new", contact.status)
+    if contact.refused and contact.before is not AgentStatus.ALIVE:
+        log.warning(
+            "agent %s reports devices that another agent has: %s",
+            agent_id,
+            ", ".join(contact.refused),
+        )

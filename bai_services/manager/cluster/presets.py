@@ -1,0 +1,140 @@
+"""Resource presets: amounts to choose by name."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from bai_services.core.accounts.roles import Caller
+from bai_services.core.cluster.devices import check_exclusive, check_unique
+from bai_services.core.errors import InvalidRequest, NotFound
+from bai_services.core.listing import ListQuery, Page
+from bai_services.core.names import check_slug
+from bai_services.core.resources import MEM, ResourceSlots, format_amount, parse_amount
+from bai_services.db.cluster.presets import PresetStore, Row
+from bai_services.db.sessions.requests import PresetFacts
+
+from ..accounts import authorizer
+from ..context import Shared
+from ..sessions.requests.choices import session_type
+from ..sessions.requests.options import Options, is_allocatable
+from .resource_groups import group_user
+
+
+class Presets:
+    """One method per verb. A preset is in every resource group, or in one."""
+
+    def __init__(self, shared: Shared, options: Options) -> None:
+        self._store = PresetStore(shared.database)
+        self._clock = shared.clock
+        self._audit = shared.audit
+        self._options = options
+
+    async def page(
+        self,
+        caller: Caller,
+        query: ListQuery,
+        project: str | None = None,
+        resource_group: str | None = None,
+        kind: str | None = None,
+    ) -> Page[Row]:
+        """Return a page of presets, or of those that can be chosen in one group.
+
+        With a project, a group or a type of session each says whether the
+        caller could start it now.
+        """
+        authorizer.require(caller, "preset.read")
+        may_start: Callable[[Row], bool] | None = None
+        if (project, resource_group, kind) != (None, None, None):
+            wanted = None if kind is None else session_type(kind)
+            group, room, agents = await self._options.room(caller, project, resource_group, wanted)
+            resource_group = group.name
+
+            def may_start(row: Row) -> bool:
+                return is_allocatable(_facts(row), group, room, agents, wanted)
+
+        page = await self._store.page(query, group_user(caller), resource_group)
+        items = [_shown(row, may_start(row) if may_start else None) for row in page.items]
+        return Page(items, page.total, page.limit, page.offset)
+
+    async def get(self, caller: Caller, key: str) -> Row:
+        return _shown(await self._one(caller, key))
+
+    async def create(self, caller: Caller, wish: Mapping[str, Any]) -> Row:
+        """Make a preset: name, ``resource_slots``, ``shared_memory``, ``resource_group``.
+
+        Raises
+        ------
+        AlreadyExists
+            If there is one of that name in the group, or in all groups.
+        """
+        authorizer.require(caller, "preset.write")
+        values = {
+            "id": str(uuid.uuid4()),
+            "created_at": self._clock(),
+            "shared_memory_bytes": None,
+            **_checked(wish),
+            "resource_group": wish.get("resource_group") or "",
+        }
+        return _shown(
+            await self._store.create(values, self._entry(caller, "create", values["name"]))
+        )
+
+    async def update(self, caller: Caller, key: str, changes: Mapping[str, Any]) -> Row:
+        preset = await self._one(caller, key)
+        authorizer.require(caller, "preset.write")
+        entry = self._entry(caller, "update", preset["name"], fields=sorted(changes))
+        return _shown(await self._store.update(preset["id"], _checked(changes), entry))
+
+    async def delete(self, caller: Caller, key: str) -> None:
+        preset = await self._one(caller, key)
+        authorizer.require(caller, "preset.write")
+        await self._store.delete(preset["id"], self._entry(caller, "delete", preset["name"]))
+
+    async def _one(self, caller: Caller, key: str) -> Row:
+        authorizer.require(caller, "preset.read")
+        rows = await self._store.named(key, group_user(caller))
+        if not rows:
+            raise NotFound(f"there is no preset {key!r}, or you may not use it", preset=key)
+        if len(rows) > 1:
+            groups = ", ".join(row["resource_group"] or "all groups" for row in rows)
+            raise InvalidRequest(
+                f"preset {key!r} is there in {groups}; name it by its id", preset=key
+            )
+        return rows[0]
+
+    def _entry(self, caller: Caller, verb: str, name: str, **details: Any) -> Any:
+        return self._audit.entry(caller, f"preset.{verb}", name, **details)
+
+
+def _checked(fields: Mapping[str, Any]) -> dict[str, Any]:
+    values: dict[str, Any] = {}
+    if "name" in fields:
+        values["name"] = check_slug("preset", fields["name"])
+    if "resource_slots" in fields:
+        slots = ResourceSlots.parse(fields["resource_slots"])
+        check_exclusive(slots)
+        check_unique(slots)
+        if not slots:
+            raise InvalidRequest("a preset names at least one amount", field="resource_slots")
+        values["resource_slots"] = slots
+    if "shared_memory" in fields:
+        text = fields["shared_memory"]
+        values["shared_memory_bytes"] = None if text is None else parse_amount(MEM, text)
+    return values
+
+
+def _facts(row: Row) -> PresetFacts:
+    return PresetFacts(
+        row["name"], row["resource_group"], row["resource_slots"], row["shared_memory_bytes"]
+    )
+
+
+def _shown(row: Row, allocatable: bool | None = None) -> Row:
+    shown = {key: value for key, value in row.items() if key != "shared_memory_bytes"}
+    size = row["shared_memory_bytes"]
+    shown["shared_memory"] = None if size is None else format_amount(MEM, size)
+    shown["resource_group"] = row["resource_group"] or None
+    shown["allocatable"] = allocatable
+    return shown

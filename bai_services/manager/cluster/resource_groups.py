@@ -1,0 +1,143 @@
+"""Resource groups: which agents serve whom, by which engine and scheduler."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from bai_services.core.accounts.roles import Caller, Visibility
+from bai_services.core.cluster.group_options import check_options
+from bai_services.core.cluster.model import EngineName, LinkKind
+from bai_services.core.errors import InvalidRequest
+from bai_services.core.listing import ListQuery, Page
+from bai_services.core.names import check_slug
+from bai_services.core.resources import Caps
+from bai_services.core.scheduling.queue import Order
+from bai_services.core.sessions.lifecycle import SessionType
+from bai_services.db.cluster.resource_groups import GroupStore, GroupUser, Row
+
+from ..accounts import authorizer
+from ..context import Shared
+
+_SESSION_TYPES = (SessionType.INTERACTIVE, SessionType.BATCH, SessionType.INFERENCE)
+
+
+class ResourceGroups:
+    """One method per verb; people see the groups that they may use."""
+
+    def __init__(self, shared: Shared) -> None:
+        self._store = GroupStore(shared.database)
+        self._clock = shared.clock
+        self._audit = shared.audit
+        self._room_changed = shared.caps_changed
+
+    async def page(self, caller: Caller, query: ListQuery) -> Page[Row]:
+        return await self._store.page(query, group_user(caller))
+
+    async def get(self, caller: Caller, name: str) -> Row:
+        return await self._store.one(name, group_user(caller))
+
+    async def create(self, caller: Caller, wish: Mapping[str, Any]) -> Row:
+        """Make a group: name, description, engine, scheduler, whether public and the default.
+
+        Only one group is the default; making another one so takes it from the first.
+        """
+        authorizer.require(caller, "resource-group.write")
+        name = check_slug("resource group", wish["name"])
+        values = {
+            "description": "",
+            "is_active": True,
+            "is_default": False,
+            "is_public": True,
+            "engine": EngineName.PROCESS,
+            "scheduler": Order.FIFO,
+            "scheduler_opts": {},
+            "allowed_session_types": list(_SESSION_TYPES),
+            "total_resource_slots": Caps(),
+            "max_concurrent_sessions": None,
+            **_checked(wish),
+            "name": name,
+            "created_at": self._clock(),
+        }
+        return await self._store.create(values, self._entry(caller, "create", name))
+
+    async def update(self, caller: Caller, name: str, changes: Mapping[str, Any]) -> Row:
+        authorizer.require(caller, "resource-group.write")
+        entry = self._entry(caller, "update", name, fields=sorted(changes))
+        row = await self._store.update(name, _checked(changes), entry)
+        self._room_changed()
+        return row
+
+    async def delete(self, caller: Caller, name: str) -> None:
+        authorizer.require(caller, "resource-group.write")
+        await self._store.delete(name, self._entry(caller, "delete", name))
+
+    async def links(self, caller: Caller, name: str, query: ListQuery) -> Page[Row]:
+        """Return who may use a group that is not public."""
+        authorizer.require(caller, "resource-group.read-links")
+        return await self._store.links(name, query)
+
+    async def link(self, caller: Caller, name: str, kind: str, target: str) -> Row:
+        """Let a domain, project, user or keypair (by id or name) use a group."""
+        authorizer.require(caller, "resource-group.write")
+        entry = self._entry(caller, "link", name, kind=kind, target=target)
+        return await self._store.link(name, _kind(kind), target, entry)
+
+    async def unlink(self, caller: Caller, name: str, kind: str, target: str) -> None:
+        """Take that back; sessions that run there already go on."""
+        authorizer.require(caller, "resource-group.write")
+        entry = self._entry(caller, "unlink", name, kind=kind, target=target)
+        await self._store.unlink(name, _kind(kind), target, entry)
+
+    def _entry(self, caller: Caller, verb: str, name: str, **details: Any) -> Any:
+        return self._audit.entry(caller, f"resource-group.{verb}", name, **details)
+
+
+def group_user(caller: Caller) -> GroupUser | None:
+    """Return as whom the caller looks at groups; None sees all of them.
+
+    Raises
+    ------
+    Forbidden
+        If the caller has no business with groups at all.
+    """
+    visible = authorizer.visibility(caller, "resource-group.read")
+    if visible == Visibility():
+        return None
+    return GroupUser(
+        domain=caller.domain,
+        project_ids=caller.projects,
+        user_id=caller.user_id,
+        is_domain_wide=visible.domain is not None,
+    )
+
+
+def _kind(text: str) -> LinkKind:
+    try:
+        return LinkKind(text)
+    except ValueError:
+        raise InvalidRequest(
+            f"a resource group is linked to a {', '.join(LinkKind)}, not to a {text!r}"
+        ) from None
+
+
+def _checked(fields: Mapping[str, Any]) -> dict[str, Any]:
+    values = {key: value for key, value in fields.items() if key != "name"}
+    for field, known in (("engine", EngineName), ("scheduler", Order)):
+        if field in values and values[field] not in set(known):
+            raise InvalidRequest(
+                f"{values[field]!r} is no {field}; there are {', '.join(known)}", field=field
+            )
+    types = values.get("allowed_session_types", [])
+    unknown = sorted(set(types) - set(SessionType))
+    if unknown:
+        raise InvalidRequest(
+            f"{', '.join(unknown)}: there is no such type of session; there are "
+            f"{', '.join(SessionType)}",
+            field="allowed_session_types",
+        )
+    if "scheduler_opts" in values:
+        values["scheduler_opts"] = check_options(values["scheduler_opts"])
+    if "total_resource_slots" in values:
+        values["total_resource_slots"] = Caps.parse(values["total_resource_slots"])
+    return values

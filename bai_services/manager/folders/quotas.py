@@ -1,0 +1,338 @@
+"""Quota scopes: limits from policies and administrators, and what is held of them."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+from bai_services.core.accounts.roles import Caller, Owner, Role, Target
+from bai_services.core.errors import BaiError, InvalidRequest, NotFound, QuotaExceeded
+from bai_services.core.listing import ListQuery, Page
+from bai_services.db.folders.quota_scopes import UNLIMITED, QuotaScopeRow, QuotaStore
+from bai_services.db.folders.vfolders import VfolderRow, VfolderStore
+from bai_services.storage.base import Capability, Location, Scope
+
+from ..accounts import authorizer
+from ..context import Shared
+from ..loop import Loop
+from .storage_hosts import StorageHosts
+
+log = logging.getLogger(__name__)
+
+TICK_SECONDS = 30.0
+# What is counted is never older than this while the manager runs and its hosts answer.
+COUNTER_AGE_SECONDS = 60.0
+SCAN_AGE_SECONDS = 600.0
+# A round of counting ends after this time and goes on in the next one.
+ROUND_SECONDS = 20.0
+ROUND_FOLDERS = 50
+# A round waits so long for one folder; then its counting goes on beside the others.
+COUNT_SECONDS = 5.0
+# A folder that is counted so quickly is counted afresh whenever somebody asks.
+QUICK_SECONDS = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class FolderUsage:
+    """What a folder held at ``counted_at``."""
+
+    files: int
+    bytes: int
+    counted_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class QuotaScope:
+    """``limit_bytes`` None: no limit. ``is_enforced``: by the file system, for sessions too;
+    else only what goes through us is refused once the limit is reached."""
+
+    host: str
+    scope: str
+    kind: str
+    domain: str | None
+    owner: str | None
+    project: str | None
+    limit_bytes: int | None
+    policy_bytes: int | None
+    override_bytes: int | None
+    used_bytes: int | None
+    counted_at: datetime | None
+    source: str
+    is_enforced: bool
+
+
+class Quotas:
+    """Keeps limits in force and counts; one method per verb."""
+
+    def __init__(self, shared: Shared, hosts: StorageHosts) -> None:
+        self._store = QuotaStore(shared.database)
+        self._folders = VfolderStore(shared.database)
+        self._hosts = hosts
+        self._clock = shared.clock
+        self._audit = shared.audit
+        self._loop = Loop("quotas", self.step, TICK_SECONDS)
+        # Bytes that came in through us since a scope was last counted.
+        self._arrived: dict[tuple[str, str], int] = {}
+        self._slow: set[str] = set()
+        self._counting: dict[str, asyncio.Task[FolderUsage]] = {}
+
+    def start(self) -> None:
+        self._loop.start()
+
+    async def stop(self) -> None:
+        await self._loop.stop()
+        counting = list(self._counting.values())
+        for task in counting:
+            task.cancel()
+        await asyncio.gather(*counting, return_exceptions=True)
+
+    def wake(self) -> None:
+        """Let limits that changed come into force soon; cheap."""
+        self._loop.wake()
+
+    async def page(self, caller: Caller, query: ListQuery) -> Page[QuotaScope]:
+        """Return the scopes of the caller, their projects, their domain, or all."""
+        visible = authorizer.visibility(caller, "quota.read")
+        page = await self._store.page(query, visible.domain, visible.owner_id, caller.projects)
+        return Page([self._view(row) for row in page.items], page.total, page.limit, page.offset)
+
+    async def get(self, caller: Caller, host: str, scope: str) -> QuotaScope:
+        return self._view(await self._row(caller, "quota.read", host, scope))
+
+    async def put(
+        self, caller: Caller, host: str, scope: str, limit_bytes: int | None
+    ) -> QuotaScope:
+        """Give a scope a limit of its own (-1: none), or with None the policy's again."""
+        await self._row(caller, "quota.write", host, scope)
+        entry = self._audit.entry(
+            caller, "quota.override", f"{host}/{scope}", limit_bytes=limit_bytes
+        )
+        await self._store.override(host, scope, limit_bytes, entry)
+        row = await self._store.get(host, scope)
+        assert row is not None  # it was written just now
+        await self._enforce(row)
+        return self._view(await self._row(caller, "quota.read", host, scope))
+
+    async def check_room(self, row: VfolderRow, size_bytes: int) -> None:
+        """Refuse what would go over a limit that the file system does not enforce.
+
+        Raises
+        ------
+        QuotaExceeded
+            With the limit, what is used and what was asked.
+        """
+        if row.unmanaged_path is None:
+            await self.check_room_of(row.host, row.scope, size_bytes)
+
+    async def check_room_of(self, host: str, scope: str, size_bytes: int) -> None:
+        """Do as ``check_room``, for a scope into which a folder is to come."""
+        found = await self._store.get(host, scope)
+        if found is None or found.limit_bytes == UNLIMITED or self._enforces(host):
+            return
+        used = (found.used_bytes or 0) + self._arrived.get((host, scope), 0)
+        if used + size_bytes > found.limit_bytes:
+            whose = found.owner or f"project {found.project}"
+            raise QuotaExceeded(
+                f"{whose} may keep {found.limit_bytes} bytes on storage host {host}, "
+                f"{used} are used and this has {size_bytes}; remove files, or ask for more",
+                limit=found.limit_bytes,
+                used=used,
+                asked=size_bytes,
+            )
+
+    async def room(self, row: VfolderRow) -> int | None:
+        """Return how many bytes may still come through us; None: nothing holds them back here."""
+        found = await self._store.get(row.host, row.scope)
+        if (
+            row.unmanaged_path is not None
+            or found is None
+            or found.limit_bytes == UNLIMITED
+            or self._enforces(row.host)
+        ):
+            return None
+        used = (found.used_bytes or 0) + self._arrived.get((row.host, row.scope), 0)
+        return max(found.limit_bytes - used, 0)
+
+    def arrived(self, row: VfolderRow, size_bytes: int) -> None:
+        """Count what has landed until the scope is counted again."""
+        key = (row.host, row.scope)
+        self._arrived[key] = self._arrived.get(key, 0) + size_bytes
+
+    async def created(self, host: str, scope: str) -> None:
+        """Bring the limit of a scope that may be new into force."""
+        row = await self._store.get(host, scope)
+        if row is not None:
+            await self._enforce(row, is_new=True)
+
+    async def usage(self, row: VfolderRow, is_fresh: bool) -> FolderUsage:
+        """Return what a folder holds, and when that was counted.
+
+        Quick folders are counted now, others only when it is asked for or too old.
+        """
+        known = row.counted_at is not None and row.used_bytes is not None
+        if known and not is_fresh and row.id in self._slow:
+            assert row.counted_at is not None
+            if self._clock() - row.counted_at < timedelta(seconds=SCAN_AGE_SECONDS):
+                return FolderUsage(row.used_files or 0, row.used_bytes or 0, row.counted_at)
+        return await self._count(row)
+
+    async def step(self) -> None:
+        """Bring limits into force and count what was counted longest ago.
+
+        A host that is away is left out, and one that goes in the middle holds up no other.
+        """
+        hosts = {host.name for host in self._hosts.answering()}
+        for scope in await self._store.every():
+            if scope.host not in hosts:
+                continue
+            try:
+                await self._enforce(scope)
+                await self._read_counter(scope)
+            except (BaiError, OSError) as error:
+                log.warning("quota of %s on %s: %s", scope.scope, scope.host, error)
+        started = time.monotonic()
+        before = self._clock() - timedelta(seconds=SCAN_AGE_SECONDS)
+        for folder_id in await self._store.least_recently_counted(before, ROUND_FOLDERS, hosts):
+            if time.monotonic() - started > ROUND_SECONDS:
+                self._loop.wake()
+                return
+            for row in await self._folders.by_id(folder_id):
+                if row.id not in self._counting:
+                    await self._try_count(row)
+
+    async def _try_count(self, row: VfolderRow) -> None:
+        try:
+            async with asyncio.timeout(COUNT_SECONDS):
+                await self._count(row)
+        except TimeoutError:
+            # It goes on beside the next ones: a big folder, or a mount that has died.
+            log.info("folder %s takes more than %g s to be counted", row.id, COUNT_SECONDS)
+        except (BaiError, OSError) as error:
+            log.warning("folder %s cannot be counted: %s", row.id, error)
+
+    async def _count(self, row: VfolderRow) -> FolderUsage:
+        # Of several who ask at once one walks the folder.
+        task = self._counting.get(row.id)
+        if task is None:
+            task = asyncio.create_task(self._counted(row), name=f"count {row.id}")
+            self._counting[row.id] = task
+            task.add_done_callback(lambda _: self._counting.pop(row.id, None))
+        return await asyncio.shield(task)
+
+    async def _counted(self, row: VfolderRow) -> FolderUsage:
+        at, started = self._clock(), time.monotonic()
+        key = (row.host, row.scope)
+        before = self._arrived.get(key, 0)
+        found = await self._hosts.get(row.host).usage(location_of(row))
+        if time.monotonic() - started > QUICK_SECONDS:
+            self._slow.add(row.id)
+        else:
+            self._slow.discard(row.id)
+        sums_scope = Capability.FAST_USAGE not in self._hosts.get(row.host).capabilities
+        await self._store.folder_counted(row.id, found.files, found.bytes, at, sums_scope)
+        if before:
+            self._arrived[key] = max(self._arrived.get(key, 0) - before, 0)
+        return FolderUsage(found.files, found.bytes, at)
+
+    async def _read_counter(self, row: QuotaScopeRow) -> None:
+        now = self._clock()
+        if row.counted_at is not None and (now - row.counted_at).total_seconds() < (
+            COUNTER_AGE_SECONDS / 2
+        ):
+            return
+        used = await self._hosts.get(row.host).scope_bytes(Scope.parse(row.scope))
+        if used is not None:
+            await self._store.counted(row.host, row.scope, used, now)
+
+    async def _enforce(self, row: QuotaScopeRow, is_new: bool = False) -> None:
+        told = UNLIMITED if row.enforced_bytes is None else row.enforced_bytes
+        if told == row.limit_bytes and not (is_new and row.limit_bytes != UNLIMITED):
+            return
+        if not self._enforces(row.host):
+            return
+        limit = None if row.limit_bytes == UNLIMITED else row.limit_bytes
+        await self._hosts.get(row.host).set_quota(Scope.parse(row.scope), limit)
+        await self._store.enforced(row.host, row.scope, row.limit_bytes)
+
+    def _enforces(self, host: str) -> bool:
+        return Capability.QUOTA in self._hosts.get(host).capabilities
+
+    async def _row(self, caller: Caller, action: str, host: str, scope: str) -> QuotaScopeRow:
+        authorizer.require(caller, action)
+        self._hosts.get(host)
+        kind, _, key = scope.partition(":")
+        if kind not in ("user", "project") or not key or "\0" in scope:
+            raise InvalidRequest("a quota scope is user:ID or project:ID", field="scope")
+        row = await self._store.get(host, scope)
+        if row is None:
+            is_known = await self._store.owner_exists(kind, key)
+            if action != "quota.write" or not is_known:
+                raise NotFound(f"{scope} keeps nothing on storage host {host}")
+            return _empty(host, scope)
+        is_members = row.project_id is not None and row.project_id in caller.projects
+        if not (action == "quota.read" and is_members):
+            authorizer.require(caller, action, _target(row))
+        return row
+
+    def _view(self, row: QuotaScopeRow) -> QuotaScope:
+        capabilities = self._capabilities(row.host)
+        return QuotaScope(
+            host=row.host,
+            scope=row.scope,
+            kind=row.scope.partition(":")[0],
+            domain=row.domain,
+            owner=row.owner,
+            project=row.project,
+            limit_bytes=_shown(row.limit_bytes),
+            policy_bytes=_shown(row.policy_bytes),
+            override_bytes=row.override_bytes,
+            used_bytes=row.used_bytes,
+            counted_at=row.counted_at,
+            source="counter" if Capability.FAST_USAGE in capabilities else "scan",
+            is_enforced=Capability.QUOTA in capabilities,
+        )
+
+    def _capabilities(self, host: str) -> Any:
+        try:
+            return self._hosts.get(host).capabilities
+        except NotFound:
+            return frozenset()  # a host that this manager no longer has
+
+
+def location_of(row: VfolderRow) -> Location:
+    return Location(Scope.parse(row.scope), row.id, row.unmanaged_path)
+
+
+def _target(row: QuotaScopeRow) -> Target:
+    owner = None
+    if row.owner_id is not None:
+        assert row.owner_role is not None  # read together, see QuotaScopeRow
+        owner = Owner(row.owner_id, Role(row.owner_role))
+    return Target(row.domain, owner=owner)
+
+
+def _shown(limit: int) -> int | None:
+    return None if limit == UNLIMITED else limit
+
+
+def _empty(host: str, scope: str) -> QuotaScopeRow:
+    return QuotaScopeRow(
+        host,
+        scope,
+        None,
+        None,
+        None,
+        None,
+        None,
+        None,
+        UNLIMITED,
+        UNLIMITED,
+        None,
+        None,
+        None,
+        None,
+    )

@@ -1,0 +1,186 @@
+"""Storage hosts: made from the settings, looked at now and then, and who may do what on them."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+
+from bai_services.core.accounts.roles import Caller, Role
+from bai_services.core.errors import BaiError, Forbidden, NotFound
+from bai_services.core.folders.storage_hosts import PERMISSIONS, granted_on
+from bai_services.core.listing import ListQuery, Page, page_of
+from bai_services.db.folders.quota_scopes import QuotaStore
+from bai_services.storage.backends.registry import find_backend
+from bai_services.storage.base import HostStatus
+from bai_services.storage.host import StorageHost
+
+from ..accounts import authorizer
+from ..context import Shared
+from ..loop import Loop
+from ..settings import Settings
+
+log = logging.getLogger(__name__)
+
+# As the group of the same number in session images.
+SHARED_GID = 1000
+PROBE_SECONDS = 30.0
+FILTERED = ("name", "backend", "status", "is_default")
+
+
+@dataclass(frozen=True, slots=True)
+class HostView:
+    """A storage host as the caller sees it; ``path`` is for superadmins only."""
+
+    name: str
+    backend: str
+    capabilities: list[str]
+    status: str
+    message: str
+    total_bytes: int
+    free_bytes: int
+    checked_at: datetime
+    permissions: list[str]
+    is_default: bool
+    path: str | None
+
+
+def make_hosts(settings: Settings) -> dict[str, StorageHost]:
+    """Return the storage hosts by name, the default one first.
+
+    Only root can share files among sessions with different uids; run by
+    anybody else, the manager and all sessions have its own uid.
+    """
+    shared_gid = SHARED_GID if os.geteuid() == 0 else None
+    return {
+        place.name: StorageHost(place.name, find_backend(place.backend)(place.path), shared_gid)
+        for place in settings.hosts
+    }
+
+
+class StorageHosts:
+    """The hosts of this manager; a host that is away is reported and never fatal."""
+
+    def __init__(self, shared: Shared, settings: Settings) -> None:
+        self._by_name: Mapping[str, StorageHost] = make_hosts(settings)
+        self._backends = {place.name: place.backend for place in settings.hosts}
+        self._store = QuotaStore(shared.database)
+        self._loop = Loop("storage hosts", self._probe, PROBE_SECONDS)
+        self._is_started = False
+        self._sweeping: dict[str, asyncio.Task[None]] = {}
+
+    @property
+    def default(self) -> str:
+        return next(iter(self._by_name))
+
+    def every(self) -> list[StorageHost]:
+        return list(self._by_name.values())
+
+    def answering(self) -> list[StorageHost]:
+        """Return the hosts that answered when they were last looked at."""
+        return [host for host in self.every() if host.health.status is not HostStatus.GONE]
+
+    def get(self, name: str) -> StorageHost:
+        """Return a host.
+
+        Raises
+        ------
+        NotFound
+            If it is none of this manager's, any more perhaps.
+        """
+        found = self._by_name.get(name)
+        if found is None:
+            known = ", ".join(self._by_name)
+            raise NotFound(f"there is no storage host {name!r}; there is: {known}", host=name)
+        return found
+
+    async def start(self) -> None:
+        await asyncio.gather(*(host.start() for host in self._by_name.values()))
+        self._loop.start()
+
+    async def stop(self) -> None:
+        await self._loop.stop()
+        sweeping = list(self._sweeping.values())
+        for task in sweeping:
+            task.cancel()
+        await asyncio.gather(*sweeping, return_exceptions=True)
+        await asyncio.gather(*(host.stop() for host in self._by_name.values()))
+
+    async def page(self, caller: Caller, query: ListQuery) -> Page[HostView]:
+        """Return the hosts on which the caller may do anything, and how they are."""
+        authorizer.require(caller, "storage-host.read")
+        granted = {name: await self.permissions(caller, name) for name in self._by_name}
+        is_reader = caller.role in (Role.SUPERADMIN, Role.MONITOR)
+        names = [name for name in self._by_name if granted[name] or is_reader]
+        views = [self._view(caller, name, granted[name]) for name in names]
+        return page_of(views, query, FILTERED)
+
+    async def permissions(
+        self, caller: Caller, host: str, project_id: str | None = None
+    ) -> frozenset[str]:
+        """Return what a caller may do on a host, as the union of what they were granted.
+
+        With ``project_id`` of their projects only that one counts. A superadmin,
+        who sets these grants, may do everything.
+        """
+        if caller.role is Role.SUPERADMIN:
+            return frozenset(PERMISSIONS)
+        if caller.user_id is None:
+            return frozenset()
+        projects = caller.projects if project_id is None else caller.projects & {project_id}
+        return await self.granted(caller.user_id, caller.access_key, projects, host)
+
+    async def granted(
+        self, user_id: str, access_key: str | None, projects: Collection[str], host: str
+    ) -> frozenset[str]:
+        """Return what a person may do on a host; without a key their main one's policy counts."""
+        return granted_on(host, await self._store.host_maps(user_id, access_key, projects))
+
+    async def require(
+        self, caller: Caller, host: str, permission: str, project_id: str | None = None
+    ) -> None:
+        """Raise ``Forbidden`` unless the caller has a permission of a host."""
+        if permission not in await self.permissions(caller, host, project_id):
+            raise Forbidden(
+                f"you have not the permission {permission} on storage host {host}: neither your "
+                "domain, nor your projects, nor your keypair's policy grants it",
+                host=host,
+                permission=permission,
+            )
+
+    def _view(self, caller: Caller, name: str, granted: Collection[str]) -> HostView:
+        host = self._by_name[name]
+        health = host.health
+        return HostView(
+            name=name,
+            backend=self._backends[name],
+            capabilities=sorted(host.capabilities),
+            status=health.status,
+            message=health.message,
+            total_bytes=health.total_bytes,
+            free_bytes=health.free_bytes,
+            checked_at=health.checked_at,
+            permissions=[permission for permission in PERMISSIONS if permission in granted],
+            is_default=name == self.default,
+            path=str(host.backend.root) if caller.role is Role.SUPERADMIN else None,
+        )
+
+    async def _probe(self) -> None:
+        is_start, self._is_started = not self._is_started, True
+        await asyncio.gather(*(host.probe() for host in self.every()))
+        for host in self.answering():
+            if host.name not in self._sweeping:
+                # Nobody waits for it: a mount may die in the middle.
+                task = asyncio.create_task(self._sweep(host, is_start), name=f"sweep {host.name}")
+                self._sweeping[host.name] = task
+
+    async def _sweep(self, host: StorageHost, is_start: bool) -> None:
+        try:
+            await host.sweep(is_start)
+        except BaiError as error:
+            log.info("storage host %s is not tidied: %s", host.name, error.message)
+        finally:
+            del self._sweeping[host.name]

@@ -1,0 +1,1 @@
+"""The manager's use of JupyterHub's REST API."""

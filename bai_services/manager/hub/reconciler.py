@@ -1,0 +1,192 @@
+"""Compares sessions with the Hub's servers and the agents, and mends what differs."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping
+from datetime import datetime, timedelta
+from typing import Any
+
+from bai_services.core.errors import BaiError
+from bai_services.core.sessions.lifecycle import (
+    ENDED,
+    OCCUPYING,
+    Event,
+    Result,
+    SessionType,
+    Status,
+)
+from bai_services.db.sessions.kernels import KernelStore
+from bai_services.db.sessions.rows import SessionRow
+from bai_services.db.sessions.store import SessionStore
+
+from ..clock import Clock
+from ..loop import Loop
+from ..scheduling.lease import Lease
+from ..sessions.lifecycle import Lifecycle
+from ..sessions.sessions import Sessions
+from .servers import SESSION_ID, HubServers
+from .starter import Starter
+
+TICK_SECONDS = 5.0
+STUCK = timedelta(minutes=15)
+# Running sessions of an agent that is LOST wait this long for it.
+AGENT_PATIENCE = timedelta(hours=1)
+# A server that the Hub lacks is missed in so many looks before it is started again.
+MISSED_LOOKS = 3
+YOUNG = timedelta(seconds=30)
+# Records of ended sessions are looked for this far back after a start of the manager or while
+# the Hub was away; else only those of a while ago.
+LOOK_BACK = timedelta(days=1)
+RECENT = timedelta(minutes=15)
+
+HubKey = tuple[str, str]
+
+
+class Reconciler:
+    """Looks every few seconds and at start; what it does twice is harmless.
+
+    A manager without the lease leaves all of it to the one that has it.
+    """
+
+    def __init__(
+        self,
+        sessions: SessionStore,
+        kernels: KernelStore,
+        parts: tuple[Sessions, HubServers, Starter, Lifecycle],
+        clock: Clock,
+        *,
+        lease: Lease,
+    ) -> None:
+        self._lease = lease
+        self._store = sessions
+        self._kernels = kernels
+        self._sessions, self._servers, self._starter, self._lifecycle = parts
+        self._clock = clock
+        self._missed: dict[str, int] = {}
+        self._cleaned: set[str] = set()
+        self._look_back = LOOK_BACK
+        self._loop = Loop("reconciler", self.step, TICK_SECONDS)
+
+    def start(self) -> None:
+        self._loop.start()
+
+    async def stop(self) -> None:
+        await self._loop.stop()
+
+    async def step(self) -> None:
+        """Look once at everything."""
+        if await self._lease.hold() is None:
+            self._missed.clear()
+            self._look_back = LOOK_BACK
+            return
+        now = self._clock()
+        await self._end_stuck(now)
+        await self._end_lost(now)
+        await self._finish_unlaunched()
+        if not self._servers.hub.is_known:
+            return
+        try:
+            await self._compare_with_hub(now)
+            await self._remove_records(now)
+        except BaiError:
+            # The Hub is away: its servers are looked at when it is back.
+            self._missed.clear()
+            self._look_back = LOOK_BACK
+
+    async def _end_stuck(self, now: datetime) -> None:
+        waiting = (Status.SCHEDULED, Status.PREPARING, Status.PREPARED)
+        for row in await self._store.in_status(*waiting):
+            if now - row.status_changed_at < STUCK:
+                continue
+            reason = f"stuck: {row.status} for more than {STUCK.seconds // 60} minutes"
+            if row.status_info:
+                reason += f"; last: {row.status_info}"
+            event = Event.FAILED
+            if row.status is Status.PREPARED:
+                view = await self._store.view(row.id)
+                if view.kernels[0].launched_at is not None:
+                    event = Event.STOP_REQUESTED
+            await self._move(row.id, event, reason, result=Result.FAILURE)
+
+    async def _end_lost(self, now: datetime) -> None:
+        not_begun = (Status.SCHEDULED, Status.PREPARING)
+        for session_id in await self._kernels.on_lost_agents(now, *not_begun):
+            await self._move(
+                session_id, Event.DISPLACED, "its agent was lost; it waits for another place"
+            )
+        for session_id in await self._kernels.on_lost_agents(now - AGENT_PATIENCE, *OCCUPYING):
+            minutes = int(AGENT_PATIENCE.total_seconds()) // 60
+            await self._move(
+                session_id,
+                Event.FAILED,
+                f"its agent has been lost for more than {minutes} minutes",
+                result=Result.FAILURE,
+            )
+
+    async def _move(self, session_id: str, event: Event, reason: str, **facts: Any) -> None:
+        # What was read may be old where this manager was stopped meanwhile: another has the say.
+        if await self._lease.hold() is not None:
+            await self._lifecycle.try_move(session_id, event, reason, **facts)
+
+    async def _finish_unlaunched(self) -> None:
+        for row in await self._store.in_status(Status.TERMINATING):
+            await self._sessions.finish_unlaunched(row.id)
+
+    async def _compare_with_hub(self, now: datetime) -> None:
+        servers: dict[HubKey, Mapping[str, Any]] = {}
+        async for user, model in self._servers.hub.active_servers():
+            servers[user, str(model.get("name") or "")] = model
+        await self._restart_missing(await self._store.in_status(Status.RUNNING), servers, now)
+        for row in await self._store.in_status(Status.TERMINATING):
+            self._servers.remove(row)
+        await self._stop_orphans(servers)
+
+    async def _restart_missing(
+        self, rows: list[SessionRow], servers: Mapping[HubKey, Any], now: datetime
+    ) -> None:
+        # A batch session is not begun twice: its agent says when what runs of it has ended.
+        running = {row.id: row for row in rows if row.type != SessionType.BATCH}
+        self._missed = {key: n for key, n in self._missed.items() if key in running}
+        for row in running.values():
+            if (row.hub_user, row.hub_server) in servers or now - row.status_changed_at < YOUNG:
+                self._missed.pop(row.id, None)
+                continue
+            self._missed[row.id] = self._missed.get(row.id, 0) + 1
+            if self._missed[row.id] >= MISSED_LOOKS:
+                del self._missed[row.id]
+                await self._store.set_status_info(row.id, "the Hub lost its server: started again")
+                self._starter.begin(row)
+
+    async def _stop_orphans(self, servers: Mapping[HubKey, Mapping[str, Any]]) -> None:
+        """Stop servers whose newest session has ended; those being filed have no id yet."""
+        marked = [key for key, model in servers.items() if SESSION_ID in _options(model)]
+        # Rows come oldest first, so the newest one of each server stays.
+        newest = {
+            (row.hub_user, row.hub_server): row for row in await self._store.of_hub_servers(marked)
+        }
+        for row in newest.values():
+            if row.status in ENDED:
+                self._servers.remove(row)
+
+    async def _remove_records(self, now: datetime) -> None:
+        """Remove the Hub's stopped servers of sessions that have ended, so that none pile up."""
+        found = await self._store.ended_since(now - self._look_back)
+        self._cleaned &= {row.id for row in found}
+        ended = [row for row in found if row.hub_server and row.id not in self._cleaned]
+        of_user: dict[str, list[SessionRow]] = defaultdict(list)
+        for row in ended:
+            of_user[row.hub_user].append(row)
+        for user, rows in of_user.items():
+            records = await self._servers.hub.servers_of(user)
+            for row in rows:
+                if row.hub_server in records:
+                    self._servers.remove(row)
+                else:
+                    self._cleaned.add(row.id)
+        self._look_back = RECENT
+
+
+def _options(model: Mapping[str, Any]) -> Mapping[str, Any]:
+    found: Mapping[str, Any] = model.get("user_options") or {}
+    return found

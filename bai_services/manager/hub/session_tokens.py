@@ -1,0 +1,51 @@
+"""Short-lived Hub tokens that open one session and nothing else, for who signs with a keypair."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from bai_services.core.accounts.roles import Caller
+from bai_services.core.errors import Conflict
+from bai_services.core.sessions.lifecycle import Status
+
+from ..accounts import authorizer
+from ..context import Shared
+from ..sessions.sessions import Sessions, target_of
+from .client import Hub
+
+# As long as a keypair that was made inactive still counts in a session.
+LIFE_SECONDS = 15 * 60
+
+
+class SessionTokens:
+    """Sessions know Hub tokens only, and a keypair is none."""
+
+    def __init__(self, shared: Shared, hub: Hub, sessions: Sessions) -> None:
+        self._hub = hub
+        self._sessions = sessions
+        self._audit = shared.audit
+
+    async def create(self, caller: Caller, key: str) -> dict[str, Any]:
+        """Return a token for the server of the caller's own running session.
+
+        Raises
+        ------
+        Forbidden
+            If the session is somebody else's, whatever role the caller has.
+        Conflict
+            If it does not run.
+        """
+        row = await self._sessions.visible(caller, key)
+        authorizer.require(caller, "session.enter", target_of(row))
+        if row.status != Status.RUNNING:
+            raise Conflict(f"session {row.name} is {row.status}, not RUNNING", status=row.status)
+        server = f"{row.hub_user}/{row.hub_server}"
+        token = await self._hub.create_token(
+            row.hub_user,
+            f"keypair {caller.access_key}",
+            LIFE_SECONDS,
+            [f"access:servers!server={server}"],
+        )
+        entry = self._audit.entry(caller, "session.enter", row.id, domain=row.domain, name=row.name)
+        await self._audit.add(entry)
+        return {"token": token.value, "expires_in_seconds": LIFE_SECONDS}

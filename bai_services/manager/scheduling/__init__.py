@@ -1,0 +1,1 @@
+"""The queue: admission, quotas, placement, estimates and the lease."""

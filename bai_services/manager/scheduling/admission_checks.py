@@ -1,0 +1,210 @@
+"""Whether there can ever be room for what somebody asks for, and who may say where it goes."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from bai_services.core.accounts.roles import Caller, Owner, Target
+from bai_services.core.cluster.devices import is_device_slot
+from bai_services.core.errors import InsufficientResources, InvalidRequest, NotFound
+from bai_services.core.resources import ResourceSlots, format_amount
+from bai_services.core.scheduling import caps as policy
+from bai_services.core.scheduling.placement import (
+    AgentState,
+    Designation,
+    Mode,
+    Placer,
+    Policy,
+    Refusal,
+    Request,
+    place,
+)
+from bai_services.core.sessions.kernel_group import check_cluster, request_of, total_slots
+from bai_services.db.sessions.requests import (
+    GroupFacts,
+    OwnerFacts,
+    ProjectFacts,
+    RequestStore,
+    Room,
+)
+
+from ..accounts import authorizer
+from .jit_warmup import Warming
+
+if TYPE_CHECKING:
+    from ..sessions.requests.requests import SessionRequest
+
+Where = dict[str, Any]
+
+# So long the agents of a group are taken to be those that they were.
+REMEMBERED_SECONDS = 5.0
+# So long a request waits for the code by which it is judged, well within what clients wait.
+PATIENCE_SECONDS = 15.0
+
+
+def where_of(
+    caller: Caller, project: ProjectFacts, owner: OwnerFacts, request: SessionRequest
+) -> Where:
+    """Return what a request itself says of its place, as a session's options keep it.
+
+    Raises
+    ------
+    Forbidden
+        If it designates agents and the caller is no administrator of the domain.
+    InvalidRequest
+        If there is no such way to choose among them.
+    """
+    where: Where = {}
+    if request.agent_list:
+        target = Target(project.domain, project.id, Owner(owner.id, owner.role))
+        authorizer.require(caller, "session.designate", target)
+        if request.agent_selection not in set(Designation):
+            raise InvalidRequest(
+                f"{request.agent_selection[:40]!r} is no agent_selection; there are "
+                f"{', '.join(Designation)}",
+                field="agent_selection",
+            )
+        where["agent_list"] = list(dict.fromkeys(request.agent_list))
+        where["agent_selection"] = request.agent_selection
+    if request.allow_fractional_resource_fragmentation is not None:
+        where["allow_fractional_resource_fragmentation"] = (
+            request.allow_fractional_resource_fragmentation
+        )
+    return where
+
+
+def check_caps(room: Room, slots: ResourceSlots, request: SessionRequest) -> None:
+    """Refuse what a cap forbids however empty the cluster is.
+
+    Raises
+    ------
+    InvalidRequest
+        If the cluster is none.
+    QuotaExceeded
+        With every such cap.
+    """
+    size = request.cluster_size
+    check_cluster(size, request.cluster_mode)
+    caps = [room.caps[scope] for scope in room.scopes if scope in room.caps]
+    found = policy.violations(caps, total_slots(slots, size), room.usage, ever=True)
+    policy.refuse([*found, *policy.container_violations(caps, size)])
+
+
+@dataclass(slots=True)
+class GroupAgents:
+    """The agents of a resource group as they were read, and what was found to fit there."""
+
+    states: Sequence[AgentState]
+    read_at: float
+    fitting: set[str] = field(default_factory=set)
+
+
+class FittingAgents:
+    """Whether the agents of a resource group could ever hold a request.
+
+    Agents are remembered for a moment: one that has left meanwhile is no harm, the session waits
+    as if it had left a moment later. Nobody is refused on what is remembered, nor before a new
+    installation has compiled what tells: then the queue does.
+    """
+
+    def __init__(self, store: RequestStore, warming: Warming) -> None:
+        self._store = store
+        self._warming = warming
+        self._groups: dict[str, GroupAgents] = {}
+
+    async def of(self, group: str) -> GroupAgents:
+        found = self._groups.get(group)
+        if found is None or time.monotonic() - found.read_at > REMEMBERED_SECONDS:
+            found = GroupAgents(await self._store.agents(group), time.monotonic())
+            if found.states:
+                self._groups[group] = found
+        return found
+
+    async def check(
+        self,
+        agents: GroupAgents,
+        slots: ResourceSlots,
+        target: tuple[GroupFacts, str],
+        request: SessionRequest,
+        where: Where,
+    ) -> None:
+        """Refuse what no state of the agents could satisfy.
+
+        ``target`` is the group and the image's architecture.
+
+        Raises
+        ------
+        NotFound
+            If a designated agent is not in the group.
+        InsufficientResources
+            If the agents of the group could never hold it, with the numbers.
+        """
+        group, architecture = target
+        plain = Request(slots, group.name, architecture, group.engine)
+        mode = check_cluster(request.cluster_size, request.cluster_mode)
+        wanted = request_of(plain, group.options, request.cluster_size, mode, where)
+        shape = repr(wanted)
+        if shape in agents.fitting or not await self._warming.is_over(PATIENCE_SECONDS):
+            return
+        try:
+            await _check(agents.states, wanted, where)
+        except (NotFound, InsufficientResources):
+            now = await self._store.agents(group.name)
+            if now == agents.states:
+                raise
+            self._groups.pop(group.name, None)
+            await _check(now, wanted, where)
+        else:
+            agents.fitting.add(shape)
+
+
+async def _check(agents: Sequence[AgentState], wanted: Request, where: Where) -> None:
+    known = {agent.id for agent in agents}
+    if strangers := sorted(set(where.get("agent_list", ())) - known):
+        raise NotFound(
+            f"resource group {wanted.resource_group} has no agent {', '.join(strangers)[:200]}",
+            agents=strangers,
+        )
+    if not agents:
+        return  # nothing is known of the machines yet: it waits
+    best = [agent.at_best() for agent in agents]
+    refusal = await asyncio.to_thread(_refusal, best, wanted)
+    if refusal is not None:
+        raise _never(refusal, wanted)
+
+
+def _refusal(agents: Sequence[AgentState], request: Request) -> Refusal | None:
+    """Return why a request has no room on these agents, None where it has."""
+    if request.kernels == 1 and not request.designated_agents:
+        found = place(agents, request)
+        return found if isinstance(found, Refusal) else None
+    placer = Placer(agents, Policy.BEST_FIT)
+    shape = placer.prepare(request)
+    return None if placer.fits(shape) else placer.refusal(shape)
+
+
+def _never(refusal: Refusal, request: Request) -> InsufficientResources:
+    if request.kernels > 1:
+        on = "one agent" if request.mode == Mode.SINGLE_NODE else "its agents"
+        what = f"{request.kernels} kernels of {request.slots} on {on}"
+        who = f"resource group {request.resource_group}"
+    else:
+        what, who = str(request.slots), "no agent"
+    never = "could never hold" if request.kernels > 1 else "could ever hold"
+    return InsufficientResources(
+        f"{who} {never} {what}: {refusal.message}",
+        kernels=request.kernels,
+        shortages=[
+            {
+                "slot": s.slot,
+                "asked": format_amount(s.slot, s.asked),
+                "largest": format_amount(s.slot, s.available),
+            }
+            for s in refusal.shortages
+        ],
+        devices=any(is_device_slot(slot) for slot in request.slots),
+    )

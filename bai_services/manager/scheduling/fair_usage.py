@@ -1,0 +1,60 @@
+"""Keeps what everybody has used by day, for the order fair-share."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from bai_services.core.scheduling.queue import GroupState, Order
+from bai_services.db.scheduling.lease import StaleLease
+from bai_services.db.scheduling.usage_buckets import History, UsageBucketStore, day_of
+
+from ..clock import Clock
+from ..loop import Loop
+from .lease import Lease
+
+TICK_SECONDS = 60.0
+
+
+class FairUsage:
+    """Fills the buckets of the days since the last look; a day that is over is filled once more."""
+
+    def __init__(self, store: UsageBucketStore, lease: Lease, clock: Clock) -> None:
+        self._store = store
+        self._lease = lease
+        self._clock = clock
+        self._filled: int | None = None
+        self._loop = Loop("fair usage", self.step, TICK_SECONDS)
+
+    def start(self) -> None:
+        self._loop.start()
+
+    async def stop(self) -> None:
+        await self._loop.stop()
+
+    async def step(self) -> None:
+        """Fill what is missing, up to this moment."""
+        token = await self._lease.hold()
+        if token is None:
+            self._filled = None
+            return
+        now = self._clock()
+        today = day_of(now)
+        since = self._filled
+        if since is None:
+            since = await self._store.last_day()
+        if since is None:
+            since = await self._store.first_day()
+        try:
+            for day in range(today if since is None else since, today + 1):
+                await self._store.fill(day, now, token)
+        except StaleLease:
+            self._lease.lost()
+            return
+        self._filled = today
+
+    async def history(self, groups: Mapping[str, GroupState]) -> History:
+        """Return the buckets that the groups with the order fair-share look back on."""
+        days = [g.fair_share.lookback_days for g in groups.values() if g.order is Order.FAIR_SHARE]
+        if not days:
+            return {}
+        return await self._store.history(day_of(self._clock()) - max(days))

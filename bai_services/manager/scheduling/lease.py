@@ -1,0 +1,162 @@
+"""One manager writes the queue: the one that holds the lease, as long as it shows that it is well.
+
+No clocks are compared: whoever waits watches, by its own clock, that the holder does not renew.
+A holder that is late is no danger: its token is old by then, and each write asks for the newest.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import os
+import socket
+import time
+import uuid
+from collections.abc import Callable
+from pathlib import Path
+
+from bai_services.core.errors import Unavailable
+from bai_services.db.scheduling.lease import LeaseRow, LeaseStore
+
+from ..clock import Clock
+from ..loop import Loop
+
+log = logging.getLogger(__name__)
+
+# Renewed this often in the time after which others take it.
+RENEWALS = 5
+
+
+class Lease:
+    """Held, or waited for. ``hold`` says which; a loop renews it meanwhile."""
+
+    def __init__(
+        self,
+        store: LeaseStore,
+        clock: Clock,
+        seconds: float,
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._store = store
+        self._clock = clock
+        self._seconds = seconds
+        self._monotonic = monotonic
+        self._holder = _identity()
+        self._token: int | None = None
+        self._renewed_at = 0.0
+        self._seen: LeaseRow | None = None
+        self._seen_at = 0.0
+        self._asking = asyncio.Lock()
+        self._loop = Loop("lease", self._step, seconds / RENEWALS)
+
+    @property
+    def is_held(self) -> bool:
+        return self._token is not None
+
+    @property
+    def other(self) -> str:
+        """Who holds it, for people; empty where this manager does or nobody was seen."""
+        return "" if self.is_held or self._seen is None else _name(self._seen.holder)
+
+    def start(self) -> None:
+        self._loop.start()
+
+    async def stop(self) -> None:
+        """Stop renewing and let the next manager in at once."""
+        await self._loop.stop()
+        token, self._token = self._token, None
+        if token is not None:
+            try:
+                await self._store.give_back(token)
+            except Unavailable as error:
+                log.warning("the next manager has to wait for the lease to end: %s", error)
+
+    async def hold(self) -> int | None:
+        """Return the token to write with; None while another manager holds the lease."""
+        async with self._asking:
+            return await self._hold()
+
+    async def _hold(self) -> int | None:
+        now = self._monotonic()
+        if self._token is not None:
+            if now - self._renewed_at < self._seconds / RENEWALS:
+                return self._token
+            if await self._store.renew(self._token):
+                self._renewed_at = now
+                return self._token
+            self.lost()
+        await self._try_to_take(now)
+        return self._token
+
+    def lost(self) -> None:
+        """Believe no longer that the lease is held: a write with its token was refused."""
+        if self._token is not None:
+            log.warning("the lease of the queue was lost: another manager writes it")
+        self._token = self._seen = None
+
+    async def _try_to_take(self, now: float) -> None:
+        row = await self._store.read()
+        if row is not None and row.holder and not _has_ended(row.holder):
+            if row != self._seen:
+                if self._seen is None or row.token != self._seen.token:
+                    log.warning("%s writes the queue; this one waits", _name(row.holder))
+                self._seen, self._seen_at = row, now
+                return
+            if now - self._seen_at < self._seconds:
+                return
+            log.warning("%s has not renewed its lease", _name(row.holder))
+        self._token = await self._store.take(self._holder, row, self._clock())
+        self._renewed_at = now
+        if self._token is not None:
+            log.info("this manager writes the queue (token %d)", self._token)
+
+    async def _step(self) -> None:
+        await self.hold()
+
+
+def _identity() -> str:
+    """Return who we are, so that a process of the same machine can tell whether we live."""
+    return json.dumps(
+        {
+            "host": socket.gethostname()[:64],
+            "pid": os.getpid(),
+            "started": _start_of(os.getpid()),
+            "space": _space(),
+            "id": uuid.uuid4().hex[:8],
+        }
+    )
+
+
+def _name(holder: str) -> str:
+    facts = json.loads(holder)
+    return f"the manager on {facts['host']} (process {facts['pid']})"
+
+
+def _has_ended(holder: str) -> bool:
+    """Return whether the holder's process is surely gone; False where nothing tells."""
+    facts = json.loads(holder)
+    space = _space()
+    if not space or facts["space"] != space:
+        return False
+    return bool(_start_of(facts["pid"]) != facts["started"])
+
+
+def _space() -> str:
+    """Return what process ids mean here: this boot and pid namespace; empty if unknown."""
+    try:
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+        return f"{boot} {os.readlink('/proc/self/ns/pid')}"
+    except OSError:
+        return ""
+
+
+def _start_of(pid: int) -> str:
+    """Return when a process was started, in ticks; empty if there is none."""
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text()
+    except OSError:
+        return ""
+    # The name, in brackets, may hold anything; a zombie runs no more.
+    fields = stat.rpartition(")")[2].split()
+    return "" if fields[0] == "Z" else fields[19]

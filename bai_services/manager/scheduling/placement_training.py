@@ -1,0 +1,60 @@
+"""Learns what each resource group is usually asked for: the tables that its placement goes by."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import replace
+
+from bai_services.core.scheduling.placement import AgentState, Request, Tables, build_tables
+from bai_services.core.scheduling.queue import GroupState
+from bai_services.db.scheduling.queue import QueueStore
+
+from ..loop import Loop
+from .lease import Lease
+
+TICK_SECONDS = 600.0
+# Requests of a group that it is learned from, the newest.
+RECENT = 2_000
+
+
+class Learning:
+    """Builds tables in a thread, one group after the other; never in a pass.
+
+    A pass has them when it next reads everything afresh. Until then, and for
+    groups that nobody has asked anything of, a start that fits the agents serves.
+    """
+
+    def __init__(self, store: QueueStore, lease: Lease) -> None:
+        self._store = store
+        self._lease = lease
+        self._tables: dict[str, Tables] = {}
+        self._learned_of: dict[str, tuple[list[Request], list[AgentState]]] = {}
+        self._loop = Loop("learning of requests", self.step, TICK_SECONDS)
+
+    def start(self) -> None:
+        self._loop.start()
+
+    async def stop(self) -> None:
+        await self._loop.stop()
+
+    async def step(self) -> None:
+        """Build the tables of the groups whose requests or agents are others than last time."""
+        if await self._lease.hold() is None:
+            return
+        names = await self._store.learning_groups()
+        for name in self._tables.keys() - set(names):
+            del self._tables[name], self._learned_of[name]
+        for name in names:
+            recent, seconds, agents = await self._store.recent(name, RECENT)
+            learned_of = (recent, [agent.at_best() for agent in agents])
+            if not recent or self._learned_of.get(name) == learned_of:
+                continue
+            self._tables[name] = await asyncio.to_thread(build_tables, recent, agents, seconds)
+            self._learned_of[name] = learned_of
+
+    def taught(self, groups: Mapping[str, GroupState]) -> dict[str, GroupState]:
+        """Return resource groups with their tables, where there are any."""
+        return {
+            name: replace(group, tables=self._tables.get(name)) for name, group in groups.items()
+        }

@@ -1,0 +1,47 @@
+"""What waits as it was at one moment, to explain and estimate from while passes go on."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import TypeVar
+
+from bai_services.core.scheduling.queue import GiveWay, Queue
+from bai_services.core.scheduling.queue.why import Explainer
+
+T = TypeVar("T")
+
+
+class Outlook:
+    """A fork of the queue; what is worked out for one question serves the next."""
+
+    def __init__(self, origin: Queue, fork: Queue, asked: set[asyncio.Task[object]]) -> None:
+        """Take in a fork; questions that are being answered are in ``asked``, for whoever stops."""
+        self._origin = origin
+        self.queue = fork
+        self._explainer = Explainer(fork)
+        # The fork is for one thread at a time.
+        self._in_use = asyncio.Lock()
+        self._asked = asked
+
+    @classmethod
+    async def of(cls, queue: Queue, asked: set[asyncio.Task[object]], give_way: GiveWay) -> Outlook:
+        """Fork a queue, which nobody may change meanwhile; its work calls ``give_way``."""
+        fork = await asyncio.to_thread(queue.fork)
+        fork.give_way = give_way
+        return cls(queue, fork, asked)
+
+    def is_of(self, queue: Queue) -> bool:
+        """Return whether a queue is as it was when this was made."""
+        return self._origin is queue and self.queue.revision == queue.revision
+
+    async def ask(self, question: Callable[[Explainer], T]) -> T:
+        """Answer a question in a thread; a caller that gives up leaves it to its end."""
+        task = asyncio.create_task(self._answer(question))
+        self._asked.add(task)
+        task.add_done_callback(self._asked.discard)
+        return await asyncio.shield(task)
+
+    async def _answer(self, question: Callable[[Explainer], T]) -> T:
+        async with self._in_use:
+            return await asyncio.to_thread(question, self._explainer)

@@ -1,0 +1,186 @@
+"""What waiting sessions say of themselves, written where it has changed."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from functools import partial
+from typing import Any, NamedTuple
+
+from bai_services.core.scheduling.caps import ScopeKind
+from bai_services.core.scheduling.queue import Estimate, Reason, Waiting
+from bai_services.core.scheduling.queue.why import Explainer
+from bai_services.core.sessions.lifecycle import Status
+from bai_services.db.scheduling.queue import QueueStore, WaitState
+
+from ..events import POSITION, REASONS, Change
+from ..sessions.lifecycle import Lifecycle
+from .idle_scheduling import spare_time
+from .queue_snapshot import Outlook
+
+# Where more than a batch has moved on in its line and no more, it is written this often; what
+# the API says of it comes from memory and is current.
+MOVED_SECONDS = 10.0
+
+# Whoever follows sessions hears so often at most that one has moved on.
+TOLD_SECONDS = 1.0
+
+News = list[tuple[Waiting, WaitState]]
+
+
+class _Compared(NamedTuple):
+    """What everybody says, who says something else than was written, who does not wait any more."""
+
+    states: dict[str, WaitState]
+    news: News
+    gone: list[str]
+    moved: dict[str, Change]
+
+
+class WaitStates:
+    """Knows what was written of whom, so that a pass costs a write only where it says news."""
+
+    def __init__(self, store: QueueStore, lifecycle: Lifecycle) -> None:
+        self._store = store
+        self._lifecycle = lifecycle
+        self._reasons: dict[str, tuple[Reason, ...]] = {}
+        self._written: dict[str, WaitState] = {}
+        self._current: dict[str, WaitState] = {}
+        self._moved_at = -MOVED_SECONDS
+        self._has_moved = False
+        self._untold: dict[str, Change] = {}
+        self._told_at = -TOLD_SECONDS
+
+    def of(self, session_id: str) -> WaitState | None:
+        """Return what a session says now; None where what is written is the newest there is."""
+        return self._current.get(session_id)
+
+    def leave(self) -> None:
+        """Say nothing from memory any more: another manager knows better."""
+        self._current = {}
+
+    def is_late(self) -> bool:
+        """Return whether it is time to write who has moved on."""
+        return self._has_moved and time.monotonic() - self._moved_at >= MOVED_SECONDS
+
+    def hear(self, reasons: Mapping[str, tuple[Reason, ...]]) -> None:
+        """Take in reasons that have changed."""
+        self._reasons.update(reasons)
+
+    def forget(self, session_ids: Iterable[str]) -> None:
+        """Forget sessions that are not as they were told; should they wait again, all is said."""
+        for session_id in session_ids:
+            self._written.pop(session_id, None)
+            self._current.pop(session_id, None)
+            self._untold.pop(session_id, None)
+
+    async def news(self, outlook: Outlook) -> News:
+        """Return who waits and says something else than was written of them."""
+        reasons, written = dict(self._reasons), dict(self._written)
+        # Who has moved on is of interest to those who follow alone.
+        current = dict(self._current) if self._lifecycle.is_followed else {}
+        found = await outlook.ask(partial(_compare, reasons, written, current))
+        for session_id in found.gone:
+            # Unless it waits again since, with other reasons.
+            if self._reasons.get(session_id) is reasons.get(session_id):
+                self._reasons.pop(session_id, None)
+            if self._written.get(session_id) is written.get(session_id):
+                self._written.pop(session_id, None)
+        self._current = found.states
+        self._untold.update(found.moved)
+        self.tell_moved()
+        return found.news
+
+    def tell_moved(self) -> None:
+        """Tell whoever follows who has moved on; all that came within a second at once."""
+        now = time.monotonic()
+        if self._untold and now - self._told_at >= TOLD_SECONDS:
+            self._told_at = now
+            untold, self._untold = self._untold, {}
+            self._lifecycle.publish_moved(untold)
+
+    async def write(self, news: News, token: int) -> None:
+        """Write the news, a batch at a time, and tell whoever listens.
+
+        Raises
+        ------
+        StaleLease
+            If another manager holds the lease by now.
+        """
+        due, size = self._due(news), self._store.batch
+        for start in range(0, len(due), size):
+            part = due[start : start + size]
+            await spare_time()
+            await self._store.write_states({w.id: state for w, state in part}, token)
+            for waiting, state in part:
+                before = self._written.get(waiting.id)
+                self._written[waiting.id] = state
+                if before is None or before.reasons != state.reasons:
+                    self._lifecycle.publish(_change_of(waiting, REASONS))
+
+    def _due(self, news: News) -> News:
+        """Return what is written at once: all but long lists of those who have only moved on."""
+        now = time.monotonic()
+        told = [(w, state) for w, state in news if not self._has_told(w.id, state)]
+        is_many = len(news) - len(told) > self._store.batch
+        self._has_moved = is_many and now - self._moved_at < MOVED_SECONDS
+        if self._has_moved:
+            return told
+        if len(news) > self._store.batch:
+            self._moved_at = now
+        return news
+
+    def _has_told(self, session_id: str, state: WaitState) -> bool:
+        written = self._written.get(session_id)
+        return written is not None and written.reasons == state.reasons
+
+
+def _compare(
+    reasons: Mapping[str, tuple[Reason, ...]],
+    written: Mapping[str, WaitState],
+    current: Mapping[str, WaitState],
+    explainer: Explainer,
+) -> _Compared:
+    news: News = []
+    moved: dict[str, Change] = {}
+    states: dict[str, WaitState] = {}
+    for waiting, position, estimate in _places(explainer):
+        explainer.queue.give_way()
+        state = states[waiting.id] = WaitState(reasons.get(waiting.id, ()), position, estimate)
+        if written.get(waiting.id) != state:
+            news.append((waiting, state))
+        before = current.get(waiting.id, state)
+        if before != state and before.reasons == state.reasons:
+            moved[waiting.id] = _change_of(waiting, POSITION)
+    gone = [key for key in {**reasons, **written} if key not in states]
+    return _Compared(states, news, gone, moved)
+
+
+def _places(explainer: Explainer) -> Iterator[tuple[Waiting, int, dict[str, Any] | None]]:
+    """Give everybody who waits with position and estimated start."""
+    for group in explainer.queue.groups():
+        estimates = explainer.estimates(group)
+        for session_id, position in explainer.positions(group).items():
+            waiting = explainer.queue.waiting(session_id)
+            if waiting is not None:
+                yield waiting, position, _shown(estimates.get(session_id))
+
+
+def _shown(estimate: Estimate | None) -> dict[str, Any] | None:
+    """Return an estimate as it is kept: to the minute, or it would be another one each second."""
+    if estimate is None or estimate.starts_at is None:
+        return None
+    starts_at = estimate.starts_at.replace(second=0, microsecond=0)
+    return {"starts_at": starts_at.isoformat(), "certainty": str(estimate.certainty)}
+
+
+def _change_of(waiting: Waiting, kind: str) -> Change:
+    of_kind = {scope.kind: scope.id for scope in waiting.scopes}
+    return Change(
+        waiting.id,
+        Status.PENDING,
+        kind,
+        of_kind[ScopeKind.USER],
+        of_kind[ScopeKind.PROJECT],
+        of_kind[ScopeKind.DOMAIN],
+    )

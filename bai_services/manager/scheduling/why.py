@@ -1,0 +1,95 @@
+"""Why a session waits, when it is likely to start and what would start it sooner."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+from bai_services.core.accounts.roles import Caller
+from bai_services.core.errors import NotFound
+from bai_services.core.scheduling.queue import Why
+from bai_services.core.scheduling.queue.why import Choices, Explainer
+from bai_services.core.sessions.lifecycle import Status
+from bai_services.db.sessions.requests import RequestStore
+from bai_services.db.sessions.rows import SessionRow
+
+from ..sessions.sessions import Sessions
+from .scheduler import Scheduler
+
+Row = dict[str, Any]
+
+
+class Whys:
+    """Asks the queue that the scheduler keeps; what it has last written where it keeps none."""
+
+    def __init__(self, sessions: Sessions, scheduler: Scheduler, store: RequestStore) -> None:
+        self._sessions = sessions
+        self._scheduler = scheduler
+        self._store = store
+
+    async def get(self, caller: Caller, key: str) -> Row:
+        """Return every check of a session, passed or failed, its position, start and remedies."""
+        row = await self._sessions.visible(caller, key)
+        if row.status is not Status.PENDING:
+            return _described(row, None)
+        choices = await self._choices(row)
+        found = await self._scheduler.look(partial(_explain, row.id, choices))
+        return _described(row, found)
+
+    async def _choices(self, row: SessionRow) -> Choices:
+        """Return what else the owner could ask for: resource groups, presets."""
+        try:
+            owner = await self._store.owner(user_id=row.owner_id)
+        except NotFound:
+            return Choices()
+        projects = await self._store.projects_of(row.owner_id)
+        project = next((p for p in projects if p.id == row.project_id), None)
+        if project is None:
+            return Choices()
+        offer = await self._store.offer(owner, project, row.access_key)
+        return Choices(
+            [g.name for g in offer.groups if row.type in g.allowed_session_types],
+            {
+                p.name: p.slots
+                for p in offer.presets
+                if p.resource_group in ("", row.resource_group)
+            },
+        )
+
+
+def _explain(session_id: str, choices: Choices, explainer: Explainer) -> Why | None:
+    return explainer.explain(session_id, choices)
+
+
+def _described(row: SessionRow, why: Why | None) -> Row:
+    """Return the answer; without ``why`` the stored reasons of a session that (still) waits."""
+    is_waiting = row.status is Status.PENDING
+    shown: Row = {
+        "session_id": row.id,
+        "name": row.name,
+        "status": row.status,
+        "resource_group": row.resource_group,
+        "priority": row.priority,
+        "is_complete": why is not None,
+        "position": None,
+        "ahead": None,
+        "checks": row.reasons if is_waiting else [],
+        "estimate": {"starts_at": None, "certainty": "unknown"},
+        "sooner": [],
+    }
+    if why is None:
+        return shown
+    at = why.estimate.starts_at
+    return {
+        **shown,
+        "position": why.position,
+        "ahead": why.ahead,
+        "checks": list(why.checks),
+        "estimate": {
+            "starts_at": None if at is None else at.isoformat(),
+            "certainty": str(why.estimate.certainty),
+        },
+        "sooner": [
+            {"kind": s.kind, "message": s.message, "facts": dict(s.facts)} for s in why.sooner
+        ],
+    }

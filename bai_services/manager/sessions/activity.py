@@ -1,0 +1,69 @@
+"""When sessions are used: they say so themselves, and people keep them alive."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from bai_services.core.accounts.roles import Caller, Role
+from bai_services.core.errors import Conflict
+from bai_services.core.sessions.idle import network_timeout, next_report_seconds
+from bai_services.core.sessions.lifecycle import SessionType, Status
+from bai_services.db.sessions.store import SessionStore
+from bai_services.db.sessions.time_limits import TimeLimitStore
+
+from ..accounts import authorizer
+from ..audit import Audit
+from ..clock import Clock
+from .sessions import Row, Sessions, target_of
+
+
+class Uses:
+    """One method per verb."""
+
+    def __init__(
+        self,
+        sessions: Sessions,
+        stores: tuple[TimeLimitStore, SessionStore],
+        clock: Clock,
+        audit: Audit,
+    ) -> None:
+        self._sessions = sessions
+        self._limits, self._store = stores
+        self._clock = clock
+        self._audit = audit
+
+    async def note(self, caller: Caller, key: str, idle_seconds: float) -> Row:
+        """Note that a session was used so long ago; return when that ends it.
+
+        What a session says of itself was its last use; anybody else tells of one.
+        Where nothing ends it for being idle, nothing is kept.
+
+        Raises
+        ------
+        Conflict
+            If somebody else than the session wants to keep one alive that does not run.
+        """
+        row = await self._sessions.visible(caller, key)
+        authorizer.require(caller, "session.write", target_of(row))
+        is_itself, now = caller.role is Role.SESSION, self._clock()
+        if not is_itself and row.status is not Status.RUNNING:
+            raise Conflict(f"session {row.name} is {row.status}; only one that runs is kept alive")
+        seconds = await self._limits.idle_timeout(row.id)
+        if seconds:
+            used_at = now - timedelta(seconds=idle_seconds)
+            await self._limits.note_use(row.id, used_at, now if is_itself else None)
+            row = await self._store.find(row.id)
+        if not is_itself:
+            entry = self._audit.entry(
+                caller, "session.keep-alive", row.id, domain=row.domain, name=row.name
+            )
+            await self._audit.add(entry)
+        started_at = row.started_at if row.status is Status.RUNNING else None
+        idleness = network_timeout(
+            SessionType(row.type), started_at, row.used_at, row.use_heard_at, seconds
+        )
+        return {
+            "idle_since": None if idleness is None else idleness.since,
+            "idle_ends_at": None if idleness is None else idleness.ends_at,
+            "next_report_seconds": next_report_seconds(idleness, seconds, now),
+        }

@@ -1,0 +1,63 @@
+"""Batch sessions on their way through the manager: what is launched, and when it has ended."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from bai_services.core.errors import Conflict
+from bai_services.core.sessions.kernel_group import MAIN
+from bai_services.core.sessions.lifecycle import SessionType, Status
+from bai_services.db.sessions.kernels import KernelState
+from bai_services.db.sessions.rows import SessionKernels, SessionRow
+
+# What a batch session's container runs in place of a Jupyter server: it answers the Hub and runs
+# the command. Isolated (-I): nothing of the home folder is imported in place of the library.
+RUNNER = ("python3", "-I", "-m", "bai_labext.batch")
+
+
+def command_of(row: SessionRow) -> list[str] | None:
+    """Return the command of a session's container; None is the image's own."""
+    return list(RUNNER) if row.type == SessionType.BATCH else None
+
+
+def batch_environ(row: SessionRow) -> dict[str, str]:
+    """Return what the runner of a batch session reads; empty for other sessions."""
+    if row.startup_command is None:
+        return {}
+    return {"BAI_STARTUP_COMMAND": row.startup_command}
+
+
+def check_first_launch(view: SessionKernels) -> None:
+    """Refuse to run the command of a batch session a second time.
+
+    Raises
+    ------
+    Conflict
+        If it runs already.
+    """
+    row = view.row
+    if row.type == SessionType.BATCH and row.status is Status.RUNNING:
+        raise Conflict(
+            f"session {row.name} runs its command already, and a batch session runs it once",
+            session_id=row.id,
+            status=row.status,
+        )
+
+
+def batch_end(state: KernelState, kernel: Mapping[str, Any] | None) -> int | None:
+    """Return the exit code of a batch session whose command has ended, as its agent reports.
+
+    None where it is no batch session, runs, is being stopped, or nobody knows the code.
+    """
+    if state.session_type != SessionType.BATCH or state.status is not Status.RUNNING:
+        return None
+    if state.role != MAIN:
+        return None  # the command is the main kernel's
+    if kernel is None or kernel.get("is_running", True):
+        return None
+    reported = kernel.get("container_id")
+    if reported and state.container_id and reported != state.container_id:
+        return None  # what an earlier try to start it has left
+    code = kernel.get("exit_code")
+    return None if code is None else int(code)

@@ -1,0 +1,156 @@
+"""Tells those who asked for it of each step of a session, in order, apart from all else."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import Counter
+
+from bai_services.core.errors import Unavailable
+from bai_services.core.sessions import callbacks
+from bai_services.core.sessions.lifecycle import ENDED
+from bai_services.db.sessions.callbacks import CallbackStore, Letter
+from bai_services.db.sessions.rows import SessionRow
+
+from ..accounts.keypair_secrets import KeypairSecrets
+from ..clock import Clock
+from ..loop import Loop
+from ..scheduling.lease import Lease
+from .callback_calls import CallbackCalls, CallFailed
+from .lifecycle import Lifecycle
+
+log = logging.getLogger(__name__)
+
+TICK_SECONDS = 5.0
+# Calls at once: all, and those for one person, whose receivers may be slow.
+AT_ONCE = 16
+PER_OWNER = 2
+
+
+class Callbacks:
+    """A loop that begins calls and waits for none of them.
+
+    What is to be told is read from the status history, how far it is stands
+    beside it: a restart goes on where the last manager was. A step is told at
+    least once, and before the next one of its session.
+    """
+
+    def __init__(
+        self,
+        store: CallbackStore,
+        calls: CallbackCalls,
+        secrets: KeypairSecrets,
+        lifecycle: Lifecycle,
+        clock: Clock,
+        *,
+        lease: Lease,
+    ) -> None:
+        self._store = store
+        self._calls = calls
+        self._secrets = secrets
+        self._clock = clock
+        self._lease = lease
+        self._loop = Loop("callbacks", self.step, TICK_SECONDS)
+        self._owners: dict[str, str] = {}  # of sessions that somebody is being told of
+        self._tasks: set[asyncio.Task[None]] = set()
+        lifecycle.listen(self._on_change)
+
+    def start(self) -> None:
+        self._loop.start()
+
+    async def stop(self) -> None:
+        """Stop; calls that are under way are cut off and made again by the next manager."""
+        await self._loop.stop()
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._calls.close()
+
+    def wake(self) -> None:
+        """Look now for what is due; cheap."""
+        self._loop.wake()
+
+    async def step(self) -> None:
+        """Begin the calls that are due; never twice at once."""
+        if len(self._owners) >= AT_ONCE or await self._lease.hold() is None:
+            return
+        counts = Counter(self._owners.values())
+        full = [owner for owner, count in counts.items() if count >= PER_OWNER]
+        for letter in await self._store.due(self._clock(), self._owners, full, PER_OWNER):
+            if len(self._owners) >= AT_ONCE:
+                return
+            if counts[letter.owner_id] < PER_OWNER:
+                counts[letter.owner_id] += 1
+                self._begin(letter)
+
+    def _begin(self, letter: Letter) -> None:
+        self._owners[letter.session_id] = letter.owner_id
+        task = asyncio.create_task(self._tell(letter))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _tell(self, letter: Letter) -> None:
+        try:
+            await self._try(letter)
+        except Unavailable as error:
+            log.error("what became of a callback of %s is not kept: %s", letter.session_id, error)
+        else:
+            self.wake()
+        finally:
+            del self._owners[letter.session_id]
+
+    async def _try(self, letter: Letter) -> None:
+        try:
+            await self._call(letter)
+        except CallFailed as error:
+            await self._fail(letter, error)
+        else:
+            await self._store.delivered(letter, self._clock())
+
+    async def _call(self, letter: Letter) -> None:
+        if letter.secret_key_encrypted is None:
+            raise CallFailed("its keypair is gone: nothing signs for it", is_final=True)
+        try:
+            secret = callbacks.secret_of(self._secrets.decrypt(letter.secret_key_encrypted))
+        except Unavailable as error:
+            raise CallFailed("its keypair cannot be read: nothing signs for it") from error
+        body = callbacks.body_of(_change(letter))
+        timestamp = int(self._clock().timestamp())
+        headers = {
+            "Content-Type": "application/json",
+            "User-Agent": "bai-hub",
+            callbacks.DELIVERY_HEADER: str(letter.id),
+            callbacks.TIMESTAMP_HEADER: str(timestamp),
+            callbacks.SIGNATURE_HEADER: callbacks.signature(secret, timestamp, body),
+        }
+        await self._calls.post(letter.url, body, headers)
+
+    async def _fail(self, letter: Letter, error: CallFailed) -> None:
+        wait = None if error.is_final else callbacks.wait_after(letter.tries + 1)
+        now = self._clock()
+        if wait is None:
+            log.info("callback of %s (%s) given up: %s", letter.session_id, letter.to_status, error)
+            await self._store.given_up(letter, now, str(error))
+            return
+        await self._store.failed(letter, now + wait, str(error))
+        asyncio.get_running_loop().call_later(wait.total_seconds(), self.wake)
+
+    def _on_change(self, row: SessionRow) -> None:
+        if row.callback_url is not None:
+            self.wake()
+
+
+def _change(letter: Letter) -> dict[str, object]:
+    is_ended = letter.to_status in ENDED
+    return {
+        "delivery": letter.id,
+        "session_id": letter.session_id,
+        "name": letter.name,
+        "owner": letter.owner,
+        "from_status": letter.from_status,
+        "status": letter.to_status,
+        "reason": letter.reason,
+        "at": letter.at.isoformat(),
+        "result": letter.result if is_ended else "undefined",
+        "exit_code": letter.exit_code if is_ended else None,
+    }

@@ -1,0 +1,45 @@
+"""What a session has of devices, how firmly, and how much of it it uses."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from bai_services.core.cluster.device_sharing import Level
+from bai_services.db.sessions.rows import KernelRow
+
+
+def enforcement_of(kernels: Sequence[KernelRow]) -> dict[str, str]:
+    """Return for each family what keeps the session to its part; of several kernels the least."""
+    found: dict[str, Level] = {}
+    for kernel in kernels:
+        for family, text in ((kernel.injection or {}).get("enforcement") or {}).items():
+            level = Level(text) if text in set(Level) else Level.NONE
+            found[family] = min(level, found.get(family, level), key=lambda one: one.firmness)
+    return {family: level.value for family, level in sorted(found.items())}
+
+
+def devices_of(kernels: Sequence[KernelRow]) -> list[dict[str, Any]]:
+    """Return the devices of a session as its agents gave them, with what is in use of each.
+
+    What no driver tells is None.
+    """
+    found = []
+    for kernel in kernels:
+        uses = {use.get("id"): use for use in (kernel.usage or {}).get("devices") or ()}
+        for device in (kernel.injection or {}).get("devices") or ():
+            use = uses.get(device.get("id"), {})
+            found.append(
+                {
+                    **{name: device.get(name) for name in _GIVEN},
+                    "kernel": kernel.hostname,
+                    "used_memory_bytes": use.get("memory_bytes"),
+                    "utilization_percent": use.get("utilization_percent"),
+                    "processes": use.get("processes"),
+                    "active_at": use.get("active_at"),
+                }
+            )
+    return found
+
+
+_GIVEN = ("id", "family", "model", "share", "memory_bytes", "enforcement", "is_simulated")

@@ -1,0 +1,107 @@
+"""Cluster sessions on their way through the manager: their network, their plans, their end."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from cryptography.hazmat.primitives.serialization import (
+    Encoding,
+    NoEncryption,
+    PrivateFormat,
+    PublicFormat,
+)
+
+from bai_services.core.errors import Unavailable
+from bai_services.core.sessions.kernel_group import KernelName, cluster_environ
+from bai_services.db.sessions.kernels import Place
+from bai_services.db.sessions.rows import KernelRow, SessionKernels
+
+# What sub kernels run: an SSH server for the main kernel where the image has one, else nothing.
+# Either way it stays until it is told to end.
+SUB_SCRIPT = """
+PATH="$PATH:/usr/sbin:/sbin"
+trap 'exit 0' TERM INT
+if [ -r /opt/bai-cluster/sshd_config ] && command -v sshd >/dev/null; then
+  "$(command -v sshd)" -D -e -f /opt/bai-cluster/sshd_config &
+else
+  echo "no sshd here: the main kernel cannot log in to this one"
+fi
+while :; do sleep 3600 & wait "$!"; done
+"""
+SUB_COMMAND = ("/bin/sh", "-c", SUB_SCRIPT)
+
+
+def cluster_of(view: SessionKernels) -> dict[str, Any] | None:
+    """Return what an agent must know of a cluster session; None for one with one kernel."""
+    if len(view.kernels) == 1:
+        return None
+    return {
+        "network": f"bai-c-{view.row.id}",
+        "is_spread": len({kernel.agent_id for kernel in view.kernels}) > 1,
+    }
+
+
+def environ_of(view: SessionKernels, kernel: KernelRow) -> dict[str, str]:
+    """Return the cluster environment of one kernel; empty where there is no cluster."""
+    if len(view.kernels) == 1:
+        return {}
+    beside = [k.id for k in view.kernels if k.agent_id == kernel.agent_id]
+    return cluster_environ(
+        KernelName(kernel.role, kernel.index, kernel.hostname),
+        [k.hostname for k in view.kernels],
+        view.row.cluster_mode,
+        beside.index(kernel.id),
+    )
+
+
+def sub_plans(
+    view: SessionKernels, main: Mapping[str, Any], places: Mapping[str, Place]
+) -> list[dict[str, Any]]:
+    """Return the plans of the kernels beside the main one, whose plan is ``main``.
+
+    Raises
+    ------
+    Unavailable
+        If one of their agents is not alive.
+    """
+    plans = []
+    for kernel in view.kernels[1:]:
+        place = places.get(kernel.id)
+        if place is None or place.agent_status != "ALIVE":
+            agent = kernel.agent_id or "of a kernel"
+            raise Unavailable(
+                f"agent {agent} does not answer; the session starts when it is back",
+                session_id=view.row.id,
+                agent=agent,
+            )
+        marks = {"BAI_KERNEL_ID": kernel.id, "BAI_AGENT_ID": place.agent_id}
+        # The command of a batch session is the main kernel's alone.
+        shared = {k: v for k, v in main["environ"].items() if k != "BAI_STARTUP_COMMAND"}
+        plans.append(
+            {
+                **{k: v for k, v in main.items() if k != "subs"},
+                "kernel_id": kernel.id,
+                "endpoint": place.endpoint,
+                "agent_id": place.agent_id,
+                "command": list(SUB_COMMAND),
+                "hostname": kernel.hostname,
+                "environ": {**shared, **environ_of(view, kernel), **marks},
+                "injection": kernel.injection or {},
+                "labels": {
+                    **main["labels"],
+                    "bai.kernel-id": kernel.id,
+                    "bai.agent-id": place.agent_id,
+                },
+            }
+        )
+    return plans
+
+
+def new_cluster_key(session_id: str) -> dict[str, str]:
+    """Return a key pair for the SSH of one start of a cluster session, in OpenSSH's form."""
+    key = Ed25519PrivateKey.generate()
+    private = key.private_bytes(Encoding.PEM, PrivateFormat.OpenSSH, NoEncryption())
+    public = key.public_key().public_bytes(Encoding.OpenSSH, PublicFormat.OpenSSH)
+    return {"private": private.decode(), "public": f"{public.decode()} {session_id}"}

@@ -1,0 +1,393 @@
+"""What agents are told to do with kernels, and what they say of them."""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Any
+
+from bai_services.core.cluster.devices import is_device_slot, thousandths
+from bai_services.core.errors import Conflict, Forbidden, InvalidRequest, NotFound, Unavailable
+from bai_services.core.sessions.kernel_group import MAIN, gang_end
+from bai_services.core.sessions.lifecycle import (
+    ENDED,
+    Event,
+    Result,
+    Status,
+    command_end,
+    result_of,
+)
+from bai_services.db.sessions.kernels import KernelState, KernelStore
+from bai_services.db.sessions.rows import KernelRow, SessionRow, SessionView
+from bai_services.db.sessions.store import SessionStore
+
+from ..clock import Clock
+from .batch import batch_end
+from .kernel_group import cluster_of
+from .launch import LaunchPlans
+from .lifecycle import Lifecycle
+
+# An item that an agent took and did not report is offered again after this long.
+OFFER_AGAIN = timedelta(seconds=5)
+# A kernel that just started may be missing in a heartbeat that was on its way.
+YOUNG = timedelta(seconds=15)
+# So long the Hub has to stop and remove what has ended, before the agent does it.
+GRACE = timedelta(seconds=20)
+MISSED_HEARTBEATS = 2
+MAX_REASON = 500
+LOG_SECONDS = 8.0
+
+
+@dataclass(slots=True)
+class _AgentWork:
+    """What is known of one agent beside the database; lost with the manager, found again."""
+
+    woken: asyncio.Event = field(default_factory=asyncio.Event)
+    offered: dict[str, datetime] = field(default_factory=dict)
+    removals: dict[str, str] = field(default_factory=dict)  # kernel id -> session id
+    stray_since: dict[str, datetime] = field(default_factory=dict)
+    missed: dict[str, int] = field(default_factory=lambda: defaultdict(int))
+    logs: dict[str, tuple[KernelRow, asyncio.Future[str]]] = field(default_factory=dict)
+
+
+class Kernels:
+    """Derives agents' work from the database and turns their reports into moves."""
+
+    def __init__(
+        self,
+        store: KernelStore,
+        sessions: SessionStore,
+        lifecycle: Lifecycle,
+        plans: LaunchPlans,
+        clock: Clock,
+    ) -> None:
+        self._store = store
+        self._sessions = sessions
+        self._lifecycle = lifecycle
+        self._plans = plans
+        self._clock = clock
+        self._agents: dict[str, _AgentWork] = defaultdict(_AgentWork)
+        # Kernels of sessions that end, of which their agents have nothing any more.
+        self._gone: dict[str, set[str]] = defaultdict(set)
+        lifecycle.listen(self._on_change)
+
+    async def work(self, agent_id: str, wait_seconds: float) -> list[dict[str, Any]]:
+        """Return what the agent is to do now; wait for something up to ``wait_seconds``.
+
+        Sessions that are handed out become PREPARING.
+        """
+        mine = self._agents[agent_id]
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + wait_seconds
+        while True:
+            mine.woken.clear()
+            items = await self._items(agent_id, mine)
+            left = deadline - loop.time()
+            if items or left <= 0:
+                return items
+            try:
+                async with asyncio.timeout(min(left, OFFER_AGAIN.total_seconds())):
+                    await mine.woken.wait()
+            except TimeoutError:
+                pass
+
+    async def report(self, agent_id: str, report: Mapping[str, Any]) -> None:
+        """Take in what became of an item; one that is out of date changes nothing.
+
+        Raises
+        ------
+        NotFound
+            If the session is not on that agent.
+        InvalidRequest
+            If kind or state is unknown.
+        """
+        kind, state = report.get("kind"), report.get("state")
+        if state not in ("progress", "done", "failed"):
+            raise InvalidRequest(f"a report is progress, done or failed, not {state!r}")
+        if kind == "prepare":
+            await self._prepared(agent_id, report, str(state))
+        elif kind == "logs":
+            self._logs_came(agent_id, report)
+        elif kind == "remove":
+            self._agents[agent_id].offered.pop(str(report.get("work_id")), None)
+        else:
+            raise InvalidRequest(f"{kind!r} is no kind of work")
+
+    async def observe(self, agent_id: str, reported: Sequence[Mapping[str, Any]] | None) -> None:
+        """Compare a heartbeat's kernels with what should run there, and mend what differs.
+
+        None says that the agent could not look (its engine does not answer).
+        """
+        if reported is None:
+            return
+        now = self._clock()
+        by_id = {str(kernel["kernel_id"]): kernel for kernel in reported}
+        states = await self._store.observe(
+            agent_id, {key: kernel.get("usage") for key, kernel in by_id.items()}, now
+        )
+        known = {state.kernel_id: state for state in states}
+        mine = self._agents[agent_id]
+        for state in states:
+            if state.status not in ENDED and state.agent_id == agent_id:
+                await self._compare(mine, state, by_id.get(state.kernel_id), now)
+        self._find_strays(agent_id, by_id, known, now)
+
+    async def log(self, kernel: KernelRow) -> str:
+        """Ask the agent for the output of a kernel that runs.
+
+        Raises
+        ------
+        Unavailable
+            If the agent does not answer in time.
+        """
+        agent_id = kernel.agent_id or ""
+        mine = self._agents[agent_id]
+        work_id = f"logs-{uuid.uuid4()}"
+        future: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+        mine.logs[work_id] = (kernel, future)
+        mine.woken.set()
+        try:
+            async with asyncio.timeout(LOG_SECONDS):
+                return await future
+        except TimeoutError:
+            raise Unavailable(
+                f"agent {agent_id} does not answer; the log comes when it is back", agent=agent_id
+            ) from None
+        finally:
+            mine.logs.pop(work_id, None)
+
+    def remove(self, view: SessionView) -> None:
+        """Have the agent remove whatever is left of a session, without waiting for the Hub."""
+        for kernel in view.kernels:
+            if kernel.agent_id is not None:
+                mine = self._agents[kernel.agent_id]
+                mine.removals[kernel.id] = view.row.id
+                mine.woken.set()
+
+    async def _items(self, agent_id: str, mine: _AgentWork) -> list[dict[str, Any]]:
+        now = self._clock()
+        items: list[dict[str, Any]] = []
+        views = await self._dispatched(agent_id)
+        user_ids = await self._plans.user_ids([view.row.id for view in views])
+        for view in views:
+            try:
+                for kernel in view.kernels:
+                    if kernel.agent_id == agent_id and kernel.injection is None:
+                        item = {"id": f"prepare-{kernel.id}", "kind": "prepare"}
+                        preparation = await self._preparation(view, kernel, user_ids[view.row.id])
+                        items.append({**item, **_names(kernel), **preparation})
+            except (Forbidden, Conflict, NotFound, Unavailable) as error:
+                # A folder that was taken back since, or whose host does not answer, for instance:
+                # only this session ends.
+                await self._lifecycle.try_move(
+                    view.row.id, Event.FAILED, error.message, result=Result.FAILURE
+                )
+        for kernel_id, session_id in sorted(mine.removals.items()):
+            item = {"id": f"remove-{kernel_id}", "kind": "remove"}
+            items.append({**item, "session_id": session_id, "kernel_id": kernel_id})
+        for work_id, (kernel, _) in mine.logs.items():
+            items.append({"id": work_id, "kind": "logs", **_names(kernel)})
+        due = [
+            i for i in items if now - mine.offered.get(i["id"], now - OFFER_AGAIN) >= OFFER_AGAIN
+        ]
+        current = {item["id"] for item in items}
+        mine.offered = {key: at for key, at in mine.offered.items() if key in current}
+        mine.offered.update({item["id"]: now for item in due})
+        return due
+
+    async def _dispatched(self, agent_id: str) -> list[SessionView]:
+        """Return the sessions that are being prepared on an agent; new ones become PREPARING."""
+        views = await self._store.on_agent(agent_id, Status.SCHEDULED, Status.PREPARING)
+        new = [view.row.id for view in views if view.row.status is Status.SCHEDULED]
+        if not new:
+            return views
+        moved = {row.id for row in await self._lifecycle.move_all(new, Event.DISPATCHED)}
+        return [v for v in views if v.row.status is not Status.SCHEDULED or v.row.id in moved]
+
+    async def _preparation(
+        self, view: SessionView, kernel: KernelRow, user_ids: tuple[int, int]
+    ) -> dict[str, Any]:
+        uid, gid = user_ids
+        return {
+            "image": view.row.image,
+            "user": view.row.owner,
+            "uid": uid,
+            "gid": gid,
+            "slots": dict(view.row.requested_slots),
+            "shared_memory_bytes": view.row.shared_memory_bytes,
+            "devices": [
+                {"id": a.device_id, "slot": a.slot, "amount": thousandths(a.slot, a.amount)}
+                for a in view.allocations
+                if is_device_slot(a.slot) and a.kernel_id == kernel.id
+            ],
+            "cluster": cluster_of(view),
+            "mounts": await self._plans.mounts_of(view.row),
+        }
+
+    async def _prepared(self, agent_id: str, report: Mapping[str, Any], state: str) -> None:
+        session_id = str(report.get("session_id"))
+        view = await self._sessions.with_kernels(session_id)
+        kernel = next((k for k in view.kernels if k.id == report.get("kernel_id")), None)
+        if kernel is None or kernel.agent_id != agent_id:
+            raise NotFound(f"session {session_id} is not on agent {agent_id}")
+        if view.row.status is not Status.PREPARING:
+            return
+        if state == "progress":
+            if await self._store.set_progress(kernel.id, report.get("progress") or {}):
+                self._lifecycle.tell(view.row, "progress")
+        elif state == "done":
+            injection = report.get("injection") or {}
+            notices = [str(notice) for notice in injection.get("notices") or ()]
+            notices += await self._plans.mount_notices(view.row)
+            facts: dict[str, Any] = {}
+            if len(view.kernels) == 1:
+                facts = {"injection": injection}
+            elif not await self._store.set_injection(session_id, kernel.id, injection):
+                return  # the other kernels are not ready yet
+            await self._lifecycle.try_move(session_id, Event.PREPARED, notices=notices, **facts)
+        else:
+            error = report.get("error") or {}
+            reason = str(error.get("message") or "the agent could not prepare the session")
+            if len(view.kernels) > 1:
+                reason = f"{kernel.hostname} on {agent_id}: {reason}"
+            await self._lifecycle.try_move(
+                session_id, Event.FAILED, reason, result=Result.FAILURE, log=report.get("log")
+            )
+
+    def _logs_came(self, agent_id: str, report: Mapping[str, Any]) -> None:
+        found = self._agents[agent_id].logs.get(str(report.get("work_id")))
+        if found is None or found[1].done():
+            return
+        if report.get("state") == "done":
+            found[1].set_result(str(report.get("log") or ""))
+        elif report.get("state") == "failed":
+            error = report.get("error") or {}
+            found[1].set_exception(Unavailable(str(error.get("message") or "no log can be read")))
+
+    async def _compare(
+        self,
+        mine: _AgentWork,
+        state: KernelState,
+        kernel: Mapping[str, Any] | None,
+        now: datetime,
+    ) -> None:
+        """Move a session on whose kernel has ended, or is no longer there."""
+        if kernel is not None and kernel.get("is_running", True):
+            mine.missed.pop(state.kernel_id, None)
+            self._gone.get(state.session_id, set()).discard(state.kernel_id)
+            if state.status is Status.RUNNING and (reason := stop_reason(state, kernel)):
+                # The Hub ends it in order, and all of its kernels.
+                await self._lifecycle.try_move(
+                    state.session_id, Event.STOP_REQUESTED, reason, result=Result.FAILURE
+                )
+            return
+        if state.status not in (Status.RUNNING, Status.TERMINATING):
+            return
+        if (code := batch_end(state, kernel)) is not None:
+            # Its server in the Hub goes now; the spawner that stops it brings the output.
+            await self._lifecycle.try_move(
+                state.session_id,
+                Event.STOP_REQUESTED,
+                command_end(code),
+                exit_code=code,
+                result=result_of(code),
+            )
+            return
+        if now - state.status_changed_at < YOUNG:
+            return
+        mine.missed[state.kernel_id] += 1
+        if mine.missed[state.kernel_id] < MISSED_HEARTBEATS:
+            return
+        mine.missed.pop(state.kernel_id, None)
+        code = None if kernel is None else kernel.get("exit_code")
+        if state.cluster_size > 1 and state.status is Status.RUNNING:
+            await self._end_gang(state, code)
+            return
+        if state.status is Status.TERMINATING:
+            gone = self._gone[state.session_id]
+            gone.add(state.kernel_id)
+            if len(gone) < state.cluster_size:
+                return  # other kernels still hold what they hold
+            await self._lifecycle.try_move(
+                state.session_id, Event.EXITED, "stopped", exit_code=code
+            )
+        elif kernel is not None and code == 0:
+            await self._lifecycle.try_move(
+                state.session_id,
+                Event.EXITED,
+                "ended by itself",
+                exit_code=0,
+                result=Result.SUCCESS,
+            )
+        else:
+            # Without a code only its folder is left: what ran in it vanished.
+            reason = "its container is gone" if code is None else f"ended with exit code {code}"
+            await self._lifecycle.try_move(
+                state.session_id,
+                Event.FAILED,
+                f"{reason}; it was not stopped here",
+                exit_code=code,
+                result=Result.FAILURE,
+            )
+
+    async def _end_gang(self, state: KernelState, code: int | None) -> None:
+        """End a cluster session of which one kernel has ended: the Hub ends those that are left."""
+        is_success = state.role == MAIN and code == 0
+        how = "is gone" if code is None else "exited"
+        await self._lifecycle.try_move(
+            state.session_id,
+            Event.STOP_REQUESTED,
+            "ended by itself" if is_success else gang_end(state.hostname, how, code),
+            exit_code=code if state.role == MAIN else None,
+            result=Result.SUCCESS if is_success else Result.FAILURE,
+        )
+
+    def _find_strays(
+        self,
+        agent_id: str,
+        reported: Mapping[str, Mapping[str, Any]],
+        known: Mapping[str, KernelState],
+        now: datetime,
+    ) -> None:
+        """Have kernels removed that belong to no live session, after a grace for the Hub."""
+        mine = self._agents[agent_id]
+        mine.removals = {key: value for key, value in mine.removals.items() if key in reported}
+        seen: dict[str, datetime] = {}
+        for kernel_id, kernel in reported.items():
+            state = known.get(kernel_id)
+            is_leftover = state is None or state.status in ENDED or state.agent_id != agent_id
+            if not is_leftover and state is not None and state.status is not Status.TERMINATING:
+                continue
+            seen[kernel_id] = mine.stray_since.get(kernel_id, now)
+            if now - seen[kernel_id] >= GRACE:
+                mine.removals.setdefault(kernel_id, str(kernel.get("session_id")))
+        mine.stray_since = seen
+        if mine.removals:
+            mine.woken.set()
+
+    def _on_change(self, row: SessionRow) -> None:
+        if row.status in ENDED:
+            self._gone.pop(row.id, None)
+        if row.status is Status.SCHEDULED:
+            # Which agent it is on is known to the database; a needless look costs one query.
+            for mine in self._agents.values():
+                mine.woken.set()
+
+
+def stop_reason(state: KernelState, kernel: Mapping[str, Any]) -> str:
+    """Return why the agent of a running kernel wants its session stopped; empty: it does not."""
+    text = str((kernel.get("usage") or {}).get("stop_reason") or "")[:MAX_REASON]
+    return f"{state.hostname}: {text}" if text and state.cluster_size > 1 else text
+
+
+def _names(kernel: KernelRow) -> dict[str, Any]:
+    return {
+        "session_id": kernel.session_id,
+        "kernel_id": kernel.id,
+        "hostname": kernel.hostname,
+        "container_id": kernel.container_id,
+    }

@@ -1,0 +1,323 @@
+"""What the spawner asks and says: the launch plan, the start, the end."""
+
+from __future__ import annotations
+
+import hmac
+import os
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from bai_services.core.accounts.roles import Caller, Role
+from bai_services.core.cluster.image_labels import PREFIX, parse_labels
+from bai_services.core.errors import Conflict, NotFound, Unavailable
+from bai_services.core.folders.vfolders import Permission
+from bai_services.core.resources import CPU
+from bai_services.core.sessions.kernel_group import MAIN_HOST, gang_end, is_gang_end
+from bai_services.core.sessions.lifecycle import (
+    ENDED,
+    Event,
+    Result,
+    SessionType,
+    Status,
+    command_end,
+    result_of,
+)
+from bai_services.db.sessions.kernels import KernelStore, LaunchFacts
+from bai_services.db.sessions.rows import SessionKernels, SessionRow
+from bai_services.db.sessions.store import SessionStore
+
+from ..accounts import authorizer
+from ..clock import Clock
+from .batch import batch_environ, check_first_launch, command_of
+from .kernel_group import environ_of, new_cluster_key, sub_plans
+from .lifecycle import Lifecycle
+from .requests.requests import Folders
+from .requests.secret_environ import SecretEnviron
+
+# Who a session runs as where the account says nothing.
+DEFAULT_UID = 1000
+DEFAULT_GID = 1000
+MAX_REASON = 1000
+STOPPED = "stopped through the Hub"
+EXITED = "exited"  # an engine's word for an end by itself
+
+
+class LaunchPlans:
+    """Puts a launch plan together from the database."""
+
+    def __init__(
+        self, kernels: KernelStore, vfolders: Folders, secret_environ: SecretEnviron
+    ) -> None:
+        self._secret_environ = secret_environ
+        self._kernels = kernels
+        self._vfolders = vfolders
+
+    async def facts_of(self, session_id: str) -> LaunchFacts:
+        """Return what is known of a session's agent, image and user.
+
+        Raises
+        ------
+        Conflict
+            If it has no agent.
+        """
+        facts = await self._kernels.launch_facts(session_id)
+        if facts is None:
+            raise Conflict(f"session {session_id} has no place yet", session_id=session_id)
+        return facts
+
+    async def user_ids(self, session_ids: Sequence[str]) -> dict[str, tuple[int, int]]:
+        """Return the numeric user and group that sessions run as, by session id."""
+        found = await self._kernels.user_ids(session_ids) if session_ids else {}
+        return {session_id: _run_as(*ids) for session_id, ids in found.items()}
+
+    async def mounts_of(self, row: SessionRow) -> list[dict[str, Any]]:
+        return await self._vfolders.sources(row.owner_id, row.mounts)
+
+    async def mount_notices(self, row: SessionRow) -> list[str]:
+        """Return what the owner should know of the session's folders."""
+        return await self._vfolders.notices(row.owner_id, row.mounts)
+
+    async def plan(self, view: SessionKernels) -> dict[str, Any]:
+        """Return the plan of a session's main kernel, as docs/architecture.md has it.
+
+        Raises
+        ------
+        Unavailable
+            If its agent is not alive.
+        """
+        row, kernel = view.row, view.kernels[0]
+        facts = await self.facts_of(row.id)
+        if facts.agent_status != "ALIVE":
+            raise Unavailable(
+                f"agent {facts.agent_id} does not answer; the session starts when it is back",
+                session_id=row.id,
+                agent=facts.agent_id,
+            )
+        uid, gid = _run_as(facts.uid, facts.gid)
+        marks = {
+            "session-id": row.id,
+            "kernel-id": kernel.id,
+            "agent-id": facts.agent_id,
+            "owner": row.owner,
+        }
+        plan: dict[str, Any] = {
+            "session_id": row.id,
+            "kernel_id": kernel.id,
+            "name": row.name,
+            "user": row.hub_user,
+            "server": row.hub_server,
+            "engine": facts.engine,
+            "endpoint": facts.endpoint,
+            "agent_id": facts.agent_id,
+            "image": row.image,
+            "command": command_of(row),
+            "uid": uid,
+            "gid": gid,
+            "hostname": kernel.hostname,
+            "slots": dict(row.requested_slots),
+            "shared_memory_bytes": row.shared_memory_bytes,
+            # Directories of folders are bound by their agents, which say so in the injection.
+            "mounts": [m for m in await self.mounts_of(row) if "subpath" not in m],
+            "environ": {
+                **_environ(row, facts),
+                **self._secret_environ.open(row.environ),
+                **_marks(row, kernel.id, facts),
+                **batch_environ(row),
+                **environ_of(view, kernel),
+            },
+            "injection": kernel.injection or {},
+            "labels": {f"bai.{name}": value for name, value in marks.items()},
+            "is_superadmin": facts.role == Role.SUPERADMIN,
+            "subs": [],
+            "cluster_key": None,
+        }
+        if len(view.kernels) > 1:
+            plan["cluster_key"] = new_cluster_key(row.id)
+            plan["subs"] = sub_plans(view, plan, await self._kernels.places(row.id))
+        return plan
+
+
+class Launch:
+    """The spawner's side of a session; every method is for the Hub only."""
+
+    def __init__(
+        self,
+        sessions: SessionStore,
+        kernels: KernelStore,
+        plans: LaunchPlans,
+        lifecycle: Lifecycle,
+        clock: Clock,
+    ) -> None:
+        self._sessions = sessions
+        self._kernels = kernels
+        self._plans = plans
+        self._lifecycle = lifecycle
+        self._clock = clock
+
+    async def launch(
+        self, caller: Caller, session_id: str, user: str, server: str
+    ) -> dict[str, Any]:
+        """Give out the launch plan of a session that is PREPARED, or RUNNING after a crash.
+
+        Raises
+        ------
+        NotFound
+            If there is no such session, or it is not of that user and server.
+        Conflict
+            If it is in another status.
+        """
+        authorizer.require(caller, "session.launch")
+        view = await self._sessions.with_kernels(session_id)
+        row = view.row
+        is_theirs = hmac.compare_digest(row.hub_user, user) and hmac.compare_digest(
+            row.hub_server, server
+        )
+        if not is_theirs:
+            # The same words as for one that does not exist: a guess learns nothing.
+            raise NotFound(f"there is no session {session_id}", session=session_id)
+        check_first_launch(view)
+        plan = await self._plans.plan(view) if row.status not in ENDED else {}
+        if not plan or not await self._kernels.mark_launched(session_id, self._clock()):
+            now = (await self._sessions.find(session_id)).status
+            raise Conflict(
+                f"session {row.name} is {now} and cannot be started",
+                session_id=session_id,
+                status=now,
+            )
+        return plan
+
+    async def started(self, caller: Caller, session_id: str, containers: Mapping[str, str]) -> None:
+        """Note that the session's server answers; it is RUNNING once the Hub says so too.
+
+        ``containers`` has the container of each kernel, by hostname.
+
+        Raises
+        ------
+        Conflict
+            If it has ended, or is ending: what was started must go.
+        """
+        authorizer.require(caller, "session.launch")
+        row = await self._kernels.set_containers(session_id, containers)
+        if row is None:
+            raise NotFound(f"there is no session {session_id}", session=session_id)
+        if row.status not in (Status.PREPARED, Status.RUNNING):
+            raise Conflict(
+                f"session {row.name} is {row.status}; what was started must be removed",
+                session_id=session_id,
+                status=row.status,
+            )
+        self._lifecycle.tell(row)
+
+    async def exited(self, caller: Caller, session_id: str, facts: Mapping[str, Any]) -> SessionRow:
+        """Take in that nothing of the session runs any more; twice is harmless.
+
+        ``facts`` are ``exit_code``, ``reason``, ``log`` and ``sub_logs`` by hostname.
+        """
+        authorizer.require(caller, "session.launch")
+        row = await self._sessions.find(session_id)
+        code, log = facts.get("exit_code"), str(facts.get("log") or "")
+        reason = str(facts.get("reason") or "")[:MAX_REASON]
+        for hostname, text in sorted((facts.get("sub_logs") or {}).items()):
+            await self._kernels.keep_log(session_id, str(text), hostname)
+        if row.status not in ENDED:
+            event, why, result = _end_of(row, code, reason)
+            moved = await self._lifecycle.try_move(
+                session_id, event, why, exit_code=code, result=result, log=log
+            )
+            if moved is not None:
+                return moved
+        if log:
+            await self._kernels.keep_log(session_id, log)
+        return await self._sessions.find(session_id)
+
+    async def detach(self, caller: Caller, session_id: str) -> SessionRow:
+        """Let the manager start a session that the Hub's Start has filed, when its turn comes."""
+        authorizer.require(caller, "session.launch")
+        row = await self._sessions.hand_over(session_id)
+        self._lifecycle.tell(row)
+        return row
+
+
+_BEFORE_PREPARED = (Status.PENDING, Status.SCHEDULED, Status.PREPARING)
+
+
+def _end_of(row: SessionRow, code: int | None, reason: str) -> tuple[Event, str, Result | None]:
+    """Return what an end means: asked for, by itself, or a failure; and how it is told."""
+    if row.status is Status.RUNNING and is_gang_end(reason):
+        return Event.EXITED, reason, Result.FAILURE
+    if reason == STOPPED and row.status in _BEFORE_PREPARED:
+        return Event.STOP_REQUESTED, reason, None
+    if reason == STOPPED and row.status is Status.PREPARED:
+        # Cancelled during its start, by way of the Hub.
+        return Event.ABORTED, reason, None
+    if row.type == SessionType.BATCH:
+        return _end_of_batch(row, code, reason)
+    if row.status is Status.TERMINATING:
+        # Whoever asked for the end has set its result; a stop by a user has none.
+        return Event.EXITED, reason, None
+    if row.status is not Status.RUNNING:
+        return Event.FAILED, reason, Result.FAILURE
+    if reason == STOPPED:
+        return Event.EXITED, reason, Result.UNDEFINED
+    if code == 0:
+        return Event.EXITED, reason, Result.SUCCESS
+    if row.cluster_size > 1:
+        # As where its agent is the first to say so.
+        return Event.EXITED, gang_end(MAIN_HOST, reason, code), Result.FAILURE
+    return Event.FAILED, reason, Result.FAILURE
+
+
+def _end_of_batch(
+    row: SessionRow, code: int | None, reason: str
+) -> tuple[Event, str, Result | None]:
+    """Return what the end of a batch session means: only its own command can be a success."""
+    if row.status is Status.TERMINATING:
+        # Whoever asked for the end has said what its result is.
+        return Event.EXITED, reason, None
+    if reason == STOPPED:
+        return Event.EXITED, reason, Result.UNDEFINED
+    # The runner begins the command when the Hub has its server, so an end by itself is the
+    # command's, also where the manager has not heard yet that it runs.
+    if code is None or (row.status is not Status.RUNNING and reason != EXITED):
+        return Event.FAILED, reason, Result.FAILURE
+    why = command_end(code) if reason == EXITED else f"{reason}; {command_end(code)}"
+    return Event.EXITED, why, result_of(code)
+
+
+def _run_as(uid: int | None, gid: int | None) -> tuple[int, int]:
+    """Return who a session of that account runs as; see "Who owns files" in docs/security.md."""
+    if os.geteuid() != 0:
+        # Only root gives files away: whoever else runs the manager, all folders are theirs.
+        return os.geteuid(), os.getegid()
+    return DEFAULT_UID if uid is None else uid, DEFAULT_GID if gid is None else gid
+
+
+def _environ(row: SessionRow, facts: LaunchFacts) -> dict[str, str]:
+    """Return what the platform suggests and a request may change."""
+    cores = str(max(1, -(-row.requested_slots.get(CPU, 1000) // 1000)))
+    labels = parse_labels(dict(facts.image_labels))
+    found = dict.fromkeys(labels.corecount_variables, cores)
+    if labels.apps:
+        # An image may have a program that it does not want offered.
+        found["BAI_APPS"] = ",".join(labels.apps)
+        found["BAI_SERVICE_PORTS"] = facts.image_labels[PREFIX + "service-ports"]
+    return found
+
+
+def _marks(row: SessionRow, kernel_id: str, facts: LaunchFacts) -> dict[str, str]:
+    return {
+        "BAI_SESSION_ID": row.id,
+        "BAI_SESSION_NAME": row.name,
+        "BAI_KERNEL_ID": kernel_id,
+        "BAI_AGENT_ID": facts.agent_id,
+        "BAI_OWNER": row.owner,
+        "BAI_PROJECT": row.project,
+        "BAI_DOMAIN": row.domain,
+        "BAI_RESOURCE_GROUP": row.resource_group,
+        # Where apps keep by default what must outlive the session. A mount path has no colon.
+        "BAI_FOLDERS": ":".join(
+            mount["path"]
+            for mount in row.mounts
+            if mount["permission"] != Permission.RO and not mount.get("is_auto")
+        ),
+    }

@@ -1,0 +1,117 @@
+"""The only way to move a session: one step in the database, then everybody is told."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from bai_services.core.errors import InvalidTransition
+from bai_services.core.sessions.lifecycle import Event, Status
+from bai_services.db.sessions.rows import SessionRow
+from bai_services.db.sessions.store import Facts, Moved, SessionStore
+
+from ..clock import Clock
+from ..events import Change, Events
+
+log = logging.getLogger(__name__)
+
+STATUS = "status"
+
+Listener = Callable[[SessionRow], None]
+
+
+class Lifecycle:
+    """Moves sessions and tells loops, long polls and event streams."""
+
+    def __init__(self, store: SessionStore, events: Events, clock: Clock) -> None:
+        self._store = store
+        self._events = events
+        self._clock = clock
+        self._listeners: list[Listener] = []
+
+    def listen(self, listener: Listener) -> None:
+        """Call ``listener`` with the session after every step; it must not block or raise."""
+        self._listeners.append(listener)
+
+    def unlisten(self, listener: Listener) -> None:
+        self._listeners.remove(listener)
+
+    async def move(
+        self,
+        session_id: str,
+        event: Event,
+        reason: str = "",
+        *,
+        expected: Status | None = None,
+        **facts: Any,
+    ) -> SessionRow:
+        """Move a session on by one event and return it; ``facts`` are fields of ``Facts``.
+
+        With ``expected`` only from that status.
+
+        Raises
+        ------
+        NotFound
+            If there is no such session.
+        InvalidTransition
+            If it cannot have that event now.
+        """
+        moved = await self._store.move(
+            session_id, event, self._clock(), Facts(reason=reason, **facts), expected
+        )
+        self._log(moved, reason)
+        self.tell(moved.row)
+        return moved.row
+
+    async def move_all(self, session_ids: Sequence[str], event: Event) -> list[SessionRow]:
+        """Move sessions on by one event, together; return those that could have it."""
+        moved = await self._store.move_all(session_ids, event, self._clock())
+        for one in moved:
+            self._log(one, "")
+            self.tell(one.row)
+        return [one.row for one in moved]
+
+    async def try_move(
+        self, session_id: str, event: Event, reason: str = "", **facts: Any
+    ) -> SessionRow | None:
+        """Do as ``move``; return None if somebody moved the session elsewhere meanwhile."""
+        try:
+            return await self.move(session_id, event, reason, **facts)
+        except InvalidTransition:
+            return None
+
+    def publish(self, change: Change) -> None:
+        """Tell event streams and long polls that a session is not as it was; no loop listens."""
+        self._events.publish(change)
+
+    @property
+    def is_followed(self) -> bool:
+        return self._events.is_followed
+
+    def publish_moved(self, moved: Mapping[str, Change]) -> None:
+        """Tell event streams of sessions that have only moved on in their line."""
+        self._events.publish_moved(moved)
+
+    def tell(self, row: SessionRow, kind: str = STATUS) -> None:
+        """Tell everybody that a session is not as it was; loops hear of its status only."""
+        self._events.publish(change_of(row, kind))
+        if kind == STATUS:
+            for listener in self._listeners:
+                listener(row)
+
+    def _log(self, moved: Moved, reason: str) -> None:
+        log.info(
+            "session %s (%s of %s): %s -> %s by %s%s",
+            moved.row.id,
+            moved.row.name,
+            moved.row.owner,
+            moved.before,
+            moved.row.status,
+            moved.event,
+            f": {reason}" if reason else "",
+        )
+
+
+def change_of(row: SessionRow, kind: str) -> Change:
+    return Change(row.id, row.status, kind, row.owner_id, row.project_id, row.domain)

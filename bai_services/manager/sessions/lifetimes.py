@@ -1,0 +1,49 @@
+"""Keeping sessions alive: their owners add to their lifetime what the policy lets them."""
+
+from __future__ import annotations
+
+from bai_services.core.accounts.roles import Caller
+from bai_services.db.sessions.store import SessionStore
+from bai_services.db.sessions.time_limits import TimeLimitStore
+
+from ..accounts import authorizer
+from ..audit import Audit
+from .lifecycle import Lifecycle
+from .sessions import Row, Sessions, target_of
+
+
+class Lifetimes:
+    """One method per verb."""
+
+    def __init__(
+        self,
+        sessions: Sessions,
+        stores: tuple[TimeLimitStore, SessionStore],
+        lifecycle: Lifecycle,
+        audit: Audit,
+    ) -> None:
+        self._sessions = sessions
+        self._limits, self._store = stores
+        self._lifecycle = lifecycle
+        self._audit = audit
+
+    async def extend(self, caller: Caller, key: str, seconds: int) -> Row:
+        """Let a running session go on for so much longer.
+
+        Raises
+        ------
+        Conflict
+            If it does not run, or its lifetime has no limit.
+        InvalidRequest
+            If that is more than its keypair's policy lets its owner add.
+        """
+        row = await self._sessions.visible(caller, key)
+        authorizer.require(caller, "session.write", target_of(row))
+        await self._limits.extend(row.id, seconds)
+        entry = self._audit.entry(
+            caller, "session.extend", row.id, domain=row.domain, name=row.name, seconds=seconds
+        )
+        await self._audit.add(entry)
+        # When it ends is known to the queue: reservations stand on it.
+        self._lifecycle.tell(await self._store.find(row.id))
+        return await self._sessions.described(caller, row)

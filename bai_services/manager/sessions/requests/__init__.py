@@ -1,0 +1,1 @@
+"""Requests for sessions: validated and completed before a session is created."""

@@ -1,0 +1,248 @@
+"""What the start form offers, and how much can start right now."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any
+
+from bai_services.core.accounts.roles import Caller
+from bai_services.core.cluster import image_labels
+from bai_services.core.cluster.devices import is_device_slot
+from bai_services.core.errors import InvalidRequest
+from bai_services.core.resources import MEM, ResourceSlots, format_amount, slot_type
+from bai_services.core.scheduling import caps as policy
+from bai_services.core.scheduling.placement import Mode, Request
+from bai_services.core.sessions import rules as session_rules
+from bai_services.core.sessions.kernel_group import request_of
+from bai_services.core.sessions.lifecycle import SessionType
+from bai_services.db.sessions.requests import (
+    GroupFacts,
+    ImageFacts,
+    OwnerFacts,
+    PresetFacts,
+    ProjectFacts,
+    RequestStore,
+    Room,
+)
+
+from ...accounts import authorizer
+from ...cluster.agent_capacity import AgentsNow, KnownAgents
+from ...scheduling.jit_warmup import Warming
+from .choices import choose_group, choose_project, find_group
+from .requests import Folders, Requests, access_key_of
+
+Row = dict[str, Any]
+
+
+class Options:
+    """Answers for one project and resource group: the ones asked for, or the defaults."""
+
+    def __init__(
+        self, store: RequestStore, requests: Requests, vfolders: Folders, warming: Warming
+    ) -> None:
+        self._store = store
+        self._requests = requests
+        self._vfolders = vfolders
+        self._known = KnownAgents(warming)
+
+    async def get(
+        self, caller: Caller, owner_name: str | None, project_key: str | None, group: str | None
+    ) -> Row:
+        """Return projects, groups, images, presets, limits and folders for a new session."""
+        authorizer.require(caller, "session.create")
+        owner = await self._requests.owner_of(caller, owner_name)
+        projects = [p for p in await self._store.projects_of(owner.id) if p.is_active]
+        offered: Row = {
+            "projects": [_project(p) for p in projects],
+            "project": None,
+            "resource_group": None,
+            "resource_groups": [],
+            "images": [],
+            "presets": [],
+            "limits": {},
+            "vfolders": [],
+            "environ_limits": environ_limits(),
+            "preopen_limits": preopen_limits(),
+        }
+        if not projects:
+            return offered
+        try:
+            project = choose_project(projects, project_key)
+        except InvalidRequest:
+            project = projects[0]
+        return {**offered, **await self._of_project(caller, owner, project, group)}
+
+    async def room(
+        self,
+        caller: Caller,
+        project_key: str | None,
+        group_name: str | None,
+        kind: SessionType | None = None,
+    ) -> tuple[GroupFacts, Room, AgentsNow]:
+        """Return the group, the room that the caller has there and its agents, for presets.
+
+        Without a group: the default one, or the first that takes sessions of that kind.
+        """
+        owner = await self._requests.owner_of(caller, None)
+        projects = [p for p in await self._store.projects_of(owner.id) if p.is_active]
+        project = choose_project(projects, project_key)
+        access_key = access_key_of(caller, owner)
+        offer = await self._store.offer(owner, project, access_key)
+        group = find_group(offer.groups, group_name, kind)
+        key = (project.domain, project.id, owner.id, access_key)
+        return group, *await self._room(key, group.name)
+
+    async def _room(self, key: tuple[str, str, str, str], group: str) -> tuple[Room, AgentsNow]:
+        now = await self._known.read(group, lambda: self._store.agents(group))
+        return await self._store.room_beside(now.agents, key, group), now
+
+    async def _of_project(
+        self, caller: Caller, owner: OwnerFacts, project: ProjectFacts, group_name: str | None
+    ) -> Row:
+        access_key = access_key_of(caller, owner)
+        offer, folders = await asyncio.gather(
+            self._store.offer(owner, project, access_key),
+            self._vfolders.mountable(owner.id, project.id),
+        )
+        shown: Row = {
+            "project": project.id,
+            "resource_groups": [_group(g) for g in offer.groups],
+            "vfolders": folders,
+        }
+        if not offer.groups:
+            return shown
+        group = choose_group(offer.groups, group_name, SessionType.INTERACTIVE)
+        key = (project.domain, project.id, owner.id, access_key)
+        room, now = await self._room(key, group.name)
+        images = _usable(offer.images, room)
+        return {
+            **shown,
+            "resource_group": group.name,
+            "images": [_image(image) for image in images],
+            "presets": [
+                _preset(preset, is_allocatable(preset, group, room, now))
+                for preset in offer.presets
+                if preset.resource_group in ("", group.name)
+            ],
+            "limits": limits(room, now),
+        }
+
+
+def limits(room: Room, agents: AgentsNow) -> Row:
+    """Return per slot the smallest amount, the most allowed, and the most that can start now.
+
+    The most allowed is the least of every cap and of what the largest agent
+    has; what can start now is the same of what is left and free.
+    """
+    caps = [room.caps[scope] for scope in room.scopes if scope in room.caps]
+    may_start = policy.left(caps, policy.SESSIONS, room.usage)
+    found: Row = {}
+    for slot, amounts in agents.amounts.items():
+        kind = slot_type(slot)
+        highest = policy.highest(caps, slot)
+        most = amounts.largest if highest is None else min(highest, amounts.largest)
+        left = policy.left(caps, slot, room.usage)
+        now = amounts.free if left is None else min(left, amounts.free)
+        now = 0 if may_start == 0 else min(now, most)
+        most, now = most - most % kind.step, now - now % kind.step
+        least = 0 if is_device_slot(slot) else kind.minimum
+        texts = (least, most, now if now >= kind.minimum else 0)
+        found[slot] = dict(
+            zip(("min", "max", "now"), (format_amount(slot, n) for n in texts), strict=True)
+        )
+        found[slot]["step"] = format_amount(slot, kind.step)
+        if amounts.in_force:
+            found[slot]["in_force"] = [format_amount(slot, share) for share in amounts.in_force]
+        if amounts.enforcement is not None:
+            found[slot]["enforcement"] = amounts.enforcement.value
+    return found
+
+
+def is_allocatable(
+    preset: PresetFacts,
+    group: GroupFacts,
+    room: Room,
+    agents: AgentsNow,
+    kind: SessionType | None = None,
+) -> bool:
+    """Return whether a session of that preset, and of that kind, could start now."""
+    if kind is not None and kind not in group.allowed_session_types:
+        return False
+    caps = [room.caps[scope] for scope in room.scopes if scope in room.caps]
+    slots = session_rules.fill_slots(ResourceSlots(), preset.slots, {})
+    if policy.violations(caps, slots, room.usage):
+        return False
+    plain = [
+        Request(slots, group.name, architecture, group.engine)
+        for architecture in sorted({agent.architecture for agent in room.agents})
+    ]
+    return any(
+        agents.fits(request_of(request, group.options, 1, Mode.SINGLE_NODE, {}))
+        for request in plain
+    )
+
+
+def environ_limits() -> Row:
+    return {
+        "count": session_rules.ENVIRON_COUNT,
+        "name_length": session_rules.ENVIRON_NAME_MAX,
+        "value_bytes": session_rules.ENVIRON_VALUE_BYTES,
+        "total_bytes": session_rules.ENVIRON_TOTAL_BYTES,
+        "reserved": list(session_rules.RESERVED_ENVIRON),
+    }
+
+
+def preopen_limits() -> Row:
+    return {
+        "count": image_labels.MAX_PREOPEN_PORTS,
+        "lowest": image_labels.LOWEST_PORT,
+        "highest": image_labels.HIGHEST_PORT,
+        "reserved": sorted({*image_labels.RESERVED_PORTS, image_labels.SERVER_PORT}),
+    }
+
+
+def _usable(images: Sequence[ImageFacts], room: Room) -> list[ImageFacts]:
+    served = {agent.architecture for agent in room.agents}
+    fitting = [i for i in images if not served or i.architecture in served]
+    return [i for i in fitting if not image_labels.parse_labels(dict(i.labels)).is_private]
+
+
+def _project(project: ProjectFacts) -> Row:
+    return {
+        "id": project.id,
+        "name": project.name,
+        "domain": project.domain,
+        "default_image": project.default_image,
+    }
+
+
+def _group(group: GroupFacts) -> Row:
+    return {
+        "name": group.name,
+        "description": group.description,
+        "engine": group.engine,
+        "is_default": group.is_default,
+        "notices": list(group.notices),
+    }
+
+
+def _image(image: ImageFacts) -> Row:
+    return {
+        "name": image.name,
+        "architecture": image.architecture,
+        "aliases": list(image.aliases),
+        "min": image.min_slots.format(),
+        "max": image.max_slots.format(),
+        "apps": image_labels.parse_labels(dict(image.labels)).apps,
+    }
+
+
+def _preset(preset: PresetFacts, allocatable: bool) -> Row:
+    shared_memory = preset.shared_memory_bytes
+    return {
+        "name": preset.name,
+        "resources": preset.slots.format(),
+        "shared_memory": None if shared_memory is None else format_amount(MEM, shared_memory),
+        "allocatable": allocatable,
+    }

@@ -1,0 +1,225 @@
+"""Everything that is wrong with a request for a session, reported together."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from bai_services.core.cluster.image_labels import check_preopen_ports
+from bai_services.core.errors import (
+    BaiError,
+    Conflict,
+    InsufficientResources,
+    InvalidRequest,
+    NotFound,
+    QuotaExceeded,
+)
+from bai_services.core.folders.mounts import MAX_MOUNTS, MountRequest, check_subpath, mount_path
+from bai_services.core.resources import CPU, MEM, parse_amount
+from bai_services.core.sessions.lifecycle import SessionType
+from bai_services.core.sessions.rules import check_environ, check_session_name
+from bai_services.db.sessions.requests import GroupFacts, ImageFacts, Offer
+
+from .choices import (
+    amounts_of,
+    checked_priority,
+    choose_group,
+    choose_image,
+    choose_preset,
+    session_type,
+)
+
+Problem = dict[str, str]
+REPORTED = (InvalidRequest, NotFound, Conflict, QuotaExceeded, InsufficientResources)
+
+
+class Request(Protocol):
+    """The fields of a request that are checked."""
+
+    @property
+    def name(self) -> str | None: ...
+    @property
+    def hub_server(self) -> str | None: ...
+    @property
+    def type(self) -> str: ...
+    @property
+    def resource_group(self) -> str | None: ...
+    @property
+    def preset(self) -> str | None: ...
+    @property
+    def priority(self) -> int | None: ...
+    @property
+    def environ(self) -> Mapping[str, str]: ...
+    @property
+    def resources(self) -> Mapping[str, str]: ...
+    @property
+    def shared_memory(self) -> str | None: ...
+    @property
+    def mounts(self) -> Sequence[MountRequest]: ...
+    @property
+    def preopen_ports(self) -> Sequence[int]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Beside:
+    """What the names in a request are looked up in; ``image`` is the name of the wanted image."""
+
+    offer: Offer
+    image: str
+    resolve_mount: Callable[[MountRequest], Awaitable[None]]
+
+
+class _Problems:
+    """What is wrong so far, by field; each field once."""
+
+    def __init__(self) -> None:
+        self.found: list[Problem] = []
+
+    def has(self, field: str) -> bool:
+        return any(p["field"] == field or p["field"].startswith(f"{field}.") for p in self.found)
+
+    def add(self, field: str, error: BaiError) -> None:
+        if not any(p["field"] == field for p in self.found):
+            self.found.append({"field": field, "problem": error.message})
+
+    def check(self, field: str, check: Callable[[], object]) -> None:
+        try:
+            check()
+        except BaiError as error:
+            self.add(field, error)
+
+
+async def add_problems(
+    first: BaiError, request: Request, lookup: Callable[[], Awaitable[Beside]]
+) -> BaiError:
+    """Return the refusal of a request with everything else that is wrong with the request.
+
+    Its type stays that of the first refusal, which decides the status of the answer. What is
+    forbidden is reported alone.
+    """
+    if not isinstance(first, REPORTED):
+        return first
+    problems = _Problems()
+    _check_malformed(request, problems)
+    try:
+        beside = await lookup()
+    except BaiError as error:
+        default = "project" if "project" in error.details else "owner"
+        problems.add(field_of(error, default), error)
+    else:
+        await _check_names(request, beside, problems)
+    return _together(first, problems.found)
+
+
+def field_of(error: BaiError, default: str = "") -> str:
+    """Return the field of a request that an error is about."""
+    details = error.details
+    if details.get("field") == "environ" and details.get("variable"):
+        return f"environ.{details['variable']}"
+    if details.get("field"):
+        return str(details["field"])
+    refused = [details, *details.get("shortages", ()), *details.get("violations", ())]
+    slots = (str(each.get("slot") or "") for each in refused)
+    # Numbers of sessions and kernels are counted like amounts, but are no field.
+    slot = next((slot for slot in slots if slot in (CPU, MEM) or "." in slot), "")
+    return f"resources.{slot}" if slot else default
+
+
+def _together(first: BaiError, problems: list[Problem]) -> BaiError:
+    if not any(each["problem"] == first.message for each in problems):
+        problems = [{"field": field_of(first), "problem": first.message}, *problems]
+    text = first.message
+    if not any(each["field"] for each in problems):
+        return first
+    if len(problems) > 1:
+        text = "; ".join(
+            f"{each['field']}: {each['problem']}" if each["field"] else each["problem"]
+            for each in problems
+        )
+    return type(first)(text, **{**first.details, "problems": problems})
+
+
+def _check_malformed(request: Request, problems: _Problems) -> None:
+    name, shared_memory = request.name, request.shared_memory
+    if name is not None and request.hub_server is None:  # the Hub's are converted
+        problems.check("name", lambda: check_session_name(name))
+    for slot, text in request.resources.items():
+        problems.check(f"resources.{slot}", _amount(slot, text))
+    if shared_memory is not None:
+        problems.check("shared_memory", _amount(MEM, shared_memory))
+    for variable, value in request.environ.items():
+        problems.check(f"environ.{variable}"[:80], _variable(variable, value))
+    if not problems.has("environ"):
+        problems.check("environ", lambda: check_environ(request.environ))
+    problems.check("preopen_ports", lambda: check_preopen_ports(request.preopen_ports, {}))
+
+
+async def _check_names(request: Request, beside: Beside, problems: _Problems) -> None:
+    offer = beside.offer
+    kind = SessionType.INTERACTIVE
+    group: GroupFacts | None = None
+    image: ImageFacts | None = None
+    try:
+        kind = session_type(request.type)
+    except BaiError as error:
+        problems.add("type", error)
+    try:
+        group = choose_group(offer.groups, request.resource_group, kind)
+    except BaiError as error:
+        problems.add("resource_group", error)
+    try:
+        image = choose_image(offer.images, beside.image)
+    except BaiError as error:
+        problems.add("image", error)
+    if group is not None:
+        _check_amounts(request, offer, group, image, problems)
+    if image is not None and not problems.has("preopen_ports"):
+        labels = image.labels
+        problems.check("preopen_ports", lambda: check_preopen_ports(request.preopen_ports, labels))
+    problems.check("priority", lambda: checked_priority(request.priority, offer.keypair))
+    for number, mount in enumerate(request.mounts[:MAX_MOUNTS]):
+        await _check_mount(number, mount, beside, problems)
+
+
+def _check_amounts(
+    request: Request,
+    offer: Offer,
+    group: GroupFacts,
+    image: ImageFacts | None,
+    problems: _Problems,
+) -> None:
+    try:
+        preset = choose_preset(offer.presets, request.preset, group.name)
+    except BaiError as error:
+        problems.add("preset", error)
+        return
+    if image is None or problems.has("resources") or problems.has("shared_memory"):
+        return
+    try:
+        amounts_of(request.resources, request.shared_memory, preset, image)
+    except BaiError as error:
+        problems.add(field_of(error, "resources"), error)
+
+
+async def _check_mount(
+    number: int, mount: MountRequest, beside: Beside, problems: _Problems
+) -> None:
+    field = f"mounts.{number}"
+    problems.check(f"{field}.path", lambda: mount_path("folder", mount.path))
+    problems.check(f"{field}.subpath", lambda: check_subpath(mount.subpath))
+    if problems.has(field):
+        # Its folder is looked up all the same, without the places that are wrong.
+        mount = MountRequest(mount.vfolder, permission=mount.permission)
+    try:
+        await beside.resolve_mount(mount)
+    except BaiError as error:
+        problems.add(f"{field}.vfolder", error)
+
+
+def _amount(slot: str, text: str) -> Callable[[], object]:
+    return lambda: parse_amount(slot, text)
+
+
+def _variable(name: str, value: str) -> Callable[[], object]:
+    return lambda: check_environ({name: value})

@@ -1,0 +1,204 @@
+"""Session templates: requests kept by name, for oneself, a project or a domain."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Mapping
+from enum import StrEnum
+from typing import Any
+
+from bai_services.core.accounts.roles import Caller, Owner, Role, Target, Visibility, reaches
+from bai_services.core.errors import Conflict, Forbidden, InvalidRequest, NotFound
+from bai_services.core.listing import ListQuery, Page
+from bai_services.core.names import check_slug
+from bai_services.db.sessions.templates import Row, TemplateReader, TemplateStore
+
+from ...accounts import authorizer
+from ...accounts.projects import Projects
+from ...context import Shared
+
+# Parts of a request in which each entry stands for itself.
+_MAPS = ("resources", "environ")
+# Parts of a request that may hold secrets of its owner.
+_PRIVATE = ("callback_url", "environ", "startup_command")
+
+
+class Audience(StrEnum):
+    """Who may use a template."""
+
+    OWNER = "owner"
+    PROJECT = "project"
+    DOMAIN = "domain"
+
+
+class Templates:
+    """One method per verb; those of a project or a domain are made by administrators."""
+
+    def __init__(self, shared: Shared, projects: Projects) -> None:
+        self._store = TemplateStore(shared.database)
+        self._projects = projects
+        self._clock = shared.clock
+        self._audit = shared.audit
+
+    async def page(self, caller: Caller, query: ListQuery) -> Page[Row]:
+        page = await self._store.page(query, _reader(caller))
+        return Page(
+            [_shown(caller, row) for row in page.items], page.total, page.limit, page.offset
+        )
+
+    async def get(self, caller: Caller, key: str) -> Row:
+        """Return the template of that id or name: one's own, else a project's, else the domain's.
+
+        Raises
+        ------
+        NotFound
+            If the caller can see no such template.
+        Conflict
+            If several of that rank have the name.
+        """
+        return _shown(caller, await self._find(caller, key))
+
+    async def applied(self, caller: Caller, key: str, given: Mapping[str, Any]) -> dict[str, Any]:
+        """Return a template's request with ``given`` in place of its own fields.
+
+        Of amounts and environment single entries are replaced.
+        """
+        request = dict((await self._find(caller, key))["request"])
+        merged = {**request, **given}
+        for name in _MAPS:
+            if name in given and isinstance(request.get(name), Mapping):
+                merged[name] = {**request[name], **given[name]}
+        return merged
+
+    async def create(self, caller: Caller, wish: Mapping[str, Any]) -> Row:
+        """Keep a request: name, description, ``for`` whom, and the request.
+
+        Raises
+        ------
+        AlreadyExists
+            If there is one of that name for the same people.
+        """
+        authorizer.require(caller, "template.write")
+        _refuse_secrets(wish["request"])
+        audience = Audience(wish.get("audience") or Audience.OWNER)
+        now = self._clock()
+        values = {
+            "id": str(uuid.uuid4()),
+            "name": check_slug("template", wish["name"]),
+            "description": wish.get("description") or "",
+            "request": wish["request"],
+            "created_at": now,
+            "changed_at": now,
+            **await self._place(caller, audience, wish),
+        }
+        _require_write(caller, {**values, "owner_role": caller.role})
+        entry = self._entry(caller, "create", values)
+        return _shown(caller, await self._store.create(values, entry))
+
+    async def update(self, caller: Caller, key: str, changes: Mapping[str, Any]) -> Row:
+        """Change name, description or request; whose it is stays."""
+        row = await self._find(caller, key)
+        _require_write(caller, row)
+        _refuse_secrets(changes.get("request"))
+        if "name" in changes:
+            check_slug("template", changes["name"])
+        values = {**changes, "changed_at": self._clock()}
+        entry = self._entry(caller, "update", row, fields=sorted(changes))
+        return _shown(caller, await self._store.update(row["id"], values, entry))
+
+    async def delete(self, caller: Caller, key: str) -> None:
+        row = await self._find(caller, key)
+        _require_write(caller, row)
+        await self._store.delete(row["id"], self._entry(caller, "delete", row))
+
+    async def _find(self, caller: Caller, key: str) -> Row:
+        rows = await self._store.named(key, _reader(caller))
+        for rank in (
+            [row for row in rows if row["owner_id"] and row["owner_id"] == caller.user_id],
+            [row for row in rows if row["project_id"]],
+            [row for row in rows if not row["owner_id"]],
+            rows,
+        ):
+            if len(rank) == 1:
+                return rank[0]
+            if rank:
+                raise Conflict(
+                    f"several templates are called {key!r}; use the id of one",
+                    candidates=[row["id"] for row in rank],
+                )
+        raise NotFound(f"there is no template {key!r}, or you may not see it", template=key)
+
+    async def _place(
+        self, caller: Caller, audience: Audience, wish: Mapping[str, Any]
+    ) -> dict[str, Any]:
+        """Return the columns that say whose a template is."""
+        if audience is Audience.OWNER:
+            place = {"owner_id": caller.user_id, "domain": caller.domain}
+            return {**place, "project_id": None, "scope": f"user:{caller.user_id}"}
+        if audience is Audience.PROJECT:
+            if not wish.get("project"):
+                raise InvalidRequest("say which project the template is for", field="project")
+            project = await self._projects.get(caller, wish["project"])
+            place = {"project_id": project["id"], "domain": project["domain"]}
+            return {**place, "owner_id": None, "scope": f"project:{project['id']}"}
+        place = {"owner_id": None, "project_id": None, "domain": caller.domain}
+        return {**place, "scope": f"domain:{caller.domain}"}
+
+    def _entry(self, caller: Caller, verb: str, row: Row, **details: Any) -> Any:
+        return self._audit.entry(
+            caller, f"template.{verb}", row["id"], domain=row["domain"], name=row["name"], **details
+        )
+
+
+def _reader(caller: Caller) -> TemplateReader | None:
+    visible = authorizer.visibility(caller, "template.read")
+    if visible == Visibility():
+        return None
+    return TemplateReader(
+        caller.user_id,
+        caller.domain,
+        caller.projects,
+        is_domain_wide=visible.domain is not None,
+        hidden_roles=visible.hidden_roles,
+    )
+
+
+def _require_write(caller: Caller, row: Row) -> None:
+    """Refuse whoever may see a template, as all of its project or domain do, and not change it."""
+    owner = Owner(row["owner_id"], Role(row["owner_role"])) if row["owner_id"] else None
+    target = Target(domain=row["domain"], project_id=row["project_id"], owner=owner)
+    if not reaches(caller, "template.write", target):
+        raise Forbidden(
+            "templates of a project or a domain are made and changed by its administrators",
+            action="template.write",
+        )
+
+
+def _shown(caller: Caller, row: Row) -> dict[str, Any]:
+    audience = Audience.DOMAIN
+    if row["owner_id"]:
+        audience = Audience.OWNER
+    elif row["project_id"]:
+        audience = Audience.PROJECT
+    found = {key: value for key, value in row.items() if key not in ("scope", "owner_role")}
+    hidden = [] if _may_read_private(caller, row) else [n for n in _PRIVATE if n in row["request"]]
+    request = {key: value for key, value in row["request"].items() if key not in hidden}
+    return {**found, "request": request, "audience": audience, "hidden_fields": hidden}
+
+
+def _may_read_private(caller: Caller, row: Row) -> bool:
+    """Return whether the caller may read the environment: a monitor only what it may use."""
+    if caller.role is not Role.MONITOR or row["owner_id"] == caller.user_id:
+        return True
+    if row["project_id"]:
+        return row["project_id"] in caller.projects
+    return not row["owner_id"] and row["domain"] == caller.domain
+
+
+def _refuse_secrets(request: Mapping[str, Any] | None) -> None:
+    if request and request.get("secret_environ"):
+        raise InvalidRequest(
+            "a template holds no secret variables: leave them out here, and give them "
+            "(environ, secret_environ) with each session",
+            field="secret_environ",
+        )

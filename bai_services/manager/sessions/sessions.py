@@ -1,0 +1,325 @@
+"""Sessions, one method per verb: file, read, wait, rename, stop, and what they leave behind."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from typing import Any
+
+from bai_services.core.accounts.roles import Caller, Owner, Target, reaches
+from bai_services.core.errors import InvalidRequest, NotFound
+from bai_services.core.listing import ListQuery, Page
+from bai_services.core.resources import format_amount
+from bai_services.core.sessions.kernel_group import MAIN_HOST
+from bai_services.core.sessions.lifecycle import LIVE, Event, Result, Status
+from bai_services.core.sessions.rules import check_session_name
+from bai_services.db.audit import AuditEntry
+from bai_services.db.scheduling.allocations import AllocationStore
+from bai_services.db.sessions.dependencies import DependencyStore
+from bai_services.db.sessions.rows import SessionRow, SessionView
+from bai_services.db.sessions.session_insert import NewSession, view_of
+from bai_services.db.sessions.store import SessionStore
+
+from ..accounts import authorizer
+from ..audit import Audit
+from ..clock import Clock
+from ..events import Events
+from ..scheduling.wait_states import WaitStates
+from ..settings import Settings
+from .kernels import Kernels
+from .lifecycle import Lifecycle
+from .requests.requests import Requests, SessionRequest
+from .view import dependency_of, describe, without_private
+
+MAX_WAIT_SECONDS = 60.0
+# The order in which a session passes its statuses; an end is past every one of them.
+_RANK = {status: rank for rank, status in enumerate(Status)}
+
+Row = dict[str, Any]
+
+
+class Sessions:
+    """What people, the CLI and the spawner do with sessions."""
+
+    def __init__(
+        self,
+        store: SessionStore,
+        requests: Requests,
+        lifecycle: Lifecycle,
+        kernels: Kernels,
+        dependencies: DependencyStore,
+        states: WaitStates,
+        parts: tuple[Events, Settings, Clock, Audit],
+    ) -> None:
+        self._store = store
+        self._dependencies = dependencies
+        self._requests = requests
+        self._lifecycle = lifecycle
+        self._kernels = kernels
+        self._states = states
+        self._events, self._settings, self._clock, self._audit = parts
+
+    async def create(self, caller: Caller, request: SessionRequest) -> tuple[Row, bool]:
+        """File a session; return it and whether it is new.
+
+        The same live name with the same content is the session that is there.
+
+        Raises
+        ------
+        BaiError
+            As ``Requests.resolve`` and ``SessionStore.enqueue`` say; nothing is kept then.
+        """
+        authorizer.require(caller, "session.create")
+        new = await self._requests.resolve(caller, request)
+        row, is_new = await self._store.enqueue(
+            new, self._clock(), lambda _: self._entry(caller, "session.create", new)
+        )
+        if is_new:
+            self._lifecycle.tell(row)
+        if is_new and not new.dependencies:
+            return self._described(caller, view_of(new, row)), True
+        return await self._shown(caller, row.id), is_new
+
+    async def create_all(
+        self, caller: Caller, requests: Sequence[SessionRequest]
+    ) -> list[tuple[Row, bool]]:
+        """File sessions together, all or none; return each and whether it is new.
+
+        They may depend on each other by name.
+
+        Raises
+        ------
+        BaiError
+            As for ``create``, with the number and name of the session that is wrong.
+        """
+        authorizer.require(caller, "session.create")
+        news = await self._requests.resolve_all(caller, requests)
+
+        def entry(made: Sequence[NewSession]) -> AuditEntry:
+            names = [new.name for new in made]
+            count = len(made)
+            return self._entry(caller, "session.create", made[0], count=count, names=names)
+
+        filed = await self._store.enqueue_all(news, self._clock(), entry)
+        for row in (row for row, is_new in filed if is_new):
+            self._lifecycle.tell(row)
+        views = await self._store.views([row.id for row, _ in filed])
+        return [
+            (self._described(caller, view), is_new)
+            for view, (_, is_new) in zip(views, filed, strict=True)
+        ]
+
+    async def get(self, caller: Caller, key: str) -> Row:
+        """Return the session of that id or name."""
+        row = await self._find(caller, key)
+        return await self._shown(caller, row.id)
+
+    async def page(self, caller: Caller, query: ListQuery) -> Page[Row]:
+        page = await self._store.page(query, authorizer.visibility(caller, "session.read"))
+        items = [self._described(caller, view) for view in page.items]
+        return Page(items, page.total, page.limit, page.offset)
+
+    async def wait(self, caller: Caller, key: str, until: str, timeout_seconds: float) -> Row:
+        """Return the session once it has reached ``until``, passed it, or time is over.
+
+        Raises
+        ------
+        InvalidRequest
+            If ``until`` is no status.
+        """
+        try:
+            goal = _RANK[Status(until)]
+        except ValueError:
+            raise InvalidRequest(f"{until!r} is no status of a session", field="wait") from None
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + min(max(timeout_seconds, 0.0), MAX_WAIT_SECONDS)
+        with self._events.subscribe() as changes:
+            row = await self._find(caller, key)
+            status = row.status
+            while _RANK[status] < goal and (left := deadline - loop.time()) > 0:
+                change = await changes.get(left)
+                if change is not None and change.session_id == row.id:
+                    status = change.status
+        return await self._shown(caller, row.id)
+
+    async def change(self, caller: Caller, key: str, changes: Mapping[str, Any]) -> Row:
+        """Rename a session, give a waiting one another priority, or both.
+
+        Raises
+        ------
+        Conflict
+            If its priority is to change and it does not wait any more.
+        Forbidden
+            If the priority is above what its keypair may ask for; an administrator may.
+        """
+        row = await self._find(caller, key)
+        authorizer.require(caller, "session.write", target_of(row))
+        name, priority = changes.get("name"), changes.get("priority")
+        if name is not None:
+            check_session_name(name)
+        if priority is not None:
+            row = await self._prioritize(caller, row, priority)
+        if name is not None:
+            row = await self._store.rename(row.id, name)
+            self._lifecycle.tell(row, "name")
+            await self._record(caller, "session.rename", row)
+        return await self._shown(caller, row.id)
+
+    async def _prioritize(self, caller: Caller, row: SessionRow, priority: int) -> SessionRow:
+        await self._requests.check_priority(caller, target_of(row), row.access_key, priority)
+        row = await self._store.set_priority(row.id, priority)
+        # The queue is another one now.
+        self._lifecycle.tell(row)
+        await self._record(caller, "session.prioritize", row, priority=priority)
+        return row
+
+    async def graph(self, caller: Caller, key: str) -> Row:
+        """Return everything that a session depends on or that depends on it, over any steps."""
+        row = await self._find(caller, key)
+        graph = await self._dependencies.graph(row.id)
+        awaited: dict[str, list[str]] = defaultdict(list)
+        for session_id, depends_on in graph.pairs:
+            awaited[session_id].append(depends_on)
+        return {
+            "items": [
+                {**dependency_of(item), "depends_on": awaited[item.id]} for item in graph.sessions
+            ],
+            "is_complete": not graph.is_cut,
+        }
+
+    async def stop(self, caller: Caller, key: str, force: bool = False) -> Row:
+        """Stop a session, or cancel one that has not started; twice is harmless.
+
+        With ``force`` its agent removes it at once instead of letting it end.
+        What it holds is given back when nothing of it runs any more.
+        """
+        row = await self._find(caller, key)
+        authorizer.require(caller, "session.write", target_of(row))
+        who = caller.username or caller.role
+        if row.status in LIVE - {Status.TERMINATING}:
+            await self._lifecycle.try_move(row.id, Event.STOP_REQUESTED, f"stopped by {who}")
+            await self._record(caller, "session.stop", row)
+        await self.finish_unlaunched(row.id)
+        view = await self._store.view(row.id)
+        if force and view.row.status is Status.TERMINATING:
+            self._kernels.remove(view)
+        return self._described(caller, view)
+
+    async def finish_unlaunched(self, session_id: str) -> None:
+        """End a session that is TERMINATING and of which nothing was ever started."""
+        view = await self._store.with_kernels(session_id)
+        is_launched = any(kernel.launched_at is not None for kernel in view.kernels)
+        if view.row.status is Status.TERMINATING and not is_launched:
+            await self._lifecycle.try_move(
+                session_id, Event.EXITED, "stopped before it was started", result=Result.UNDEFINED
+            )
+
+    async def logs(self, caller: Caller, key: str, hostname: str = MAIN_HOST) -> Row:
+        """Return the output of one kernel: live from its agent, or what was kept.
+
+        Raises
+        ------
+        NotFound
+            If the session has no kernel of that name.
+        Forbidden
+            If the caller may see the session, but not what its programs print.
+        Unavailable
+            If it runs and its agent does not answer.
+        """
+        row = await self._find(caller, key)
+        authorizer.require(caller, "session.read-private", target_of(row))
+        view = await self._store.view(row.id)
+        kernel = next((k for k in view.kernels if k.hostname == hostname), None)
+        if kernel is None:
+            names = ", ".join(k.hostname for k in view.kernels)
+            raise NotFound(f"session {row.name} has no kernel {hostname!r}; it has {names}")
+        is_live = row.status in LIVE and kernel.launched_at is not None
+        text = await (self._kernels.log(kernel) if is_live else self._store.log(row.id, hostname))
+        return {"session_id": row.id, "kernel": hostname, "log": text, "is_live": is_live}
+
+    async def history(self, caller: Caller, key: str) -> Row:
+        row = await self._find(caller, key)
+        return {"items": [asdict(step) for step in await self._store.history(row.id)]}
+
+    async def usage(self, caller: Caller, key: str) -> Row:
+        """Return what the session's kernels use now, as their agent last said."""
+        row = await self._find(caller, key)
+        view = await self._store.view(row.id)
+        return {
+            "session_id": row.id,
+            "kernels": [
+                {
+                    "kernel_id": kernel.id,
+                    "agent": kernel.agent_id,
+                    "at": kernel.last_seen_at,
+                    "usage": kernel.usage or {},
+                }
+                for kernel in view.kernels
+            ],
+        }
+
+    async def described(self, caller: Caller, row: SessionRow) -> Row:
+        """Return what the API says of a session that the caller has been shown already."""
+        return await self._shown(caller, row.id)
+
+    async def visible(self, caller: Caller, key: str) -> SessionRow:
+        """Return the session of that id or name, as it is stored, if the caller may see it."""
+        return await self._find(caller, key)
+
+    async def _find(self, caller: Caller, key: str) -> SessionRow:
+        return await self._store.find_by_key(
+            key, authorizer.visibility(caller, "session.read"), caller.user_id
+        )
+
+    async def _record(self, caller: Caller, action: str, row: SessionRow, **details: Any) -> None:
+        await self._audit.add(self._entry(caller, action, row, **details))
+
+    def _entry(
+        self, caller: Caller, action: str, of: SessionRow | NewSession, **details: Any
+    ) -> AuditEntry:
+        details = {"name": of.name, **details}
+        return self._audit.entry(caller, action, of.id, domain=of.domain, **details)
+
+    async def _shown(self, caller: Caller, session_id: str) -> Row:
+        return self._described(caller, await self._store.view(session_id))
+
+    def _described(self, caller: Caller, view: SessionView) -> Row:
+        state = self._states.of(view.row.id)
+        found = describe(view, self._settings, self._clock(), state)
+        may_read = reaches(caller, "session.read-private", target_of(view.row))
+        return found if may_read else without_private(found)
+
+
+class Ledger:
+    """Lists of what sessions hold and of their kernels; the audit."""
+
+    def __init__(self, store: AllocationStore) -> None:
+        self._store = store
+
+    async def page(self, caller: Caller, query: ListQuery) -> Page[Row]:
+        """Return what is held now; with the filter ``all=true`` also what was given back."""
+        filters = dict(query.filters)
+        is_all = filters.pop("all", "false").lower() == "true"
+        query = ListQuery(query.limit, query.offset, query.sort, filters)
+        page = await self._store.page(
+            query, authorizer.visibility(caller, "allocation.read"), not is_all
+        )
+        items = [{**asdict(i), "amount": format_amount(i.slot, i.amount)} for i in page.items]
+        return Page(items, page.total, page.limit, page.offset)
+
+    async def kernels(self, caller: Caller, query: ListQuery) -> Page[Mapping[str, Any]]:
+        return await self._store.kernels(query, authorizer.visibility(caller, "session.read"))
+
+    async def dependencies(self, caller: Caller, query: ListQuery) -> Page[Mapping[str, Any]]:
+        return await self._store.dependencies(query, authorizer.visibility(caller, "session.read"))
+
+    async def audit(self) -> list[str]:
+        """Return every difference between ledger, counters and statuses; none is right."""
+        return await self._store.audit()
+
+
+def target_of(row: SessionRow) -> Target:
+    owner = Owner(row.owner_id, row.owner_role)
+    return Target(domain=row.domain, project_id=row.project_id, owner=owner)

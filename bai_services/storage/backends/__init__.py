@@ -1,0 +1,1 @@
+"""File systems that a storage host can use."""

@@ -1,0 +1,1 @@
+"""Uploads, downloads and archives."""

@@ -1,0 +1,229 @@
+"""Trees as one stream, zip or tar, made while they are sent and without a copy on the disk."""
+
+from __future__ import annotations
+
+import os
+import stat
+import tarfile
+import time
+import zipfile
+from collections.abc import Generator, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import chain
+from typing import IO, cast
+
+from bai_services.core.errors import Conflict
+from bai_services.descent import Descent
+
+from .. import safe_paths
+from ..folder import OpenFolder
+from ..trees import advance, data_segments, descriptor
+
+FORMATS = {"zip": "application/zip", "tar": "application/x-tar"}
+PIECE_BYTES = 2**20
+# The longest path that a zip archive can hold.
+MAX_PATH_BYTES = 65_535
+# Of a sparse file's data; the map of them is in memory.
+MAX_SEGMENTS = 10_000
+_ZIP_EPOCH = (1980, 1, 1, 0, 0, 0)
+
+Parts = tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """Something that goes into an archive: ``path`` is its path there.
+
+    It is called ``name`` in the open ``directory``, until the next member is asked for.
+    """
+
+    path: str
+    directory: int
+    name: str
+    facts: os.stat_result
+
+
+def walk(folder: OpenFolder, tops: Sequence[Parts]) -> Iterator[Member]:
+    """Yield what lies at some paths and below them, a directory before what is in it.
+
+    Special files are left out, no link is followed, and directories may be nested as deep as
+    the paths of archives allow.
+
+    Raises
+    ------
+    Conflict
+        If a path is too long for an archive.
+    """
+    for top in tops:
+        if top:
+            with folder.directory(top[:-1]) as parent:
+                facts = os.stat(top[-1], dir_fd=parent, follow_symlinks=False)
+                yield Member(top[-1], parent, top[-1], facts)
+            if not stat.S_ISDIR(facts.st_mode):
+                continue
+        with folder.directory(top) as directory, Descent(directory) as at:
+            waiting: list[list[str]] = []
+            while True:
+                directories: list[str] = []
+                yield from _entries(at.here, "/".join((*top[-1:], *at.names)), directories)
+                directories.sort(reverse=True)
+                waiting.append(directories)
+                if not advance(at, waiting):
+                    break
+
+
+def _entries(here: int, above: str, directories: list[str]) -> Iterator[Member]:
+    with os.scandir(here) as entries:
+        for entry in entries:
+            try:
+                facts = entry.stat(follow_symlinks=False)
+            except FileNotFoundError:
+                continue  # removed since its name was read
+            if stat.S_IFMT(facts.st_mode) not in (stat.S_IFREG, stat.S_IFDIR, stat.S_IFLNK):
+                continue
+            path = f"{above}/{entry.name}" if above else entry.name
+            if len(os.fsencode(path)) > MAX_PATH_BYTES:
+                raise Conflict(f"a path of more than {MAX_PATH_BYTES} bytes fits in no archive")
+            if stat.S_ISDIR(facts.st_mode):
+                directories.append(entry.name)
+            yield Member(path, here, entry.name, facts)
+
+
+class _Sink:
+    """What an archive writer writes to: pieces that wait to be sent."""
+
+    def __init__(self) -> None:
+        self._waiting = bytearray()
+        self._sent = 0
+
+    def write(self, piece: bytes) -> int:
+        self._waiting += piece
+        return len(piece)
+
+    def tell(self) -> int:
+        return self._sent + len(self._waiting)
+
+    def flush(self) -> None:
+        return None
+
+    @property
+    def is_full(self) -> bool:
+        return len(self._waiting) >= PIECE_BYTES
+
+    def take(self) -> bytes:
+        piece, self._waiting = bytes(self._waiting), bytearray()
+        self._sent += len(piece)
+        return piece
+
+
+def packed(folder: OpenFolder, tops: Sequence[Parts], form: str) -> Generator[bytes, None, None]:
+    """Yield a zip or tar archive of what lies at some paths, piece by piece.
+
+    Files go in as they are when their turn comes.
+    """
+    sink = _Sink()
+    make = _zip if form == "zip" else _tar
+    for _ in make(folder, tops, sink):
+        if sink.is_full:
+            yield sink.take()
+    yield sink.take()
+
+
+def _zip(folder: OpenFolder, tops: Sequence[Parts], sink: _Sink) -> Iterator[None]:
+    # Not compressed: what is big in such folders is compressed already, and the wire is quicker.
+    with zipfile.ZipFile(cast(IO[bytes], sink), "w", zipfile.ZIP_STORED) as archive:
+        for member in walk(folder, tops):
+            info = zipfile.ZipInfo(member.path, _zip_time(member.facts.st_mtime))
+            info.external_attr = (member.facts.st_mode & 0xFFFF) << 16
+            if stat.S_ISDIR(member.facts.st_mode):
+                info.filename += "/"
+                archive.writestr(info, b"")
+            elif stat.S_ISREG(member.facts.st_mode):
+                info.file_size = member.facts.st_size
+                is_huge = member.facts.st_size >= 2**31 - PIECE_BYTES
+                with archive.open(info, "w", force_zip64=is_huge) as entry:
+                    for piece in _content(member, [(0, member.facts.st_size)]):
+                        entry.write(piece)
+                        yield
+            yield
+
+
+def _tar(folder: OpenFolder, tops: Sequence[Parts], sink: _Sink) -> Iterator[None]:
+    for member in walk(folder, tops):
+        info = tarfile.TarInfo(member.path)
+        info.mtime = int(member.facts.st_mtime)
+        info.mode = stat.S_IMODE(member.facts.st_mode)
+        segments: list[tuple[int, int]] = []
+        sparse_map = b""
+        if stat.S_ISDIR(member.facts.st_mode):
+            info.type = tarfile.DIRTYPE
+        elif stat.S_ISLNK(member.facts.st_mode):
+            info.type = tarfile.SYMTYPE
+            info.linkname = os.readlink(member.name, dir_fd=member.directory)
+        else:
+            info.size = member.facts.st_size
+            segments = [(0, info.size)]
+            if member.facts.st_blocks * 512 < info.size:
+                segments = _data_of(member)
+                sparse_map = _make_sparse(info, segments)
+        sink.write(info.tobuf(tarfile.PAX_FORMAT, "utf-8", "surrogateescape"))
+        sink.write(sparse_map)
+        yield
+        if info.isreg():
+            for piece in _content(member, segments):
+                sink.write(piece)
+                yield
+            sink.write(b"\0" * (-info.size % tarfile.BLOCKSIZE))
+    sink.write(b"\0" * tarfile.BLOCKSIZE * 2)
+    yield
+
+
+def _data_of(member: Member) -> list[tuple[int, int]]:
+    """Return where a file's data begin and end; what many holes divide is taken as one."""
+    size = member.facts.st_size
+    found: list[tuple[int, int]] = []
+    with descriptor(_open(member)) as file:
+        for begin, end in data_segments(file, size):
+            if len(found) == MAX_SEGMENTS:
+                return [*found, (begin, size)]
+            found.append((begin, end))
+    return found
+
+
+def _make_sparse(info: tarfile.TarInfo, segments: Sequence[tuple[int, int]]) -> bytes:
+    """Make a header that of a sparse file (GNU format 1.0) and return the map behind it."""
+    rows = [(begin, end - begin) for begin, end in segments]
+    rows.append((info.size, 0))
+    text = "".join(f"{number}\n" for number in (len(rows), *chain.from_iterable(rows))).encode()
+    text += b"\0" * (-len(text) % tarfile.BLOCKSIZE)
+    above, _, name = info.name.rpartition("/")
+    info.pax_headers = {
+        "GNU.sparse.major": "1",
+        "GNU.sparse.minor": "0",
+        "GNU.sparse.name": info.name,
+        "GNU.sparse.realsize": str(info.size),
+    }
+    info.name = "/".join(part for part in (above, "GNUSparseFile.0", name) if part)
+    info.size = len(text) + sum(size for _, size in rows)
+    return text
+
+
+def _content(member: Member, segments: Sequence[tuple[int, int]]) -> Iterator[bytes]:
+    """Yield exactly as many bytes as the archive's head says."""
+    with descriptor(_open(member)) as file:
+        for place, end in segments:
+            while place < end:
+                piece = os.pread(file, min(PIECE_BYTES, end - place), place)
+                if not piece:
+                    raise Conflict(f"{member.path[:200]} became shorter while it was read")
+                place += len(piece)
+                yield piece
+
+
+def _open(member: Member) -> int:
+    return safe_paths.open_regular(safe_paths.open_walking, member.directory, (member.name,))
+
+
+def _zip_time(seconds: float) -> tuple[int, int, int, int, int, int]:
+    when = time.gmtime(max(seconds, 0))[:6]
+    return when if _ZIP_EPOCH[0] <= when[0] < 2108 else _ZIP_EPOCH

@@ -1,0 +1,177 @@
+"""Files and archives on their way out."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import errno
+import os
+import socket
+import threading
+from collections.abc import AsyncIterator, Callable, Generator
+from datetime import UTC, datetime
+from typing import TypeVar
+
+from bai_services.core.errors import Unavailable
+
+from ..folder import etag_of
+from ..workers import Workers
+
+T = TypeVar("T")
+
+CHUNK_BYTES = 2**20
+# So much goes out before whoever else waits for a worker has a turn.
+TURN_BYTES = 16 * CHUNK_BYTES
+
+
+class Descriptor:
+    """A file descriptor that steps in workers use and that is closed while none does.
+
+    A step whose caller has given up (time limit, disconnect) still runs, or waits for its turn.
+    Were the descriptor closed under it, its number could be reused: bytes would go to another
+    connection or come from another file.
+    """
+
+    def __init__(self, number: int, workers: Workers) -> None:
+        self._number = number
+        self._workers = workers
+        self._step = threading.Lock()
+
+    def use(self, step: Callable[..., T], *given: object) -> T:
+        """Run a step with the number before ``given``; blocks, for workers.
+
+        Raises
+        ------
+        OSError
+            If the descriptor is closed.
+        """
+        with self._step:
+            if self._number < 0:
+                raise OSError(errno.EBADF, "nobody waits for this step")
+            return step(self._number, *given)
+
+    async def close(self) -> None:
+        """Close it now, or in a worker when the step that runs has ended."""
+        if self._step.acquire(blocking=False):
+            self._step.release()
+            self._close()
+            return
+        # A host that stops or hangs closes it later, or with the process.
+        with contextlib.suppress(Unavailable):
+            await self._workers.run(self._close)
+
+    def _close(self) -> None:
+        with self._step:
+            number, self._number = self._number, -1
+            if number >= 0:
+                os.close(number)
+
+
+class Download:
+    """A file that was opened for reading; what happens to its name no longer matters.
+
+    ``close`` must be called, also after an error.
+    """
+
+    def __init__(self, file: int, workers: Workers) -> None:
+        facts = os.fstat(file)
+        self.size = facts.st_size
+        self.modified_at = datetime.fromtimestamp(facts.st_mtime, UTC)
+        self.etag = etag_of(facts)
+        self._file = Descriptor(file, workers)
+        self._workers = workers
+
+    async def chunks(self, start: int, length: int) -> AsyncIterator[bytes]:
+        """Yield ``length`` bytes from ``start``; fewer only if the file shrank meanwhile."""
+        end = start + length
+        while start < end:
+            wanted = min(CHUNK_BYTES, end - start)
+            chunk = await self._workers.run(self._file.use, os.pread, wanted, start)
+            if not chunk:
+                return
+            start += len(chunk)
+            yield chunk
+
+    async def send(self, wire: socket.socket, start: int, length: int) -> int:
+        """Let the kernel move ``length`` bytes from ``start`` into a socket; return how many went.
+
+        Fewer if the file shrank, the connection broke or the file system cannot: whoever sends
+        the rest with `chunks` finds out which.
+        """
+        # A number of our own: the event loop watches the socket under its other one.
+        number, sent = os.dup(wire.fileno()), 0
+        out = Descriptor(number, self._workers)
+        try:
+            while sent < length:
+                wanted = min(TURN_BYTES, length - sent)
+                went, is_full = await self._workers.run(
+                    out.use, self._send_some, start + sent, wanted
+                )
+                sent += went
+                if is_full:
+                    await _writable(number)
+                elif went < wanted:
+                    break
+        finally:
+            await out.close()
+        return sent
+
+    async def close(self) -> None:
+        await self._file.close()
+
+    def _send_some(self, out: int, start: int, length: int) -> tuple[int, bool]:
+        return self._file.use(_send_some, out, start, length)
+
+
+class ArchiveStream:
+    """An archive that is made while it is sent."""
+
+    def __init__(self, root: int, pieces: Generator[bytes, None, None], workers: Workers) -> None:
+        self._root = root
+        self._pieces = pieces
+        self._workers = workers
+        # A step that nobody waits for any more still runs, and uses descriptors.
+        self._step_lock = threading.Lock()
+
+    async def chunks(self) -> AsyncIterator[bytes]:
+        while piece := await self._workers.run(self._next):
+            yield piece
+
+    async def close(self) -> None:
+        if self._root >= 0:
+            root, self._root = self._root, -1
+            # A host that stops or hangs closes it later, or with the process.
+            with contextlib.suppress(Unavailable):
+                await self._workers.run(self._end, root)
+
+    def _next(self) -> bytes:
+        with self._step_lock:
+            return next(self._pieces, b"")
+
+    def _end(self, root: int) -> None:
+        with self._step_lock:
+            self._pieces.close()
+            os.close(root)
+
+
+def _send_some(file: int, out: int, start: int, length: int) -> tuple[int, bool]:
+    """Return how much went out, and whether the socket takes no more for now."""
+    went = 0
+    try:
+        while went < length and (moved := os.sendfile(out, file, start + went, length - went)):
+            went += moved
+    except BlockingIOError:
+        return went, True
+    except OSError:
+        return went, False
+    return went, False
+
+
+async def _writable(number: int) -> None:
+    """Wait until a socket takes more, or is broken."""
+    loop, ready = asyncio.get_running_loop(), asyncio.Event()
+    loop.add_writer(number, ready.set)
+    try:
+        await ready.wait()
+    finally:
+        loop.remove_writer(number)

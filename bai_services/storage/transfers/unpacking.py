@@ -1,0 +1,360 @@
+"""Unpack a tar archive from a user into a folder, within limits on everything it can claim.
+
+This runs in a process of its own (`unpack_worker`): a hostile archive costs that process's memory
+and processor time, and no other's.
+"""
+
+from __future__ import annotations
+
+import bz2
+import contextlib
+import gzip
+import io
+import lzma
+import os
+import re
+import tarfile
+import zlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any, cast
+
+from bai_services.core.errors import BaiError, InvalidRequest
+
+from .. import safe_paths
+from ..folder import OpenFolder, carry, existing_mode, sync_file_system
+from ..trees import descriptor, write_sparsely
+
+PIECE_BYTES = 2**20
+# Members of an archive, the directories on the way to them included.
+MAX_MEMBERS = 200_000
+# Size of one extension header, and of all global pax headers together.
+MAX_HEADER_BYTES = 256 * 2**10
+# Such headers in front of one member; tar itself writes up to three.
+MAX_HEADERS = 8
+MAX_DEPTH = 256
+# A compressed archive may unpack to MAX_RATIO times its own size, and always to MIN_UNPACKED_BYTES.
+MAX_RATIO = 200
+MIN_UNPACKED_BYTES = 2**30
+
+Parts = tuple[str, ...]
+
+# Digits of the length at the start of a pax record.
+MAX_LENGTH_DIGITS = 10
+_MANY_DIGITS = re.compile(rb"[0-9]{200}")
+_PAX = (tarfile.XHDTYPE, tarfile.XGLTYPE, tarfile.SOLARIS_XHDTYPE)
+_EXTENSIONS = (tarfile.GNUTYPE_LONGNAME, tarfile.GNUTYPE_LONGLINK, *_PAX)
+# What the decompressors and the tar reader raise for data that they do not understand.
+_BROKEN = (
+    *(tarfile.TarError, EOFError, zlib.error, lzma.LZMAError),
+    *(ValueError, OverflowError, IndexError, RecursionError),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Unpacked:
+    """What came out of an archive."""
+
+    files: int
+    bytes: int
+
+
+class _Archive(tarfile.TarFile):
+    """Counts the headers that come before a member."""
+
+    headers = 0
+    shared_header_bytes = 0  # of pax headers for all members
+
+
+class _Head(tarfile.TarInfo):
+    """A member header; one that is unreadable is an error, not the end of the archive."""
+
+    @classmethod
+    def fromtarfile(cls, archive: tarfile.TarFile) -> _Head:
+        try:
+            return super().fromtarfile(archive)
+        except tarfile.EOFHeaderError:  # type: ignore[attr-defined]  # it is not in the stubs
+            raise
+        except tarfile.HeaderError as error:
+            raise tarfile.ReadError(str(error)) from error
+
+    def _proc_member(self, archive: _Archive) -> Any:
+        # tarfile reads an extension header whole into memory before it returns the member.
+        if self.size < 0:
+            raise tarfile.ReadError("a negative size")
+        if self.type in _EXTENSIONS:
+            size, what = self.size, "a header"
+            if self.type == tarfile.XGLTYPE:
+                archive.shared_header_bytes += self.size
+                size, what = archive.shared_header_bytes, "global headers"
+            archive.headers += 1
+            if size > MAX_HEADER_BYTES:
+                raise InvalidRequest(
+                    f"the archive has {what} of {size} bytes; at most {MAX_HEADER_BYTES} are read",
+                    limit_bytes=MAX_HEADER_BYTES,
+                )
+            if archive.headers > MAX_HEADERS:
+                raise InvalidRequest(
+                    f"a member of the archive has more than {MAX_HEADERS} headers",
+                    limit=MAX_HEADERS,
+                )
+            if self.type in _PAX:
+                stream = cast(_Stream, archive.fileobj)
+                content = stream.read(self.size)
+                _check_records(content)
+                stream.unread(content)
+        return super()._proc_member(archive)  # type: ignore[misc]  # it is not in the stubs
+
+
+class _Stream(io.RawIOBase):
+    """The archive's decompressed content as a stream that cannot be read backwards.
+
+    Reading more than ``limit`` bytes is an error; None means no limit.
+    """
+
+    def __init__(self, inner: IO[bytes], limit: int | None) -> None:
+        self._inner = inner
+        self._limit = limit
+        self._position = 0
+        self._returned = b""
+
+    def read(self, size: int | None = -1) -> bytes:
+        wanted = PIECE_BYTES if size is None or size < 0 else size
+        piece, self._returned = self._returned[:wanted], self._returned[wanted:]
+        if len(piece) < wanted:
+            piece += self._inner.read(wanted - len(piece))
+        self._position += len(piece)
+        if self._limit is not None and self._position > self._limit:
+            raise InvalidRequest(
+                f"the archive unpacks to more than {self._limit} bytes, which is more than "
+                f"{MAX_RATIO} times its own size; pack it with less compression",
+                limit_bytes=self._limit,
+            )
+        return piece
+
+    def unread(self, piece: bytes) -> None:
+        """Put back the piece that was read last."""
+        self._returned = piece + self._returned
+        self._position -= len(piece)
+
+    def seek(self, position: int, whence: int = os.SEEK_SET) -> int:
+        if position < self._position or whence != os.SEEK_SET:
+            raise tarfile.ReadError("its parts overlap")
+        if self._limit is None and not self._returned:
+            self._inner.seek(position)
+            self._position = position
+        while self._position < position:
+            if not self.read(min(PIECE_BYTES, position - self._position)):
+                break
+        return self._position
+
+    def tell(self) -> int:
+        return self._position
+
+
+def _check_records(content: bytes) -> None:
+    """Refuse pax records that are not well-formed: the library takes quadratic time for some."""
+    place, end = 0, len(content)
+    while place < end:
+        space = content.find(b" ", place, place + MAX_LENGTH_DIGITS + 1)
+        digits = content[place:space] if space > 0 else b""
+        size = int(digits) if digits.isdigit() else 0
+        last = place + size - 1
+        if not space < last < end or content[last] != ord("\n"):
+            raise tarfile.ReadError("a pax header is malformed")
+        place += size
+    if _MANY_DIGITS.search(content):
+        raise tarfile.ReadError("a pax header holds a number that is too long")
+
+
+def _readable(file: IO[bytes], size: int) -> IO[bytes]:
+    head = file.read(6)
+    file.seek(0)
+    inner: Any
+    if head.startswith(b"\x1f\x8b"):
+        inner = gzip.GzipFile(fileobj=file)
+    elif head.startswith(b"BZh"):
+        inner = bz2.BZ2File(file)
+    elif head == b"\xfd7zXZ\0" or head.startswith(b"]\0\0"):
+        inner = lzma.LZMAFile(file)  # noqa: SIM115  # it is the caller's to close
+    else:
+        return cast(IO[bytes], _Stream(file, None))
+    return cast(IO[bytes], _Stream(inner, max(MIN_UNPACKED_BYTES, MAX_RATIO * size)))
+
+
+class Unpacking:
+    """Unpacks a tar archive into a staging directory and then moves its files into a folder.
+
+    One bad member refuses the whole archive before any file has appeared.
+    """
+
+    def __init__(
+        self,
+        folder: OpenFolder,
+        above: Parts,
+        staging: Path,
+        max_bytes: int,
+        before_placing: Callable[[], None] = lambda: None,
+    ) -> None:
+        """``before_placing`` is called before the first file appears in the folder."""
+        self._folder = folder
+        self._above = above
+        self._staging = staging
+        self._max_bytes = max_bytes
+        self._places: dict[Parts, None] = {}  # in the order of the archive
+        self._directories: dict[Parts, None] = {}
+        self._parents: set[Parts] = set()
+        self._members = 0
+        self._before_placing = before_placing
+
+    def run(self, archive: Path) -> Unpacked:
+        """Unpack an archive; the caller removes ``staging``, which this creates.
+
+        Raises
+        ------
+        InvalidRequest
+            If it is not a tar archive, exceeds a limit, or holds a member that is not allowed.
+        Conflict
+            If something else is at the place of a file.
+        """
+        self._staging.mkdir(mode=0o700)
+        with descriptor(os.open(self._staging, os.O_RDONLY | os.O_DIRECTORY)) as here:
+            total = self._extract(archive, here)
+            self._check_places()
+            # Flushed before the first file appears, so that a crash leaves no partial file.
+            sync_file_system(here)
+            self._before_placing()
+            self._place_all(here)
+            sync_file_system(here)
+        return Unpacked(len(self._places), total)
+
+    def _extract(self, archive: Path, here: int) -> int:
+        total = 0
+        try:
+            with archive.open("rb") as file:
+                size = os.fstat(file.fileno()).st_size
+                with _Archive(fileobj=_readable(file, size), tarinfo=_Head) as source:
+                    while (member := source.next()) is not None:
+                        total = self._checked_total(total, member)
+                        self._take(source, member, here)
+                        source.headers = 0
+                        source.members = []  # type: ignore[attr-defined]  # else it keeps them all
+        except MemoryError:
+            raise InvalidRequest("the archive needs too much memory to be unpacked") from None
+        except _BROKEN as error:
+            raise _not_readable(error) from None
+        except OSError as error:
+            if error.errno is None:  # raised by the decompressors for broken data
+                raise _not_readable(error) from None
+            raise
+        return total
+
+    def _checked_total(self, total: int, member: tarfile.TarInfo) -> int:
+        if member.size < 0:
+            raise tarfile.ReadError("a negative size")
+        total += member.size
+        if total > self._max_bytes:
+            raise InvalidRequest(
+                f"the archive holds more than {self._max_bytes} bytes",
+                limit_bytes=self._max_bytes,
+            )
+        return total
+
+    def _take(self, source: tarfile.TarFile, member: tarfile.TarInfo, here: int) -> None:
+        try:
+            inside = safe_paths.parse_new_path(member.name)
+        except BaiError as error:
+            raise InvalidRequest(
+                f"the archive's member {member.name[:100]!r}: {error.message}"
+            ) from None
+        parts = (*self._above, *inside)
+        if member.isdir():
+            self._count(parts)
+            self._directories[parts] = None
+            return
+        if not member.isreg() or not inside:
+            raise InvalidRequest(
+                f"the archive's member {member.name[:100]!r} is a link or something special; "
+                "only files and directories can be unpacked"
+            )
+        if parts in self._places:
+            raise InvalidRequest(f"the archive holds {member.name[:100]!r} twice")
+        self._count(parts)
+        name = str(len(self._places))
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+        with descriptor(os.open(name, flags, 0o600, dir_fd=here)) as file:
+            _write_content(source, member, file)
+            with contextlib.suppress(ValueError, OverflowError, OSError):  # not a valid time
+                os.utime(file, (member.mtime, member.mtime))
+            self._folder.give(file, is_executable=bool(member.mode & 0o100))
+        self._places[parts] = None
+
+    def _count(self, parts: Parts) -> None:
+        """Count a member and each of its parent directories that was not counted before."""
+        if len(parts) > MAX_DEPTH:
+            raise InvalidRequest(
+                f"the archive has directories nested more than {MAX_DEPTH} deep", limit=MAX_DEPTH
+            )
+        self._members += 1
+        above = parts[:-1]
+        while above and above not in self._parents:
+            self._parents.add(above)
+            self._members += 1
+            above = above[:-1]
+        if self._members > MAX_MEMBERS:
+            raise InvalidRequest(
+                f"the archive has more than {MAX_MEMBERS} files and directories",
+                limit=MAX_MEMBERS,
+            )
+
+    def _check_places(self) -> None:
+        for above, names in self._by_directory().items():
+            try:
+                with self._folder.directory(above) as parent:
+                    for name, _ in names:
+                        existing_mode(parent, name)
+            except FileNotFoundError:
+                continue
+
+    def _place_all(self, here: int) -> None:
+        for parts in self._directories:
+            self._folder.make_directory(parts, exists_ok=True)
+        for above, names in self._by_directory().items():
+            with self._folder.directory(above, makes=True) as parent:
+                for name, number in names:
+                    existing_mode(parent, name)
+                    carry(here, str(number), parent, name)
+
+    def _by_directory(self) -> dict[Parts, list[tuple[str, int]]]:
+        found: dict[Parts, list[tuple[str, int]]] = {}
+        for number, parts in enumerate(self._places):
+            found.setdefault(parts[:-1], []).append((parts[-1], number))
+        return found
+
+
+def _not_readable(error: Exception) -> InvalidRequest:
+    return InvalidRequest(f"this is not a tar archive, or it is broken: {str(error)[:200]}")
+
+
+def _write_content(source: tarfile.TarFile, member: tarfile.TarInfo, file: int) -> None:
+    """Write a member's content; blocks of zeros become holes."""
+    stream = cast(IO[bytes], source.fileobj)
+    stream.seek(member.offset_data)
+    end = 0
+    # The map of a sparse file: the offset and size of each piece, in the order of the archive.
+    found: Any = member.sparse if member.issparse() else [(0, member.size)]
+    pieces: list[tuple[int, int]] = found
+    for place, size in pieces:
+        if size == 0:
+            continue  # padding of the map
+        if size < 0 or place < end or place + size > member.size:
+            raise tarfile.ReadError("the map of a sparse file is wrong")
+        end = place + size
+        while place < end:
+            piece = stream.read(min(PIECE_BYTES, end - place))
+            if not piece:
+                raise tarfile.ReadError("unexpected end of data")
+            write_sparsely(file, piece, place)
+            place += len(piece)
+    os.ftruncate(file, member.size)

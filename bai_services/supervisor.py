@@ -1,0 +1,75 @@
+"""Keeps a module running: one that is killed is there again at once.
+
+    python -m bai_services.supervisor PACKAGE:MODULE [ARGUMENT …]
+
+The Hub looks after its services every 30 seconds only. One that ends by itself just after its
+start cannot start: its exit code is handed on to the Hub, which tells of it and tries again.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+
+CHECK_SECONDS = 0.25
+# Whoever ends so soon after the start has not come up; so often in a row, it never will.
+QUICK_SECONDS = 5.0
+MOST_QUICK = 3
+STOP_SECONDS = 20.0
+
+_TOLD = {signal.SIGTERM, signal.SIGINT}
+# They wait until they are asked for: none comes between a start and what is known of it.
+_WATCHED = {*_TOLD, signal.SIGCHLD}
+
+
+def keep(command: list[str]) -> int:
+    """Run a command again and again until told to stop, or our parent is gone; return its code."""
+    parent = os.getppid()
+    quick = 0
+    while True:
+        began = time.monotonic()
+        child = _start(command)
+        while child.poll() is None:
+            heard = signal.sigtimedwait(_WATCHED, CHECK_SECONDS)
+            if (heard is not None and heard.si_signo in _TOLD) or os.getppid() != parent:
+                return _stop(child)
+        code = child.returncode
+        quick = quick + 1 if time.monotonic() - began < QUICK_SECONDS else 0
+        if quick and (code >= 0 or quick == MOST_QUICK):
+            return code if code >= 0 else 128 - code
+        how = f"was killed by signal {-code}" if code < 0 else f"ended with {code}"
+        print(f"{command[-1]} {how}; it is started again", file=sys.stderr, flush=True)
+
+
+def _start(command: list[str]) -> subprocess.Popen[bytes]:
+    # What is blocked here would be blocked there, too.
+    return subprocess.Popen(
+        command, preexec_fn=lambda: signal.pthread_sigmask(signal.SIG_UNBLOCK, _WATCHED)
+    )
+
+
+def _stop(child: subprocess.Popen[bytes]) -> int:
+    child.terminate()
+    try:
+        child.wait(STOP_SECONDS)
+    except subprocess.TimeoutExpired:
+        child.kill()
+        child.wait()
+    return 0
+
+
+def main() -> None:
+    if len(sys.argv) < 2 or ":" not in sys.argv[1]:
+        sys.exit("usage: python -m bai_services.supervisor PACKAGE:MODULE [ARGUMENT …]")
+    signal.pthread_sigmask(signal.SIG_BLOCK, _WATCHED)
+    module = sys.argv[1].replace(":", ".")
+    # Attached, so that it ends also where this process is killed.
+    attached = [sys.executable, "-m", "bai_services.exit_with_parent"]
+    sys.exit(keep([*attached, module, *sys.argv[2:]]))
+
+
+if __name__ == "__main__":
+    main()
