@@ -273,7 +273,7 @@ async def test_what_is_in_use_is_not_deleted_and_says_by_what(admin: Client) -> 
         pytest.param(
             "/users",
             {"username": "x", "email": "x@example.org", "status": "deleted"},
-            "'deleted' is no status",
+            "'deleted' is not a",
             id="deleted from the start",
         ),
         pytest.param(

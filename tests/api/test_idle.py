@@ -73,20 +73,20 @@ async def test_a_session_that_nobody_uses_is_ended(
     voice.wait(570)
     assert (await voice.says(580))["next_report_seconds"] == 20
     (warning,) = (await user.get("/sessions/lab1"))["notices"]
-    assert warning.startswith("idle-timeout: nobody has used it since") and "10min" in warning
+    assert warning.startswith("idle-timeout: unused since") and "10min" in warning
     assert await voice.status() == "RUNNING"
     voice.wait(20)
     # Its time is over, and nobody knows yet whether somebody has come.
     assert await voice.status() == "RUNNING"
     await voice.says(600)
     ending = await status_of(user, "lab1", "TERMINATING")
-    why = "idle-timeout: nobody used it for 10min, the most that keypair policy default allows"
+    why = "idle-timeout: unused for 10min, the most that keypair policy default allows"
     assert ending["status_info"] == why
     last = (await user.get("/sessions/lab1/history"))["items"][-1]
     assert (last["to_status"], last["reason"]) == ("TERMINATING", why)
     # What it says on its way out changes nothing.
     assert (await voice.says(601))["idle_ends_at"] is None
-    with pytest.raises(errors.Conflict, match="only one that runs"):
+    with pytest.raises(errors.Conflict, match="only a running one"):
         await user.post("/sessions/lab1/activity", {})
 
 

@@ -143,7 +143,7 @@ async def test_a_group_that_takes_other_types_only_has_presets_as_well(api: Api)
     assert await is_allocatable(api, "cpu-small", type="batch")
     assert not await is_allocatable(api, "cpu-small", type="interactive")
     with pytest.raises(
-        errors.InvalidRequest, match="'odd' cannot be filed; there are interactive, batch"
+        errors.InvalidRequest, match="'odd' cannot be created; types: interactive, batch"
     ):
         await is_allocatable(api, "cpu-small", type="odd")
 

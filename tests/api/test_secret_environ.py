@@ -50,5 +50,5 @@ async def test_what_cannot_be_secret_is_refused(agent: AgentVoice, user: Client)
             "/sessions", {"name": "lab1", "resources": SMALL, "secret_environ": ["TOKEN"]}
         )
     request = {"environ": {"TOKEN": SECRET}, "secret_environ": ["TOKEN"]}
-    with pytest.raises(errors.InvalidRequest, match="a template holds no secret variables"):
+    with pytest.raises(errors.InvalidRequest, match="a template cannot contain secret variables"):
         await user.post("/session-templates", {"name": "mine", "request": request})

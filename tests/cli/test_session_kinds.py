@@ -62,7 +62,7 @@ async def test_a_callback_and_what_it_is_signed_with(bai: Bai, api: Api) -> None
 async def test_a_session_is_kept_alive(bai: Bai, api: Api, agent: AgentVoice) -> None:
     await bai("session", "create", "lab1", "-r", "cpu=1", "-r", "mem=1g", by="user")
     early = await bai("session", "keep-alive", "lab1", by="user")
-    assert (early.code, "only one that runs" in early.stderr) == (1, True)
+    assert (early.code, "only a running one" in early.stderr) == (1, True)
     await run_it(api, agent, "lab1")
     free = await bai("session", "keep-alive", "lab1", by="user")
     assert free.stdout == "lab1 is not stopped for being unused\n"

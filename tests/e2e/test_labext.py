@@ -395,7 +395,7 @@ def end_unused(hub: RunningHub, session: dict[str, Any]) -> None:
     server = JupyterServer(hub.url + session["url"], token)
     assert server.request("POST", "bai/api/session/activity").status_code == 200
     ended = wait_for(rest, session["id"], "TERMINATED")
-    assert ended["status_info"].startswith("idle-timeout: nobody used it for 3s"), ended
+    assert ended["status_info"].startswith("idle-timeout: unused for 3s"), ended
     steps = checked(rest.get(f"/sessions/{session['id']}/history"), 200)["items"]
     assert [step["reason"] for step in steps if step["to_status"] == "TERMINATING"] == [
         ended["status_info"]

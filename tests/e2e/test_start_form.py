@@ -162,7 +162,7 @@ def test_a_refusal_is_shown_above_the_form_with_what_was_sent(
     assert answer.status_code == HTTPStatus.NOT_FOUND
     assert "spawn-error-msg" in answer.text
     assert "<b>nowhere</b>" not in answer.text
-    assert "you are in no project '<b>nowhere</b>'" in html.unescape(answer.text)
+    assert "you are not in a project '<b>nowhere</b>'" in html.unescape(answer.text)
     values = embedded(answer.text, "bai-values")
     assert values["environ"] == {"COLOUR": "blue & green"}
     assert "세션 시작" in answer.text

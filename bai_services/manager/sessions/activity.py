@@ -1,4 +1,4 @@
-"""When sessions are used: they say so themselves, and people keep them alive."""
+"""Session activity: sessions report their own use, and users keep sessions alive."""
 
 from __future__ import annotations
 
@@ -33,21 +33,22 @@ class Uses:
         self._audit = audit
 
     async def note(self, caller: Caller, key: str, idle_seconds: float) -> Row:
-        """Note that a session was used so long ago; return when that ends it.
+        """Record the last use of a session, ``idle_seconds`` ago; return when it is stopped for
+        idleness.
 
-        What a session says of itself was its last use; anybody else tells of one.
-        Where nothing ends it for being idle, nothing is kept.
+        A session reports its own last use; a report by anybody else counts as a use now. Nothing is
+        stored where the session has no idle timeout.
 
         Raises
         ------
         Conflict
-            If somebody else than the session wants to keep one alive that does not run.
+            If a user keeps alive a session that is not running.
         """
         row = await self._sessions.visible(caller, key)
         authorizer.require(caller, "session.write", target_of(row))
         is_itself, now = caller.role is Role.SESSION, self._clock()
         if not is_itself and row.status is not Status.RUNNING:
-            raise Conflict(f"session {row.name} is {row.status}; only one that runs is kept alive")
+            raise Conflict(f"session {row.name} is {row.status}; only a running one is kept alive")
         seconds = await self._limits.idle_timeout(row.id)
         if seconds:
             used_at = now - timedelta(seconds=idle_seconds)

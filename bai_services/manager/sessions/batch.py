@@ -1,4 +1,4 @@
-"""Batch sessions on their way through the manager: what is launched, and when it has ended."""
+"""Batch sessions: their command, and when it has ended."""
 
 from __future__ import annotations
 
@@ -11,18 +11,19 @@ from bai_services.core.sessions.lifecycle import SessionType, Status
 from bai_services.db.sessions.kernels import KernelState
 from bai_services.db.sessions.rows import SessionKernels, SessionRow
 
-# What a batch session's container runs in place of a Jupyter server: it answers the Hub and runs
-# the command. Isolated (-I): nothing of the home folder is imported in place of the library.
+# What the container of a batch session runs instead of a Jupyter server: it answers the Hub and
+# runs the command. Isolated mode (-I) keeps Python from importing modules of the home folder in
+# place of library modules.
 RUNNER = ("python3", "-I", "-m", "bai_labext.batch")
 
 
 def command_of(row: SessionRow) -> list[str] | None:
-    """Return the command of a session's container; None is the image's own."""
+    """Return the command of a session's container; None stands for the image's own."""
     return list(RUNNER) if row.type == SessionType.BATCH else None
 
 
 def batch_environ(row: SessionRow) -> dict[str, str]:
-    """Return what the runner of a batch session reads; empty for other sessions."""
+    """Return the variables that the runner of a batch session reads; empty for other sessions."""
     if row.startup_command is None:
         return {}
     return {"BAI_STARTUP_COMMAND": row.startup_command}
@@ -34,30 +35,30 @@ def check_first_launch(view: SessionKernels) -> None:
     Raises
     ------
     Conflict
-        If it runs already.
+        If it is running already.
     """
     row = view.row
     if row.type == SessionType.BATCH and row.status is Status.RUNNING:
         raise Conflict(
-            f"session {row.name} runs its command already, and a batch session runs it once",
+            f"session {row.name} is running its command already; a batch session runs it only once",
             session_id=row.id,
             status=row.status,
         )
 
 
 def batch_end(state: KernelState, kernel: Mapping[str, Any] | None) -> int | None:
-    """Return the exit code of a batch session whose command has ended, as its agent reports.
+    """Return the exit code of a batch session whose command has ended, as reported by its agent.
 
-    None where it is no batch session, runs, is being stopped, or nobody knows the code.
+    None if it is not a batch session, is running or being stopped, or if the exit code is unknown.
     """
     if state.session_type != SessionType.BATCH or state.status is not Status.RUNNING:
         return None
     if state.role != MAIN:
-        return None  # the command is the main kernel's
+        return None  # the command belongs to the main kernel
     if kernel is None or kernel.get("is_running", True):
         return None
     reported = kernel.get("container_id")
     if reported and state.container_id and reported != state.container_id:
-        return None  # what an earlier try to start it has left
+        return None  # left over from an earlier attempt to start it
     code = kernel.get("exit_code")
     return None if code is None else int(code)

@@ -1,4 +1,4 @@
-"""One POST to an address that a person gave: no other than it may reach, short, and alone."""
+"""HTTP client for callbacks: one POST to an address given by a user, with restricted targets."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ from bai_services.core.sessions.callbacks import Reach
 
 TOTAL_SECONDS = 10.0
 CONNECT_SECONDS = 5.0
-# Looking a name up takes a thread for as long as its servers let it wait: none of the manager's.
+# Name lookups block a thread for as long as the name servers take, so they have threads of their
+# own.
 LOOKUPS = 4
 _REFUSED = "its host has no address that callbacks may reach"
 
@@ -24,7 +25,7 @@ Lookup = Callable[[str, int], list[str]]
 
 
 class CallFailed(Exception):
-    """A call that nobody took; ``is_final``: another try would fail as well."""
+    """A callback that was not delivered; ``is_final``: another attempt would fail as well."""
 
     def __init__(self, message: str, *, is_final: bool = False) -> None:
         super().__init__(message)
@@ -36,16 +37,16 @@ class _AddressRefused(OSError):
 
 
 def look_up(host: str, port: int) -> list[str]:
-    """Return the addresses of a name, as the machine finds them."""
+    """Return the addresses of a name, as the operating system resolves it."""
     found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     return [str(entry[4][0]) for entry in found]
 
 
 class _Resolver(AbstractResolver):
-    """Finds addresses of names, and of those only what may be reached.
+    """Resolves names to the addresses that may be reached, and no others.
 
-    The connection is made to what is returned here and to nothing else, so a
-    name that has other addresses a moment later reaches nothing more.
+    The connection is made to exactly the addresses returned here, so a name that resolves to other
+    addresses a moment later (DNS rebinding) reaches nothing more.
     """
 
     def __init__(self, reach: Reach, lookup: Lookup) -> None:
@@ -78,7 +79,7 @@ class _Resolver(AbstractResolver):
 
 
 class CallbackCalls:
-    """Posts to URLs of people. No redirects, no proxies, no cookies, nothing kept of the answer."""
+    """Posts to URLs given by users: no redirects, no proxies, no cookies; the body is not read."""
 
     def __init__(
         self,
@@ -96,19 +97,19 @@ class CallbackCalls:
             await self._session.close()
 
     async def post(self, url: str, body: bytes, headers: Mapping[str, str]) -> None:
-        """Send ``body``; any answer of 200 to 299 is well, its body is not read.
+        """Send ``body``; any answer with status 200 to 299 is a success, its body is not read.
 
         Raises
         ------
         CallFailed
-            Saying what happened, with nothing of what was answered but its status.
+            With the reason, which contains nothing of the answer but its status.
         """
         address = URL(url, encoded=True)
         host = address.host or ""
-        # What names an address is connected to without being looked up.
+        # A URL with a literal address is connected to without a lookup, so it is checked here.
         is_refused = parse_address(host) is not None and not self.reach.allows_address(host)
         if is_refused or self.reach.is_off or not self.reach.allows_name(host):
-            raise CallFailed("it may not be called any more", is_final=True)
+            raise CallFailed("callbacks to it are no longer allowed", is_final=True)
         try:
             async with self._http.post(
                 address, data=body, headers=headers, allow_redirects=False
@@ -126,7 +127,8 @@ class CallbackCalls:
     @property
     def _http(self) -> ClientSession:
         if self._session is None:
-            # Made at the first call: it belongs to the loop that it is made in.
+            # Created at the first call, because it belongs to the event loop in which it is
+            # created.
             self._session = ClientSession(
                 connector=TCPConnector(
                     resolver=_Resolver(self.reach, self._lookup),

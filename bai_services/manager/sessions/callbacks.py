@@ -1,4 +1,4 @@
-"""Tells those who asked for it of each step of a session, in order, apart from all else."""
+"""Delivery of session callbacks: every status change, in order, independent of the rest."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ from .lifecycle import Lifecycle
 log = logging.getLogger(__name__)
 
 TICK_SECONDS = 5.0
-# Calls at once: all, and those for one person, whose receivers may be slow.
+# Limits on concurrent calls: in total, and per owner, whose receivers may be slow.
 AT_ONCE = 16
 PER_OWNER = 2
 
 
 class Callbacks:
-    """A loop that begins calls and waits for none of them.
+    """A loop that starts calls and does not wait for their answers.
 
-    What is to be told is read from the status history, how far it is stands
-    beside it: a restart goes on where the last manager was. A step is told at
-    least once, and before the next one of its session.
+    The status changes to send are read from the status history, and the position reached is stored
+    beside it, so a restarted manager continues where the last one stopped. Each change is sent at
+    least once, and before the next one of the same session.
     """
 
     def __init__(
@@ -51,7 +51,7 @@ class Callbacks:
         self._clock = clock
         self._lease = lease
         self._loop = Loop("callbacks", self.step, TICK_SECONDS)
-        self._owners: dict[str, str] = {}  # of sessions that somebody is being told of
+        self._owners: dict[str, str] = {}  # session id -> owner, of calls in progress
         self._tasks: set[asyncio.Task[None]] = set()
         lifecycle.listen(self._on_change)
 
@@ -59,7 +59,7 @@ class Callbacks:
         self._loop.start()
 
     async def stop(self) -> None:
-        """Stop; calls that are under way are cut off and made again by the next manager."""
+        """Stop; calls in progress are cancelled and repeated by the next manager."""
         await self._loop.stop()
         for task in self._tasks:
             task.cancel()
@@ -67,11 +67,11 @@ class Callbacks:
         await self._calls.close()
 
     def wake(self) -> None:
-        """Look now for what is due; cheap."""
+        """Check now for due callbacks; cheap."""
         self._loop.wake()
 
     async def step(self) -> None:
-        """Begin the calls that are due; never twice at once."""
+        """Start the calls that are due; only one such step runs at a time."""
         if len(self._owners) >= AT_ONCE or await self._lease.hold() is None:
             return
         counts = Counter(self._owners.values())
@@ -85,15 +85,15 @@ class Callbacks:
 
     def _begin(self, letter: Letter) -> None:
         self._owners[letter.session_id] = letter.owner_id
-        task = asyncio.create_task(self._tell(letter))
+        task = asyncio.create_task(self._deliver(letter))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    async def _tell(self, letter: Letter) -> None:
+    async def _deliver(self, letter: Letter) -> None:
         try:
             await self._try(letter)
         except Unavailable as error:
-            log.error("what became of a callback of %s is not kept: %s", letter.session_id, error)
+            log.error("callback result of %s could not be stored: %s", letter.session_id, error)
         else:
             self.wake()
         finally:
@@ -109,11 +109,11 @@ class Callbacks:
 
     async def _call(self, letter: Letter) -> None:
         if letter.secret_key_encrypted is None:
-            raise CallFailed("its keypair is gone: nothing signs for it", is_final=True)
+            raise CallFailed("its keypair no longer exists, so it cannot be signed", is_final=True)
         try:
             secret = callbacks.secret_of(self._secrets.decrypt(letter.secret_key_encrypted))
         except Unavailable as error:
-            raise CallFailed("its keypair cannot be read: nothing signs for it") from error
+            raise CallFailed("its keypair cannot be read, so it cannot be signed") from error
         body = callbacks.body_of(_change(letter))
         timestamp = int(self._clock().timestamp())
         headers = {

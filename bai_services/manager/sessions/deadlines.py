@@ -1,4 +1,4 @@
-"""Ends what waits in vain or too long, and what runs longer than it may."""
+"""Time limits: end sessions that wait in vain or too long, run too long, or are idle."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from ..scheduling.lease import Lease
 from .lifecycle import Lifecycle
 
 TICK_SECONDS = 1.0
-# How reasons begin; the rest is for people.
+# Prefixes of the reasons; the text after the prefix is for users.
 PENDING_TIMED_OUT = "PENDING_TIMEOUT_EXCEEDED"
 LIFETIME_OVER = "SESSION_LIFETIME_EXCEEDED"
 
 
 class Deadlines:
-    """Looks every second; all that it knows is in the database.
+    """Checks every second; all its state is in the database.
 
-    Only what is still as it was when it was found late is ended, and only by
-    the manager that holds the lease.
+    A session is ended only if its status has not changed since it was found late, and only by the
+    manager that holds the lease.
     """
 
     def __init__(
@@ -53,10 +53,10 @@ class Deadlines:
         await self._loop.stop()
 
     async def step(self) -> None:
-        """Look once at everything."""
+        """Check all limits once."""
         if await self._lease.hold() is None:
             return
-        await self._cancel_in_vain()
+        await self._cancel_unsatisfiable()
         now = self._clock()
         for late in await self._store.waiting(now):
             await self._end(
@@ -84,13 +84,13 @@ class Deadlines:
             await self._end(
                 late.session_id,
                 Status.RUNNING,
-                f"{IDLE_TIMEOUT}: nobody used it for {format_duration(late.seconds)}, the most "
+                f"{IDLE_TIMEOUT}: unused for {format_duration(late.seconds)}, the most "
                 f"that keypair policy {late.limit_of} allows",
                 Result.FAILURE,
             )
 
-    async def _cancel_in_vain(self) -> None:
-        # Whoever waits for one that is cancelled here waits in vain as well.
+    async def _cancel_unsatisfiable(self) -> None:
+        # Sessions that depend on one cancelled here can never start either.
         while found := await self._dependencies.in_vain():
             moved = [
                 await self._end(session_id, Status.PENDING, failure_reason(dependency))
@@ -102,7 +102,7 @@ class Deadlines:
     async def _end(
         self, session_id: str, status: Status, reason: str, result: Result | None = None
     ) -> bool:
-        """End a session that is still in that status; return whether it was."""
+        """End a session if it is still in that status; return whether it was ended."""
         if await self._lease.hold() is None:
             return False
         moved = await self._lifecycle.try_move(

@@ -1,4 +1,4 @@
-"""What a session has of devices, how firmly, and how much of it it uses."""
+"""Devices of a session, their enforcement level and their usage."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from bai_services.db.sessions.rows import KernelRow
 
 
 def enforcement_of(kernels: Sequence[KernelRow]) -> dict[str, str]:
-    """Return for each family what keeps the session to its part; of several kernels the least."""
+    """Return the enforcement level of each device family; of several kernels the weakest."""
     found: dict[str, Level] = {}
     for kernel in kernels:
         for family, text in ((kernel.injection or {}).get("enforcement") or {}).items():
@@ -20,9 +20,9 @@ def enforcement_of(kernels: Sequence[KernelRow]) -> dict[str, str]:
 
 
 def devices_of(kernels: Sequence[KernelRow]) -> list[dict[str, Any]]:
-    """Return the devices of a session as its agents gave them, with what is in use of each.
+    """Return the devices that the session's agents assigned to it, with the usage of each.
 
-    What no driver tells is None.
+    A figure that the driver does not report is None.
     """
     found = []
     for kernel in kernels:

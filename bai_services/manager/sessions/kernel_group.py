@@ -1,4 +1,4 @@
-"""Cluster sessions on their way through the manager: their network, their plans, their end."""
+"""Cluster sessions: their network, the launch plans of their kernels, and their end."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from bai_services.core.sessions.kernel_group import KernelName, cluster_environ
 from bai_services.db.sessions.kernels import Place
 from bai_services.db.sessions.rows import KernelRow, SessionKernels
 
-# What sub kernels run: an SSH server for the main kernel where the image has one, else nothing.
-# Either way it stays until it is told to end.
+# What sub kernels run: an SSH server for the main kernel if the image has one, else nothing. In
+# both cases the process stays until it receives SIGTERM or SIGINT.
 SUB_SCRIPT = """
 PATH="$PATH:/usr/sbin:/sbin"
 trap 'exit 0' TERM INT
@@ -34,7 +34,7 @@ SUB_COMMAND = ("/bin/sh", "-c", SUB_SCRIPT)
 
 
 def cluster_of(view: SessionKernels) -> dict[str, Any] | None:
-    """Return what an agent must know of a cluster session; None for one with one kernel."""
+    """Return what an agent needs to know of a cluster session; None with one kernel."""
     if len(view.kernels) == 1:
         return None
     return {
@@ -44,7 +44,7 @@ def cluster_of(view: SessionKernels) -> dict[str, Any] | None:
 
 
 def environ_of(view: SessionKernels, kernel: KernelRow) -> dict[str, str]:
-    """Return the cluster environment of one kernel; empty where there is no cluster."""
+    """Return the cluster environment of one kernel; empty for a session with one kernel."""
     if len(view.kernels) == 1:
         return {}
     beside = [k.id for k in view.kernels if k.agent_id == kernel.agent_id]
@@ -59,7 +59,7 @@ def environ_of(view: SessionKernels, kernel: KernelRow) -> dict[str, str]:
 def sub_plans(
     view: SessionKernels, main: Mapping[str, Any], places: Mapping[str, Place]
 ) -> list[dict[str, Any]]:
-    """Return the plans of the kernels beside the main one, whose plan is ``main``.
+    """Return the launch plans of the sub kernels; ``main`` is the plan of the main kernel.
 
     Raises
     ------
@@ -77,7 +77,7 @@ def sub_plans(
                 agent=agent,
             )
         marks = {"BAI_KERNEL_ID": kernel.id, "BAI_AGENT_ID": place.agent_id}
-        # The command of a batch session is the main kernel's alone.
+        # Only the main kernel runs the command of a batch session.
         shared = {k: v for k, v in main["environ"].items() if k != "BAI_STARTUP_COMMAND"}
         plans.append(
             {
@@ -100,7 +100,7 @@ def sub_plans(
 
 
 def new_cluster_key(session_id: str) -> dict[str, str]:
-    """Return a key pair for the SSH of one start of a cluster session, in OpenSSH's form."""
+    """Return a new SSH key pair, in OpenSSH format, for one start of a cluster session."""
     key = Ed25519PrivateKey.generate()
     private = key.private_bytes(Encoding.PEM, PrivateFormat.OpenSSH, NoEncryption())
     public = key.public_key().public_bytes(Encoding.OpenSSH, PublicFormat.OpenSSH)

@@ -1,4 +1,4 @@
-"""What agents are told to do with kernels, and what they say of them."""
+"""Kernels: the work that agents are given, and the reports that they send."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ from .kernel_group import cluster_of
 from .launch import LaunchPlans
 from .lifecycle import Lifecycle
 
-# An item that an agent took and did not report is offered again after this long.
+# A work item that an agent received but has not reported on is offered again after this time.
 OFFER_AGAIN = timedelta(seconds=5)
-# A kernel that just started may be missing in a heartbeat that was on its way.
+# A kernel that has just started may be missing from a heartbeat that was already under way.
 YOUNG = timedelta(seconds=15)
-# So long the Hub has to stop and remove what has ended, before the agent does it.
+# The Hub has this long to stop and remove a kernel of an ended session; then the agent does.
 GRACE = timedelta(seconds=20)
 MISSED_HEARTBEATS = 2
 MAX_REASON = 500
@@ -44,7 +44,7 @@ LOG_SECONDS = 8.0
 
 @dataclass(slots=True)
 class _AgentWork:
-    """What is known of one agent beside the database; lost with the manager, found again."""
+    """State of one agent that is not in the database; lost with the manager, then found again."""
 
     woken: asyncio.Event = field(default_factory=asyncio.Event)
     offered: dict[str, datetime] = field(default_factory=dict)
@@ -55,7 +55,7 @@ class _AgentWork:
 
 
 class Kernels:
-    """Derives agents' work from the database and turns their reports into moves."""
+    """Derives the work of agents from the database and turns their reports into status changes."""
 
     def __init__(
         self,
@@ -71,12 +71,12 @@ class Kernels:
         self._plans = plans
         self._clock = clock
         self._agents: dict[str, _AgentWork] = defaultdict(_AgentWork)
-        # Kernels of sessions that end, of which their agents have nothing any more.
+        # agent id -> kernels of ending sessions that the agent no longer has.
         self._gone: dict[str, set[str]] = defaultdict(set)
         lifecycle.listen(self._on_change)
 
     async def work(self, agent_id: str, wait_seconds: float) -> list[dict[str, Any]]:
-        """Return what the agent is to do now; wait for something up to ``wait_seconds``.
+        """Return the current work of an agent; wait for some for at most ``wait_seconds``.
 
         Sessions that are handed out become PREPARING.
         """
@@ -96,7 +96,7 @@ class Kernels:
                 pass
 
     async def report(self, agent_id: str, report: Mapping[str, Any]) -> None:
-        """Take in what became of an item; one that is out of date changes nothing.
+        """Process the result of a work item; an outdated report changes nothing.
 
         Raises
         ------
@@ -111,16 +111,16 @@ class Kernels:
         if kind == "prepare":
             await self._prepared(agent_id, report, str(state))
         elif kind == "logs":
-            self._logs_came(agent_id, report)
+            self._receive_log(agent_id, report)
         elif kind == "remove":
             self._agents[agent_id].offered.pop(str(report.get("work_id")), None)
         else:
-            raise InvalidRequest(f"{kind!r} is no kind of work")
+            raise InvalidRequest(f"{kind!r} is not a kind of work")
 
     async def observe(self, agent_id: str, reported: Sequence[Mapping[str, Any]] | None) -> None:
-        """Compare a heartbeat's kernels with what should run there, and mend what differs.
+        """Compare the kernels in a heartbeat with what should run there, and correct differences.
 
-        None says that the agent could not look (its engine does not answer).
+        None means that the agent could not list its kernels, because its engine does not answer.
         """
         if reported is None:
             return
@@ -137,7 +137,7 @@ class Kernels:
         self._find_strays(agent_id, by_id, known, now)
 
     async def log(self, kernel: KernelRow) -> str:
-        """Ask the agent for the output of a kernel that runs.
+        """Request the output of a running kernel from its agent.
 
         Raises
         ------
@@ -155,7 +155,8 @@ class Kernels:
                 return await future
         except TimeoutError:
             raise Unavailable(
-                f"agent {agent_id} does not answer; the log comes when it is back", agent=agent_id
+                f"agent {agent_id} does not answer; its log is available later",
+                agent=agent_id,
             ) from None
         finally:
             mine.logs.pop(work_id, None)
@@ -181,8 +182,8 @@ class Kernels:
                         preparation = await self._preparation(view, kernel, user_ids[view.row.id])
                         items.append({**item, **_names(kernel), **preparation})
             except (Forbidden, Conflict, NotFound, Unavailable) as error:
-                # A folder that was taken back since, or whose host does not answer, for instance:
-                # only this session ends.
+                # For example a folder that is no longer shared, or a storage host that does not
+                # answer. Only this session is ended.
                 await self._lifecycle.try_move(
                     view.row.id, Event.FAILED, error.message, result=Result.FAILURE
                 )
@@ -200,7 +201,7 @@ class Kernels:
         return due
 
     async def _dispatched(self, agent_id: str) -> list[SessionView]:
-        """Return the sessions that are being prepared on an agent; new ones become PREPARING."""
+        """Return the sessions in preparation on an agent; new ones become PREPARING."""
         views = await self._store.on_agent(agent_id, Status.SCHEDULED, Status.PREPARING)
         new = [view.row.id for view in views if view.row.status is Status.SCHEDULED]
         if not new:
@@ -258,7 +259,7 @@ class Kernels:
                 session_id, Event.FAILED, reason, result=Result.FAILURE, log=report.get("log")
             )
 
-    def _logs_came(self, agent_id: str, report: Mapping[str, Any]) -> None:
+    def _receive_log(self, agent_id: str, report: Mapping[str, Any]) -> None:
         found = self._agents[agent_id].logs.get(str(report.get("work_id")))
         if found is None or found[1].done():
             return
@@ -266,7 +267,7 @@ class Kernels:
             found[1].set_result(str(report.get("log") or ""))
         elif report.get("state") == "failed":
             error = report.get("error") or {}
-            found[1].set_exception(Unavailable(str(error.get("message") or "no log can be read")))
+            found[1].set_exception(Unavailable(str(error.get("message") or "log unreadable")))
 
     async def _compare(
         self,
@@ -275,12 +276,12 @@ class Kernels:
         kernel: Mapping[str, Any] | None,
         now: datetime,
     ) -> None:
-        """Move a session on whose kernel has ended, or is no longer there."""
+        """Change the status of a session whose kernel has ended or has disappeared."""
         if kernel is not None and kernel.get("is_running", True):
             mine.missed.pop(state.kernel_id, None)
             self._gone.get(state.session_id, set()).discard(state.kernel_id)
             if state.status is Status.RUNNING and (reason := stop_reason(state, kernel)):
-                # The Hub ends it in order, and all of its kernels.
+                # The Hub stops it in the regular way, with all of its kernels.
                 await self._lifecycle.try_move(
                     state.session_id, Event.STOP_REQUESTED, reason, result=Result.FAILURE
                 )
@@ -288,7 +289,7 @@ class Kernels:
         if state.status not in (Status.RUNNING, Status.TERMINATING):
             return
         if (code := batch_end(state, kernel)) is not None:
-            # Its server in the Hub goes now; the spawner that stops it brings the output.
+            # Its server in the Hub is stopped now; the spawner sends the output when it stops it.
             await self._lifecycle.try_move(
                 state.session_id,
                 Event.STOP_REQUESTED,
@@ -305,13 +306,13 @@ class Kernels:
         mine.missed.pop(state.kernel_id, None)
         code = None if kernel is None else kernel.get("exit_code")
         if state.cluster_size > 1 and state.status is Status.RUNNING:
-            await self._end_gang(state, code)
+            await self._end_kernel_group(state, code)
             return
         if state.status is Status.TERMINATING:
             gone = self._gone[state.session_id]
             gone.add(state.kernel_id)
             if len(gone) < state.cluster_size:
-                return  # other kernels still hold what they hold
+                return  # other kernels are still running
             await self._lifecycle.try_move(
                 state.session_id, Event.EXITED, "stopped", exit_code=code
             )
@@ -324,7 +325,7 @@ class Kernels:
                 result=Result.SUCCESS,
             )
         else:
-            # Without a code only its folder is left: what ran in it vanished.
+            # Without an exit code only the kernel's folder is left: its container has disappeared.
             reason = "its container is gone" if code is None else f"ended with exit code {code}"
             await self._lifecycle.try_move(
                 state.session_id,
@@ -334,8 +335,8 @@ class Kernels:
                 result=Result.FAILURE,
             )
 
-    async def _end_gang(self, state: KernelState, code: int | None) -> None:
-        """End a cluster session of which one kernel has ended: the Hub ends those that are left."""
+    async def _end_kernel_group(self, state: KernelState, code: int | None) -> None:
+        """End a cluster session of which one kernel has ended; the Hub stops the other kernels."""
         is_success = state.role == MAIN and code == 0
         how = "is gone" if code is None else "exited"
         await self._lifecycle.try_move(
@@ -353,7 +354,7 @@ class Kernels:
         known: Mapping[str, KernelState],
         now: datetime,
     ) -> None:
-        """Have kernels removed that belong to no live session, after a grace for the Hub."""
+        """Have kernels removed that belong to no live session, after a grace period for the Hub."""
         mine = self._agents[agent_id]
         mine.removals = {key: value for key, value in mine.removals.items() if key in reported}
         seen: dict[str, datetime] = {}
@@ -373,13 +374,14 @@ class Kernels:
         if row.status in ENDED:
             self._gone.pop(row.id, None)
         if row.status is Status.SCHEDULED:
-            # Which agent it is on is known to the database; a needless look costs one query.
+            # The database knows which agent it is on; an unneeded wake-up costs one query per
+            # agent.
             for mine in self._agents.values():
                 mine.woken.set()
 
 
 def stop_reason(state: KernelState, kernel: Mapping[str, Any]) -> str:
-    """Return why the agent of a running kernel wants its session stopped; empty: it does not."""
+    """Return why the agent of a running kernel wants its session stopped; empty if it does not."""
     text = str((kernel.get("usage") or {}).get("stop_reason") or "")[:MAX_REASON]
     return f"{state.hostname}: {text}" if text and state.cluster_size > 1 else text
 

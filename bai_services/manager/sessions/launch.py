@@ -1,4 +1,4 @@
-"""What the spawner asks and says: the launch plan, the start, the end."""
+"""The spawner's side of a session: its launch plan, its start and its end."""
 
 from __future__ import annotations
 
@@ -34,16 +34,16 @@ from .lifecycle import Lifecycle
 from .requests.requests import Folders
 from .requests.secret_environ import SecretEnviron
 
-# Who a session runs as where the account says nothing.
+# User and group id of sessions whose account does not set them.
 DEFAULT_UID = 1000
 DEFAULT_GID = 1000
 MAX_REASON = 1000
 STOPPED = "stopped through the Hub"
-EXITED = "exited"  # an engine's word for an end by itself
+EXITED = "exited"  # what an engine reports when the process ended by itself
 
 
 class LaunchPlans:
-    """Puts a launch plan together from the database."""
+    """Builds launch plans from the database."""
 
     def __init__(
         self, kernels: KernelStore, vfolders: Folders, secret_environ: SecretEnviron
@@ -53,7 +53,7 @@ class LaunchPlans:
         self._vfolders = vfolders
 
     async def facts_of(self, session_id: str) -> LaunchFacts:
-        """Return what is known of a session's agent, image and user.
+        """Return the agent, image and user of a session.
 
         Raises
         ------
@@ -62,11 +62,11 @@ class LaunchPlans:
         """
         facts = await self._kernels.launch_facts(session_id)
         if facts is None:
-            raise Conflict(f"session {session_id} has no place yet", session_id=session_id)
+            raise Conflict(f"session {session_id} has no agent yet", session_id=session_id)
         return facts
 
     async def user_ids(self, session_ids: Sequence[str]) -> dict[str, tuple[int, int]]:
-        """Return the numeric user and group that sessions run as, by session id."""
+        """Return the numeric user and group id of each session, by session id."""
         found = await self._kernels.user_ids(session_ids) if session_ids else {}
         return {session_id: _run_as(*ids) for session_id, ids in found.items()}
 
@@ -74,11 +74,11 @@ class LaunchPlans:
         return await self._vfolders.sources(row.owner_id, row.mounts)
 
     async def mount_notices(self, row: SessionRow) -> list[str]:
-        """Return what the owner should know of the session's folders."""
+        """Return notices for the owner about the session's folders."""
         return await self._vfolders.notices(row.owner_id, row.mounts)
 
     async def plan(self, view: SessionKernels) -> dict[str, Any]:
-        """Return the plan of a session's main kernel, as docs/architecture.md has it.
+        """Return the launch plan of a session's main kernel; its format is in docs/architecture.md.
 
         Raises
         ------
@@ -116,7 +116,8 @@ class LaunchPlans:
             "hostname": kernel.hostname,
             "slots": dict(row.requested_slots),
             "shared_memory_bytes": row.shared_memory_bytes,
-            # Directories of folders are bound by their agents, which say so in the injection.
+            # Mounts of a directory inside a folder are made by the agent, whose injection lists
+            # them.
             "mounts": [m for m in await self.mounts_of(row) if "subpath" not in m],
             "environ": {
                 **_environ(row, facts),
@@ -138,7 +139,7 @@ class LaunchPlans:
 
 
 class Launch:
-    """The spawner's side of a session; every method is for the Hub only."""
+    """The spawner's operations on a session; only the Hub may call them."""
 
     def __init__(
         self,
@@ -157,7 +158,7 @@ class Launch:
     async def launch(
         self, caller: Caller, session_id: str, user: str, server: str
     ) -> dict[str, Any]:
-        """Give out the launch plan of a session that is PREPARED, or RUNNING after a crash.
+        """Return the launch plan of a session that is PREPARED, or RUNNING after a crash.
 
         Raises
         ------
@@ -173,7 +174,7 @@ class Launch:
             row.hub_server, server
         )
         if not is_theirs:
-            # The same words as for one that does not exist: a guess learns nothing.
+            # Same text as for a session that does not exist, so that guessing ids reveals nothing.
             raise NotFound(f"there is no session {session_id}", session=session_id)
         check_first_launch(view)
         plan = await self._plans.plan(view) if row.status not in ENDED else {}
@@ -187,14 +188,15 @@ class Launch:
         return plan
 
     async def started(self, caller: Caller, session_id: str, containers: Mapping[str, str]) -> None:
-        """Note that the session's server answers; it is RUNNING once the Hub says so too.
+        """Record that the session's server answers; it is RUNNING once the Hub reports it ready,
+        too.
 
-        ``containers`` has the container of each kernel, by hostname.
+        ``containers`` maps hostnames to the containers of the kernels.
 
         Raises
         ------
         Conflict
-            If it has ended, or is ending: what was started must go.
+            If it has ended or is ending: what was started must be removed.
         """
         authorizer.require(caller, "session.launch")
         row = await self._kernels.set_containers(session_id, containers)
@@ -209,7 +211,7 @@ class Launch:
         self._lifecycle.tell(row)
 
     async def exited(self, caller: Caller, session_id: str, facts: Mapping[str, Any]) -> SessionRow:
-        """Take in that nothing of the session runs any more; twice is harmless.
+        """Record that no kernel of the session runs any more; idempotent.
 
         ``facts`` are ``exit_code``, ``reason``, ``log`` and ``sub_logs`` by hostname.
         """
@@ -231,7 +233,9 @@ class Launch:
         return await self._sessions.find(session_id)
 
     async def detach(self, caller: Caller, session_id: str) -> SessionRow:
-        """Let the manager start a session that the Hub's Start has filed, when its turn comes."""
+        """Leave the start of a session created by the Hub's Start to the manager, when its turn
+        comes.
+        """
         authorizer.require(caller, "session.launch")
         row = await self._sessions.hand_over(session_id)
         self._lifecycle.tell(row)
@@ -242,18 +246,18 @@ _BEFORE_PREPARED = (Status.PENDING, Status.SCHEDULED, Status.PREPARING)
 
 
 def _end_of(row: SessionRow, code: int | None, reason: str) -> tuple[Event, str, Result | None]:
-    """Return what an end means: asked for, by itself, or a failure; and how it is told."""
+    """Return the event, reason and result of an end: requested, by itself, or a failure."""
     if row.status is Status.RUNNING and is_gang_end(reason):
         return Event.EXITED, reason, Result.FAILURE
     if reason == STOPPED and row.status in _BEFORE_PREPARED:
         return Event.STOP_REQUESTED, reason, None
     if reason == STOPPED and row.status is Status.PREPARED:
-        # Cancelled during its start, by way of the Hub.
+        # Cancelled through the Hub while it was starting.
         return Event.ABORTED, reason, None
     if row.type == SessionType.BATCH:
         return _end_of_batch(row, code, reason)
     if row.status is Status.TERMINATING:
-        # Whoever asked for the end has set its result; a stop by a user has none.
+        # Whoever requested the end has set its result; a stop by a user has none.
         return Event.EXITED, reason, None
     if row.status is not Status.RUNNING:
         return Event.FAILED, reason, Result.FAILURE
@@ -262,7 +266,7 @@ def _end_of(row: SessionRow, code: int | None, reason: str) -> tuple[Event, str,
     if code == 0:
         return Event.EXITED, reason, Result.SUCCESS
     if row.cluster_size > 1:
-        # As where its agent is the first to say so.
+        # The same as when its agent reports the end first.
         return Event.EXITED, gang_end(MAIN_HOST, reason, code), Result.FAILURE
     return Event.FAILED, reason, Result.FAILURE
 
@@ -270,14 +274,16 @@ def _end_of(row: SessionRow, code: int | None, reason: str) -> tuple[Event, str,
 def _end_of_batch(
     row: SessionRow, code: int | None, reason: str
 ) -> tuple[Event, str, Result | None]:
-    """Return what the end of a batch session means: only its own command can be a success."""
+    """Return the event, reason and result of a batch session's end: only its own command can
+    succeed.
+    """
     if row.status is Status.TERMINATING:
-        # Whoever asked for the end has said what its result is.
+        # Whoever requested the end has set its result.
         return Event.EXITED, reason, None
     if reason == STOPPED:
         return Event.EXITED, reason, Result.UNDEFINED
-    # The runner begins the command when the Hub has its server, so an end by itself is the
-    # command's, also where the manager has not heard yet that it runs.
+    # The runner starts the command only after the Hub has its server. An end by itself is therefore
+    # the end of the command, even if the manager does not know yet that the session is running.
     if code is None or (row.status is not Status.RUNNING and reason != EXITED):
         return Event.FAILED, reason, Result.FAILURE
     why = command_end(code) if reason == EXITED else f"{reason}; {command_end(code)}"
@@ -285,20 +291,23 @@ def _end_of_batch(
 
 
 def _run_as(uid: int | None, gid: int | None) -> tuple[int, int]:
-    """Return who a session of that account runs as; see "Who owns files" in docs/security.md."""
+    """Return the user and group id that a session runs as; see "Who owns files" in
+    docs/security.md.
+    """
     if os.geteuid() != 0:
-        # Only root gives files away: whoever else runs the manager, all folders are theirs.
+        # Only root can give files to another user; otherwise all folders belong to the manager's
+        # user.
         return os.geteuid(), os.getegid()
     return DEFAULT_UID if uid is None else uid, DEFAULT_GID if gid is None else gid
 
 
 def _environ(row: SessionRow, facts: LaunchFacts) -> dict[str, str]:
-    """Return what the platform suggests and a request may change."""
+    """Return environment variables that the platform suggests and a request may override."""
     cores = str(max(1, -(-row.requested_slots.get(CPU, 1000) // 1000)))
     labels = parse_labels(dict(facts.image_labels))
     found = dict.fromkeys(labels.corecount_variables, cores)
     if labels.apps:
-        # An image may have a program that it does not want offered.
+        # An image may contain a program that it does not want to offer.
         found["BAI_APPS"] = ",".join(labels.apps)
         found["BAI_SERVICE_PORTS"] = facts.image_labels[PREFIX + "service-ports"]
     return found
@@ -314,7 +323,8 @@ def _marks(row: SessionRow, kernel_id: str, facts: LaunchFacts) -> dict[str, str
         "BAI_PROJECT": row.project,
         "BAI_DOMAIN": row.domain,
         "BAI_RESOURCE_GROUP": row.resource_group,
-        # Where apps keep by default what must outlive the session. A mount path has no colon.
+        # The folders in which apps store by default what must outlive the session. Mount paths
+        # contain no colon.
         "BAI_FOLDERS": ":".join(
             mount["path"]
             for mount in row.mounts

@@ -1,4 +1,4 @@
-"""The only way to move a session: one step in the database, then everybody is told."""
+"""Status changes of sessions: one step in the database, then a notification to all listeners."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Listener = Callable[[SessionRow], None]
 
 
 class Lifecycle:
-    """Moves sessions and tells loops, long polls and event streams."""
+    """Changes the status of sessions and notifies loops, long polls and event streams."""
 
     def __init__(self, store: SessionStore, events: Events, clock: Clock) -> None:
         self._store = store
@@ -31,7 +31,7 @@ class Lifecycle:
         self._listeners: list[Listener] = []
 
     def listen(self, listener: Listener) -> None:
-        """Call ``listener`` with the session after every step; it must not block or raise."""
+        """Call ``listener`` with the session after every change; it must not block or raise."""
         self._listeners.append(listener)
 
     def unlisten(self, listener: Listener) -> None:
@@ -46,16 +46,16 @@ class Lifecycle:
         expected: Status | None = None,
         **facts: Any,
     ) -> SessionRow:
-        """Move a session on by one event and return it; ``facts`` are fields of ``Facts``.
+        """Apply one event to a session and return the session; ``facts`` are fields of ``Facts``.
 
-        With ``expected`` only from that status.
+        With ``expected``, only if it has that status.
 
         Raises
         ------
         NotFound
             If there is no such session.
         InvalidTransition
-            If it cannot have that event now.
+            If the event is not allowed in its current status.
         """
         moved = await self._store.move(
             session_id, event, self._clock(), Facts(reason=reason, **facts), expected
@@ -65,7 +65,7 @@ class Lifecycle:
         return moved.row
 
     async def move_all(self, session_ids: Sequence[str], event: Event) -> list[SessionRow]:
-        """Move sessions on by one event, together; return those that could have it."""
+        """Apply events to several sessions in one step; return the sessions that changed."""
         moved = await self._store.move_all(session_ids, event, self._clock())
         for one in moved:
             self._log(one, "")
@@ -75,14 +75,16 @@ class Lifecycle:
     async def try_move(
         self, session_id: str, event: Event, reason: str = "", **facts: Any
     ) -> SessionRow | None:
-        """Do as ``move``; return None if somebody moved the session elsewhere meanwhile."""
+        """Do as ``move``; return None if the session's status was changed by somebody else
+        meanwhile.
+        """
         try:
             return await self.move(session_id, event, reason, **facts)
         except InvalidTransition:
             return None
 
     def publish(self, change: Change) -> None:
-        """Tell event streams and long polls that a session is not as it was; no loop listens."""
+        """Notify event streams and long polls, but not loops, that a session has changed."""
         self._events.publish(change)
 
     @property
@@ -90,11 +92,11 @@ class Lifecycle:
         return self._events.is_followed
 
     def publish_moved(self, moved: Mapping[str, Change]) -> None:
-        """Tell event streams of sessions that have only moved on in their line."""
+        """Notify event streams of sessions whose queue position alone has changed."""
         self._events.publish_moved(moved)
 
     def tell(self, row: SessionRow, kind: str = STATUS) -> None:
-        """Tell everybody that a session is not as it was; loops hear of its status only."""
+        """Notify everybody that a session has changed; loops receive status changes only."""
         self._events.publish(change_of(row, kind))
         if kind == STATUS:
             for listener in self._listeners:

@@ -1,4 +1,4 @@
-"""Keeping sessions alive: their owners add to their lifetime what the policy lets them."""
+"""Extension of a session's lifetime by its owner, within the policy."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ class Lifetimes:
         self._audit = audit
 
     async def extend(self, caller: Caller, key: str, seconds: int) -> Row:
-        """Let a running session go on for so much longer.
+        """Let a running session run for ``seconds`` longer.
 
         Raises
         ------
         Conflict
-            If it does not run, or its lifetime has no limit.
+            If it is not running, or its lifetime has no limit.
         InvalidRequest
-            If that is more than its keypair's policy lets its owner add.
+            If that is more than the policy of its keypair allows its owner to add.
         """
         row = await self._sessions.visible(caller, key)
         authorizer.require(caller, "session.write", target_of(row))
@@ -44,6 +44,6 @@ class Lifetimes:
             caller, "session.extend", row.id, domain=row.domain, name=row.name, seconds=seconds
         )
         await self._audit.add(entry)
-        # When it ends is known to the queue: reservations stand on it.
+        # The queue uses its end time for reservations.
         self._lifecycle.tell(await self._store.find(row.id))
         return await self._sessions.described(caller, row)

@@ -1,4 +1,4 @@
-"""What kernels print: read, searched, followed."""
+"""Output of kernels: read, search, follow."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from bai_services.core.sessions.logs import added, is_timed, last_lines, search,
 
 from .sessions import Row, Sessions
 
-# How often an agent is asked for a log that somebody follows: less often while nothing comes.
+# Interval between requests for a log that is followed: it doubles while nothing new arrives.
 SHORTEST_SECONDS = 0.5
 LONGEST_SECONDS = 4.0
 MAX_WORDS = 200
@@ -22,14 +22,14 @@ MAX_WORDS = 200
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """What came since the piece before; ``is_gap`` says that some of it is gone."""
+    """Output since the piece before; ``is_gap``: some output in between is lost."""
 
     text: str
     is_gap: bool = False
 
 
 class Logs:
-    """One method per verb; every one raises what `Sessions.logs` does."""
+    """One method per verb; each raises what ``Sessions.logs`` raises."""
 
     def __init__(self, sessions: Sessions) -> None:
         self._sessions = sessions
@@ -44,16 +44,17 @@ class Logs:
         words: str = "",
         has_times: bool = False,
     ) -> Row:
-        """Return the output of a kernel, or its lines that hold ``words``, the last ones of these.
+        """Return the output of a kernel, or its lines that contain ``words``; at most the last
+        lines.
 
         Raises
         ------
         InvalidRequest
-            If more than 200 characters are looked for.
+            If ``words`` is longer than 200 characters.
         """
         if len(words) > MAX_WORDS:
             raise InvalidRequest(
-                f"{len(words)} characters are looked for; at most {MAX_WORDS} can be",
+                f"{len(words)} characters are too many to search for; the limit is {MAX_WORDS}",
                 field="search",
             )
         found = await self._sessions.logs(caller, key, kernel)
@@ -73,21 +74,22 @@ class Logs:
     async def follow(
         self, caller: Caller, key: str, kernel: str = MAIN_HOST, *, has_times: bool = False
     ) -> AsyncIterator[Piece | None]:
-        """Yield what a kernel has printed and prints, until its session has ended.
+        """Yield a kernel's output so far and new output, until its session has ended.
 
-        None comes while there is nothing new: the reader is asked for, and so
-        is whether the caller may still read it.
+        Yields None while there is nothing new, so that the caller can check whether the reader is
+        still connected and still allowed to read.
         """
         before, pause = "", SHORTEST_SECONDS
         while True:
             try:
                 found = await self._sessions.logs(caller, key, kernel)
             except Unavailable:
-                # Its agent is away for a moment; what it prints meanwhile comes later.
+                # Its agent does not answer at the moment; the output since then follows later.
                 found = None
             if found is not None:
                 text = str(found["log"])
-                # What was kept at the end may have no times although the live one had them.
+                # The stored log of an ended kernel may have no times although the live one had
+                # them.
                 text = text if has_times else without_times(text)
                 more, is_gap = added(before, text)
                 if more:

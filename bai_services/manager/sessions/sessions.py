@@ -1,4 +1,4 @@
-"""Sessions, one method per verb: file, read, wait, rename, stop, and what they leave behind."""
+"""Sessions, one method per verb: create, read, wait, rename, stop, and their records."""
 
 from __future__ import annotations
 
@@ -34,14 +34,14 @@ from .requests.requests import Requests, SessionRequest
 from .view import dependency_of, describe, without_private
 
 MAX_WAIT_SECONDS = 60.0
-# The order in which a session passes its statuses; an end is past every one of them.
+# Order of the statuses of a session; a final status ranks above all others.
 _RANK = {status: rank for rank, status in enumerate(Status)}
 
 Row = dict[str, Any]
 
 
 class Sessions:
-    """What people, the CLI and the spawner do with sessions."""
+    """Operations on sessions for users, the CLI and the spawner."""
 
     def __init__(
         self,
@@ -62,14 +62,15 @@ class Sessions:
         self._events, self._settings, self._clock, self._audit = parts
 
     async def create(self, caller: Caller, request: SessionRequest) -> tuple[Row, bool]:
-        """File a session; return it and whether it is new.
+        """Create a session; return it and whether it is new.
 
-        The same live name with the same content is the session that is there.
+        A live session with the same name and content is returned instead.
 
         Raises
         ------
         BaiError
-            As ``Requests.resolve`` and ``SessionStore.enqueue`` say; nothing is kept then.
+            As documented at ``Requests.resolve`` and ``SessionStore.enqueue``; nothing is
+            stored then.
         """
         authorizer.require(caller, "session.create")
         new = await self._requests.resolve(caller, request)
@@ -85,14 +86,14 @@ class Sessions:
     async def create_all(
         self, caller: Caller, requests: Sequence[SessionRequest]
     ) -> list[tuple[Row, bool]]:
-        """File sessions together, all or none; return each and whether it is new.
+        """Create several sessions, all or none; return each and whether it is new.
 
         They may depend on each other by name.
 
         Raises
         ------
         BaiError
-            As for ``create``, with the number and name of the session that is wrong.
+            As for ``create``, with the number and name of the wrong session.
         """
         authorizer.require(caller, "session.create")
         news = await self._requests.resolve_all(caller, requests)
@@ -122,17 +123,17 @@ class Sessions:
         return Page(items, page.total, page.limit, page.offset)
 
     async def wait(self, caller: Caller, key: str, until: str, timeout_seconds: float) -> Row:
-        """Return the session once it has reached ``until``, passed it, or time is over.
+        """Return the session once it has reached or passed ``until``, or after the timeout.
 
         Raises
         ------
         InvalidRequest
-            If ``until`` is no status.
+            If ``until`` is not a status.
         """
         try:
             goal = _RANK[Status(until)]
         except ValueError:
-            raise InvalidRequest(f"{until!r} is no status of a session", field="wait") from None
+            raise InvalidRequest(f"{until!r} is not a session status", field="wait") from None
         loop = asyncio.get_running_loop()
         deadline = loop.time() + min(max(timeout_seconds, 0.0), MAX_WAIT_SECONDS)
         with self._events.subscribe() as changes:
@@ -145,14 +146,14 @@ class Sessions:
         return await self._shown(caller, row.id)
 
     async def change(self, caller: Caller, key: str, changes: Mapping[str, Any]) -> Row:
-        """Rename a session, give a waiting one another priority, or both.
+        """Rename a session, change the priority of a pending one, or both.
 
         Raises
         ------
         Conflict
-            If its priority is to change and it does not wait any more.
+            If its priority is to change and it is no longer pending.
         Forbidden
-            If the priority is above what its keypair may ask for; an administrator may.
+            If the priority is above the maximum of its keypair; administrators may exceed it.
         """
         row = await self._find(caller, key)
         authorizer.require(caller, "session.write", target_of(row))
@@ -170,13 +171,13 @@ class Sessions:
     async def _prioritize(self, caller: Caller, row: SessionRow, priority: int) -> SessionRow:
         await self._requests.check_priority(caller, target_of(row), row.access_key, priority)
         row = await self._store.set_priority(row.id, priority)
-        # The queue is another one now.
+        # The order of the queue has changed.
         self._lifecycle.tell(row)
         await self._record(caller, "session.prioritize", row, priority=priority)
         return row
 
     async def graph(self, caller: Caller, key: str) -> Row:
-        """Return everything that a session depends on or that depends on it, over any steps."""
+        """Return all direct and indirect dependencies and dependents of a session."""
         row = await self._find(caller, key)
         graph = await self._dependencies.graph(row.id)
         awaited: dict[str, list[str]] = defaultdict(list)
@@ -190,10 +191,10 @@ class Sessions:
         }
 
     async def stop(self, caller: Caller, key: str, force: bool = False) -> Row:
-        """Stop a session, or cancel one that has not started; twice is harmless.
+        """Stop a session, or cancel one that has not started; idempotent.
 
-        With ``force`` its agent removes it at once instead of letting it end.
-        What it holds is given back when nothing of it runs any more.
+        With ``force`` its agent removes it at once instead of letting it shut down. Its resources
+        are released when nothing of it runs any more.
         """
         row = await self._find(caller, key)
         authorizer.require(caller, "session.write", target_of(row))
@@ -208,7 +209,7 @@ class Sessions:
         return self._described(caller, view)
 
     async def finish_unlaunched(self, session_id: str) -> None:
-        """End a session that is TERMINATING and of which nothing was ever started."""
+        """End a session that is TERMINATING and was never started."""
         view = await self._store.with_kernels(session_id)
         is_launched = any(kernel.launched_at is not None for kernel in view.kernels)
         if view.row.status is Status.TERMINATING and not is_launched:
@@ -217,16 +218,16 @@ class Sessions:
             )
 
     async def logs(self, caller: Caller, key: str, hostname: str = MAIN_HOST) -> Row:
-        """Return the output of one kernel: live from its agent, or what was kept.
+        """Return the output of one kernel: live from its agent, or the stored log.
 
         Raises
         ------
         NotFound
             If the session has no kernel of that name.
         Forbidden
-            If the caller may see the session, but not what its programs print.
+            If the caller may see the session, but not the output of its programs.
         Unavailable
-            If it runs and its agent does not answer.
+            If it is running and its agent does not answer.
         """
         row = await self._find(caller, key)
         authorizer.require(caller, "session.read-private", target_of(row))
@@ -244,7 +245,9 @@ class Sessions:
         return {"items": [asdict(step) for step in await self._store.history(row.id)]}
 
     async def usage(self, caller: Caller, key: str) -> Row:
-        """Return what the session's kernels use now, as their agent last said."""
+        """Return the current resource usage of the session's kernels, as last reported by their
+        agents.
+        """
         row = await self._find(caller, key)
         view = await self._store.view(row.id)
         return {
@@ -261,11 +264,11 @@ class Sessions:
         }
 
     async def described(self, caller: Caller, row: SessionRow) -> Row:
-        """Return what the API says of a session that the caller has been shown already."""
+        """Return the API representation of a session that the caller may already see."""
         return await self._shown(caller, row.id)
 
     async def visible(self, caller: Caller, key: str) -> SessionRow:
-        """Return the session of that id or name, as it is stored, if the caller may see it."""
+        """Return the stored session of that id or name, if the caller may see it."""
         return await self._find(caller, key)
 
     async def _find(self, caller: Caller, key: str) -> SessionRow:
@@ -293,13 +296,13 @@ class Sessions:
 
 
 class Ledger:
-    """Lists of what sessions hold and of their kernels; the audit."""
+    """Lists of allocations, kernels and dependencies; the counter audit."""
 
     def __init__(self, store: AllocationStore) -> None:
         self._store = store
 
     async def page(self, caller: Caller, query: ListQuery) -> Page[Row]:
-        """Return what is held now; with the filter ``all=true`` also what was given back."""
+        """Return current allocations; with the filter ``all=true`` also released ones."""
         filters = dict(query.filters)
         is_all = filters.pop("all", "false").lower() == "true"
         query = ListQuery(query.limit, query.offset, query.sort, filters)
@@ -316,7 +319,7 @@ class Ledger:
         return await self._store.dependencies(query, authorizer.visibility(caller, "session.read"))
 
     async def audit(self) -> list[str]:
-        """Return every difference between ledger, counters and statuses; none is right."""
+        """Return every difference between ledger, counters and statuses; normally none."""
         return await self._store.audit()
 
 

@@ -1,4 +1,4 @@
-"""What the API says of a session."""
+"""API representation of a session."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from .devices import devices_of, enforcement_of
 from .requests.requests import PREOPEN_PORTS
 from .requests.secret_environ import masked, secret_names
 
-# Fields that may contain secrets of the owner, and what other callers get in their place.
+# Fields that may contain secrets of the owner, and what other callers get instead.
 _PRIVATE: dict[str, Any] = {"environ": {}, "startup_command": None, "callback": None}
 
 OF_MOUNT = ("vfolder", "vfolder_id", "path", "permission")
@@ -28,9 +28,9 @@ OF_MOUNT = ("vfolder", "vfolder_id", "path", "permission")
 def describe(
     view: SessionView, settings: Settings, now: datetime, state: WaitState | None = None
 ) -> dict[str, Any]:
-    """Return the session as docs/architecture.md describes it.
+    """Return the session in the format of docs/architecture.md.
 
-    ``state`` is newer than what is stored of one that waits.
+    ``state`` is newer than the stored wait state of a pending session.
     """
     idleness = _idleness(view)
     row = view.row
@@ -39,7 +39,7 @@ def describe(
     is_waiting = row.status == "PENDING"
     main = view.kernels[0] if view.kernels else None
     return {
-        **_asked(row),
+        **_request_of(row),
         "status": row.status,
         "status_info": row.status_info,
         "reasons": row.reasons,
@@ -81,8 +81,8 @@ def without_private(found: dict[str, Any]) -> dict[str, Any]:
     return {**found, **_PRIVATE, "hidden_fields": sorted(_PRIVATE)}
 
 
-def _asked(row: SessionRow) -> dict[str, Any]:
-    """Return whose session it is and what was asked for: what stays as it was filed."""
+def _request_of(row: SessionRow) -> dict[str, Any]:
+    """Return the owner and the requested values of a session, which do not change."""
     return {
         "id": row.id,
         "name": row.name,
@@ -127,7 +127,7 @@ def _lifetime(view: SessionView) -> dict[str, int] | None:
 
 
 def _end_of(view: SessionView) -> datetime | None:
-    """Return when a session that runs is ended, if nothing ends it before."""
+    """Return when a running session will be ended at the latest; None without a limit."""
     row, limit = view.row, view.time_limit
     if row.status != "RUNNING" or row.started_at is None:
         return None
@@ -151,8 +151,8 @@ def _warnings(idleness: Idleness | None, now: datetime) -> list[str]:
         return []
     limit = format_duration((idleness.ends_at - idleness.since).total_seconds())
     return [
-        f"{IDLE_TIMEOUT}: nobody has used it since {idleness.since.isoformat(timespec='seconds')}; "
-        f"after {limit} without use it is stopped: use it, or keep it alive"
+        f"{IDLE_TIMEOUT}: unused since {idleness.since.isoformat(timespec='seconds')}; "
+        f"after {limit} without use it will be stopped. Use it, or keep it alive"
     ]
 
 

@@ -1,4 +1,4 @@
-"""What a request names, chosen among what is open to its owner, and the amounts it asks for."""
+"""Selection of project, group, image and preset among those open to the owner, and of resources."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ def choose_project(mine: Sequence[ProjectFacts], key: str | None) -> ProjectFact
     if not key:
         if mine and (len(mine) == 1 or mine[0].name == "default"):
             return mine[0]
-        raise InvalidRequest(f"say in which project; yours are: {names}", field="project")
+        raise InvalidRequest(f"name a project; yours are: {names}", field="project")
     for project in mine:
         if key in (project.id, project.name):
             return project
-    raise NotFound(f"you are in no project {key!r}; yours are: {names}", project=key)
+    raise NotFound(f"you are not in a project {key!r}; yours are: {names}", project=key)
 
 
 def find_group(
@@ -50,12 +50,12 @@ def find_group(
             )
         return found
     if not groups:
-        raise NotFound("no resource group is open to you; ask an administrator")
+        raise NotFound("you may not use any resource group; ask an administrator")
     return next((g for g in groups if kind in g.allowed_session_types), groups[0])
 
 
 def choose_group(groups: Sequence[GroupFacts], name: str | None, kind: SessionType) -> GroupFacts:
-    """Return what ``find_group`` does; refuse one that takes no sessions of that kind."""
+    """Do as ``find_group``, but refuse a group that takes no sessions of that kind."""
     found = find_group(groups, name, kind)
     if kind not in found.allowed_session_types:
         raise InvalidRequest(
@@ -67,11 +67,11 @@ def choose_group(groups: Sequence[GroupFacts], name: str | None, kind: SessionTy
 
 
 def session_type(text: str) -> SessionType:
-    """Return a type that sessions can be filed with."""
+    """Return the type of a session that can be created by a request."""
     if text in FILED_TYPES:
         return SessionType(text)
     raise InvalidRequest(
-        f"sessions of type {text[:40]!r} cannot be filed; there are {', '.join(FILED_TYPES)}",
+        f"sessions of type {text[:40]!r} cannot be created; types: {', '.join(FILED_TYPES)}",
         field="type",
     )
 
@@ -79,17 +79,17 @@ def session_type(text: str) -> SessionType:
 def choose_image(
     images: Sequence[ImageFacts], name: str, served: Collection[str] = ()
 ) -> ImageFacts:
-    """Return the image of that name or alias, of an architecture that is served where there is one.
+    """Return the image of that name or alias, preferably of an architecture that agents have.
 
     Raises
     ------
     InvalidRequest
         If there is no name.
     NotFound
-        If none of the images has it.
+        If no image has that name.
     """
     if not name:
-        raise InvalidRequest("say which image; the project has no default image", field="image")
+        raise InvalidRequest("name an image; the project has no default image", field="image")
     aliased = [i for i in images if name in i.aliases or name == i.name]
     if not aliased:
         canonical = cluster.canonical_image(name)
@@ -108,7 +108,7 @@ def choose_preset(
     fitting = [p for p in presets if p.name == name and p.resource_group in ("", group)]
     if not fitting:
         raise NotFound(f"there is no preset {name!r} in resource group {group}", preset=name)
-    # One made for the group goes before one for all.
+    # A preset of the group takes precedence over one for all groups.
     return max(fitting, key=lambda p: p.resource_group)
 
 
@@ -118,12 +118,12 @@ def amounts_of(
     preset: PresetFacts | None,
     image: ImageFacts,
 ) -> tuple[ResourceSlots, int]:
-    """Return the amounts and the bytes of shared memory of a session.
+    """Return the resources and the bytes of shared memory of a session.
 
     Raises
     ------
     InvalidRequest
-        If an amount is malformed, 0 where it must not be, or none that the image can have.
+        If an amount is malformed, is 0 where it must not be, or is not allowed by the image.
     """
     for slot in (CPU, MEM):
         if slot in resources and not parse_amount(slot, resources[slot]):
@@ -141,7 +141,7 @@ def amounts_of(
 
 
 def checked_priority(priority: int | None, keypair: KeypairFacts | None) -> int:
-    """Return the priority asked for, or the default one; None for a keypair has no limit.
+    """Return the requested or default priority; ``keypair`` None means without a limit.
 
     Raises
     ------
@@ -160,7 +160,7 @@ def checked_priority(priority: int | None, keypair: KeypairFacts | None) -> int:
         )
     if priority > most:
         raise Forbidden(
-            f"priority {priority} is above {most}, the most your keypair may ask for",
+            f"priority {priority} is above {most}, the highest that your keypair allows",
             priority=priority,
             limit=most,
         )

@@ -1,4 +1,4 @@
-"""From the names that requests give of what they depend on to the sessions that are meant."""
+"""Resolution of the dependencies of requests from names to sessions."""
 
 from __future__ import annotations
 
@@ -17,7 +17,9 @@ from bai_services.db.sessions.session_insert import NewSession
 
 
 class Awaited:
-    """What sessions that are filed together depend on: each other, by name, and earlier ones."""
+    """Dependencies of sessions that are created together: on each other by name, and on earlier
+    ones.
+    """
 
     def __init__(self, news: Sequence[NewSession], asked: Sequence[Sequence[str]]) -> None:
         """Check what can be checked without the database.
@@ -25,15 +27,15 @@ class Awaited:
         Raises
         ------
         InvalidRequest
-            If two have one name, one depends on too many, or they wait in a circle.
+            If two have the same name, one has too many dependencies, or they form a cycle.
         """
         self._news = news
         self._asked = [list(dict.fromkeys(keys)) for keys in asked]
         twice = [name for name, count in Counter(new.name for new in news).items() if count > 1]
         if twice:
             raise InvalidRequest(
-                f"{len(twice)} names are there more than once, such as {twice[0]!r}; sessions that "
-                "are filed together need different ones",
+                f"{len(twice)} names occur more than once, such as {twice[0]!r}; sessions "
+                "that are created together need different names",
                 field="name",
             )
         for new, keys in zip(news, self._asked, strict=True):
@@ -48,11 +50,11 @@ class Awaited:
 
     @property
     def outside(self) -> list[str]:
-        """Ids and names of sessions that must be there already."""
+        """Return the ids and names of sessions that must exist already."""
         return sorted({key for keys in self._asked for key in keys if key not in self._own})
 
     def resolved(self, found: Mapping[str, Dependency]) -> list[NewSession]:
-        """Return the sessions with the ids of what they depend on; ``found`` are the outside ones.
+        """Return the sessions with the ids of their dependencies; ``found`` are the existing ones.
 
         Raises
         ------
@@ -64,8 +66,8 @@ class Awaited:
         for key in self.outside:
             if key not in found:
                 raise NotFound(
-                    f"you have no session {key[:80]!r} to wait for; a session can only depend on "
-                    "others of the same owner",
+                    f"you have no session {key[:80]!r} to depend on; a session can only depend "
+                    "on sessions of the same owner",
                     session=key[:80],
                 )
         refuse_failed([found[key] for key in self.outside])

@@ -1,4 +1,4 @@
-"""What the start form offers, and how much can start right now."""
+"""Choices of the start form, and the resources that can start now."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ Row = dict[str, Any]
 
 
 class Options:
-    """Answers for one project and resource group: the ones asked for, or the defaults."""
+    """Choices for one project and resource group: the requested ones, or the defaults."""
 
     def __init__(
         self, store: RequestStore, requests: Requests, vfolders: Folders, warming: Warming
@@ -80,9 +80,9 @@ class Options:
         group_name: str | None,
         kind: SessionType | None = None,
     ) -> tuple[GroupFacts, Room, AgentsNow]:
-        """Return the group, the room that the caller has there and its agents, for presets.
+        """Return a group, the resources left to the caller there, and its agents, for presets.
 
-        Without a group: the default one, or the first that takes sessions of that kind.
+        Without a group name: the default group, or the first that takes sessions of that kind.
         """
         owner = await self._requests.owner_of(caller, None)
         projects = [p for p in await self._store.projects_of(owner.id) if p.is_active]
@@ -130,10 +130,10 @@ class Options:
 
 
 def limits(room: Room, agents: AgentsNow) -> Row:
-    """Return per slot the smallest amount, the most allowed, and the most that can start now.
+    """Return per slot the smallest amount, the largest allowed, and the largest that can start now.
 
-    The most allowed is the least of every cap and of what the largest agent
-    has; what can start now is the same of what is left and free.
+    The largest allowed is the minimum of all caps and of the largest agent. What can start now is
+    the minimum of what the caps leave and of what is free on one agent.
     """
     caps = [room.caps[scope] for scope in room.scopes if scope in room.caps]
     may_start = policy.left(caps, policy.SESSIONS, room.usage)
@@ -166,7 +166,7 @@ def is_allocatable(
     agents: AgentsNow,
     kind: SessionType | None = None,
 ) -> bool:
-    """Return whether a session of that preset, and of that kind, could start now."""
+    """Return whether a session of that preset and kind could start now."""
     if kind is not None and kind not in group.allowed_session_types:
         return False
     caps = [room.caps[scope] for scope in room.scopes if scope in room.caps]

@@ -1,4 +1,4 @@
-"""Everything that is wrong with a request for a session, reported together."""
+"""Validation of a session request that reports all problems together."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class Request(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Beside:
-    """What the names in a request are looked up in; ``image`` is the name of the wanted image."""
+    """Sources in which the names of a request are looked up; ``image`` is the requested image."""
 
     offer: Offer
     image: str
@@ -71,7 +71,7 @@ class Beside:
 
 
 class _Problems:
-    """What is wrong so far, by field; each field once."""
+    """Problems found so far, one per field."""
 
     def __init__(self) -> None:
         self.found: list[Problem] = []
@@ -93,10 +93,10 @@ class _Problems:
 async def add_problems(
     first: BaiError, request: Request, lookup: Callable[[], Awaitable[Beside]]
 ) -> BaiError:
-    """Return the refusal of a request with everything else that is wrong with the request.
+    """Return the refusal of a request, extended by everything else that is wrong with it.
 
-    Its type stays that of the first refusal, which decides the status of the answer. What is
-    forbidden is reported alone.
+    It keeps the type of the first refusal, which decides the status of the answer. A refusal for
+    lack of permission is returned unchanged.
     """
     if not isinstance(first, REPORTED):
         return first
@@ -113,7 +113,7 @@ async def add_problems(
 
 
 def field_of(error: BaiError, default: str = "") -> str:
-    """Return the field of a request that an error is about."""
+    """Return the field of a request that an error refers to."""
     details = error.details
     if details.get("field") == "environ" and details.get("variable"):
         return f"environ.{details['variable']}"
@@ -121,7 +121,7 @@ def field_of(error: BaiError, default: str = "") -> str:
         return str(details["field"])
     refused = [details, *details.get("shortages", ()), *details.get("violations", ())]
     slots = (str(each.get("slot") or "") for each in refused)
-    # Numbers of sessions and kernels are counted like amounts, but are no field.
+    # Counts of sessions and kernels are among the slots but are not fields of a request.
     slot = next((slot for slot in slots if slot in (CPU, MEM) or "." in slot), "")
     return f"resources.{slot}" if slot else default
 
@@ -142,7 +142,7 @@ def _together(first: BaiError, problems: list[Problem]) -> BaiError:
 
 def _check_malformed(request: Request, problems: _Problems) -> None:
     name, shared_memory = request.name, request.shared_memory
-    if name is not None and request.hub_server is None:  # the Hub's are converted
+    if name is not None and request.hub_server is None:  # names of Hub servers are converted
         problems.check("name", lambda: check_session_name(name))
     for slot, text in request.resources.items():
         problems.check(f"resources.{slot}", _amount(slot, text))
@@ -209,7 +209,7 @@ async def _check_mount(
     problems.check(f"{field}.path", lambda: mount_path("folder", mount.path))
     problems.check(f"{field}.subpath", lambda: check_subpath(mount.subpath))
     if problems.has(field):
-        # Its folder is looked up all the same, without the places that are wrong.
+        # The folder is still checked, without the invalid paths.
         mount = MountRequest(mount.vfolder, permission=mount.permission)
     try:
         await beside.resolve_mount(mount)

@@ -1,4 +1,4 @@
-"""From what somebody asks for to a session that can be filed, or a refusal that explains itself."""
+"""Resolution of a request into a session that can be created, or into a refusal with reasons."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ from .dependency_resolver import Awaited
 from .problems import Beside, add_problems
 from .secret_environ import SecretEnviron
 
-# Reserved, as all that begin so: nobody can ask for it as a variable.
+# A reserved name, like all that start with BAI_: a request cannot set it as a variable.
 PREOPEN_PORTS = "BAI_PREOPEN_PORTS"
 OF_BATCH = ("startup_command", "starts_at", "batch_timeout")
 
@@ -61,7 +61,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class SessionRequest:
-    """The body of a create, as it was sent; texts are not checked yet."""
+    """The body of a request to create a session, as received; values are not validated yet."""
 
     name: str | None = None
     project: str | None = None
@@ -81,26 +81,26 @@ class SessionRequest:
     starts_at: str | None = None
     batch_timeout: str | int | None = None
     callback_url: str | None = None
-    # Ids or names of sessions of the same owner that must succeed first.
+    # Ids or names of sessions of the same owner that must end with success first.
     dependencies: Sequence[str] = ()
-    # Ports on which something of the owner's will listen.
+    # Ports on which a program of the owner will listen.
     preopen_ports: Sequence[int] = ()
     reuse: bool = False
     cluster_size: int = 1
     cluster_mode: str = Mode.SINGLE_NODE
-    # Agents that it goes to, by administrators; strict: to no others, preferred: these first.
+    # Agents chosen by an administrator. Strict: only these; preferred: these first.
     agent_list: Sequence[str] = ()
     agent_selection: str = Designation.STRICT
     allow_fractional_resource_fragmentation: bool | None = None
 
 
 class Folders(Protocol):
-    """What sessions ask of folders; ``manager/folders/vfolders.py`` answers."""
+    """Folder operations that sessions need; implemented by ``manager/folders/vfolders.py``."""
 
     async def resolve_mounts(
         self, caller: Caller, owner_id: str, project_id: str, mounts: Sequence[MountRequest]
     ) -> Sequence[ResolvedMount]:
-        """Return the folders with their places, or refuse; nothing is held yet."""
+        """Return the folders with their mount paths, or refuse; nothing is locked yet."""
         ...
 
     async def mountable(self, owner_id: str, project_id: str) -> list[dict[str, Any]]:
@@ -114,12 +114,12 @@ class Folders(Protocol):
         ...
 
     async def notices(self, owner_id: str, mounts: Sequence[Mapping[str, Any]]) -> list[str]:
-        """Return what the owner should know of the mounts of a session's row."""
+        """Return notices for the owner about the mounts of a session's row."""
         ...
 
 
 class Requests:
-    """Resolves names, checks rules and caps; files nothing."""
+    """Resolves names and checks rules and caps; creates nothing."""
 
     def __init__(
         self,
@@ -138,34 +138,33 @@ class Requests:
         self._agents = agents
 
     async def resolve(self, caller: Caller, request: SessionRequest) -> NewSession:
-        """Return the session to file for a request.
+        """Return the session to create for a request.
 
         Raises
         ------
         InvalidRequest
-            If a name, an amount, the environment, a mount or what a batch session has is malformed.
+            If a name, an amount, the environment, a mount or a batch field is malformed.
         NotFound
-            If project, image, preset, resource group, folder or a session that it depends on is
-            none of the owner's.
+            If the owner has no such project, image, preset, resource group, folder or
+            dependency.
         Forbidden
-            If the caller may not file sessions for that owner.
+            If the caller may not create sessions for that owner.
         QuotaExceeded
-            If a cap forbids it however empty the cluster is.
+            If a cap forbids it even when the cluster is empty.
         InsufficientResources
-            If no agent of the group could ever hold it.
+            If no agent of the group is large enough.
         Conflict
-            If it depends on a session that has ended without success.
+            If a dependency has ended without success.
         """
         return (await self.resolve_all(caller, [request]))[0]
 
     async def resolve_all(
         self, caller: Caller, requests: Sequence[SessionRequest]
     ) -> list[NewSession]:
-        """Return the sessions to file for requests that come together.
+        """Return the sessions to create for requests that are sent together.
 
-        They may depend on each other by name. What is wrong is said as by
-        ``resolve``, beginning with the number (from 1) and name of the first
-        request that it is wrong with.
+        They may depend on each other by name. Raises the same errors as ``resolve``; the message
+        begins with the number (from 1) and name of the first wrong request.
         """
         known = _Known()
         found: list[NewSession] = []
@@ -254,7 +253,7 @@ class Requests:
         )
 
     async def _beside(self, caller: Caller, request: SessionRequest, known: _Known) -> Beside:
-        """Return what the names in a refused request are looked up in."""
+        """Return the sources in which the names of a refused request are looked up."""
         owner = await known.once(
             ("owner", request.owner), lambda: self.owner_of(caller, request.owner)
         )
@@ -277,7 +276,9 @@ class Requests:
         image_name: str,
         place: _Place,
     ) -> tuple[ImageFacts, ResourceSlots, int]:
-        """Return image, amounts and shared memory, after a look whether they can ever fit there."""
+        """Return image, amounts and shared memory, after a check that they can ever fit in the
+        group.
+        """
         group, scopes, where = place.group, place.scopes, place.where
         agents = await known.once(("agents", group.name), lambda: self._agents.of(group.name))
         room = await known.once(
@@ -297,26 +298,26 @@ class Requests:
         has_subpath = any(mount.subpath for mount in mounts)
         if has_subpath and not await self._store.binds_subpaths(group):
             raise InvalidRequest(
-                f"no machine of resource group {group} can mount a directory of a folder: their "
-                "agents run without root; mount the whole folder, or take another group",
+                f"no agent of resource group {group} can mount a directory of a folder: its "
+                "agents run without root; mount the whole folder, or choose another group",
                 field="mounts",
                 resource_group=group,
             )
 
     async def owner_of(self, caller: Caller, owner: str | None) -> OwnerFacts:
-        """Return whom a caller acts for: themselves; the Hub names somebody.
+        """Return the account that a caller acts for: the caller's own; the Hub names the owner.
 
         Raises
         ------
         Forbidden
-            If somebody who is not the Hub names another person.
+            If a caller other than the Hub names another user.
         """
         if caller.role is Role.HUB:
             if not owner:
-                raise InvalidRequest("the Hub must say whose session it is", field="owner")
+                raise InvalidRequest("the Hub must name the owner of the session", field="owner")
             found = await self._store.owner(username=owner)
         elif owner not in (None, "", caller.username):
-            raise Forbidden("only the Hub may file sessions for somebody else", owner=owner)
+            raise Forbidden("only the Hub may create sessions for another user", owner=owner)
         else:
             found = await self._store.owner(user_id=caller.user_id or "")
         if not found.is_active:
@@ -326,7 +327,7 @@ class Requests:
     async def check_priority(
         self, caller: Caller, target: Target, access_key: str, priority: int
     ) -> None:
-        """Check that a caller may give a session that priority; see ``checked_priority``."""
+        """Check that a caller may set that priority for a session; see ``checked_priority``."""
         if reaches(caller, "session.prioritize", target):
             keypair = None
         else:
@@ -344,7 +345,7 @@ class Requests:
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """The group a session waits in, the scopes it counts in, what it says of its agents."""
+    """The group of a request, the scopes whose caps apply, and facts about the group's agents."""
 
     group: GroupFacts
     scopes: tuple[str, str, str, str]
@@ -352,7 +353,7 @@ class _Place:
 
 
 class _Known:
-    """What requests that come together refer to or ask for, each read or checked once."""
+    """Names and rows that requests of one call share, each read or checked once."""
 
     def __init__(self) -> None:
         self._found: dict[tuple[str | None, ...], Any] = {}
@@ -365,13 +366,14 @@ class _Known:
 
 
 def _numbered(error: BaiError, number: int, name: str | None) -> BaiError:
-    """Return the same error, saying with which of several requests it is."""
+    """Return the same error, with the number and name of the request that it is about."""
     what = f"{number} ({name[:64]})" if name else str(number)
     return type(error)(f"session {what}: {error.message}", **{**error.details, "number": number})
 
 
 def access_key_of(caller: Caller, owner: OwnerFacts) -> str:
-    """Return the keypair that a session counts for: the one that signed, else the main one.
+    """Return the keypair that a session counts for: the one that signed the request, else the main
+    one.
 
     Raises
     ------
@@ -391,13 +393,13 @@ def _check_keypair(offer: Offer, access_key: str) -> None:
 
 
 def preopen_environ(request: SessionRequest, image: ImageFacts) -> dict[str, str]:
-    """Return the ports that were named as the variable by which the session's server knows them."""
+    """Return the requested ports as the environment variable that the session's server reads."""
     ports = check_preopen_ports(request.preopen_ports, image.labels)
     return {PREOPEN_PORTS: ",".join(map(str, ports))} if ports else {}
 
 
 def _names(caller: Caller, request: SessionRequest, session_id: str) -> tuple[str, str, str]:
-    """Return the session's name, its Hub server and who starts it."""
+    """Return the session's name, the name of its Hub server, and who starts it."""
     if caller.role is Role.HUB and request.hub_server is not None:
         asked = request.name or request.hub_server or "default"
         return session_name_from(asked), request.hub_server, "hub"
@@ -409,7 +411,7 @@ def _names(caller: Caller, request: SessionRequest, session_id: str) -> tuple[st
 
 
 def _hash_of(request: SessionRequest, project_id: str, mounts: Sequence[ResolvedMount]) -> str:
-    """Return the digest of what was asked: equal for equal content, whatever its spelling."""
+    """Return a digest of the request: equal for equal content, whatever its notation."""
     content: dict[str, Any] = {
         "project": project_id,
         "image": request.image or "",
@@ -426,7 +428,7 @@ def _hash_of(request: SessionRequest, project_id: str, mounts: Sequence[Resolved
         "environ": dict(request.environ),
         "priority": request.priority,
     }
-    # Only where there is any, so that what was asked for before there was such a thing is the same.
+    # Only where they are set, so that requests from before these fields existed keep their digest.
     for name in ("startup_command", "starts_at", "batch_timeout", "callback_url"):
         if (value := getattr(request, name)) is not None:
             content[name] = str(value)

@@ -10,13 +10,13 @@ from bai_services.core.errors import InvalidRequest
 
 from ...accounts.keypair_secrets import KeypairSecrets
 
-# Where the names of the secret variables are stored among them; no variable can have this name.
+# Key under which the names of the secret variables are stored; no variable can have this name.
 SECRET_NAMES = ".secret"
 MASK = "********"
 
 
 class SecretEnviron:
-    """Seals the values of a session's secret variables with the manager's key."""
+    """Encrypts the values of a session's secret variables with the manager's key."""
 
     def __init__(self, key: bytes) -> None:
         self._key = key
@@ -43,19 +43,21 @@ class SecretEnviron:
         return {**environ, **sealed, SECRET_NAMES: ",".join(sorted(set(names)))}
 
     def open(self, stored: Mapping[str, str]) -> dict[str, str]:
-        """Return the environment that a session gets.
+        """Return the decrypted environment of a session.
 
         Raises
         ------
         Unavailable
-            If the manager has another key now.
+            If the manager's key has changed.
         """
         names = secret_names(stored)
         opened = {name: self._cipher.decrypt(stored[name]) for name in names}
         return {name: text for name, text in {**stored, **opened}.items() if name != SECRET_NAMES}
 
     def digests(self, environ: Mapping[str, str], names: Sequence[str]) -> dict[str, str]:
-        """Return the environment for the hash of a request: a guess needs the manager's key."""
+        """Return the environment for the digest of a request: guessing a value needs the manager's
+        key.
+        """
 
         def digest(text: str) -> str:
             return hmac.new(self._key, text.encode(), hashlib.sha256).hexdigest()
@@ -70,6 +72,8 @@ def secret_names(stored: Mapping[str, str]) -> list[str]:
 
 
 def masked(stored: Mapping[str, str]) -> dict[str, str]:
-    """Return a stored environment as everybody may read it who may read the session."""
+    """Return a stored environment with secret values masked, for everybody who may read the
+    session.
+    """
     hidden = dict.fromkeys(secret_names(stored), MASK)
     return {name: text for name, text in {**stored, **hidden}.items() if name != SECRET_NAMES}

@@ -1,4 +1,4 @@
-"""Session templates: requests kept by name, for oneself, a project or a domain."""
+"""Session templates: named requests of a user, a project or a domain."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from ...accounts import authorizer
 from ...accounts.projects import Projects
 from ...context import Shared
 
-# Parts of a request in which each entry stands for itself.
+# Fields of a request whose entries are merged one by one.
 _MAPS = ("resources", "environ")
-# Parts of a request that may hold secrets of its owner.
+# Fields of a request that may contain secrets of its owner.
 _PRIVATE = ("callback_url", "environ", "startup_command")
 
 
@@ -32,7 +32,7 @@ class Audience(StrEnum):
 
 
 class Templates:
-    """One method per verb; those of a project or a domain are made by administrators."""
+    """One method per verb; templates of a project or domain are created by its administrators."""
 
     def __init__(self, shared: Shared, projects: Projects) -> None:
         self._store = TemplateStore(shared.database)
@@ -47,21 +47,22 @@ class Templates:
         )
 
     async def get(self, caller: Caller, key: str) -> Row:
-        """Return the template of that id or name: one's own, else a project's, else the domain's.
+        """Return the template of that id or name: the caller's own, else a project's, else the
+        domain's.
 
         Raises
         ------
         NotFound
             If the caller can see no such template.
         Conflict
-            If several of that rank have the name.
+            If several templates at that level have the name.
         """
         return _shown(caller, await self._find(caller, key))
 
     async def applied(self, caller: Caller, key: str, given: Mapping[str, Any]) -> dict[str, Any]:
-        """Return a template's request with ``given`` in place of its own fields.
+        """Return a template's request with its fields replaced by those of ``given``.
 
-        Of amounts and environment single entries are replaced.
+        Entries of resources and environment are replaced one by one.
         """
         request = dict((await self._find(caller, key))["request"])
         merged = {**request, **given}
@@ -71,12 +72,12 @@ class Templates:
         return merged
 
     async def create(self, caller: Caller, wish: Mapping[str, Any]) -> Row:
-        """Keep a request: name, description, ``for`` whom, and the request.
+        """Store a request with a name, a description and ``for``, its audience.
 
         Raises
         ------
         AlreadyExists
-            If there is one of that name for the same people.
+            If there is one of that name for the same audience.
         """
         authorizer.require(caller, "template.write")
         _refuse_secrets(wish["request"])
@@ -96,7 +97,7 @@ class Templates:
         return _shown(caller, await self._store.create(values, entry))
 
     async def update(self, caller: Caller, key: str, changes: Mapping[str, Any]) -> Row:
-        """Change name, description or request; whose it is stays."""
+        """Change name, description or request; the audience stays."""
         row = await self._find(caller, key)
         _require_write(caller, row)
         _refuse_secrets(changes.get("request"))
@@ -131,13 +132,13 @@ class Templates:
     async def _place(
         self, caller: Caller, audience: Audience, wish: Mapping[str, Any]
     ) -> dict[str, Any]:
-        """Return the columns that say whose a template is."""
+        """Return the columns that store the audience of a template."""
         if audience is Audience.OWNER:
             place = {"owner_id": caller.user_id, "domain": caller.domain}
             return {**place, "project_id": None, "scope": f"user:{caller.user_id}"}
         if audience is Audience.PROJECT:
             if not wish.get("project"):
-                raise InvalidRequest("say which project the template is for", field="project")
+                raise InvalidRequest("name the project that the template is for", field="project")
             project = await self._projects.get(caller, wish["project"])
             place = {"project_id": project["id"], "domain": project["domain"]}
             return {**place, "owner_id": None, "scope": f"project:{project['id']}"}
@@ -164,12 +165,12 @@ def _reader(caller: Caller) -> TemplateReader | None:
 
 
 def _require_write(caller: Caller, row: Row) -> None:
-    """Refuse whoever may see a template, as all of its project or domain do, and not change it."""
+    """Refuse a caller who may see a template but not change it, such as a project member."""
     owner = Owner(row["owner_id"], Role(row["owner_role"])) if row["owner_id"] else None
     target = Target(domain=row["domain"], project_id=row["project_id"], owner=owner)
     if not reaches(caller, "template.write", target):
         raise Forbidden(
-            "templates of a project or a domain are made and changed by its administrators",
+            "templates of a project or a domain are created and changed by their administrators",
             action="template.write",
         )
 
@@ -187,7 +188,7 @@ def _shown(caller: Caller, row: Row) -> dict[str, Any]:
 
 
 def _may_read_private(caller: Caller, row: Row) -> bool:
-    """Return whether the caller may read the environment: a monitor only what it may use."""
+    """Return whether the caller may read the environment; monitors: of templates they may use."""
     if caller.role is not Role.MONITOR or row["owner_id"] == caller.user_id:
         return True
     if row["project_id"]:
@@ -198,7 +199,7 @@ def _may_read_private(caller: Caller, row: Row) -> bool:
 def _refuse_secrets(request: Mapping[str, Any] | None) -> None:
     if request and request.get("secret_environ"):
         raise InvalidRequest(
-            "a template holds no secret variables: leave them out here, and give them "
+            "a template cannot contain secret variables: leave them out here, and set them "
             "(environ, secret_environ) with each session",
             field="secret_environ",
         )
