@@ -1,4 +1,4 @@
-"""Entries of the audit log, and reading it."""
+"""The audit log: creating and reading entries."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .clock import Clock
 
 
 class Audit:
-    """Makes the entry that a store method writes together with its change."""
+    """Creates the entry that a store method writes together with its change."""
 
     def __init__(self, database: Database, clock: Clock) -> None:
         self._store = AuditStore(database)
@@ -31,10 +31,10 @@ class Audit:
         outcome: str = "done",
         **details: Any,
     ) -> AuditEntry:
-        """Return the entry for ``action``, written ``entity.verb`` (``project.create``).
+        """Return the entry for ``action``, written as ``entity.verb`` (``project.create``).
 
-        ``details`` must hold no secret; for an update, name the fields that
-        changed rather than their values where these may be private.
+        ``details`` must contain no secret. For an update, name the changed fields rather than their
+        values where these may be private.
         """
         return AuditEntry(
             at=self._clock(),
@@ -52,7 +52,7 @@ class Audit:
     def system(
         self, action: str, entity_id: str, *, domain: str | None = None, **details: Any
     ) -> AuditEntry:
-        """Return the entry for what the manager does by itself."""
+        """Return the entry for an action of the manager itself."""
         return AuditEntry(
             at=self._clock(),
             actor="manager",
@@ -64,20 +64,20 @@ class Audit:
         )
 
     async def add(self, entry: AuditEntry) -> None:
-        """Write an entry that is no part of another change (a refused sign-in)."""
+        """Write an entry that does not belong to a change (a refused sign-in)."""
         await self._store.add(entry)
 
     async def refused(self, caller: Caller, path: str, error: Forbidden) -> None:
-        """Write that somebody was not allowed to change something; ``path`` is what they called."""
+        """Record that a caller was refused a change; ``path`` is what they called."""
         action = str(error.details.get("action") or "request.change")
         await self.add(
             self.entry(caller, action, path, domain=caller.domain or None, outcome=error.code)
         )
 
     async def page(self, caller: Caller, query: ListQuery) -> Page[Row]:
-        """Return the entries that the caller may see: all, or those of their domain.
+        """Return the entries that the caller may see: all, or those of the caller's domain.
 
-        Of their domain, entries of actors with a higher role are left out.
+        Of the caller's domain, entries of actors with a higher role are left out.
         """
         visible = authorizer.visibility(caller, "audit.read")
         return await self._store.page(query, visible.domain, visible.hidden_roles)

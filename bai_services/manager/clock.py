@@ -1,4 +1,4 @@
-"""The one clock; tests pass another."""
+"""The system clock; tests pass another one."""
 
 from __future__ import annotations
 

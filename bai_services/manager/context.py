@@ -1,4 +1,4 @@
-"""What every noun of accounts needs to do its work."""
+"""Dependencies shared by the use cases."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from .clock import Clock
 
 @dataclass(frozen=True, slots=True)
 class Shared:
-    """``caps_changed`` wakes the scheduler, ``people_left`` the signing out at the Hub."""
+    """``caps_changed`` wakes the scheduler; ``people_left`` wakes the sign-out at the Hub."""
 
     database: Database
     clock: Clock

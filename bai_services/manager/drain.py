@@ -1,4 +1,4 @@
-"""Letting sessions end without starting others, before an installation stops."""
+"""Drain: no new placements or starts, before an installation stops."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ class Drain:
         self._starter = starter
 
     async def begin(self, caller: Caller) -> None:
-        """Place and start no session from now on; sessions that wait stay in the queue.
+        """Stop placing and starting sessions; pending sessions stay in the queue.
 
-        A pass that is under way ends first. Starts that the Hub has already accepted continue.
+        A running scheduling pass ends first. Starts that the Hub has already accepted continue.
 
         Raises
         ------
         Forbidden
-            If the caller is not the Hub's own side.
+            If the caller is not the Hub.
         """
         authorizer.require(caller, "scheduler.drain")
         await self._scheduler.drain()

@@ -1,4 +1,4 @@
-"""What happens to sessions, told to whoever listens: loops inside, event streams outside."""
+"""Broadcast of session changes: to loops of the manager, and to event streams."""
 
 from __future__ import annotations
 
@@ -17,19 +17,18 @@ from bai_services.db.database import Database
 
 from .accounts import authorizer
 
-# A listener that is this far behind loses the oldest: it reads the session afresh anyway.
+# A listener that is this far behind loses the oldest changes; clients read the session itself.
 QUEUE_LENGTH = 256
-# The owners whose sessions a listener may not read are read again after this time.
+# The set of owners whose sessions a listener may not read is cached for this time.
 HIDDEN_TTL_SECONDS = 5.0
-# What is told of a session that waits for other reasons, or has only moved on in its line or is
-# likely to start at another time.
+# Kind of a change of a pending session's reasons, position or estimated start.
 POSITION = "position"
 REASONS = "reasons"
 
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """A session that is not as it was; who may read it is decided by the last three."""
+    """A change of a session; the last three fields decide who may read it."""
 
     session_id: str
     status: Status
@@ -44,12 +43,14 @@ class Change:
 
 
 class Subscription:
-    """The changes since it was opened, in order; who has moved on comes after them, each once."""
+    """Changes since it was opened, in order; changed positions follow, each session once."""
 
     def __init__(
         self, session_id: str | None = None, may_hear: Callable[[Change], bool] | None = None
     ) -> None:
-        """Listen to one session or to all, of those that ``may_hear``; without it to everybody."""
+        """Subscribe to one session or to all, of owners that ``may_hear`` accepts; without it,
+        of all.
+        """
         self.session_id = session_id
         self._may_hear = may_hear
         self._heard: dict[tuple[str, str, str], bool] = {}
@@ -63,12 +64,12 @@ class Subscription:
             self._has_news.set()
 
     def put_moved(self, changes: Mapping[str, Change]) -> None:
-        """Take in who has moved on, by session; all of the same people, whom it hears."""
+        """Add changed positions, by session; they all concern the same owner, already checked."""
         self._moved.update(changes)
         self._has_news.set()
 
     def hears(self, change: Change) -> bool:
-        """Return whether the listener may read the sessions of these people."""
+        """Return whether the listener may read the sessions of this owner."""
         if self._may_hear is None:
             return True
         if (known := self._heard.get(change.people)) is None:
@@ -76,7 +77,7 @@ class Subscription:
         return known
 
     async def get(self, timeout_seconds: float) -> Change | None:
-        """Return the next change, or None when time is over."""
+        """Return the next change, or None after the timeout."""
         try:
             async with asyncio.timeout(timeout_seconds):
                 await self._has_news.wait()
@@ -89,7 +90,7 @@ class Subscription:
 
 
 class Events:
-    """Broadcast of changes; nothing is kept for those who do not listen."""
+    """Broadcast of changes; nothing is stored for later listeners."""
 
     def __init__(self) -> None:
         self._subscriptions: set[Subscription] = set()
@@ -97,7 +98,7 @@ class Events:
 
     @property
     def is_followed(self) -> bool:
-        """Return whether anybody wants to know who has moved on."""
+        """Return whether any listener receives queue positions."""
         return bool(self._followers)
 
     def publish(self, change: Change) -> None:
@@ -105,9 +106,9 @@ class Events:
             subscription.put(change)
 
     def publish_moved(self, moved: Mapping[str, Change]) -> None:
-        """Tell of many sessions at once that they have moved on.
+        """Publish the changed positions of many sessions at once.
 
-        A listener costs as much as there are people who wait, not sessions.
+        The cost per listener grows with the number of owners, not of sessions.
         """
         of_people: dict[tuple[str, str, str], dict[str, Change]] = defaultdict(dict)
         for session_id, change in moved.items():
@@ -124,7 +125,7 @@ class Events:
 
     @contextmanager
     def subscribe(self) -> Iterator[Subscription]:
-        """Hear of every step of every session."""
+        """Subscribe to every status change of every session."""
         with self._kept(Subscription()) as subscription:
             yield subscription
 
@@ -132,7 +133,7 @@ class Events:
     def follow(
         self, session_id: str | None, may_hear: Callable[[Change], bool]
     ) -> Iterator[Subscription]:
-        """Hear also who has moved on, of one session or of all that one may hear of."""
+        """Subscribe to all changes, positions included, of one session or of all readable ones."""
         with self._kept(Subscription(session_id, may_hear)) as subscription:
             self._followers.add(subscription)
             try:
@@ -159,7 +160,7 @@ class Feed:
     def follow(
         self, caller: Caller, session_id: str | None, keepalive_seconds: float
     ) -> AsyncGenerator[Change | None, None]:
-        """Give changes for ever, of one session or of all; None when nothing came for a while.
+        """Yield changes without end, of one session or of all; None after a time without changes.
 
         Raises
         ------
@@ -184,7 +185,7 @@ class Feed:
                     hidden = await self._users.with_roles(visible.hidden_roles)
                     read_at = loop.time()
                 if change is not None and change.owner_id in hidden:
-                    # The caller is still asked for now and then, see ``api/events.py``.
+                    # The caller's permission is checked again now and then, see ``api/events.py``.
                     if loop.time() - sent_at < keepalive_seconds:
                         continue
                     change = None

@@ -1,4 +1,4 @@
-"""Whether the manager and what it stands on are well."""
+"""Health of the manager and its dependencies."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Health:
     version: str
     database: bool
     hub: bool
-    # Another manager writes the queue: this one answers, and takes over when that one is gone.
+    # Another manager holds the lease; this one answers requests, and takes over if that one ends.
     standby: bool
 
 
@@ -33,7 +33,7 @@ class HealthCheck:
         self._lease = lease
 
     async def get(self) -> Health:
-        """Return how things are; takes two seconds at most, whatever hangs."""
+        """Return the health; takes at most two seconds, even if a dependency hangs."""
         database, hub = await asyncio.gather(
             _answers(self._database.check()), _answers(self._hub.check(LIMIT_SECONDS))
         )

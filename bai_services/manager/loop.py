@@ -1,4 +1,4 @@
-"""A loop of the manager: woken by events, ticking slowly without them, surviving errors."""
+"""A background loop: woken by events, else run at intervals; survives errors."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ MAX_BACKOFF_SECONDS = 30.0
 
 
 class Loop:
-    """Runs ``step`` when woken and at least every ``tick_seconds``; never twice at once."""
+    """Runs ``step`` when woken and at least every ``tick_seconds``; never two at once."""
 
     def __init__(self, name: str, step: Callable[[], Awaitable[None]], tick_seconds: float) -> None:
         self._name = name
@@ -25,7 +25,7 @@ class Loop:
         self._task: asyncio.Task[None] | None = None
 
     def wake(self) -> None:
-        """Let the next step come now; cheap, any time, before the start too."""
+        """Run the next step now; cheap, at any time, even before the start."""
         self._woken.set()
 
     def start(self) -> None:
@@ -47,10 +47,11 @@ class Loop:
                 await self._step()
                 backoff = FIRST_BACKOFF_SECONDS
             except Exception as error:
-                # What is away or full has said all there is to say; anything else is a defect.
+                # An unavailable dependency is explained by its message; any other error is a
+                # defect.
                 trace = None if isinstance(error, Unavailable) else error
                 log.error(
-                    "%s failed: %s; again in %g s", self._name, error, backoff, exc_info=trace
+                    "%s failed: %s; next try in %g s", self._name, error, backoff, exc_info=trace
                 )
                 await asyncio.sleep(backoff)
                 backoff = min(2 * backoff, MAX_BACKOFF_SECONDS)

@@ -1,4 +1,4 @@
-"""The manager: its parts, put together."""
+"""Composition of the manager."""
 
 from __future__ import annotations
 
@@ -114,7 +114,6 @@ class Manager:
         self.logs = Logs(self.sessions)
         self.session_tokens = SessionTokens(shared, self.hub, self.sessions)
         self.ssh_keys = SshKeys(shared)
-        # Parts are added here, one line each.
 
     async def start(self) -> None:
         """Start the loops (scheduler, starter, reconciler)."""
@@ -138,9 +137,11 @@ class Manager:
         await self.database.close()
 
     def room_changed(self) -> None:
-        """Let the scheduler look again: caps, agents or groups are others than before; cheap."""
+        """Run a scheduling pass that reads everything: caps, agents or groups have changed;
+        cheap.
+        """
         self.scheduler.room_changed()
 
     def people_left(self) -> None:
-        """Put out whoever may not come in any more, or was told to go; cheap."""
+        """Sign out users who have been deactivated or marked for sign-out; cheap."""
         self.sign_outs.wake()

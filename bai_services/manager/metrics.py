@@ -1,4 +1,4 @@
-"""Counters that Prometheus reads, in a registry of their own."""
+"""Prometheus metrics, in a registry of their own."""
 
 from __future__ import annotations
 
@@ -16,10 +16,9 @@ CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 
 class Metrics:
-    """One per manager: two managers in one process (tests) do not share counts.
+    """One per manager, so that two managers in one process (tests) do not share counts.
 
-    Names begin with ``bai_``; a part of the manager counts on the attribute
-    that is named after what it does.
+    Names begin with ``bai_``; each attribute is named after what it counts.
     """
 
     def __init__(self) -> None:
@@ -32,7 +31,7 @@ class Metrics:
         )
         self.request_seconds = Histogram(
             "bai_request_duration_seconds",
-            "How long an answer took; long polls and events are left out.",
+            "Duration of requests, without long polls and event streams.",
             ["method", "route"],
             registry=self.registry,
         )
@@ -40,42 +39,42 @@ class Metrics:
             "bai_sign_ins_total", "Sign-ins by password.", ["outcome"], registry=self.registry
         )
         self.sessions = Gauge(
-            "bai_sessions", "Sessions that live, by status.", ["status"], registry=self.registry
+            "bai_sessions", "Live sessions, by status.", ["status"], registry=self.registry
         )
         self.steps = Counter(
             "bai_session_steps_total",
-            "Steps of sessions, by the status that they led to: SCHEDULED are the decisions of "
-            "the scheduler, RUNNING the starts, ERROR the failures.",
+            "Status changes of sessions, by new status: SCHEDULED counts placements by "
+            "the scheduler, RUNNING starts, ERROR failures.",
             ["status"],
             registry=self.registry,
         )
         self.start_seconds = Histogram(
             "bai_session_start_seconds",
-            "From the filing of a session to RUNNING.",
+            "Time from the creation of a session to RUNNING.",
             registry=self.registry,
             buckets=(0.5, 1, 2, 4, 8, 15, 30, 60, 300, 1800, 7200),
         )
         self.counter_differences = Gauge(
             "bai_counter_differences",
-            "Differences between counters and allocations that the last audit found; 0 is right.",
+            "Differences between counters and allocations found by the last audit; should be 0.",
             registry=self.registry,
         )
         self.agents = Gauge("bai_agents", "Agents, by status.", ["status"], registry=self.registry)
 
     def count_step(self, row: SessionRow) -> None:
-        """Count a step of a session; ``Lifecycle.listen`` calls it."""
+        """Count a status change; called by ``Lifecycle.listen``."""
         self.steps.labels(row.status).inc()
         if row.status is Status.RUNNING and row.started_at is not None:
             waited = (row.started_at - row.created_at).total_seconds()
             self.start_seconds.observe(max(0.0, waited))
 
     def text(self) -> bytes:
-        """Return everything in Prometheus' text format."""
+        """Return all metrics in Prometheus' text format."""
         return generate_latest(self.registry)
 
 
 class Monitoring:
-    """What Prometheus gets: the counters, and the numbers that are counted when it asks."""
+    """Metrics for Prometheus: the counters, and figures that are queried on request."""
 
     def __init__(self, database: Database, metrics: Metrics) -> None:
         self._store = CountStore(database)

@@ -1,4 +1,4 @@
-"""What the manager is told when it starts."""
+"""Settings of the manager."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from bai_services.core.sessions.callbacks import Reach
 
 @dataclass(frozen=True, slots=True)
 class HostPlace:
-    """Where a storage host is and which backend it has."""
+    """Path and backend of a storage host."""
 
     name: str
     backend: str
@@ -34,30 +34,30 @@ class Settings:
     hub_api_token: str = field(default="", repr=False)
     base_url: str = "/services/bai"  # prefix of every route
     hub_base_url: str = "/"
-    # A Hub token or cookie must carry one of these to be a caller of the manager.
+    # A Hub token or cookie must carry one of these scopes to be accepted by the manager.
     hub_access_scopes: frozenset[str] = frozenset(
         {"access:services", "access:services!service=bai"}
     )
-    # Peers whose X-Forwarded-For is believed: networks, addresses; "own" is this machine.
+    # Peers whose X-Forwarded-For is trusted: networks or addresses; "own" is this machine.
     trusted_proxies: tuple[str, ...] = ("own",)
-    # Cost of argon2id; higher values are taken up at each person's next sign-in.
+    # Cost of argon2id; a change applies to each user at the next sign-in.
     password_memory_kib: int = 65_536
     password_rounds: int = 3
-    # Storage hosts by name, the default one first; none given: ``local`` at ``storage_root``.
+    # Storage hosts by name, the default one first; without any: ``local`` at ``storage_root``.
     storage_hosts: tuple[HostPlace, ...] = ()
-    # Days that a folder stays in the trash before it is purged; 0: until somebody does it.
+    # Days that a folder stays in the trash before it is purged; 0: never automatically.
     trash_days: int = 30
-    # Seconds without a new piece after which an upload that was begun is given up.
+    # Unfinished uploads expire this many seconds after their last piece.
     upload_expiry_seconds: int = 24 * 3600
-    # Unfinished uploads that one user may have at once, the parts of one among them.
+    # Unfinished uploads per user, parts of a split upload included.
     max_open_uploads: int = 256
-    # The most that one file of a folder may have.
+    # Largest size of one file in a folder.
     max_file_bytes: int = 16 * 2**30
-    # Where the callbacks of sessions may go.
+    # Addresses that callbacks of sessions may reach.
     callback_reach: Reach = Reach()
     cli_token_seconds: int = 30 * 24 * 3600
     heartbeat_deadline_seconds: int = 40
-    # A manager that has not renewed its lease of the queue for so long is replaced by another.
+    # Another manager takes over the queue if the lease is not renewed for this long.
     lease_seconds: float = 15.0
     heartbeat_interval_seconds: int = 5
 

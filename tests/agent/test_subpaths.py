@@ -260,7 +260,7 @@ async def test_containers_of_an_agent_that_may_not_mount_are_refused_at_once(
 ) -> None:
     machine = await _on_docker(api, agents, docker_engine, shared, ORDINARY)
     await filled(machine.user, ["raw/f"])
-    with pytest.raises(InvalidRequest, match="no machine of resource group default can mount"):
+    with pytest.raises(InvalidRequest, match="no agent of resource group default can mount"):
         await machine.prepared("lab1", {"vfolder": "data", "subpath": "raw"})
     whole = await machine.prepared("lab2", {"vfolder": "data"})
     assert whole["status"] == "PREPARED", whole["status_info"]

@@ -361,7 +361,7 @@ async def test_names_and_addresses_are_unique(admin: Client) -> None:
     await refused(AlreadyExists, admin.post("/users", taken), "email user@example.com is taken")
     await refused(AlreadyExists, admin.post("/domains", {"name": "acme"}))
     await refused(AlreadyExists, admin.post("/projects", {"name": "research"}))
-    await refused(InvalidRequest, admin.patch("/users/user", {"username": "u"}), "do not change")
+    await refused(InvalidRequest, admin.patch("/users/user", {"username": "u"}), "cannot change")
     after = [(await admin.get(path))["total"] for path in ("/users", "/domains", "/projects")]
     assert after == before
 

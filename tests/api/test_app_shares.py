@@ -120,7 +120,7 @@ async def test_only_whom_a_share_is_for_gets_in(
         assert (await enter(made, comes))["visit"]
     else:
         # The same words as for a share that does not exist: a guess learns nothing.
-        with pytest.raises(errors.NotFound, match="no such share, or none for you"):
+        with pytest.raises(errors.NotFound, match="no such share, or not for you"):
             await enter(made, comes)
 
 
@@ -210,9 +210,9 @@ async def test_what_the_policy_does_not_allow_is_refused(
         ({"app": "tensorboard"}, "one of them"),
         ({"app": "tensorboard", "user": "user2", "public": True}, "one of them"),
         ({"app": "terminal", "user": "user2"}, "whole session"),
-        ({"app": "tensorboard", "user": "user"}, "theirs already"),
-        ({"app": "tensorboard", "user": "nobody-here"}, "nobody named"),
-        ({"app": "tensorboard", "user": "acme-user"}, "nobody named"),
+        ({"app": "tensorboard", "user": "user"}, "is the owner"),
+        ({"app": "tensorboard", "user": "nobody-here"}, "no user named"),
+        ({"app": "tensorboard", "user": "acme-user"}, "no user named"),
         ({"app": "tensorboard", "project": "other"}, "belongs to project default"),
         ({"app": "tensorboard", "public": True}, "addresses"),
         ({"app": "tensorboard", "user": "user2", "allowed_addresses": ["x"]}, "no address"),
@@ -247,7 +247,7 @@ async def test_a_session_that_does_not_run_lets_nobody_in(
     await allow()
     waiting = await user.post("/sessions", {"name": "lab2", "resources": SMALL})
     made = await user.post(shares_of(waiting), {"app": "tensorboard", "user": "user2"})
-    with pytest.raises(errors.Conflict, match="answer while it runs"):
+    with pytest.raises(errors.Conflict, match="available while it runs"):
         await api.world.manager.app_shares.entrance(
             made["id"], await api.world.caller("user2"), HERE
         )

@@ -52,7 +52,7 @@ async def test_a_batch_session_ends_with_its_command(
     assert plan["environ"]["BAI_STARTUP_COMMAND"] == "python train.py"
     await api.hub.post(f"/sessions/{session['id']}/started", {"container_id": "c1"})
     await status_of(user, "train", "RUNNING")
-    with pytest.raises(errors.Conflict, match="runs it once"):
+    with pytest.raises(errors.Conflict, match="runs it only once"):
         await api.hub.post(f"/sessions/{session['id']}/launch", where)
     await exited(api, session, 3, log="epoch 1\n")
     ended = await status_of(user, "train", "TERMINATED")

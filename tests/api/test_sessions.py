@@ -163,7 +163,7 @@ REFUSALS: dict[str, tuple[dict[str, Any], type[Exception], str]] = {
     "odd image": ({"image": "N o!"}, errors.InvalidRequest, "no image name"),
     "group": ({"resource_group": "x"}, errors.NotFound, "no resource group"),
     "preset": ({"preset": "x"}, errors.NotFound, "no preset"),
-    "type": ({"type": "system"}, errors.InvalidRequest, "cannot be filed"),
+    "type": ({"type": "system"}, errors.InvalidRequest, "cannot be created"),
     "step": ({"resources": {"cuda.shares": "0.255"}}, errors.InvalidRequest, "multiples of"),
     "shares and devices": (
         {"resources": {"cuda.shares": "0.5", "cuda.device": "1"}},

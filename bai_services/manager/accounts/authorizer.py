@@ -1,4 +1,4 @@
-"""The one place that decides who may call what."""
+"""Authorization: the one place that decides which caller may do what."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from bai_services.core.errors import Forbidden, NotFound
 
 
 def require(caller: Caller, action: str, target: Target | None = None) -> None:
-    """Return if the caller may do ``action`` at ``target``.
+    """Return if the caller may do ``action`` at ``target``; raise otherwise.
 
-    Without a target it asks whether the caller may do it to anything at all.
+    Without a target: whether the caller may do it to anything at all.
 
     Raises
     ------
     NotFound
-        If the caller may not even read what lies there: its existence is not revealed.
+        If the caller may not even read the target, so that its existence is not revealed.
     Forbidden
-        If the caller may read it, or if there is no target.
+        If the caller may read the target, or if there is no target.
     """
     if target is None:
         if reach(caller.role, action) is not Reach.NONE:
@@ -32,11 +32,11 @@ def require(caller: Caller, action: str, target: Target | None = None) -> None:
     elif reaches(caller, action, target):
         return
     elif not reaches(caller, f"{action.partition('.')[0]}.read", target):
-        raise NotFound("there is no such thing, or you may not see it")
+        raise NotFound("it does not exist, or you may not see it")
     elif target.owner is not None and target.owner.role in roles_above(caller.role, action):
         raise Forbidden(
-            f"it belongs to a user with the role {target.owner.role}, which {caller.role} may "
-            "not act on; ask a superadmin",
+            f"it belongs to a user with the role {target.owner.role}, whom a {caller.role} "
+            "may not act on; ask a superadmin",
             action=action,
         )
     raise Forbidden(
@@ -50,7 +50,7 @@ def visibility(caller: Caller, action: str) -> Visibility:
     Raises
     ------
     Forbidden
-        If the caller's role has no reach at all.
+        If the caller's role may read none.
     """
     match reach(caller.role, action):
         case Reach.ALL:

@@ -1,4 +1,4 @@
-"""Who is behind a request: the account is read afresh each time."""
+"""Identification of callers; the account is read from the database for every request."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from ..clock import Clock
 from . import authorizer
 from .keypair_secrets import KeypairSecrets, new_secret_key
 
-# Writing the time of every use would make each request a write.
+# The time of use is stored at most this often; otherwise each request would be a write.
 LAST_USED_STEP = timedelta(minutes=5)
 
 _REASONS = {
     "inactive": "this account is not active; ask an administrator of your domain",
-    "before-verification": "this account waits for its verification; ask an administrator",
+    "before-verification": "this account is not verified yet; ask an administrator",
     "deleted": "this account is deleted",
 }
 
@@ -46,7 +46,7 @@ class SignedRequest:
 
 
 class Callers:
-    """Turns a proof of identity into the ``Caller`` that use cases ask for."""
+    """Turns a proof of identity into the ``Caller`` that use cases take."""
 
     def __init__(self, database: Database, clock: Clock, secrets: KeypairSecrets) -> None:
         self._store = AccountStore(database)
@@ -69,14 +69,14 @@ class Callers:
         return _caller(account, account.main_access_key, client_ip)
 
     async def in_session(self, username: str, client_ip: str) -> Caller:
-        """Return the caller that a session of that person is.
+        """Return the caller for a request sent by a session of that user.
 
-        Its address is not the person's: it is not held against the account's allowed ones.
+        Its address is that of the session, so the account's allowed addresses do not apply.
 
         Raises
         ------
         NotSignedIn
-            If the account is unknown here or not active.
+            If the account is unknown or not active.
         """
         account = await self._store.by_username(username)
         if account is None:
@@ -88,7 +88,7 @@ class Callers:
         return replace(caller, role=Role.SESSION)
 
     async def viewer(self, caller: Caller, username: str) -> Caller:
-        """Return the user to whom the Hub, which asks, shows what it reads.
+        """Return the user on whose behalf the Hub reads.
 
         Raises
         ------
@@ -99,7 +99,7 @@ class Callers:
         account = await self._store.by_username(username)
         if account is None or refusal(account, None) is not None:
             raise Forbidden(
-                f"there is no active account {username!r}; viewer must name the user who looks",
+                f"there is no active account {username!r}; viewer must name the user who reads",
                 viewer=username,
             )
         return _as_caller(account, None, caller.client_ip)
@@ -118,7 +118,7 @@ class Callers:
         now = self._clock()
         signature.check_date(request.date, now)
         found = await self._store.by_access_key(request.access_key)
-        # An unknown access key costs the same and reads the same as a wrong signature.
+        # An unknown access key takes the same time and gives the same text as a wrong signature.
         secret = (
             self._nobodys_secret
             if found is None
@@ -134,19 +134,20 @@ class Callers:
             content_digest=request.content_digest,
         )
         if not hmac.compare_digest(expected, request.signature) or found is None:
-            raise NotSignedIn("the keypair or its signature is not right")
+            raise NotSignedIn("the keypair or its signature is wrong")
         if not found.is_active:
             raise NotSignedIn(f"keypair {found.access_key} is not active")
         caller = _caller(found.account, found.access_key, client_ip)
         self._count(found, now)
         if found.last_used is None or now - found.last_used > LAST_USED_STEP:
-            # Who only reads is answered also while the database's disk is full.
+            # Reading must work even while the database cannot write, for example because its disk
+            # is full.
             with contextlib.suppress(Unavailable):
                 await self._store.used(found.access_key, now)
         return caller
 
     async def recheck_keypair(self, caller: Caller) -> None:
-        """Raise ``NotSignedIn`` unless the keypair of a signed request still lets the caller in."""
+        """Raise ``NotSignedIn`` unless the keypair of a signed request is still active."""
         found = await self._store.by_access_key(caller.access_key or "")
         if found is None or not found.is_active:
             raise NotSignedIn(f"keypair {caller.access_key} is not active")
@@ -157,8 +158,8 @@ class Callers:
         if count.total(now) >= keypair.rate_limit:
             wait = count.seconds_until_room(now)
             raise RateLimited(
-                f"keypair {keypair.access_key} may send {keypair.rate_limit} requests in 15 "
-                f"minutes and has; again in {wait} s",
+                f"keypair {keypair.access_key} has used up its {keypair.rate_limit} requests in 15 "
+                f"minutes; try again in {wait} s",
                 limit=keypair.rate_limit,
                 retry_after_seconds=wait,
             )
@@ -166,22 +167,22 @@ class Callers:
 
 
 class Refusal(NamedTuple):
-    """Why an account may not come in: a word for programs, a text for people."""
+    """Why an account is refused: a code for programs, a text for users."""
 
     reason: str
     text: str
 
 
 def refusal(account: Account, client_ip: str | None) -> Refusal | None:
-    """Return why an account may not come in now, None if it may.
+    """Return why an account is refused now; None if it is accepted.
 
-    For the ears of somebody who has proved to own the account. Without a
-    client address only the account itself is looked at.
+    Only for somebody who has proved to own the account. Without a client address the allowed
+    addresses are not checked.
     """
     if account.status != "active":
         text = _REASONS.get(account.status, "this account may not sign in")
         return Refusal(account.status, text)
-    # A superadmin is never locked out by what they can deactivate themselves.
+    # Superadmins can reactivate domains themselves, so a deactivated domain must not lock them out.
     if not account.is_domain_active and account.role is not Role.SUPERADMIN:
         return Refusal("inactive", f"domain {account.domain} is not active; ask an administrator")
     if client_ip is not None and not is_inside(client_ip, account.allowed_client_ip):

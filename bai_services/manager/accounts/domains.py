@@ -1,4 +1,4 @@
-"""Domains: tenants that see nothing of each other."""
+"""Domains: tenants that are isolated from each other."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Domains:
         return found
 
     async def create(self, caller: Caller, wish: Mapping[str, Any]) -> Row:
-        """Make a domain and its project ``default``."""
+        """Create a domain and its project ``default``."""
         authorizer.require(caller, "domain.write")
         name = check_slug("domain", wish["name"])
         now = self._clock()
@@ -72,7 +72,7 @@ class Domains:
         return await self.get(caller, name)
 
     async def update(self, caller: Caller, name: str, changes: Mapping[str, Any]) -> Row:
-        """Change a domain; when it is deactivated its people lose access at once."""
+        """Change a domain; when it is deactivated, its users lose access at once."""
         await self.get(caller, name)
         authorizer.require(caller, "domain.write", Target(domain=name))
         signs_out = changes.get("is_active") is False
@@ -93,7 +93,7 @@ class Domains:
 
 
 def checked(fields: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the fields that a domain or project shares, read into what the database keeps."""
+    """Return the columns for the fields that domains and projects have in common."""
     values = {key: value for key, value in fields.items() if key != "name"}
     if "total_resource_slots" in values:
         values["total_resource_slots"] = Caps.parse(values["total_resource_slots"])

@@ -1,4 +1,4 @@
-"""Makes keypairs and keeps their secrets encrypted."""
+"""Creation of keypairs and encryption of their secrets."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class KeypairSecrets:
         Raises
         ------
         Unavailable
-            If it was encrypted with another key than the manager has now.
+            If it was encrypted with another key than the manager's current one.
         """
         try:
             return self._fernet.decrypt(encrypted.encode()).decode()

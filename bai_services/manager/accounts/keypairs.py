@@ -1,4 +1,4 @@
-"""Keypairs: keys for programs."""
+"""Keypairs: access keys for programs."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from .domains import DEFAULT_POLICY
 from .keypair_secrets import KeypairSecrets, new_keypair, new_secret_key
 from .users import Users
 
-# What people may do to their own keypairs. A further keypair would be further
-# caps on sessions, so making one is for administrators.
+# What users may change of their own keypairs. Only administrators create further keypairs, because
+# each brings caps of its own.
 OWN_FIELDS = frozenset({"is_active", "new_secret"})
 MAX_RATE_LIMIT = 10_000_000
 
@@ -48,22 +48,24 @@ class Keypairs:
         return found
 
     async def callback_secret(self, caller: Caller, access_key: str) -> dict[str, str]:
-        """Return what callbacks are signed with that a keypair's sessions ask for.
+        """Return the key that signs the callbacks of a keypair's sessions.
 
-        It is for the keypair's owner alone, changes with the secret key, and opens nothing.
+        Only the keypair's owner may read it. It changes with the secret key and grants no access.
         """
         found = await self.get(caller, access_key)
         if found["user_id"] != caller.user_id:
-            raise Forbidden("only its owner may read what a keypair's callbacks are signed with")
+            raise Forbidden("only the owner of a keypair may read its callback secret")
         authorizer.require(caller, "keypair.change-own", _target(found))
         encrypted = await self._store.encrypted_secret(access_key)
         if encrypted is None:
-            raise NotFound(f"there is no keypair {access_key} any more")
+            raise NotFound(f"keypair {access_key} no longer exists")
         secret = secret_of(self._secrets.decrypt(encrypted))
         return {"access_key": access_key, "callback_secret": secret}
 
     async def create(self, caller: Caller, wish: Mapping[str, Any]) -> dict[str, Any]:
-        """Make a keypair for ``user`` (default: the caller); the answer alone has the secret."""
+        """Create a keypair for ``user`` (default: the caller); only this answer contains the
+        secret.
+        """
         authorizer.require(caller, "keypair.write")
         owner = await self._users.get(caller, wish.get("user") or caller.user_id or "")
         whose = Owner(owner["id"], Role(owner["role"]))
@@ -95,7 +97,7 @@ class Keypairs:
     async def update(
         self, caller: Caller, access_key: str, changes: Mapping[str, Any]
     ) -> dict[str, Any]:
-        """Change a keypair; with ``new_secret`` the answer has the new secret key, once."""
+        """Change a keypair; with ``new_secret`` the answer contains the new secret key, once."""
         row = await self._writable(caller, access_key, changes)
         columns = await self._checked(changes)
         secret_key = new_secret_key() if changes.get("new_secret") else None

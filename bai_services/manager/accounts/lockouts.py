@@ -1,7 +1,8 @@
-"""Repeated failures of signing in: per account, per typed name and per address.
+"""Counters of failed sign-ins: per account, per typed name and per address.
 
-Answers depend on what was typed and on the address alone, never on whether an account exists: the
-counter of an account decides, silently, whether a correct password from a new address is accepted.
+Answers depend only on the typed name and the address, never on whether an account exists. The
+counter of an account decides, without a visible difference, whether a correct password from a new
+address is accepted.
 """
 
 from __future__ import annotations
@@ -26,36 +27,36 @@ from bai_services.db.accounts.sign_in_failures import SignInFailureStore
 from bai_services.db.audit import AuditEntry
 from bai_services.db.database import Database
 
-# Attempts of one name from one address that wait for their turn.
+# Attempts with one name from one address that may wait at the same time.
 MAX_WAITING = 8
-# An IPv6 network of this length is one customer's.
+# An IPv6 network with this prefix length is assumed to belong to one customer.
 IPV6_PREFIX = 64
 
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """One attempt, counted before it is known how it ends."""
+    """One sign-in attempt, counted before its outcome is known."""
 
     user_id: str | None
     name: str
     account: str
     address: str
     pair: str
-    blocked_until: datetime | None  # what anybody sees
-    is_locked: bool  # the account: a correct password from a new address is not accepted
+    blocked_until: datetime | None  # shown to the client
+    is_locked: bool  # locked accounts reject even a correct password from a new address
     is_from_known_address: bool
 
     @property
     def is_accepted(self) -> bool:
-        """Whether a correct password lets in."""
+        """Whether a correct password is accepted."""
         return self.is_from_known_address or not (self.is_locked or self.blocked_until)
 
 
 class Lockouts:
-    """Counts failures; a known address is slowed down and never locked out."""
+    """Counts failures; a known address is slowed down but never locked out."""
 
     def __init__(self, database: Database, subject_key: bytes) -> None:
-        """``subject_key`` hides names and addresses in the table of failures."""
+        """``subject_key`` keys the hash that hides names and addresses in the table of failures."""
         self._store = SignInFailureStore(database)
         self._key = subject_key
         self._turns: dict[str, asyncio.Lock] = {}
@@ -65,12 +66,12 @@ class Lockouts:
     async def begin(
         self, typed: str, user_id: str | None, client_ip: str, now: datetime
     ) -> Attempt:
-        """Count an attempt, and wait where there were many from this address.
+        """Count an attempt, and delay it after many from this address.
 
         Raises
         ------
         SignInBlocked
-            If many attempts from this address wait already.
+            If too many attempts from this address are waiting already.
         """
         name, address = self._subject("name", typed), self._address(client_ip)
         account = self._subject("account", user_id or f"nobody {typed}")
@@ -97,9 +98,9 @@ class Lockouts:
         )
 
     async def succeeded(self, attempt: Attempt, now: datetime, audit: AuditEntry) -> None:
-        """Forget the failures, and remember the address as one of the account's.
+        """Reset the failures, and store the address as a known one of the account.
 
-        A sign-in from a known address does not open a locked account for other addresses.
+        A sign-in from a known address does not unlock the account for other addresses.
         """
         forgiven = [attempt.pair]
         if not attempt.is_locked:
@@ -109,13 +110,13 @@ class Lockouts:
         )
 
     async def locked_until(self, user_ids: Sequence[str], now: datetime) -> dict[str, datetime]:
-        """Return, for those of the accounts that are locked, until when."""
+        """Return the time until which each locked account is locked."""
         subjects = {self._subject("account", user_id): user_id for user_id in user_ids}
         found = await self._store.blocked(list(subjects), now)
         return {subjects[subject]: until for subject, until in found.items()}
 
     async def unlock(self, user_id: str, names: Sequence[str], audit: AuditEntry) -> None:
-        """Forget the failures of an account and of the names that it signs in with."""
+        """Reset the failures of an account and of the names that it signs in with."""
         subjects = [self._subject("account", user_id)]
         subjects += [self._subject("name", canonical(name)) for name in names]
         await self._store.forget(subjects, audit)
@@ -125,12 +126,12 @@ class Lockouts:
             return
         if self._waiting.get(pair, 0) >= MAX_WAITING:
             raise SignInBlocked(
-                f"{MAX_WAITING} attempts with this name are waiting; try again in {seconds:.0f} s",
+                f"{MAX_WAITING} attempts with this name wait already; try again in {seconds:.0f} s",
                 retry_after_seconds=int(seconds),
             )
         self._waiting[pair] = self._waiting.get(pair, 0) + 1
         try:
-            # One after the other: attempts at once would not be slowed down.
+            # One at a time: concurrent attempts would not be slowed down.
             async with self._turns.setdefault(pair, asyncio.Lock()):
                 await self.pause(seconds)
         finally:
@@ -146,12 +147,12 @@ class Lockouts:
 
 
 def canonical(name: str) -> str:
-    """Return the one spelling under which variants of a name are counted and looked up."""
+    """Return the normalized spelling by which variants of a name are counted and looked up."""
     return unicodedata.normalize("NFKC", name).strip().lower()
 
 
 def network_of(client_ip: str) -> str:
-    """Return what counts as one address: an IPv4 address, or an IPv6 network of one customer."""
+    """Return the network that counts as one address: an IPv4 address, or an IPv6 /64."""
     try:
         address = ipaddress.ip_address(client_ip)
     except ValueError:

@@ -1,4 +1,4 @@
-"""What a person sees of themselves."""
+"""The caller's own account, limits and usage."""
 
 from __future__ import annotations
 
@@ -30,14 +30,13 @@ class Me:
     async def get(self, caller: Caller) -> dict[str, Any]:
         """Return the caller's account, projects, keypairs, limits and usage.
 
-        ``limits`` are the tightest of domain, user and keypair per slot (and
-        ``sessions``); what is not listed is not limited. A project's own caps
-        come on top.
+        ``limits`` are the tightest of domain, user and keypair per slot (and ``sessions``); a slot
+        that is not listed is not limited. The caps of a project apply in addition.
         """
         if caller.user_id is None:
-            raise Forbidden(f"{caller.role} is a part of the system, not a person")
+            raise Forbidden(f"{caller.role} is a system component, not a user")
         user = await self._users.find(caller.user_id)
-        assert user is not None  # the caller was read from it
+        assert user is not None  # the caller was read from this row
         keypairs = await self._keypairs.page(ListQuery(limit=500), user_id=caller.user_id)
         mine = Scope(ScopeKind.USER, caller.user_id)
         scopes = [Scope(ScopeKind.DOMAIN, user["domain"]), mine]

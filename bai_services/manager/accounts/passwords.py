@@ -1,4 +1,4 @@
-"""Hashes of passwords: argon2id in threads, a few at a time."""
+"""Password hashes: argon2id, computed in threads, at most ``AT_ONCE`` at a time."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ import asyncio
 from argon2 import PasswordHasher
 from argon2.exceptions import InvalidHashError, VerificationError
 
-# Each hash holds its memory for its whole time: more at once than cores gains nothing.
+# Each hash uses its memory until it is done; more at once than there are cores gains nothing.
 AT_ONCE = 2
 PARALLELISM = 1
 
 
 class Passwords:
-    """Hashes and verifies without holding up the event loop."""
+    """Hashes and verifies without blocking the event loop."""
 
     def __init__(self, memory_kib: int, rounds: int) -> None:
         self._hasher = PasswordHasher(
@@ -29,8 +29,8 @@ class Passwords:
     async def verify(self, password_hash: str | None, password: str) -> bool:
         """Return whether the password is right.
 
-        Without a hash the same work is done on one that nothing matches, so
-        that the time taken does not tell whether an account exists.
+        Without a hash, the same work is done on a hash that matches nothing, so that the time taken
+        does not reveal whether an account exists.
         """
         if self._dummy is None:
             self._dummy = await self.hash("nobody's password")
@@ -39,7 +39,7 @@ class Passwords:
         return is_right and password_hash is not None
 
     def is_outdated(self, password_hash: str) -> bool:
-        """Return whether the hash was made with other parameters than today's."""
+        """Return whether the hash was made with other parameters than the current ones."""
         return self._hasher.check_needs_rehash(password_hash)
 
     def _verify(self, password_hash: str, password: str) -> bool:

@@ -100,7 +100,7 @@ def _checked(fields: Mapping[str, Any]) -> dict[str, Any]:
         values["allowed_vfolder_hosts"] = check_hosts(values["allowed_vfolder_hosts"])
     if values.get("default_for_unspecified", "LIMITED") not in ("LIMITED", "UNLIMITED"):
         raise InvalidRequest(
-            "default_for_unspecified is LIMITED (a slot that is not named is 0) or UNLIMITED",
+            "default_for_unspecified must be LIMITED (slots not listed are 0) or UNLIMITED",
             field="default_for_unspecified",
         )
     return values

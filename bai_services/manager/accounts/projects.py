@@ -1,4 +1,4 @@
-"""Projects: groups of people in a domain that share limits."""
+"""Projects: groups of users of a domain that share limits."""
 
 from __future__ import annotations
 
@@ -38,17 +38,17 @@ class Projects:
         return await self._store.page(query, visible.domain, visible.project_ids)
 
     async def get(self, caller: Caller, key: str) -> Row:
-        """Return the project that ``key`` means to the caller.
+        """Return the project that ``key`` names for the caller.
 
-        A name that several visible projects have means the one of the caller's
-        own domain.
+        Where several visible projects have the name, the one of the caller's own domain is
+        returned.
 
         Raises
         ------
         NotFound
-            If there is none that the caller may see.
+            If the caller can see none.
         Conflict
-            If it is ambiguous, with the ids.
+            If it is ambiguous; the details contain the ids.
         """
         visible = authorizer.visibility(caller, "project.read")
         found = await self._store.named(key, visible.domain, visible.project_ids)
@@ -58,7 +58,7 @@ class Projects:
             raise NotFound(f"there is no project {key}, or you may not see it")
         if len(found) > 1:
             names = ", ".join(sorted(f"{row['domain']}/{row['name']}" for row in found))
-            raise Conflict(f"{key} may mean {names}; name the domain, or use the id")
+            raise Conflict(f"{key} may be any of {names}; add the domain, or use the id")
         return found[0]
 
     async def create(self, caller: Caller, wish: Mapping[str, Any]) -> Row:
@@ -116,17 +116,17 @@ class Projects:
         await self._store.delete(row["id"], entry)
 
     async def members(self, caller: Caller, key: str, query: ListQuery) -> Page[Row]:
-        """Return who belongs to a project; people without power over it do not see that."""
+        """Return the members of a project, for callers who may manage it."""
         row = await self._writable(caller, key, "user.read")
         return await self._store.members(row["id"], query)
 
     async def add_member(self, caller: Caller, key: str, user: str) -> None:
-        """Add a person of the project's domain; twice is harmless."""
+        """Add a user of the project's domain; idempotent."""
         row, person = await self._project_and_person(caller, key, user)
         if person["domain"] != row["domain"]:
             raise InvalidRequest(
                 f"{person['username']} is in domain {person['domain']}, project {row['name']} in "
-                f"{row['domain']}; people join projects of their own domain"
+                f"{row['domain']}; users can only be members of projects of their own domain"
             )
         if person["status"] == "deleted":
             raise InvalidRequest(f"{person['username']} is deleted")
@@ -147,8 +147,8 @@ class Projects:
         owner = Owner(person["id"], Role(person["role"]))
         if not reaches(caller, "project.write", Target(row["domain"], owner=owner)):
             raise Forbidden(
-                f"{person['username']} is {person['role']}; whoever has a lower role does not "
-                "change their projects, ask a superadmin",
+                f"{person['username']} is {person['role']}; a user with a lower role cannot "
+                "change their projects; ask a superadmin",
                 action="project.write",
             )
         return row, person
@@ -178,9 +178,9 @@ class Projects:
 
 
 def _refuse_beyond_domain(caller: Caller, values: Mapping[str, Any], *have: Row) -> None:
-    """Keep a domain admin from permissions on storage hosts that the domain has not.
+    """Refuse a domain admin permissions on storage hosts that the domain itself does not have.
 
-    ``have`` are the domain and the project as it is: what a superadmin gave it may stay.
+    ``have`` are the current domain and project: what a superadmin granted the project may stay.
     """
     wanted = values.get("allowed_vfolder_hosts")
     if not wanted or caller.role is Role.SUPERADMIN:
@@ -189,8 +189,8 @@ def _refuse_beyond_domain(caller: Caller, values: Mapping[str, Any], *have: Row)
     if missing:
         named = "; ".join(f"{host}: {', '.join(names)}" for host, names in missing.items())
         raise Forbidden(
-            f"domain {have[0]['name']} has not these permissions on storage hosts: {named}; "
-            "an administrator of it gives projects only what it has, ask a superadmin for more",
+            f"domain {have[0]['name']} does not have these permissions on storage hosts: {named}; "
+            "its administrators can grant projects only what it has; ask a superadmin for more",
             field="allowed_vfolder_hosts",
             missing=missing,
         )

@@ -1,4 +1,4 @@
-"""Signing in by password, and what the Hub hears of an account."""
+"""Sign-in by password, and the account data that the Hub receives."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from .sign_outs import TokenEndings
 CODE_LIFE = timedelta(minutes=2)
 CODES_AT_ONCE = 1000
 MAX_NAME = 128
-_WRONG = "the name or the password is not right"
+_WRONG = "the name or the password is wrong"
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +46,7 @@ class _Code:
 
 
 class SignIns:
-    """Passwords, tokens for the CLI, one-time codes of its browser sign-in."""
+    """Passwords, tokens for the CLI, and one-time codes of its browser sign-in."""
 
     def __init__(
         self,
@@ -70,20 +70,20 @@ class SignIns:
         self._people_left = shared.people_left
         self._metrics = metrics
         self._token_seconds = token_seconds
-        # Lost with a restart, which a sign-in of two minutes can bear.
+        # Lost with a restart, which is acceptable for a sign-in of two minutes.
         self._codes: dict[str, _Code] = {}
         endings.listen(self._forget_codes)
 
     async def verify(
         self, caller: Caller, name: str, password: str, client_ip: str
     ) -> dict[str, Any]:
-        """Return the account whose password the Hub was given.
+        """Return the account whose password was sent to the Hub.
 
         Raises
         ------
         SignInRefused
-            If name or password is wrong (one text for both), or, after the
-            right password, with the reason why the account may not come in.
+            If name or password is wrong (one text for both), or, after the right password, with
+            the reason why the account is refused.
         SignInBlocked
             After too many failures with that name, whether it exists or not.
         """
@@ -93,7 +93,7 @@ class SignIns:
         return {**hub_account(account), "max_concurrent_logins": limit}
 
     async def account(self, caller: Caller, username: str) -> dict[str, Any]:
-        """Return what the Hub has to know of a person."""
+        """Return the account data that the Hub needs."""
         authorizer.require(caller, "account.read")
         found = await self._accounts.by_username(username)
         if found is None:
@@ -101,18 +101,18 @@ class SignIns:
         return hub_account(found)
 
     async def token(self, name: str, password: str, client_ip: str) -> dict[str, str]:
-        """Return a Hub token for who signs in with a password; same rules as ``verify``."""
+        """Return a Hub token for a name and password; same rules as ``verify``."""
         account = await self._check(name, password, client_ip, "sign-in.token")
         if account.need_password_change:
             raise SignInRefused(
-                "the password must be changed first: bai password --user NAME, or the sign-in page",
+                "change the password first, with bai password --user NAME or on the sign-in page",
                 reason="need-password-change",
                 need_password_change=True,
             )
         return await self._hub_token(account.username, "bai login")
 
     async def withdraw(self, caller: Caller, token: str) -> None:
-        """Have the Hub forget the token with which the caller signed in."""
+        """Revoke the token with which the caller signed in."""
         authorizer.require(caller, "user.change-own")
         await self._hub.delete_token(token)
         entry = self._audit.entry(
@@ -130,20 +130,22 @@ class SignIns:
         keep_session: str = "",
         revokes_tokens: bool = False,
     ) -> None:
-        """Set a new password for who knows the old one; same lockout as signing in.
+        """Set a new password after checking the old one; same lockout as sign-in.
 
-        It ends every browser sign-in of the account but ``keep_session`` (the Hub's id of the
-        browser session that changes it), and with ``revokes_tokens`` its API tokens too.
+        It ends every browser sign-in of the account except ``keep_session`` (the Hub's id of the
+        browser session in use), and with ``revokes_tokens`` its API tokens, too.
 
         Raises
         ------
         InvalidRequest
-            If the new password breaks the rule or is the old one.
+            If the new password breaks the rules or is the old one.
         """
         account = await self._check(name, old, client_ip, "sign-in.password")
         if hmac.compare_digest(old.encode(), new.encode()):
             raise InvalidRequest(
-                "the new password is the old one", field="password", broken_rules=["must be new"]
+                "the new password equals the old one",
+                field="password",
+                broken_rules=["must be new"],
             )
         check_password(new, account.username, account.email)
         caller = _as_caller(account, client_ip)
@@ -161,7 +163,7 @@ class SignIns:
         try:
             await self._endings.end(due, keep_session)
         except BaiError:
-            # The password is changed; the rest is retried until the Hub answers.
+            # The password has changed; what the Hub still has to do is retried until it answers.
             self._people_left()
 
     def _forget_codes(self, username: str) -> None:
@@ -170,15 +172,15 @@ class SignIns:
     def code(self, caller: Caller, challenge: str) -> dict[str, str]:
         """Return a one-time code that lets the CLI with the ``challenge`` act as the caller.
 
-        It holds for two minutes and one use, and only with the verifier whose
-        SHA-256 the challenge is (PKCE, S256).
+        It is valid for two minutes and one use, and only with the verifier whose SHA-256 is the
+        challenge (PKCE, S256).
         """
         if caller.user_id is None:
-            raise InvalidRequest("only people sign in with a code")
+            raise InvalidRequest("only users can sign in with a code")
         now = self._clock()
         if len(challenge) != 43:
             raise InvalidRequest(
-                "the challenge is no SHA-256 in URL-safe base64", field="challenge"
+                "the challenge is not a SHA-256 in URL-safe base64", field="challenge"
             )
         self._codes = {k: c for k, c in self._codes.items() if c.expires_at > now}
         while len(self._codes) >= CODES_AT_ONCE:
@@ -189,7 +191,7 @@ class SignIns:
         return {"code": code, "expires_at": expires_at.isoformat()}
 
     async def redeem(self, code: str, verifier: str, client_ip: str) -> dict[str, str]:
-        """Return a Hub token for a code; whatever is wrong with it, it is used up."""
+        """Return a Hub token for a code; the code is used up even if something is wrong."""
         found = self._codes.pop(_hashed(code), None)
         is_right = (
             found is not None
@@ -197,7 +199,7 @@ class SignIns:
             and hmac.compare_digest(found.challenge, _hashed(verifier))
         )
         if found is None or not is_right:
-            raise SignInRefused("the code is not right, used up or too old; run bai login again")
+            raise SignInRefused("the code is wrong, used or expired; run bai login again")
         account = await self._accounts.by_username(found.username)
         if account is None:
             raise SignInRefused(_WRONG)
@@ -219,7 +221,7 @@ class SignIns:
         found = await self._find(typed, password)
         user_id = None if found is None else found.account.id
         attempt = await self.lockouts.begin(typed, user_id, client_ip, now)
-        # Also where the answer is clear already: the time that it takes must not tell anything.
+        # Checked even if the attempt is blocked anyway: response times must reveal nothing.
         is_right = await self._is_right(found, password)
         if is_right and found is not None and attempt.is_accepted:
             return await self._accept(found, attempt, password, client_ip, action)
@@ -244,7 +246,7 @@ class SignIns:
         )
         await self.lockouts.succeeded(attempt, self._clock(), entry)
         await self._refuse(account, client_ip, action)
-        await self._take_up_parameters(found, password)
+        await self._rehash_if_outdated(found, password)
         self._metrics.sign_ins.labels("done").inc()
         return account
 
@@ -254,7 +256,7 @@ class SignIns:
         return None if found is None or found.account.status == "deleted" else found
 
     async def _is_right(self, found: PasswordAccount | None, password: str) -> bool:
-        """Return whether the password is right; the work is the same if there is no account."""
+        """Return whether the password is right; takes the same time if there is no account."""
         password_hash = None if found is None else found.password_hash
         return await self._passwords.verify(password_hash, password[:MAX_LENGTH])
 
@@ -276,7 +278,7 @@ class SignIns:
         )
         raise SignInRefused(found.text, reason=found.reason)
 
-    async def _take_up_parameters(self, found: PasswordAccount, password: str) -> None:
+    async def _rehash_if_outdated(self, found: PasswordAccount, password: str) -> None:
         old = found.password_hash
         if old is not None and self._passwords.is_outdated(old):
             new = await self._passwords.hash(password)
@@ -284,7 +286,7 @@ class SignIns:
 
 
 def hub_account(account: Account) -> dict[str, Any]:
-    """Return the account as the Hub's authenticator takes it."""
+    """Return the account in the form that the Hub's authenticator takes."""
     domain = account.domain
     groups = [f"d-{domain}", *(f"p-{domain}-{name}" for _, name in account.projects)]
     return {
@@ -301,16 +303,16 @@ def hub_account(account: Account) -> dict[str, Any]:
 
 
 # Scopes of administrators in the Hub. Accounts and sessions are changed through the manager, which
-# compares the roles of caller and owner; the Hub's filters cannot. So these scopes create no
-# user, start no server, issue no token and open no server of another user. The Hub's own role
-# "admin" would allow all of it.
+# compares the roles of caller and owner; the filters of the Hub cannot do this. These scopes
+# therefore do not allow creating a user, starting a server, issuing a token or opening another
+# user's server, all of which the Hub's own role "admin" would allow.
 _SUPERADMIN_SCOPES = (
     *("admin-ui", "list:users", "read:users", "list:groups", "read:groups"),
     *("list:services", "read:services", "read:hub", "read:roles", "read:metrics"),
-    # No role is higher, so a superadmin may also stop a server that the manager does not know.
+    # No role is higher, so a superadmin may also stop servers that the manager does not know.
     *("read:servers", "delete:servers"),
 )
-# Without "read:servers": a server's options hold the environment variables of its session.
+# Without "read:servers", because a server's options contain the environment of its session.
 _DOMAIN_ADMIN_SCOPES = ("list:users", "read:users", "list:groups", "read:groups")
 
 
@@ -346,7 +348,7 @@ def _as_caller(account: Account, client_ip: str) -> Caller:
 
 
 def _refused_entry(audit: Audit, action: str, client_ip: str) -> Any:
-    # Who it was is not known, and a mistyped name may be a password: neither is kept.
+    # The account is unknown, and a mistyped name may be a password, so neither is stored.
     caller = Caller(Role.USER, username="(not signed in)", client_ip=client_ip)
     return audit.entry(caller, action, "", domain=None, outcome=SignInRefused.code)
 

@@ -1,6 +1,6 @@
-"""Signs users out at the Hub: tokens at once, then sessions, servers and the Hub's user.
+"""Sign-out at the Hub: tokens at once, then sessions, servers and the Hub's user.
 
-The database says who is due, so that a restart continues where this ended.
+The users to sign out are stored in the database, so a restarted manager continues.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ log = logging.getLogger(__name__)
 
 
 class TokenEndings:
-    """Ends what the Hub knows a user by: browser sign-ins, and API tokens where that is asked."""
+    """Ends a user's browser sign-ins at the Hub, and API tokens where requested."""
 
     def __init__(self, database: Database, hub: Hub) -> None:
         self._users = UserStore(database)
@@ -41,12 +41,12 @@ class TokenEndings:
         self._listeners.append(forget)
 
     async def end(self, row: Row, keep_session: str = "") -> None:
-        """End what ``tokens_to_end`` of a user's row says.
+        """End what ``tokens_to_end`` of a user's row names.
 
         Raises
         ------
         Unavailable
-            If the Hub cannot be reached; the row stays due.
+            If the Hub cannot be reached; the row remains to be processed.
         """
         ending: Ending | None = row["tokens_to_end"]
         if ending is None:
@@ -61,7 +61,7 @@ class TokenEndings:
         await self._users.tokens_ended(row["id"], ending)
 
     async def work_off(self) -> bool:
-        """End the tokens of every user who is due; return False if one is left for later."""
+        """End the tokens of all users in question; return False if some remain for later."""
         is_done = True
         for row in await self._users.waiting_for_endings():
             try:
@@ -73,10 +73,10 @@ class TokenEndings:
 
 
 class SignOuts:
-    """Signs out the users whose row says so.
+    """Signs out the users that are marked for it in the database.
 
-    The manager itself refuses those who may not come in from the moment of the change; this
-    takes away what the Hub still gives them.
+    The manager itself refuses them from the moment of the change; this class removes what the Hub
+    still grants them.
     """
 
     def __init__(
@@ -91,12 +91,12 @@ class SignOuts:
         self._accounts = AccountStore(database)
         self._hub = hub
         self._endings = endings
-        # Stopping servers takes up to a minute each: tokens do not wait for it.
+        # Stopping servers takes up to a minute each; ending tokens must not wait for it.
         self._due = {"tokens": asyncio.Event(), "servers": asyncio.Event()}
         self._tasks: list[asyncio.Task[None]] = []
 
     def wake(self) -> None:
-        """Check soon who has to be signed out; cheap."""
+        """Check soon for users to sign out; cheap."""
         for due in self._due.values():
             due.set()
 
@@ -116,7 +116,7 @@ class SignOuts:
                 await task
 
     async def work_off(self) -> bool:
-        """Sign out every user who is due; return False if one is left for later."""
+        """Sign out all users marked for it; return False if some remain for later."""
         is_done = True
         for row in await self._users.waiting_for_sign_out():
             try:
@@ -152,7 +152,7 @@ class SignOuts:
 
 
 async def _run(due: asyncio.Event, work_off: Callable[[], Awaitable[Any]]) -> None:
-    """Call ``work_off`` whenever it is due, and again later while something is left."""
+    """Call ``work_off`` when ``due`` is set, and again later while something remains."""
     wait = RETRY_SECONDS
     while True:
         await due.wait()

@@ -1,4 +1,4 @@
-"""People's keys for the SSH servers of their sessions; private ones are never kept."""
+"""Users' public keys for the SSH servers of their sessions; private keys are never stored."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from . import authorizer
 
 
 class SshKeys:
-    """The caller's own; nobody adds a key to somebody else's sessions."""
+    """The caller's own keys; nobody can add a key for another user's sessions."""
 
     def __init__(self, shared: Shared) -> None:
         self._store = SshKeyStore(shared.database)
@@ -32,12 +32,14 @@ class SshKeys:
         self._audit = shared.audit
 
     async def list(self, caller: Caller) -> dict[str, Any]:
-        """Return the caller's keys; a session sees those of its owner."""
+        """Return the caller's keys; a session reads those of its owner."""
         owner_id = _own(caller, "ssh-key.read")
         return {"items": await self._store.of(owner_id)}
 
     async def add(self, caller: Caller, wish: Mapping[str, Any]) -> dict[str, Any]:
-        """Keep a public key; without one make a pair, whose private half only this answer has."""
+        """Store a public key; without one, create a pair whose private key only this answer
+        contains.
+        """
         owner_id = _own(caller, "ssh-key.write")
         name = check_key_name(wish["name"])
         private_key, text = None, wish.get("public_key")
@@ -58,14 +60,14 @@ class SshKeys:
         return {**shown, "private_key": private_key}
 
     async def remove(self, caller: Caller, name: str) -> None:
-        """Forget a key; connections that are open stay so, new ones are refused."""
+        """Delete a key; open connections stay open, new ones are refused."""
         owner_id = _own(caller, "ssh-key.write")
         entry = self._audit.entry(caller, "ssh-key.remove", name, domain=caller.domain)
         await self._store.remove(owner_id, name, entry)
 
 
 def new_pair(comment: str) -> tuple[str, str]:
-    """Return a private and a public key in OpenSSH's form."""
+    """Return a new private and public key in OpenSSH format."""
     key = Ed25519PrivateKey.generate()
     private = key.private_bytes(Encoding.PEM, PrivateFormat.OpenSSH, NoEncryption())
     public = key.public_key().public_bytes(Encoding.OpenSSH, PublicFormat.OpenSSH)
@@ -74,7 +76,7 @@ def new_pair(comment: str) -> tuple[str, str]:
 
 def _own(caller: Caller, action: str) -> str:
     if caller.user_id is None:
-        raise Forbidden(f"{caller.role} is a part of the system, not a person")
+        raise Forbidden(f"{caller.role} is a system component, not a user")
     owner = Owner(caller.user_id, caller.role)
     authorizer.require(caller, action, Target(owner=owner))
     return caller.user_id

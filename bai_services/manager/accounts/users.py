@@ -1,4 +1,4 @@
-"""People: accounts, their roles, and putting them out."""
+"""Users: accounts, their roles, and signing them out."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from .projects import Projects
 
 ROLES = (Role.SUPERADMIN, Role.ADMIN, Role.USER, Role.MONITOR)
 STATUSES = ("active", "inactive", "before-verification")
-# What people may change of themselves.
+# Fields that users may change of themselves.
 OWN_FIELDS = frozenset({"full_name", "description"})
 _CONTAINER_IDS = ("container_uid", "container_gid")
 
@@ -66,9 +66,9 @@ class Users:
         return (await self._with_locks([found]))[0]
 
     async def create(self, caller: Caller, wish: Mapping[str, Any]) -> dict[str, Any]:
-        """Make an account with its main keypair; the answer alone has the secret key.
+        """Create an account with its main keypair; only this answer contains the secret key.
 
-        Without a password the person cannot sign in until one is set.
+        Without a password the user cannot sign in until one is set.
         """
         domain = wish.get("domain") or caller.domain or ""
         authorizer.require(caller, "user.write")
@@ -107,12 +107,12 @@ class Users:
         return {**made, "keypair": shown}
 
     async def update(self, caller: Caller, key: str, changes: Mapping[str, Any]) -> Row:
-        """Change an account; one that is not active any more loses access and sessions at once.
+        """Change an account; a deactivated one loses access and sessions at once.
 
         Raises
         ------
         Forbidden
-            If the caller changes somebody who reaches further, or gives a role.
+            If the caller changes a user with a higher role, or grants a role.
         Conflict
             If no active superadmin would be left.
         """
@@ -134,7 +134,9 @@ class Users:
         return (await self._with_locks([changed]))[0]
 
     async def delete(self, caller: Caller, key: str) -> None:
-        """Delete softly: the account stays as ``deleted``, its keypairs are inactive, it is out."""
+        """Delete softly: the account stays as ``deleted``, its keypairs are deactivated, and it
+        is signed out.
+        """
         row = await self._writable(caller, key, {"status": "deleted"})
         if row["id"] == caller.user_id:
             raise Conflict("you cannot delete your own account; another administrator can")
@@ -144,7 +146,7 @@ class Users:
         self._people_left()
 
     async def sign_out(self, caller: Caller, key: str) -> None:
-        """End the tokens and servers of a person, who may sign in again if active."""
+        """End the tokens and servers of a user, who may sign in again if active."""
         row = await self.get(caller, key)
         if row["id"] != caller.user_id:
             row = await self._writable(caller, key, {})
@@ -153,13 +155,13 @@ class Users:
         self._people_left()
 
     async def unlock(self, caller: Caller, key: str) -> None:
-        """Forget an account's failed sign-ins: it is accepted again from every address."""
+        """Reset an account's failed sign-ins: it is accepted from every address again."""
         row = await self._writable(caller, key, {"locked_until": None})
         entry = self._entry(caller, "user.unlock", row)
         await self._lockouts.unlock(row["id"], (row["username"], row["email"]), entry)
 
     async def _with_locks(self, rows: Sequence[Row]) -> list[Row]:
-        """Return the rows with whether, and until when, too many failures lock the account."""
+        """Return the rows with whether, and until when, failed sign-ins lock the account."""
         until = await self._lockouts.locked_until([row["id"] for row in rows], self._clock())
         return [
             {**row, "is_locked": row["id"] in until, "locked_until": until.get(row["id"])}
@@ -196,10 +198,10 @@ class Users:
         if values.get("role", row["role"]) != row["role"]:
             authorizer.require(caller, "user.grant-role")
         if any(values.get(name, row.get(name)) != row.get(name) for name in _CONTAINER_IDS):
-            # With the uid of somebody else one could read their files.
+            # A user with the uid of another user could read that user's files.
             authorizer.require(caller, "user.grant-role")
         if values.get("domain", row["domain"]) != row["domain"]:
-            # Moving somebody hands them to another domain's administrators.
+            # Moving users gives the administrators of another domain power over them.
             authorizer.require(caller, "user.grant-role")
             await self._domains.get(caller, values["domain"])
         if fields.get("password") is not None:
@@ -211,21 +213,21 @@ class Users:
 
     def _refuse_rename(self, row: Mapping[str, Any]) -> None:
         raise InvalidRequest(
-            f"user names do not change: {row['username']} is how the Hub knows the person",
+            f"user names cannot change: {row['username']} identifies the user in the Hub",
             field="username",
         )
 
     def _check_choice(self, field: str, values: Mapping[str, Any], choices: Sequence[str]) -> None:
         if field in values and values[field] not in choices:
             raise InvalidRequest(
-                f"{values[field]!r} is no {field} to give; use one of {', '.join(choices)}",
+                f"{values[field]!r} is not a possible {field}; use one of {', '.join(choices)}",
                 field=field,
             )
 
     async def _project_ids(self, caller: Caller, keys: Sequence[str], domain: str) -> list[str]:
         found = []
         for key in keys:
-            # A bare name means the project of the new person's own domain.
+            # A bare name means the project of the new user's own domain.
             try:
                 row = await self._projects.get(caller, f"{domain}/{key}")
             except NotFound:

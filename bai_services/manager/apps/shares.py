@@ -1,4 +1,4 @@
-"""Sharing an app of a session, and letting in whoever it is shared with."""
+"""Shares of session apps, and access of the users they are shared with."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ Row = Mapping[str, Any]
 
 
 class AppShares:
-    """Shares of apps: given, listed and taken back; visits by them."""
+    """Shares of apps: created, listed and revoked; visits through them."""
 
     def __init__(self, shared: Shared, settings: Settings, sessions: Sessions) -> None:
         self._store = AppShareStore(shared.database)
@@ -53,7 +53,7 @@ class AppShares:
         self._settings = settings
         self._clock = shared.clock
         self._audit = shared.audit
-        # Entries are good for one visit; what has expired says so by itself.
+        # Each entry is valid for one visit; expired entries are recognized by their signed time.
         self._used: dict[str, datetime] = {}
 
     async def of_session(self, caller: Caller, key: str, query: ListQuery) -> Page[Row]:
@@ -61,9 +61,9 @@ class AppShares:
         return self._shown(await self._store.of_session(row.id, query, self._clock()))
 
     async def mine(self, caller: Caller, query: ListQuery) -> Page[Row]:
-        """Return what the caller shares and what is shared with them."""
+        """Return the shares that the caller has created and received."""
         if caller.user_id is None:
-            raise Forbidden(f"{caller.role} is a part of the system, not a person")
+            raise Forbidden(f"{caller.role} is a system component, not a user")
         return self._shown(await self._store.of_person(caller.user_id, query, self._clock()))
 
     async def create(self, caller: Caller, key: str, wish: Mapping[str, Any]) -> Row:
@@ -74,16 +74,16 @@ class AppShares:
         Forbidden
             If the policy of the session's owner does not allow that audience.
         InvalidRequest
-            If the app cannot be shared, or audience, addresses or time will not do.
+            If the app cannot be shared, or audience, addresses or expiry are invalid.
         NotFound
-            If there is no such person or project.
+            If there is no such user or project.
         Conflict
             If the session has ended.
         """
         row = await self._sessions.visible(caller, key)
         authorizer.require(caller, "session.share", target_of(row))
         if row.status in ENDED:
-            raise Conflict(f"session {row.name} is {row.status}; nothing of it can be shared")
+            raise Conflict(f"session {row.name} is {row.status}; its apps cannot be shared")
         audience, person = await self._audience(row, wish)
         policy = await self._store.policy(row.owner_id)
         check_sharing(policy.app_sharing, audience)
@@ -115,7 +115,7 @@ class AppShares:
         return self._described(await self._live(share_id))
 
     async def revoke(self, caller: Caller, key: str, share_id: str) -> None:
-        """Take a share back; whoever visits by it is put out within seconds."""
+        """Revoke a share; visitors lose access within seconds."""
         row = await self._sessions.visible(caller, key)
         authorizer.require(caller, "session.unshare", target_of(row))
         entry = self._audit.entry(
@@ -124,26 +124,26 @@ class AppShares:
         await self._store.revoke(row.id, share_id, entry)
 
     async def is_public(self, share_id: str) -> bool:
-        """Return whether somebody may come by a share without signing in."""
+        """Return whether a share can be used without signing in."""
         found = await self._store.find(share_id, self._clock())
         return found is not None and found.audience == Audience.PUBLIC
 
     async def entrance(self, share_id: str, caller: Caller | None, client_ip: str) -> str:
-        """Return the address at which somebody may visit, good for one use within a minute.
+        """Return the address of one visit, valid for one use within a minute.
 
         Raises
         ------
         NotFound
-            If there is no such share (any more), or none for this person.
+            If there is no such share (any more), or it is not for this user.
         Conflict
-            If its session does not run.
+            If its session is not running.
         """
         share = await self._live(share_id)
         user_id = "" if caller is None else caller.user_id or ""
         await self._check(share, user_id, client_ip)
         if share.status is not Status.RUNNING:
             raise Conflict(
-                f"session {share.session} is {share.status}; its apps answer while it runs"
+                f"session {share.session} is {share.status}; its apps are available while it runs"
             )
         entry = Pass(
             PassKind.ENTRY,
@@ -157,12 +157,13 @@ class AppShares:
         return f"{url}shared/{quote(share.app)}/?{urlencode({'bai_entry': sealed})}"
 
     async def visit(self, caller: Caller, facts: Mapping[str, str]) -> Row:
-        """Tell a session whether somebody may use an app of it: by an entry, or a visit's pass.
+        """Answer to a session whether a visitor may use an app of it, by an entry or a visit's
+        pass.
 
         Raises
         ------
         Forbidden
-            If they may not, or may not any more.
+            If the visitor may not, or no longer.
         """
         now = self._clock()
         kind = PassKind.ENTRY if facts.get("entry") else PassKind.VISIT
@@ -188,11 +189,11 @@ class AppShares:
         return {"visit": text, "expires_at": until, "audience": share.audience}
 
     async def _audience(self, row: SessionRow, wish: Mapping[str, Any]) -> tuple[Audience, str]:
-        """Return whom a share is for, with the id of the person or project."""
+        """Return the audience of a share, with the id of the user or project."""
         given = [each for each in Audience if wish.get(each.value)]
         if len(given) != 1:
             raise InvalidRequest(
-                "say whom the app is shared with: user, project or public, one of them",
+                "name the audience of the share: exactly one of user, project or public",
                 field="user",
             )
         if given[0] is Audience.PUBLIC:
@@ -201,20 +202,22 @@ class AppShares:
             if wish["project"] not in (row.project, row.project_id):
                 raise InvalidRequest(
                     f"session {row.name} belongs to project {row.project}; "
-                    "its apps can be shared with that one",
+                    "its apps can only be shared with that project",
                     field="project",
                 )
             return given[0], row.project_id
         person = await self._people.person(wish["user"], row.domain)
         if person is None or person["status"] != "active":
-            raise NotFound(f"there is nobody named {wish['user']!r} in domain {row.domain}")
+            raise NotFound(f"there is no user named {wish['user']!r} in domain {row.domain}")
         if person["id"] == row.owner_id:
-            raise InvalidRequest("the session is theirs already", field="user")
+            raise InvalidRequest("this user is the owner of the session", field="user")
         return given[0], str(person["id"])
 
     async def _check(self, share: AppShare, user_id: str, client_ip: str) -> None:
-        """Return if that person may visit now: what their account and all policies say today."""
-        refused = NotFound("there is no such share, or none for you; ask who sent you here")
+        """Return if that user may visit now, according to their account and all current
+        policies.
+        """
+        refused = NotFound("there is no such share, or not for you; ask who sent you the link")
         try:
             check_sharing(share.allowed, Audience(share.audience))
         except Forbidden:
@@ -240,7 +243,7 @@ class AppShares:
     async def _live(self, share_id: str) -> AppShare:
         found = await self._store.find(share_id, self._clock())
         if found is None:
-            raise NotFound("there is no such share, or none for you; ask who sent you here")
+            raise NotFound("there is no such share, or not for you; ask who sent you the link")
         return found
 
     def _shown(self, page: Page[AppShare]) -> Page[Row]:

@@ -1,4 +1,4 @@
-"""What the agents of a resource group have: worked out once for as long as they are as they are."""
+"""Agent capacity per resource group, cached until the agents change."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from bai_services.core.scheduling.placement import AgentState, Placer, Policy, R
 
 from ..scheduling.jit_warmup import Warming
 
-# So long a form waits for the code that tells what has room.
+# The longest that the start form waits for the compiled placement code.
 PATIENCE_SECONDS = 3.0
 
 
 @dataclass(frozen=True, slots=True)
 class Amounts:
-    """Of one slot: the most that one session could ever take, and the most now.
+    """Amounts of one slot: the most that one session could ever have, and the most now.
 
-    Of shares also those that devices in use serve alone, and how firmly a
-    session can count on its share being held; None: nobody gives shares now.
+    For shares also the values that devices in use are limited to, and the enforcement level; None:
+    no agent offers shares now.
     """
 
     largest: int
@@ -34,9 +34,9 @@ class Amounts:
 
 
 class AgentsNow:
-    """The agents of one resource group as they were read; nothing here changes them.
+    """Agents of one resource group as last read; immutable.
 
-    Until what tells is compiled (``can_tell``) there is room for everything.
+    Until the placement code is compiled (``can_tell``), every request counts as fitting.
     """
 
     def __init__(self, agents: Sequence[AgentState], can_tell: bool = True) -> None:
@@ -46,7 +46,7 @@ class AgentsNow:
 
     @cached_property
     def amounts(self) -> Mapping[str, Amounts]:
-        """The amounts of each slot that an agent has, and of cpu and mem."""
+        """Return the amounts of each slot that an agent has, and of cpu and mem."""
         able = [agent for agent in self.agents if agent.is_alive and agent.is_schedulable]
         best = [agent.at_best() for agent in self.agents]
         slots = {CPU, MEM}
@@ -60,7 +60,7 @@ class AgentsNow:
                 max((agent.free(slot) for agent in best), default=0),
                 max((agent.free(slot) for agent in able), default=0),
                 sorted({d.share_in_force for a in able for d in a.devices if _is_alike(d, slot)}),
-                _least_firm(d for a in able for d in a.devices if _gives(d, slot)),
+                _weakest_enforcement(d for a in able for d in a.devices if _gives(d, slot)),
             )
             for slot in sorted(slots)
         }
@@ -79,7 +79,7 @@ class AgentsNow:
 
 
 class KnownAgents:
-    """The agents of each resource group as they were read last, with what was worked out."""
+    """Agents of each resource group as last read, with the capacity computed from them."""
 
     def __init__(self, warming: Warming) -> None:
         self._warming = warming
@@ -89,15 +89,15 @@ class KnownAgents:
     async def read(
         self, group: str, read: Callable[[], Coroutine[Any, Any, Sequence[AgentState]]]
     ) -> AgentsNow:
-        """Return the agents; who asks while they are being read shares what is read.
+        """Return the agents; concurrent callers share one read (single-flight).
 
-        What was worked out is forgotten as soon as anything differs.
+        The computed capacity is discarded as soon as anything differs.
         """
         task = self._being_read.get(group)
         if task is None:
             task = self._being_read[group] = asyncio.create_task(read())
             task.add_done_callback(lambda _: self._being_read.pop(group))
-        # Who gives up does not end it for the others.
+        # A caller that is cancelled must not cancel the read for the others.
         agents = await asyncio.shield(task)
         can_tell = await self._warming.is_over(PATIENCE_SECONDS)
         known = self._of_group.get(group)
@@ -107,7 +107,7 @@ class KnownAgents:
 
 
 def _is_alike(device: Device, slot: str) -> bool:
-    """Return whether a device has room for its share in force only, until it is empty."""
+    """Return whether a device in use only offers shares of the size that is in force there."""
     return slot == f"{device.family}.{SHARES}" and 0 < device.share_in_force <= device.most_alone
 
 
@@ -117,6 +117,6 @@ def _gives(device: Device, slot: str) -> bool:
     return slot == f"{device.family}.{SHARES}" and is_offered
 
 
-def _least_firm(devices: Iterable[Device]) -> Level | None:
+def _weakest_enforcement(devices: Iterable[Device]) -> Level | None:
     levels = (device.sharing.level for device in devices)
     return min(levels, key=lambda level: level.firmness, default=None)

@@ -1,4 +1,4 @@
-"""Agents: heartbeats with a deadline, what they have, and what they are told to do."""
+"""Agents: heartbeats with a deadline, their inventory, and their work."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _PATCHED = frozenset({"schedulable", "resource_group"})
 
 
 class AgentWork(Protocol):
-    """What agents say of kernels and are asked to do with them; see ``kernels.py``."""
+    """What agents report about kernels and are asked to do with them; see ``kernels.py``."""
 
     async def observe(
         self, agent_id: str, reported: Sequence[Mapping[str, Any]] | None
@@ -42,7 +42,7 @@ class AgentWork(Protocol):
 
 
 class Agents:
-    """Keeps agents, their slots, devices and status; hands on what concerns kernels."""
+    """Stores agents, their slots, devices and status; passes on what concerns kernels."""
 
     def __init__(
         self,
@@ -62,7 +62,7 @@ class Agents:
         )
 
     def start(self) -> None:
-        """Watch deadlines; an agent that is silent now gets one whole deadline from here."""
+        """Watch deadlines; the deadline of a silent agent starts anew from here."""
         self._started_at = self._clock()
         self._loop.start()
 
@@ -73,7 +73,8 @@ class Agents:
         """Mark agents as LOST whose last heartbeat is older than the deadline."""
         now = self._clock()
         deadline = timedelta(seconds=self._settings.heartbeat_deadline_seconds)
-        # Nobody could reach a manager that did not run: their silence means nothing yet.
+        # Agents cannot reach a manager that is not running, so silence from before its start is
+        # ignored.
         if self._started_at is not None and now - self._started_at < deadline:
             return
         if not await self._store.silent_since(now - deadline):
@@ -88,14 +89,14 @@ class Agents:
         beat: Beat,
         kernels: Sequence[Mapping[str, Any]] | None,
     ) -> Row:
-        """Take in what a machine says of itself and of its kernels (None: it cannot see them).
+        """Store what an agent reports about itself and its kernels (None: it cannot list them).
 
         Raises
         ------
         NotFound
             If a new agent names a resource group that does not exist.
         InvalidRequest
-            If the id is none, or slots are given that are counted per device.
+            If the id is malformed, or slots are given that are counted per device.
         """
         authorizer.require(caller, "agent.report")
         check_agent_id(agent_id)
@@ -116,19 +117,19 @@ class Agents:
     async def work(
         self, caller: Caller, agent_id: str, wait_seconds: float
     ) -> Sequence[Mapping[str, Any]]:
-        """Return what the agent has to do, as soon as there is something or time is over.
+        """Return an agent's work as soon as there is some, or an empty list after the timeout.
 
         Raises
         ------
         NotFound
-            If the agent never sent a heartbeat, or was forgotten.
+            If the agent never sent a heartbeat, or was deleted.
         """
         authorizer.require(caller, "agent.report")
         await self._require_known(agent_id)
         return await self._kernels.work(agent_id, wait_seconds)
 
     async def report(self, caller: Caller, agent_id: str, report: Mapping[str, Any]) -> None:
-        """Take in how one item of work goes; a report that is late is harmless."""
+        """Record the progress of one work item; a late report is harmless."""
         authorizer.require(caller, "agent.report")
         await self._require_known(agent_id)
         await self._kernels.report(agent_id, report)
@@ -142,7 +143,7 @@ class Agents:
         return _shown(await self._store.one(agent_id))
 
     async def update(self, caller: Caller, agent_id: str, changes: Mapping[str, Any]) -> Row:
-        """Change whether new sessions may go there, or the resource group."""
+        """Change whether new sessions may be placed there, or the resource group."""
         authorizer.require(caller, "agent.write")
         values = {name: value for name, value in changes.items() if name in _PATCHED}
         entry = self._audit.entry(caller, "agent.update", agent_id, **values)
@@ -151,7 +152,7 @@ class Agents:
         return _shown(row)
 
     async def delete(self, caller: Caller, agent_id: str) -> None:
-        """Forget an agent that is LOST or TERMINATED and that no session holds anything of."""
+        """Delete an agent that is LOST or TERMINATED and on which no session has allocations."""
         authorizer.require(caller, "agent.write")
         await self._store.delete(agent_id, self._audit.entry(caller, "agent.delete", agent_id))
 
@@ -161,7 +162,7 @@ class Agents:
 
     async def _require_known(self, agent_id: str) -> None:
         if not await self._store.is_known(agent_id):
-            raise NotFound(f"there is no agent {agent_id}; it has to send a heartbeat first")
+            raise NotFound(f"there is no agent {agent_id}; it must send a heartbeat first")
 
 
 async def _shown_page(page: Awaitable[Page[Row]], shown: Callable[[Row], Row]) -> Page[Row]:
@@ -170,7 +171,7 @@ async def _shown_page(page: Awaitable[Page[Row]], shown: Callable[[Row], Row]) -
 
 
 def _shown(row: Row) -> Row:
-    """Return an agent in the form of the REST API: amounts of all slots as texts."""
+    """Return an agent in the format of the REST API, with amounts as texts."""
     capacity: Counter[str] = Counter(row["capacity"])
     used: Counter[str] = Counter(row["used"])
     for device in row["devices"]:

@@ -1,4 +1,4 @@
-"""Images that sessions run, and the short names people call them by."""
+"""Images of sessions, and their aliases."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _BOUNDS = ("min_slots", "max_slots")
 
 
 class Images:
-    """One method per verb. What an image's labels say is read when it is registered."""
+    """One method per verb. The labels of an image are read when it is registered."""
 
     def __init__(self, shared: Shared) -> None:
         self._store = ImageStore(shared.database)
@@ -37,20 +37,20 @@ class Images:
         return Page(items, page.total, page.limit, page.offset)
 
     async def get(self, caller: Caller, key: str) -> Row:
-        """Return the image with that id, alias or name (``latest`` where it has no tag).
+        """Return the image with that id, alias or name (``latest`` without a tag).
 
         Raises
         ------
         NotFound
             If there is none.
         InvalidRequest
-            If the name is there for several architectures.
+            If the name exists for several architectures.
         """
         authorizer.require(caller, "image.read")
         return _shown(await self._one(key))
 
     async def create(self, caller: Caller, wish: Mapping[str, Any]) -> Row:
-        """Register an image; amounts that are not given are those of its labels.
+        """Register an image; amounts that are not given are taken from its labels.
 
         Raises
         ------
@@ -79,7 +79,7 @@ class Images:
         return _shown(await self._store.create(values, entry))
 
     async def update(self, caller: Caller, key: str, changes: Mapping[str, Any]) -> Row:
-        """Change an image; new labels bring their amounts unless those are given too."""
+        """Change an image; new labels also change its amounts unless these are given."""
         authorizer.require(caller, "image.write")
         image = await self._one(key)
         values = dict(changes)
@@ -108,7 +108,7 @@ class Images:
 
 
 class ImageAliases:
-    """Short names; an alias means one image and may be pointed at another."""
+    """Short names; an alias names one image and can be changed to name another."""
 
     def __init__(self, shared: Shared) -> None:
         self._store = ImageAliasStore(shared.database)
@@ -125,7 +125,7 @@ class ImageAliases:
         return await self._store.one(alias)
 
     async def create(self, caller: Caller, wish: Mapping[str, Any]) -> Row:
-        """Make ``alias`` a name of ``image`` (id or name).
+        """Create ``alias`` as a name of ``image`` (id or name).
 
         Raises
         ------
@@ -164,7 +164,7 @@ async def only_image(store: ImageStore, key: str) -> Row:
     NotFound
         If there is none.
     InvalidRequest
-        If the name is there for several architectures.
+        If the name exists for several architectures.
     """
     try:
         canonical = canonical_image(key)
@@ -175,9 +175,7 @@ async def only_image(store: ImageStore, key: str) -> Row:
         raise NotFound(f"there is no image {key!r}", image=key)
     if len(rows) > 1:
         built = [row["architecture"] for row in rows]
-        raise InvalidRequest(
-            f"image {key!r} is there for {', '.join(built)}; name it by its id", image=key
-        )
+        raise InvalidRequest(f"image {key!r} exists for {', '.join(built)}; use its id", image=key)
     return rows[0]
 
 
@@ -190,7 +188,7 @@ def _bounds(fields: Mapping[str, Any], facts: ImageFacts) -> dict[str, ResourceS
 
 
 def _shown(row: Row) -> Row:
-    """Return an image with what its labels say, in the form of the REST API."""
+    """Return an image with the content of its labels, in the format of the REST API."""
     facts = parse_labels(row["labels"])
     preferred = facts.preferred_shared_memory_bytes
     return {

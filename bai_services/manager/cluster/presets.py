@@ -1,4 +1,4 @@
-"""Resource presets: amounts to choose by name."""
+"""Resource presets: named sets of resources."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from .resource_groups import group_user
 
 
 class Presets:
-    """One method per verb. A preset is in every resource group, or in one."""
+    """One method per verb. A preset belongs to one resource group or to all."""
 
     def __init__(self, shared: Shared, options: Options) -> None:
         self._store = PresetStore(shared.database)
@@ -41,8 +41,8 @@ class Presets:
     ) -> Page[Row]:
         """Return a page of presets, or of those that can be chosen in one group.
 
-        With a project, a group or a type of session each says whether the
-        caller could start it now.
+        With a project, a group or a session type, each states whether the caller could start it
+        now.
         """
         authorizer.require(caller, "preset.read")
         may_start: Callable[[Row], bool] | None = None
@@ -62,7 +62,7 @@ class Presets:
         return _shown(await self._one(caller, key))
 
     async def create(self, caller: Caller, wish: Mapping[str, Any]) -> Row:
-        """Make a preset: name, ``resource_slots``, ``shared_memory``, ``resource_group``.
+        """Create a preset: name, ``resource_slots``, ``shared_memory``, ``resource_group``.
 
         Raises
         ------
@@ -99,9 +99,7 @@ class Presets:
             raise NotFound(f"there is no preset {key!r}, or you may not use it", preset=key)
         if len(rows) > 1:
             groups = ", ".join(row["resource_group"] or "all groups" for row in rows)
-            raise InvalidRequest(
-                f"preset {key!r} is there in {groups}; name it by its id", preset=key
-            )
+            raise InvalidRequest(f"preset {key!r} exists in {groups}; use its id", preset=key)
         return rows[0]
 
     def _entry(self, caller: Caller, verb: str, name: str, **details: Any) -> Any:
@@ -117,7 +115,7 @@ def _checked(fields: Mapping[str, Any]) -> dict[str, Any]:
         check_exclusive(slots)
         check_unique(slots)
         if not slots:
-            raise InvalidRequest("a preset names at least one amount", field="resource_slots")
+            raise InvalidRequest("a preset needs at least one slot", field="resource_slots")
         values["resource_slots"] = slots
     if "shared_memory" in fields:
         text = fields["shared_memory"]

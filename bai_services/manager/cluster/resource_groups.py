@@ -1,4 +1,4 @@
-"""Resource groups: which agents serve whom, by which engine and scheduler."""
+"""Resource groups: which agents serve which users, with which engine and scheduler."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _SESSION_TYPES = (SessionType.INTERACTIVE, SessionType.BATCH, SessionType.INFERE
 
 
 class ResourceGroups:
-    """One method per verb; people see the groups that they may use."""
+    """One method per verb; users see the groups that they may use."""
 
     def __init__(self, shared: Shared) -> None:
         self._store = GroupStore(shared.database)
@@ -38,9 +38,10 @@ class ResourceGroups:
         return await self._store.one(name, group_user(caller))
 
     async def create(self, caller: Caller, wish: Mapping[str, Any]) -> Row:
-        """Make a group: name, description, engine, scheduler, whether public and the default.
+        """Create a group: name, description, engine, scheduler, whether it is public and the
+        default.
 
-        Only one group is the default; making another one so takes it from the first.
+        There is one default group; making another one the default replaces it.
         """
         authorizer.require(caller, "resource-group.write")
         name = check_slug("resource group", wish["name"])
@@ -84,7 +85,7 @@ class ResourceGroups:
         return await self._store.link(name, _kind(kind), target, entry)
 
     async def unlink(self, caller: Caller, name: str, kind: str, target: str) -> None:
-        """Take that back; sessions that run there already go on."""
+        """Remove that permission; sessions that already run there continue."""
         authorizer.require(caller, "resource-group.write")
         entry = self._entry(caller, "unlink", name, kind=kind, target=target)
         await self._store.unlink(name, _kind(kind), target, entry)
@@ -94,12 +95,12 @@ class ResourceGroups:
 
 
 def group_user(caller: Caller) -> GroupUser | None:
-    """Return as whom the caller looks at groups; None sees all of them.
+    """Return the user whose groups the caller sees; None means all groups.
 
     Raises
     ------
     Forbidden
-        If the caller has no business with groups at all.
+        If the caller may not see groups at all.
     """
     visible = authorizer.visibility(caller, "resource-group.read")
     if visible == Visibility():
@@ -117,7 +118,7 @@ def _kind(text: str) -> LinkKind:
         return LinkKind(text)
     except ValueError:
         raise InvalidRequest(
-            f"a resource group is linked to a {', '.join(LinkKind)}, not to a {text!r}"
+            f"a resource group can be linked to {', '.join(LinkKind)}, not to {text!r}"
         ) from None
 
 
@@ -126,14 +127,13 @@ def _checked(fields: Mapping[str, Any]) -> dict[str, Any]:
     for field, known in (("engine", EngineName), ("scheduler", Order)):
         if field in values and values[field] not in set(known):
             raise InvalidRequest(
-                f"{values[field]!r} is no {field}; there are {', '.join(known)}", field=field
+                f"{values[field]!r} is not a {field}; choose from {', '.join(known)}", field=field
             )
     types = values.get("allowed_session_types", [])
     unknown = sorted(set(types) - set(SessionType))
     if unknown:
         raise InvalidRequest(
-            f"{', '.join(unknown)}: there is no such type of session; there are "
-            f"{', '.join(SessionType)}",
+            f"{', '.join(unknown)}: no such session type; choose from {', '.join(SessionType)}",
             field="allowed_session_types",
         )
     if "scheduler_opts" in values:
