@@ -139,19 +139,24 @@ class GroupPass:
             self._full.update(n for n, has_room in zip(asked, fits, strict=True) if not has_room)
             self._room_version = placer.version
         without = self._full | self._no_room
+        states = [ROOM] * len(handles)
+        open_at: list[int] = []  # where there is room, and a second question
+        for at, n in enumerate(handles):
+            if n in without:
+                states[at] = NO_ROOM
+            elif reserver is not None and n not in self._refused:
+                open_at.append(at)
         hopeless = {*self._hopeless, *placer.hopeless(without)}
-        beside: dict[int, int] = {}
+        if hopeless:
+            for at, n in enumerate(handles):
+                if n in hopeless and n in without:
+                    states[at] = HOPELESS
         if reserver is not None:
-            asked = [n for n in handles if n not in without and n not in self._refused]
             other = UNTRIED if reserver.may_move else ROOM
-            beside = {
-                n: BESIDE if fits else other
-                for n, fits in zip(asked, reserver.fit_beside(asked), strict=True)
-            }
-        return [
-            beside.get(n, ROOM) if n not in without else HOPELESS if n in hopeless else NO_ROOM
-            for n in handles
-        ]
+            beside = reserver.fit_beside([handles[at] for at in open_at])
+            for at, is_beside in zip(open_at, beside, strict=True):
+                states[at] = BESIDE if is_beside else other
+        return states
 
     def _has_moved(self) -> bool:
         """Return whether the reserved place is another one since this was last asked."""

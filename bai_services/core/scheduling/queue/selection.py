@@ -107,6 +107,23 @@ def _up_to(facts, room, found, count):  # type: ignore[no-untyped-def]
     return kept
 
 
+@njit(cache=True, nogil=True)
+def _first_of(facts, found, count, most):  # type: ignore[no-untyped-def]
+    """Move the ``most`` shapes that come first to the front of ``found``, in their order."""
+    kept = 0
+    for at in range(count):
+        one = found[at]
+        if kept == most and not _is_before(facts, one, found[most - 1]):
+            continue
+        if kept < most:
+            kept += 1
+        to = kept - 1
+        while to > 0 and _is_before(facts, one, found[to - 1]):
+            found[to] = found[to - 1]
+            to -= 1
+        found[to] = one
+
+
 class Selected(NamedTuple):
     """Shapes in no certain order; whether others come after these; the first that caps hold back.
 
@@ -116,6 +133,25 @@ class Selected(NamedTuple):
     shapes: list[Shape]
     is_cut: bool
     capped: tuple[int, int] | None
+
+
+class _Scratch:
+    """Arrays that one selection fills and the next one uses again."""
+
+    def __init__(self) -> None:
+        self.room: Ints = np.empty(0, np.int64)  # by handle
+        self.first: Ints = np.empty((0, 0), np.int64)  # by lane and handle
+        self.found: Ints = np.empty(0, np.int64)
+
+    def fit(self, handles: int, shapes: int, lanes: int, width: int) -> None:
+        """Give every array its size. Only what a selection reads before it writes is cleared."""
+        if len(self.room) != handles:
+            self.room = np.empty(handles, np.int64)
+        self.room.fill(HOPELESS)
+        if len(self.found) != shapes:
+            self.found = np.empty(shapes, np.int64)
+        if self.first.shape != (lanes, width):
+            self.first = np.empty((lanes, width), np.int64)
 
 
 class Selection:
@@ -136,6 +172,7 @@ class Selection:
         self._lanes: dict[tuple[int, Party], int] = {}
         self._handles: dict[int, int] = {}  # how many shapes have each request
         self._stale: set[int] = set()
+        self._scratch = _Scratch()
 
     def copy(self) -> Selection:
         """Return an independent copy of the same shapes."""
@@ -148,6 +185,7 @@ class Selection:
         other._shapes, other._free = list(self._shapes), list(self._free)
         other._lanes, other._handles = dict(self._lanes), dict(self._handles)
         other._stale = set(self._stale)
+        other._scratch = _Scratch()
         return other
 
     def replace(self, twin: Callable[[Shape], Shape]) -> None:
@@ -237,14 +275,14 @@ class Selection:
         """
         self._refresh(order)
         handles = list(self._handles)
-        room: Ints = np.full(max(handles, default=0) + 1, HOPELESS, np.int64)
+        highest, used = max(handles, default=0), len(self._shapes)
+        width = 1 if longest is None else highest + 1
+        scratch = self._scratch
+        scratch.fit(highest + 1, len(self._facts), len(self._lanes), width)
+        room, found = scratch.room, scratch.found
         room[handles] = rooms(handles)
         is_shared = order in (Order.FIFO, Order.LIFO)
-        used = len(self._shapes)
         facts = self._facts[:used]
-        width = 1 if longest is None else len(room)
-        first: Ints = np.empty((len(self._lanes), width), np.int64)
-        found: Ints = np.empty(used, np.int64)
         count, capped = _select(
             facts,
             self._rows[:used],
@@ -253,16 +291,15 @@ class Selection:
             room,
             -2 if longest is None else longest,
             is_shared,
-            first,
+            scratch.first,
             found,
         )
         if longest is None and is_shared:
             count = _up_to(facts, room, found, count)
         is_cut = is_shared and count > _AT_ONCE
         if is_cut:
-            mine = found[:count]
-            ranked = np.lexsort((facts[mine, KEY], -facts[mine, PRIORITY]))
-            found, count = mine[ranked[:_AT_ONCE]], _AT_ONCE
+            _first_of(facts, found, count, _AT_ONCE)
+            count = _AT_ONCE
         shapes = [shape for n in found[:count].tolist() if (shape := self._shapes[n]) is not None]
         if capped < 0:
             return Selected(shapes, is_cut, None)
