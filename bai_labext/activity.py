@@ -18,7 +18,7 @@ from tornado import web
 from tornado.httputil import HTTPHeaders, HTTPServerRequest
 from tornado.web import Application, OutputTransform
 
-from bai_labext.apps.activity import Uses
+from bai_labext.apps.activity import AppActivity
 from bai_labext.handlers import PanelHandler
 from bai_labext.manager_link import ManagerLink
 from bai_services.core.errors import BaiError
@@ -34,7 +34,7 @@ JUPYTER = "jupyterlab"
 class Activity:
     """Tells the manager, now and then and when asked to, how long nobody has used the session."""
 
-    def __init__(self, settings: Mapping[str, Any], uses: Uses, link: ManagerLink) -> None:
+    def __init__(self, settings: Mapping[str, Any], uses: AppActivity, link: ManagerLink) -> None:
         self._settings = settings
         self._uses = uses
         self._link = link
@@ -102,7 +102,7 @@ class ActivityHandler(PanelHandler):
         self.write_json({})
 
 
-def note_writes(web_app: Application, uses: Uses) -> None:
+def note_writes(web_app: Application, uses: AppActivity) -> None:
     """Count each request to Jupyter's own interface that changes something as a use."""
     below = url_path_join(web_app.settings["base_url"], "api", "/")
     web_app.transforms.append(_noting(below, lambda: uses.used(JUPYTER)))

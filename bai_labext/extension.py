@@ -13,7 +13,7 @@ from tornado.httpserver import HTTPServer
 
 from bai_labext.activity import Activity, ActivityHandler, note_writes
 from bai_labext.apps import apps, shared_apps
-from bai_labext.apps.activity import Uses, activity_times
+from bai_labext.apps.activity import AppActivity, activity_times
 from bai_labext.apps.apps import Offer
 from bai_labext.apps.arguments import Arguments
 from bai_labext.apps.catalogue import Kind
@@ -55,7 +55,7 @@ def load(server_app: Any) -> None:
         offers,
         home,
         Arguments(os.environ, home),
-        Uses(lambda: activity_times(web_app.settings)),
+        AppActivity(lambda: activity_times(web_app.settings)),
         idle_seconds(os.environ),
         log_bytes(os.environ),
     )
@@ -104,7 +104,9 @@ def log_bytes(environ: Mapping[str, str]) -> int:
     return int(text) * 2**20 if text.isdecimal() and int(text) else LOG_MOST_BYTES
 
 
-def _tunnel(server_app: Any, base_url: str, link: ManagerLink, uses: Uses) -> list[tuple[Any, ...]]:
+def _tunnel(
+    server_app: Any, base_url: str, link: ManagerLink, uses: AppActivity
+) -> list[tuple[Any, ...]]:
     server = SshServer(os.environ, link)
     token = server_app.identity_provider.token
     joined = targets.Targets(

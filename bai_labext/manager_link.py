@@ -23,7 +23,7 @@ MOST_SESSIONS = 50
 OF_A_SHARE = ("id", "app", "audience", "user", "project", "allowed_addresses", "expires_at", "url")
 MOST_FOLDERS = 200
 # What the panel shows. The rest, environment variables with their secrets among it, stays here.
-OF_A_SESSION = (
+SESSION_FIELDS = (
     *("id", "name", "type", "status", "status_info", "owner", "project", "domain", "image"),
     *("resource_group", "agent", "requested", "shared_memory", "mounts", "notices", "page"),
     *("started_at", "created_at", "cluster_size", "enforcement", "result"),
@@ -175,7 +175,7 @@ class ManagerLink:
     def _shown(self, found: Mapping[str, Any]) -> dict[str, Any]:
         kernels = [_picked(kernel, OF_A_KERNEL) for kernel in found.get("kernels") or ()]
         return {
-            **_picked(found, OF_A_SESSION),
+            **_picked(found, SESSION_FIELDS),
             "devices": self._own_devices(),
             "kernels": kernels,
         }

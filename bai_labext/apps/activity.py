@@ -30,7 +30,7 @@ class Use:
     websockets: int = 0
 
 
-class Uses:
+class AppActivity:
     """The uses of all apps of one Jupyter server."""
 
     def __init__(
@@ -81,7 +81,7 @@ def forget_ended(state: dict[str, Any]) -> None:
         state.pop("port", None)
 
 
-def watched(handler: type, app: App, uses: Uses) -> type:
+def watched(handler: type, app: App, uses: AppActivity) -> type:
     """Return a handler of jupyter-server-proxy that notes uses instead of any traffic.
 
     It also reaches what listens over IPv6 alone.

@@ -22,7 +22,7 @@ from tornado.httputil import HTTPServerRequest
 from tornado.routing import Rule
 from tornado.web import Application, HTTPError
 
-from bai_labext.apps.activity import Uses, forget_ended, watched
+from bai_labext.apps.activity import AppActivity, forget_ended, watched
 from bai_labext.apps.apps import Offer, log_path
 from bai_labext.apps.arguments import Arguments
 from bai_labext.apps.catalogue import ANY_PORT, Kind
@@ -80,7 +80,7 @@ class RunningApps:
         offers: Sequence[Offer],
         home: str,
         arguments: Arguments,
-        uses: Uses,
+        uses: AppActivity,
         idle_seconds: float = 0,
         log_bytes: int = LOG_MOST_BYTES,
     ) -> None:
@@ -225,7 +225,7 @@ class RunningApps:
         return list(self._offers.values())
 
     @property
-    def uses(self) -> Uses:
+    def uses(self) -> AppActivity:
         return self._uses
 
     async def stop_idle(self) -> None:

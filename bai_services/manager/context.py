@@ -18,5 +18,5 @@ class Shared:
     database: Database
     clock: Clock
     audit: Audit
-    caps_changed: Callable[[], None]
-    people_left: Callable[[], None]
+    capacity_changed: Callable[[], None]
+    sign_outs_due: Callable[[], None]

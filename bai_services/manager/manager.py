@@ -57,7 +57,7 @@ class Manager:
         self.metrics = Metrics()
         self.hub = Hub(settings.hub_api_url, settings.hub_api_token)
         self.audit = Audit(database, clock)
-        shared = Shared(database, clock, self.audit, self.room_changed, self.people_left)
+        shared = Shared(database, clock, self.audit, self.capacity_changed, self.sign_outs_due)
         secrets = KeypairSecrets(settings.key)
         passwords = Passwords(settings.password_memory_kib, settings.password_rounds)
         self.callers = Callers(database, clock, secrets)
@@ -136,12 +136,12 @@ class Manager:
         await self.hub.close()
         await self.database.close()
 
-    def room_changed(self) -> None:
+    def capacity_changed(self) -> None:
         """Run a scheduling pass that reads everything: caps, agents or groups have changed;
         cheap.
         """
-        self.scheduler.room_changed()
+        self.scheduler.capacity_changed()
 
-    def people_left(self) -> None:
+    def sign_outs_due(self) -> None:
         """Sign out users who have been deactivated or marked for sign-out; cheap."""
         self.sign_outs.wake()

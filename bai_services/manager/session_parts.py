@@ -23,12 +23,12 @@ from .hub.servers import HubServers
 from .hub.starter import Starter
 from .scheduling.admission_checks import FittingAgents
 from .scheduling.fair_usage import FairUsage
-from .scheduling.jit_warmup import Warming
+from .scheduling.jit_warmup import JitWarmup
 from .scheduling.lease import Lease
 from .scheduling.scheduler import Scheduler
 from .scheduling.wait_states import WaitStates
-from .scheduling.why import Whys
-from .sessions.activity import Uses
+from .scheduling.why import StartExplanations
+from .sessions.activity import SessionActivity
 from .sessions.callback_calls import CallbackCalls
 from .sessions.callbacks import Callbacks
 from .sessions.deadlines import Deadlines
@@ -56,8 +56,8 @@ class SessionParts:
         secret_environ = SecretEnviron(settings.key)
         plans = LaunchPlans(kernel_store, folders, secret_environ)
         dependencies = DependencyStore(database)
-        self.warming = Warming()
-        fitting = FittingAgents(request_store, self.warming)
+        self.jit_warmup = JitWarmup()
+        fitting = FittingAgents(request_store, self.jit_warmup)
         requests = Requests(
             request_store, folders, clock, settings.callback_reach, fitting, secret_environ
         )
@@ -76,16 +76,18 @@ class SessionParts:
         self.lifetimes = Lifetimes(
             self.sessions, (TimeLimitStore(database), store), self.lifecycle, shared.audit
         )
-        self.uses = Uses(self.sessions, (TimeLimitStore(database), store), clock, shared.audit)
-        self.options = Options(request_store, requests, folders, self.warming)
+        self.uses = SessionActivity(
+            self.sessions, (TimeLimitStore(database), store), clock, shared.audit
+        )
+        self.options = Options(request_store, requests, folders, self.jit_warmup)
         self.launch = Launch(store, kernel_store, plans, self.lifecycle, clock)
         self.ledger = Ledger(AllocationStore(database))
         lease = Lease(LeaseStore(database), clock, settings.lease_seconds)
         usage = FairUsage(UsageBucketStore(database), lease, clock)
         self.scheduler = Scheduler(
-            queue, store, lease, usage, self.lifecycle, states, clock, warming=self.warming
+            queue, store, lease, usage, self.lifecycle, states, clock, jit_warmup=self.jit_warmup
         )
-        self.whys = Whys(self.sessions, self.scheduler, request_store)
+        self.whys = StartExplanations(self.sessions, self.scheduler, request_store)
         self.deadlines = Deadlines(
             DeadlineStore(database), dependencies, self.lifecycle, clock, lease=lease
         )

@@ -22,7 +22,7 @@ def pack(channel: Channel, content: bytes = b"") -> bytes:
     return _HEADER.pack(channel, len(content)) + content
 
 
-class Pieces:
+class ChannelReader:
     """Finds the pieces in what comes, however it is cut."""
 
     def __init__(self) -> None:

@@ -11,7 +11,7 @@ from tornado.httputil import HTTPHeaders, HTTPServerRequest, RequestStartLine
 from tornado.web import Application, RequestHandler
 
 from bai_labext.apps import running_apps
-from bai_labext.apps.activity import ACTIVITY, Uses, forget_ended, is_use
+from bai_labext.apps.activity import ACTIVITY, AppActivity, forget_ended, is_use
 from bai_labext.apps.apps import Offer
 from bai_labext.apps.arguments import Arguments
 from bai_labext.apps.catalogue import BY_NAME
@@ -57,7 +57,7 @@ def test_what_a_page_asks_by_itself_is_no_use(
 
 def test_a_use_of_an_app_is_one_of_the_session() -> None:
     clock, times = MovedClock(), dict[str, datetime]()
-    uses = Uses(lambda: times, clock)
+    uses = AppActivity(lambda: times, clock)
     assert uses.idle_seconds("mlflow") is None
     uses.used("mlflow")
     clock.now += timedelta(seconds=90)
@@ -101,7 +101,7 @@ def test_only_what_nobody_uses_and_nothing_of_theirs_runs_in_is_ended(tmp_path: 
         for name in names
     ]
     clock, times = MovedClock(), dict[str, datetime]()
-    uses = Uses(lambda: times, clock)
+    uses = AppActivity(lambda: times, clock)
     web_app = Application(routes, base_url="/")
     offers = [Offer(BY_NAME[name]) for name in names]
     apps = RunningApps(

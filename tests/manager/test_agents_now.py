@@ -8,7 +8,7 @@ import pytest
 
 from bai_services.core.cluster.device_sharing import Level, Sharing
 from bai_services.core.scheduling.placement import AgentState
-from bai_services.manager.cluster.agent_capacity import AgentsNow
+from bai_services.manager.cluster.agent_capacity import AgentCapacity
 from tests.core.placement.worlds import agent
 
 SHARES = "cuda.shares"
@@ -49,6 +49,6 @@ WATCHED = Sharing(Level.SOFT)
 def test_how_firmly_a_session_can_count_on_its_share(
     agents: list[AgentState], level: Level | None
 ) -> None:
-    amounts = AgentsNow(agents).amounts
+    amounts = AgentCapacity(agents).amounts
     assert (amounts[SHARES].enforcement if SHARES in amounts else None) == level
     assert amounts["cpu"].enforcement is amounts["cuda.device"].enforcement is None

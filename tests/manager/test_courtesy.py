@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from bai_services.core.scheduling.queue import go_on
+from bai_services.core.scheduling.queue import no_op
 from bai_services.manager.scheduling import idle_scheduling
 
 LONG, NONE = 3600.0, 0.0
@@ -128,7 +128,7 @@ def test_a_busy_loop_makes_a_thread_slower(
 
 
 async def test_in_any_other_loop_work_just_runs() -> None:
-    assert idle_scheduling.give_way() is go_on
+    assert idle_scheduling.give_way() is no_op
     await idle_scheduling.spare_time()
     frozen = gc.get_freeze_count()
     idle_scheduling.settle()

@@ -10,7 +10,7 @@ from bai_services.core.scheduling.placement import build_tables
 from bai_services.core.sessions.lifecycle import Event
 from bai_services.db.scheduling.queue import QueueStore
 from bai_services.manager.scheduling import placement_training
-from bai_services.manager.scheduling.placement_training import Learning
+from bai_services.manager.scheduling.placement_training import PlacementTraining
 from tests.db.world import make_world
 from tests.testbed.manager import MovableClock, manager_on
 from tests.testbed.manager import make_world as make_demo
@@ -34,7 +34,7 @@ async def test_tables_are_built_of_recent_requests_and_only_when_they_are_others
         async def hold(self) -> int:
             return 1
 
-    learner = Learning(QueueStore(world.database), Held())  # type: ignore[arg-type]
+    learner = PlacementTraining(QueueStore(world.database), Held())  # type: ignore[arg-type]
     groups = (await QueueStore(world.database).snapshot(world.later())).groups
     await learner.step()
     assert not built
@@ -59,7 +59,7 @@ async def test_a_pass_places_by_what_was_learned(tmp_path: Path) -> None:
         await make_demo(manager, clock)
         scheduler = manager.scheduler
         tables = build_tables([], [])
-        scheduler._learning._tables["default"] = tables
+        scheduler._placement_training._tables["default"] = tables
         await scheduler.run_pass()
         assert scheduler._queue is not None
-        assert scheduler._queue.line("default").state.tables is tables
+        assert scheduler._queue.group_queue("default").state.tables is tables

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from bai_services.manager.folders.write_buffer import PIECE_BYTES, Pieces
+from bai_services.manager.folders.write_buffer import PIECE_BYTES, WriteBuffer
 from tests.storage.test_host import fresh_location, host_at
 
 
@@ -25,7 +25,7 @@ async def test_chunks_of_any_size(tmp_path: Path, sizes: list[int]) -> None:
     await storage.start()
     await storage.create(location)
     writer = await storage.writer(location)
-    pieces, source = Pieces(storage, writer), random.Random(1)
+    pieces, source = WriteBuffer(storage, writer), random.Random(1)
     sent = [source.randbytes(size) for size in sizes]
     for chunk in sent:
         await pieces.write(chunk)

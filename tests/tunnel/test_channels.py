@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bai_services.tunnel.channels import Channel, Pieces, pack
+from bai_services.tunnel.channels import Channel, ChannelReader, pack
 from bai_services.tunnel.frames import ProtocolError
 
 
@@ -17,7 +17,7 @@ from bai_services.tunnel.frames import ProtocolError
 def test_pieces_come_as_they_were_sent(sent: list[tuple[Channel, bytes]], cuts: list[int]) -> None:
     content = b"".join(pack(*piece) for piece in sent)
     places = [0, *sorted(min(cut, len(content)) for cut in cuts), len(content)]
-    pieces = Pieces()
+    pieces = ChannelReader()
     came = [
         piece
         for begin, end in zip(places, places[1:], strict=False)
@@ -29,4 +29,4 @@ def test_pieces_come_as_they_were_sent(sent: list[tuple[Channel, bytes]], cuts: 
 @pytest.mark.parametrize("content", [b"\x09\0\0\0\0", b"\x01\xff\xff\xff\xff"])
 def test_what_is_no_piece_is_refused(content: bytes) -> None:
     with pytest.raises(ProtocolError):
-        list(Pieces().feed(content))
+        list(ChannelReader().feed(content))

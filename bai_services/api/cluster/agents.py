@@ -14,7 +14,7 @@ from bai_services.core.errors import InvalidRequest
 from bai_services.core.listing import ListQuery
 from bai_services.core.resources import ResourceSlots
 from bai_services.core.user_input import read_decimal, shown
-from bai_services.manager.cluster.agents import Beat, NewDevice
+from bai_services.manager.cluster.agents import AgentHeartbeat, NewDevice
 
 from ..base import APIHandler, operation
 from ..fields import Body, NameText, ShortText, Shown, Slots, SlotTexts
@@ -93,9 +93,9 @@ class Heartbeat(_FromAgent):
     images: Annotated[list[ShortText], Field(max_length=10_000)] = []
     is_leaving: bool = False
 
-    def read(self) -> Beat:
+    def read(self) -> AgentHeartbeat:
         facts = {**self.facts, "images": self.images} if self.images else self.facts
-        return Beat(
+        return AgentHeartbeat(
             resource_group=self.resource_group,
             engine=self.engine,
             endpoint=self.endpoint,

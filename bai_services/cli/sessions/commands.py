@@ -20,7 +20,7 @@ from typing import BinaryIO
 import click
 
 from bai_services.core.errors import BaiError, InvalidRequest, Unavailable
-from bai_services.tunnel.channels import Channel, Pieces
+from bai_services.tunnel.channels import Channel, ChannelReader
 from bai_services.tunnel.frames import MOST_TEXT_BYTES, ProtocolError
 
 from .. import output
@@ -116,7 +116,7 @@ def _send(there: socket.socket, feed: Feed) -> None:
 
 
 def _receive(there: socket.socket, out: BinaryIO, err: BinaryIO) -> int | None:
-    pieces = Pieces()
+    pieces = ChannelReader()
     with contextlib.suppress(ConnectionError, ProtocolError):
         while content := there.recv(_PIECE_BYTES):
             for channel, piece in pieces.feed(content):

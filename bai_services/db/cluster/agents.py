@@ -43,7 +43,7 @@ _DEVICE_LISTING = Listing(
 
 
 @dataclass(frozen=True, slots=True)
-class Beat:
+class AgentHeartbeat:
     """One heartbeat: what a machine is and has. ``slots`` are cpu and mem."""
 
     resource_group: str
@@ -74,7 +74,7 @@ class AgentStore:
     def __init__(self, database: Database) -> None:
         self._db = database
 
-    async def contact(self, agent_id: str, beat: Beat, at: datetime) -> Contact:
+    async def contact(self, agent_id: str, beat: AgentHeartbeat, at: datetime) -> Contact:
         """Write a heartbeat; an agent that is not known yet joins its resource group.
 
         What is in use stays in use: a capacity may sink below it, a device that
@@ -221,7 +221,7 @@ class AgentStore:
 
 
 def _values(
-    beat: Beat, group: str, engine: str, status: AgentStatus, at: datetime
+    beat: AgentHeartbeat, group: str, engine: str, status: AgentStatus, at: datetime
 ) -> dict[str, Any]:
     facts = dict(beat.facts)
     if engine != beat.engine:

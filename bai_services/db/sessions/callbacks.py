@@ -20,7 +20,7 @@ _TEXT_LIMIT = 255
 
 
 @dataclass(frozen=True, slots=True)
-class Letter:
+class CallbackDelivery:
     """One step that is to be told now; ``id`` is its line of the session's history."""
 
     session_id: str
@@ -49,7 +49,7 @@ class CallbackStore:
 
     async def due(
         self, now: datetime, busy: Collection[str], full: Collection[str], per_owner: int
-    ) -> list[Letter]:
+    ) -> list[CallbackDelivery]:
         """Return the next step of each session that is due, at most ``per_owner`` of a person.
 
         Sessions that are ``busy`` and owners who are ``full`` are left out.
@@ -57,23 +57,23 @@ class CallbackStore:
         values = {"now": now, "busy": list(busy), "full": list(full), "per_owner": per_owner}
         async with self._db.read() as tx:
             found = await tx.execute(_DUE, values)
-            return [Letter(*row[:-1]) for row in found]
+            return [CallbackDelivery(*row[:-1]) for row in found]
 
-    async def delivered(self, letter: Letter, at: datetime) -> None:
+    async def delivered(self, letter: CallbackDelivery, at: datetime) -> None:
         counted = session_callbacks.c.delivered + 1
         await self._write(letter, _on(letter, at) | {"delivered": counted, "last_error": ""})
 
-    async def given_up(self, letter: Letter, at: datetime, error: str) -> None:
+    async def given_up(self, letter: CallbackDelivery, at: datetime, error: str) -> None:
         """Leave a step untold, so that those after it are not held up."""
         counted = session_callbacks.c.given_up + 1
         values = _on(letter, at) | {"given_up": counted, "last_error": error[:_TEXT_LIMIT]}
         await self._write(letter, values)
 
-    async def failed(self, letter: Letter, next_at: datetime, error: str) -> None:
+    async def failed(self, letter: CallbackDelivery, next_at: datetime, error: str) -> None:
         values = {"tries": letter.tries + 1, "next_at": next_at}
         await self._write(letter, values | {"last_error": error[:_TEXT_LIMIT]})
 
-    async def _write(self, letter: Letter, values: dict[str, Any]) -> None:
+    async def _write(self, letter: CallbackDelivery, values: dict[str, Any]) -> None:
         # Only if it is still as it was read: another manager may have told it meanwhile.
         async with self._db.write() as tx:
             await tx.execute(
@@ -86,7 +86,7 @@ class CallbackStore:
             )
 
 
-def _on(letter: Letter, at: datetime) -> dict[str, Any]:
+def _on(letter: CallbackDelivery, at: datetime) -> dict[str, Any]:
     """Return what is written once a step is done with."""
     is_open = letter.to_status not in ENDED
     return {"told_id": letter.id, "tries": 0, "next_at": at, "last_at": at, "is_open": is_open}

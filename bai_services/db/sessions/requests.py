@@ -97,7 +97,7 @@ class KeypairFacts:
 
 
 @dataclass(frozen=True, slots=True)
-class Room:
+class AdmissionFacts:
     """Caps and usage of a session's scopes, and the agents of its group."""
 
     scopes: tuple[Scope, ...]
@@ -227,7 +227,7 @@ class RequestStore:
 
     async def room_beside(
         self, agents: Sequence[AgentState], key: tuple[str, str, str, str], group: str
-    ) -> Room:
+    ) -> AdmissionFacts:
         """Return the room for a session of (domain, project id, owner id, access key).
 
         ``agents`` are those of the group.
@@ -328,9 +328,11 @@ async def _room(
     key: tuple[str, str, str, str],
     group: str,
     of_group: Sequence[AgentState],
-) -> Room:
+) -> AdmissionFacts:
     scopes = ledger.scopes_of(*key, group)
-    return Room(scopes, await read_caps(tx, scopes), await read_usage(tx, scopes), of_group)
+    return AdmissionFacts(
+        scopes, await read_caps(tx, scopes), await read_usage(tx, scopes), of_group
+    )
 
 
 def _links(owner: OwnerFacts, project: ProjectFacts, access_key: str) -> Sequence[tuple[str, str]]:

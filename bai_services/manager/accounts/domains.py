@@ -28,8 +28,8 @@ class Domains:
         self._store = DomainStore(shared.database)
         self._clock = shared.clock
         self._audit = shared.audit
-        self._caps_changed = shared.caps_changed
-        self._people_left = shared.people_left
+        self._capacity_changed = shared.capacity_changed
+        self._sign_outs_due = shared.sign_outs_due
 
     async def page(self, caller: Caller, query: ListQuery) -> Page[Row]:
         visible = authorizer.visibility(caller, "domain.read")
@@ -80,9 +80,9 @@ class Domains:
             caller, "domain.update", name, domain=name, fields=sorted(changes)
         )
         row = await self._store.update(name, checked(changes), signs_out, entry)
-        self._caps_changed()
+        self._capacity_changed()
         if signs_out:
-            self._people_left()
+            self._sign_outs_due()
         return row
 
     async def delete(self, caller: Caller, name: str) -> None:

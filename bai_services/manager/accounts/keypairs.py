@@ -34,7 +34,7 @@ class Keypairs:
         self._audit = shared.audit
         self._users = users
         self._secrets = secrets
-        self._caps_changed = shared.caps_changed
+        self._capacity_changed = shared.capacity_changed
 
     async def page(self, caller: Caller, query: ListQuery) -> Page[Row]:
         visible = authorizer.visibility(caller, "keypair.read")
@@ -106,7 +106,7 @@ class Keypairs:
         entry = self._entry(caller, "keypair.update", row, fields=sorted(changes))
         is_main = bool(changes.get("is_main"))
         changed = await self._store.update(access_key, columns, is_main, entry)
-        self._caps_changed()
+        self._capacity_changed()
         return {**changed} if secret_key is None else {**changed, "secret_key": secret_key}
 
     async def delete(self, caller: Caller, access_key: str) -> None:

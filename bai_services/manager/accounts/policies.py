@@ -55,7 +55,7 @@ class Policies:
         self._store = PolicyStore(shared.database, kind)
         self._clock = shared.clock
         self._audit = shared.audit
-        self._caps_changed = shared.caps_changed
+        self._capacity_changed = shared.capacity_changed
 
     async def page(self, caller: Caller, query: ListQuery) -> Page[Row]:
         authorizer.require(caller, "policy.read")
@@ -80,7 +80,7 @@ class Policies:
         authorizer.require(caller, "policy.write")
         entry = self._entry(caller, "update", name, fields=sorted(changes))
         row = await self._store.update(name, _checked(changes), entry)
-        self._caps_changed()
+        self._capacity_changed()
         return row
 
     async def delete(self, caller: Caller, name: str) -> None:

@@ -31,7 +31,7 @@ class Projects:
         self._clock = shared.clock
         self._audit = shared.audit
         self._domains = domains
-        self._caps_changed = shared.caps_changed
+        self._capacity_changed = shared.capacity_changed
 
     async def page(self, caller: Caller, query: ListQuery) -> Page[Row]:
         visible = authorizer.visibility(caller, "project.read")
@@ -105,7 +105,7 @@ class Projects:
             fields=sorted(changes),
         )
         changed = await self._store.update(row["id"], values, entry)
-        self._caps_changed()
+        self._capacity_changed()
         return changed
 
     async def delete(self, caller: Caller, key: str) -> None:

@@ -67,7 +67,7 @@ class SignIns:
         self._passwords = passwords
         self._hub = hub
         self._endings = endings
-        self._people_left = shared.people_left
+        self._sign_outs_due = shared.sign_outs_due
         self._metrics = metrics
         self._token_seconds = token_seconds
         # Lost with a restart, which is acceptable for a sign-in of two minutes.
@@ -164,7 +164,7 @@ class SignIns:
             await self._endings.end(due, keep_session)
         except BaiError:
             # The password has changed; what the Hub still has to do is retried until it answers.
-            self._people_left()
+            self._sign_outs_due()
 
     def _forget_codes(self, username: str) -> None:
         self._codes = {k: c for k, c in self._codes.items() if c.username != username}

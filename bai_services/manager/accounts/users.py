@@ -51,7 +51,7 @@ class Users:
         self._passwords = passwords
         self._secrets = secrets
         self._lockouts = lockouts
-        self._people_left = shared.people_left
+        self._sign_outs_due = shared.sign_outs_due
 
     async def page(self, caller: Caller, query: ListQuery) -> Page[Row]:
         visible = authorizer.visibility(caller, "user.read")
@@ -130,7 +130,7 @@ class Users:
         )
         changed = await self._store.update(row["id"], change, entry)
         if change.signs_out or change.ends_tokens:
-            self._people_left()
+            self._sign_outs_due()
         return (await self._with_locks([changed]))[0]
 
     async def delete(self, caller: Caller, key: str) -> None:
@@ -143,7 +143,7 @@ class Users:
         entry = self._entry(caller, "user.delete", row)
         change = UserChange({"status": "deleted"}, deactivates_keypairs=True, signs_out=True)
         await self._store.update(row["id"], change, entry)
-        self._people_left()
+        self._sign_outs_due()
 
     async def sign_out(self, caller: Caller, key: str) -> None:
         """End the tokens and servers of a user, who may sign in again if active."""
@@ -152,7 +152,7 @@ class Users:
             row = await self._writable(caller, key, {})
         entry = self._entry(caller, "user.sign-out", row)
         await self._store.update(row["id"], UserChange({}, signs_out=True), entry)
-        self._people_left()
+        self._sign_outs_due()
 
     async def unlock(self, caller: Caller, key: str) -> None:
         """Reset an account's failed sign-ins: it is accepted from every address again."""

@@ -13,7 +13,7 @@ from bai_services.core.cluster.devices import SHARES, Device
 from bai_services.core.resources import CPU, MEM
 from bai_services.core.scheduling.placement import AgentState, Placer, Policy, Request
 
-from ..scheduling.jit_warmup import Warming
+from ..scheduling.jit_warmup import JitWarmup
 
 # The longest that the start form waits for the compiled placement code.
 PATIENCE_SECONDS = 3.0
@@ -33,7 +33,7 @@ class Amounts:
     enforcement: Level | None
 
 
-class AgentsNow:
+class AgentCapacity:
     """Agents of one resource group as last read; immutable.
 
     Until the placement code is compiled (``can_tell``), every request counts as fitting.
@@ -78,17 +78,17 @@ class AgentsNow:
         return Placer(self.agents, Policy.BEST_FIT)
 
 
-class KnownAgents:
+class AgentCapacityCache:
     """Agents of each resource group as last read, with the capacity computed from them."""
 
-    def __init__(self, warming: Warming) -> None:
-        self._warming = warming
-        self._of_group: dict[str, AgentsNow] = {}
+    def __init__(self, jit_warmup: JitWarmup) -> None:
+        self._jit_warmup = jit_warmup
+        self._of_group: dict[str, AgentCapacity] = {}
         self._being_read: dict[str, asyncio.Task[Sequence[AgentState]]] = {}
 
     async def read(
         self, group: str, read: Callable[[], Coroutine[Any, Any, Sequence[AgentState]]]
-    ) -> AgentsNow:
+    ) -> AgentCapacity:
         """Return the agents; concurrent callers share one read (single-flight).
 
         The computed capacity is discarded as soon as anything differs.
@@ -99,10 +99,10 @@ class KnownAgents:
             task.add_done_callback(lambda _: self._being_read.pop(group))
         # A caller that is cancelled must not cancel the read for the others.
         agents = await asyncio.shield(task)
-        can_tell = await self._warming.is_over(PATIENCE_SECONDS)
+        can_tell = await self._jit_warmup.is_over(PATIENCE_SECONDS)
         known = self._of_group.get(group)
         if known is None or known.agents != agents or known.can_tell != can_tell:
-            known = self._of_group[group] = AgentsNow(agents, can_tell)
+            known = self._of_group[group] = AgentCapacity(agents, can_tell)
         return known
 
 

@@ -14,7 +14,7 @@ from bai_services.core.cluster.model import AgentStatus, check_agent_id
 from bai_services.core.errors import InvalidRequest, NotFound
 from bai_services.core.listing import ListQuery, Page
 from bai_services.core.resources import ResourceSlots, format_amount
-from bai_services.db.cluster.agents import AgentStore, Beat, Contact, Row
+from bai_services.db.cluster.agents import AgentHeartbeat, AgentStore, Contact, Row
 from bai_services.db.cluster.inventory import NewDevice
 
 from ..accounts import authorizer
@@ -22,7 +22,7 @@ from ..context import Shared
 from ..loop import Loop
 from ..settings import Settings
 
-__all__ = ["Agents", "Beat", "NewDevice"]
+__all__ = ["Agents", "AgentHeartbeat", "NewDevice"]
 
 log = logging.getLogger(__name__)
 
@@ -55,7 +55,7 @@ class Agents:
         self._audit = shared.audit
         self._settings = settings
         self._kernels = kernels
-        self._room_changed = shared.caps_changed
+        self._capacity_changed = shared.capacity_changed
         self._started_at: datetime | None = None
         self._loop = Loop(
             "agent deadlines", self.check_deadlines, settings.heartbeat_interval_seconds
@@ -86,7 +86,7 @@ class Agents:
         self,
         caller: Caller,
         agent_id: str,
-        beat: Beat,
+        beat: AgentHeartbeat,
         kernels: Sequence[Mapping[str, Any]] | None,
     ) -> Row:
         """Store what an agent reports about itself and its kernels (None: it cannot list them).
@@ -107,7 +107,7 @@ class Agents:
         if not beat.is_leaving:
             await self._kernels.observe(agent_id, kernels)
         if contact.has_more_room:
-            self._room_changed()
+            self._capacity_changed()
         return {
             "deadline_seconds": self._settings.heartbeat_deadline_seconds,
             "interval_seconds": self._settings.heartbeat_interval_seconds,
@@ -148,7 +148,7 @@ class Agents:
         values = {name: value for name, value in changes.items() if name in _PATCHED}
         entry = self._audit.entry(caller, "agent.update", agent_id, **values)
         row = await self._store.update(agent_id, values, entry)
-        self._room_changed()
+        self._capacity_changed()
         return _shown(row)
 
     async def delete(self, caller: Caller, agent_id: str) -> None:

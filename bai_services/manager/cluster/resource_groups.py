@@ -29,7 +29,7 @@ class ResourceGroups:
         self._store = GroupStore(shared.database)
         self._clock = shared.clock
         self._audit = shared.audit
-        self._room_changed = shared.caps_changed
+        self._capacity_changed = shared.capacity_changed
 
     async def page(self, caller: Caller, query: ListQuery) -> Page[Row]:
         return await self._store.page(query, group_user(caller))
@@ -66,7 +66,7 @@ class ResourceGroups:
         authorizer.require(caller, "resource-group.write")
         entry = self._entry(caller, "update", name, fields=sorted(changes))
         row = await self._store.update(name, _checked(changes), entry)
-        self._room_changed()
+        self._capacity_changed()
         return row
 
     async def delete(self, caller: Caller, name: str) -> None:

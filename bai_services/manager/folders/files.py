@@ -24,7 +24,7 @@ from ..settings import Settings
 from .access import VFolderAccess
 from .quotas import FolderUsage, Quotas, location_of
 from .storage_hosts import StorageHosts
-from .write_buffer import Pieces, Receive
+from .write_buffer import Receive, WriteBuffer
 
 DEFAULT_UID = 1000
 
@@ -260,7 +260,7 @@ class FileUpload:
         self._row = row
         self._path = path
         self._writer, self._expected = target
-        self._pieces = Pieces(files.host(row), self._writer)
+        self._pieces = WriteBuffer(files.host(row), self._writer)
         self._size = 0
 
     async def write(self, chunk: bytes) -> None:

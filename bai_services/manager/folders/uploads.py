@@ -20,7 +20,7 @@ from .files import Files, Landing
 from .open_uploads import OpenUploads
 from .quotas import location_of
 from .storage_hosts import StorageHosts
-from .write_buffer import Pieces, Receive
+from .write_buffer import Receive, WriteBuffer
 
 MAX_PARTS = 1000
 CHECKSUMS = ("md5", "sha1", "sha256", "sha512")
@@ -263,7 +263,7 @@ class Piece:
         self._facts = facts
         self._writer = writer
         self._host = uploads.host_of(row)
-        self._pieces = Pieces(self._host, writer)
+        self._pieces = WriteBuffer(self._host, writer)
         self._size = facts.offset
         self._is_over = False
         self._ending = asyncio.Lock()

@@ -16,7 +16,7 @@ PIECE_BYTES = 2 * 2**20
 Receive = Callable[[memoryview], Awaitable[int]]
 
 
-class Pieces:
+class WriteBuffer:
     """Two buffers take turns and are kept: new ones would cost more than the copying.
 
     Its methods are called one after another, but for ``settle``, which may come at any time.

@@ -25,15 +25,15 @@ from bai_services.core.scheduling.placement import (
 )
 from bai_services.core.sessions.kernel_group import check_cluster, request_of, total_slots
 from bai_services.db.sessions.requests import (
+    AdmissionFacts,
     GroupFacts,
     OwnerFacts,
     ProjectFacts,
     RequestStore,
-    Room,
 )
 
 from ..accounts import authorizer
-from .jit_warmup import Warming
+from .jit_warmup import JitWarmup
 
 if TYPE_CHECKING:
     from ..sessions.requests.requests import SessionRequest
@@ -77,7 +77,7 @@ def where_of(
     return where
 
 
-def check_caps(room: Room, slots: ResourceSlots, request: SessionRequest) -> None:
+def check_caps(room: AdmissionFacts, slots: ResourceSlots, request: SessionRequest) -> None:
     """Refuse what a cap forbids however empty the cluster is.
 
     Raises
@@ -111,9 +111,9 @@ class FittingAgents:
     installation has compiled what tells: then the queue does.
     """
 
-    def __init__(self, store: RequestStore, warming: Warming) -> None:
+    def __init__(self, store: RequestStore, jit_warmup: JitWarmup) -> None:
         self._store = store
-        self._warming = warming
+        self._jit_warmup = jit_warmup
         self._groups: dict[str, GroupAgents] = {}
 
     async def of(self, group: str) -> GroupAgents:
@@ -148,7 +148,7 @@ class FittingAgents:
         mode = check_cluster(request.cluster_size, request.cluster_mode)
         wanted = request_of(plain, group.options, request.cluster_size, mode, where)
         shape = repr(wanted)
-        if shape in agents.fitting or not await self._warming.is_over(PATIENCE_SECONDS):
+        if shape in agents.fitting or not await self._jit_warmup.is_over(PATIENCE_SECONDS):
             return
         try:
             await _check(agents.states, wanted, where)

@@ -18,7 +18,7 @@ import time
 from collections import deque
 from weakref import WeakKeyDictionary
 
-from bai_services.core.scheduling.queue import GiveWay, go_on
+from bai_services.core.scheduling.queue import GiveWay, no_op
 
 # So long a thread waits for a busy loop, and so long it then goes on.
 PATIENCE_SECONDS = 0.004
@@ -27,7 +27,7 @@ SLICE_SECONDS = 0.001
 WORK_PATIENCE_SECONDS = 0.05
 # The rubbish of so many objects more is looked for at once, and old objects seldom: a look at all
 # of them holds everybody up.
-RUBBISH = (5_000, 20, 10)
+GC_THRESHOLDS = (5_000, 20, 10)
 
 
 class _Watch(selectors.DefaultSelector):
@@ -74,7 +74,7 @@ def settle() -> None:
         return
     gc.collect()
     gc.freeze()
-    gc.set_threshold(*RUBBISH)
+    gc.set_threshold(*GC_THRESHOLDS)
 
 
 async def spare_time() -> None:
@@ -96,7 +96,7 @@ async def spare_time() -> None:
 def give_way() -> GiveWay:
     """Return what a thread calls again and again, so that it rests while this loop is busy."""
     watch = _WATCHES.get(asyncio.get_running_loop())
-    return go_on if watch is None else _Rest(watch.is_idle)
+    return no_op if watch is None else _Rest(watch.is_idle)
 
 
 class WorkGate:

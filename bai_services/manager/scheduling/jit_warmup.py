@@ -24,7 +24,7 @@ SWITCH_SECONDS = 0.0005
 _is_warm = False
 
 
-class Warming:
+class JitWarmup:
     """What needs the scheduler's code waits here while it is being compiled.
 
     That is for half a minute after an installation, and for a second or two later. Who ran it

@@ -18,7 +18,7 @@ TICK_SECONDS = 600.0
 RECENT = 2_000
 
 
-class Learning:
+class PlacementTraining:
     """Builds tables in a thread, one group after the other; never in a pass.
 
     A pass has them when it next reads everything afresh. Until then, and for

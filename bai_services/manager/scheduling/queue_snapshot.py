@@ -12,7 +12,7 @@ from bai_services.core.scheduling.queue.why import Explainer
 T = TypeVar("T")
 
 
-class Outlook:
+class QueueSnapshot:
     """A fork of the queue; what is worked out for one question serves the next."""
 
     def __init__(self, origin: Queue, fork: Queue, asked: set[asyncio.Task[object]]) -> None:
@@ -25,7 +25,9 @@ class Outlook:
         self._asked = asked
 
     @classmethod
-    async def of(cls, queue: Queue, asked: set[asyncio.Task[object]], give_way: GiveWay) -> Outlook:
+    async def of(
+        cls, queue: Queue, asked: set[asyncio.Task[object]], give_way: GiveWay
+    ) -> QueueSnapshot:
         """Fork a queue, which nobody may change meanwhile; its work calls ``give_way``."""
         fork = await asyncio.to_thread(queue.fork)
         fork.give_way = give_way

@@ -21,10 +21,10 @@ from ..loop import Loop
 from ..sessions.lifecycle import Lifecycle
 from .fair_usage import FairUsage
 from .idle_scheduling import WorkGate, give_way, spare_time
-from .jit_warmup import Warming
+from .jit_warmup import JitWarmup
 from .lease import Lease
-from .placement_training import Learning
-from .queue_snapshot import Outlook
+from .placement_training import PlacementTraining
+from .queue_snapshot import QueueSnapshot
 from .wait_states import WaitStates
 
 TICK_SECONDS = 1.0
@@ -65,7 +65,7 @@ class Scheduler:
         states: WaitStates,
         clock: Clock,
         *,
-        warming: Warming,
+        jit_warmup: JitWarmup,
     ) -> None:
         self._store = store
         self._sessions = sessions
@@ -74,7 +74,7 @@ class Scheduler:
         self._lifecycle = lifecycle
         self._clock = clock
         self._queue: Queue | None = None
-        self._outlook: Outlook | None = None
+        self._queue_snapshot: QueueSnapshot | None = None
         self._asked: set[asyncio.Task[object]] = set()
         # The queue is for one thread at a time.
         self._in_use = asyncio.Lock()
@@ -86,23 +86,23 @@ class Scheduler:
         self._read_at = 0.0
         self._lost_in_row = 0
         self._is_said = True
-        self._learning = Learning(store, lease)
-        self._warming = warming
+        self._placement_training = PlacementTraining(store, lease)
+        self._jit_warmup = jit_warmup
         self._states = states
         self._loop = Loop("scheduler", self._step, TICK_SECONDS)
         self._state_loop = Loop("states of waiting sessions", self._say, TICK_SECONDS)
         lifecycle.listen(self._on_change)
 
     def start(self) -> None:
-        self._warming.start(self._learning.start)
+        self._jit_warmup.start(self._placement_training.start)
         self.lease.start()
         self._usage.start()
         self._loop.start()
         self._state_loop.start()
 
     async def stop(self) -> None:
-        await self._warming.stop()
-        await self._learning.stop()
+        await self._jit_warmup.stop()
+        await self._placement_training.stop()
         await self._state_loop.stop()
         await self._loop.stop()
         await asyncio.gather(*self._asked, return_exceptions=True)
@@ -113,7 +113,7 @@ class Scheduler:
         """Run a pass now."""
         self._loop.wake()
 
-    def room_changed(self) -> None:
+    def capacity_changed(self) -> None:
         """Read everything afresh and run a pass: caps, agents or groups are not as they were."""
         self._read_at = 0.0
         self._loop.wake()
@@ -135,25 +135,27 @@ class Scheduler:
         try:
             async with asyncio.timeout(PATIENCE_SECONDS):
                 # Never cancelled: a pass must not begin in the middle of a fork.
-                outlook = await asyncio.shield(forking)
+                snapshot = await asyncio.shield(forking)
         except TimeoutError:
-            outlook = self._outlook
-        if outlook is None:
+            snapshot = self._queue_snapshot
+        if snapshot is None:
             return None
         try:
             async with asyncio.timeout(ANSWER_SECONDS):
-                return await outlook.ask(question)
+                return await snapshot.ask(question)
         except TimeoutError:
             return None
 
-    async def _look_ahead(self) -> Outlook | None:
+    async def _look_ahead(self) -> QueueSnapshot | None:
         """Return the queue as it is now, for questions; a pass waits for no more than the fork."""
         async with self._in_use:
             if self._queue is None:
-                self._outlook = None
-            elif self._outlook is None or not self._outlook.is_of(self._queue):
-                self._outlook = await Outlook.of(self._queue, self._asked, self._passing.or_loop())
-            return self._outlook
+                self._queue_snapshot = None
+            elif self._queue_snapshot is None or not self._queue_snapshot.is_of(self._queue):
+                self._queue_snapshot = await QueueSnapshot.of(
+                    self._queue, self._asked, self._passing.or_loop()
+                )
+            return self._queue_snapshot
 
     async def run_pass(self) -> None:
         """Read everything, place every session that may start now, write why the others wait."""
@@ -162,7 +164,7 @@ class Scheduler:
         await self._write_states()
 
     async def _step(self) -> None:
-        await self._warming.is_over()
+        await self._jit_warmup.is_over()
         token = await self.lease.hold()
         if token is None:
             self._queue = None
@@ -197,7 +199,7 @@ class Scheduler:
         self._lost_in_row = self._lost_in_row + 1 if lost else 0
         if lost:
             # The queue was older than the database: the next pass sees what has changed.
-            self.room_changed()
+            self.capacity_changed()
             await asyncio.sleep(min(LOST_SECONDS * self._lost_in_row, 1.0))
 
     async def _in_thread(self, work: Callable[..., T], *given: object) -> T:
@@ -217,7 +219,7 @@ class Scheduler:
             self._read_at = time.monotonic()
             snapshot = await self._store.snapshot(self._clock())
             history = await self._usage.history(snapshot.groups)
-            groups = self._learning.taught(snapshot.groups)
+            groups = self._placement_training.taught(snapshot.groups)
             snapshot = replace(snapshot, history=history, groups=groups)
             self._queue = await self._in_thread(Queue, snapshot, give_way())
             self._is_said = False
@@ -245,11 +247,11 @@ class Scheduler:
 
     async def _write_states(self) -> None:
         token = await self.lease.hold()
-        outlook = await self._look_ahead()
-        if token is None or outlook is None:
+        snapshot = await self._look_ahead()
+        if token is None or snapshot is None:
             return
         self._is_said = True
-        news = await self._states.news(outlook)
+        news = await self._states.news(snapshot)
         try:
             await self._states.write(news, token)
         except StaleLease:

@@ -16,7 +16,7 @@ from bai_services.db.scheduling.queue import QueueStore, WaitState
 from ..events import POSITION, REASONS, Change
 from ..sessions.lifecycle import Lifecycle
 from .idle_scheduling import spare_time
-from .queue_snapshot import Outlook
+from .queue_snapshot import QueueSnapshot
 
 # Where more than a batch has moved on in its line and no more, it is written this often; what
 # the API says of it comes from memory and is current.
@@ -74,12 +74,12 @@ class WaitStates:
             self._current.pop(session_id, None)
             self._untold.pop(session_id, None)
 
-    async def news(self, outlook: Outlook) -> News:
+    async def news(self, snapshot: QueueSnapshot) -> News:
         """Return who waits and says something else than was written of them."""
         reasons, written = dict(self._reasons), dict(self._written)
         # Who has moved on is of interest to those who follow alone.
         current = dict(self._current) if self._lifecycle.is_followed else {}
-        found = await outlook.ask(partial(_compare, reasons, written, current))
+        found = await snapshot.ask(partial(_compare, reasons, written, current))
         for session_id in found.gone:
             # Unless it waits again since, with other reasons.
             if self._reasons.get(session_id) is reasons.get(session_id):

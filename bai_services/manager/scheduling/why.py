@@ -19,7 +19,7 @@ from .scheduler import Scheduler
 Row = dict[str, Any]
 
 
-class Whys:
+class StartExplanations:
     """Asks the queue that the scheduler keeps; what it has last written where it keeps none."""
 
     def __init__(self, sessions: Sessions, scheduler: Scheduler, store: RequestStore) -> None:

@@ -17,7 +17,7 @@ from ..clock import Clock
 from .sessions import Row, Sessions, target_of
 
 
-class Uses:
+class SessionActivity:
     """One method per verb."""
 
     def __init__(

@@ -9,7 +9,7 @@ from collections import Counter
 from bai_services.core.errors import Unavailable
 from bai_services.core.sessions import callbacks
 from bai_services.core.sessions.lifecycle import ENDED
-from bai_services.db.sessions.callbacks import CallbackStore, Letter
+from bai_services.db.sessions.callbacks import CallbackDelivery, CallbackStore
 from bai_services.db.sessions.rows import SessionRow
 
 from ..accounts.keypair_secrets import KeypairSecrets
@@ -83,13 +83,13 @@ class Callbacks:
                 counts[letter.owner_id] += 1
                 self._begin(letter)
 
-    def _begin(self, letter: Letter) -> None:
+    def _begin(self, letter: CallbackDelivery) -> None:
         self._owners[letter.session_id] = letter.owner_id
         task = asyncio.create_task(self._deliver(letter))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    async def _deliver(self, letter: Letter) -> None:
+    async def _deliver(self, letter: CallbackDelivery) -> None:
         try:
             await self._try(letter)
         except Unavailable as error:
@@ -99,7 +99,7 @@ class Callbacks:
         finally:
             del self._owners[letter.session_id]
 
-    async def _try(self, letter: Letter) -> None:
+    async def _try(self, letter: CallbackDelivery) -> None:
         try:
             await self._call(letter)
         except CallFailed as error:
@@ -107,7 +107,7 @@ class Callbacks:
         else:
             await self._store.delivered(letter, self._clock())
 
-    async def _call(self, letter: Letter) -> None:
+    async def _call(self, letter: CallbackDelivery) -> None:
         if letter.secret_key_encrypted is None:
             raise CallFailed("its keypair no longer exists, so it cannot be signed", is_final=True)
         try:
@@ -125,7 +125,7 @@ class Callbacks:
         }
         await self._calls.post(letter.url, body, headers)
 
-    async def _fail(self, letter: Letter, error: CallFailed) -> None:
+    async def _fail(self, letter: CallbackDelivery, error: CallFailed) -> None:
         wait = None if error.is_final else callbacks.wait_after(letter.tries + 1)
         now = self._clock()
         if wait is None:
@@ -140,7 +140,7 @@ class Callbacks:
             self.wake()
 
 
-def _change(letter: Letter) -> dict[str, object]:
+def _change(letter: CallbackDelivery) -> dict[str, object]:
     is_ended = letter.to_status in ENDED
     return {
         "delivery": letter.id,

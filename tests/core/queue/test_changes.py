@@ -143,7 +143,7 @@ def test_only_reasons_that_differ_are_told_anew() -> None:
 def test_a_pass_costs_the_shapes_and_not_the_sessions(monkeypatch: pytest.MonkeyPatch) -> None:
     """Ten thousand alike that cannot start are one question to the machines."""
     queue = Queue(snapshot([wait(n) for n in range(10_000)], [agent(used={"cpu": 8000})]))
-    placer = queue.line("main").placer
+    placer = queue.group_queue("main").placer
     tries = []
     place = placer.place
     monkeypatch.setattr(placer, "place", lambda shape: tries.append(shape) or place(shape))

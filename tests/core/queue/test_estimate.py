@@ -108,9 +108,9 @@ def estimates(busy, line, budget=None, **more):
     """Return seconds from now and certainty for those of a line that the first pass leaves."""
     queue = queue_of(busy, line, **more)
     waiting = queue.all_waiting()
-    revision, version = queue.revision, queue.line(GROUP).placer.version
+    revision, version = queue.revision, queue.group_queue(GROUP).placer.version
     found = estimate_starts(queue, budget)
-    assert (queue.revision, queue.line(GROUP).placer.version) == (revision, version)
+    assert (queue.revision, queue.group_queue(GROUP).placer.version) == (revision, version)
     assert queue.all_waiting() == waiting
     return {
         key: (

@@ -118,7 +118,7 @@ def test_no_agent_and_no_device_ever_gives_more_than_it_has(world: Snapshot) -> 
 
 
 def agents_of(queue: Queue) -> list[AgentState]:
-    return [a for group in queue.groups() for a in queue.line(group).placer.agents()]
+    return [a for group in queue.groups() for a in queue.group_queue(group).placer.agents()]
 
 
 @EXAMPLES
@@ -214,8 +214,8 @@ def test_nobody_starves(world: Snapshot, mode: Backfill) -> None:
     left = {
         w.id
         for w in world.waiting
-        if queue.line(w.request.resource_group).placer.can_ever(
-            queue.line(w.request.resource_group).placer.prepare(w.request)
+        if queue.group_queue(w.request.resource_group).placer.can_ever(
+            queue.group_queue(w.request.resource_group).placer.prepare(w.request)
         )
     }
     ends: dict[str, int] = {}

@@ -141,7 +141,7 @@ def test_a_quota_names_the_sessions_that_hold_it() -> None:
 def test_looking_changes_nothing() -> None:
     queue = Queue(full(caps={ANN: ScopeCaps(ANN, "ann", {"cpu": 1000})}))
     before = queue.run(NOW)
-    placer = queue.line("main").placer
+    placer = queue.group_queue("main").placer
     agents, used = placer.agents(), queue.quotas.all_usage()
     presets = {"small": ResourceSlots(slots())}
     explain_one(queue, "s1", Choices(["side"], presets))

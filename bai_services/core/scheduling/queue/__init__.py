@@ -19,7 +19,7 @@ from .model import (
     Suggestion,
     Waiting,
     Why,
-    go_on,
+    no_op,
 )
 from .run import Queue, run_pass
 
@@ -43,6 +43,6 @@ __all__ = [
     "Suggestion",
     "Waiting",
     "Why",
-    "go_on",
+    "no_op",
     "run_pass",
 ]

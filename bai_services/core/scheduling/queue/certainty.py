@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 
 from ..caps import Scope
 from ..placement import Policy
-from .group_queue import Line
+from .group_queue import GroupQueue
 from .model import Backfill, Certainty, Order, PassResult, Reservation, Waiting
 from .run import Queue
 
@@ -20,7 +20,7 @@ _TICK = timedelta(microseconds=1)
 class _Group:
     """What the labels of one resource group rest on."""
 
-    line: Line
+    group_queue: GroupQueue
     root: str  # the same for groups that share caps
     # Until now no later arrival could have started that would still run when it matters.
     is_sealed: bool
@@ -55,14 +55,14 @@ class Labels:
         self._capped = {w.id for w in waiting.values() if queue.is_capped(w)}
         roots = _coupled(queue, waiting.values())
         self._groups = {
-            name: _Group(line, roots[name], line.state.order is Order.FIFO)
+            name: _Group(group_queue, roots[name], group_queue.state.order is Order.FIFO)
             for name in queue.groups()
-            for line in [queue.line(name)]
+            for group_queue in [queue.group_queue(name)]
         }
         # By root: starts after this time rest on something that is not sure.
         self._unsure_after: dict[str, datetime] = {}
         for group in self._groups.values():
-            if group.line.state.placement is Policy.RANDOM:
+            if group.group_queue.state.placement is Policy.RANDOM:
                 self._doubt(group, queue.now)
         for w in waiting.values():
             self._note_waiting(w)
@@ -122,7 +122,7 @@ class Labels:
             self._check_priorities(group, started)
         if is_first:
             self._set_head(group)
-        elif group.head not in group.line.shape_of or not self._is_head(group):
+        elif group.head not in group.group_queue.shape_of or not self._is_head(group):
             group.head = ""
         self._check_room(group, at)
         return found
@@ -130,22 +130,25 @@ class Labels:
     # ---- The head: what arrives later cannot pass it ----
 
     def _set_head(self, group: _Group) -> None:
-        line = group.line
-        if line.state.order not in (Order.FIFO, Order.LIFO) or line.is_passed:
+        group_queue = group.group_queue
+        if group_queue.state.order not in (Order.FIFO, Order.LIFO) or group_queue.is_passed:
             return
-        kept = _kept(line)
+        kept = _kept(group_queue)
         if kept is not None and kept.certainty is Certainty.KNOWN:
             group.head, group.head_at = kept.session_id, kept.starts_at
-        elif line.state.backfill is Backfill.OFF and line.stopped_by not in self._capped:
-            group.head = line.stopped_by
+        elif (
+            group_queue.state.backfill is Backfill.OFF
+            and group_queue.stopped_by not in self._capped
+        ):
+            group.head = group_queue.stopped_by
 
     def _is_head(self, group: _Group) -> bool:
-        line = group.line
-        if line.is_passed:
+        group_queue = group.group_queue
+        if group_queue.is_passed:
             return False
         if group.head_at is None:
-            return line.stopped_by == group.head
-        kept = _kept(line)
+            return group_queue.stopped_by == group.head
+        kept = _kept(group_queue)
         return (
             kept is not None
             and kept.session_id == group.head
@@ -157,8 +160,8 @@ class Labels:
         """Give the head up where another session before it has started, or it was late."""
         if not group.head:
             return
-        first = _sort_key(group.line, self._waiting[group.head])
-        if any(_sort_key(group.line, self._waiting[s]) < first for s in started) or (
+        first = _sort_key(group.group_queue, self._waiting[group.head])
+        if any(_sort_key(group.group_queue, self._waiting[s]) < first for s in started) or (
             group.head in started and group.head_at not in (None, at)
         ):
             group.head = ""
@@ -184,7 +187,7 @@ class Labels:
         """Break the seal where an arrival could start after this pass and outlast the next ones."""
         if not group.is_sealed:
             return
-        line, kept = group.line, _kept(group.line)
+        group_queue, kept = group.group_queue, _kept(group.group_queue)
         if group.window_of is not None:
             until = group.window_of.starts_at
             if until is None or until <= at:
@@ -192,19 +195,21 @@ class Labels:
             elif not _is_same(kept, group.window_of):
                 group.is_sealed = False
                 return
-        if line.state.backfill is Backfill.OFF and line.stopped_by:
+        if group_queue.state.backfill is Backfill.OFF and group_queue.stopped_by:
             return
-        if not line.placer.has_spare():
+        if not group_queue.placer.has_spare():
             return
-        is_short = kept is not None and kept.certainty is Certainty.KNOWN and not line.has_spare
+        is_short = (
+            kept is not None and kept.certainty is Certainty.KNOWN and not group_queue.has_spare
+        )
         if not is_short:
             group.is_sealed = False
         elif group.window_of is None:
             group.window_of = kept
 
 
-def _kept(line: Line) -> Reservation | None:
-    return line.reservations[0] if line.reservations else None
+def _kept(group_queue: GroupQueue) -> Reservation | None:
+    return group_queue.reservations[0] if group_queue.reservations else None
 
 
 def _is_same(one: Reservation | None, other: Reservation) -> bool:
@@ -213,8 +218,8 @@ def _is_same(one: Reservation | None, other: Reservation) -> bool:
     )
 
 
-def _sort_key(line: Line, waiting: Waiting) -> tuple[int, int]:
-    sign = -1 if line.state.order is Order.LIFO else 1
+def _sort_key(group_queue: GroupQueue, waiting: Waiting) -> tuple[int, int]:
+    sign = -1 if group_queue.state.order is Order.LIFO else 1
     return (-waiting.priority, sign * waiting.sequence)
 
 

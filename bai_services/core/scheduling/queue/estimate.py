@@ -153,7 +153,7 @@ class _Simulation:
         return found
 
     def _rough(self, group: str) -> dict[str, Estimate]:
-        line = self._queue.line(group)
+        group_queue = self._queue.group_queue(group)
         begun = [
             (e.starts_at - self._began_at).total_seconds()
             for key, e in self._starts.items()
@@ -161,11 +161,15 @@ class _Simulation:
         ]
         last = max(begun, default=0.0)
         waits = sum(seconds > 0 for seconds in begun)
-        if not waits or not line.state.is_active:
+        if not waits or not group_queue.state.is_active:
             return {}
         each = last / waits
-        able = [self._waiting[key] for key, shape in line.shape_of.items() if line.can_ever(shape)]
+        able = [
+            self._waiting[key]
+            for key, shape in group_queue.shape_of.items()
+            if group_queue.can_ever(shape)
+        ]
         return {
             session_id: Estimate(later(self._began_at, last + n * each), Certainty.ROUGH)
-            for session_id, n in positions(line, able, self._queue.give_way).items()
+            for session_id, n in positions(group_queue, able, self._queue.give_way).items()
         }

@@ -7,8 +7,8 @@ from typing import Any
 from ...resources import format_amount
 from ..caps import violation_facts
 from ..placement import Refusal
-from .group_queue import Line, Shape
-from .model import GiveWay, Reason, Reservation, Waiting, go_on
+from .group_queue import GroupQueue, Shape
+from .model import GiveWay, Reason, Reservation, Waiting, no_op
 
 ACCOUNT = "account"
 GROUP = "resource-group"
@@ -38,69 +38,71 @@ def held_reasons(waiting: Waiting) -> tuple[Reason, ...]:
     return tuple(found)
 
 
-def explain_line(line: Line, give_way: GiveWay = go_on) -> None:
+def explain_group(group_queue: GroupQueue, give_way: GiveWay = no_op) -> None:
     """Set the reasons of every shape that still waits in a group after a pass.
 
     Only who has a reserved place has reasons of its own: all others of a shape share theirs,
     and what is reserved for whom changes often.
     """
-    line.room_reasons = {
-        handle: _room_reasons(line, handle, give_way)
-        for handle in {shape.handle for shape in line.shapes.values()}
+    group_queue.room_reasons = {
+        handle: _room_reasons(group_queue, handle, give_way)
+        for handle in {shape.handle for shape in group_queue.shapes.values()}
     }
-    shared = (delaying(line),), (behind(line),), (inactive(line.state.name),)
-    for shape in line.shapes.values():
+    shared = (delaying(group_queue),), (behind(group_queue),), (inactive(group_queue.state.name),)
+    for shape in group_queue.shapes.values():
         give_way()
-        found = _shape_reasons(line, shape, shared)
+        found = _shape_reasons(group_queue, shape, shared)
         if found != shape.reasons:
             shape.reasons = found
-    line.reserved = {
-        kept.session_id: (*line.shape_of[kept.session_id].reasons, reserved(kept))
-        for kept in line.reservations
-        if kept.session_id in line.shape_of
+    group_queue.reserved = {
+        kept.session_id: (*group_queue.shape_of[kept.session_id].reasons, reserved(kept))
+        for kept in group_queue.reservations
+        if kept.session_id in group_queue.shape_of
     }
 
 
 def _shape_reasons(
-    line: Line, shape: Shape, shared: tuple[tuple[Reason, ...], ...]
+    group_queue: GroupQueue, shape: Shape, shared: tuple[tuple[Reason, ...], ...]
 ) -> tuple[Reason, ...]:
     """Return the checks that a shape failed; ``shared`` are those that say the same of all."""
-    in_reserved_room, in_line, in_closed_group = shared
-    if not line.state.is_active:
+    in_reserved_room, in_turn, in_closed_group = shared
+    if not group_queue.state.is_active:
         return in_closed_group
-    found = policy_reasons(line, shape)
+    found = policy_reasons(group_queue, shape)
     if found:
         return found
-    is_behind = line.stopped_by and line.shape_of.get(line.stopped_by) is not shape
-    if is_behind and line.placer.can_ever(shape.handle):
-        return in_line
-    return line.room_reasons[shape.handle] or in_reserved_room
+    is_behind = (
+        group_queue.stopped_by and group_queue.shape_of.get(group_queue.stopped_by) is not shape
+    )
+    if is_behind and group_queue.placer.can_ever(shape.handle):
+        return in_turn
+    return group_queue.room_reasons[shape.handle] or in_reserved_room
 
 
-def _room_reasons(line: Line, handle: int, give_way: GiveWay) -> tuple[Reason, ...]:
+def _room_reasons(group_queue: GroupQueue, handle: int, give_way: GiveWay) -> tuple[Reason, ...]:
     """Return why there is no room for a request, nothing when there is; the same object if so."""
     give_way()
-    why = room_reason(line, handle)
+    why = room_reason(group_queue, handle)
     if why is None:
         return ()
-    before = line.room_reasons.get(handle, ())
+    before = group_queue.room_reasons.get(handle, ())
     return before if before == (why,) else (why,)
 
 
-def room_reason(line: Line, handle: int) -> Reason | None:
+def room_reason(group_queue: GroupQueue, handle: int) -> Reason | None:
     """Return why there is no room for a request, None when there is."""
-    if line.placer.fits(handle):
+    if group_queue.placer.fits(handle):
         return None
-    return lacking(line.placer.refusal(handle), is_ever=line.placer.can_ever(handle))
+    return lacking(group_queue.placer.refusal(handle), is_ever=group_queue.placer.can_ever(handle))
 
 
 def inactive(group: str) -> Reason:
     return reason(GROUP, f"resource group {group} is not active")
 
 
-def policy_reasons(line: Line, shape: Shape) -> tuple[Reason, ...]:
+def policy_reasons(group_queue: GroupQueue, shape: Shape) -> tuple[Reason, ...]:
     """Return every cap that stands against a session, of whatever scope."""
-    found = line.quotas.violations(shape.rows, shape.need)
+    found = group_queue.quotas.violations(shape.rows, shape.need)
     return tuple({"check": POLICY, "passed": False, **violation_facts(v)} for v in found)
 
 
@@ -124,13 +126,13 @@ def lacking(refusal: Refusal, *, is_ever: bool = True) -> Reason:
     )
 
 
-def behind(line: Line) -> Reason:
+def behind(group_queue: GroupQueue) -> Reason:
     """Return that an earlier session, which nothing may pass, waits for room."""
     return reason(
         ORDER,
-        f"waits for its turn: an earlier session of resource group {line.state.name} waits for "
-        "room",
-        behind=line.stopped_by,
+        f"waits for its turn: an earlier session of resource group {group_queue.state.name} "
+        "waits for room",
+        behind=group_queue.stopped_by,
     )
 
 
@@ -152,14 +154,14 @@ def reserved(reservation: Reservation) -> Reason:
     )
 
 
-def delaying(line: Line) -> Reason:
+def delaying(group_queue: GroupQueue) -> Reason:
     """Return that there is room, but that taking it would delay a reserved session."""
-    times = [r.starts_at for r in line.reservations if r.starts_at is not None]
+    times = [r.starts_at for r in group_queue.reservations if r.starts_at is not None]
     at = min(times).isoformat() if times else None
     return reason(
         RESERVATION,
         "there is room now, but a session that starts there would delay an earlier one, which has "
         f"a place reserved{'' if at is None else f' from {at}'}",
-        reserved_for=[r.session_id for r in line.reservations],
+        reserved_for=[r.session_id for r in group_queue.reservations],
         starts_at=at,
     )

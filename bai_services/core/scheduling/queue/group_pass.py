@@ -7,8 +7,8 @@ from datetime import datetime
 
 from ..placement import Placement
 from .durations import Durations
-from .group_queue import Line, Shape
-from .model import Backfill, Decision, GiveWay, Running, Waiting, go_on
+from .group_queue import GroupQueue, Shape
+from .model import Backfill, Decision, GiveWay, Running, Waiting, no_op
 from .order import Turns
 from .reserve import Reserver
 from .selection import BESIDE, HOPELESS, NO_ROOM, ROOM, UNTRIED
@@ -17,7 +17,7 @@ from .selection import BESIDE, HOPELESS, NO_ROOM, ROOM, UNTRIED
 _ANY_LENGTH = 2**62
 
 # Starts a session of a shape: counts it, and returns it as it runs.
-Start = Callable[[Line, Shape, str, tuple[Placement, ...]], Running]
+Start = Callable[[GroupQueue, Shape, str, tuple[Placement, ...]], Running]
 
 
 class GroupPass:
@@ -30,12 +30,12 @@ class GroupPass:
 
     def __init__(
         self,
-        line: Line,
+        group_queue: GroupQueue,
         start: Start,
         now: datetime,
         durations: Durations,
     ) -> None:
-        self._line = line
+        self._group_queue = group_queue
         self._start = start
         self._now = now
         self._durations = durations
@@ -52,10 +52,10 @@ class GroupPass:
         self._started: dict[Shape, int] = {}
         self._has_counted = False  # whether caps have shrunk since the present turns were selected
 
-    def run(self, waiting: Mapping[str, Waiting], give_way: GiveWay = go_on) -> list[Decision]:
+    def run(self, waiting: Mapping[str, Waiting], give_way: GiveWay = no_op) -> list[Decision]:
         """Place all who may start now, in order; the line then holds those who still wait."""
-        line, quotas = self._line, self._line.quotas
-        line.stopped_by, line.is_passed = "", False
+        group_queue, quotas = self._group_queue, self._group_queue.quotas
+        group_queue.stopped_by, group_queue.is_passed = "", False
         decisions: list[Decision] = []
         # 2. Order.
         turns = self._turns()
@@ -66,7 +66,7 @@ class GroupPass:
                 continue
             # 3. Admit.
             if self._has_counted and quotas.holds_back(shape.rows, shape.need):
-                line.is_passed |= self._reserver is None
+                group_queue.is_passed |= self._reserver is None
                 if self._said[shape.handle] in (NO_ROOM, UNTRIED):
                     # It may have stood for others, which were left out.
                     turns = self._turns(turns)
@@ -78,20 +78,20 @@ class GroupPass:
             placements = self._place(shape, waiting[session_id])
             if placements is not None:
                 decisions.append(Decision(session_id, placements))
-                running = self._start(line, shape, session_id, placements)
+                running = self._start(group_queue, shape, session_id, placements)
                 self._has_counted = True
                 if self._reserver is not None:
                     self._reserver.started(running)
                 self._started[shape] = self._started.get(shape, 0) + 1
                 turns.advance()
-                line.selection.started(shape, turns.key_of(shape))
+                group_queue.selection.started(shape, turns.key_of(shape))
                 if self._has_moved():
                     turns = self._turns(turns)
                 continue
             # 5. Reserve.
             reserver, hopeless = self._reserver, len(self._hopeless)
             if self._ends_here(shape, waiting[session_id]):
-                line.stopped_by = session_id
+                group_queue.stopped_by = session_id
                 self._note_passed(turns, shape)
                 break
             if self._reserver is not reserver:
@@ -101,28 +101,30 @@ class GroupPass:
                 turns = self._turns(turns)
             else:
                 turns.drop()
-        line.started(self._started)
+        group_queue.started(self._started)
         kept = None if self._reserver is None else self._reserver.reservation
-        line.reservations = () if kept is None else (kept,)
-        line.has_spare = False
+        group_queue.reservations = () if kept is None else (kept,)
+        group_queue.has_spare = False
         if self._reserver is not None:
-            line.has_spare = self._reserver.has_spare()
+            group_queue.has_spare = self._reserver.has_spare()
             self._reserver.done()
         return decisions
 
     def _turns(self, before: Turns | None = None) -> Turns:
         """Return the turns of all whom this pass can start or reserve a place for."""
-        line, reserver = self._line, self._reserver
+        group_queue, reserver = self._group_queue, self._reserver
         longest: int | None = None
         if reserver is not None:
             longest = reserver.longest
-        elif line.state.backfill is Backfill.AGGRESSIVE:
+        elif group_queue.state.backfill is Backfill.AGGRESSIVE:
             longest = _ANY_LENGTH
-        selected = line.selection.select(line.quotas, self._rooms, line.state.order, longest)
+        selected = group_queue.selection.select(
+            group_queue.quotas, self._rooms, group_queue.state.order, longest
+        )
         self._is_cut, self._has_counted = selected.is_cut, False
         if reserver is None:
             self._capped = selected.capped
-        return Turns(selected.shapes, line.state.order, line.standing, before=before)
+        return Turns(selected.shapes, group_queue.state.order, group_queue.standing, before=before)
 
     def _rooms(self, handles: list[int]) -> list[int]:
         """Return what the selection of shapes must know of requests, and remember it."""
@@ -131,7 +133,7 @@ class GroupPass:
         return states
 
     def _states(self, handles: list[int]) -> list[int]:
-        placer, reserver = self._line.placer, self._reserver
+        placer, reserver = self._group_queue.placer, self._reserver
         if self._room_version != placer.version:
             # What had no room in this pass has none now.
             asked = [n for n in handles if n not in self._full]
@@ -172,14 +174,14 @@ class GroupPass:
             priority, key = self._capped
             mine = turns.key_of(shape)
             assert mine is not None  # it is its turn
-            self._line.is_passed |= (-priority, key) < (-shape.priority, mine)
+            self._group_queue.is_passed |= (-priority, key) < (-shape.priority, mine)
 
     def _place(self, shape: Shape, waiting: Waiting) -> tuple[Placement, ...] | None:
         handle, reserver = shape.handle, self._reserver
         if handle in self._no_room:
             return None
         if reserver is None or reserver.ends_before(waiting):
-            placements = self._line.placer.place(handle)
+            placements = self._group_queue.placer.place(handle)
             if placements is None:
                 self._no_room.add(handle)
             return placements
@@ -196,17 +198,20 @@ class GroupPass:
 
         One that the group could not hold even when empty stops and reserves nothing.
         """
-        line = self._line
-        backfill = line.state.backfill
+        group_queue = self._group_queue
+        backfill = group_queue.state.backfill
         if backfill is Backfill.AGGRESSIVE or self._reserver is not None:
             return False
         if shape.handle in self._hopeless:
             return False
-        if not line.placer.can_ever(shape.handle):
+        if not group_queue.placer.can_ever(shape.handle):
             self._hopeless.add(shape.handle)
             return False
         reserver = Reserver(
-            line.placer, line.releases(self._now, self._durations), self._now, self._durations
+            group_queue.placer,
+            group_queue.releases(self._now, self._durations),
+            self._now,
+            self._durations,
         )
         reservation = reserver.reserve(waiting, shape.handle)
         if reservation is None:
@@ -217,6 +222,6 @@ class GroupPass:
             return True
         self._reserver = reserver
         # Its counters are kept, too: those behind it may not use up what it needs to start.
-        line.keep_for(shape)
+        group_queue.keep_for(shape)
         self._has_counted = True
         return False

@@ -91,7 +91,7 @@ class Shape:
         return other
 
 
-class Line:
+class GroupQueue:
     """One resource group of a ``Queue``: kept between passes, changed by what happens."""
 
     def __init__(self, state: GroupState, agents: Iterable[AgentState], quotas: Quotas) -> None:
@@ -134,7 +134,7 @@ class Line:
         state = self.state
         return Placer(agents, state.placement, state.tables, last_agent=state.last_agent)
 
-    def fork(self, quotas: Quotas) -> Line:
+    def fork(self, quotas: Quotas) -> GroupQueue:
         """Return a copy that changes of this one leave alone, to look at: shapes are shared."""
         other = copy.copy(self)
         other.quotas = quotas
@@ -147,7 +147,7 @@ class Line:
         other.room_reasons, other._fair = dict(self.room_reasons), dict(self._fair)
         return other
 
-    def fork_to_run(self, quotas: Quotas, waiting: Mapping[str, Waiting]) -> Line:
+    def fork_to_run(self, quotas: Quotas, waiting: Mapping[str, Waiting]) -> GroupQueue:
         """Return a copy on which passes can be run, with shapes of its own.
 
         Of one that is a fork itself, shapes and alarms belong to the origin, which goes on

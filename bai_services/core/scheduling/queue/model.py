@@ -211,7 +211,7 @@ class Estimate:
 GiveWay = Callable[[], None]
 
 
-def go_on() -> None:
+def no_op() -> None:
     """Give way to nobody."""
 
 

@@ -5,29 +5,31 @@ from __future__ import annotations
 from collections.abc import Iterable
 from heapq import heapify, heappop, heapreplace
 
-from .group_queue import Line, session_slots
-from .model import GiveWay, Order, Waiting, go_on
+from .group_queue import GroupQueue, session_slots
+from .model import GiveWay, Order, Waiting, no_op
 from .order import Party
 from .shares import amounts_of, fair_scopes
 
 
-def positions(line: Line, waiting: Iterable[Waiting], give_way: GiveWay = go_on) -> dict[str, int]:
+def positions(
+    group_queue: GroupQueue, waiting: Iterable[Waiting], give_way: GiveWay = no_op
+) -> dict[str, int]:
     """Return the position of each, 1 for the next, also of those that may not start yet.
 
     With shares in the order, a user's next session stands where it would if the
     ones before had started.
     """
     everyone = sorted(waiting, key=lambda w: (-w.priority, w.sequence))
-    if line.state.order is Order.LIFO:
+    if group_queue.state.order is Order.LIFO:
         everyone.sort(key=lambda w: (-w.priority, -w.sequence))
-    elif line.state.order is not Order.FIFO:
-        everyone = _in_turns(line, everyone, give_way)
+    elif group_queue.state.order is not Order.FIFO:
+        everyone = _in_turns(group_queue, everyone, give_way)
     return {w.id: n for n, w in enumerate(everyone, start=1)}
 
 
-def _in_turns(line: Line, everyone: list[Waiting], give_way: GiveWay) -> list[Waiting]:
+def _in_turns(group_queue: GroupQueue, everyone: list[Waiting], give_way: GiveWay) -> list[Waiting]:
     """Return sessions, sorted by priority and time, as their users take turns."""
-    shares = line.shares.copy()
+    shares = group_queue.shares.copy()
     found: list[Waiting] = []
     start = 0
     for end in range(1, len(everyone) + 1):
@@ -37,14 +39,14 @@ def _in_turns(line: Line, everyone: list[Waiting], give_way: GiveWay) -> list[Wa
         for w in reversed(everyone[start:end]):
             queues.setdefault(fair_scopes(w.scopes), []).append(w)
         heap = [
-            (line.standing_with(party, shares), mine[-1].sequence, party)
+            (group_queue.standing_with(party, shares), mine[-1].sequence, party)
             for party, mine in queues.items()
         ]
         heapify(heap)
         while heap:
             give_way()
             standing, sequence, party = heap[0]
-            now = line.standing_with(party, shares)
+            now = group_queue.standing_with(party, shares)
             mine = queues[party]
             if now != standing:
                 heapreplace(heap, (now, sequence, party))
@@ -53,7 +55,7 @@ def _in_turns(line: Line, everyone: list[Waiting], give_way: GiveWay) -> list[Wa
             found.append(w)
             shares.add(party[-1], amounts_of(session_slots(w)))
             if mine:
-                after = line.standing_with(party, shares)
+                after = group_queue.standing_with(party, shares)
                 heapreplace(heap, (after, mine[-1].sequence, party))
             else:
                 heappop(heap)

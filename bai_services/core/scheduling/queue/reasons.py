@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from .explain import held_reasons
-from .group_queue import Line
+from .group_queue import GroupQueue
 from .model import Reason
 
 if TYPE_CHECKING:
@@ -29,27 +29,27 @@ class Reasons(Mapping[str, tuple[Reason, ...]]):
         return self._queue.count_waiting()
 
 
-def news_of(line: Line) -> dict[str, tuple[Reason, ...]]:
+def news_of(group_queue: GroupQueue) -> dict[str, tuple[Reason, ...]]:
     """Return the reasons that differ from those told before, and note that they are told."""
     found: dict[str, tuple[Reason, ...]] = {}
-    for shape in line.shapes.values():
+    for shape in group_queue.shapes.values():
         if shape.told is not shape.reasons:
             found.update((session_id, shape.reasons) for _, session_id in shape.members)
         else:
             for session_id in shape.fresh:
-                if line.shape_of.get(session_id) is shape:
+                if group_queue.shape_of.get(session_id) is shape:
                     found[session_id] = shape.reasons
         shape.told = shape.reasons
         shape.fresh = []
-    for session_id in {**line.told_reserved, **line.reserved}:
-        mine = line.reasons_of(session_id)
-        is_news = line.told_reserved.get(session_id) != line.reserved.get(session_id)
+    for session_id in {**group_queue.told_reserved, **group_queue.reserved}:
+        mine = group_queue.reasons_of(session_id)
+        is_news = group_queue.told_reserved.get(session_id) != group_queue.reserved.get(session_id)
         if mine is not None and (is_news or session_id in found):
             found[session_id] = mine
-    line.told_reserved = line.reserved
-    for session_id in line.untold:
-        waiting = line.held.get(session_id) or line.deferred.get(session_id)
+    group_queue.told_reserved = group_queue.reserved
+    for session_id in group_queue.untold:
+        waiting = group_queue.held.get(session_id) or group_queue.deferred.get(session_id)
         if waiting is not None:
             found[session_id] = held_reasons(waiting)
-    line.untold = []
+    group_queue.untold = []
     return found

@@ -10,9 +10,9 @@ from datetime import datetime, timedelta
 from ..caps import Scope
 from ..placement import AgentState, Placement
 from .durations import Durations
-from .explain import explain_line, held_reasons
+from .explain import explain_group, held_reasons
 from .group_pass import GroupPass
-from .group_queue import Line, Shape, session_slots
+from .group_queue import GroupQueue, Shape, session_slots
 from .model import (
     Changes,
     Decision,
@@ -23,7 +23,7 @@ from .model import (
     Running,
     Snapshot,
     Waiting,
-    go_on,
+    no_op,
 )
 from .quota import Quotas
 from .reasons import Reasons, news_of
@@ -54,7 +54,7 @@ class Queue:
     from the same state, but for ties that a placement policy breaks by its past.
     """
 
-    def __init__(self, snapshot: Snapshot, give_way: GiveWay = go_on) -> None:
+    def __init__(self, snapshot: Snapshot, give_way: GiveWay = no_op) -> None:
         """``give_way`` is called again and again in all that takes long."""
         self.give_way = give_way
         self._now = snapshot.now
@@ -66,7 +66,7 @@ class Queue:
         self._version = 0  # of the counters
         self._revision = 0
         self._last = PassResult((), {})
-        self._lines = self._new_lines(snapshot)
+        self._group_queues = self._new_group_queues(snapshot)
         self._group_of_agent = {agent.id: agent.resource_group for agent in snapshot.agents}
         for running in snapshot.running:
             give_way()
@@ -76,32 +76,32 @@ class Queue:
             give_way()
             self._add(waiting)
 
-    def _new_lines(self, snapshot: Snapshot) -> dict[str, Line]:
+    def _new_group_queues(self, snapshot: Snapshot) -> dict[str, GroupQueue]:
         agents: dict[str, list[AgentState]] = {}
         for agent in snapshot.agents:
             agents.setdefault(agent.resource_group, []).append(agent)
         names = {*snapshot.groups, *snapshot.closed_groups, *agents}
         names.update(waiting.request.resource_group for waiting in snapshot.waiting)
-        lines = {}
+        group_queues = {}
         for name in sorted(names):
             state = snapshot.groups.get(name, GroupState(name))
             if name in snapshot.closed_groups:
                 state = replace(state, is_active=False)
-            lines[name] = self._new_line(state, agents.get(name, []))
-        return lines
+            group_queues[name] = self._new_group_queue(state, agents.get(name, []))
+        return group_queues
 
-    def _new_line(self, state: GroupState, agents: Sequence[AgentState]) -> Line:
-        line = Line(state, agents, self._quotas)
-        line.set_history(self._history.get(state.name, {}))
-        return line
+    def _new_group_queue(self, state: GroupState, agents: Sequence[AgentState]) -> GroupQueue:
+        group_queue = GroupQueue(state, agents, self._quotas)
+        group_queue.set_history(self._history.get(state.name, {}))
+        return group_queue
 
-    def line(self, group: str) -> Line:
+    def group_queue(self, group: str) -> GroupQueue:
         """Return the line of a resource group; of one that nobody has heard of, an empty one."""
-        line = self._lines.get(group)
-        if line is None:
-            self._lines[group] = line = self._new_line(GroupState(group), ())
-            self._lines = dict(sorted(self._lines.items()))
-        return line
+        group_queue = self._group_queues.get(group)
+        if group_queue is None:
+            self._group_queues[group] = group_queue = self._new_group_queue(GroupState(group), ())
+            self._group_queues = dict(sorted(self._group_queues.items()))
+        return group_queue
 
     def waiting(self, session_id: str) -> Waiting | None:
         """Return a session that waits."""
@@ -113,7 +113,7 @@ class Queue:
 
     def running(self, group: str) -> list[Running]:
         """Return what runs in a group."""
-        return list(self.line(group).running.values())
+        return list(self.group_queue(group).running.values())
 
     def all_running(self) -> list[Running]:
         """Return all running sessions."""
@@ -130,7 +130,7 @@ class Queue:
 
     def waiting_in(self, group: str) -> list[Waiting]:
         """Return all who wait in a group, in no certain order."""
-        return [self._waiting[session_id] for session_id in self.line(group).waiting_ids()]
+        return [self._waiting[session_id] for session_id in self.group_queue(group).waiting_ids()]
 
     def holders(self, kind: str, scope_id: str) -> list[str]:
         """Return the ids of the sessions that count in a scope, the oldest first."""
@@ -160,7 +160,7 @@ class Queue:
 
     def groups(self) -> list[str]:
         """Return the names of all resource groups, sorted."""
-        return list(self._lines)
+        return list(self._group_queues)
 
     def fork(self) -> Queue:
         """Return a copy as of now, for an ``Explainer`` in another thread.
@@ -172,16 +172,19 @@ class Queue:
         other._waiting, other._running = dict(self._waiting), dict(self._running)
         other._group_of_agent = dict(self._group_of_agent)
         other._quotas = self._quotas.copy()
-        other._lines = {name: line.fork(other._quotas) for name, line in self._lines.items()}
+        other._group_queues = {
+            name: group_queue.fork(other._quotas)
+            for name, group_queue in self._group_queues.items()
+        }
         other._last = PassResult((), {})
         return other
 
     def fork_to_run(self) -> Queue:
         """Return a copy on which passes can be run; works on a fork, too."""
         other = self.fork()
-        other._lines = {
-            name: line.fork_to_run(other._quotas, other._waiting)
-            for name, line in self._lines.items()
+        other._group_queues = {
+            name: group_queue.fork_to_run(other._quotas, other._waiting)
+            for name, group_queue in self._group_queues.items()
         }
         other._durations = self._learned()
         return other
@@ -196,7 +199,7 @@ class Queue:
         for agent_id in changes.gone_agents:
             self._remove_agent(agent_id)
         for state in changes.groups:
-            self.line(state.name).set_state(state)
+            self.group_queue(state.name).set_state(state)
         for running in changes.running:
             self.give_way()
             self._set_running(running)
@@ -219,36 +222,36 @@ class Queue:
         self._version += bool(changes.caps)
         if changes.history is not None:
             self._history = changes.history
-            for name, line in self._lines.items():
-                line.set_history(self._history.get(name, {}))
+            for name, group_queue in self._group_queues.items():
+                group_queue.set_history(self._history.get(name, {}))
         if changes.durations is not None:
             self._durations = changes.durations
-            for line in self._lines.values():
-                line.is_dirty = True
+            for group_queue in self._group_queues.values():
+                group_queue.is_dirty = True
 
     def _add(self, waiting: Waiting) -> None:
         self._waiting[waiting.id] = waiting
-        self.line(waiting.request.resource_group).add(waiting, self._now)
+        self.group_queue(waiting.request.resource_group).add(waiting, self._now)
 
     def _remove(self, session_id: str) -> None:
         waiting = self._waiting.pop(session_id, None)
         if waiting is not None:
-            self.line(waiting.request.resource_group).remove(waiting)
+            self.group_queue(waiting.request.resource_group).remove(waiting)
         running = self._running.pop(session_id, None)
         if running is not None:
-            self.line(running.group).forget_running(session_id)
+            self.group_queue(running.group).forget_running(session_id)
             self._book(running, -1)
 
     def _note_running(self, running: Running) -> None:
         self._running[running.id] = running
-        self.line(running.group).note_running(running)
+        self.group_queue(running.group).note_running(running)
 
     def _set_running(self, running: Running) -> None:
         known = self._running.get(running.id)
         if known is not None and known.placements == running.placements:
             self._note_running(running)
             if known != running:
-                self.line(running.group).is_dirty = True
+                self.group_queue(running.group).is_dirty = True
             return
         self._remove(running.id)
         self._note_running(running)
@@ -256,12 +259,12 @@ class Queue:
 
     def _book(self, running: Running, sign: int) -> None:
         """Count a session that started or ended without this queue having decided it."""
-        line = self.line(running.group)
+        group_queue = self.group_queue(running.group)
         if sign > 0:
-            line.placer.take(running.placements)
+            group_queue.placer.take(running.placements)
         else:
-            line.placer.release(running.placements)
-        line.is_dirty = True
+            group_queue.placer.release(running.placements)
+        group_queue.is_dirty = True
         rows, need = self._quotas.rows(running.scopes), self._quotas.need(running.slots)
         if sign > 0:
             self._quotas.take(rows, need)
@@ -272,19 +275,19 @@ class Queue:
 
     def _count_share(self, running: Running, sign: int) -> None:
         user = fair_scopes(running.scopes)[-1]
-        self.line(running.group).shares.add(user, amounts_of(running.slots), sign)
+        self.group_queue(running.group).shares.add(user, amounts_of(running.slots), sign)
 
     def _set_agent(self, agent: AgentState) -> None:
         before = self._group_of_agent.get(agent.id)
         if before not in (None, agent.resource_group):
             self._remove_agent(agent.id)
         self._group_of_agent[agent.id] = agent.resource_group
-        self.line(agent.resource_group).set_agent(agent)
+        self.group_queue(agent.resource_group).set_agent(agent)
 
     def _remove_agent(self, agent_id: str) -> None:
         group = self._group_of_agent.pop(agent_id, None)
         if group is not None:
-            self.line(group).remove_agent(agent_id)
+            self.group_queue(group).remove_agent(agent_id)
 
     # ---- A pass ----
 
@@ -295,36 +298,44 @@ class Queue:
         """
         # 1. Snapshot: the columns as they are now, with the clock of this pass.
         self._now = now
-        for line in self._lines.values():
-            line.set_day(today(now))
-            line.wake(now)
-        lines = [line for line in self._lines.values() if self._needs_pass(line)]
-        if not lines:
+        for group_queue in self._group_queues.values():
+            group_queue.set_day(today(now))
+            group_queue.wake(now)
+        group_queues = [
+            group_queue
+            for group_queue in self._group_queues.values()
+            if self._needs_pass(group_queue)
+        ]
+        if not group_queues:
             return self._unchanged()
         self._revision += 1
         # 2.-6. Order, admit, place, reserve, backfill.
-        decisions = self._decide(lines)
+        decisions = self._decide(group_queues)
         # 7. Explain: also where only the counters have moved.
         changed: dict[str, tuple[Reason, ...]] = {}
-        for line in self._lines.values():
-            if line.is_dirty or line.quota_version != self._version:
-                line.is_dirty = False
-                line.quota_version = self._version
+        for group_queue in self._group_queues.values():
+            if group_queue.is_dirty or group_queue.quota_version != self._version:
+                group_queue.is_dirty = False
+                group_queue.quota_version = self._version
                 if explains:
-                    explain_line(line, self.give_way)
-                    changed.update(news_of(line))
-        reservations = tuple(r for line in self._lines.values() for r in line.reservations)
+                    explain_group(group_queue, self.give_way)
+                    changed.update(news_of(group_queue))
+        reservations = tuple(
+            r for group_queue in self._group_queues.values() for r in group_queue.reservations
+        )
         self._last = PassResult(
             tuple(decisions), Reasons(self), reservations, self.wakes_at(), changed
         )
         return self._last
 
-    def _needs_pass(self, line: Line) -> bool:
-        if any(r.starts_at is not None and r.starts_at <= self._now for r in line.reservations):
-            line.is_dirty = True
-        return line.is_dirty or line.quota_version != self._version
+    def _needs_pass(self, group_queue: GroupQueue) -> bool:
+        if any(
+            r.starts_at is not None and r.starts_at <= self._now for r in group_queue.reservations
+        ):
+            group_queue.is_dirty = True
+        return group_queue.is_dirty or group_queue.quota_version != self._version
 
-    def _decide(self, lines: list[Line]) -> list[Decision]:
+    def _decide(self, group_queues: list[GroupQueue]) -> list[Decision]:
         """Pass over the lines; what reserved sessions will count is kept from all the others.
 
         What a later line starts or reserves may leave too little of a cap for the one that an
@@ -335,40 +346,44 @@ class Queue:
         known: dict[str, int] = {}  # by line: how many decisions were made when it was decided
         for _ in range(MOST_TURNS):
             before = self._reserved()
-            for line in self._lines.values():
-                line.keep()
-            for line in lines:
-                line.let_go()
-                decisions += self._decide_line(line)
-                known[line.state.name] = len(decisions)
-            for line in self._lines.values():
-                line.let_go()
-            lines = self._with_news(before, known, len(decisions))
-            if not lines:
+            for group_queue in self._group_queues.values():
+                group_queue.keep()
+            for group_queue in group_queues:
+                group_queue.let_go()
+                decisions += self._decide_group(group_queue)
+                known[group_queue.state.name] = len(decisions)
+            for group_queue in self._group_queues.values():
+                group_queue.let_go()
+            group_queues = self._with_news(before, known, len(decisions))
+            if not group_queues:
                 break
         return decisions
 
-    def _with_news(self, before: set[str], known: Mapping[str, int], made: int) -> list[Line]:
+    def _with_news(self, before: set[str], known: Mapping[str, int], made: int) -> list[GroupQueue]:
         """Return the lines that others' decisions or reservations since their turn concern."""
-        if len(self._lines) == 1:
+        if len(self._group_queues) == 1:
             return []
         # One that was reserved and has started counts as it did.
         if before & self._waiting.keys() != self._reserved():
-            return list(self._lines.values())
+            return list(self._group_queues.values())
         return [
-            line
-            for name, line in self._lines.items()
-            if known.get(name, 0) < made and (line.stopped_by or line.reservations)
+            group_queue
+            for name, group_queue in self._group_queues.items()
+            if known.get(name, 0) < made and (group_queue.stopped_by or group_queue.reservations)
         ]
 
     def _reserved(self) -> set[str]:
-        return {r.session_id for line in self._lines.values() for r in line.reservations}
+        return {
+            r.session_id
+            for group_queue in self._group_queues.values()
+            for r in group_queue.reservations
+        }
 
-    def _decide_line(self, line: Line) -> list[Decision]:
-        if not line.state.is_active:
-            line.reservations = ()
+    def _decide_group(self, group_queue: GroupQueue) -> list[Decision]:
+        if not group_queue.state.is_active:
+            group_queue.reservations = ()
             return []
-        one = GroupPass(line, self._start, self._now, self._learned())
+        one = GroupPass(group_queue, self._start, self._now, self._learned())
         return one.run(self._waiting, self.give_way)
 
     def _learned(self) -> Durations:
@@ -383,18 +398,26 @@ class Queue:
 
     def wakes_at(self) -> datetime | None:
         """Return when the next pass is due without any change; None if only a change needs one."""
-        times = [at for line in self._lines.values() if (at := line.wakes_at()) is not None]
+        times = [
+            at
+            for group_queue in self._group_queues.values()
+            if (at := group_queue.wakes_at()) is not None
+        ]
         return min((at for at in times if at > self._now), default=None)
 
     def _start(
-        self, line: Line, shape: Shape, session_id: str, placements: tuple[Placement, ...]
+        self,
+        group_queue: GroupQueue,
+        shape: Shape,
+        session_id: str,
+        placements: tuple[Placement, ...],
     ) -> Running:
         """Count a session that a pass has placed as running."""
         waiting = self._waiting.pop(session_id)
         seconds = waiting.seconds
         running = Running(
             session_id,
-            line.state.name,
+            group_queue.state.name,
             waiting.scopes,
             placements,
             shape.slots,
@@ -405,7 +428,7 @@ class Queue:
         self._note_running(running)
         self._quotas.take(shape.rows, shape.need)
         self._version += 1
-        line.shares.add(shape.party[-1], shape.amounts)
+        group_queue.shares.add(shape.party[-1], shape.amounts)
         return running
 
     def reasons_of(self, session_id: str) -> tuple[Reason, ...]:
@@ -417,7 +440,7 @@ class Queue:
             If it does not wait.
         """
         waiting = self._waiting[session_id]
-        found = self.line(waiting.request.resource_group).reasons_of(session_id)
+        found = self.group_queue(waiting.request.resource_group).reasons_of(session_id)
         return held_reasons(waiting) if found is None else found
 
     def waiting_ids(self) -> Iterator[str]:
@@ -429,4 +452,4 @@ class Queue:
 
     def count_deferred(self) -> int:
         """Return how many sessions wait for their ``starts_at``."""
-        return sum(len(line.deferred) for line in self._lines.values())
+        return sum(len(group_queue.deferred) for group_queue in self._group_queues.values())

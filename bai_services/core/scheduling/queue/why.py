@@ -26,7 +26,7 @@ from .explain import (
     reserved,
     room_reason,
 )
-from .group_queue import Line, session_slots
+from .group_queue import GroupQueue, session_slots
 from .model import Certainty, Estimate, Reason, Suggestion, Waiting, Why
 from .position import positions
 from .run import Queue
@@ -76,21 +76,21 @@ class Explainer:
         waiting = self._queue.waiting(session_id)
         if waiting is None:
             return None
-        line = self._queue.line(waiting.request.resource_group)
-        view = self._view(line)
+        group_queue = self._queue.group_queue(waiting.request.resource_group)
+        view = self._view(group_queue)
         position = view.positions[session_id]
-        checks = _checks(self._queue, line, waiting, position)
+        checks = _checks(self._queue, group_queue, waiting, position)
         estimate = self._estimates().get(session_id, _NOTHING)
         sooner = _Sooner(self._queue, waiting, checks).find(choices or Choices())
         return Why(session_id, position, position - 1, checks, estimate, sooner)
 
     def positions(self, group: str) -> Mapping[str, int]:
         """Return the position of every session that waits in a group."""
-        return self._view(self._queue.line(group)).positions
+        return self._view(self._queue.group_queue(group)).positions
 
     def estimates(self, group: str) -> Mapping[str, Estimate]:
         """Return the estimated start of every session that waits in a group."""
-        ids = self._queue.line(group).waiting_ids()
+        ids = self._queue.group_queue(group).waiting_ids()
         starts = self._estimates()
         return {session_id: starts.get(session_id, _NOTHING) for session_id in ids}
 
@@ -101,16 +101,16 @@ class Explainer:
             self._starts_revision = self._queue.revision
         return self._starts
 
-    def _view(self, line: Line) -> _GroupView:
-        known = self._views.get(line.state.name)
+    def _view(self, group_queue: GroupQueue) -> _GroupView:
+        known = self._views.get(group_queue.state.name)
         if known is None or known.revision != self._queue.revision:
-            known = self._views[line.state.name] = self._new_view(line)
+            known = self._views[group_queue.state.name] = self._new_view(group_queue)
         return known
 
-    def _new_view(self, line: Line) -> _GroupView:
+    def _new_view(self, group_queue: GroupQueue) -> _GroupView:
         queue = self._queue
-        everyone = queue.waiting_in(line.state.name)
-        return _GroupView(queue.revision, positions(line, everyone, queue.give_way))
+        everyone = queue.waiting_in(group_queue.state.name)
+        return _GroupView(queue.revision, positions(group_queue, everyone, queue.give_way))
 
 
 def explain_one(queue: Queue, session_id: str, choices: Choices | None = None) -> Why | None:
@@ -121,9 +121,16 @@ def explain_one(queue: Queue, session_id: str, choices: Choices | None = None) -
 # ---- Checks ----
 
 
-def _checks(queue: Queue, line: Line, waiting: Waiting, position: int) -> tuple[Reason, ...]:
+def _checks(
+    queue: Queue, group_queue: GroupQueue, waiting: Waiting, position: int
+) -> tuple[Reason, ...]:
     """Return every check in the order in which they decide, passed or failed."""
-    found = [_account(waiting), _group(line), _dependencies(waiting), _not_before(queue, waiting)]
+    found = [
+        _account(waiting),
+        _group(group_queue),
+        _dependencies(waiting),
+        _not_before(queue, waiting),
+    ]
     rows = queue.quotas.rows(waiting.scopes)
     need = queue.quotas.need(session_slots(waiting))
     for passed, told in queue.quotas.checks(rows, need):
@@ -131,13 +138,13 @@ def _checks(queue: Queue, line: Line, waiting: Waiting, position: int) -> tuple[
         if passed:
             facts["message"] = _within(told)
         found.append({"check": POLICY, "passed": passed, **facts})
-    found.append(_resources(line, waiting))
-    found.append(_turn(line, waiting, position))
-    kept = next((r for r in line.reservations if r.session_id == waiting.id), None)
+    found.append(_resources(group_queue, waiting))
+    found.append(_turn(group_queue, waiting, position))
+    kept = next((r for r in group_queue.reservations if r.session_id == waiting.id), None)
     if kept is not None:
         found.append(reserved(kept))
-    elif line.reservations and found[-2]["passed"] and found[-1]["passed"]:
-        found.append(delaying(line))
+    elif group_queue.reservations and found[-2]["passed"] and found[-1]["passed"]:
+        found.append(delaying(group_queue))
     return tuple(found)
 
 
@@ -147,9 +154,9 @@ def _account(waiting: Waiting) -> Reason:
     return reason(ACCOUNT, "user, keypair, project and domain are active", passed=True)
 
 
-def _group(line: Line) -> Reason:
-    name = line.state.name
-    if not line.state.is_active:
+def _group(group_queue: GroupQueue) -> Reason:
+    name = group_queue.state.name
+    if not group_queue.state.is_active:
         return inactive(name)
     return reason(GROUP, f"resource group {name} is active", passed=True)
 
@@ -177,35 +184,36 @@ def _within(told: Violation) -> str:
     )
 
 
-def _resources(line: Line, waiting: Waiting) -> Reason:
-    why = room_reason(line, line.placer.prepare(waiting.request))
+def _resources(group_queue: GroupQueue, waiting: Waiting) -> Reason:
+    why = room_reason(group_queue, group_queue.placer.prepare(waiting.request))
     if why is not None:
         return why
     return reason(
         RESOURCES,
-        f"resource group {line.state.name} has room for {waiting.request.slots}",
+        f"resource group {group_queue.state.name} has room for {waiting.request.slots}",
         passed=True,
     )
 
 
-def _turn(line: Line, waiting: Waiting, position: int) -> Reason:
+def _turn(group_queue: GroupQueue, waiting: Waiting, position: int) -> Reason:
     facts: dict[str, Any] = {
         "position": position,
         "priority": waiting.priority,
-        "order": str(line.state.order),
+        "order": str(group_queue.state.order),
     }
-    stopper = line.stopped_by
-    if stopper and stopper != waiting.id and waiting.id in line.shape_of:
+    stopper = group_queue.stopped_by
+    if stopper and stopper != waiting.id and waiting.id in group_queue.shape_of:
         return reason(
             ORDER,
-            f"number {position} in resource group {line.state.name}: an earlier session waits for "
-            "room, and nothing may pass it",
+            f"number {position} in resource group {group_queue.state.name}: an earlier session "
+            "waits for room, and nothing may pass it",
             behind=stopper,
             **facts,
         )
     return reason(
         ORDER,
-        f"number {position} in resource group {line.state.name}; no earlier session blocks it",
+        f"number {position} in resource group {group_queue.state.name}; "
+        "no earlier session blocks it",
         passed=True,
         **facts,
     )
@@ -239,12 +247,16 @@ class _Sooner:
     def _would_start(self, waiting: Waiting) -> bool:
         """Return whether there is room for it at once, by its caps and on the machines."""
         queue = self._queue
-        line = queue.line(waiting.request.resource_group)
+        group_queue = queue.group_queue(waiting.request.resource_group)
         rows, need = queue.quotas.rows(waiting.scopes), queue.quotas.need(session_slots(waiting))
-        if not line.state.is_active or line.stopped_by or queue.quotas.holds_back(rows, need):
+        if (
+            not group_queue.state.is_active
+            or group_queue.stopped_by
+            or queue.quotas.holds_back(rows, need)
+        ):
             return False
         try:
-            return line.placer.fits(line.placer.prepare(waiting.request))
+            return group_queue.placer.fits(group_queue.placer.prepare(waiting.request))
         except InvalidRequest:
             return False
 
@@ -287,8 +299,8 @@ class _Sooner:
         """Return how much of each slot is short is there: on one agent, and within each cap."""
         request = self._waiting.request
         found: dict[str, int] = {}
-        queue, line = self._queue, self._queue.line(request.resource_group)
-        refusal = line.placer.refusal(line.placer.prepare(request))
+        queue, group_queue = self._queue, self._queue.group_queue(request.resource_group)
+        refusal = group_queue.placer.refusal(group_queue.placer.prepare(request))
         if any(check["check"] == RESOURCES for check in self._failed):
             for shortage in refusal.shortages:
                 together = request.kernels if shortage.asked != request.slots[shortage.slot] else 1

@@ -21,7 +21,7 @@ from ..queue import (
     Waiting,
 )
 from ..queue.durations import Durations
-from ..queue.explain import explain_line
+from ..queue.explain import explain_group
 from .ledger import Ledger
 from .workload import GROUP, Job
 
@@ -235,17 +235,20 @@ class _Driver:
 
     def _sample(self, seconds: int) -> None:
         world = self._world
-        line = self._queue.line(self._state.name)
+        group_queue = self._queue.group_queue(self._state.name)
         world.samples.append(
             Sample(
-                seconds, self._queue.count_waiting(), len(world.ends), line.placer.fragmentation()
+                seconds,
+                self._queue.count_waiting(),
+                len(world.ends),
+                group_queue.placer.fragmentation(),
             )
         )
         self._sample_at = seconds + self._sample_every
 
     def result(self) -> Replay:
         world = self._world
-        explain_line(self._queue.line(self._state.name))
+        explain_group(self._queue.group_queue(self._state.name))
         nothing: tuple[None, tuple[Placement, ...]] = (None, ())
         outcomes = [Outcome(job, *world.started.get(job.id, nothing)) for job in self._arrivals]
         return Replay(

@@ -16,7 +16,7 @@ from bai_services.core.sessions.dependencies import (
 from bai_services.db.sessions.session_insert import NewSession
 
 
-class Awaited:
+class DependencyResolver:
     """Dependencies of sessions that are created together: on each other by name, and on earlier
     ones.
     """

@@ -17,18 +17,18 @@ from bai_services.core.sessions import rules as session_rules
 from bai_services.core.sessions.kernel_group import request_of
 from bai_services.core.sessions.lifecycle import SessionType
 from bai_services.db.sessions.requests import (
+    AdmissionFacts,
     GroupFacts,
     ImageFacts,
     OwnerFacts,
     PresetFacts,
     ProjectFacts,
     RequestStore,
-    Room,
 )
 
 from ...accounts import authorizer
-from ...cluster.agent_capacity import AgentsNow, KnownAgents
-from ...scheduling.jit_warmup import Warming
+from ...cluster.agent_capacity import AgentCapacity, AgentCapacityCache
+from ...scheduling.jit_warmup import JitWarmup
 from .choices import choose_group, choose_project, find_group
 from .requests import Folders, Requests, access_key_of
 
@@ -39,12 +39,12 @@ class Options:
     """Choices for one project and resource group: the requested ones, or the defaults."""
 
     def __init__(
-        self, store: RequestStore, requests: Requests, vfolders: Folders, warming: Warming
+        self, store: RequestStore, requests: Requests, vfolders: Folders, jit_warmup: JitWarmup
     ) -> None:
         self._store = store
         self._requests = requests
         self._vfolders = vfolders
-        self._known = KnownAgents(warming)
+        self._known = AgentCapacityCache(jit_warmup)
 
     async def get(
         self, caller: Caller, owner_name: str | None, project_key: str | None, group: str | None
@@ -79,7 +79,7 @@ class Options:
         project_key: str | None,
         group_name: str | None,
         kind: SessionType | None = None,
-    ) -> tuple[GroupFacts, Room, AgentsNow]:
+    ) -> tuple[GroupFacts, AdmissionFacts, AgentCapacity]:
         """Return a group, the resources left to the caller there, and its agents, for presets.
 
         Without a group name: the default group, or the first that takes sessions of that kind.
@@ -93,7 +93,9 @@ class Options:
         key = (project.domain, project.id, owner.id, access_key)
         return group, *await self._room(key, group.name)
 
-    async def _room(self, key: tuple[str, str, str, str], group: str) -> tuple[Room, AgentsNow]:
+    async def _room(
+        self, key: tuple[str, str, str, str], group: str
+    ) -> tuple[AdmissionFacts, AgentCapacity]:
         now = await self._known.read(group, lambda: self._store.agents(group))
         return await self._store.room_beside(now.agents, key, group), now
 
@@ -129,7 +131,7 @@ class Options:
         }
 
 
-def limits(room: Room, agents: AgentsNow) -> Row:
+def limits(room: AdmissionFacts, agents: AgentCapacity) -> Row:
     """Return per slot the smallest amount, the largest allowed, and the largest that can start now.
 
     The largest allowed is the minimum of all caps and of the largest agent. What can start now is
@@ -162,8 +164,8 @@ def limits(room: Room, agents: AgentsNow) -> Row:
 def is_allocatable(
     preset: PresetFacts,
     group: GroupFacts,
-    room: Room,
-    agents: AgentsNow,
+    room: AdmissionFacts,
+    agents: AgentCapacity,
     kind: SessionType | None = None,
 ) -> bool:
     """Return whether a session of that preset and kind could start now."""
@@ -202,7 +204,7 @@ def preopen_limits() -> Row:
     }
 
 
-def _usable(images: Sequence[ImageFacts], room: Room) -> list[ImageFacts]:
+def _usable(images: Sequence[ImageFacts], room: AdmissionFacts) -> list[ImageFacts]:
     served = {agent.architecture for agent in room.agents}
     fitting = [i for i in images if not served or i.architecture in served]
     return [i for i in fitting if not image_labels.parse_labels(dict(i.labels)).is_private]

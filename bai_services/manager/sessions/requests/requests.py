@@ -48,7 +48,7 @@ from .choices import (
     choose_project,
     session_type,
 )
-from .dependency_resolver import Awaited
+from .dependency_resolver import DependencyResolver
 from .problems import Beside, add_problems
 from .secret_environ import SecretEnviron
 
@@ -177,9 +177,9 @@ class Requests:
                 if len(requests) > 1:
                     refusal = _numbered(refusal, number, request.name)
                 raise refusal from error
-        awaited = Awaited(found, [request.dependencies for request in requests])
+        resolver = DependencyResolver(found, [request.dependencies for request in requests])
         owner_id = found[0].owner_id
-        return awaited.resolved(await self._store.own_sessions(owner_id, awaited.outside))
+        return resolver.resolved(await self._store.own_sessions(owner_id, resolver.outside))
 
     async def _resolve(self, caller: Caller, request: SessionRequest, known: _Known) -> NewSession:
         owner = await known.once(
