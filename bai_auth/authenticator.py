@@ -18,12 +18,12 @@ from bai_services.client import Token
 from bai_services.client_address import TrustedProxies
 from bai_services.core import errors
 from bai_services.i18n.catalogue import translator_for
-from bai_services.service_client import PartClient
+from bai_services.service_client import ServiceClient
 
 from . import browser_sign_ins, handlers, hub_pages
 from .account import USER_ROLE, USERNAME_PATTERN, authentication, is_up_to_date, is_username
 from .failures import PasswordChangeNeeded, sign_in_failed
-from .single_flight import Joined
+from .single_flight import SingleFlight
 
 Model = dict[str, Any]
 
@@ -68,9 +68,9 @@ class BaiAuthenticator(Authenticator):
         """,
     ).tag(config=True)
 
-    _client: PartClient | None = None
+    _client: ServiceClient | None = None
     _proxies: TrustedProxies | None = None
-    _accounts: Joined[Model] | None = None
+    _accounts: SingleFlight[Model] | None = None
 
     @default("manager_url")
     def _manager_url_default(self) -> str:
@@ -107,7 +107,7 @@ class BaiAuthenticator(Authenticator):
         return USERNAME_PATTERN
 
     @property
-    def client(self) -> PartClient:
+    def client(self) -> ServiceClient:
         """The one connection to the manager.
 
         Raises
@@ -116,7 +116,7 @@ class BaiAuthenticator(Authenticator):
             If ``manager_url`` or ``hub_token_file`` is missing or wrong.
         """
         if self._client is None:
-            self._client = PartClient(
+            self._client = ServiceClient(
                 self._required_url(), Token(self._secret()), timeout_seconds=20
             )
         return self._client
@@ -222,7 +222,7 @@ class BaiAuthenticator(Authenticator):
 
     async def _read_account(self, name: str) -> Model:
         if self._accounts is None:
-            self._accounts = Joined(
+            self._accounts = SingleFlight(
                 lambda name: self.client.get(f"/auth/accounts/{quote(name, safe='')}")
             )
         return await self._accounts(name)

@@ -9,7 +9,7 @@ from typing import Generic, TypeVar
 T = TypeVar("T")
 
 
-class Joined(Generic[T]):
+class SingleFlight(Generic[T]):
     """Runs a call once for each key at a time; whoever comes meanwhile shares the next one.
 
     So every answer is to a question that was sent after it was asked for: a burst of starts of

@@ -16,7 +16,7 @@ from bai_labext.apps import apps, shared_apps
 from bai_labext.apps.activity import AppActivity, activity_times
 from bai_labext.apps.apps import Offer
 from bai_labext.apps.arguments import Arguments
-from bai_labext.apps.catalogue import Kind
+from bai_labext.apps.catalogue import AppKind
 from bai_labext.apps.running_apps import LOG_MOST_BYTES, RunningApps
 from bai_labext.fast_path.front import FrontServer
 from bai_labext.handlers import ROUTES
@@ -70,7 +70,7 @@ def load(server_app: Any) -> None:
     note_writes(web_app, running.uses)
     handlers += _tunnel(server_app, base_url, link, running.uses)
     for offer in offers:
-        if not offer.is_offered and offer.app.kind is Kind.PROCESS:
+        if not offer.is_offered and offer.app.kind is AppKind.PROCESS:
             pattern = url_path_join(base_url, offer.app.name) + r"(?:/.*)?"
             handlers.append((pattern, NotOfferedHandler, {"refusal": offer.refusal}))
             server_app.log.info("bai_labext: %s", offer.refusal)
@@ -88,7 +88,7 @@ def with_ports(offers: list[Offer], environ: Mapping[str, str]) -> list[Offer]:
     """Return the offers with the named ports; a label's port goes before the catalogue's."""
     named = named_ports(environ)
     titles = {offer.app.title for offer in named}
-    kept = [o for o in offers if o.app.kind is not Kind.PORT or o.app.title not in titles]
+    kept = [o for o in offers if o.app.kind is not AppKind.PORT or o.app.title not in titles]
     return [*kept, *named]
 
 

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 
 from bai_labext.apps.apps import Offer
-from bai_labext.apps.catalogue import BY_ANY_NAME, App, Kind
+from bai_labext.apps.catalogue import BY_ANY_NAME, App, AppKind
 from bai_labext.listeners import Listener, listeners
 from bai_services.core.cluster.image_labels import Protocol, parse_service_ports
 from bai_services.core.errors import InvalidRequest
@@ -33,7 +33,9 @@ def named_ports(environ: Mapping[str, str]) -> list[Offer]:
         labelled = ()
     for service in labelled:
         known = BY_ANY_NAME.get(service.name)
-        if service.protocol not in OPENABLE or (known is not None and known.kind is not Kind.PORT):
+        if service.protocol not in OPENABLE or (
+            known is not None and known.kind is not AppKind.PORT
+        ):
             continue
         for number in service.ports:
             name = service.name if len(service.ports) == 1 else f"{service.name}-{number}"
@@ -53,7 +55,7 @@ def _port_app(name: str, title: str, number: int) -> App:
         name=name,
         title=title,
         category=CATEGORY,
-        kind=Kind.PORT,
+        kind=AppKind.PORT,
         path=path,
         ready_path=path,
         port=number,

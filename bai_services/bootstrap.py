@@ -19,13 +19,13 @@ async def ensure_basics(
     manager: Manager, caller: Caller, domain: str, description: str = ""
 ) -> None:
     """Make the default policies and the domain where they are missing."""
-    for policies, wish in (
+    for policies, spec in (
         (manager.keypair_policies, KEYPAIR_POLICY),
         (manager.user_policies, {"name": "default"}),
         (manager.project_policies, {"name": "default"}),
     ):
         if await is_missing(policies, caller, "default"):
-            await policies.create(caller, wish)
+            await policies.create(caller, spec)
     if await is_missing(manager.domains, caller, domain):
         await manager.domains.create(caller, {"name": domain, "description": description})
 

@@ -89,7 +89,7 @@ class Demo:
         self._manager = manager
         self._caller = Caller(Role.SUPERADMIN, username="demo")
 
-    async def file(self, engine: str, image: str) -> dict[str, Keys]:
+    async def create(self, engine: str, image: str) -> dict[str, Keys]:
         """Bring the demo into the database and return the keypairs of the people it made.
 
         ``image`` is what the alias ``python`` means, which the projects take by default.
@@ -130,16 +130,16 @@ class Demo:
     async def _group(self, engine: str) -> None:
         groups = self._manager.resource_groups
         if await is_missing(groups, self._caller, GROUP):
-            wish = {"name": GROUP, "engine": engine, "is_default": True}
-            await groups.create(self._caller, wish)
+            spec = {"name": GROUP, "engine": engine, "is_default": True}
+            await groups.create(self._caller, spec)
         elif (await groups.get(self._caller, GROUP))["engine"] != engine:
             await groups.update(self._caller, GROUP, {"engine": engine})
 
     async def _image(self, name: str) -> None:
         if await is_missing(self._manager.images, self._caller, name):
             labels = {**IMAGE_LABELS, "ai.backend.service-ports": _service_ports(name)}
-            wish = {"name": name, "labels": labels, "description": "Demo session"}
-            await self._manager.images.create(self._caller, wish)
+            spec = {"name": name, "labels": labels, "description": "Demo session"}
+            await self._manager.images.create(self._caller, spec)
         aliases = self._manager.image_aliases
         if await is_missing(aliases, self._caller, ALIAS):
             await aliases.create(self._caller, {"alias": ALIAS, "image": name})
@@ -149,8 +149,8 @@ class Demo:
     async def _presets(self) -> None:
         for name, slots in PRESETS.items():
             if await is_missing(self._manager.presets, self._caller, name):
-                wish = {"name": name, "resource_slots": slots}
-                await self._manager.presets.create(self._caller, wish)
+                spec = {"name": name, "resource_slots": slots}
+                await self._manager.presets.create(self._caller, spec)
 
     async def _default_image(self, project: str) -> None:
         if (await self._manager.projects.get(self._caller, project))["default_image"] is None:
@@ -191,7 +191,7 @@ async def prepare(manager: Manager, arguments: argparse.Namespace, password: str
     """File the demo, set passwords, and return what to tell people of the accounts."""
     engine = arguments.engine
     image = arguments.image if engine == "docker" else PROCESS_IMAGE
-    await Demo(manager).file(engine, image)
+    await Demo(manager).create(engine, image)
     setter = DemoPasswords(manager)
     chosen = {}
     for person in PEOPLE:

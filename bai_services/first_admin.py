@@ -21,7 +21,7 @@ from bai_services.manager.manager import Manager
 REFUSED = 3
 
 
-async def make(manager: Manager, wish: Mapping[str, str]) -> str:
+async def make(manager: Manager, spec: Mapping[str, str]) -> str:
     """Make the account, and what every account needs; return its access key and secret.
 
     Raises
@@ -40,19 +40,19 @@ async def make(manager: Manager, wish: Mapping[str, str]) -> str:
             "bai admin user create NAME --role superadmin",
             username=page.items[0]["username"],
         )
-    await ensure_basics(manager, caller, wish["domain"])
+    await ensure_basics(manager, caller, spec["domain"])
     row = await manager.users.create(
-        caller, {**wish, "role": Role.SUPERADMIN, "projects": ["default"]}
+        caller, {**spec, "role": Role.SUPERADMIN, "projects": ["default"]}
     )
     return f"access key {row['keypair']['access_key']}\nsecret key {row['keypair']['secret_key']}"
 
 
-async def run(wish: Mapping[str, str]) -> str:
+async def run(spec: Mapping[str, str]) -> str:
     settings = read_settings(os.environ)
     await asyncio.to_thread(schema.upgrade, settings.database_url)
     manager = Manager(settings, Database(settings.database_url))
     try:
-        return await make(manager, wish)
+        return await make(manager, spec)
     finally:
         await manager.stop()
 
@@ -73,14 +73,14 @@ def main() -> int:
         if getpass.getpass("Again: ") != password:
             print("the two passwords differ", file=sys.stderr)
             return REFUSED
-    wish = {
+    spec = {
         "username": options.username,
         "email": options.email,
         "domain": options.domain,
         "password": password,
     }
     try:
-        keys = asyncio.run(run(wish))
+        keys = asyncio.run(run(spec))
     except BaiError as error:
         print(error.message, file=sys.stderr)
         return REFUSED

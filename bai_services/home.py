@@ -62,9 +62,9 @@ class Home:
         kept: dict[str, int] = json.loads(path.read_text()) if path.exists() else {}
         ports: dict[str, int] = {}
         for part, offset in PORT_OFFSETS.items():
-            wish = kept.get(part, public + offset)
-            is_ours = is_free(wish) and wish not in taken
-            ports[part] = wish if is_ours else _any_port(set(ports.values()) | taken)
+            preferred = kept.get(part, public + offset)
+            is_ours = is_free(preferred) and preferred not in taken
+            ports[part] = preferred if is_ours else _any_port(set(ports.values()) | taken)
         if self.has_proxy() and "proxy_api" in kept:
             # Ours from before: the Hub ends it and takes its port over.
             ports["proxy_api"] = kept["proxy_api"]

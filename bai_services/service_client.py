@@ -16,7 +16,7 @@ from bai_services.client import Token, is_near, raise_for_answer, unreachable
 from bai_services.core import errors
 
 
-class PartClient:
+class ServiceClient:
     """Calls ``{url}/api/v1`` as ``Client`` does, JSON alone, for a quarter of the CPU time.
 
     That counts where several calls belong to each start of a session. A manager that cannot be
@@ -30,7 +30,7 @@ class PartClient:
         self._timeout_seconds = timeout_seconds
         self._session: ClientSession | None = None
 
-    async def __aenter__(self) -> PartClient:
+    async def __aenter__(self) -> ServiceClient:
         return self
 
     async def __aexit__(self, *exc_info: object) -> None:

@@ -33,8 +33,8 @@ def keep(command: list[str]) -> int:
         began = time.monotonic()
         child = _start(command)
         while child.poll() is None:
-            heard = signal.sigtimedwait(_WATCHED, CHECK_SECONDS)
-            if (heard is not None and heard.si_signo in _TOLD) or os.getppid() != parent:
+            received = signal.sigtimedwait(_WATCHED, CHECK_SECONDS)
+            if (received is not None and received.si_signo in _TOLD) or os.getppid() != parent:
                 return _stop(child)
         code = child.returncode
         quick = quick + 1 if time.monotonic() - began < QUICK_SECONDS else 0

@@ -14,7 +14,7 @@ from urllib.parse import quote
 from bai_services.client import Token
 from bai_services.core import errors
 from bai_services.core.sessions.lifecycle import ENDED, LIVE, Status
-from bai_services.service_client import PartClient
+from bai_services.service_client import ServiceClient
 
 from .engines.base import Running
 from .plan import LaunchPlan
@@ -52,7 +52,7 @@ def is_waiting(session: Mapping[str, Any]) -> bool:
 class Sessions:
     """Speaks to the manager with the Hub's secret; every method may raise a ``BaiError``."""
 
-    def __init__(self, client: PartClient) -> None:
+    def __init__(self, client: ServiceClient) -> None:
         self._client = client
 
     @classmethod
@@ -70,7 +70,7 @@ class Sessions:
             raise errors.Unavailable(
                 "the Hub has no secret for the resource manager; see BAI_HUB_TOKEN_FILE"
             ) from error
-        return cls(PartClient(manager_url, Token(secret), timeout_seconds))
+        return cls(ServiceClient(manager_url, Token(secret), timeout_seconds))
 
     async def close(self) -> None:
         await self._client.close()
@@ -80,7 +80,7 @@ class Sessions:
         query = {"owner": owner, "project": project, "resource_group": group}
         return await self._get("/sessions/options", **{k: v for k, v in query.items() if v})
 
-    async def file(self, body: Mapping[str, Any]) -> dict[str, Any]:
+    async def create(self, body: Mapping[str, Any]) -> dict[str, Any]:
         """File a session; the live one of that name and content is returned as it is."""
         return await self._post("/sessions", body)
 

@@ -136,7 +136,7 @@ class Start:
                 raise self._not_the_owner()
             # A server that is started again brings the id of its last session.
             options = options or self._same_again(session)
-        session = await self._sessions.file(self._order(options))
+        session = await self._sessions.create(self._order(options))
         self.session_id = session["id"]
         self._spawner.remember_session(session["id"], options)
         return session

@@ -41,14 +41,14 @@ class Taken(NamedTuple):
 
 def main() -> int:
     """Print one JSON object on standard output and return the exit code."""
-    wish = _parser().parse_args()
-    with tempfile.TemporaryDirectory(prefix="bai-bench-") as home, _database(wish.database) as url:
+    spec = _parser().parse_args()
+    with tempfile.TemporaryDirectory(prefix="bai-bench-") as home, _database(spec.database) as url:
         if url is None:
             print("PostgreSQL is missing: nothing was measured", file=sys.stderr)
             return EXIT_MISSING
         with Served(Path(home), url or f"sqlite+aiosqlite:///{home}/bai.sqlite") as served:
-            served.ask("fill", sessions=wish.sessions)
-            print(json.dumps(asyncio.run(_measure(served, wish)), indent=2))
+            served.ask("fill", sessions=spec.sessions)
+            print(json.dumps(asyncio.run(_measure(served, spec)), indent=2))
     return 0
 
 
@@ -84,24 +84,24 @@ def _database(kind: str) -> Iterator[str | None]:
         server.__exit__(None, None, None)
 
 
-async def _measure(served: Served, wish: argparse.Namespace) -> dict[str, Any]:
+async def _measure(served: Served, spec: argparse.Namespace) -> dict[str, Any]:
     clients = [
         Client(served.url, Keypair(*served.keys[name]), timeout_seconds=120)
-        for name in ["admin", "user", "domain-admin", "user2"][: wish.callers]
+        for name in ["admin", "user", "domain-admin", "user2"][: spec.callers]
     ]
     clients += [
         Client(served.url, Keypair(*served.keys["admin"]), timeout_seconds=120)
-        for _ in range(wish.callers - len(clients))
+        for _ in range(spec.callers - len(clients))
     ]
     try:
         for client in clients:
             await client.post("/vfolders", {"name": "bench"})
         await _timed(clients, MIX, 100)  # what is built at the first call is not measured
         began = served.ask("cpu")["seconds"]
-        alone = await _timed(clients, MIX, wish.requests)
+        alone = await _timed(clients, MIX, spec.requests)
         cpu_seconds = served.ask("cpu")["seconds"] - began
-        lists = await _timed(clients[:1], LISTS, wish.requests // 4)
-        await asyncio.to_thread(served.ask, "queue", pending=wish.pending, agents=wish.agents)
+        lists = await _timed(clients[:1], LISTS, spec.requests // 4)
+        await asyncio.to_thread(served.ask, "queue", pending=spec.pending, agents=spec.agents)
         await asyncio.to_thread(served.ask, "warm")
         during, facts = await _during_pass(served, clients)
     finally:
@@ -121,9 +121,9 @@ async def _measure(served: Served, wish: argparse.Namespace) -> dict[str, Any]:
         "cpu_ms_per_request": round(cpu_seconds * 1000 / len(alone), 2),
         "requests": len(alone),
         "requests_during_pass": len(during),
-        "listed_sessions": wish.sessions,
-        "callers": wish.callers,
-        "database": wish.database,
+        "listed_sessions": spec.sessions,
+        "callers": spec.callers,
+        "database": spec.database,
         "routes": _by_name(alone),
         "routes_during_pass": _by_name(during),
         "lists": _by_name(lists),

@@ -36,12 +36,12 @@ _FILED_AT_ONCE = 500
 
 def main() -> int:
     """Print one JSON object on standard output and return the exit code."""
-    wish = _parser().parse_args()
+    spec = _parser().parse_args()
     figures: dict[str, object] = {}
     with tempfile.TemporaryDirectory(prefix="bai-bench-") as home:
-        for kind in ("sqlite", "postgres") if wish.database == "both" else (wish.database,):
+        for kind in ("sqlite", "postgres") if spec.database == "both" else (spec.database,):
             try:
-                runs = _on_sqlite(Path(home), wish) if kind == "sqlite" else _on_postgres(wish)
+                runs = _on_sqlite(Path(home), spec) if kind == "sqlite" else _on_postgres(spec)
             except PartMissing as missing:
                 print(f"PostgreSQL is missing: {missing}", file=sys.stderr)
                 print(json.dumps(figures, indent=2))
@@ -49,9 +49,9 @@ def main() -> int:
             figures[f"{kind}_per_second"] = round(statistics.median(runs))
             figures[f"{kind}_runs"] = [round(run) for run in runs]
     figures |= {
-        "decisions": wish.decisions,
-        "agents": wish.agents,
-        "batch": wish.batch or "as the manager",
+        "decisions": spec.decisions,
+        "agents": spec.agents,
+        "batch": spec.batch or "as the manager",
     }
     print(json.dumps(figures, indent=2))
     return 0
@@ -71,17 +71,17 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _on_sqlite(home: Path, wish: argparse.Namespace) -> list[float]:
-    urls = [f"sqlite+aiosqlite:///{home}/run{number}.sqlite" for number in range(wish.runs)]
-    return [_run(_measure(url, wish)) for url in urls]
+def _on_sqlite(home: Path, spec: argparse.Namespace) -> list[float]:
+    urls = [f"sqlite+aiosqlite:///{home}/run{number}.sqlite" for number in range(spec.runs)]
+    return [_run(_measure(url, spec)) for url in urls]
 
 
-def _on_postgres(wish: argparse.Namespace) -> list[float]:
+def _on_postgres(spec: argparse.Namespace) -> list[float]:
     with postgres.running(is_durable=True) as server:
         runs = []
-        for _ in range(wish.runs):
+        for _ in range(spec.runs):
             with server.database() as url:
-                runs.append(_run(_measure(url, wish)))
+                runs.append(_run(_measure(url, spec)))
         return runs
 
 
@@ -90,26 +90,26 @@ def _run(measure: Coroutine[None, None, float]) -> float:
         return runner.run(measure)
 
 
-async def _measure(url: str, wish: argparse.Namespace) -> float:
+async def _measure(url: str, spec: argparse.Namespace) -> float:
     """Return the decisions per second of one run on a database of its own."""
     world = await make_world(url)
     settle()
     try:
         await world.write(sa.update(cluster.agents).values(schedulable=False))
-        for number in range(wish.agents):
+        for number in range(spec.agents):
             await world.add_agent(f"m{number}", cpu=64, mem=512, gpus=8)
-        for start in range(0, wish.decisions, _FILED_AT_ONCE):
-            numbers = range(start, min(start + _FILED_AT_ONCE, wish.decisions))
+        for start in range(0, spec.decisions, _FILED_AT_ONCE):
+            numbers = range(start, min(start + _FILED_AT_ONCE, spec.decisions))
             news = [world.new(f"lab{n}", SLOTS) for n in numbers]
             await world.sessions.enqueue_all(news, NOW + timedelta(seconds=start))
         snapshot = await world.queue.snapshot(NOW)
         decisions = run_pass(snapshot).decisions
-        if len(decisions) < wish.decisions:
-            raise SystemExit(f"only {len(decisions)} of {wish.decisions} fit; ask for more agents")
+        if len(decisions) < spec.decisions:
+            raise SystemExit(f"only {len(decisions)} of {spec.decisions} fit; ask for more agents")
         token = await LeaseStore(world.database).take("benchmark", None, NOW)
         began = time.perf_counter()
         placed = await _commit(
-            world.queue, decisions, (world.now, token), wish.batch or world.queue.batch
+            world.queue, decisions, (world.now, token), spec.batch or world.queue.batch
         )
         seconds = time.perf_counter() - began
         assert placed == len(decisions), f"{placed} of {len(decisions)} were written"

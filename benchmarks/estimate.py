@@ -111,9 +111,9 @@ def _truth(rng: random.Random, count: int, *, arrive: bool) -> list[tuple[_Claim
     started: dict[str, datetime] = {}
     claims: list[_Claim] = []
     while coming or running:
-        now = min([w.filed_at for w in coming[:1]] + [_end(r) for r in running.values()])
+        now = min([w.created_at for w in coming[:1]] + [_end(r) for r in running.values()])
         running = {key: r for key, r in running.items() if _end(r) > now}
-        while coming and coming[0].filed_at <= now:
+        while coming and coming[0].created_at <= now:
             new = coming.pop(0)
             waiting[new.id] = new
         queue = Queue(_snapshot(now, agents, waiting, running))
@@ -140,7 +140,7 @@ def _workload(rng: random.Random, count: int, *, arrive: bool) -> list[Waiting]:
         slots = ResourceSlots({"cpu": 1000 * rng.choice((1, 1, 2, 4)), "mem": 2**30})
         request = replace(base.request, slots=slots)
         seconds = rng.choice((10, 30, 100, 300, 1000))
-        found.append(Waiting(f"s{n}", n, request, (), filed_at=at, seconds=seconds))
+        found.append(Waiting(f"s{n}", n, request, (), created_at=at, seconds=seconds))
     return found
 
 

@@ -33,12 +33,12 @@ def main() -> int:
     """Print one JSON object on standard output and return the exit code."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.first_run", description=__doc__)
     parser.add_argument("--again", type=int, default=3, help="runs where all is set up")
-    wish = parser.parse_args()
+    spec = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="bai-bench-") as folder:
         clone = Path(folder, "bai-hub")
         subprocess.run(["git", "clone", "--quiet", str(ROOT), str(clone)], check=True)
         first = seconds_to_a_page(clone)
-        again = sorted(seconds_to_a_page(clone) for _ in range(wish.again))
+        again = sorted(seconds_to_a_page(clone) for _ in range(spec.again))
     figures = {"first_seconds": first, "again_seconds": again[len(again) // 2] if again else None}
     print(json.dumps(figures, indent=2))
     return 0

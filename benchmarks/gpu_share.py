@@ -48,7 +48,7 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, default=5.0, help="of each computation")
     parser.add_argument("--runs", type=int, default=5, help="of which the median is taken")
     parser.add_argument("--size", type=int, default=8192, help="rows of a matrix")
-    wish = parser.parse_args()
+    spec = parser.parse_args()
     gpus = [device for device in CudaGpus().discover() if device.is_healthy and not device.slot]
     if not gpus or not gpus[0].memory_bytes:
         print("there is no NVIDIA GPU whose driver tells its memory", file=sys.stderr)
@@ -58,13 +58,13 @@ def main() -> int:
         print(f"nothing can be computed on {gpu.model}: {why_not}", file=sys.stderr)
         return MISSING
     with tempfile.TemporaryDirectory(prefix="bai-") as name:
-        print(json.dumps(measure(gpu, gpus[0].memory_bytes, Path(name), wish), indent=2))
+        print(json.dumps(measure(gpu, gpus[0].memory_bytes, Path(name), spec), indent=2))
     return 0
 
 
-def measure(gpu: Device, total: int, folder: Path, wish: argparse.Namespace) -> dict[str, Any]:
+def measure(gpu: Device, total: int, folder: Path, spec: argparse.Namespace) -> dict[str, Any]:
     """Return every figure; None where the machine has not what it takes."""
-    alone = Kinds.measure(plain(gpu), wish.seconds, wish.size, wish.runs)
+    alone = Kinds.measure(plain(gpu), spec.seconds, spec.size, spec.runs)
     figures: dict[str, Any] = {
         "level": "soft",
         "max_memory_percent_at_quarter": None,
@@ -88,22 +88,22 @@ def measure(gpu: Device, total: int, folder: Path, wish: argparse.Namespace) -> 
     if figures["why_no_mps"]:
         return figures
     try:
-        return {**figures, **with_mps(gpu, total, alone, folder, wish)}
+        return {**figures, **with_mps(gpu, total, alone, folder, spec)}
     except (MpsFailed, RuntimeError) as error:
         return {**figures, "why_no_mps": str(error)}
 
 
 def with_mps(
-    gpu: Device, total: int, alone: Kinds, folder: Path, wish: argparse.Namespace
+    gpu: Device, total: int, alone: Kinds, folder: Path, spec: argparse.Namespace
 ) -> dict[str, Any]:
     """Return what is held by MPS; the fault comes last, whatever is left after it."""
     large = alone.words["large"]
     rates, found = {}, {}
     for share in PERCENTS:
         with mps(folder, gpu.id, Limits.of(share * 10, total)) as environ:
-            rates[share] = median_rate(large, environ, wish.runs)
+            rates[share] = median_rate(large, environ, spec.runs)
     with mps(folder, gpu.id, Limits.of(WHOLE, total)) as environ:
-        copied = median_rate(alone.words["copy"], environ, wish.runs)
+        copied = median_rate(alone.words["copy"], environ, spec.runs)
         found["launch_microseconds"] = launch(environ)
         found["pairs_at_100_percent"] = alone.pairs(environ)
     with mps(folder, gpu.id, Limits.of(QUARTER, total)) as environ:

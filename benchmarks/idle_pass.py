@@ -24,8 +24,8 @@ from .queue_world import GROUP, NOW, Wish, world
 
 def main() -> int:
     """Print one JSON object on standard output and return the exit code."""
-    wish = _parser().parse_args()
-    snapshot = world(Wish(wish.agents, wish.pending))
+    spec = _parser().parse_args()
+    snapshot = world(Wish(spec.agents, spec.pending))
     snapshot = replace(
         snapshot,
         agents=[replace(a, used=dict(a.capacity)) for a in snapshot.agents],
@@ -34,17 +34,17 @@ def main() -> int:
     run_pass(replace(snapshot, waiting=snapshot.waiting[:200]))  # compiles
     queue = Queue(snapshot)
     first = _seconds(queue, 0)
-    idle = [_seconds(queue, n) for n in range(1, wish.rounds)]
+    idle = [_seconds(queue, n) for n in range(1, spec.rounds)]
     changed = []
-    for n in range(wish.rounds):
+    for n in range(spec.rounds):
         queue.apply(Changes(waiting=[replace(snapshot.waiting[n], id=f"more-{n}", sequence=-n)]))
-        changed.append(_seconds(queue, wish.rounds + n))
+        changed.append(_seconds(queue, spec.rounds + n))
     figures = {
         "milliseconds": round(statistics.median(idle) * 1000, 4),
         "after_a_change_milliseconds": round(statistics.median(changed) * 1000, 2),
         "first_milliseconds": round(first * 1000, 1),
-        "waiting": wish.pending,
-        "agents": wish.agents,
+        "waiting": spec.pending,
+        "agents": spec.agents,
     }
     print(json.dumps(figures, indent=2))
     return 0

@@ -49,14 +49,14 @@ PARTS = {
 
 def main() -> int:
     """Print one JSON object on standard output and return the exit code."""
-    wish = _parser().parse_args()
+    spec = _parser().parse_args()
     if missing := _missing():
         print(f"{missing} is missing: nothing was measured", file=sys.stderr)
         return EXIT_MISSING
     with tempfile.TemporaryDirectory(prefix="bai-bench-") as folder:
         hub = RunningHub(Path(folder)).start()
         try:
-            figures = _measure(hub, wish)
+            figures = _measure(hub, spec)
         finally:
             hub.stop()
     print(json.dumps(figures, indent=2))
@@ -79,7 +79,7 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _measure(hub: RunningHub, wish: argparse.Namespace) -> dict[str, Any]:
+def _measure(hub: RunningHub, spec: argparse.Namespace) -> dict[str, Any]:
     rest = hub.rest("user")
     session = start(rest, "bench-proxy")
     token = rest.headers["Authorization"]
@@ -98,11 +98,11 @@ def _measure(hub: RunningHub, wish: argparse.Namespace) -> dict[str, Any]:
                     {"Authorization": token},
                 ),
             }
-            found = asyncio.run(asyncio.wait_for(_ways(hub, ways, wish), WAYS_SECONDS))
-            pairs = _ratios(ways["bare"], ways["hub"], wish)
+            found = asyncio.run(asyncio.wait_for(_ways(hub, ways, spec), WAYS_SECONDS))
+            pairs = _ratios(ways["bare"], ways["hub"], spec)
             figures = _compared(found, asyncio.run(asyncio.wait_for(pairs, WAYS_SECONDS)))
         with opened(hub, rest, session["name"], "--tcp", str(ports["tcp"])) as local:
-            figures |= _tcp(hub, local["port"], wish)
+            figures |= _tcp(hub, local["port"], spec)
     stop(rest, session["id"])
     return figures
 
@@ -119,13 +119,13 @@ class Way:
 
 
 async def _ways(
-    hub: RunningHub, ways: Mapping[str, Way], wish: argparse.Namespace
+    hub: RunningHub, ways: Mapping[str, Way], spec: argparse.Namespace
 ) -> dict[str, dict[str, float]]:
     """Return the medians of each way, which take turns."""
     found: dict[str, dict[str, list[float]]] = {name: {} for name in ways}
-    for _ in range(wish.rounds):
+    for _ in range(spec.rounds):
         for name, way in ways.items():
-            for key, value in (await _one_way(hub, way, wish)).items():
+            for key, value in (await _one_way(hub, way, spec)).items():
                 found[name].setdefault(key, []).append(value)
     return {
         way: {name: statistics.median(values) for name, values in one.items()}
@@ -133,39 +133,39 @@ async def _ways(
     }
 
 
-async def _one_way(hub: RunningHub, way: Way, wish: argparse.Namespace) -> dict[str, float]:
+async def _one_way(hub: RunningHub, way: Way, spec: argparse.Namespace) -> dict[str, float]:
     place, path, headers = way.place, way.path, way.headers
     one: dict[str, float] = {}
-    taken = await latencies(place, path + "small", headers, wish.requests)
+    taken = await latencies(place, path + "small", headers, spec.requests)
     one["p50"] = taken[len(taken) // 2] * 1000
     one["p99"] = taken[len(taken) * 99 // 100] * 1000
     parts = _parts(hub)
     before = _cpu_seconds(parts)
-    one["rate"] = await fetched(place, path + "small", headers, wish.requests, AT_ONCE)
+    one["rate"] = await fetched(place, path + "small", headers, spec.requests, AT_ONCE)
     after = _cpu_seconds(parts)
     for name, seconds in after.items():
-        one[f"cpu_ms_{name}"] = (seconds - before[name]) * 1000 / wish.requests
-    one["mb"] = await _big(way, wish)
+        one[f"cpu_ms_{name}"] = (seconds - before[name]) * 1000 / spec.requests
+    one["mb"] = await _big(way, spec)
     times = await websocket_times(way.ws_place, way.ws_path + "ws", headers, 300)
     one["ws"] = statistics.median(times) * 1000
     return one
 
 
-async def _big(way: Way, wish: argparse.Namespace) -> float:
-    size = wish.mebibytes * MIB
+async def _big(way: Way, spec: argparse.Namespace) -> float:
+    size = spec.mebibytes * MIB
     path = f"{way.path}big?{size}"
     answers = await fetched(way.place, path, way.headers, 1, 1)
     return float(answers * size / 1e6)
 
 
-async def _ratios(bare: Way, hub: Way, wish: argparse.Namespace) -> dict[str, list[float]]:
+async def _ratios(bare: Way, hub: Way, spec: argparse.Namespace) -> dict[str, list[float]]:
     """Compare the two in pairs, one right after the other: the machine's speed changes."""
     found: dict[str, list[float]] = {"throughput": [], "requests": []}
-    for _ in range(3 * wish.rounds):
-        big = [await _big(way, wish) for way in (bare, hub)]
+    for _ in range(3 * spec.rounds):
+        big = [await _big(way, spec) for way in (bare, hub)]
         found["throughput"].append(round(big[1] / big[0], 2))
         rates = [
-            await fetched(w.place, w.path + "small", w.headers, wish.requests, AT_ONCE)
+            await fetched(w.place, w.path + "small", w.headers, spec.requests, AT_ONCE)
             for w in (bare, hub)
         ]
         found["requests"].append(round(rates[1] / rates[0], 2))
@@ -190,7 +190,7 @@ def _compared(
     }
 
 
-def _tcp(hub: RunningHub, port: int, wish: argparse.Namespace) -> dict[str, Any]:
+def _tcp(hub: RunningHub, port: int, spec: argparse.Namespace) -> dict[str, Any]:
     """Carry much over one stream and over fifty, there and back; watch the memory of both ends."""
     parts = _parts(hub)
     ends = [parts["session"], parts["bai"]]
@@ -198,9 +198,9 @@ def _tcp(hub: RunningHub, port: int, wish: argparse.Namespace) -> dict[str, Any]
     rates: dict[str, list[float]] = {}
     spent: dict[str, list[float]] = {}
     most = before
-    for _ in range(wish.rounds):
+    for _ in range(spec.rounds):
         for streams in (1, 50):
-            each = wish.mebibytes * MIB // streams
+            each = spec.mebibytes * MIB // streams
             for is_push in (False, True):
                 name = f"{'push' if is_push else 'pull'}_{streams}"
                 cpu = _cpu_seconds(parts)

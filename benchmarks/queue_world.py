@@ -45,10 +45,10 @@ class Wish:
     cores: int = 96  # of each agent
 
 
-def world(wish: Wish) -> Snapshot:
+def world(spec: Wish) -> Snapshot:
     """Return agents of 8 GPUs, users in projects and domains with caps, history and sessions."""
     rng = random.Random(7)
-    users = max(20, wish.pending // 50)
+    users = max(20, spec.pending // 50)
     people = [_scopes(user, users) for user in range(users)]
     scopes = sorted({scope for mine in people for scope in mine})
     day = (NOW - datetime(1970, 1, 1, tzinfo=UTC)).days
@@ -61,13 +61,13 @@ def world(wish: Wish) -> Snapshot:
         if scope.kind in (ScopeKind.DOMAIN, ScopeKind.PROJECT, ScopeKind.USER)
     }
     return Snapshot(
-        waiting=[_session(n, rng, people) for n in range(wish.pending)],
-        agents=[_agent(n, wish.cores) for n in range(wish.agents)],
-        caps={scope: _caps(scope, wish.pending) for scope in scopes},
+        waiting=[_session(n, rng, people) for n in range(spec.pending)],
+        agents=[_agent(n, spec.cores) for n in range(spec.agents)],
+        caps={scope: _caps(scope, spec.pending) for scope in scopes},
         usage={scope: {} for scope in scopes},
         groups={
             GROUP: GroupState(
-                GROUP, order=wish.order, placement=wish.policy, backfill=wish.backfill
+                GROUP, order=spec.order, placement=spec.policy, backfill=spec.backfill
             )
         },
         now=NOW,
@@ -111,7 +111,7 @@ def _session(n: int, rng: random.Random, people: list[tuple[Scope, ...]]) -> Wai
         request,
         rng.choice(people),
         priority=rng.choice((10, 10, 10, 20)),
-        filed_at=NOW - timedelta(seconds=n),
+        created_at=NOW - timedelta(seconds=n),
         seconds=rng.choice((None, 3600, 86400)),
         kind="interactive/python",
     )

@@ -33,15 +33,15 @@ CORES = 64
 
 def main() -> int:
     """Print one JSON object on standard output and return the exit code."""
-    wish = _parser().parse_args()
+    spec = _parser().parse_args()
     with tempfile.TemporaryDirectory(prefix="bai-bench-") as home:
-        if wish.database == "sqlite":
+        if spec.database == "sqlite":
             url = f"sqlite+aiosqlite:///{home}/bai.sqlite"
-            figures = asyncio.run(_measure(url, Path(home), wish))
+            figures = asyncio.run(_measure(url, Path(home), spec))
         else:
             try:
                 with postgres.running() as server, server.database() as url:
-                    figures = asyncio.run(_measure(url, Path(home), wish))
+                    figures = asyncio.run(_measure(url, Path(home), spec))
             except PartMissing as missing:
                 print(f"PostgreSQL is missing: {missing}", file=sys.stderr)
                 return EXIT_MISSING
@@ -58,24 +58,24 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-async def _measure(url: str, home: Path, wish: argparse.Namespace) -> dict[str, Any]:
+async def _measure(url: str, home: Path, spec: argparse.Namespace) -> dict[str, Any]:
     await warm_up()
     async with manager_on(url, home, MovableClock()) as manager:
         orders = Orders(await make_world(manager, manager.clock))  # type: ignore[arg-type]
-        await orders.queue(pending=wish.pending + wish.agents * CORES, agents=wish.agents)
+        await orders.queue(pending=spec.pending + spec.agents * CORES, agents=spec.agents)
         await manager.scheduler.run_pass()
         manager.scheduler.start()
-        taken = [await _release(manager) for _ in range(wish.releases)]
+        taken = [await _release(manager) for _ in range(spec.releases)]
         waiting = await _waiting(manager)
     ranked = sorted(taken)
     return {
         "p50_ms": round(ranked[len(ranked) // 2], 2),
         "p99_ms": round(ranked[min(len(ranked) - 1, len(ranked) * 99 // 100)], 2),
         "max_ms": round(ranked[-1], 2),
-        "releases": wish.releases,
+        "releases": spec.releases,
         "waiting": waiting,
-        "agents": wish.agents,
-        "database": wish.database,
+        "agents": spec.agents,
+        "database": spec.database,
     }
 
 

@@ -29,13 +29,13 @@ SMALL, LARGE = (200, 1_000), (10_000, 10_000)
 
 def main() -> int:
     """Print one JSON object on standard output and return the exit code."""
-    wish = _parser().parse_args()
-    order, policy, backfill = Order(wish.order), Policy(wish.policy), Backfill(wish.backfill)
-    usual = Wish(wish.agents, wish.pending, order, policy, backfill)
-    figures = measure(usual, wish.rounds)
-    if wish.all:
-        small = measure(replace(usual, agents=SMALL[0], pending=SMALL[1]), wish.rounds)
-        large = measure(replace(usual, agents=LARGE[0], pending=LARGE[1]), wish.rounds)
+    spec = _parser().parse_args()
+    order, policy, backfill = Order(spec.order), Policy(spec.policy), Backfill(spec.backfill)
+    usual = Wish(spec.agents, spec.pending, order, policy, backfill)
+    figures = measure(usual, spec.rounds)
+    if spec.all:
+        small = measure(replace(usual, agents=SMALL[0], pending=SMALL[1]), spec.rounds)
+        large = measure(replace(usual, agents=LARGE[0], pending=LARGE[1]), spec.rounds)
         per_decision = [f["warm_microseconds_per_decision"] for f in (figures, large)]
         figures |= {
             "decisions_per_second_200_agents": small["decisions_per_second"],
@@ -46,9 +46,9 @@ def main() -> int:
     return 0
 
 
-def measure(wish: Wish, rounds: int) -> dict[str, float]:
+def measure(spec: Wish, rounds: int) -> dict[str, float]:
     """Return the figures of one size: medians over the rounds."""
-    snapshot = world(wish)
+    snapshot = world(spec)
     run_pass(replace(snapshot, waiting=snapshot.waiting[:200]))  # compiles
     cold = [_cold(snapshot) for _ in range(min(3, rounds))]
     queue = Queue(snapshot)
@@ -56,14 +56,14 @@ def measure(wish: Wish, rounds: int) -> dict[str, float]:
     warm = [_warm(queue, snapshot) for _ in range(rounds)]
     seconds = statistics.median(warm)
     return {
-        "decisions_per_second": round(wish.pending / seconds),
+        "decisions_per_second": round(spec.pending / seconds),
         "placed_per_second": round(placed / seconds),
-        "cold_decisions_per_second": round(wish.pending / statistics.median(cold)),
-        "warm_microseconds_per_decision": round(seconds / wish.pending * 1e6, 2),
-        "agents": wish.agents,
-        "pending": wish.pending,
+        "cold_decisions_per_second": round(spec.pending / statistics.median(cold)),
+        "warm_microseconds_per_decision": round(seconds / spec.pending * 1e6, 2),
+        "agents": spec.agents,
+        "pending": spec.pending,
         "placed": placed,
-        "told_why_not": wish.pending - placed,
+        "told_why_not": spec.pending - placed,
         "distinct_requests": len({w.request for w in snapshot.waiting}),
     }
 

@@ -40,9 +40,9 @@ AMOUNTS = {"cpu": "1", "mem": "1g"}
 
 def main() -> int:
     """Print one JSON object on standard output and return the exit code."""
-    wish = _parser().parse_args()
-    if wish.only_rate:
-        print(json.dumps(rates(wish.starts), indent=2))
+    spec = _parser().parse_args()
+    if spec.only_rate:
+        print(json.dumps(rates(spec.starts), indent=2))
         return 0
     try:
         engine = acquire()
@@ -50,14 +50,14 @@ def main() -> int:
         return _missing(reason)
     try:
         image = session_image(engine)
-        figures = on_docker(engine, image, wish.runs)
+        figures = on_docker(engine, image, spec.runs)
     except PartMissing as reason:
         return _missing(reason)
     finally:
         engine.release()
-    if not wish.only_docker:
-        figures |= on_processes(wish.runs)
-        figures |= rates(wish.starts)
+    if not spec.only_docker:
+        figures |= on_processes(spec.runs)
+        figures |= rates(spec.starts)
     print(json.dumps(figures, indent=2))
     return 0
 

@@ -45,15 +45,15 @@ ROUNDS = {1: 5, STREAMS: 3}
 
 def main() -> int:
     """Print one JSON object on standard output and return the exit code."""
-    wish = _parser().parse_args()
-    if wish.serve:
-        asyncio.run(_serve(Path(wish.serve)))
+    spec = _parser().parse_args()
+    if spec.serve:
+        asyncio.run(_serve(Path(spec.serve)))
         return 0
     with (
-        tempfile.TemporaryDirectory(prefix="bai-bench-", dir=wish.directory) as home,
+        tempfile.TemporaryDirectory(prefix="bai-bench-", dir=spec.directory) as home,
         _served(Path(home)) as client,
     ):
-        print(json.dumps(_measure(client, Path(home), wish), indent=2))
+        print(json.dumps(_measure(client, Path(home), spec), indent=2))
     return 0
 
 
@@ -188,23 +188,23 @@ def _served(home: Path) -> Iterator[_Client]:
             it.stdin.close()
 
 
-def _measure(client: _Client, home: Path, wish: argparse.Namespace) -> dict[str, Any]:
+def _measure(client: _Client, home: Path, spec: argparse.Namespace) -> dict[str, Any]:
     found: dict[str, Any] = {}
-    _fill(home / "source", wish.single_mib)
+    _fill(home / "source", spec.single_mib)
     client.put("warm", home / "source")
-    one = _compared(client, home, 1, wish.single_mib)
-    _fill(home / "source", wish.size_mib)
+    one = _compared(client, home, 1, spec.single_mib)
+    _fill(home / "source", spec.size_mib)
     with _most_resident(client) as most:
         before = client.resident_bytes()
-        eight = _compared(client, home, STREAMS, wish.size_mib)
+        eight = _compared(client, home, STREAMS, spec.size_mib)
     found["upload_ratio"] = round(min(one["upload"], eight["upload"]), 3)
     found["download_ratio"] = round(min(one["download"], eight["download"]), 3)
     found["memory_growth_mib"] = round((most[0] - before) / MIB, 1)
     for name, figures in (("one_stream", one), ("eight_streams", eight)):
         found[name] = {key: round(value, 3) for key, value in figures.items()}
     (home / "source").unlink()
-    found["small_files_per_second"] = round(_small_files(client, home, wish.files))
-    found.update(_listing(client, home, wish.entries))
+    found["small_files_per_second"] = round(_small_files(client, home, spec.files))
+    found.update(_listing(client, home, spec.entries))
     return found
 
 

@@ -204,12 +204,12 @@ class RunningHub:
 def running_session(hub: RunningHub, name: str, **fields: Any) -> dict[str, Any]:
     """Start a session of that account and return it when it runs."""
     with hub.rest(name) as rest:
-        wish = {
+        spec = {
             "name": f"run-{secrets.token_hex(4)}",
             "project": "default",
             "resources": {"cpu": "1", "mem": "512m"},
         }
-        made = rest.post("/sessions", json={**wish, **fields})
+        made = rest.post("/sessions", json={**spec, **fields})
         assert made.status_code == 201, made.text
         key = made.json()["id"]
         return session_in(hub, name, key, "RUNNING", ended=("ERROR", "CANCELLED", "TERMINATED"))

@@ -11,38 +11,38 @@ from tornado.testing import bind_unused_port
 
 from bai_services.client import Token
 from bai_services.core import errors
-from bai_services.service_client import PartClient
+from bai_services.service_client import ServiceClient
 from tests.test_client import TOKEN, url
 
 __all__ = ["url"]
 
 
 @pytest.fixture
-async def client(url: str) -> AsyncIterator[PartClient]:
-    async with PartClient(url, TOKEN) as client:
+async def client(url: str) -> AsyncIterator[ServiceClient]:
+    async with ServiceClient(url, TOKEN) as client:
         yield client
 
 
-async def test_a_body_arrives_as_json(client: PartClient) -> None:
+async def test_a_body_arrives_as_json(client: ServiceClient) -> None:
     answer = await client.post("/echo", {"name": "ü"})
     assert (answer["method"], answer["body"]) == ("POST", '{"name":"ü"}')
     assert answer["headers"]["Content-Type"] == "application/json"
     assert answer["headers"]["Authorization"] == "Bearer a-hub-token"
 
 
-async def test_names_arrive_as_they_are(client: PartClient) -> None:
+async def test_names_arrive_as_they_are(client: ServiceClient) -> None:
     answer = await client.get("/echo%2Fa%20b", path="a/b c&d=ü", timeout_seconds=5)
     assert answer["uri"].startswith("/services/bai/api/v1/echo%2Fa%20b?")
     assert answer["path"] == "a/b c&d=ü"
     assert (await client.delete("/echo", path="x"))["path"] == "x"
 
 
-async def test_an_answer_without_a_body_is_none(client: PartClient) -> None:
+async def test_an_answer_without_a_body_is_none(client: ServiceClient) -> None:
     assert await client.delete("/nothing") is None
 
 
 @pytest.mark.parametrize("code", sorted(errors.by_code()))
-async def test_an_error_comes_back_as_what_it_was(client: PartClient, code: str) -> None:
+async def test_an_error_comes_back_as_what_it_was(client: ServiceClient, code: str) -> None:
     with pytest.raises(errors.BaiError) as caught:
         await client.get(f"/fail/{code}")
     assert type(caught.value) is errors.by_code()[code]
@@ -60,7 +60,7 @@ async def test_an_error_comes_back_as_what_it_was(client: PartClient, code: str)
     ],
 )
 async def test_what_is_no_manager_is_told_apart(
-    client: PartClient, path: str, cls: type[errors.BaiError], text: str
+    client: ServiceClient, path: str, cls: type[errors.BaiError], text: str
 ) -> None:
     with pytest.raises(errors.BaiError, match=text) as caught:
         await client.get(path)
@@ -70,7 +70,7 @@ async def test_what_is_no_manager_is_told_apart(
 async def test_a_manager_that_is_away_is_unavailable() -> None:
     socket, port = bind_unused_port()
     socket.close()
-    async with PartClient(f"http://127.0.0.1:{port}", TOKEN) as client:
+    async with ServiceClient(f"http://127.0.0.1:{port}", TOKEN) as client:
         with pytest.raises(errors.Unavailable, match=f"127.0.0.1:{port}"):
             await client.get("/echo")
 
@@ -84,7 +84,7 @@ async def test_a_manager_that_hangs_is_unavailable() -> None:
 
     server = await asyncio.start_server(hang, "127.0.0.1", 0)
     port = server.sockets[0].getsockname()[1]
-    async with server, PartClient(f"http://127.0.0.1:{port}", TOKEN) as client:
+    async with server, ServiceClient(f"http://127.0.0.1:{port}", TOKEN) as client:
         with pytest.raises(errors.Unavailable):
             await client.post("/echo", {}, timeout_seconds=0.05)
         released.set()
@@ -95,14 +95,14 @@ async def test_a_proxy_of_the_environment_is_not_used_for_this_machine(
 ) -> None:
     monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:1")
     monkeypatch.delenv("NO_PROXY", raising=False)
-    async with PartClient(url, Token("x")) as client:
+    async with ServiceClient(url, Token("x")) as client:
         assert (await client.get("/echo"))["method"] == "GET"
 
 
 async def test_one_that_nobody_closed_ends_without_a_word(
     url: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    client = PartClient(url, TOKEN)
+    client = ServiceClient(url, TOKEN)
     await client.get("/echo")
     del client
     gc.collect()

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from bai_labext.apps.arguments import Arguments
-from bai_labext.apps.catalogue import CATALOGUE, App, Kind
+from bai_labext.apps.catalogue import CATALOGUE, App, AppKind
 
 # Not on every person's PATH, and started by them all the same.
 SYSTEM_PATH = "/usr/sbin:/usr/lib/rstudio-server/bin"
@@ -104,7 +104,7 @@ def offer(app: App, environ: Mapping[str, str]) -> Offer:
     """
     program = find_program(app.program, environ.get("PATH")) if app.program else ()
     allowed = allowed_names(environ)
-    can_be_left_out = app.kind in (Kind.PROCESS, Kind.PORT)
+    can_be_left_out = app.kind in (AppKind.PROCESS, AppKind.PORT)
     if can_be_left_out and allowed is not None and not allowed & {app.name, *app.aliases}:
         return Offer(app, refusal=f"{app.title} is not among the apps of this session's image.")
     if app.program and not program:
@@ -188,5 +188,5 @@ def server_processes(
             },
         }
         for offer in offered
-        if offer.is_offered and offer.app.kind is Kind.PROCESS
+        if offer.is_offered and offer.app.kind is AppKind.PROCESS
     }

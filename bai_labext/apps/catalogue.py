@@ -10,7 +10,7 @@ from pathlib import Path
 ICONS = Path(__file__).parent / "icons"
 
 
-class Kind(StrEnum):
+class AppKind(StrEnum):
     BUILTIN = "builtin"  # the Jupyter server itself serves it
     PROCESS = "process"  # started at the first request
     PORT = "port"  # whatever listens on a port of the session
@@ -53,7 +53,7 @@ class App:
     category: str
     path: str
     ready_path: str
-    kind: Kind = Kind.PROCESS
+    kind: AppKind = AppKind.PROCESS
     command: tuple[str, ...] = ()
     program: str = ""
     """A program that must be on ``PATH``, or a module as ``python:NAME``."""
@@ -79,7 +79,7 @@ class App:
 
     @property
     def is_builtin(self) -> bool:
-        return self.kind is Kind.BUILTIN
+        return self.kind is AppKind.BUILTIN
 
     @property
     def icon_path(self) -> str:
@@ -103,7 +103,7 @@ CATALOGUE: tuple[App, ...] = (
         name="jupyterlab",
         title="JupyterLab",
         category=_NOTEBOOKS,
-        kind=Kind.BUILTIN,
+        kind=AppKind.BUILTIN,
         path="lab",
         ready_path="api/status",
     ),
@@ -111,7 +111,7 @@ CATALOGUE: tuple[App, ...] = (
         name="notebook",
         title="Jupyter Notebook",
         category=_NOTEBOOKS,
-        kind=Kind.BUILTIN,
+        kind=AppKind.BUILTIN,
         program="python:notebook",
         path="tree",
         ready_path="tree",
@@ -121,7 +121,7 @@ CATALOGUE: tuple[App, ...] = (
         name="terminal",
         title="Terminal",
         category=_UTILITIES,
-        kind=Kind.BUILTIN,
+        kind=AppKind.BUILTIN,
         path="lab",
         ready_path="api/terminals",
         aliases=("ttyd",),
@@ -130,7 +130,7 @@ CATALOGUE: tuple[App, ...] = (
         name="filebrowser",
         title="File browser",
         category=_UTILITIES,
-        kind=Kind.BUILTIN,
+        kind=AppKind.BUILTIN,
         path="lab/tree",
         ready_path="api/contents",
     ),
@@ -138,7 +138,7 @@ CATALOGUE: tuple[App, ...] = (
         name="ssh",
         title="SSH and SFTP",
         category=_UTILITIES,
-        kind=Kind.TCP,
+        kind=AppKind.TCP,
         program="sshd",
         path="",
         ready_path="",
@@ -257,7 +257,7 @@ CATALOGUE: tuple[App, ...] = (
         name="nni",
         title="NNI",
         category=_APPS,
-        kind=Kind.PORT,
+        kind=AppKind.PORT,
         program="nnictl",
         path="proxy/{port}/",
         ready_path="proxy/{port}/",
@@ -288,4 +288,4 @@ BY_ANY_NAME: Mapping[str, App] = {
     name: app for app in CATALOGUE for name in (app.name, *app.aliases)
 }
 # What is opened by its number alone.
-ANY_PORT = App("ports", "Ports", "Ports", "proxy/", "proxy/", Kind.PORT)
+ANY_PORT = App("ports", "Ports", "Ports", "proxy/", "proxy/", AppKind.PORT)

@@ -25,7 +25,7 @@ from tornado.web import Application, HTTPError
 from bai_labext.apps.activity import AppActivity, forget_ended, watched
 from bai_labext.apps.apps import Offer, log_path
 from bai_labext.apps.arguments import Arguments
-from bai_labext.apps.catalogue import ANY_PORT, Kind
+from bai_labext.apps.catalogue import ANY_PORT, AppKind
 from bai_labext.listeners import Listener, listeners
 from bai_labext.ports import is_reachable, why_not
 from bai_services.core.errors import Conflict, NotFound
@@ -117,11 +117,11 @@ class RunningApps:
         offer = self.offer(name)
         if not offer.is_offered:
             return AppState.MISSING
-        if offer.app.kind in (Kind.BUILTIN, Kind.TCP):
+        if offer.app.kind in (AppKind.BUILTIN, AppKind.TCP):
             return AppState.BUILTIN
-        if offer.app.kind is Kind.PORT:
-            heard = listeners() if found is None else found
-            return AppState.RUNNING if is_reachable(offer.port, heard) else AppState.STOPPED
+        if offer.app.kind is AppKind.PORT:
+            listening = listeners() if found is None else found
+            return AppState.RUNNING if is_reachable(offer.port, listening) else AppState.STOPPED
         proxied = self.proxied(name)
         if self._is_starting(name) or (proxied and _is_locked(proxied.state)):
             return AppState.STARTING
@@ -148,7 +148,7 @@ class RunningApps:
         offer = self.offer(name)
         if not offer.is_offered:
             raise Conflict(offer.refusal)
-        if offer.app.kind is Kind.PORT:
+        if offer.app.kind is AppKind.PORT:
             if self.state(name) is not AppState.RUNNING:
                 raise Conflict(self._why_not(offer, listeners()))
             return
@@ -177,7 +177,7 @@ class RunningApps:
             If it is none that this server starts.
         """
         offer = self.offer(name)
-        if offer.is_offered and offer.app.kind is not Kind.PROCESS:
+        if offer.is_offered and offer.app.kind is not AppKind.PROCESS:
             raise Conflict(f"{offer.app.title} was not started from here; end it where it runs")
         self._failures.pop(name, None)
         proxied = self.proxied(name)
@@ -258,7 +258,7 @@ class RunningApps:
         offer = self._offers[name]
         app, state = offer.app, self.state(name, found)
         message = offer.refusal or self._failures.get(name, "")
-        if state is AppState.STOPPED and app.kind is Kind.PORT:
+        if state is AppState.STOPPED and app.kind is AppKind.PORT:
             message = self._why_not(offer, found)
         values = self._arguments.of(app)
         temporary = self._arguments.temporary(app)

@@ -19,7 +19,7 @@ from tornado.web import Application, HTTPError
 
 from bai_labext.apps.activity import watched
 from bai_labext.apps.apps import Offer
-from bai_labext.apps.catalogue import App, Kind
+from bai_labext.apps.catalogue import App, AppKind
 from bai_labext.apps.running_apps import RunningApps
 from bai_labext.apps.shared_app_access import Visit, Visits
 from bai_labext.manager_link import ManagerLink
@@ -53,7 +53,7 @@ def _handler(offer: Offer, running: RunningApps) -> tuple[type, dict[str, Any]] 
     app = offer.app
     if not offer.is_offered or app.name in WHOLE_SESSION:
         return None
-    if app.kind is Kind.PORT:
+    if app.kind is AppKind.PORT:
 
         class Port(NamedLocalProxyHandler):
             port = offer.port

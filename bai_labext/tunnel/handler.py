@@ -19,8 +19,8 @@ from bai_services.core.errors import Conflict
 from bai_services.tunnel.end import End
 from bai_services.tunnel.frames import (
     MOST_FRAME_BYTES,
+    FrameKind,
     Hello,
-    Kind,
     ProtocolError,
     decode,
     decode_hello,
@@ -192,7 +192,7 @@ class TunnelHandler(WebSocketMixin, WebSocketHandler, JupyterHandler):
         if self.end is not None:
             self.tunnels.end(self.end)
         with suppress(WebSocketClosedError):
-            self.write_message(encode_text(Kind.BYE, 0, message), binary=True)
+            self.write_message(encode_text(FrameKind.BYE, 0, message), binary=True)
         self.close()
 
 

@@ -12,7 +12,7 @@ from bai_services import __version__
 from bai_services.core.errors import BaiError, InvalidRequest, NotFound, Unavailable
 from bai_services.core.resources import ResourceSlots
 
-from .devices.device_grants import Holdings
+from .devices.device_grants import DeviceGrants
 from .devices.inventory import Inventory
 from .devices.memory_watchdog import Watchdog
 from .engine import Engine
@@ -56,7 +56,7 @@ class Agent:
         engine: Engine,
         inventory: Inventory,
         folders: Folders,
-        holdings: Holdings,
+        holdings: DeviceGrants,
         watchdog: Watchdog,
         disk: DiskWatch,
     ) -> None:

@@ -22,11 +22,11 @@ from bai_services.core.cluster.egress import Policy, Target, parse_targets
 from bai_services.core.cluster.model import check_agent_id
 from bai_services.core.errors import BaiError, InvalidRequest
 from bai_services.core.resources import CPU, MEM, ResourceSlots, parse_amount
-from bai_services.service_client import PartClient
+from bai_services.service_client import ServiceClient
 
 from .agent import Agent, Identity
 from .devices.base import DeviceKind
-from .devices.device_grants import Holdings
+from .devices.device_grants import DeviceGrants
 from .devices.inventory import Inventory
 from .devices.kinds import Machine, all_kinds
 from .devices.memory_watchdog import Action, Watchdog
@@ -276,10 +276,10 @@ class AgentApp(Application):
         engine = self._make_engine(folders)
         kinds = await asyncio.to_thread(self.device_kinds)
         inventory = Inventory(kinds, self.masked_devices)
-        async with PartClient(self.manager_url, Token(self._secret())) as client:
+        async with ServiceClient(self.manager_url, Token(self._secret())) as client:
             link = Link(client, identity.agent_id)
             log.info("agent %s: %s engine, %s", identity.agent_id, engine.name, str(identity.slots))
-            holdings = Holdings(folders)
+            holdings = DeviceGrants(folders)
             watchdog = Watchdog(inventory, engine, holdings, Action(self.device_excess))
             disk = self._disk_watch(engine, folders)
             agent = Agent(identity, link, engine, inventory, folders, holdings, watchdog, disk)

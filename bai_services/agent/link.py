@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from bai_services.core.errors import BaiError, Unavailable
-from bai_services.service_client import PartClient
+from bai_services.service_client import ServiceClient
 
 log = logging.getLogger(__name__)
 
@@ -23,7 +23,7 @@ MAX_BACKOFF_SECONDS = 5.0
 class Link:
     """Speaks for one agent; a manager that is away is an ``Unavailable``."""
 
-    def __init__(self, client: PartClient, agent_id: str) -> None:
+    def __init__(self, client: ServiceClient, agent_id: str) -> None:
         self._client = client
         self._path = f"/agents/{agent_id}"
 

@@ -12,7 +12,7 @@ from typing import Any, TypeVar, cast
 
 from bai_services.core.errors import BaiError, NotFound, Unavailable
 
-from .devices.device_grants import Holdings
+from .devices.device_grants import DeviceGrants
 from .devices.inventory import Inventory
 from .devices.memory_watchdog import Watchdog
 from .engine import Engine
@@ -38,7 +38,7 @@ class Work:
         engine: Engine,
         inventory: Inventory,
         folders: Folders,
-        holdings: Holdings,
+        holdings: DeviceGrants,
         watchdog: Watchdog,
         beat: Callable[[], Awaitable[None]],
     ) -> None:

@@ -12,7 +12,7 @@ from .clock import Clock
 
 
 @dataclass(frozen=True, slots=True)
-class Shared:
+class ManagerContext:
     """``caps_changed`` wakes the scheduler; ``people_left`` wakes the sign-out at the Hub."""
 
     database: Database

@@ -59,7 +59,7 @@ class Subscription:
         self._has_news = asyncio.Event()
 
     def put(self, change: Change) -> None:
-        if self.session_id in (None, change.session_id) and self.hears(change):
+        if self.session_id in (None, change.session_id) and self.matches(change):
             self._steps.append(change)
             self._has_news.set()
 
@@ -68,7 +68,7 @@ class Subscription:
         self._moved.update(changes)
         self._has_news.set()
 
-    def hears(self, change: Change) -> bool:
+    def matches(self, change: Change) -> bool:
         """Return whether the listener may read the sessions of this owner."""
         if self._may_hear is None:
             return True
@@ -120,7 +120,7 @@ class Events:
             else:
                 parts = list(of_people.values())
             for part in parts:
-                if subscription.hears(next(iter(part.values()))):
+                if subscription.matches(next(iter(part.values()))):
                     subscription.put_moved(part)
 
     @contextmanager

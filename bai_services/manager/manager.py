@@ -25,7 +25,7 @@ from .cluster.agents import Agents
 from .cluster.images import ImageAliases, Images
 from .cluster.presets import Presets
 from .cluster.resource_groups import ResourceGroups
-from .context import Shared
+from .context import ManagerContext
 from .drain import Drain
 from .folders.files import Files
 from .folders.grants import Grants
@@ -57,25 +57,27 @@ class Manager:
         self.metrics = Metrics()
         self.hub = Hub(settings.hub_api_url, settings.hub_api_token)
         self.audit = Audit(database, clock)
-        shared = Shared(database, clock, self.audit, self.capacity_changed, self.sign_outs_due)
+        context = ManagerContext(
+            database, clock, self.audit, self.capacity_changed, self.sign_outs_due
+        )
         secrets = KeypairSecrets(settings.key)
         passwords = Passwords(settings.password_memory_kib, settings.password_rounds)
         self.callers = Callers(database, clock, secrets)
         self.me = Me(database)
-        self.domains = Domains(shared)
-        self.projects = Projects(shared, self.domains)
+        self.domains = Domains(context)
+        self.projects = Projects(context, self.domains)
         lockouts = Lockouts(database, settings.key)
-        self.users = Users(shared, self.domains, self.projects, passwords, secrets, lockouts)
-        self.keypairs = Keypairs(shared, self.users, secrets)
-        self.keypair_policies = Policies("keypair", shared)
-        self.user_policies = Policies("user", shared)
-        self.project_policies = Policies("project", shared)
-        self.resource_groups = ResourceGroups(shared)
-        self.images = Images(shared)
-        self.image_aliases = ImageAliases(shared)
+        self.users = Users(context, self.domains, self.projects, passwords, secrets, lockouts)
+        self.keypairs = Keypairs(context, self.users, secrets)
+        self.keypair_policies = Policies("keypair", context)
+        self.user_policies = Policies("user", context)
+        self.project_policies = Policies("project", context)
+        self.resource_groups = ResourceGroups(context)
+        self.images = Images(context)
+        self.image_aliases = ImageAliases(context)
         endings = TokenEndings(database, self.hub)
         self.sign_ins = SignIns(
-            shared,
+            context,
             passwords,
             self.hub,
             endings,
@@ -83,16 +85,16 @@ class Manager:
             lockouts,
             token_seconds=settings.cli_token_seconds,
         )
-        hosts = self.storage_hosts = StorageHosts(shared, settings)
-        self.quotas = Quotas(shared, hosts)
-        tasks = self.vfolder_tasks = VFolderTasks(shared, hosts, self.quotas, settings.trash_days)
-        self.vfolders = VFolders(shared, hosts, self.quotas, tasks)
-        self.mounts = Mounts(shared, hosts)
-        self.grants = Grants(shared, hosts)
-        self.invitations = Invitations(shared, hosts)
-        self.files = Files(shared, hosts, self.quotas, settings)
+        hosts = self.storage_hosts = StorageHosts(context, settings)
+        self.quotas = Quotas(context, hosts)
+        tasks = self.vfolder_tasks = VFolderTasks(context, hosts, self.quotas, settings.trash_days)
+        self.vfolders = VFolders(context, hosts, self.quotas, tasks)
+        self.mounts = Mounts(context, hosts)
+        self.grants = Grants(context, hosts)
+        self.invitations = Invitations(context, hosts)
+        self.files = Files(context, hosts, self.quotas, settings)
         self.uploads = Uploads(self.files, hosts, settings)
-        parts = SessionParts(shared, settings, self.hub, self.mounts)
+        parts = SessionParts(context, settings, self.hub, self.mounts)
         self.events, self.feed, self.lifecycle = parts.events, parts.feed, parts.lifecycle
         self.sessions, self.options, self.launch = parts.sessions, parts.options, parts.launch
         self.kernels, self.ledger = parts.kernels, parts.ledger
@@ -102,18 +104,18 @@ class Manager:
         self.session_parts = parts
         self.lifetimes, self.uses = parts.lifetimes, parts.uses
         self.health = HealthCheck(database, self.hub, self.scheduler.lease)
-        self.agents = Agents(shared, settings, parts.kernels)
-        self.presets = Presets(shared, parts.options)
-        self.templates = Templates(shared, self.projects)
+        self.agents = Agents(context, settings, parts.kernels)
+        self.presets = Presets(context, parts.options)
+        self.templates = Templates(context, self.projects)
         self.whys = parts.whys
         self.sign_outs = SignOuts(database, self.hub, endings, self.sessions.stop)
         self.monitoring = Monitoring(database, self.metrics)
         self.counter_audit = CounterAudit(AllocationStore(database), self.metrics, clock)
         self.lifecycle.listen(self.metrics.count_step)
-        self.app_shares = AppShares(shared, settings, self.sessions)
+        self.app_shares = AppShares(context, settings, self.sessions)
         self.logs = Logs(self.sessions)
-        self.session_tokens = SessionTokens(shared, self.hub, self.sessions)
-        self.ssh_keys = SshKeys(shared)
+        self.session_tokens = SessionTokens(context, self.hub, self.sessions)
+        self.ssh_keys = SshKeys(context)
 
     async def start(self) -> None:
         """Start the loops (scheduler, starter, reconciler)."""

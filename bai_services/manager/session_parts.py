@@ -15,7 +15,7 @@ from bai_services.db.sessions.store import SessionStore
 from bai_services.db.sessions.time_limits import TimeLimitStore
 
 from .accounts.keypair_secrets import KeypairSecrets
-from .context import Shared
+from .context import ManagerContext
 from .events import Events, Feed
 from .hub.client import Hub
 from .hub.reconciler import Reconciler
@@ -46,12 +46,14 @@ from .settings import Settings
 class SessionParts:
     """The use cases and loops of sessions; each is public under its own name."""
 
-    def __init__(self, shared: Shared, settings: Settings, hub: Hub, folders: Folders) -> None:
-        database, clock = shared.database, shared.clock
+    def __init__(
+        self, context: ManagerContext, settings: Settings, hub: Hub, folders: Folders
+    ) -> None:
+        database, clock = context.database, context.clock
         store, kernel_store = SessionStore(database), KernelStore(database)
         request_store = RequestStore(database)
         self.events = Events()
-        self.feed = Feed(self.events, shared.database)
+        self.feed = Feed(self.events, context.database)
         self.lifecycle = Lifecycle(store, self.events, clock)
         secret_environ = SecretEnviron(settings.key)
         plans = LaunchPlans(kernel_store, folders, secret_environ)
@@ -71,13 +73,13 @@ class SessionParts:
             self.kernels,
             dependencies,
             states,
-            (self.events, settings, clock, shared.audit),
+            (self.events, settings, clock, context.audit),
         )
         self.lifetimes = Lifetimes(
-            self.sessions, (TimeLimitStore(database), store), self.lifecycle, shared.audit
+            self.sessions, (TimeLimitStore(database), store), self.lifecycle, context.audit
         )
         self.uses = SessionActivity(
-            self.sessions, (TimeLimitStore(database), store), clock, shared.audit
+            self.sessions, (TimeLimitStore(database), store), clock, context.audit
         )
         self.options = Options(request_store, requests, folders, self.jit_warmup)
         self.launch = Launch(store, kernel_store, plans, self.lifecycle, clock)

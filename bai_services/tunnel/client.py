@@ -24,7 +24,7 @@ from .end import End, Stream
 from .frames import (
     KEY_BYTES,
     MOST_FRAME_BYTES,
-    Kind,
+    FrameKind,
     ProtocolError,
     decode,
     decode_hello,
@@ -201,7 +201,7 @@ class _Connection:
     async def say_goodbye(self) -> None:
         """Have the other end end the tunnel at once, in place of waiting for a return."""
         if self._websocket is not None:
-            await self._websocket.write_message(encode_text(Kind.BYE, 0, ""), binary=True)
+            await self._websocket.write_message(encode_text(FrameKind.BYE, 0, ""), binary=True)
 
     def leave(self) -> None:
         """Give up this websocket, for another of the same tunnel."""
@@ -255,7 +255,7 @@ class _Connection:
 
     def _greeted(self, message: bytes) -> None:
         frame = decode(message)
-        if frame.kind is Kind.BYE:
+        if frame.kind is FrameKind.BYE:
             raise Goodbye(frame.text)
         hello = decode_hello(frame)
         if not hello.is_resumed:

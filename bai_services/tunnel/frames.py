@@ -27,7 +27,7 @@ class ProtocolError(Exception):
     """The other end sent what no end may send; the connection has to go."""
 
 
-class Kind(IntEnum):
+class FrameKind(IntEnum):
     # Of streams: delivered once each, in order, also when the websocket is lost in between.
     OPEN = 1  # text: the target
     DATA = 2  # bytes
@@ -42,12 +42,14 @@ class Kind(IntEnum):
     BYE = 20  # text: why this tunnel ends for good
 
 
-STREAM_KINDS = frozenset({Kind.OPEN, Kind.DATA, Kind.FINISH, Kind.RESET, Kind.CREDIT})
+STREAM_KINDS = frozenset(
+    {FrameKind.OPEN, FrameKind.DATA, FrameKind.FINISH, FrameKind.RESET, FrameKind.CREDIT}
+)
 
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    kind: Kind
+    kind: FrameKind
     stream: int
     payload: memoryview
 
@@ -81,25 +83,25 @@ class Hello:
     received: int
 
 
-def encode(kind: Kind, stream: int = 0, payload: bytes | memoryview = b"") -> bytes:
+def encode(kind: FrameKind, stream: int = 0, payload: bytes | memoryview = b"") -> bytes:
     return b"".join((_HEADER.pack(kind, stream), payload))
 
 
-def encode_text(kind: Kind, stream: int, text: str) -> bytes:
+def encode_text(kind: FrameKind, stream: int, text: str) -> bytes:
     return encode(kind, stream, text.encode()[:MOST_TEXT_BYTES])
 
 
 def encode_credit(stream: int, count: int) -> bytes:
-    return encode(Kind.CREDIT, stream, _COUNT.pack(count))
+    return encode(FrameKind.CREDIT, stream, _COUNT.pack(count))
 
 
 def encode_ack(received: int) -> bytes:
-    return encode(Kind.ACK, 0, _NUMBER.pack(received))
+    return encode(FrameKind.ACK, 0, _NUMBER.pack(received))
 
 
 def encode_hello(hello: Hello) -> bytes:
     packed = _HELLO.pack(VERSION, hello.is_resumed, hello.key, hello.received)
-    return encode(Kind.HELLO, 0, packed)
+    return encode(FrameKind.HELLO, 0, packed)
 
 
 def decode(message: bytes) -> Frame:
@@ -114,7 +116,7 @@ def decode(message: bytes) -> Frame:
         raise ProtocolError(f"a frame of {len(message)} bytes")
     number, stream = _HEADER.unpack_from(message)
     try:
-        kind = Kind(number)
+        kind = FrameKind(number)
     except ValueError:
         raise ProtocolError(f"a frame of kind {number}") from None
     return Frame(kind, stream, memoryview(message)[HEADER_BYTES:])
@@ -128,7 +130,7 @@ def decode_hello(frame: Frame) -> Hello:
     ProtocolError
         If the frame is another one, or of another version of this protocol.
     """
-    if frame.kind is not Kind.HELLO:
+    if frame.kind is not FrameKind.HELLO:
         raise ProtocolError(f"{frame.kind.name} before HELLO")
     if not frame.payload or frame.payload[0] != VERSION:
         raise ProtocolError(f"the tunnel speaks version {VERSION}; update bai or the session")

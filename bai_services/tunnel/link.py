@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 
-from .frames import Frame, Hello, Kind, ProtocolError, encode, encode_ack, encode_text
+from .frames import Frame, FrameKind, Hello, ProtocolError, encode, encode_ack, encode_text
 from .streams import Event, Streams
 
 # What may be on its way or kept for the case that it was lost.
@@ -60,10 +60,10 @@ class Link:
         self._unacked_bytes = self._unacked_frames = 0
 
     def ping(self) -> None:
-        self._control.append(encode(Kind.PING))
+        self._control.append(encode(FrameKind.PING))
 
     def bye(self, message: str) -> None:
-        self._control.append(encode_text(Kind.BYE, 0, message))
+        self._control.append(encode_text(FrameKind.BYE, 0, message))
 
     def receive(self, frame: Frame) -> Frame | None:
         """Return a frame that is for the streams, None for one that is not.
@@ -76,15 +76,15 @@ class Link:
             If it is the last one.
         """
         match frame.kind:
-            case Kind.PING:
-                self._control.append(encode(Kind.PONG))
-            case Kind.PONG:
+            case FrameKind.PING:
+                self._control.append(encode(FrameKind.PONG))
+            case FrameKind.PONG:
                 pass
-            case Kind.ACK:
+            case FrameKind.ACK:
                 self._acknowledged(frame.number)
-            case Kind.BYE:
+            case FrameKind.BYE:
                 raise Goodbye(frame.text)
-            case Kind.HELLO:
+            case FrameKind.HELLO:
                 raise ProtocolError("HELLO in the middle")
             case _:
                 self._count(len(frame.payload))

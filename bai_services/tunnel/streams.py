@@ -10,7 +10,7 @@ from .frames import (
     MOST_DATA_BYTES,
     MOST_TEXT_BYTES,
     Frame,
-    Kind,
+    FrameKind,
     ProtocolError,
     encode,
     encode_credit,
@@ -107,7 +107,7 @@ class Streams:
             return None
         self._last += 1
         self._streams[self._last] = _Stream()
-        self._control.append(encode_text(Kind.OPEN, self._last, target))
+        self._control.append(encode_text(FrameKind.OPEN, self._last, target))
         return self._last
 
     def send(self, stream: int, content: bytes) -> None:
@@ -127,7 +127,7 @@ class Streams:
     def reset(self, stream: int, message: str = "") -> None:
         """End a stream both ways; what waits to be sent is dropped."""
         if stream in self._streams:
-            self._control.append(encode_text(Kind.RESET, stream, message))
+            self._control.append(encode_text(FrameKind.RESET, stream, message))
             self._forget(stream)
 
     def consume(self, stream: int, count: int) -> None:
@@ -157,7 +157,7 @@ class Streams:
         ProtocolError
             If it may not be.
         """
-        if frame.kind is Kind.OPEN:
+        if frame.kind is FrameKind.OPEN:
             return self._opened(frame)
         if frame.stream > self._last:
             raise ProtocolError(f"{frame.kind.name} for stream {frame.stream}, never opened")
@@ -165,19 +165,19 @@ class Streams:
         if found is None:
             return ()  # sent before word of its end arrived there
         match frame.kind:
-            case Kind.DATA:
+            case FrameKind.DATA:
                 return self._data(frame, found)
-            case Kind.CREDIT:
+            case FrameKind.CREDIT:
                 found.credit += frame.count
                 self._queue(frame.stream, found)
                 return ()
-            case Kind.FINISH:
+            case FrameKind.FINISH:
                 if found.is_finished_there:
                     raise ProtocolError(f"stream {frame.stream} finished twice")
                 found.is_finished_there = True
                 self._forget_if_over(frame.stream, found)
                 return (Finished(frame.stream),)
-            case Kind.RESET:
+            case FrameKind.RESET:
                 self._forget(frame.stream)
                 return (Reset(frame.stream, frame.text),)
             case _:
@@ -194,7 +194,7 @@ class Streams:
         if not found.waiting:
             found.has_finished = True
             self._forget_if_over(stream, found)
-            return encode(Kind.FINISH, stream), None
+            return encode(FrameKind.FINISH, stream), None
         piece = found.waiting[0]
         most = min(found.credit, MOST_DATA_BYTES)
         if len(piece) > most:
@@ -205,7 +205,7 @@ class Streams:
         found.credit -= len(piece)
         self._queue(stream, found)
         is_writable = not found.waiting and not found.is_finishing
-        return encode(Kind.DATA, stream, piece), Writable(stream) if is_writable else None
+        return encode(FrameKind.DATA, stream, piece), Writable(stream) if is_writable else None
 
     def end_all(self, message: str) -> list[Reset]:
         """Forget every stream, as after the loss of the other end, and say which there were."""
@@ -222,7 +222,7 @@ class Streams:
             raise ProtocolError(f"stream {frame.stream} cannot be opened")
         self._last = frame.stream
         if len(self._streams) >= self._most:
-            self._control.append(encode_text(Kind.RESET, frame.stream, self.limit))
+            self._control.append(encode_text(FrameKind.RESET, frame.stream, self.limit))
             return ()
         self._streams[frame.stream] = _Stream()
         return (Opened(frame.stream, frame.text),)

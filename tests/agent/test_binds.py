@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from bai_services.agent import preparation
-from bai_services.agent.folders.bind_mounts import Binds
+from bai_services.agent.folders.bind_mounts import BindMounts
 from bai_services.agent.folders.kernel_folders import Folders
 from bai_services.agent.kernels import Task
 from bai_services.core.errors import Forbidden, NotFound, Unavailable
@@ -40,8 +40,8 @@ def folder(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def binds(tmp_path: Path) -> Iterator[Binds]:
-    made = Binds(tmp_path / "agent")
+def binds(tmp_path: Path) -> Iterator[BindMounts]:
+    made = BindMounts(tmp_path / "agent")
     yield made
     assert made.remove(NAME)
 
@@ -51,7 +51,7 @@ def wanted(folder: Path, subpath: str = "sub") -> list[dict[str, Any]]:
     return [whole, {**whole, "target": "/home/work/data", "read_only": True, "subpath": subpath}]
 
 
-def test_only_the_directory_is_bound(binds: Binds, folder: Path) -> None:
+def test_only_the_directory_is_bound(binds: BindMounts, folder: Path) -> None:
     (mount,) = binds.make(NAME, wanted(folder))
     assert (mount["target"], mount["read_only"]) == ("/home/work/data", True)
     place = Path(mount["source"])
@@ -60,7 +60,7 @@ def test_only_the_directory_is_bound(binds: Binds, folder: Path) -> None:
     assert binds.make(NAME, wanted(folder)) == [mount]  # asked for again after a crash
 
 
-def test_a_link_that_comes_later_changes_nothing(binds: Binds, folder: Path) -> None:
+def test_a_link_that_comes_later_changes_nothing(binds: BindMounts, folder: Path) -> None:
     (mount,) = binds.make(NAME, wanted(folder))
     (folder / "sub").rename(folder / "aside")
     (folder / "sub").symlink_to(folder.parent / "secret")
@@ -81,20 +81,20 @@ def test_a_link_that_comes_later_changes_nothing(binds: Binds, folder: Path) -> 
     ],
 )
 def test_nothing_else_is_bound(
-    binds: Binds, folder: Path, link: str, subpath: str, error: type[Exception]
+    binds: BindMounts, folder: Path, link: str, subpath: str, error: type[Exception]
 ) -> None:
     (folder / "link").symlink_to(link)
     with pytest.raises(error):
         binds.make(NAME, wanted(folder, subpath))
 
 
-def test_a_link_inside_of_the_folder_is_followed(binds: Binds, folder: Path) -> None:
+def test_a_link_inside_of_the_folder_is_followed(binds: BindMounts, folder: Path) -> None:
     (folder / "link").symlink_to("sub")
     (mount,) = binds.make(NAME, wanted(folder, "link"))
     assert os.listdir(mount["source"]) == ["own"]
 
 
-def test_nobody_wins_a_race_against_the_check(binds: Binds, folder: Path) -> None:
+def test_nobody_wins_a_race_against_the_check(binds: BindMounts, folder: Path) -> None:
     """Directory and link change places all the time: what is bound is the directory, or nothing."""
     (folder / "link").symlink_to(folder.parent / "secret")
     is_over = threading.Event()
@@ -138,7 +138,7 @@ def test_removing_a_session_leaves_the_files(tmp_path: Path, folder: Path) -> No
 
 
 def test_a_place_that_lost_its_mount_is_missed_and_not_written_to(
-    binds: Binds, folder: Path
+    binds: BindMounts, folder: Path
 ) -> None:
     (kept,) = binds.make(NAME, wanted(folder))
     lost = Path(kept["source"]).parent / "7"
@@ -171,7 +171,7 @@ except Unavailable as error:
 
 
 async def test_a_dead_mount_of_the_machine_is_waited_for_no_longer_than_its_time(
-    binds: Binds, folder: Path, monkeypatch: pytest.MonkeyPatch
+    binds: BindMounts, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(preparation, "MOUNT_SECONDS", 0.2)
     try:

@@ -82,15 +82,15 @@ async def start(agents: Agents, engine: DockerEngine, **environ: str) -> Running
     )
 
 
-async def filed(user: Client, image: str, name: str = "lab1") -> dict[str, Any]:
-    wish = {"cpu": "1", "mem": "1g", "cuda.shares": "0.25"}
-    session = await user.post("/sessions", {"name": name, "image": image, "resources": wish})
+async def created(user: Client, image: str, name: str = "lab1") -> dict[str, Any]:
+    spec = {"cpu": "1", "mem": "1g", "cuda.shares": "0.25"}
+    session = await user.post("/sessions", {"name": name, "image": image, "resources": spec})
     return dict(session)
 
 
 async def plan_of(api: Api, user: Client, image: str, name: str = "lab1") -> dict[str, Any]:
     """Bring a session to PREPARED and return its launch plan."""
-    session = await filed(user, image, name)
+    session = await created(user, image, name)
     session = await status_of(user, session["id"], lambda s: s["status"] != "PREPARING")
     session = await status_of(user, session["id"], lambda s: s["status"] == "PREPARED")
     where = {"user": session["hub_user"], "server": session["hub_server"]}
@@ -175,7 +175,7 @@ async def test_a_missing_image_fails_clearly_and_blocks_nobody(
     api: Api, agent: RunningAgent, image: str
 ) -> None:
     user, user2 = await api.client("user"), await api.client("user2")
-    lost = [await filed(user, "missing", f"lost{i}") for i in range(3)]
+    lost = [await created(user, "missing", f"lost{i}") for i in range(3)]
     began = time.monotonic()
     await plan_of(api, user2, "base")
     seconds = time.monotonic() - began
@@ -202,7 +202,7 @@ async def test_one_pull_serves_everybody_who_waits(
 ) -> None:
     admin, user, user2 = [await api.client(name) for name in ("admin", "user", "user2")]
     made = await admin.post("/images", {"name": registry.name})
-    waiting = [await filed(user, made["name"], f"wait{i}") for i in range(3)]
+    waiting = [await created(user, made["name"], f"wait{i}") for i in range(3)]
 
     def pulls(session: dict[str, Any]) -> bool:
         return session["progress"] == {

@@ -143,7 +143,7 @@ def test_a_session_reaches_its_instance_and_no_other(tmp_path: Path) -> None:
     assert (part.level, list(part.notices)) == (Level.HARDWARE, [])
 
 
-async def file(client: Client, name: str, resources: dict[str, str]) -> Any:
+async def create(client: Client, name: str, resources: dict[str, str]) -> Any:
     return await client.post(
         "/sessions", {"name": name, "resources": {"cpu": "1", "mem": "1g", **resources}}
     )
@@ -165,9 +165,9 @@ async def test_sessions_ask_for_instances_by_their_profile(
     assert options["limits"][SLOT] == {"min": "0", "max": "1", "now": "0", "step": "1"}
     assert options["limits"]["cuda.mig-3g.40gb"]["now"] == "1"
     with pytest.raises(InvalidRequest, match="exclude each other"):
-        await file(user, "mixed", {SLOT: "1", "cuda.shares": "0.5"})
+        await create(user, "mixed", {SLOT: "1", "cuda.shares": "0.5"})
     with pytest.raises(InvalidRequest, match="one at a time"):
-        await file(user, "two", {SLOT: "2"})
+        await create(user, "two", {SLOT: "2"})
     # The administrator makes the GPU whole again: the instances are withdrawn.
     mig.unlink()
     admin = await api.client("admin")

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from bai_services.agent.devices.base import Device, DeviceKind, Finding, Granted
-from bai_services.agent.devices.device_grants import Holdings
+from bai_services.agent.devices.device_grants import DeviceGrants
 from bai_services.agent.devices.host_files import HostFiles
 from bai_services.agent.devices.inventory import Inventory
 from bai_services.agent.devices.memory_watchdog import Action, Watchdog
@@ -160,7 +160,7 @@ async def test_a_device_is_idle_by_its_memory_where_it_tells_nothing_else(
     inventory = Inventory([cards])
     await inventory.look()
     engine: Engine = ProcessEngine("m1", folders, 1.0)
-    holdings = Holdings(folders)
+    holdings = DeviceGrants(folders)
     watchdog = Watchdog(inventory, engine, holdings, Action.STOP)
     key = "0" * 32
     task = Task("w", "prepare", key, key)
@@ -185,7 +185,7 @@ async def test_a_mask_on_a_device_in_use_withdraws_it_and_goes_on_counting(tmp_p
     (report,) = await inventory.look()
     assert (report["is_healthy"], report["facts"]["masked"]) == (False, True)
     folders = Folders(tmp_path)
-    holdings = Holdings(folders)
+    holdings = DeviceGrants(folders)
     watchdog = Watchdog(inventory, ProcessEngine("m1", folders, 1.0), holdings, Action.STOP)
     key = "1" * 32
     task = Task("w", "prepare", key, key)

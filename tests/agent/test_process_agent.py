@@ -38,8 +38,8 @@ async def user(api: Api) -> Client:
 
 
 async def prepared(user: Client, name: str = "lab1", **resources: str) -> dict[str, Any]:
-    wish = {"cpu": "1", "mem": "1g", **resources}
-    session = await user.post("/sessions", {"name": name, "resources": wish})
+    spec = {"cpu": "1", "mem": "1g", **resources}
+    session = await user.post("/sessions", {"name": name, "resources": spec})
     return await status_of(user, session["id"], lambda s: s["status"] == "PREPARED")
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from bai_services.agent.devices.enforcement_levels import cgroup_problem, climb, sharing_of
+from bai_services.agent.devices.enforcement_levels import cgroup_problem, highest_level, sharing_of
 from bai_services.agent.devices.host_files import HostFiles
 from bai_services.agent.devices.memory_watchdog import Action
 from bai_services.agent.devices.sharing_settings import SharingSettings
@@ -39,9 +39,9 @@ __all__ = ["driver"]
     ],
 )
 def test_the_firmest_level_is_chosen(cgroup: str, process: str, soft: str, level: Level) -> None:
-    rung = climb(cgroup, process, soft)
-    assert rung.level is level
-    assert list(rung.why_not.values()) == [text for text in (cgroup, process, soft) if text]
+    reached = highest_level(cgroup, process, soft)
+    assert reached.level is level
+    assert list(reached.why_not.values()) == [text for text in (cgroup, process, soft) if text]
 
 
 def test_what_a_gpu_can_bear_on_a_level() -> None:

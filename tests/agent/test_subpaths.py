@@ -13,7 +13,7 @@ from typing import Any
 import docker.errors
 import pytest
 
-from bai_services.agent.folders.bind_mounts import Binds
+from bai_services.agent.folders.bind_mounts import BindMounts
 from bai_services.client import Client
 from bai_services.core.errors import InvalidRequest
 from bai_services.core.sessions.logs import without_times
@@ -47,12 +47,12 @@ class Machine:
     api: Api
     user: Client
     engine: Engine
-    wish: Mapping[str, Any]
+    spec: Mapping[str, Any]
     home: Path
 
     async def prepared(self, name: str, *mounts: Mapping[str, str]) -> dict[str, Any]:
         """File a session with mounts; return it prepared, or ended."""
-        body = {"name": name, **self.wish, "mounts": list(mounts)}
+        body = {"name": name, **self.spec, "mounts": list(mounts)}
         session = await self.user.post("/sessions", body)
         return await status_of(
             self.user, session["id"], lambda s: s["status"] in ("PREPARED", "ERROR"), 180
@@ -86,8 +86,8 @@ async def _on_processes(
         pytest.skip(problem)
     await agents.start(words=words)
     engine = ProcessEngine(state_dir=str(agents.home), isolation=isolation)
-    wish = {"resources": {"cpu": "1", "mem": "1g"}}
-    return Machine(api, await api.client("user"), engine, wish, agents.home)
+    spec = {"resources": {"cpu": "1", "mem": "1g"}}
+    return Machine(api, await api.client("user"), engine, spec, agents.home)
 
 
 async def _on_docker(
@@ -109,8 +109,8 @@ async def _on_docker(
         BAI_AGENT_NETWORK_POOL="10.251.16.0/20",
     )
     engine = ContainerEngine(shared, stop_grace_seconds=3)
-    wish = {"resources": {"cpu": "1", "mem": "1g"}, "image": image}
-    return Machine(api, await api.client("user"), engine, wish, agents.home)
+    spec = {"resources": {"cpu": "1", "mem": "1g"}, "image": image}
+    return Machine(api, await api.client("user"), engine, spec, agents.home)
 
 
 @pytest.fixture
@@ -146,7 +146,7 @@ def _forgotten(engine: DockerEngine, sessions: Sequence[Mapping[str, Any]]) -> N
 
 def _unmount_all(home: Path) -> None:
     for folder in (home / "mounts").glob("*"):
-        assert Binds(home).remove(folder.name)
+        assert BindMounts(home).remove(folder.name)
 
 
 async def filled(user: Client, paths: Sequence[str]) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from bai_services.agent.devices.host_files import HostFiles, pointed
 from bai_services.agent.devices.inventory import Inventory
 from bai_services.agent.devices.kinds import CODE, Machine, all_kinds
 from bai_services.agent.devices.table import built_in, read_table, with_file
-from bai_services.agent.devices.table_devices import TabledDevices
+from bai_services.agent.devices.table_devices import TableDevices
 from bai_services.core.errors import InvalidRequest
 
 UUID = "0a1b2c3d"
@@ -48,8 +48,8 @@ class FakeMachine:
         place.write_text(f"#!/bin/sh\ncat <<'END'\n{prints}\nEND\nexit {code}\n")
         place.chmod(0o755)
 
-    def kind(self, family: str) -> TabledDevices:
-        make = CODE.get(family, TabledDevices)
+    def kind(self, family: str) -> TableDevices:
+        make = CODE.get(family, TableDevices)
         return make(built_in()[family], "m1", HostFiles(self.root))
 
 
@@ -355,7 +355,7 @@ def test_an_administrator_adds_a_row(machine: FakeMachine, tmp_path: Path) -> No
     machine.files({"/dev/mychip7": ""})
     rows, wrong = with_file(built_in(), str(table))
     assert (set(rows), wrong) == ({*built_in(), "mychip"}, {})
-    kind = TabledDevices(rows["mychip"], "m1", HostFiles(machine.root))
+    kind = TableDevices(rows["mychip"], "m1", HostFiles(machine.root))
     assert [(d.id, d.index, d.model) for d in kind.discover()] == [("m1-mychip-7", 7, "My chip")]
 
 

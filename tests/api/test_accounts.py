@@ -44,15 +44,15 @@ async def names(client: Client, path: str, field: str = "name") -> list[str]:
 
 
 async def test_a_domain_from_its_making_to_its_end(api: Api, admin: Client) -> None:
-    wish = {
+    spec = {
         "name": "lab",
         "description": "The lab",
         "total_resource_slots": {"cpu": "8", "cuda.shares": "0"},
         "max_concurrent_sessions": 4,
         "allowed_vfolder_hosts": HOSTS,
     }
-    made = await admin.post("/domains", wish)
-    assert made == {**wish, "is_active": True, "created_at": api.world.clock().isoformat()}
+    made = await admin.post("/domains", spec)
+    assert made == {**spec, "is_active": True, "created_at": api.world.clock().isoformat()}
     (project,) = (await admin.get("/projects", domain="lab"))["items"]
     assert (project["name"], project["is_active"]) == ("default", True)
     changed = await admin.patch("/domains/lab", {"max_concurrent_sessions": None})
@@ -96,7 +96,7 @@ async def test_a_name_means_the_project_of_ones_own_domain(admin: Client, api: A
 
 
 async def test_a_person_from_making_to_deletion(api: Api, domain_admin: Client) -> None:
-    wish = {
+    spec = {
         "username": "Grace",
         "email": "Grace@Example.org",
         "password": "a b c 1 2 3",
@@ -104,7 +104,7 @@ async def test_a_person_from_making_to_deletion(api: Api, domain_admin: Client) 
         "projects": ["default", "research"],
         "allowed_client_ip": ["127.0.0.0/8"],
     }
-    made = await domain_admin.post("/users", wish)
+    made = await domain_admin.post("/users", spec)
     keypair = made.pop("keypair")
     assert made["username"] == "grace" and made["email"] == "grace@example.org"
     assert made["role"] == "user" and made["domain"] == "default"
@@ -127,8 +127,8 @@ async def test_a_person_from_making_to_deletion(api: Api, domain_admin: Client) 
 
 
 async def test_the_main_keypair_of_a_new_person_signs(api: Api, admin: Client) -> None:
-    wish = {"username": "new", "email": "new@example.org", "domain": "acme"}
-    made = await admin.post("/users", wish)
+    spec = {"username": "new", "email": "new@example.org", "domain": "acme"}
+    made = await admin.post("/users", spec)
     api.world.keys["new"] = type(api.world.keys["user"])(**made["keypair"])
     me = await (await api.client("new")).get("/me")
     assert me == {
@@ -158,8 +158,8 @@ async def test_limits_are_the_tightest_of_all_scopes(api: Api, admin: Client) ->
 
 
 async def test_a_limited_policy_may_leave_single_slots_unlimited(api: Api, admin: Client) -> None:
-    wish = {"cpu": "unlimited", "mem": -1, "cuda.shares": 0}
-    changes = {"default_for_unspecified": "LIMITED", "total_resource_slots": wish}
+    spec = {"cpu": "unlimited", "mem": -1, "cuda.shares": 0}
+    changes = {"default_for_unspecified": "LIMITED", "total_resource_slots": spec}
     made = await admin.patch("/keypair-policies/default", changes)
     shown = {"cpu": "unlimited", "cuda.shares": "0", "mem": "unlimited"}
     assert made["total_resource_slots"] == shown

@@ -205,7 +205,7 @@ async def test_what_the_policy_does_not_allow_is_refused(
 
 
 @pytest.mark.parametrize(
-    ("wish", "why"),
+    ("spec", "why"),
     [
         ({"app": "tensorboard"}, "one of them"),
         ({"app": "tensorboard", "user": "user2", "public": True}, "one of them"),
@@ -219,10 +219,10 @@ async def test_what_the_policy_does_not_allow_is_refused(
     ],
 )
 async def test_a_share_that_means_nothing_is_refused(
-    user: Client, session: dict[str, Any], wish: dict[str, Any], why: str
+    user: Client, session: dict[str, Any], spec: dict[str, Any], why: str
 ) -> None:
     with pytest.raises((errors.InvalidRequest, errors.NotFound), match=why):
-        await user.post(shares_of(session), wish)
+        await user.post(shares_of(session), spec)
 
 
 async def test_nobody_shares_a_session_of_somebody_else_but_admins_take_back(
@@ -230,13 +230,13 @@ async def test_nobody_shares_a_session_of_somebody_else_but_admins_take_back(
 ) -> None:
     made = await user.post(shares_of(session), {"app": "tensorboard", "user": "user2"})
     other, domain_admin = await api.client("user2"), await api.client("domain-admin")
-    wish = {"app": "tensorboard", "user": "user2"}
+    spec = {"app": "tensorboard", "user": "user2"}
     with pytest.raises(errors.NotFound):
-        await other.post(shares_of(session), wish)
+        await other.post(shares_of(session), spec)
     with pytest.raises(errors.NotFound):
         await other.delete(f"{shares_of(session)}/{made['id']}")
     with pytest.raises(errors.Forbidden):
-        await domain_admin.post(shares_of(session), wish)
+        await domain_admin.post(shares_of(session), spec)
     await domain_admin.delete(f"{shares_of(session)}/{made['id']}")
     assert (await user.get(shares_of(session)))["items"] == []
 

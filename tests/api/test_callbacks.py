@@ -41,9 +41,9 @@ async def receiver() -> AsyncIterator[Receiver]:
         yield made
 
 
-async def filed(client: Client, name: str, url: str, **body: Any) -> Session:
-    wish = {"name": name, "resources": SMALL, "callback_url": url, **body}
-    return dict(await client.post("/sessions", wish))
+async def created(client: Client, name: str, url: str, **body: Any) -> Session:
+    spec = {"name": name, "resources": SMALL, "callback_url": url, **body}
+    return dict(await client.post("/sessions", spec))
 
 
 async def callback_of(client: Client, name: str) -> Session:
@@ -132,11 +132,11 @@ async def test_a_receiver_that_does_not_answer_holds_nobody_up(
     admin = await api.client("admin")
     async with receiving() as slow:
         slow.is_open.clear()
-        waiting = [await filed(user, f"slow-{n}", slow.url, priority=0) for n in range(5)]
+        waiting = [await created(user, f"slow-{n}", slow.url, priority=0) for n in range(5)]
         for session in waiting:
             await user.delete(f"/sessions/{session['id']}")
         await wait_until_async(lambda: len(slow.calls) == 2, 60, "two calls for one person")
-        other = await filed(admin, "quick", receiver.url)
+        other = await created(admin, "quick", receiver.url)
         await admin.delete(f"/sessions/{other['id']}")
         statuses = await told(receiver, 1)
         assert statuses[-1] in ("CANCELLED", "SCHEDULED")
@@ -150,7 +150,7 @@ async def test_a_restart_goes_on_where_the_last_manager_was(
     api: Api, user: Client, receiver: Receiver, clock: MovableClock, database_url: str
 ) -> None:
     first = api.world.manager
-    session = await filed(user, "lab1", receiver.url)
+    session = await created(user, "lab1", receiver.url)
     await user.delete(f"/sessions/{session['id']}")
     assert await first.scheduler.lease.hold() is not None
     second = Manager(first.settings, Database(database_url), clock)
@@ -171,7 +171,7 @@ async def test_an_address_that_may_not_be_reached_is_refused_at_once(
 ) -> None:
     for url in ("http://10.0.0.1/", "http://169.254.169.254/latest", "file:///etc/passwd"):
         with pytest.raises(errors.InvalidRequest, match="callback_url") as refused:
-            await filed(user, "lab1", url)
+            await created(user, "lab1", url)
         assert refused.value.details["field"] == "callback_url"
     with pytest.raises(errors.InvalidRequest, match="callback_url"):
         await user.post("/bulk-sessions", {"sessions": [{"name": "lab2", "callback_url": "x"}]})
@@ -188,7 +188,7 @@ async def test_a_template_and_a_repeated_request_keep_the_url(
     again = await user.post("/sessions", {"name": "lab1", "template": "told"})
     assert again["id"] == session["id"]
     with pytest.raises(errors.AlreadyExists):
-        await filed(user, "lab1", receiver.url + "2")
+        await created(user, "lab1", receiver.url + "2")
     plain = await user.post("/sessions", {"name": "lab2", "resources": SMALL})
     assert plain["callback"] is None
 

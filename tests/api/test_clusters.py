@@ -29,8 +29,8 @@ async def admin(api: Api) -> Client:
 
 async def prepared(agent: AgentVoice, user: Client, **body: Any) -> list[dict[str, Any]]:
     """File a cluster session and prepare its kernels; return their items, main first."""
-    wish = {"name": "gang1", "resources": SMALL, "cluster_size": 3, **body}
-    await user.post("/sessions", wish)
+    spec = {"name": "gang1", "resources": SMALL, "cluster_size": 3, **body}
+    await user.post("/sessions", spec)
     await status_of(user, "gang1", "SCHEDULED")
     items = await agent.work(5)
     for item in items[:-1]:

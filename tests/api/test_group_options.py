@@ -16,7 +16,7 @@ from .test_sessions import status_of
 GROUP = "/resource-groups/default"
 
 
-async def file(user: Client, name: str, cpu: str) -> None:
+async def create(user: Client, name: str, cpu: str) -> None:
     await user.post("/sessions", {"name": name, "resources": {"cpu": cpu, "mem": "1g"}})
 
 
@@ -25,11 +25,11 @@ async def test_a_change_is_in_effect_at_the_next_pass(
 ) -> None:
     admin = await api.client("admin")
     await admin.patch(GROUP, {"scheduler_opts": {"backfill": "off"}})
-    await file(user, "runs", "6")
+    await create(user, "runs", "6")
     await status_of(user, "runs", "SCHEDULED")
-    await file(user, "large", "8")
-    await file(user, "small", "2")
-    await file(user, "late", "8")
+    await create(user, "large", "8")
+    await create(user, "small", "2")
+    await create(user, "late", "8")
     await api.world.manager.scheduler.run_pass()
     for name in ("large", "small", "late"):
         assert (await user.get(f"/sessions/{name}"))["status"] == "PENDING"

@@ -413,8 +413,8 @@ async def test_templates(api: Api, agent: AgentVoice, user: Client) -> None:
     assert (kept["audience"], kept["owner"]) == ("owner", "user")
     with pytest.raises(errors.AlreadyExists):
         await user.post("/session-templates", {"name": "train", "request": request})
-    wish = {"name": "run-1", "template": "train", "environ": {"SEED": "2"}}
-    session = await user.post("/sessions", {**wish, "resources": {"mem": "2g"}})
+    spec = {"name": "run-1", "template": "train", "environ": {"SEED": "2"}}
+    session = await user.post("/sessions", {**spec, "resources": {"mem": "2g"}})
     assert session["environ"] == {"SEED": "2", "MODE": "fast"}
     assert session["requested"] == {"cpu": "1", "mem": "2g"}
     assert session["startup_command"] == "python train.py"
@@ -426,7 +426,7 @@ async def test_templates(api: Api, agent: AgentVoice, user: Client) -> None:
     assert changed["description"] == "for the thesis"
     await user.delete("/session-templates/train")
     with pytest.raises(errors.NotFound):
-        await user.post("/sessions", {**wish, "name": "run-4"})
+        await user.post("/sessions", {**spec, "name": "run-4"})
 
 
 @pytest.mark.parametrize(
@@ -447,28 +447,28 @@ async def test_a_template_of_an_older_version_says_what_is_wrong_with_it(
             .where(session_templates.c.id == kept["id"])
             .values(request={**BATCH, **stale})
         )
-    wish = {"name": "run-1", "template": "train"}
-    for path, body in (("/sessions", wish), ("/bulk-sessions", {"sessions": [wish]})):
+    spec = {"name": "run-1", "template": "train"}
+    for path, body in (("/sessions", spec), ("/bulk-sessions", {"sessions": [spec]})):
         with pytest.raises(errors.InvalidRequest, match=f"template 'train' .*{part}") as refused:
             await user.post(path, body)
         assert [p["field"] for p in refused.value.details["problems"]] == [part]
     assert (await user.get("/sessions"))["total"] == 0
     assert (await user.get("/session-templates/train"))["request"] == {**BATCH, **stale}
     await user.patch("/session-templates/train", {"request": BATCH})
-    await user.post("/sessions", wish)
+    await user.post("/sessions", spec)
 
 
 async def test_templates_of_a_project_and_of_a_domain(api: Api, agent: AgentVoice) -> None:
     user, user2 = await api.client("user"), await api.client("user2")
     admin, stranger = await api.client("domain-admin"), await api.client("acme-user")
-    wish = {"request": BATCH}
+    spec = {"request": BATCH}
     with pytest.raises(errors.Forbidden):
-        await user.post("/session-templates", {"name": "all1", **wish, "audience": "domain"})
-    await admin.post("/session-templates", {"name": "all1", **wish, "audience": "domain"})
+        await user.post("/session-templates", {"name": "all1", **spec, "audience": "domain"})
+    await admin.post("/session-templates", {"name": "all1", **spec, "audience": "domain"})
     await admin.post(
-        "/session-templates", {"name": "all1", **wish, "audience": "project", "project": "default"}
+        "/session-templates", {"name": "all1", **spec, "audience": "project", "project": "default"}
     )
-    await user2.post("/session-templates", {"name": "mine", **wish})
+    await user2.post("/session-templates", {"name": "mine", **spec})
     found = (await user.get("/session-templates"))["items"]
     assert [(t["name"], t["audience"]) for t in found].count(("all1", "domain")) == 1
     assert {t["name"] for t in found} == {"all1"}
@@ -478,4 +478,4 @@ async def test_templates_of_a_project_and_of_a_domain(api: Api, agent: AgentVoic
         await user.delete("/session-templates/all1")
     assert (await stranger.get("/session-templates"))["total"] == 0
     with pytest.raises(errors.InvalidRequest, match="which project"):
-        await admin.post("/session-templates", {"name": "none", **wish, "audience": "project"})
+        await admin.post("/session-templates", {"name": "none", **spec, "audience": "project"})

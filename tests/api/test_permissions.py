@@ -365,8 +365,8 @@ def database_url(tmp_path: Path, _filed_sqlite: Path) -> str:
 async def things(api: Api) -> Things:
     manager = api.world.manager
     await manager.vfolders.start()
-    wish = {"username": "other-admin", "email": "o@example.com", "role": "admin", "domain": "acme"}
-    made = await manager.users.create(SUPERADMIN, {**wish, "projects": ["acme/default"]})
+    spec = {"username": "other-admin", "email": "o@example.com", "role": "admin", "domain": "acme"}
+    made = await manager.users.create(SUPERADMIN, {**spec, "projects": ["acme/default"]})
     api.world.keys["other-admin"] = Keys(**made["keypair"])
     return await Things.of(api)
 

@@ -15,8 +15,8 @@ SMALL = {"cpu": "1", "mem": "1g"}
 async def test_they_reach_the_session_as_a_variable_that_nobody_can_ask_for(
     api: Api, agent: AgentVoice, user: Client
 ) -> None:
-    wish = {"name": "lab1", "resources": SMALL, "preopen_ports": [8501, 9000]}
-    session = await user.post("/sessions", wish)
+    spec = {"name": "lab1", "resources": SMALL, "preopen_ports": [8501, 9000]}
+    session = await user.post("/sessions", spec)
     assert session["preopen_ports"] == [8501, 9000]
     assert session["environ"] == {}
     key = f"/sessions/{session['id']}"
@@ -29,9 +29,9 @@ async def test_they_reach_the_session_as_a_variable_that_nobody_can_ask_for(
     assert plan["environ"]["BAI_PREOPEN_PORTS"] == "8501,9000"
     assert "jupyterlab:http:" in plan["environ"]["BAI_SERVICE_PORTS"]
     # The same again is the same session; other ports are another content.
-    assert (await user.post("/sessions", wish))["id"] == session["id"]
+    assert (await user.post("/sessions", spec))["id"] == session["id"]
     with pytest.raises(errors.AlreadyExists):
-        await user.post("/sessions", {**wish, "preopen_ports": [8501]})
+        await user.post("/sessions", {**spec, "preopen_ports": [8501]})
     forged = {"name": "lab2", "resources": SMALL, "environ": {"BAI_PREOPEN_PORTS": "2200"}}
     with pytest.raises(errors.InvalidRequest, match="reserved"):
         await user.post("/sessions", forged)

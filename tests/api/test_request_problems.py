@@ -12,14 +12,14 @@ from tests.testbed.agent_voice import AgentVoice
 
 
 async def test_all_malformed_fields_are_reported_together(agent: AgentVoice, user: Client) -> None:
-    wish = {
+    spec = {
         "name": "!",
         "resources": {"cpu": "many", "mem": "1g"},
         "environ": {"BAI_X": "1"},
         "preopen_ports": [80],
     }
     with pytest.raises(errors.InvalidRequest) as refused:
-        await user.post("/sessions", wish)
+        await user.post("/sessions", spec)
     problems = refused.value.details["problems"]
     fields = [problem["field"] for problem in problems]
     assert fields == ["name", "resources.cpu", "environ.BAI_X", "preopen_ports"]
@@ -29,7 +29,7 @@ async def test_all_malformed_fields_are_reported_together(agent: AgentVoice, use
 async def test_unknown_names_are_reported_with_what_is_malformed(
     agent: AgentVoice, user: Client
 ) -> None:
-    wish = {
+    spec = {
         "name": "!",
         "image": "nothing:0",
         "resource_group": "nowhere",
@@ -40,7 +40,7 @@ async def test_unknown_names_are_reported_with_what_is_malformed(
         ],
     }
     with pytest.raises(errors.NotFound) as refused:
-        await user.post("/sessions", wish)
+        await user.post("/sessions", spec)
     problems = refused.value.details["problems"]
     assert [problem["field"] for problem in problems] == [
         "name",
@@ -56,7 +56,7 @@ async def test_unknown_names_are_reported_with_what_is_malformed(
 
 
 @pytest.mark.parametrize(
-    ("wish", "field", "error"),
+    ("spec", "field", "error"),
     [
         ({"project": "nowhere"}, "project", errors.NotFound),
         ({"preset": "none-such"}, "preset", errors.NotFound),
@@ -66,10 +66,10 @@ async def test_unknown_names_are_reported_with_what_is_malformed(
     ],
 )
 async def test_a_single_problem_names_its_field(
-    agent: AgentVoice, user: Client, wish: dict[str, Any], field: str, error: type[errors.BaiError]
+    agent: AgentVoice, user: Client, spec: dict[str, Any], field: str, error: type[errors.BaiError]
 ) -> None:
     with pytest.raises(error) as refused:
-        await user.post("/sessions", {"name": "alone", **wish})
+        await user.post("/sessions", {"name": "alone", **spec})
     expected = [{"field": field, "problem": refused.value.message}]
     assert refused.value.details["problems"] == expected
 
@@ -77,9 +77,9 @@ async def test_a_single_problem_names_its_field(
 async def test_an_unknown_project_is_reported_with_what_is_malformed(
     agent: AgentVoice, user: Client
 ) -> None:
-    wish = {"name": "!", "project": "nowhere", "image": "nothing:0"}
+    spec = {"name": "!", "project": "nowhere", "image": "nothing:0"}
     with pytest.raises(errors.NotFound) as refused:
-        await user.post("/sessions", wish)
+        await user.post("/sessions", spec)
     fields = [problem["field"] for problem in refused.value.details["problems"]]
     assert fields == ["name", "project"]
 

@@ -184,8 +184,8 @@ class OwnedThings(Things):
 
     async def person(self) -> str:
         name = await self.fresh()
-        wish = {"username": name, "email": f"{name}@example.com", "role": self.whose.role}
-        await self._admin.post("/users", wish)
+        spec = {"username": name, "email": f"{name}@example.com", "role": self.whose.role}
+        await self._admin.post("/users", spec)
         return name
 
     async def keypair(self) -> str:
@@ -235,10 +235,10 @@ async def crowd(database_url: str, tmp_path: Path, hub: HubVoice) -> AsyncIterat
         for role in RANKS:
             for domain in DOMAINS:
                 name = f"{role}-{domain}"
-                wish = {"username": name, "email": f"{name}@example.com", "role": Role(role)}
+                spec = {"username": name, "email": f"{name}@example.com", "role": Role(role)}
                 projects = [] if role == "monitor" else ["default"]
                 made = await manager.users.create(
-                    SUPERADMIN, {**wish, "domain": domain, "projects": projects}
+                    SUPERADMIN, {**spec, "domain": domain, "projects": projects}
                 )
                 world.keys[name] = Keys(**made["keypair"])
                 hub.tokens[f"session-of-{name}"] = {

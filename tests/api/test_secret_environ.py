@@ -21,8 +21,8 @@ async def test_a_secret_variable_reaches_the_session_and_nobody_else(
     api: Api, agent: AgentVoice, user: Client
 ) -> None:
     environ = {"TOKEN": SECRET, "SEED": "1"}
-    wish = {"name": "lab1", "resources": SMALL, "environ": environ, "secret_environ": ["TOKEN"]}
-    session = await user.post("/sessions", wish)
+    spec = {"name": "lab1", "resources": SMALL, "environ": environ, "secret_environ": ["TOKEN"]}
+    session = await user.post("/sessions", spec)
     key = f"/sessions/{session['id']}"
     assert session["environ"] == {"TOKEN": "********", "SEED": "1"}
     assert session["secret_environ"] == ["TOKEN"]
@@ -32,9 +32,9 @@ async def test_a_secret_variable_reaches_the_session_and_nobody_else(
         row = (await tx.execute(sa.select(sessions))).mappings().one()
     assert SECRET not in repr(dict(row))
     # The same again is the same session; another value is another content.
-    assert (await user.post("/sessions", wish))["id"] == session["id"]
+    assert (await user.post("/sessions", spec))["id"] == session["id"]
     with pytest.raises(errors.AlreadyExists):
-        await user.post("/sessions", {**wish, "environ": {**environ, "TOKEN": "other"}})
+        await user.post("/sessions", {**spec, "environ": {**environ, "TOKEN": "other"}})
     await user.get(key, wait="SCHEDULED", timeout="60", timeout_seconds=70)
     await agent.prepare()
     await user.get(key, wait="PREPARED", timeout="60", timeout_seconds=70)

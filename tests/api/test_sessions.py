@@ -207,9 +207,9 @@ async def test_what_is_somebody_elses_reads_as_if_it_were_not_there(
     admin, other = await api.client("admin"), await api.client("user2")
     (project,) = (await admin.get("/projects", domain="acme"))["items"]
     folder = await other.post("/vfolders", {"name": "theirs"})
-    for wish in ({"project": project["id"]}, {"mounts": [{"vfolder": folder["id"]}]}):
+    for spec in ({"project": project["id"]}, {"mounts": [{"vfolder": folder["id"]}]}):
         with pytest.raises(errors.NotFound):
-            await user.post("/sessions", {"name": "foreign", "project": "default", **wish})
+            await user.post("/sessions", {"name": "foreign", "project": "default", **spec})
     assert (await admin.get("/sessions"))["total"] == 0
 
 
@@ -218,12 +218,12 @@ async def test_nobody_is_refused_for_machines_that_were(agent: AgentVoice, user:
     with pytest.raises(errors.InsufficientResources, match="at most 8 is free"):
         await user.post("/sessions", big)
     await agent.beat(slots={"cpu": "16", "mem": "16g"})
-    filed = await user.post("/sessions", big)
-    assert (filed["status"], filed["kernels"][0]["hostname"]) == ("PENDING", "main1")
+    created = await user.post("/sessions", big)
+    assert (created["status"], created["kernels"][0]["hostname"]) == ("PENDING", "main1")
     shown = await user.get("/sessions/large")
-    assert shown.keys() == filed.keys()
+    assert shown.keys() == created.keys()
     for name in ("kernels", "requested", "created_at", "owner", "project", "mounts", "url"):
-        assert filed[name] == shown[name], name
+        assert created[name] == shown[name], name
 
 
 async def test_sessions_placed_together_are_handed_out_together(

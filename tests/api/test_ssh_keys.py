@@ -45,10 +45,10 @@ async def test_a_key_of_ones_own_is_added_and_removed(api: Api) -> None:
 
 async def test_there_are_at_most_so_many_keys_also_of_those_that_come_at_once(api: Api) -> None:
     user = await api.client("user")
-    wishes = [
+    specs = [
         user.post("/me/ssh-keys", {"name": f"key-{number}"}) for number in range(MOST_KEYS + 3)
     ]
-    answers = await asyncio.gather(*wishes, return_exceptions=True)
+    answers = await asyncio.gather(*specs, return_exceptions=True)
     assert sum(isinstance(answer, Conflict) for answer in answers) == 3
     assert len((await user.get("/me/ssh-keys"))["items"]) == MOST_KEYS
 

@@ -111,8 +111,8 @@ class FoldersMachine(RuleBasedStateMachine):
 
     @rule(target=folders, person=PEOPLE, name=NAMES, is_cloneable=st.booleans())
     def create(self, person: str, name: str, is_cloneable: bool) -> Any:
-        wish = {"name": name, "cloneable": is_cloneable}
-        work = self.manager.vfolders.create(self.caller(person), wish)
+        spec = {"name": name, "cloneable": is_cloneable}
+        work = self.manager.vfolders.create(self.caller(person), spec)
         made = self.done(work, self.is_free(person, name))
         if made is None:
             return multiple()

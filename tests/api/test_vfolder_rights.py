@@ -85,10 +85,10 @@ async def folder_for(api: Api, standing: str) -> tuple[Client, str]:
     """Make a folder with the file ``f``; return who stands so to it, and its id."""
     is_project = standing.startswith("member")
     owner = await api.client("domain-admin" if is_project else "user")
-    wish: dict[str, Any] = {"name": f"of-{standing}", "cloneable": True}
+    spec: dict[str, Any] = {"name": f"of-{standing}", "cloneable": True}
     if is_project:
-        wish |= {"project": "default", "permission": "ro" if standing == "member-ro" else "rw"}
-    made = await owner.post("/vfolders", wish)
+        spec |= {"project": "default", "permission": "ro" if standing == "member-ro" else "rw"}
+    made = await owner.post("/vfolders", spec)
     key = str(made["id"])
     for name in ("f", "gone"):
         query = {"path": name}
@@ -131,8 +131,8 @@ async def test_one_is_invited_by_e_mail(api: Api) -> None:
     user, guest = await api.client("user"), await api.client("user2")
     await user.post("/vfolders", {"name": "data"})
     address = (await guest.get("/me"))["email"]
-    wish = {"user": address.upper(), "permission": "rw"}
-    made = await user.post("/vfolders/data/invitations", wish)
+    spec = {"user": address.upper(), "permission": "rw"}
+    made = await user.post("/vfolders/data/invitations", spec)
     assert made["invitee"] == "user2"
     await guest.post(f"/vfolder-invitations/{made['id']}/accept")
     assert (await guest.get("/vfolders/data"))["permission"] == "rw"

@@ -40,8 +40,8 @@ def write_into(folder: str) -> None:
     Path(folder, "file").write_bytes(b"x")
 
 
-async def made(client: Client, name: str = "data", **wish: Any) -> dict[str, Any]:
-    answer: dict[str, Any] = await client.post("/vfolders", {"name": name, **wish})
+async def made(client: Client, name: str = "data", **spec: Any) -> dict[str, Any]:
+    answer: dict[str, Any] = await client.post("/vfolders", {"name": name, **spec})
     return answer
 
 
@@ -71,7 +71,7 @@ async def test_a_folder_of_ones_own(api: Api) -> None:
 
 
 @pytest.mark.parametrize(
-    "wish, error",
+    "spec, error",
     [
         pytest.param({"name": "a/b"}, InvalidRequest, id="odd characters"),
         pytest.param({"name": ".ssh"}, InvalidRequest, id="reserved"),
@@ -83,10 +83,10 @@ async def test_a_folder_of_ones_own(api: Api) -> None:
         pytest.param({"name": "a", "project": "acme/default"}, NotFound, id="a foreign project's"),
     ],
 )
-async def test_what_cannot_be_made(api: Api, wish: Any, error: type[BaiError]) -> None:
+async def test_what_cannot_be_made(api: Api, spec: Any, error: type[BaiError]) -> None:
     user = await api.client("user")
     with pytest.raises(error):
-        await user.post("/vfolders", wish)
+        await user.post("/vfolders", spec)
     assert await names(user) == []
     assert folders_on_disk(api) == []
 

@@ -50,8 +50,8 @@ async def content_of(client: Client, path: str, key: str = "data") -> bytes:
 
 
 async def invited(client: Client, user: str, permission: str = "ro") -> dict[str, Any]:
-    wish = {"user": user, "permission": permission}
-    made: dict[str, Any] = await client.post("/vfolders/data/invitations", wish)
+    spec = {"user": user, "permission": permission}
+    made: dict[str, Any] = await client.post("/vfolders/data/invitations", spec)
     return made
 
 
@@ -177,15 +177,15 @@ async def test_a_directory_that_is_there_is_used_and_never_deleted(
     place = tmp_path / "shared" / "sets"
     place.mkdir(parents=True)
     (place / "f").write_bytes(b"old")
-    wish = {"name": "sets", "unmanaged_path": str(place)}
+    spec = {"name": "sets", "unmanaged_path": str(place)}
     with pytest.raises(Forbidden):
-        await (await api.client("domain-admin")).post("/vfolders", wish)
+        await (await api.client("domain-admin")).post("/vfolders", spec)
     admin = await api.client("admin")
     for odd in ("/", "/etc", "relative", f"{place}/../sets", f"{place}/none",
                 str(api.world.manager.settings.storage_root)):  # fmt: skip
         with pytest.raises(InvalidRequest):
             await admin.post("/vfolders", {"name": "odd", "unmanaged_path": odd})
-    made = await admin.post("/vfolders", wish)
+    made = await admin.post("/vfolders", spec)
     assert made["unmanaged_path"] == str(place)
     assert await content_of(admin, "f", "sets") == b"old"
     await put(admin, "new", b"x", "sets")

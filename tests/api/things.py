@@ -105,8 +105,8 @@ class Things:
         return alias
 
     async def preset(self) -> str:
-        wish = {"name": await self.fresh(), "resource_slots": {"cpu": "1", "mem": "1g"}}
-        return str((await self._admin.post("/presets", wish))["id"])
+        spec = {"name": await self.fresh(), "resource_slots": {"cpu": "1", "mem": "1g"}}
+        return str((await self._admin.post("/presets", spec))["id"])
 
     async def folder(self) -> str:
         made = await self._user.post("/vfolders", {"name": await self.fresh()})

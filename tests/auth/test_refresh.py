@@ -12,7 +12,7 @@ from jupyterhub import orm
 
 from bai_auth.account import authentication, is_up_to_date
 from bai_auth.authenticator import BaiAuthenticator
-from bai_auth.single_flight import Joined
+from bai_auth.single_flight import SingleFlight
 
 ROLE = {"name": "bai-domain-admin-x", "description": "of x", "scopes": ["admin-ui"]}
 ACCOUNT: dict[str, Any] = {
@@ -86,22 +86,22 @@ async def settle() -> None:
 
 async def test_a_burst_asks_twice_and_nobody_gets_an_answer_from_before_they_asked() -> None:
     source = Source()
-    joined = Joined(source)
-    first = asyncio.create_task(joined("ada"))
+    flight = SingleFlight(source)
+    first = asyncio.create_task(flight("ada"))
     await settle()
-    burst = [asyncio.create_task(joined("ada")) for _ in range(20)]
+    burst = [asyncio.create_task(flight("ada")) for _ in range(20)]
     await settle()
     assert source.asked == 1
     source.may_answer.set()
     assert await first == 1
     assert set(await asyncio.gather(*burst)) == {2}
-    assert await joined("ada") == 3
+    assert await flight("ada") == 3
 
 
 async def test_one_person_does_not_wait_for_another() -> None:
     source = Source()
-    joined = Joined(source)
-    tasks = [asyncio.create_task(joined(name)) for name in ("ada", "bob")]
+    flight = SingleFlight(source)
+    tasks = [asyncio.create_task(flight(name)) for name in ("ada", "bob")]
     await settle()
     assert source.asked == 2
     source.may_answer.set()
@@ -110,8 +110,8 @@ async def test_one_person_does_not_wait_for_another() -> None:
 
 async def test_an_error_or_one_who_gives_up_spoils_nothing_for_the_rest() -> None:
     source = Source()
-    joined = Joined(source)
-    bad, impatient = (asyncio.create_task(joined("bad")) for _ in range(2))
+    flight = SingleFlight(source)
+    bad, impatient = (asyncio.create_task(flight("bad")) for _ in range(2))
     await settle()
     impatient.cancel()
     await settle()
@@ -119,5 +119,5 @@ async def test_an_error_or_one_who_gives_up_spoils_nothing_for_the_rest() -> Non
     with pytest.raises(ValueError, match="1"):
         await bad
     with pytest.raises(ValueError, match="2"):
-        await joined("bad")
-    assert await joined("ada") == 3
+        await flight("bad")
+    assert await flight("ada") == 3

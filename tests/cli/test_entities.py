@@ -8,7 +8,7 @@ import pytest
 
 from bai_services.api import openapi
 from bai_services.api.routes import ROUTES
-from bai_services.cli.admin.entities import ENTITIES, Entity, Field, Kind, checked, comparable
+from bai_services.cli.admin.entities import ENTITIES, Entity, Field, FieldKind, checked, comparable
 from bai_services.core.errors import InvalidRequest
 
 # Fields of bodies that the command line offers in another way, or on purpose not at all.
@@ -54,39 +54,39 @@ def test_update_offers_every_field(document: dict[str, Any], entity: Entity) -> 
 @pytest.mark.parametrize(
     ("kind", "value"),
     [
-        (Kind.TEXT, True),
-        (Kind.TEXT, None),
-        (Kind.TEXT, ["a"]),
-        (Kind.NUMBER, "1"),
-        (Kind.NUMBER, True),
-        (Kind.NUMBER, 1.5),
-        (Kind.FLAG, 1),
-        (Kind.FLAG, "yes"),
-        (Kind.SLOTS, "cpu=1"),
-        (Kind.CAPS, {"cpu": None}),
-        (Kind.CAPS, {"cpu": "lots"}),
-        (Kind.MEMORY, "1x"),
-        (Kind.LIST, "a"),
-        (Kind.LIST, [None]),
-        (Kind.HOSTS, {"local": "mount-in-session"}),
-        (Kind.HOSTS, {"local": ["fly"]}),
-        (Kind.MAP, [1]),
+        (FieldKind.TEXT, True),
+        (FieldKind.TEXT, None),
+        (FieldKind.TEXT, ["a"]),
+        (FieldKind.NUMBER, "1"),
+        (FieldKind.NUMBER, True),
+        (FieldKind.NUMBER, 1.5),
+        (FieldKind.FLAG, 1),
+        (FieldKind.FLAG, "yes"),
+        (FieldKind.SLOTS, "cpu=1"),
+        (FieldKind.CAPS, {"cpu": None}),
+        (FieldKind.CAPS, {"cpu": "lots"}),
+        (FieldKind.MEMORY, "1x"),
+        (FieldKind.LIST, "a"),
+        (FieldKind.LIST, [None]),
+        (FieldKind.HOSTS, {"local": "mount-in-session"}),
+        (FieldKind.HOSTS, {"local": ["fly"]}),
+        (FieldKind.MAP, [1]),
     ],
 )
-def test_a_value_of_another_kind_is_refused(kind: Kind, value: object) -> None:
+def test_a_value_of_another_kind_is_refused(kind: FieldKind, value: object) -> None:
     with pytest.raises(InvalidRequest):
         checked(Field("field", "", kind), value)
 
 
 def test_none_is_for_what_may_be_empty() -> None:
-    assert checked(Field("limit", "", Kind.NUMBER, is_nullable=True), None) is None
+    assert checked(Field("limit", "", FieldKind.NUMBER, is_nullable=True), None) is None
     with pytest.raises(InvalidRequest):
-        checked(Field("limit", "", Kind.NUMBER), None)
+        checked(Field("limit", "", FieldKind.NUMBER), None)
 
 
 def test_numbers_are_taken_as_text_where_text_is_meant() -> None:
     assert checked(Field("description", ""), 2026) == "2026"
-    assert checked(Field("slots", "", Kind.SLOTS), {"cpu": 2, "cuda.shares": 0.5}) == {
+    assert checked(Field("slots", "", FieldKind.SLOTS), {"cpu": 2, "cuda.shares": 0.5}) == {
         "cpu": "2",
         "cuda.shares": "0.5",
     }
@@ -95,12 +95,12 @@ def test_numbers_are_taken_as_text_where_text_is_meant() -> None:
 @pytest.mark.parametrize(
     ("kind", "one", "other"),
     [
-        (Kind.CAPS, {"mem": "1g"}, {"mem": "1024m"}),
-        (Kind.SLOTS, {"cpu": "1", "cuda.shares": "0"}, {"cpu": "1.0"}),
-        (Kind.MEMORY, "64m", "65536k"),
-        (Kind.LIST, ["a", "b"], ["b", "a"]),
+        (FieldKind.CAPS, {"mem": "1g"}, {"mem": "1024m"}),
+        (FieldKind.SLOTS, {"cpu": "1", "cuda.shares": "0"}, {"cpu": "1.0"}),
+        (FieldKind.MEMORY, "64m", "65536k"),
+        (FieldKind.LIST, ["a", "b"], ["b", "a"]),
     ],
 )
-def test_equal_meanings_compare_equal(kind: Kind, one: Any, other: Any) -> None:
+def test_equal_meanings_compare_equal(kind: FieldKind, one: Any, other: Any) -> None:
     field = Field("field", "", kind)
     assert comparable(field, one) == comparable(field, other)

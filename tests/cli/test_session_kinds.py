@@ -80,8 +80,8 @@ async def test_many_from_a_file(bai: Bai, tmp_path: Path) -> None:
         "- {name: load, type: batch, startup_command: 'true', starts_at: 1h}\n"
         "- {name: train, type: batch, startup_command: 'true', dependencies: [load]}\n"
     )
-    filed = (await bai("session", "bulk", str(jobs), "--json", by="user")).document["items"]
-    assert [s["name"] for s in filed] == ["load", "train"]
+    created = (await bai("session", "bulk", str(jobs), "--json", by="user")).document["items"]
+    assert [s["name"] for s in created] == ["load", "train"]
     graph = await bai("session", "graph", "load", by="user")
     assert graph.stdout.splitlines()[-1].split() == ["train", "PENDING", "undefined", "load"]
     changed = await bai("session", "set-priority", "load", "50", by="user")

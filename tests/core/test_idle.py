@@ -50,9 +50,9 @@ def test_since_when_a_session_is_idle(
     ],
 )
 def test_only_who_said_just_now_that_nobody_has_come_is_ended(
-    heard: int | None, now: int, is_over: bool
+    reported: int | None, now: int, is_over: bool
 ) -> None:
-    idleness = Idleness(at(0), at(600), None if heard is None else at(heard))
+    idleness = Idleness(at(0), at(600), None if reported is None else at(reported))
     assert idleness.is_over(at(now)) is is_over
 
 
@@ -97,18 +97,18 @@ seconds = st.integers(min_value=0, max_value=100_000)
     kind=st.sampled_from(SessionType),
     started=seconds,
     used=st.none() | seconds,
-    heard=st.none() | seconds,
+    reported=st.none() | seconds,
     timeout=st.integers(min_value=0, max_value=2**31 - 1),
     now=seconds,
 )
 def test_nobody_is_ended_who_may_have_been_used_within_the_limit(
-    kind: SessionType, started: int, used: int | None, heard: int | None, timeout: int, now: int
+    kind: SessionType, started: int, used: int | None, reported: int | None, timeout: int, now: int
 ) -> None:
     idleness = network_timeout(
         kind,
         at(started),
         None if used is None else at(used),
-        None if heard is None else at(heard),
+        None if reported is None else at(reported),
         timeout,
     )
     if idleness is None:
@@ -116,19 +116,19 @@ def test_nobody_is_ended_who_may_have_been_used_within_the_limit(
         return
     assert idleness.since == at(max(started, used or 0))
     if idleness.is_over(at(now)):
-        assert heard is not None and at(now) <= at(heard) + FRESH
+        assert reported is not None and at(now) <= at(reported) + FRESH
         # All that time it ran, nobody used it, and it has said so itself.
-        assert heard >= started + timeout and heard >= (used or 0) + timeout
+        assert reported >= started + timeout and reported >= (used or 0) + timeout
         assert idleness.is_near(at(now))
     assert 1 <= next_report_seconds(idleness, timeout, at(now)) <= 300
 
 
-@given(used=seconds, later=seconds, heard=seconds, timeout=st.integers(1, 100_000), now=seconds)
+@given(used=seconds, later=seconds, reported=seconds, timeout=st.integers(1, 100_000), now=seconds)
 def test_a_use_never_brings_the_end_nearer(
-    used: int, later: int, heard: int, timeout: int, now: int
+    used: int, later: int, reported: int, timeout: int, now: int
 ) -> None:
-    before = network_timeout(INTERACTIVE, START, at(used), at(heard), timeout)
-    after = network_timeout(INTERACTIVE, START, at(used + later), at(heard), timeout)
+    before = network_timeout(INTERACTIVE, START, at(used), at(reported), timeout)
+    after = network_timeout(INTERACTIVE, START, at(used + later), at(reported), timeout)
     assert before is not None and after is not None
     assert after.ends_at - before.ends_at == timedelta(seconds=later)
-    assert not after.is_over(at(now)) or heard >= used + later + timeout
+    assert not after.is_over(at(now)) or reported >= used + later + timeout

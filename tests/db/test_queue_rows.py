@@ -95,14 +95,14 @@ async def test_who_waits_is_read_page_by_page(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(queue_rows, "_PAGE", 2)
-    filed = [
+    created = [
         (await world.sessions.enqueue(world.new(f"wait-{n}"), world.later()))[0].id
         for n in range(5)
     ]
     snapshot = await world.queue.snapshot(NOW)
-    assert [waiting.id for waiting in snapshot.waiting] == filed
-    changes = await world.queue.changes(Touched(sessions=frozenset(filed[1:])))
-    assert [waiting.id for waiting in changes.waiting] == filed[1:]
+    assert [waiting.id for waiting in snapshot.waiting] == created
+    changes = await world.queue.changes(Touched(sessions=frozenset(created[1:])))
+    assert [waiting.id for waiting in changes.waiting] == created[1:]
     placed = await world.run_pass()
     assert len(placed) > 2
     snapshot = await world.queue.snapshot(NOW)

@@ -155,14 +155,14 @@ def test_many_writers_file_one_name_once(database_url: str) -> None:
 
     made: list[bool] = []
 
-    async def file() -> None:
+    async def create() -> None:
         world = World(database_url)
         _, is_new = await world.sessions.enqueue(world.new("lab"), NOW)
         made.append(is_new)
         await world.close()
 
     asyncio.run(prepare())
-    in_threads([file for _ in range(WRITERS)])
+    in_threads([create for _ in range(WRITERS)])
     assert sorted(made) == [False] * (WRITERS - 1) + [True]
 
 

@@ -87,7 +87,7 @@ class SessionMachine(RuleBasedStateMachine):
         shutil.rmtree(self.folder)
 
     @rule(user=st.sampled_from([1, 2]), name=st.sampled_from("abcde"), slots=amounts)
-    def file(self, user: int, name: str, slots: dict[str, str]) -> None:
+    def create(self, user: int, name: str, slots: dict[str, str]) -> None:
         new = self.world.new(name, slots, user=user, request_hash=repr(sorted(slots.items())))
         twin = next(
             (k for k in self.known if (k.user, k.name) == (user, name) and k.status not in ENDED),

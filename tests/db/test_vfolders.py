@@ -14,7 +14,7 @@ from bai_services.core.errors import AlreadyExists, InUse, InvalidTransition, Qu
 from bai_services.core.folders.vfolders import VfolderEvent, VfolderStatus
 from bai_services.core.sessions.lifecycle import Event
 from bai_services.db.audit import AuditEntry
-from bai_services.db.folders.vfolders import Seen, VfolderRow, VfolderStore
+from bai_services.db.folders.vfolders import VfolderRow, VfolderStore, VfolderVisibility
 from bai_services.db.tables import accounts
 from bai_services.db.tables.folders import vfolder_mounts
 
@@ -22,7 +22,7 @@ from .test_races import in_threads
 from .world import NOW, World, make_world
 
 ENTRY = AuditEntry(at=NOW, actor="ann", action="vfolder.test", entity="vfolder", entity_id="-")
-ALL = Seen(None, frozenset(), is_everything=True)
+ALL = VfolderVisibility(None, frozenset(), is_everything=True)
 
 
 def values(folder_id: str, name: str = "data", user: str = "u1") -> dict[str, Any]:

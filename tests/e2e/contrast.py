@@ -62,7 +62,7 @@ USUAL: dict[str, Any] = {
     "forced_colors": "none",
     "color_scheme": "light",
 }
-WISHES: dict[str, dict[str, Any]] = {
+SPECS: dict[str, dict[str, Any]] = {
     "usual": {},
     "dark": {"color_scheme": "dark"},
     "more": {"contrast": "more"},
@@ -74,8 +74,8 @@ WISHES: dict[str, dict[str, Any]] = {
 async def look_at_contrast(shown: Locator, name: str, folder: Path) -> None:
     """See that nothing of it is hard to see, and take pictures for people to look at."""
     page = shown.page
-    for wish, media in WISHES.items():
+    for spec, media in SPECS.items():
         await page.emulate_media(**{**USUAL, **media})
-        await page.screenshot(path=folder / f"{name}-{wish}.png", animations="disabled")
-        assert await shown.evaluate_all(HARD_TO_SEE) == [], wish
+        await page.screenshot(path=folder / f"{name}-{spec}.png", animations="disabled")
+        assert await shown.evaluate_all(HARD_TO_SEE) == [], spec
     await page.emulate_media(**USUAL)

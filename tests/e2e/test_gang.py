@@ -69,7 +69,7 @@ def gang_hub(request: pytest.FixtureRequest) -> Iterator[RunningHub]:
         yield found
 
 
-def file(rest: httpx.Client, size: int) -> JSON:
+def create(rest: httpx.Client, size: int) -> JSON:
     body = {"name": f"gang-{secrets.token_hex(4)}", "project": "default", "resources": SMALL}
     made: JSON = checked(rest.post("/sessions", json={**body, "cluster_size": size}), 201)
     return made
@@ -117,7 +117,7 @@ async def test_a_cluster_session_is_stopped_and_fails_as_a_whole(
     names = ["main1", *(f"sub{n}" for n in range(1, size))]
     with gang_hub.rest("user") as rest:
         # One after the other: the demo's agent has no room for more.
-        first = wait_for(rest, file(rest, size)["id"], "RUNNING")
+        first = wait_for(rest, create(rest, size)["id"], "RUNNING")
         assert [kernel["hostname"] for kernel in first["kernels"]] == names
         kernels = {kernel["id"] for kernel in first["kernels"]}
         assert set(left_of(request, gang_hub, first["id"])) == kernels
@@ -135,7 +135,7 @@ async def test_a_cluster_session_is_stopped_and_fails_as_a_whole(
         wait_until(lambda: not left_of(request, gang_hub, first["id"]), PATIENCE_SECONDS, "the end")
         assert checked(rest.get(path, params={"kernel": "sub1"}), 200)["log"]
 
-        second = wait_for(rest, file(rest, size)["id"], "RUNNING")
+        second = wait_for(rest, create(rest, size)["id"], "RUNNING")
         kill(request, gang_hub, second["kernels"][-1])
         failed = wait_for(rest, second["id"], "TERMINATED")
         assert failed["result"] == "failure"
@@ -152,7 +152,7 @@ async def test_the_hub_killed_in_the_middle_of_a_start_leaks_nothing(
 ) -> None:
     hub = roomy_hub
     with gangs_allowed(hub), hub.rest("user") as rest:
-        given_up, waited_for = file(rest, 3), file(rest, 3)
+        given_up, waited_for = create(rest, 3), create(rest, 3)
         for session in (given_up, waited_for):
             wait_until(
                 lambda key=session["id"]: left_of(request, hub, key),  # type: ignore[misc]

@@ -104,8 +104,8 @@ def test_all_end_in_order(own_hub: Callable[..., RunningHub], tmp_path: Path) ->
             policy = {"max_concurrent_sessions": None, "max_pending_sessions": None}
             checked(admin.patch("/keypair-policies/default", json=policy), 200)
         with hub.rest("user") as rest:
-            filed = checked(rest.post("/bulk-sessions", json={"sessions": jobs()}), 201)["items"]
-            assert len(filed) == SESSIONS
+            created = checked(rest.post("/bulk-sessions", json={"sessions": jobs()}), 201)["items"]
+            assert len(created) == SESSIONS
 
             def are_ended() -> bool:
                 page = checked(rest.get("/sessions?status__in=TERMINATED&limit=1"), 200)

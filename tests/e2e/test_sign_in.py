@@ -32,13 +32,13 @@ def person(admin: httpx.Client) -> Callable[..., str]:
 
     def make(**fields: Any) -> str:
         name = f"p-{uuid.uuid4().hex[:10]}"
-        wish = {
+        spec = {
             "username": name,
             "email": f"{name}@example.org",
             "password": PASSWORD,
             "domain": "default",
         }
-        answer = admin.post("/users", json={**wish, **fields})
+        answer = admin.post("/users", json={**spec, **fields})
         assert answer.status_code == 201, answer.text
         return name
 

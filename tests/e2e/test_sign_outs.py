@@ -73,7 +73,7 @@ def person(hub: RunningHub, admin: httpx.Client) -> Iterator[Person]:
     }
     answer = admin.post("/users", json=account)
     assert answer.status_code == 201, answer.text
-    wish = {
+    spec = {
         "name": f"out-{secrets.token_hex(4)}",
         "project": "default",
         "owner": name,
@@ -82,8 +82,8 @@ def person(hub: RunningHub, admin: httpx.Client) -> Iterator[Person]:
     body = {"name": name, "password": PASSWORD}
     token = httpx.post(f"{hub.api}/auth/token", json=body, timeout=30).json()["token"]
     own = {"Authorization": f"Bearer {token}"}
-    del wish["owner"]
-    made = httpx.post(f"{hub.api}/sessions", json=wish, headers=own, timeout=60)
+    del spec["owner"]
+    made = httpx.post(f"{hub.api}/sessions", json=spec, headers=own, timeout=60)
     assert made.status_code == 201, made.text
     key = made.json()["id"]
     session = session_in(hub, "admin", key, "RUNNING", ended=("ERROR", "CANCELLED", "TERMINATED"))

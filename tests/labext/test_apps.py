@@ -9,7 +9,7 @@ import pytest
 
 from bai_labext.apps import apps
 from bai_labext.apps.arguments import Arguments
-from bai_labext.apps.catalogue import BY_NAME, CATALOGUE, Kind
+from bai_labext.apps.catalogue import BY_NAME, CATALOGUE, AppKind
 
 BUILTIN = {"jupyterlab", "terminal", "filebrowser"}
 
@@ -32,7 +32,7 @@ def test_names_and_addresses_are_unique_and_relative() -> None:
 
 
 def test_every_started_app_listens_where_only_its_owner_comes_and_has_an_icon() -> None:
-    started = [app for app in CATALOGUE if app.kind is Kind.PROCESS]
+    started = [app for app in CATALOGUE if app.kind is AppKind.PROCESS]
     names = ["vscode", "tensorboard", "mlflow", "streamlit", "gradio", "rstudio"]
     assert [app.name for app in started] == names
     for app in started:

@@ -43,7 +43,7 @@ class Caller:
         head = [f"{method} {place}{path} HTTP/1.1", "Host: 127.0.0.1", *lines]
         self.writer.write("\r\n".join([*head, "", ""]).encode())
 
-    async def hear(self) -> tuple[bytes, bytes]:
+    async def receive(self) -> tuple[bytes, bytes]:
         """Return an answer's head and body."""
         head = await self._reader.readuntil(b"\r\n\r\n")
         low = head.lower()
@@ -59,7 +59,7 @@ class Caller:
 
     async def ask(self, path: str, *lines: str, method: str = "GET") -> tuple[bytes, bytes]:
         self.say(path, *lines, method=method)
-        return await self.hear()
+        return await self.receive()
 
 
 @asynccontextmanager
@@ -131,12 +131,12 @@ async def test_a_connection_goes_to_jupyter_and_back(server: JupyterServer) -> N
         for _ in range(4):
             assert (await caller.ask("", signed(server)))[1] == b"hello"
             caller.say("api/status", signed(server), prefix="/")
-            assert b'"kernels"' in (await caller.hear())[1]
+            assert b'"kernels"' in (await caller.receive())[1]
             assert (await caller.ask("", signed(server)))[1] == b"hello"
             content = f"Content-Length: {len(BIG)}"
             caller.say("post", signed(server), content, method="POST")
             caller.writer.write(BIG)
-            assert (await caller.hear())[1] == b"hello"
+            assert (await caller.receive())[1] == b"hello"
     posts = [asked for asked in app.asked if asked.startswith(b"POST")]
     assert len(posts) == 4 and all(asked.endswith(BIG) for asked in posts)
 
@@ -151,11 +151,11 @@ async def test_what_is_said_in_pieces_or_all_at_once_is_answered_in_order(
             caller.writer.write(head[:at].encode())
             await caller.writer.drain()
             caller.writer.write(head[at:].encode())
-            assert (await caller.hear())[1] == b"hello"
+            assert (await caller.receive())[1] == b"hello"
         for number in range(30):
             caller.say(f"many?{number}", signed(server))
         for _ in range(30):
-            assert (await caller.hear())[1] == b"hello"
+            assert (await caller.receive())[1] == b"hello"
     many = [asked.split()[1] for asked in app.asked if b"/many" in asked]
     assert many == [b"/many?%d" % number for number in range(30)]
 
@@ -199,12 +199,12 @@ async def test_an_answer_that_takes_its_time_is_waited_for(server: JupyterServer
         caller.say("", signed(server))
         await wait_until_async(lambda: app.asked, 60, "the first request")
         app.goes_on.set()
-        assert (await caller.hear())[1] == b"hello"
+        assert (await caller.receive())[1] == b"hello"
         app.goes_on.clear()
         caller.say("slow", signed(server))
         await wait_until_async(lambda: len(app.asked) == 2, 60, "the second request")
         app.goes_on.set()
-        assert (await caller.hear())[1] == b"hello"
+        assert (await caller.receive())[1] == b"hello"
     assert len(app.asked) == 2
 
 
@@ -262,7 +262,7 @@ async def test_what_takes_long_is_jupyters_and_not_asked_for_again(
             caller = Caller(reader, writer, 0)
             for expected in (b"", b"hello"):
                 caller.say("", prefix="/app/")
-                assert (await caller.hear())[1] == expected
+                assert (await caller.receive())[1] == expected
     server.stop()
     assert len(app.asked) == 1
 

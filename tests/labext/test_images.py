@@ -12,7 +12,7 @@ from urllib.parse import quote
 import httpx
 import pytest
 
-from bai_labext.apps.catalogue import BY_ANY_NAME, Kind
+from bai_labext.apps.catalogue import BY_ANY_NAME, AppKind
 from bai_services.core.cluster.image_labels import parse_labels
 from tests.conftest import missing
 from tests.testbed import PartMissing, images
@@ -97,7 +97,7 @@ def test_each_app_that_is_claimed_answers_its_owner_only(running: Running) -> No
     assert set(running.claimed) == APPS[running.kind]
     for name in running.claimed:
         app = BY_ANY_NAME[name]
-        if app.kind is Kind.PROCESS:
+        if app.kind is AppKind.PROCESS:
             start(running, app.name)
         for path in (app.path, app.ready_path):
             assert running.server.page(path).status_code == 200, path

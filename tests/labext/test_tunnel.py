@@ -14,7 +14,15 @@ import pytest
 
 from bai_services.core.errors import Forbidden
 from bai_services.tunnel.client import TunnelClient
-from bai_services.tunnel.frames import Frame, Hello, Kind, decode, encode, encode_hello, encode_text
+from bai_services.tunnel.frames import (
+    Frame,
+    FrameKind,
+    Hello,
+    decode,
+    encode,
+    encode_hello,
+    encode_text,
+)
 from tests.testbed.jupyter import JupyterServer
 from tests.testbed.ports import free_port
 from tests.testbed.session_server import session_server
@@ -271,11 +279,11 @@ async def test_only_the_owners_token_in_the_header_opens_a_tunnel(server: Jupyte
 
 
 async def test_what_is_no_tunnel_is_told_goodbye(server: JupyterServer) -> None:
-    for message in (b"", encode(Kind.PING), encode(Kind.HELLO, 0, b"\x09")):
+    for message in (b"", encode(FrameKind.PING), encode(FrameKind.HELLO, 0, b"\x09")):
         async with server.websocket("bai/tunnel") as websocket:
             await websocket.write_message(message, binary=True)
             answer = await websocket.read_message()
-            assert isinstance(answer, bytes) and decode(answer).kind is Kind.BYE
+            assert isinstance(answer, bytes) and decode(answer).kind is FrameKind.BYE
 
 
 async def test_only_bytes_of_a_stream_are_a_use_of_the_session(server: JupyterServer) -> None:
@@ -287,7 +295,7 @@ async def test_only_bytes_of_a_stream_are_a_use_of_the_session(server: JupyterSe
         async def send(message: bytes) -> None:
             await websocket.write_message(message, binary=True)
 
-        async def next_of(kind: Kind) -> Frame:
+        async def next_of(kind: FrameKind) -> Frame:
             while True:
                 message = await websocket.read_message()
                 assert isinstance(message, bytes), "the tunnel has ended"
@@ -295,21 +303,21 @@ async def test_only_bytes_of_a_stream_are_a_use_of_the_session(server: JupyterSe
                     return frame
 
         await send(encode_hello(Hello(os.urandom(16), False, 0)))
-        await next_of(Kind.HELLO)
+        await next_of(FrameKind.HELLO)
         before = activity()
-        await send(encode_text(Kind.OPEN, 1, f"tcp:{port}"))
+        await send(encode_text(FrameKind.OPEN, 1, f"tcp:{port}"))
         await wait_until_async(lambda: serve.open == 1, 30, "the connection")
         for _ in range(3):
-            await send(encode(Kind.PING))
-            await next_of(Kind.PONG)
+            await send(encode(FrameKind.PING))
+            await next_of(FrameKind.PONG)
         # Open and silent, whatever keeps it open.
         assert activity() == before
-        await send(encode(Kind.DATA, 1, b"hello"))
-        assert bytes((await next_of(Kind.DATA)).payload) == b"hello"
+        await send(encode(FrameKind.DATA, 1, b"hello"))
+        assert bytes((await next_of(FrameKind.DATA)).payload) == b"hello"
         assert activity() > before
-        await send(encode(Kind.FINISH, 1))
-        await next_of(Kind.FINISH)
-        await send(encode(Kind.BYE))
+        await send(encode(FrameKind.FINISH, 1))
+        await next_of(FrameKind.FINISH)
+        await send(encode(FrameKind.BYE))
 
 
 @asynccontextmanager

@@ -13,7 +13,7 @@ from bai_services.manager.manager import Manager
 from tests.testbed.manager import (
     MovableClock,
     World,
-    file_demo,
+    create_demo,
     known_world,
     manager_on,
     sqlite_copy,
@@ -38,7 +38,7 @@ def _migrated_postgres(postgres_server: Postgres) -> str:
 @pytest.fixture(scope="session")
 def _filed_sqlite(_migrated_sqlite: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("filed")
-    asyncio.run(file_demo(sqlite_copy(_migrated_sqlite, folder), folder))
+    asyncio.run(create_demo(sqlite_copy(_migrated_sqlite, folder), folder))
     return folder / "bai.sqlite"
 
 
@@ -47,7 +47,7 @@ def _filed_postgres(
     postgres_server: Postgres, _migrated_postgres: str, tmp_path_factory: pytest.TempPathFactory
 ) -> str:
     name = postgres_server.create_database(_migrated_postgres)
-    asyncio.run(file_demo(postgres_server.url(name), tmp_path_factory.mktemp("filed")))
+    asyncio.run(create_demo(postgres_server.url(name), tmp_path_factory.mktemp("filed")))
     return name
 
 

@@ -31,7 +31,7 @@ async def test_a_lost_machine_takes_its_devices_and_after_an_hour_its_sessions_a
 ) -> None:
     soft = Sharing(Level.SOFT)
     await cluster.agent.beat(devices=[gpu("g1", soft)])
-    first = await cluster.file("on-g1", resources=ONE)
+    first = await cluster.create("on-g1", resources=ONE)
     # A first pass may take long: what it runs is compiled.
     await cluster.manager.scheduler.run_pass()
     item = await cluster.agent.prepare()
@@ -42,10 +42,10 @@ async def test_a_lost_machine_takes_its_devices_and_after_an_hour_its_sessions_a
     cluster.clock.advance(seconds=41)
     await other.beat()
     await cluster.manager.agents.check_deadlines()
-    second = await cluster.file("on-g2", resources=ONE)
+    second = await cluster.create("on-g2", resources=ONE)
     assert await devices_of(cluster, second) == ["g2"]
     # Nothing is placed on the lost one, however long somebody waits.
-    third = await cluster.file("waiting", resources=ONE)
+    third = await cluster.create("waiting", resources=ONE)
     await cluster.manager.scheduler.run_pass()
     assert (await cluster.store.find(third["id"])).status is Status.PENDING
     cluster.clock.advance(minutes=61)
@@ -59,7 +59,7 @@ async def test_shares_are_withdrawn_and_given_again_while_sessions_wait(cluster:
     process = Sharing(Level.PROCESS, 250, 250)
     paused = Sharing(Level.PROCESS, 250, 250, is_paused=True)
     await cluster.agent.beat(devices=[gpu("g1", paused)])
-    session = await cluster.file("lab1", resources=QUARTER)
+    session = await cluster.create("lab1", resources=QUARTER)
     await cluster.manager.scheduler.run_pass()
     row = await cluster.store.find(session["id"])
     assert row.status is Status.PENDING
@@ -70,7 +70,7 @@ async def test_shares_are_withdrawn_and_given_again_while_sessions_wait(cluster:
 async def test_a_device_list_that_changes_leaves_what_runs_alone(cluster: Cluster) -> None:
     soft = Sharing(Level.SOFT)
     await cluster.agent.beat(devices=[gpu("g1", soft), gpu("g2", soft)])
-    session = await cluster.file("lab1", resources=ONE)
+    session = await cluster.create("lab1", resources=ONE)
     await cluster.manager.scheduler.run_pass()
     item = await cluster.agent.prepare()
     await cluster.until(session["id"], Status.RUNNING)
@@ -84,5 +84,5 @@ async def test_a_device_list_that_changes_leaves_what_runs_alone(cluster: Cluste
         await cluster.agent.beat([kernel], devices=devices)
         assert (await cluster.store.find(session["id"])).status is Status.RUNNING
     assert await cluster.manager.ledger.audit() == []
-    instance = await cluster.file("lab2", resources={"cuda.mig-1g.10gb": "1"})
+    instance = await cluster.create("lab2", resources={"cuda.mig-1g.10gb": "1"})
     assert await devices_of(cluster, instance) == ["m1"]

@@ -14,7 +14,7 @@ __all__ = ["cluster"]
 
 async def test_a_waiting_session_is_not_placed_when_another_ends(cluster: Cluster) -> None:
     running, _ = await cluster.running("first")
-    waiting = await cluster.file("second")
+    waiting = await cluster.create("second")
     await cluster.manager.drain.begin(HUB)
     await cluster.manager.scheduler.run_pass()
     assert (await cluster.store.find(waiting["id"])).status is Status.PENDING
@@ -22,7 +22,7 @@ async def test_a_waiting_session_is_not_placed_when_another_ends(cluster: Cluste
 
 
 async def test_a_prepared_session_is_not_started(cluster: Cluster) -> None:
-    session = await cluster.file("first")
+    session = await cluster.create("first")
     await cluster.manager.scheduler.run_pass()
     await cluster.manager.drain.begin(HUB)
     await cluster.agent.prepare()

@@ -14,7 +14,7 @@ def moved(*numbers: int, owner: str = "u1") -> dict[str, Change]:
     return {f"s{n}": change(n, owner, POSITION) for n in numbers}
 
 
-async def heard(subscription: Subscription) -> list[tuple[str, str]]:
+async def received(subscription: Subscription) -> list[tuple[str, str]]:
     found = []
     while (one := await subscription.get(0)) is not None:
         found.append((one.session_id, one.kind))
@@ -32,10 +32,10 @@ async def test_steps_come_in_order_and_who_moved_after_them_once() -> None:
         events.publish(change(3))
         events.publish_moved(moved(2, 1))
         events.publish(change(1, kind="reasons"))
-        assert await heard(listener) == [
+        assert await received(listener) == [
             ("s3", "status"), ("s1", "reasons"), ("s1", POSITION), ("s2", POSITION),
         ]  # fmt: skip
-        assert await heard(listener) == []
+        assert await received(listener) == []
 
 
 async def test_thousands_that_move_on_push_no_step_out() -> None:
@@ -43,7 +43,7 @@ async def test_thousands_that_move_on_push_no_step_out() -> None:
     with events.follow(None, everybody) as listener:
         events.publish(change(0))
         events.publish_moved(moved(*range(10_000)))
-        found = await heard(listener)
+        found = await received(listener)
     assert found[0] == ("s0", "status")
     assert len(found) == 10_001
 
@@ -53,7 +53,7 @@ async def test_who_is_far_behind_loses_the_oldest_steps() -> None:
     with events.follow(None, everybody) as listener:
         for n in range(QUEUE_LENGTH + 1):
             events.publish(change(n))
-        assert (await heard(listener))[0] == ("s1", "status")
+        assert (await received(listener))[0] == ("s1", "status")
 
 
 async def test_nobody_hears_of_others_and_nobody_is_asked_twice() -> None:
@@ -67,7 +67,7 @@ async def test_nobody_hears_of_others_and_nobody_is_asked_twice() -> None:
         for _ in range(2):
             events.publish_moved(moved(1, 2) | moved(3, 4, owner="u2"))
             events.publish(change(5, "u2"))
-        assert await heard(listener) == [("s1", POSITION), ("s2", POSITION)]
+        assert await received(listener) == [("s1", POSITION), ("s2", POSITION)]
     assert sorted(asked) == ["u1", "u2"]
 
 
@@ -76,7 +76,7 @@ async def test_one_session_is_followed_alone() -> None:
     with events.follow("s2", everybody) as listener:
         events.publish_moved(moved(1, 2, 3))
         events.publish(change(1))
-        assert await heard(listener) == [("s2", POSITION)]
+        assert await received(listener) == [("s2", POSITION)]
 
 
 async def test_who_waits_for_steps_only_does_not_follow() -> None:
@@ -85,7 +85,7 @@ async def test_who_waits_for_steps_only_does_not_follow() -> None:
         assert not events.is_followed
         events.publish_moved(moved(1))
         events.publish(change(1))
-        assert await heard(listener) == [("s1", "status")]
+        assert await received(listener) == [("s1", "status")]
         with events.follow(None, everybody):
             assert events.is_followed
     assert not events.is_followed

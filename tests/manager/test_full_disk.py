@@ -110,13 +110,13 @@ async def api(disk: SmallDisk, tmp_path: Path, clock: MovableClock) -> AsyncIter
         yield served
 
 
-async def until_refused(client: Client, path: str, **wish: object) -> tuple[list[str], str]:
+async def until_refused(client: Client, path: str, **spec: object) -> tuple[list[str], str]:
     """Make things until there is no room; return the names of those made and of the refused."""
     made: list[str] = []
     for number in range(ENOUGH_TRIES):
         name = f"full-{number}"
         try:
-            await client.post(path, {"name": name, **wish})
+            await client.post(path, {"name": name, **spec})
         except Unavailable as error:
             assert "make room" in error.message and "nothing was changed" in error.message
             assert error.details == {"reason": "database-full"}
@@ -143,13 +143,15 @@ async def test_a_full_disk_under_the_database(api: Api, disk: SmallDisk) -> None
 
     disk.fill()
     done, refused = await until_refused(admin, "/projects", domain="default")
-    filed, not_filed = await until_refused(user, "/sessions", project="default", enqueue_only=True)
+    created, not_created = await until_refused(
+        user, "/sessions", project="default", enqueue_only=True
+    )
     # Who only looks is answered, also with a keypair of which the last use would be written.
     api.world.clock.advance(minutes=6)
     monitor = await api.client("monitor")
     assert (await monitor.get("/me"))["username"] == "monitor"
     assert (await admin.get("/projects", name=refused))["total"] == 0
-    assert (await admin.get("/sessions", name=not_filed))["total"] == 0
+    assert (await admin.get("/sessions", name=not_created))["total"] == 0
     async with httpx.AsyncClient() as http:
         health = await http.get(f"{api.url}/api/v1/health")
     assert health.json()["database"] is True
@@ -159,7 +161,7 @@ async def test_a_full_disk_under_the_database(api: Api, disk: SmallDisk) -> None
     made = await user.post("/sessions", {"name": "after", "project": "default"})
     await wait_until_async(lambda: is_scheduled(made["id"]), 90, "the scheduler to go on")
     names = {item["name"] async for item in admin.items("/sessions")}
-    assert names == {"before", "after", *filed}
+    assert names == {"before", "after", *created}
     for name in done:
         assert (await admin.get(f"/projects/default%2F{name}"))["name"] == name
     assert await manager.ledger.audit() == []

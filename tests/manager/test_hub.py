@@ -171,8 +171,8 @@ async def test_the_token_of_a_session_is_far_less_than_its_owner(
             theirs = await user.post("/sessions", {"name": "of-user", "project": "default"})
         folder = await admin.post("/vfolders", {"name": "of-admin"})
         scopes = ["custom:bai:session!server=admin/of-admin", "read:users:name!user=admin"]
-        wish = {"note": "of a session", "scopes": scopes}
-        token = (await hub._call("POST", "/users/admin/tokens", json=wish))["token"]
+        spec = {"note": "of a session", "scopes": scopes}
+        token = (await hub._call("POST", "/users/admin/tokens", json=spec))["token"]
         async with Client(running.manager_url, Token(token)) as session:
             seen = await session.get("/sessions")
             assert [item["name"] for item in seen["items"]] == ["of-admin"]
@@ -200,9 +200,9 @@ async def test_the_token_of_a_session_is_far_less_than_its_owner(
 
 async def test_a_deactivated_person_is_out_at_once(running: HubAndManager, hub: Hub) -> None:
     admin = await token_of(running, "admin")
-    wish = {"username": "leaver", "email": "leaver@example.com", "password": "long enough 1"}
+    spec = {"username": "leaver", "email": "leaver@example.com", "password": "long enough 1"}
     async with admin:
-        await admin.post("/users", wish)
+        await admin.post("/users", spec)
         await hub.ensure_user("leaver")
         await hub.create_server("leaver", "work", "work", {})
         await hub.start_server("leaver", "work")

@@ -42,7 +42,7 @@ class Cluster:
         self.store = SessionStore(self.manager.database)
         self.user: Caller | None = None
 
-    async def file(self, name: str, **facts: Any) -> dict[str, Any]:
+    async def create(self, name: str, **facts: Any) -> dict[str, Any]:
         assert self.user is not None
         row, _ = await self.manager.sessions.create(self.user, SessionRequest(name=name, **facts))
         return row
@@ -57,7 +57,7 @@ class Cluster:
 
     async def running(self, name: str) -> tuple[dict[str, Any], dict[str, Any]]:
         """Return a session that runs, and its kernel as the agent reports it."""
-        session = await self.file(name)
+        session = await self.create(name)
         item = await self.agent.prepare()
         await self.until(session["id"], Status.RUNNING)
         await self.launch(session)
@@ -93,7 +93,7 @@ async def cluster(database_url: str, tmp_path: Path, clock: MovableClock) -> Asy
 
 
 async def test_the_server_is_made_early_and_started_when_prepared(cluster: Cluster) -> None:
-    session = await cluster.file("lab1")
+    session = await cluster.create("lab1")
     key = key_of(session)
     await wait_until_async(lambda: key in cluster.hub.servers, 10, "the Hub's server")
     assert cluster.hub.servers[key]["user_options"] == {"bai_session_id": session["id"]}
@@ -105,7 +105,7 @@ async def test_the_server_is_made_early_and_started_when_prepared(cluster: Clust
 
 async def test_running_only_when_the_hub_says_ready(cluster: Cluster) -> None:
     cluster.hub.starts = [202]
-    session = await cluster.file("lab1")
+    session = await cluster.create("lab1")
     await cluster.agent.prepare()
     await wait_until_async(lambda: cluster.hub.asked, 10, "the start")
     await cluster.launch(session)
@@ -117,7 +117,7 @@ async def test_running_only_when_the_hub_says_ready(cluster: Cluster) -> None:
 
 async def test_a_busy_hub_is_asked_again(cluster: Cluster) -> None:
     cluster.hub.starts = [429, 429, 429, 429, 201]
-    session = await cluster.file("lab1")
+    session = await cluster.create("lab1")
     await cluster.agent.prepare()
     await cluster.until(session["id"], Status.RUNNING)
     assert len(cluster.hub.asked) == 5
@@ -125,7 +125,7 @@ async def test_a_busy_hub_is_asked_again(cluster: Cluster) -> None:
 
 async def test_a_start_that_the_hub_refuses_ends_in_an_error(cluster: Cluster) -> None:
     cluster.hub.starts = [400] * TRIES
-    session = await cluster.file("lab1")
+    session = await cluster.create("lab1")
     await cluster.agent.prepare()
     row = await cluster.until(session["id"], Status.ERROR)
     assert "as the test said: 400" in row.status_info
@@ -201,7 +201,7 @@ async def test_a_server_that_the_hub_lost_is_started_again(cluster: Cluster) -> 
 
 
 async def test_records_of_ended_sessions_do_not_pile_up(cluster: Cluster) -> None:
-    session = await cluster.file("lab1")
+    session = await cluster.create("lab1")
     await cluster.agent.prepare()
     await cluster.until(session["id"], Status.RUNNING)
     key = key_of(session)
@@ -233,7 +233,7 @@ async def test_a_newer_session_on_the_same_server_is_left_alone(cluster: Cluster
 
 
 async def test_what_is_stuck_ends(cluster: Cluster) -> None:
-    session = await cluster.file("lab1")
+    session = await cluster.create("lab1")
     await cluster.until(session["id"], Status.SCHEDULED)
     assert (await cluster.agent.work(5))[0]["kind"] == "prepare"
     cluster.clock.advance(minutes=16)
@@ -245,7 +245,7 @@ async def test_what_is_stuck_ends(cluster: Cluster) -> None:
 
 async def test_a_lost_agent_gives_back_what_had_not_begun(cluster: Cluster) -> None:
     running, _ = await cluster.running("lab1")
-    waiting = await cluster.file("lab2")
+    waiting = await cluster.create("lab2")
     await cluster.until(waiting["id"], Status.SCHEDULED)
     cluster.clock.advance(seconds=41)
     await cluster.manager.agents.check_deadlines()

@@ -49,7 +49,7 @@ async def stop_between_writes(process: subprocess.Popen[bytes], database: Databa
     raise AssertionError("the manager holds a lock each time")
 
 
-async def file(world: World, *names: str) -> None:
+async def create(world: World, *names: str) -> None:
     for name in names:
         new = world.new(name, {"cpu": "0.1", "mem": "64m"})
         await world.sessions.enqueue(new, world.later())
@@ -88,11 +88,11 @@ async def test_one_that_is_stopped_past_its_lease_and_woken(
                 return "this one waits" in log("b")
 
             await wait_until_async(says_that_it_waits, 40, "the second one to wait")
-            await file(world, "one", "two")
+            await create(world, "one", "two")
             await wait_until_async(none_waits, 40, "the first one to place")
             assert await token() == 1
             await stop_between_writes(first, world.database)
-            await file(world, "three", "four")
+            await create(world, "three", "four")
             await wait_until_async(none_waits, 40, "the second one to take over")
             assert await token() == 2
             os.kill(first.pid, signal.SIGCONT)
@@ -101,7 +101,7 @@ async def test_one_that_is_stopped_past_its_lease_and_woken(
                 return "the lease of the queue was lost" in log("a")
 
             await wait_until_async(says_that_it_lost, 40, "the first one to see it")
-            await file(world, "five")
+            await create(world, "five")
             await wait_until_async(none_waits, 40, "the second one to place")
             assert await token() == 2
     assert await world.allocations.audit() == []

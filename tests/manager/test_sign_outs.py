@@ -10,7 +10,7 @@ from bai_services.manager.sessions.requests.requests import SessionRequest
 from tests.testbed.manager import SUPERADMIN, World
 from tests.testbed.wait import wait_until_async
 
-WISH = SessionRequest(name="long-job", project="default", resources={"cpu": "1", "mem": "1g"})
+SPEC = SessionRequest(name="long-job", project="default", resources={"cpu": "1", "mem": "1g"})
 
 
 async def statuses(world: World, username: str) -> list[str]:
@@ -28,7 +28,7 @@ async def statuses(world: World, username: str) -> list[str]:
 )
 async def test_waiting_sessions_are_cancelled(world: World, how: str) -> None:
     for name in ("user", "acme-user"):
-        await world.manager.sessions.create(await world.caller(name), WISH)
+        await world.manager.sessions.create(await world.caller(name), SPEC)
     match how:
         case "inactive":
             await world.manager.users.update(SUPERADMIN, "user", {"status": "inactive"})
@@ -44,7 +44,7 @@ async def test_waiting_sessions_are_cancelled(world: World, how: str) -> None:
 
 async def test_signing_out_leaves_what_waits(world: World) -> None:
     caller = await world.caller("user")
-    await world.manager.sessions.create(caller, WISH)
+    await world.manager.sessions.create(caller, SPEC)
     await world.manager.users.sign_out(caller, "user")
     assert await world.manager.sign_outs.work_off()
     assert await statuses(world, "user") == ["PENDING"]

@@ -46,7 +46,7 @@ async def two_managers(
 
 
 async def prepared(cluster: Cluster, name: str) -> dict[str, Any]:
-    session = await cluster.file(name)
+    session = await cluster.create(name)
     await cluster.manager.scheduler.run_pass()
     await cluster.agent.prepare()
     return session
@@ -76,7 +76,7 @@ async def test_a_standby_mends_nothing(
     async with two_managers(database_url, tmp_path, clock, LONG) as (cluster, standby):
         session = await prepared(cluster, "lab1")
         await cluster.until(session["id"], Status.RUNNING)
-        stuck = await cluster.file("lab2")
+        stuck = await cluster.create("lab2")
         await cluster.manager.scheduler.run_pass()
         cluster.hub.servers.clear()
         clock.advance(minutes=16)
@@ -99,7 +99,7 @@ async def test_a_standby_keeps_no_deadlines(
         admin = await cluster.world.caller("admin")
         options = {"scheduler_opts": {"pending_timeout": 600}}
         await cluster.manager.resource_groups.update(admin, "default", options)
-        session = await cluster.file("lab1")
+        session = await cluster.create("lab1")
         clock.advance(seconds=601)
         await standby.session_parts.deadlines.step()
         assert (await cluster.store.find(session["id"])).status is Status.PENDING
@@ -144,7 +144,7 @@ async def test_one_that_is_stopped_in_a_start_and_woken(
         leases = LeaseStore(files.database)
 
         async def prepared_now(name: str) -> dict[str, Any]:
-            session = await cluster.file(name)
+            session = await cluster.create(name)
             await until(session, Status.SCHEDULED)
             await cluster.agent.prepare()
             return session

@@ -161,7 +161,7 @@ async def test_unsharing_while_it_is_mounted(containers: Containers) -> None:
     await world.manager.vfolders.create(owner, {"name": "data"})
     await lend(world, Permission.RW)
     mounts = world.manager.mounts
-    filed = await mounts.resolve_mounts(SUPERADMIN, guest, project, [MountRequest("data")])
+    created = await mounts.resolve_mounts(SUPERADMIN, guest, project, [MountRequest("data")])
     held = await containers.mounts("user2", MountRequest("data"))
     await world.manager.grants.delete(owner, "data", "user2")
     assert (await containers.sh(100_002, held, "echo x > /home/work/data/f"))[0] == 0
@@ -169,7 +169,7 @@ async def test_unsharing_while_it_is_mounted(containers: Containers) -> None:
         await containers.mounts("user2", MountRequest("data"))
     # A session that was filed before and starts now does not get it either.
     with pytest.raises(Forbidden, match="no longer shared"):
-        await mounts.sources(guest, [mount.as_row() for mount in filed])
+        await mounts.sources(guest, [mount.as_row() for mount in created])
 
 
 async def test_a_quota_that_is_hit_inside_a_container(containers: Containers) -> None:

@@ -118,12 +118,12 @@ async def no_pause(seconds: float) -> None:
 
 
 async def make_world(manager: Manager, clock: MovableClock, engine: str = "process") -> World:
-    keys = await Demo(manager).file(engine, "local/session:latest")
+    keys = await Demo(manager).create(engine, "local/session:latest")
     return World(manager, clock, keys)
 
 
 async def known_world(manager: Manager, clock: MovableClock) -> World:
-    """Return the world of a database that has the demo in it, as `file_demo` leaves it."""
+    """Return the world of a database that has the demo in it, as `create_demo` leaves it."""
     store, secrets = KeypairStore(manager.database), KeypairSecrets(KEY)
     keys = {}
     for row in (await store.page(ListQuery())).items:
@@ -133,7 +133,7 @@ async def known_world(manager: Manager, clock: MovableClock) -> World:
     return World(manager, clock, keys)
 
 
-async def file_demo(database_url: str, home: Path) -> None:
+async def create_demo(database_url: str, home: Path) -> None:
     """Make a database from which those of tests are copied: filing takes longer."""
     clock = MovableClock()
     async with manager_on(database_url, home, clock) as manager:

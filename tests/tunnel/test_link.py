@@ -13,8 +13,8 @@ from bai_services.tunnel import streams as limits
 from bai_services.tunnel.frames import (
     MOST_DATA_BYTES,
     Frame,
+    FrameKind,
     Hello,
-    Kind,
     ProtocolError,
     decode,
     decode_hello,
@@ -239,15 +239,15 @@ def test_a_server_refuses_streams_beyond_its_limit() -> None:
 
 
 BAD: dict[str, Callable[[], bytes]] = {
-    "data for a stream never opened": lambda: encode(Kind.DATA, 9, b"x"),
-    "a number used twice": lambda: encode_text(Kind.OPEN, 1, "tcp:80"),
-    "data beyond the credit": lambda: encode(Kind.DATA, 1, b"x" * (FIRST + 1)),
-    "credit without a count": lambda: encode(Kind.CREDIT, 1, b"xyz"),
+    "data for a stream never opened": lambda: encode(FrameKind.DATA, 9, b"x"),
+    "a number used twice": lambda: encode_text(FrameKind.OPEN, 1, "tcp:80"),
+    "data beyond the credit": lambda: encode(FrameKind.DATA, 1, b"x" * (FIRST + 1)),
+    "credit without a count": lambda: encode(FrameKind.CREDIT, 1, b"xyz"),
     "hello in the middle": lambda: encode_hello(Hello(KEY, False, 0)),
     "acknowledged what was not sent": lambda: encode_ack(5),
     "an unknown kind": lambda: b"\xff\0\0\0\0",
     "a stump": lambda: b"\x01\0",
-    "too much": lambda: encode(Kind.DATA, 1, b"x" * (MOST_DATA_BYTES + 100)),
+    "too much": lambda: encode(FrameKind.DATA, 1, b"x" * (MOST_DATA_BYTES + 100)),
 }
 
 
@@ -259,16 +259,16 @@ def test_what_no_end_may_send_is_a_protocol_error(message: Callable[[], bytes]) 
         frame = link.receive(decode(content))
         return list(link.streams.receive(frame)) if frame else []
 
-    assert receive(encode_text(Kind.OPEN, 1, "tcp:80")) == [Opened(1, "tcp:80")]
+    assert receive(encode_text(FrameKind.OPEN, 1, "tcp:80")) == [Opened(1, "tcp:80")]
     with pytest.raises(ProtocolError):
         receive(message())
 
 
 def test_nothing_comes_after_the_end_of_a_stream() -> None:
     streams = Streams(is_client=False)
-    for message in (encode_text(Kind.OPEN, 1, "t"), encode(Kind.FINISH, 1)):
+    for message in (encode_text(FrameKind.OPEN, 1, "t"), encode(FrameKind.FINISH, 1)):
         streams.receive(decode(message))
-    for message in (encode(Kind.DATA, 1, b"x"), encode(Kind.FINISH, 1)):
+    for message in (encode(FrameKind.DATA, 1, b"x"), encode(FrameKind.FINISH, 1)):
         with pytest.raises(ProtocolError):
             streams.receive(decode(message))
 
@@ -292,6 +292,6 @@ def test_garbage_is_refused_and_breaks_nothing(messages: list[bytes]) -> None:
 @pytest.mark.parametrize("content", [b"", b"\x02" + b"k" * 25, encode_credit(0, 1)[5:]])
 def test_a_hello_of_another_kind_or_version_is_refused(content: bytes) -> None:
     with pytest.raises(ProtocolError):
-        decode_hello(decode(encode(Kind.HELLO, 0, content)))
+        decode_hello(decode(encode(FrameKind.HELLO, 0, content)))
     with pytest.raises(ProtocolError):
-        decode_hello(decode(encode(Kind.PING)))
+        decode_hello(decode(encode(FrameKind.PING)))

@@ -18,7 +18,7 @@ log = logging.getLogger(__name__)
 HOLDINGS_FILE = "devices.json"
 
 
-class Holdings:
+class DeviceGrants:
     """Knows the kernels that were given devices, until they are removed.
 
     Each kernel's part lies in its own folder: what an agent that was killed had given out is

@@ -25,14 +25,14 @@ DEFAULT, PROHIBITED, EXCLUSIVE = COMPUTE_MODES[0], COMPUTE_MODES[2], COMPUTE_MOD
 
 
 @dataclass(frozen=True, slots=True)
-class Rung:
+class ReachedLevel:
     """The firmest level of a device, and why it is not a firmer one."""
 
     level: Level
     why_not: Mapping[str, str]
 
 
-def climb(cgroup: str, process: str, soft: str) -> Rung:
+def highest_level(cgroup: str, process: str, soft: str) -> ReachedLevel:
     """Return the firmest level that nothing speaks against; each text says what does."""
     why_not: dict[str, str] = {}
     for level, problem in (
@@ -41,9 +41,9 @@ def climb(cgroup: str, process: str, soft: str) -> Rung:
         (Level.SOFT, soft),
     ):
         if not problem:
-            return Rung(level, why_not)
+            return ReachedLevel(level, why_not)
         why_not[level.value] = problem
-    return Rung(Level.NONE, why_not)
+    return ReachedLevel(Level.NONE, why_not)
 
 
 def sharing_of(level: Level, only_share: int) -> Sharing:

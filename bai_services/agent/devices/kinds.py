@@ -14,7 +14,7 @@ from .host_files import HostFiles
 from .nvidia.cuda import CudaGpus, GpuRules
 from .simulated import SimulatedGpus
 from .table import built_in, with_file
-from .table_devices import TabledDevices
+from .table_devices import TableDevices
 from .vendors.amd import Instincts
 from .vendors.furiosa import Npus
 from .vendors.hyperaccel import Lpus
@@ -27,7 +27,7 @@ log = logging.getLogger(__name__)
 # Other distributions add kinds here: a callable that takes the Machine and returns a DeviceKind.
 GROUP = "bai.accelerators"
 # Families whose row needs a piece of code beside it.
-CODE: Mapping[str, type[TabledDevices]] = {
+CODE: Mapping[str, type[TableDevices]] = {
     "rocm": Instincts,
     "atom": Atoms,
     "atom-plus": Atoms,
@@ -89,7 +89,7 @@ def all_kinds(machine: Machine, simulated_gpus: int, table_file: str) -> list[De
     rows, wrong = with_file(built_in(), table_file)
     rows["rngd"] = replace(rows["rngd"], parts=machine.rngd_parts)
     tabled = [
-        CODE.get(row.family, TabledDevices)(row, machine.agent_id, machine.host)
+        CODE.get(row.family, TableDevices)(row, machine.agent_id, machine.host)
         for row in rows.values()
     ]
     unusable = [WrongRow(family, why) for family, why in wrong.items()]

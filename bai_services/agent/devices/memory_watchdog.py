@@ -23,7 +23,7 @@ from bai_services.core.errors import BaiError
 from ..engine import Engine
 from ..kernels import Task
 from .base import DeviceProcess
-from .device_grants import Holdings
+from .device_grants import DeviceGrants
 from .inventory import Inventory
 
 log = logging.getLogger(__name__)
@@ -82,7 +82,7 @@ class Watchdog:
     """Looks once a second while any session here has a device with memory."""
 
     def __init__(
-        self, inventory: Inventory, engine: Engine, holdings: Holdings, action: Action
+        self, inventory: Inventory, engine: Engine, holdings: DeviceGrants, action: Action
     ) -> None:
         self._inventory = inventory
         self._engine = engine

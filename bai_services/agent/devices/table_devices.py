@@ -20,7 +20,7 @@ NUMBER = re.compile(r"-?\d+(\.\d+)?")
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class FoundDevice:
     """A device as it showed itself: its number, its folder below /sys or its item of JSON."""
 
     index: int
@@ -28,7 +28,7 @@ class Seen:
     item: Any = None
 
 
-class TabledDevices(DeviceKind):
+class TableDevices(DeviceKind):
     """Whole devices of one family; one that was there and is gone stays known, unhealthy."""
 
     def __init__(self, row: Row, machine: str, host: HostFiles) -> None:
@@ -38,7 +38,7 @@ class TabledDevices(DeviceKind):
         self._machine = machine
         self.host = host
         self._known: dict[str, Device] = {}
-        self._seen: dict[str, Seen] = {}
+        self._seen: dict[str, FoundDevice] = {}
         self._finding = Finding(row.family, row.title, row.tried, 0, "not looked for yet")
 
     def discover(self) -> list[Device]:
@@ -128,7 +128,7 @@ class TabledDevices(DeviceKind):
             ]
         return nodes
 
-    def look(self) -> list[Seen]:
+    def look(self) -> list[FoundDevice]:
         """Return the devices that show themselves now.
 
         Raises
@@ -146,9 +146,11 @@ class TabledDevices(DeviceKind):
                 number = pointed(item, self.row.facts.index) if self.row.facts.index else place
                 if not isinstance(number, int | str) or not str(number).isdigit():
                     raise ToolFailed(f"{find.command[0]} gives a device the number {number!r}")
-                seen.append(Seen(int(number), item=item))
+                seen.append(FoundDevice(int(number), item=item))
         else:
-            seen = [Seen(match.index, path=match.path) for match in self.host.find(find.path)]
+            seen = [
+                FoundDevice(match.index, path=match.path) for match in self.host.find(find.path)
+            ]
         return [one for one in seen if self._is_meant(one)]
 
     def _items(self) -> Any:
@@ -164,7 +166,7 @@ class TabledDevices(DeviceKind):
             )
         return [dict(zip(find.columns, row, strict=True)) for row in rows]
 
-    def _is_meant(self, seen: Seen) -> bool:
+    def _is_meant(self, seen: FoundDevice) -> bool:
         wanted = self.row.find.where
         return all(
             any(fnmatchcase(str(self.value(seen, key)), value) for value in values)
@@ -186,7 +188,7 @@ class TabledDevices(DeviceKind):
         except ToolFailed:
             return {}
 
-    def value(self, seen: Seen, key: str) -> Any:
+    def value(self, seen: FoundDevice, key: str) -> Any:
         """Return a fact: a pointer into the tool's item, else a file below the device's folder."""
         if seen.item is not None:
             return pointed(seen.item, key)
@@ -200,7 +202,7 @@ class TabledDevices(DeviceKind):
         places = self.host.paths(f"{seen.path}/{key}", seen.index)
         return self.host.read(places[0]) if places else None
 
-    def _number(self, seen: Seen, key: str, scale: float = 1.0) -> float | None:
+    def _number(self, seen: FoundDevice, key: str, scale: float = 1.0) -> float | None:
         if not key:
             return None
         # Tools write units behind the number: 98304 MiB.
@@ -210,13 +212,13 @@ class TabledDevices(DeviceKind):
         number = float(match[0]) * scale
         return int(number) if number == int(number) else round(number, 2)
 
-    def _part(self, seen: Seen) -> str:
+    def _part(self, seen: FoundDevice) -> str:
         """Return what sort of part of a device this is, or an empty text for a whole one."""
         divided = self.row.divided
         mode = str(self.value(seen, divided.mode) or "") if divided.mode else ""
         return "" if mode in divided.whole else re.sub(r"[^a-z0-9]+", "-", mode.lower()).strip("-")
 
-    def _read(self, seen: Seen) -> Device:
+    def _read(self, seen: FoundDevice) -> Device:
         facts, row = self.row.facts, self.row
         model = str(self.value(seen, facts.model) or "") if facts.model else ""
         numa = self._number(seen, facts.numa_node)

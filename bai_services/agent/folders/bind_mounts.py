@@ -26,7 +26,7 @@ _MNT_DETACH, _UMOUNT_NOFOLLOW = 2, 8
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
-class Binds:
+class BindMounts:
     """Makes and removes the places of directories, which needs the right to mount (root).
 
     Without it they are handed to an engine that ``opens_directories`` by itself.

@@ -21,7 +21,7 @@ from bai_services.core.sessions.kernel_group import MAIN_HOST, folder_name
 from bai_services.descent import remove_tree
 
 from ..kernels import Task
-from .bind_mounts import Binds
+from .bind_mounts import BindMounts
 
 LOG_LIMIT_BYTES = 256 * 1024
 MARK = "kernel.json"
@@ -46,7 +46,7 @@ class Folders:
     def __init__(self, home: Path, opens_directories: bool = False) -> None:
         """``opens_directories``: the engine can bind what an agent without root cannot."""
         self._root = home.absolute() / "sessions"
-        self._binds = Binds(home, opens_directories)
+        self._binds = BindMounts(home, opens_directories)
 
     def facts(self) -> dict[str, Any]:
         """Return what the manager should know before it sends a session with folders here."""

@@ -53,7 +53,7 @@ class QuotaScope(Shown):
     is_enforced: bool
 
 
-class QuotaWish(Body):
+class QuotaRequest(Body):
     """``limit_bytes`` -1 is no limit, null the policy's again."""
 
     limit_bytes: Annotated[int, Field(ge=-1, le=2**60)] | None
@@ -106,9 +106,9 @@ class ScopeHandler(APIHandler):
         return await self.manager.quotas.get(self.caller, host, scope)
 
     @operation(
-        "Give a quota scope a limit of its own", tag=_TAG, body=QuotaWish, returns=QuotaScope
+        "Give a quota scope a limit of its own", tag=_TAG, body=QuotaRequest, returns=QuotaScope
     )
-    async def put(self, host: str, scope: str, body: QuotaWish) -> Any:
+    async def put(self, host: str, scope: str, body: QuotaRequest) -> Any:
         return await self.manager.quotas.put(self.caller, host, scope, body.limit_bytes)
 
 

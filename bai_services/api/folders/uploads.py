@@ -16,7 +16,7 @@ from typing import Any
 from tornado.web import stream_request_body
 
 from bai_services.core.errors import BaiError, ChecksumMismatch, InvalidRequest
-from bai_services.manager.folders.uploads import CHECKSUMS, UploadWish
+from bai_services.manager.folders.uploads import CHECKSUMS, UploadRequest
 
 from ..base import APIHandler, operation
 from .files import ReceivingHandler, path_of
@@ -90,7 +90,7 @@ class UploadsHandler(_TusHandler):
         self.set_header("Location", f"{base}/vfolders/{made.vfolder_id}/uploads/{made.id}")
         self.show(made)
 
-    def _wish(self) -> UploadWish:
+    def _wish(self) -> UploadRequest:
         metadata = metadata_of(self.request.headers.get("Upload-Metadata", ""))
         concat = self.request.headers.get("Upload-Concat", "").strip()
         parts: tuple[str, ...] = ()
@@ -107,7 +107,7 @@ class UploadsHandler(_TusHandler):
         if unpack not in ("", "tar"):
             raise InvalidRequest("only tar is unpacked", header="Upload-Metadata")
         etag = metadata.get("if-match", "").strip('"')
-        return UploadWish(
+        return UploadRequest(
             path=self._target(metadata),
             length=0 if parts else self.number("Upload-Length"),
             is_partial=concat == "partial",

@@ -45,7 +45,7 @@ class NewOwner(Body):
     user: NameText
 
 
-class GrantWish(Body):
+class GrantRequest(Body):
     permission: Permission = Permission.RO
 
 
@@ -166,9 +166,12 @@ class GrantHandler(APIHandler):
         return await self.manager.grants.get(self.caller, key, user)
 
     @operation(
-        "Share a folder with a user, who has to accept it", tag=_TAG, body=GrantWish, returns=Grant
+        "Share a folder with a user, who has to accept it",
+        tag=_TAG,
+        body=GrantRequest,
+        returns=Grant,
     )
-    async def put(self, key: str, user: str, body: GrantWish) -> Any:
+    async def put(self, key: str, user: str, body: GrantRequest) -> Any:
         return await self.manager.grants.put(self.caller, key, user, body.permission)
 
     @operation("Stop sharing a folder with somebody", tag=_TAG, status=HTTPStatus.NO_CONTENT)

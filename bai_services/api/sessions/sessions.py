@@ -44,7 +44,7 @@ class Mount(Shown):
     permission: str
 
 
-class AwaitedSession(Shown):
+class SessionDependency(Shown):
     id: str
     name: str
     status: str
@@ -152,7 +152,7 @@ class Session(Shown):
     idle_since: datetime | None
     idle_ends_at: datetime | None
     is_draining: bool
-    dependencies: list[AwaitedSession]
+    dependencies: list[SessionDependency]
     callback: SessionCallback | None
     allocations: list[Allocation]
     progress: dict[str, Any]
@@ -175,11 +175,11 @@ class Session(Shown):
     hidden_fields: list[str]
 
 
-class FiledSessions(Shown):
+class CreatedSessions(Shown):
     items: list[Session]
 
 
-class GraphItem(AwaitedSession):
+class GraphItem(SessionDependency):
     depends_on: list[str]
 
 
@@ -299,14 +299,14 @@ class BulkHandler(APIHandler):
         "File sessions together, all or none; 200 where all of them live already",
         tag="sessions",
         body=NewSessions,
-        returns=FiledSessions,
+        returns=CreatedSessions,
         status=HTTPStatus.CREATED,
     )
     async def post(self, body: NewSessions) -> Any:
         requests = [(await with_template(self, one)).as_request() for one in body.sessions]
-        filed = await self.manager.sessions.create_all(self.caller, requests)
-        answer = {"items": [row for row, _ in filed]}
-        return await answered(self, answer, any(is_new for _, is_new in filed))
+        created = await self.manager.sessions.create_all(self.caller, requests)
+        answer = {"items": [row for row, _ in created]}
+        return await answered(self, answer, any(is_new for _, is_new in created))
 
 
 class SessionHandler(APIHandler):

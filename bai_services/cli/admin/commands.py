@@ -12,17 +12,17 @@ import click
 from .. import output
 from ..cluster.agents import with_free
 from ..command import Connection, connected, json_option, pairs, segment
-from .entities import AGENT, ENTITIES, USER, Entity, Field, Kind, checked
+from .entities import AGENT, ENTITIES, USER, Entity, Field, FieldKind, checked
 from .replay import replay
 
 NONE = "none"
-_EMPTY: Mapping[Kind, Any] = {
-    Kind.SLOTS: {},
-    Kind.CAPS: {},
-    Kind.LIST: [],
-    Kind.HOSTS: {},
-    Kind.MAP: {},
-    Kind.OPTIONS: {},
+_EMPTY: Mapping[FieldKind, Any] = {
+    FieldKind.SLOTS: {},
+    FieldKind.CAPS: {},
+    FieldKind.LIST: [],
+    FieldKind.HOSTS: {},
+    FieldKind.MAP: {},
+    FieldKind.OPTIONS: {},
 }
 
 
@@ -65,15 +65,15 @@ def option_of(field: Field, *, is_required: bool = False) -> click.Option:
         text += f" {NONE} = no value."
     settings: dict[str, Any] = {"metavar": "TEXT"}
     match field.kind:
-        case Kind.FLAG:
+        case FieldKind.FLAG:
             name, settings = f"{name}/--no-{field.option}", {"default": None}
-        case Kind.NUMBER:
+        case FieldKind.NUMBER:
             settings = {"metavar": "NUMBER", "type": _Number()}
-        case Kind.MAP | Kind.OPTIONS | Kind.HOSTS:
+        case FieldKind.MAP | FieldKind.OPTIONS | FieldKind.HOSTS:
             settings = {"metavar": "JSON", "type": _Map()}
-        case Kind.SLOTS | Kind.CAPS:
+        case FieldKind.SLOTS | FieldKind.CAPS:
             settings = {"metavar": "SLOT=AMOUNT", "multiple": True}
-        case Kind.LIST:
+        case FieldKind.LIST:
             settings = {"metavar": "VALUE", "multiple": True}
     if settings.get("multiple"):
         text += " May be repeated."
@@ -89,7 +89,7 @@ def values_of(entity: Entity, given: Mapping[str, Any]) -> dict[str, Any]:
             continue
         if value in (NONE, (NONE,)):
             value = None if field.is_nullable else _EMPTY.get(field.kind, value)
-        elif field.kind in (Kind.SLOTS, Kind.CAPS):
+        elif field.kind in (FieldKind.SLOTS, FieldKind.CAPS):
             value = pairs(value, f"--{field.option}", f"--{field.option} cpu=4")
         body[field.name] = checked(field, value)
     return body

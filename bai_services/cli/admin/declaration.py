@@ -27,7 +27,7 @@ from .entities import (
     USER_POLICY,
     Entity,
     Field,
-    Kind,
+    FieldKind,
     checked,
 )
 
@@ -47,13 +47,13 @@ SECTIONS = (
 LINK_KINDS = ("domain", "project", "user", "keypair")
 # Fields of the file that are no fields of the thing itself.
 EXTRAS: Mapping[str, tuple[Field, ...]] = {
-    PROJECT.section: (Field("members", "User names.", Kind.LIST),),
-    IMAGE.section: (Field("aliases", "Short names.", Kind.LIST),),
-    RESOURCE_GROUP.section: (Field("links", "Who may use it, by kind.", Kind.MAP),),
+    PROJECT.section: (Field("members", "User names.", FieldKind.LIST),),
+    IMAGE.section: (Field("aliases", "Short names.", FieldKind.LIST),),
+    RESOURCE_GROUP.section: (Field("links", "Who may use it, by kind.", FieldKind.MAP),),
     USER.section: (
         Field("password_file", "File with the first password."),
         Field("password_env", "Environment variable with the first password."),
-        Field("generate_password", "Make a first password and show it once.", Kind.FLAG),
+        Field("generate_password", "Make a first password and show it once.", FieldKind.FLAG),
     ),
 }
 # A file means the same whoever applies it: it names the domain.

@@ -17,7 +17,7 @@ from bai_services.core.resources import Caps, ResourceSlots, parse_amount
 from .group_options import spelled
 
 
-class Kind(Enum):
+class FieldKind(Enum):
     """How a value is written on the command line and in YAML, and when two are the same."""
 
     TEXT = auto()
@@ -38,7 +38,7 @@ class Field:
 
     name: str
     help: str
-    kind: Kind = Kind.TEXT
+    kind: FieldKind = FieldKind.TEXT
     is_nullable: bool = False
     is_fixed: bool = False  # set when it is created, never changed
     is_late: bool = False  # only changed, never given when it is created
@@ -98,13 +98,13 @@ def comparable(field: Field, value: Any) -> Any:
     """Return ``value`` in a form that is equal for equal meanings: ``1g`` is ``1024m``."""
     if value is None:
         return None
-    if field.kind in (Kind.SLOTS, Kind.CAPS):
-        return (Caps if field.kind is Kind.CAPS else ResourceSlots).parse(value)
-    if field.kind is Kind.MEMORY:
+    if field.kind in (FieldKind.SLOTS, FieldKind.CAPS):
+        return (Caps if field.kind is FieldKind.CAPS else ResourceSlots).parse(value)
+    if field.kind is FieldKind.MEMORY:
         return parse_amount("mem", value)
-    if field.kind is Kind.LIST:
+    if field.kind is FieldKind.LIST:
         return sorted(value)
-    if field.kind is Kind.HOSTS:
+    if field.kind is FieldKind.HOSTS:
         return check_hosts(value)
     return value
 
@@ -171,28 +171,28 @@ def _options(value: Any) -> dict[str, Any]:
 
 
 _READERS = {
-    Kind.TEXT: _text,
-    Kind.NUMBER: _number,
-    Kind.FLAG: _flag,
-    Kind.SLOTS: _slots,
-    Kind.CAPS: _caps_texts,
-    Kind.MEMORY: _memory,
-    Kind.LIST: _list,
-    Kind.HOSTS: _hosts,
-    Kind.MAP: _map,
-    Kind.OPTIONS: _options,
+    FieldKind.TEXT: _text,
+    FieldKind.NUMBER: _number,
+    FieldKind.FLAG: _flag,
+    FieldKind.SLOTS: _slots,
+    FieldKind.CAPS: _caps_texts,
+    FieldKind.MEMORY: _memory,
+    FieldKind.LIST: _list,
+    FieldKind.HOSTS: _hosts,
+    FieldKind.MAP: _map,
+    FieldKind.OPTIONS: _options,
 }
 _NOUNS = {
-    Kind.TEXT: "a text",
-    Kind.NUMBER: "a whole number",
-    Kind.FLAG: "true or false",
-    Kind.SLOTS: "a map of slot to amount",
-    Kind.CAPS: "a map of slot to limit",
-    Kind.MEMORY: "an amount of memory",
-    Kind.LIST: "a list of texts",
-    Kind.HOSTS: "a map of storage host to permissions",
-    Kind.MAP: "a map",
-    Kind.OPTIONS: "a map",
+    FieldKind.TEXT: "a text",
+    FieldKind.NUMBER: "a whole number",
+    FieldKind.FLAG: "true or false",
+    FieldKind.SLOTS: "a map of slot to amount",
+    FieldKind.CAPS: "a map of slot to limit",
+    FieldKind.MEMORY: "an amount of memory",
+    FieldKind.LIST: "a list of texts",
+    FieldKind.HOSTS: "a map of storage host to permissions",
+    FieldKind.MAP: "a map",
+    FieldKind.OPTIONS: "a map",
 }
 
 
@@ -201,17 +201,21 @@ _CAPS_HELP = "Most that {of} may hold at once; 0 forbids a slot, unlimited or -1
 
 def _caps(of: str) -> tuple[Field, ...]:
     return (
-        Field("total_resource_slots", _CAPS_HELP.format(of=of), Kind.CAPS),
-        Field("max_concurrent_sessions", "Most sessions at once.", Kind.NUMBER, is_nullable=True),
+        Field("total_resource_slots", _CAPS_HELP.format(of=of), FieldKind.CAPS),
+        Field(
+            "max_concurrent_sessions", "Most sessions at once.", FieldKind.NUMBER, is_nullable=True
+        ),
     )
 
 
 _DESCRIPTION = Field("description", "What it is for.")
-_IS_ACTIVE = Field("is_active", "Whether it may be used.", Kind.FLAG)
-_HOSTS = Field("allowed_vfolder_hosts", "Storage hosts and what may be done there.", Kind.HOSTS)
+_IS_ACTIVE = Field("is_active", "Whether it may be used.", FieldKind.FLAG)
+_HOSTS = Field(
+    "allowed_vfolder_hosts", "Storage hosts and what may be done there.", FieldKind.HOSTS
+)
 _FOLDER_CAPS = (
-    Field("max_vfolder_count", "Most folders; 0 = no limit.", Kind.NUMBER),
-    Field("max_quota_scope_bytes", "Most bytes in folders; -1 = no limit.", Kind.NUMBER),
+    Field("max_vfolder_count", "Most folders; 0 = no limit.", FieldKind.NUMBER),
+    Field("max_quota_scope_bytes", "Most bytes in folders; -1 = no limit.", FieldKind.NUMBER),
 )
 
 DOMAIN = Entity(
@@ -255,12 +259,15 @@ USER = Entity(
         Field("status_info", "Why it has that status."),
         Field("resource_policy", "User policy."),
         Field("keypair_policy", "Policy of their first keypair.", is_fixed=True),
-        Field("need_password_change", "Ask for a new password at sign-in.", Kind.FLAG),
+        Field("need_password_change", "Ask for a new password at sign-in.", FieldKind.FLAG),
         Field(
-            "allowed_client_ip", "Networks that they may sign in from.", Kind.LIST, is_nullable=True
+            "allowed_client_ip",
+            "Networks that they may sign in from.",
+            FieldKind.LIST,
+            is_nullable=True,
         ),
-        Field("container_uid", "User id inside containers.", Kind.NUMBER, is_nullable=True),
-        Field("container_gid", "Group id inside containers.", Kind.NUMBER, is_nullable=True),
+        Field("container_uid", "User id inside containers.", FieldKind.NUMBER, is_nullable=True),
+        Field("container_gid", "Group id inside containers.", FieldKind.NUMBER, is_nullable=True),
     ),
     columns=("username", "email", "full_name", "role", "domain", "status", "resource_policy"),
 )
@@ -275,9 +282,16 @@ KEYPAIR = Entity(
         Field("user", "Whose it is; default: your own.", is_fixed=True),
         _IS_ACTIVE,
         Field("resource_policy", "Keypair policy."),
-        Field("rate_limit", "Most requests in 15 minutes.", Kind.NUMBER),
-        Field("is_main", "Make it the one that sessions from the browser count in.", Kind.FLAG),
-        Field("new_secret", "Make a new secret key; the old one is void.", Kind.FLAG, is_late=True),
+        Field("rate_limit", "Most requests in 15 minutes.", FieldKind.NUMBER),
+        Field(
+            "is_main", "Make it the one that sessions from the browser count in.", FieldKind.FLAG
+        ),
+        Field(
+            "new_secret",
+            "Make a new secret key; the old one is void.",
+            FieldKind.FLAG,
+            is_late=True,
+        ),
     ),
     columns=("access_key", "user", "is_active", "resource_policy", "last_used"),
 )
@@ -291,17 +305,19 @@ KEYPAIR_POLICY = Entity(
     fields=(
         Field("default_for_unspecified", "LIMITED or UNLIMITED: what a slot not named means."),
         *_caps("one keypair"),
-        Field("max_session_lifetime_seconds", "0 = no limit.", Kind.NUMBER),
+        Field("max_session_lifetime_seconds", "0 = no limit.", FieldKind.NUMBER),
         Field(
             "max_lifetime_extension_seconds",
             "Most that an owner may add to a session's lifetime.",
-            Kind.NUMBER,
+            FieldKind.NUMBER,
         ),
-        Field("max_pending_sessions", "Most that wait at once.", Kind.NUMBER, is_nullable=True),
-        Field("max_pending_slots", "Most that waiting ones ask.", Kind.CAPS, is_nullable=True),
-        Field("max_priority", "Highest priority to ask for.", Kind.NUMBER, is_nullable=True),
-        Field("max_containers_per_session", "Most containers of a session.", Kind.NUMBER),
-        Field("idle_timeout_seconds", "0 = never stopped for being idle.", Kind.NUMBER),
+        Field(
+            "max_pending_sessions", "Most that wait at once.", FieldKind.NUMBER, is_nullable=True
+        ),
+        Field("max_pending_slots", "Most that waiting ones ask.", FieldKind.CAPS, is_nullable=True),
+        Field("max_priority", "Highest priority to ask for.", FieldKind.NUMBER, is_nullable=True),
+        Field("max_containers_per_session", "Most containers of a session.", FieldKind.NUMBER),
+        Field("idle_timeout_seconds", "0 = never stopped for being idle.", FieldKind.NUMBER),
         _HOSTS,
     ),
     columns=("name", "total_resource_slots", "default_for_unspecified", "max_concurrent_sessions"),
@@ -317,18 +333,18 @@ USER_POLICY = Entity(
         Field(
             "max_pending_sessions",
             "Most sessions of one person that wait at once (1,000).",
-            Kind.NUMBER,
+            FieldKind.NUMBER,
             is_nullable=True,
         ),
         *_FOLDER_CAPS,
         Field(
             "max_concurrent_logins",
             "Most browsers signed in at once; one more signs out the oldest.",
-            Kind.NUMBER,
+            FieldKind.NUMBER,
             is_nullable=True,
         ),
         Field("app_sharing", "Whom apps may be shared with: none, user, project or public."),
-        Field("max_app_share_seconds", "For how long; 0 = no limit.", Kind.NUMBER),
+        Field("max_app_share_seconds", "For how long; 0 = no limit.", FieldKind.NUMBER),
     ),
     columns=("name", "total_resource_slots", "max_concurrent_sessions", "max_vfolder_count"),
 )
@@ -350,12 +366,14 @@ RESOURCE_GROUP = Entity(
     fields=(
         _DESCRIPTION,
         _IS_ACTIVE,
-        Field("is_default", "Taken when a session names none.", Kind.FLAG),
-        Field("is_public", "Shown to users.", Kind.FLAG),
+        Field("is_default", "Taken when a session names none.", FieldKind.FLAG),
+        Field("is_public", "Shown to users.", FieldKind.FLAG),
         Field("engine", "process or docker."),
         Field("scheduler", "Order of its queue: fifo, lifo, drf or fair-share."),
-        Field("scheduler_opts", "Options of the scheduler; see the admin guide.", Kind.OPTIONS),
-        Field("allowed_session_types", "Types of sessions that may run here.", Kind.LIST),
+        Field(
+            "scheduler_opts", "Options of the scheduler; see the admin guide.", FieldKind.OPTIONS
+        ),
+        Field("allowed_session_types", "Types of sessions that may run here.", FieldKind.LIST),
         *_caps("the group"),
     ),
     columns=("name", "engine", "scheduler", "is_active", "is_default", "is_public"),
@@ -370,10 +388,10 @@ IMAGE = Entity(
         _DESCRIPTION,
         _IS_ACTIVE,
         Field("digest", "Digest of its content."),
-        Field("size_bytes", "Size.", Kind.NUMBER),
-        Field("labels", "Its labels.", Kind.MAP),
-        Field("min_slots", "Least that a session of it needs.", Kind.SLOTS),
-        Field("max_slots", "Most that a session of it may ask.", Kind.SLOTS),
+        Field("size_bytes", "Size.", FieldKind.NUMBER),
+        Field("labels", "Its labels.", FieldKind.MAP),
+        Field("min_slots", "Least that a session of it needs.", FieldKind.SLOTS),
+        Field("max_slots", "Most that a session of it may ask.", FieldKind.SLOTS),
     ),
     columns=("name", "architecture", "description", "is_active", "min_slots"),
 )
@@ -393,8 +411,8 @@ PRESET = Entity(
     summary="Amounts to choose by name.",
     fields=(
         Field("resource_group", "Only in this group; default: in all.", is_fixed=True),
-        Field("resource_slots", "The amounts.", Kind.SLOTS, is_required=True),
-        Field("shared_memory", "Size of /dev/shm.", Kind.MEMORY, is_nullable=True),
+        Field("resource_slots", "The amounts.", FieldKind.SLOTS, is_required=True),
+        Field("shared_memory", "Size of /dev/shm.", FieldKind.MEMORY, is_nullable=True),
     ),
     columns=("name", "resource_group", "resource_slots", "shared_memory"),
 )
@@ -404,7 +422,7 @@ AGENT = Entity(
     key="id",
     summary="Machines that run sessions.",
     fields=(
-        Field("schedulable", "Whether new sessions may go there.", Kind.FLAG),
+        Field("schedulable", "Whether new sessions may go there.", FieldKind.FLAG),
         Field("resource_group", "Group that it belongs to."),
     ),
     columns=("id", "resource_group", "status", "schedulable", "engine", "slots", "used", "free"),

@@ -53,8 +53,8 @@ async def share(
     audience = {Audience.USER: user, Audience.PROJECT: project, Audience.PUBLIC: public}
     if sum(map(bool, audience.values())) != 1:
         raise click.UsageError("say with whom: --user NAME, --project NAME or --public")
-    wish = {"app": app, **{each.value: whom for each, whom in audience.items()}, **limits}
-    body = {field: value for field, value in wish.items() if value not in (None, False, ())}
+    spec = {"app": app, **{each.value: whom for each, whom in audience.items()}, **limits}
+    body = {field: value for field, value in spec.items() if value not in (None, False, ())}
     made = await connection.client.post(f"/sessions/{segment(name)}/app-shares", body)
     made["url"] = connection.address(made["url"])
     output.print_done(made["url"], made, as_json=as_json)

@@ -39,7 +39,7 @@ _REFUSED_WHILE_MOUNTED = {
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class VfolderVisibility:
     """Which folders somebody sees: their own, granted ones, their projects'; more by their role.
 
     Ones that are not ready are seen only by their owner and by role.
@@ -142,7 +142,7 @@ class VfolderStore:
     def __init__(self, database: Database) -> None:
         self._db = database
 
-    async def page(self, query: ListQuery, seen: Seen) -> Page[VfolderRow]:
+    async def page(self, query: ListQuery, seen: VfolderVisibility) -> Page[VfolderRow]:
         """Return a page of what is seen; folders whose bytes are gone only where asked for."""
         rows = _select(seen.user_id).where(seen.condition())
         if not any(name.partition("__")[0] == "status" for name in query.filters):
@@ -152,7 +152,7 @@ class VfolderStore:
         return Page([_row_of(item) for item in items], total, query.limit, query.offset)
 
     async def named(
-        self, key: str, seen: Seen, statuses: Collection[VfolderStatus]
+        self, key: str, seen: VfolderVisibility, statuses: Collection[VfolderStatus]
     ) -> list[VfolderRow]:
         """Return the folder with that id in any status, or those of that name in ``statuses``."""
         named = sa.and_(vfolders.c.name == key, vfolders.c.status.in_(sorted(statuses)))

@@ -141,7 +141,7 @@ class QueueStore:
         async with self._db.read() as tx:
             return *await read_recent(tx, group, limit), await read_agents(tx, [group])
 
-    async def last_filed(self) -> int:
+    async def last_sequence(self) -> int:
         """Return the sequence of the session that was filed last, by whichever manager."""
         async with self._db.read() as tx:
             return int(await tx.scalar(sa.select(sa.func.max(sessions.c.sequence))) or 0)

@@ -403,7 +403,7 @@ def _waiting(row: Any, awaited: Sequence[Dependency], left: tuple[str, ...]) -> 
         unmet=waiting_text(awaited),
         awaits=tuple(d.id for d in awaited if not d.is_met),
         not_before=row.starts_at,
-        filed_at=row.created_at,
+        created_at=row.created_at,
         seconds=_longest(row),
         kind=_kind(row),
     )

@@ -171,13 +171,17 @@ class RequestStore:
             )
 
     async def offer_of(
-        self, owner: OwnerFacts, project: ProjectFacts, access_key: str, wish: tuple[str, str]
+        self,
+        owner: OwnerFacts,
+        project: ProjectFacts,
+        access_key: str,
+        image_and_preset: tuple[str, str],
     ) -> Offer:
         """Return of what ``offer`` does only an image and a preset, by name; no notices.
 
         An image is found by its name or by an alias.
         """
-        image, preset = wish
+        image, preset = image_and_preset
         async with self._db.read() as tx:
             return Offer(
                 keypair=await _keypair(tx, owner.id, access_key),

@@ -14,7 +14,7 @@ from bai_services.core.names import check_slug
 from bai_services.core.resources import Caps
 from bai_services.db.accounts.domains import DomainStore, Row
 
-from ..context import Shared
+from ..context import ManagerContext
 from . import authorizer
 
 DEFAULT_PROJECT = "default"
@@ -24,12 +24,12 @@ DEFAULT_POLICY = "default"
 class Domains:
     """One method per verb; the caller comes first."""
 
-    def __init__(self, shared: Shared) -> None:
-        self._store = DomainStore(shared.database)
-        self._clock = shared.clock
-        self._audit = shared.audit
-        self._capacity_changed = shared.capacity_changed
-        self._sign_outs_due = shared.sign_outs_due
+    def __init__(self, context: ManagerContext) -> None:
+        self._store = DomainStore(context.database)
+        self._clock = context.clock
+        self._audit = context.audit
+        self._capacity_changed = context.capacity_changed
+        self._sign_outs_due = context.sign_outs_due
 
     async def page(self, caller: Caller, query: ListQuery) -> Page[Row]:
         visible = authorizer.visibility(caller, "domain.read")
@@ -42,10 +42,10 @@ class Domains:
             raise NotFound(f"there is no domain {name}")
         return found
 
-    async def create(self, caller: Caller, wish: Mapping[str, Any]) -> Row:
+    async def create(self, caller: Caller, spec: Mapping[str, Any]) -> Row:
         """Create a domain and its project ``default``."""
         authorizer.require(caller, "domain.write")
-        name = check_slug("domain", wish["name"])
+        name = check_slug("domain", spec["name"])
         now = self._clock()
         values = {
             "name": name,
@@ -55,7 +55,7 @@ class Domains:
             "total_resource_slots": Caps(),
             "max_concurrent_sessions": None,
             "allowed_vfolder_hosts": dict(EVERYTHING_LOCAL),
-            **checked(wish),
+            **checked(spec),
         }
         project = {
             "id": str(uuid.uuid4()),

@@ -12,7 +12,7 @@ from bai_services.core.sessions.callbacks import secret_of
 from bai_services.db.accounts.keypairs import KeypairStore, Row
 from bai_services.db.accounts.policies import PolicyStore
 
-from ..context import Shared
+from ..context import ManagerContext
 from . import authorizer
 from .domains import DEFAULT_POLICY
 from .keypair_secrets import KeypairSecrets, new_keypair, new_secret_key
@@ -27,14 +27,14 @@ MAX_RATE_LIMIT = 10_000_000
 class Keypairs:
     """One method per verb; the key is the access key."""
 
-    def __init__(self, shared: Shared, users: Users, secrets: KeypairSecrets) -> None:
-        self._store = KeypairStore(shared.database)
-        self._policies = PolicyStore(shared.database, "keypair")
-        self._clock = shared.clock
-        self._audit = shared.audit
+    def __init__(self, context: ManagerContext, users: Users, secrets: KeypairSecrets) -> None:
+        self._store = KeypairStore(context.database)
+        self._policies = PolicyStore(context.database, "keypair")
+        self._clock = context.clock
+        self._audit = context.audit
         self._users = users
         self._secrets = secrets
-        self._capacity_changed = shared.capacity_changed
+        self._capacity_changed = context.capacity_changed
 
     async def page(self, caller: Caller, query: ListQuery) -> Page[Row]:
         visible = authorizer.visibility(caller, "keypair.read")
@@ -62,17 +62,17 @@ class Keypairs:
         secret = secret_of(self._secrets.decrypt(encrypted))
         return {"access_key": access_key, "callback_secret": secret}
 
-    async def create(self, caller: Caller, wish: Mapping[str, Any]) -> dict[str, Any]:
+    async def create(self, caller: Caller, spec: Mapping[str, Any]) -> dict[str, Any]:
         """Create a keypair for ``user`` (default: the caller); only this answer contains the
         secret.
         """
         authorizer.require(caller, "keypair.write")
-        owner = await self._users.get(caller, wish.get("user") or caller.user_id or "")
+        owner = await self._users.get(caller, spec.get("user") or caller.user_id or "")
         whose = Owner(owner["id"], Role(owner["role"]))
         authorizer.require(caller, "keypair.write", Target(domain=owner["domain"], owner=whose))
         if owner["status"] == "deleted":
             raise Conflict(f"{owner['username']} is deleted")
-        columns = await self._checked(wish)
+        columns = await self._checked(spec)
         columns.setdefault("resource_policy", DEFAULT_POLICY)
         await self._require_policy(columns["resource_policy"])
         keypair = new_keypair()
@@ -90,7 +90,7 @@ class Keypairs:
             domain=owner["domain"],
             user=owner["username"],
         )
-        await self._store.create(values, bool(wish.get("is_main")), entry)
+        await self._store.create(values, bool(spec.get("is_main")), entry)
         made = await self.get(caller, keypair.access_key)
         return {**made, "secret_key": keypair.secret_key}
 

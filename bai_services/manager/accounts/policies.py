@@ -14,7 +14,7 @@ from bai_services.core.resources import Caps
 from bai_services.core.scheduling.caps import MAX_PENDING_SESSIONS
 from bai_services.db.accounts.policies import PolicyStore, Row
 
-from ..context import Shared
+from ..context import ManagerContext
 from . import authorizer
 
 _CAPS = ("total_resource_slots", "max_pending_slots")
@@ -50,12 +50,12 @@ DEFAULTS: Mapping[str, Mapping[str, Any]] = {
 class Policies:
     """Policies of one kind: ``keypair``, ``user`` or ``project``."""
 
-    def __init__(self, kind: str, shared: Shared) -> None:
+    def __init__(self, kind: str, context: ManagerContext) -> None:
         self._kind = kind
-        self._store = PolicyStore(shared.database, kind)
-        self._clock = shared.clock
-        self._audit = shared.audit
-        self._capacity_changed = shared.capacity_changed
+        self._store = PolicyStore(context.database, kind)
+        self._clock = context.clock
+        self._audit = context.audit
+        self._capacity_changed = context.capacity_changed
 
     async def page(self, caller: Caller, query: ListQuery) -> Page[Row]:
         authorizer.require(caller, "policy.read")
@@ -68,10 +68,10 @@ class Policies:
             raise NotFound(f"there is no {self._kind} policy {name}", name=name)
         return found
 
-    async def create(self, caller: Caller, wish: Mapping[str, Any]) -> Row:
+    async def create(self, caller: Caller, spec: Mapping[str, Any]) -> Row:
         authorizer.require(caller, "policy.write")
-        name = check_slug(f"{self._kind} policy", wish["name"])
-        values = {**DEFAULTS[self._kind], **_checked(wish)}
+        name = check_slug(f"{self._kind} policy", spec["name"])
+        values = {**DEFAULTS[self._kind], **_checked(spec)}
         values.update(name=name, created_at=self._clock())
         await self._store.create(values, self._entry(caller, "create", name))
         return await self.get(caller, name)

@@ -16,7 +16,7 @@ from bai_services.db.accounts.policies import PolicyStore
 from bai_services.db.accounts.projects import ProjectStore, Row
 from bai_services.db.accounts.users import UserStore
 
-from ..context import Shared
+from ..context import ManagerContext
 from . import authorizer
 from .domains import DEFAULT_POLICY, Domains, checked
 
@@ -24,14 +24,14 @@ from .domains import DEFAULT_POLICY, Domains, checked
 class Projects:
     """One method per verb; ``key`` is an id, a name, or ``DOMAIN/NAME``."""
 
-    def __init__(self, shared: Shared, domains: Domains) -> None:
-        self._store = ProjectStore(shared.database)
-        self._users = UserStore(shared.database)
-        self._policies = PolicyStore(shared.database, "project")
-        self._clock = shared.clock
-        self._audit = shared.audit
+    def __init__(self, context: ManagerContext, domains: Domains) -> None:
+        self._store = ProjectStore(context.database)
+        self._users = UserStore(context.database)
+        self._policies = PolicyStore(context.database, "project")
+        self._clock = context.clock
+        self._audit = context.audit
         self._domains = domains
-        self._capacity_changed = shared.capacity_changed
+        self._capacity_changed = context.capacity_changed
 
     async def page(self, caller: Caller, query: ListQuery) -> Page[Row]:
         visible = authorizer.visibility(caller, "project.read")
@@ -61,8 +61,8 @@ class Projects:
             raise Conflict(f"{key} may be any of {names}; add the domain, or use the id")
         return found[0]
 
-    async def create(self, caller: Caller, wish: Mapping[str, Any]) -> Row:
-        domain = wish.get("domain") or caller.domain or ""
+    async def create(self, caller: Caller, spec: Mapping[str, Any]) -> Row:
+        domain = spec.get("domain") or caller.domain or ""
         authorizer.require(caller, "project.write")
         authorizer.require(caller, "project.write", Target(domain=domain))
         of_domain = await self._domains.get(caller, domain)
@@ -76,9 +76,9 @@ class Projects:
             "total_resource_slots": Caps(),
             "allowed_vfolder_hosts": {},
             "resource_policy": DEFAULT_POLICY,
-            **checked(wish),
+            **checked(spec),
             "domain": domain,
-            "name": check_slug("project", wish["name"]),
+            "name": check_slug("project", spec["name"]),
         }
         _refuse_beyond_domain(caller, values, of_domain)
         await self._require_policy(values["resource_policy"])

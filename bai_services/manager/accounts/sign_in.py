@@ -23,7 +23,7 @@ from bai_services.db.accounts.callers import AccountStore, PasswordAccount
 from bai_services.db.accounts.users import Account, Ending, UserStore
 
 from ..audit import Audit
-from ..context import Shared
+from ..context import ManagerContext
 from ..hub.client import Hub
 from ..metrics import Metrics
 from . import authorizer
@@ -50,7 +50,7 @@ class SignIns:
 
     def __init__(
         self,
-        shared: Shared,
+        context: ManagerContext,
         passwords: Passwords,
         hub: Hub,
         endings: TokenEndings,
@@ -59,15 +59,15 @@ class SignIns:
         *,
         token_seconds: int,
     ) -> None:
-        self._accounts = AccountStore(shared.database)
+        self._accounts = AccountStore(context.database)
         self.lockouts = lockouts
-        self._users = UserStore(shared.database)
-        self._clock = shared.clock
-        self._audit = shared.audit
+        self._users = UserStore(context.database)
+        self._clock = context.clock
+        self._audit = context.audit
         self._passwords = passwords
         self._hub = hub
         self._endings = endings
-        self._sign_outs_due = shared.sign_outs_due
+        self._sign_outs_due = context.sign_outs_due
         self._metrics = metrics
         self._token_seconds = token_seconds
         # Lost with a restart, which is acceptable for a sign-in of two minutes.

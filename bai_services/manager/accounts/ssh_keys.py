@@ -19,30 +19,30 @@ from bai_services.core.accounts.ssh_keys import MOST_KEYS, check_key_name, parse
 from bai_services.core.errors import Forbidden
 from bai_services.db.accounts.ssh_keys import SshKeyStore
 
-from ..context import Shared
+from ..context import ManagerContext
 from . import authorizer
 
 
 class SshKeys:
     """The caller's own keys; nobody can add a key for another user's sessions."""
 
-    def __init__(self, shared: Shared) -> None:
-        self._store = SshKeyStore(shared.database)
-        self._clock = shared.clock
-        self._audit = shared.audit
+    def __init__(self, context: ManagerContext) -> None:
+        self._store = SshKeyStore(context.database)
+        self._clock = context.clock
+        self._audit = context.audit
 
     async def list(self, caller: Caller) -> dict[str, Any]:
         """Return the caller's keys; a session reads those of its owner."""
         owner_id = _own(caller, "ssh-key.read")
         return {"items": await self._store.of(owner_id)}
 
-    async def add(self, caller: Caller, wish: Mapping[str, Any]) -> dict[str, Any]:
+    async def add(self, caller: Caller, spec: Mapping[str, Any]) -> dict[str, Any]:
         """Store a public key; without one, create a pair whose private key only this answer
         contains.
         """
         owner_id = _own(caller, "ssh-key.write")
-        name = check_key_name(wish["name"])
-        private_key, text = None, wish.get("public_key")
+        name = check_key_name(spec["name"])
+        private_key, text = None, spec.get("public_key")
         if text is None:
             private_key, text = new_pair(name)
         key = parse_public_key(text)

@@ -15,7 +15,7 @@ from bai_services.core.listing import ListQuery, Page
 from bai_services.db.accounts.policies import PolicyStore
 from bai_services.db.accounts.users import Row, UserChange, UserStore
 
-from ..context import Shared
+from ..context import ManagerContext
 from . import authorizer
 from .domains import DEFAULT_POLICY, Domains
 from .keypair_secrets import KeypairSecrets, new_keypair
@@ -35,23 +35,23 @@ class Users:
 
     def __init__(
         self,
-        shared: Shared,
+        context: ManagerContext,
         domains: Domains,
         projects: Projects,
         passwords: Passwords,
         secrets: KeypairSecrets,
         lockouts: Lockouts,
     ) -> None:
-        self._store = UserStore(shared.database)
-        self._policies = {kind: PolicyStore(shared.database, kind) for kind in ("user", "keypair")}
-        self._clock = shared.clock
-        self._audit = shared.audit
+        self._store = UserStore(context.database)
+        self._policies = {kind: PolicyStore(context.database, kind) for kind in ("user", "keypair")}
+        self._clock = context.clock
+        self._audit = context.audit
         self._domains = domains
         self._projects = projects
         self._passwords = passwords
         self._secrets = secrets
         self._lockouts = lockouts
-        self._sign_outs_due = shared.sign_outs_due
+        self._sign_outs_due = context.sign_outs_due
 
     async def page(self, caller: Caller, query: ListQuery) -> Page[Row]:
         visible = authorizer.visibility(caller, "user.read")
@@ -65,12 +65,12 @@ class Users:
             raise NotFound(f"there is no user {key}, or you may not see them")
         return (await self._with_locks([found]))[0]
 
-    async def create(self, caller: Caller, wish: Mapping[str, Any]) -> dict[str, Any]:
+    async def create(self, caller: Caller, spec: Mapping[str, Any]) -> dict[str, Any]:
         """Create an account with its main keypair; only this answer contains the secret key.
 
         Without a password the user cannot sign in until one is set.
         """
-        domain = wish.get("domain") or caller.domain or ""
+        domain = spec.get("domain") or caller.domain or ""
         authorizer.require(caller, "user.write")
         authorizer.require(caller, "user.write", Target(domain=domain))
         await self._domains.get(caller, domain)
@@ -82,12 +82,12 @@ class Users:
             "role": Role.USER,
             "status": "active",
             "resource_policy": DEFAULT_POLICY,
-            "username": names.check_username(wish["username"]),
-            "email": names.check_email(wish["email"]),
+            "username": names.check_username(spec["username"]),
+            "email": names.check_email(spec["email"]),
         }
-        values |= await self._checked(caller, wish, values)
+        values |= await self._checked(caller, spec, values)
         keypair = new_keypair()
-        policy = wish.get("keypair_policy") or DEFAULT_POLICY
+        policy = spec.get("keypair_policy") or DEFAULT_POLICY
         await self._require_policy("keypair", policy)
         values["main_access_key"] = keypair.access_key
         row = {
@@ -97,7 +97,7 @@ class Users:
             "user_id": user_id,
             "resource_policy": policy,
         }
-        projects = await self._project_ids(caller, wish.get("projects") or (), domain)
+        projects = await self._project_ids(caller, spec.get("projects") or (), domain)
         entry = self._audit.entry(
             caller, "user.create", user_id, domain=domain, name=values["username"]
         )

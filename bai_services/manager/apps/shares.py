@@ -34,7 +34,7 @@ from bai_services.db.folders.grants import GrantStore
 from bai_services.db.sessions.rows import SessionRow
 
 from ..accounts import authorizer
-from ..context import Shared
+from ..context import ManagerContext
 from ..sessions.sessions import Sessions, target_of
 from ..sessions.view import url_of
 from ..settings import Settings
@@ -45,14 +45,14 @@ Row = Mapping[str, Any]
 class AppShares:
     """Shares of apps: created, listed and revoked; visits through them."""
 
-    def __init__(self, shared: Shared, settings: Settings, sessions: Sessions) -> None:
-        self._store = AppShareStore(shared.database)
-        self._people = GrantStore(shared.database)
-        self._users = UserStore(shared.database)
+    def __init__(self, context: ManagerContext, settings: Settings, sessions: Sessions) -> None:
+        self._store = AppShareStore(context.database)
+        self._people = GrantStore(context.database)
+        self._users = UserStore(context.database)
         self._sessions = sessions
         self._settings = settings
-        self._clock = shared.clock
-        self._audit = shared.audit
+        self._clock = context.clock
+        self._audit = context.audit
         # Each entry is valid for one visit; expired entries are recognized by their signed time.
         self._used: dict[str, datetime] = {}
 
@@ -66,7 +66,7 @@ class AppShares:
             raise Forbidden(f"{caller.role} is a system component, not a user")
         return self._shown(await self._store.of_person(caller.user_id, query, self._clock()))
 
-    async def create(self, caller: Caller, key: str, wish: Mapping[str, Any]) -> Row:
+    async def create(self, caller: Caller, key: str, spec: Mapping[str, Any]) -> Row:
         """Share one app of a live session.
 
         Raises
@@ -84,7 +84,7 @@ class AppShares:
         authorizer.require(caller, "session.share", target_of(row))
         if row.status in ENDED:
             raise Conflict(f"session {row.name} is {row.status}; its apps cannot be shared")
-        audience, person = await self._audience(row, wish)
+        audience, person = await self._audience(row, spec)
         policy = await self._store.policy(row.owner_id)
         check_sharing(policy.app_sharing, audience)
         now = self._clock()
@@ -93,12 +93,12 @@ class AppShares:
             "id": share_id,
             "created_at": now,
             "session_id": row.id,
-            "app": check_app(wish["app"]),
+            "app": check_app(spec["app"]),
             "audience": audience,
             "user_id": person if audience is Audience.USER else None,
             "project_id": person if audience is Audience.PROJECT else None,
-            "allowed_addresses": check_addresses(audience, wish.get("allowed_addresses") or ()),
-            "expires_at": end_of(now, wish.get("expires_in"), policy.max_app_share_seconds),
+            "allowed_addresses": check_addresses(audience, spec.get("allowed_addresses") or ()),
+            "expires_at": end_of(now, spec.get("expires_in"), policy.max_app_share_seconds),
             "created_by": caller.username,
         }
         entry = self._audit.entry(
@@ -188,9 +188,9 @@ class AppShares:
         text = seal(self._settings.key, visit) if kind is PassKind.ENTRY else facts["visit"]
         return {"visit": text, "expires_at": until, "audience": share.audience}
 
-    async def _audience(self, row: SessionRow, wish: Mapping[str, Any]) -> tuple[Audience, str]:
+    async def _audience(self, row: SessionRow, spec: Mapping[str, Any]) -> tuple[Audience, str]:
         """Return the audience of a share, with the id of the user or project."""
-        given = [each for each in Audience if wish.get(each.value)]
+        given = [each for each in Audience if spec.get(each.value)]
         if len(given) != 1:
             raise InvalidRequest(
                 "name the audience of the share: exactly one of user, project or public",
@@ -199,16 +199,16 @@ class AppShares:
         if given[0] is Audience.PUBLIC:
             return given[0], ""
         if given[0] is Audience.PROJECT:
-            if wish["project"] not in (row.project, row.project_id):
+            if spec["project"] not in (row.project, row.project_id):
                 raise InvalidRequest(
                     f"session {row.name} belongs to project {row.project}; "
                     "its apps can only be shared with that project",
                     field="project",
                 )
             return given[0], row.project_id
-        person = await self._people.person(wish["user"], row.domain)
+        person = await self._people.person(spec["user"], row.domain)
         if person is None or person["status"] != "active":
-            raise NotFound(f"there is no user named {wish['user']!r} in domain {row.domain}")
+            raise NotFound(f"there is no user named {spec['user']!r} in domain {row.domain}")
         if person["id"] == row.owner_id:
             raise InvalidRequest("this user is the owner of the session", field="user")
         return given[0], str(person["id"])

@@ -18,7 +18,7 @@ from bai_services.db.cluster.agents import AgentHeartbeat, AgentStore, Contact, 
 from bai_services.db.cluster.inventory import NewDevice
 
 from ..accounts import authorizer
-from ..context import Shared
+from ..context import ManagerContext
 from ..loop import Loop
 from ..settings import Settings
 
@@ -46,16 +46,16 @@ class Agents:
 
     def __init__(
         self,
-        shared: Shared,
+        context: ManagerContext,
         settings: Settings,
         kernels: AgentWork,
     ) -> None:
-        self._store = AgentStore(shared.database)
-        self._clock = shared.clock
-        self._audit = shared.audit
+        self._store = AgentStore(context.database)
+        self._clock = context.clock
+        self._audit = context.audit
         self._settings = settings
         self._kernels = kernels
-        self._capacity_changed = shared.capacity_changed
+        self._capacity_changed = context.capacity_changed
         self._started_at: datetime | None = None
         self._loop = Loop(
             "agent deadlines", self.check_deadlines, settings.heartbeat_interval_seconds

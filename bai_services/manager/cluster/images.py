@@ -17,7 +17,7 @@ from bai_services.core.resources import ResourceSlots
 from bai_services.db.cluster.images import ImageAliasStore, ImageStore, Row
 
 from ..accounts import authorizer
-from ..context import Shared
+from ..context import ManagerContext
 
 _BOUNDS = ("min_slots", "max_slots")
 
@@ -25,10 +25,10 @@ _BOUNDS = ("min_slots", "max_slots")
 class Images:
     """One method per verb. The labels of an image are read when it is registered."""
 
-    def __init__(self, shared: Shared) -> None:
-        self._store = ImageStore(shared.database)
-        self._clock = shared.clock
-        self._audit = shared.audit
+    def __init__(self, context: ManagerContext) -> None:
+        self._store = ImageStore(context.database)
+        self._clock = context.clock
+        self._audit = context.audit
 
     async def page(self, caller: Caller, query: ListQuery) -> Page[Row]:
         authorizer.require(caller, "image.read")
@@ -49,7 +49,7 @@ class Images:
         authorizer.require(caller, "image.read")
         return _shown(await self._one(key))
 
-    async def create(self, caller: Caller, wish: Mapping[str, Any]) -> Row:
+    async def create(self, caller: Caller, spec: Mapping[str, Any]) -> Row:
         """Register an image; amounts that are not given are taken from its labels.
 
         Raises
@@ -60,7 +60,7 @@ class Images:
             If there is one of that name and architecture.
         """
         authorizer.require(caller, "image.write")
-        facts = parse_labels(wish.get("labels", {}))
+        facts = parse_labels(spec.get("labels", {}))
         values = {
             "id": str(uuid.uuid4()),
             "created_at": self._clock(),
@@ -70,9 +70,9 @@ class Images:
             "size_bytes": 0,
             "labels": {},
             "is_active": True,
-            **wish,
-            "name": canonical_image(wish["name"]),
-            **_bounds(wish, facts),
+            **spec,
+            "name": canonical_image(spec["name"]),
+            **_bounds(spec, facts),
         }
         check_bounds(values["min_slots"], values["max_slots"])
         entry = self._entry(caller, "create", values["name"])
@@ -110,11 +110,11 @@ class Images:
 class ImageAliases:
     """Short names; an alias names one image and can be changed to name another."""
 
-    def __init__(self, shared: Shared) -> None:
-        self._store = ImageAliasStore(shared.database)
-        self._images = ImageStore(shared.database)
-        self._clock = shared.clock
-        self._audit = shared.audit
+    def __init__(self, context: ManagerContext) -> None:
+        self._store = ImageAliasStore(context.database)
+        self._images = ImageStore(context.database)
+        self._clock = context.clock
+        self._audit = context.audit
 
     async def page(self, caller: Caller, query: ListQuery) -> Page[Row]:
         authorizer.require(caller, "image.read")
@@ -124,7 +124,7 @@ class ImageAliases:
         authorizer.require(caller, "image.read")
         return await self._store.one(alias)
 
-    async def create(self, caller: Caller, wish: Mapping[str, Any]) -> Row:
+    async def create(self, caller: Caller, spec: Mapping[str, Any]) -> Row:
         """Create ``alias`` as a name of ``image`` (id or name).
 
         Raises
@@ -135,8 +135,8 @@ class ImageAliases:
             If there is no such image.
         """
         authorizer.require(caller, "image.write")
-        alias = check_slug("image alias", wish["alias"])
-        image = await only_image(self._images, wish["image"])
+        alias = check_slug("image alias", spec["alias"])
+        image = await only_image(self._images, spec["image"])
         values = {"alias": alias, "created_at": self._clock(), "image_id": image["id"]}
         return await self._store.create(values, self._entry(caller, "create", alias))
 

@@ -16,7 +16,7 @@ from bai_services.db.cluster.presets import PresetStore, Row
 from bai_services.db.sessions.requests import PresetFacts
 
 from ..accounts import authorizer
-from ..context import Shared
+from ..context import ManagerContext
 from ..sessions.requests.choices import session_type
 from ..sessions.requests.options import Options, is_allocatable
 from .resource_groups import group_user
@@ -25,10 +25,10 @@ from .resource_groups import group_user
 class Presets:
     """One method per verb. A preset belongs to one resource group or to all."""
 
-    def __init__(self, shared: Shared, options: Options) -> None:
-        self._store = PresetStore(shared.database)
-        self._clock = shared.clock
-        self._audit = shared.audit
+    def __init__(self, context: ManagerContext, options: Options) -> None:
+        self._store = PresetStore(context.database)
+        self._clock = context.clock
+        self._audit = context.audit
         self._options = options
 
     async def page(
@@ -61,7 +61,7 @@ class Presets:
     async def get(self, caller: Caller, key: str) -> Row:
         return _shown(await self._one(caller, key))
 
-    async def create(self, caller: Caller, wish: Mapping[str, Any]) -> Row:
+    async def create(self, caller: Caller, spec: Mapping[str, Any]) -> Row:
         """Create a preset: name, ``resource_slots``, ``shared_memory``, ``resource_group``.
 
         Raises
@@ -74,8 +74,8 @@ class Presets:
             "id": str(uuid.uuid4()),
             "created_at": self._clock(),
             "shared_memory_bytes": None,
-            **_checked(wish),
-            "resource_group": wish.get("resource_group") or "",
+            **_checked(spec),
+            "resource_group": spec.get("resource_group") or "",
         }
         return _shown(
             await self._store.create(values, self._entry(caller, "create", values["name"]))

@@ -17,7 +17,7 @@ from bai_services.core.sessions.lifecycle import SessionType
 from bai_services.db.cluster.resource_groups import GroupStore, GroupUser, Row
 
 from ..accounts import authorizer
-from ..context import Shared
+from ..context import ManagerContext
 
 _SESSION_TYPES = (SessionType.INTERACTIVE, SessionType.BATCH, SessionType.INFERENCE)
 
@@ -25,11 +25,11 @@ _SESSION_TYPES = (SessionType.INTERACTIVE, SessionType.BATCH, SessionType.INFERE
 class ResourceGroups:
     """One method per verb; users see the groups that they may use."""
 
-    def __init__(self, shared: Shared) -> None:
-        self._store = GroupStore(shared.database)
-        self._clock = shared.clock
-        self._audit = shared.audit
-        self._capacity_changed = shared.capacity_changed
+    def __init__(self, context: ManagerContext) -> None:
+        self._store = GroupStore(context.database)
+        self._clock = context.clock
+        self._audit = context.audit
+        self._capacity_changed = context.capacity_changed
 
     async def page(self, caller: Caller, query: ListQuery) -> Page[Row]:
         return await self._store.page(query, group_user(caller))
@@ -37,14 +37,14 @@ class ResourceGroups:
     async def get(self, caller: Caller, name: str) -> Row:
         return await self._store.one(name, group_user(caller))
 
-    async def create(self, caller: Caller, wish: Mapping[str, Any]) -> Row:
+    async def create(self, caller: Caller, spec: Mapping[str, Any]) -> Row:
         """Create a group: name, description, engine, scheduler, whether it is public and the
         default.
 
         There is one default group; making another one the default replaces it.
         """
         authorizer.require(caller, "resource-group.write")
-        name = check_slug("resource group", wish["name"])
+        name = check_slug("resource group", spec["name"])
         values = {
             "description": "",
             "is_active": True,
@@ -56,7 +56,7 @@ class ResourceGroups:
             "allowed_session_types": list(_SESSION_TYPES),
             "total_resource_slots": Caps(),
             "max_concurrent_sessions": None,
-            **_checked(wish),
+            **_checked(spec),
             "name": name,
             "created_at": self._clock(),
         }

@@ -9,7 +9,7 @@ from bai_services.core.accounts.roles import Caller, Owner, Target, reaches
 from bai_services.core.errors import Conflict, Forbidden, InvalidRequest, NotFound
 from bai_services.core.folders.vfolders import Permission, VfolderStatus
 from bai_services.db.database import Database
-from bai_services.db.folders.vfolders import Seen, VfolderRow, VfolderStore
+from bai_services.db.folders.vfolders import VfolderRow, VfolderStore, VfolderVisibility
 
 from ..accounts import authorizer
 
@@ -72,7 +72,7 @@ class VFolderAccess:
         return row, permission
 
 
-def seen_by(caller: Caller) -> Seen:
+def seen_by(caller: Caller) -> VfolderVisibility:
     """Return which folders a caller sees.
 
     Raises
@@ -82,7 +82,7 @@ def seen_by(caller: Caller) -> Seen:
     """
     visible = authorizer.visibility(caller, "vfolder.read")
     by_role = visible.owner_id is None and visible.project_ids is None
-    return Seen(
+    return VfolderVisibility(
         user_id=caller.user_id,
         hidden_roles=visible.hidden_roles,
         project_ids=caller.projects,

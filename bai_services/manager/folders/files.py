@@ -19,7 +19,7 @@ from bai_services.storage.transfers.downloads import ArchiveStream, Download
 from bai_services.storage.transfers.staging import Writer
 from bai_services.storage.transfers.unpacking import Unpacked
 
-from ..context import Shared
+from ..context import ManagerContext
 from ..settings import Settings
 from .access import VFolderAccess
 from .quotas import FolderUsage, Quotas, location_of
@@ -33,11 +33,11 @@ class Files:
     """One method per verb; ``path`` is relative to the folder, with ``/`` between."""
 
     def __init__(
-        self, shared: Shared, hosts: StorageHosts, quotas: Quotas, settings: Settings
+        self, context: ManagerContext, hosts: StorageHosts, quotas: Quotas, settings: Settings
     ) -> None:
-        self._grants = GrantStore(shared.database)
-        self._access = VFolderAccess(shared.database)
-        self._audit = shared.audit
+        self._grants = GrantStore(context.database)
+        self._access = VFolderAccess(context.database)
+        self._audit = context.audit
         self._hosts = hosts
         self._quotas = quotas
         self._max_file_bytes = settings.max_file_bytes

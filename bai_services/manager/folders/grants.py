@@ -12,7 +12,7 @@ from bai_services.core.listing import ListQuery, Page
 from bai_services.db.folders.grants import Grant, GrantStore
 from bai_services.db.folders.vfolders import VfolderRow
 
-from ..context import Shared
+from ..context import ManagerContext
 from .access import VFolderAccess, permission_of, require_manages, require_ready
 from .storage_hosts import StorageHosts
 
@@ -20,12 +20,12 @@ from .storage_hosts import StorageHosts
 class Grants:
     """One method per verb; a user is named by id, user name or e-mail address."""
 
-    def __init__(self, shared: Shared, hosts: StorageHosts) -> None:
+    def __init__(self, context: ManagerContext, hosts: StorageHosts) -> None:
         self._hosts = hosts
-        self._store = GrantStore(shared.database)
-        self._access = VFolderAccess(shared.database)
-        self._clock = shared.clock
-        self._audit = shared.audit
+        self._store = GrantStore(context.database)
+        self._access = VFolderAccess(context.database)
+        self._clock = context.clock
+        self._audit = context.audit
 
     async def page(self, caller: Caller, key: str, query: ListQuery) -> Page[Grant]:
         """Return with whom a folder is shared; who only uses it sees their own grant."""

@@ -13,7 +13,7 @@ from bai_services.db.folders.grants import GrantStore
 from bai_services.db.folders.invitations import Invitation, InvitationStore
 from bai_services.db.folders.vfolders import VfolderRow
 
-from ..context import Shared
+from ..context import ManagerContext
 from .access import VFolderAccess, permission_of, require_manages, require_ready
 from .grants import find_person, refuse_more
 from .storage_hosts import StorageHosts
@@ -22,13 +22,13 @@ from .storage_hosts import StorageHosts
 class Invitations:
     """One method per verb; a person is named by id, user name or e-mail address."""
 
-    def __init__(self, shared: Shared, hosts: StorageHosts) -> None:
-        self._store = InvitationStore(shared.database)
-        self._grants = GrantStore(shared.database)
-        self._access = VFolderAccess(shared.database)
+    def __init__(self, context: ManagerContext, hosts: StorageHosts) -> None:
+        self._store = InvitationStore(context.database)
+        self._grants = GrantStore(context.database)
+        self._access = VFolderAccess(context.database)
         self._hosts = hosts
-        self._clock = shared.clock
-        self._audit = shared.audit
+        self._clock = context.clock
+        self._audit = context.audit
 
     async def page(self, caller: Caller, query: ListQuery) -> Page[Invitation]:
         """Return what the caller has received and sent."""

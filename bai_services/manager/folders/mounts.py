@@ -21,7 +21,7 @@ from bai_services.core.folders.mounts import (
 from bai_services.core.folders.vfolders import Permission, effective, is_auto_mounted
 from bai_services.db.folders.vfolders import VfolderRow, VfolderStore
 
-from ..context import Shared
+from ..context import ManagerContext
 from .access import describe_candidate, whose
 from .quotas import location_of
 from .storage_hosts import StorageHosts
@@ -39,8 +39,8 @@ class Mounts:
     So ``caller`` (the Hub, for instance) makes no difference.
     """
 
-    def __init__(self, shared: Shared, hosts: StorageHosts) -> None:
-        self._store = VfolderStore(shared.database)
+    def __init__(self, context: ManagerContext, hosts: StorageHosts) -> None:
+        self._store = VfolderStore(context.database)
         self._hosts = hosts
 
     async def mountable(self, owner_id: str, project_id: str) -> list[dict[str, Any]]:

@@ -17,7 +17,7 @@ from bai_services.db.folders.vfolders import VfolderRow, VfolderStore
 from bai_services.storage.base import Capability, Location, Scope
 
 from ..accounts import authorizer
-from ..context import Shared
+from ..context import ManagerContext
 from ..loop import Loop
 from .storage_hosts import StorageHosts
 
@@ -68,12 +68,12 @@ class QuotaScope:
 class Quotas:
     """Keeps limits in force and counts; one method per verb."""
 
-    def __init__(self, shared: Shared, hosts: StorageHosts) -> None:
-        self._store = QuotaStore(shared.database)
-        self._folders = VfolderStore(shared.database)
+    def __init__(self, context: ManagerContext, hosts: StorageHosts) -> None:
+        self._store = QuotaStore(context.database)
+        self._folders = VfolderStore(context.database)
         self._hosts = hosts
-        self._clock = shared.clock
-        self._audit = shared.audit
+        self._clock = context.clock
+        self._audit = context.audit
         self._loop = Loop("quotas", self.step, TICK_SECONDS)
         # Bytes that came in through us since a scope was last counted.
         self._arrived: dict[tuple[str, str], int] = {}

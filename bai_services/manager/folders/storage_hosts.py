@@ -19,7 +19,7 @@ from bai_services.storage.base import HostStatus
 from bai_services.storage.host import StorageHost
 
 from ..accounts import authorizer
-from ..context import Shared
+from ..context import ManagerContext
 from ..loop import Loop
 from ..settings import Settings
 
@@ -64,10 +64,10 @@ def make_hosts(settings: Settings) -> dict[str, StorageHost]:
 class StorageHosts:
     """The hosts of this manager; a host that is away is reported and never fatal."""
 
-    def __init__(self, shared: Shared, settings: Settings) -> None:
+    def __init__(self, context: ManagerContext, settings: Settings) -> None:
         self._by_name: Mapping[str, StorageHost] = make_hosts(settings)
         self._backends = {place.name: place.backend for place in settings.hosts}
-        self._store = QuotaStore(shared.database)
+        self._store = QuotaStore(context.database)
         self._loop = Loop("storage hosts", self._probe, PROBE_SECONDS)
         self._is_started = False
         self._sweeping: dict[str, asyncio.Task[None]] = {}

@@ -15,7 +15,7 @@ from bai_services.db.folders.grants import GrantStore
 from bai_services.db.folders.vfolders import VfolderRow, VfolderStore
 from bai_services.storage.base import Copying, Location, Scope
 
-from ..context import Shared
+from ..context import ManagerContext
 from ..loop import Loop
 from .quotas import Quotas, location_of
 from .storage_hosts import StorageHosts
@@ -44,12 +44,12 @@ class VFolderTasks:
     """A folder's status says what is to be done with it; here it is done, once at a time."""
 
     def __init__(
-        self, shared: Shared, hosts: StorageHosts, quotas: Quotas, trash_days: int
+        self, context: ManagerContext, hosts: StorageHosts, quotas: Quotas, trash_days: int
     ) -> None:
-        self._store = VfolderStore(shared.database)
-        self._grants = GrantStore(shared.database)
-        self._clock = shared.clock
-        self._audit = shared.audit
+        self._store = VfolderStore(context.database)
+        self._grants = GrantStore(context.database)
+        self._clock = context.clock
+        self._audit = context.audit
         self._hosts = hosts
         self._quotas = quotas
         self._trash_days = trash_days

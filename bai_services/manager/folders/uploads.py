@@ -27,7 +27,7 @@ CHECKSUMS = ("md5", "sha1", "sha256", "sha512")
 
 
 @dataclass(frozen=True, slots=True)
-class UploadWish:
+class UploadRequest:
     """What somebody wants to send: a file, a part of one, or an archive to be unpacked."""
 
     path: str
@@ -68,7 +68,7 @@ class Uploads:
         """Raise what ``create`` would raise for the caller, whatever they send."""
         await self._row(caller, key)
 
-    async def create(self, caller: Caller, key: str, wish: UploadWish) -> Progress:
+    async def create(self, caller: Caller, key: str, spec: UploadRequest) -> Progress:
         """Begin an upload; one made of ``parts`` lands at once.
 
         Raises
@@ -81,27 +81,27 @@ class Uploads:
         Conflict
             If a part is not whole, or something else is at its path.
         """
-        row = await self._files.writable(caller, key, wish.length)
+        row = await self._files.writable(caller, key, spec.length)
         host, location = self._files.host(row), location_of(row)
-        if not wish.is_partial and not wish.is_archive:
-            expected = Expected(wish.etag, wish.is_new)
-            await host.check_place(location, wish.path, wish.length, expected)
+        if not spec.is_partial and not spec.is_archive:
+            expected = Expected(spec.etag, spec.is_new)
+            await host.check_place(location, spec.path, spec.length, expected)
         now, end = expiry(self._expiry_seconds)
         facts = UploadFacts(
             id=str(uuid.uuid4()),
             vfolder_id=row.id,
-            path=wish.path,
-            length=wish.length,
+            path=spec.path,
+            length=spec.length,
             user_id=caller.user_id or "",
             created_at=now,
             expires_at=end,
-            is_partial=wish.is_partial,
-            is_archive=wish.is_archive,
-            etag=wish.etag,
-            is_new=wish.is_new,
+            is_partial=spec.is_partial,
+            is_archive=spec.is_archive,
+            etag=spec.etag,
+            is_new=spec.is_new,
         )
-        if wish.parts:
-            return await self._join(caller, row, facts, wish.parts)
+        if spec.parts:
+            return await self._join(caller, row, facts, spec.parts)
         await self._begin(row, facts)
         if facts.length == 0 and not facts.is_partial:
             return await self._land(caller, row, facts, await host.writer(location, facts.id))

@@ -25,7 +25,7 @@ from bai_services.db.folders.vfolders import VfolderRow, VfolderStore
 from bai_services.storage.base import Location, Scope
 
 from ..accounts import authorizer
-from ..context import Shared
+from ..context import ManagerContext
 from .access import (
     IN_TRASH,
     REMOVABLE,
@@ -80,14 +80,14 @@ class VFolders:
     """One method per verb; ``key`` is an id or a name, see ``VFolderAccess.find``."""
 
     def __init__(
-        self, shared: Shared, hosts: StorageHosts, quotas: Quotas, tasks: VFolderTasks
+        self, context: ManagerContext, hosts: StorageHosts, quotas: Quotas, tasks: VFolderTasks
     ) -> None:
-        self._store = VfolderStore(shared.database)
-        self._grants = GrantStore(shared.database)
-        self._projects = ProjectStore(shared.database)
-        self._access = VFolderAccess(shared.database)
-        self._clock = shared.clock
-        self._audit = shared.audit
+        self._store = VfolderStore(context.database)
+        self._grants = GrantStore(context.database)
+        self._projects = ProjectStore(context.database)
+        self._access = VFolderAccess(context.database)
+        self._clock = context.clock
+        self._audit = context.audit
         self._hosts = hosts
         self._quotas = quotas
         self._tasks = tasks
@@ -110,7 +110,7 @@ class VFolders:
     async def get(self, caller: Caller, key: str) -> VFolder:
         return self._described(caller, await self._access.find(caller, key))
 
-    async def create(self, caller: Caller, wish: Mapping[str, Any]) -> VFolder:
+    async def create(self, caller: Caller, spec: Mapping[str, Any]) -> VFolder:
         """Make an empty folder: the caller's own, or one of ``project``.
 
         Raises
@@ -122,11 +122,11 @@ class VFolders:
         StorageFull
             If the host has no room for it.
         """
-        name = check_name(wish["name"])
-        host = self._hosts.get(wish.get("host") or self._hosts.default)
-        place = await self._place(caller, wish.get("project"))
+        name = check_name(spec["name"])
+        host = self._hosts.get(spec.get("host") or self._hosts.default)
+        place = await self._place(caller, spec.get("project"))
         await self._hosts.require(caller, host.name, "create-vfolder", place["project_id"])
-        values = self._values(caller, wish, name, host.name, place)
+        values = self._values(caller, spec, name, host.name, place)
         if values["unmanaged_path"] is not None:
             authorizer.require(caller, "vfolder.use-existing")
             await host.check_unmanaged(values["unmanaged_path"])
@@ -144,7 +144,7 @@ class VFolders:
         await self._quotas.created(host.name, place["scope"])
         return await self.get(caller, values["id"])
 
-    async def clone(self, caller: Caller, key: str, wish: Mapping[str, Any]) -> VFolder:
+    async def clone(self, caller: Caller, key: str, spec: Mapping[str, Any]) -> VFolder:
         """Begin a copy of a folder, in the background; it is ready when all files are there.
 
         Raises
@@ -158,12 +158,12 @@ class VFolders:
                 f"folder {row.name} may not be cloned; {row.owner or 'an administrator'} can "
                 "make it cloneable"
             )
-        name = check_name(wish["name"])
-        host = self._hosts.get(wish.get("host") or row.host)
-        place = await self._place(caller, wish.get("project"))
+        name = check_name(spec["name"])
+        host = self._hosts.get(spec.get("host") or row.host)
+        place = await self._place(caller, spec.get("project"))
         await self._hosts.require(caller, row.host, "download-file", row.project_id)
         await self._hosts.require(caller, host.name, "create-vfolder", place["project_id"])
-        values = self._values(caller, wish, name, host.name, place)
+        values = self._values(caller, spec, name, host.name, place)
         entry = self._audit.entry(
             caller, "vfolder.clone", row.id, domain=row.domain, name=row.name, clone=values["id"]
         )
@@ -275,7 +275,7 @@ class VFolders:
         await self._tasks.settled()
 
     def _values(
-        self, caller: Caller, wish: Mapping[str, Any], name: str, host: str, place: dict[str, Any]
+        self, caller: Caller, spec: Mapping[str, Any], name: str, host: str, place: dict[str, Any]
     ) -> dict[str, Any]:
         return {
             "id": str(uuid.uuid4()),
@@ -283,10 +283,10 @@ class VFolders:
             "host": host,
             "name": name,
             "creator_id": caller.user_id or "",
-            "usage_mode": wish.get("usage_mode") or UsageMode.GENERAL,
-            "permission": str(wish.get("permission") or Permission.RW),
-            "cloneable": bool(wish.get("cloneable")),
-            "unmanaged_path": wish.get("unmanaged_path"),
+            "usage_mode": spec.get("usage_mode") or UsageMode.GENERAL,
+            "permission": str(spec.get("permission") or Permission.RW),
+            "cloneable": bool(spec.get("cloneable")),
+            "unmanaged_path": spec.get("unmanaged_path"),
             **place,
         }
 

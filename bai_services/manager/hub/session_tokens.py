@@ -9,7 +9,7 @@ from bai_services.core.errors import Conflict
 from bai_services.core.sessions.lifecycle import Status
 
 from ..accounts import authorizer
-from ..context import Shared
+from ..context import ManagerContext
 from ..sessions.sessions import Sessions, target_of
 from .client import Hub
 
@@ -20,10 +20,10 @@ LIFE_SECONDS = 15 * 60
 class SessionTokens:
     """Sessions know Hub tokens only, and a keypair is none."""
 
-    def __init__(self, shared: Shared, hub: Hub, sessions: Sessions) -> None:
+    def __init__(self, context: ManagerContext, hub: Hub, sessions: Sessions) -> None:
         self._hub = hub
         self._sessions = sessions
-        self._audit = shared.audit
+        self._audit = context.audit
 
     async def create(self, caller: Caller, key: str) -> dict[str, Any]:
         """Return a token for the server of the caller's own running session.

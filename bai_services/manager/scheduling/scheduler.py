@@ -82,7 +82,7 @@ class Scheduler:
         self._passing = WorkGate()
         self._is_drained = False
         self._touched: set[str] = set()
-        self._last_filed = 0
+        self._last_sequence = 0
         self._read_at = 0.0
         self._lost_in_row = 0
         self._is_said = True
@@ -186,7 +186,7 @@ class Scheduler:
     async def _pass(self, token: int) -> None:
         queue = await self._current()
         result = await self._in_thread(queue.run, self._clock())
-        self._states.hear(result.changed)
+        self._states.receive(result.changed)
         self._is_said &= not (result.changed or result.decisions)
         lost = 0
         size = self._store.batch
@@ -209,9 +209,9 @@ class Scheduler:
 
     async def _current(self) -> Queue:
         """Return the queue as the database has it now."""
-        filed = await self._store.last_filed()
+        newest = await self._store.last_sequence()
         # One that was filed elsewhere was not told to us.
-        is_strange = filed > self._last_filed and not self._touched
+        is_strange = newest > self._last_sequence and not self._touched
         is_old = time.monotonic() - self._read_at > FULL_SECONDS
         # Whatever changes from here on is for the next pass.
         touched, self._touched = self._touched, set()
@@ -227,7 +227,7 @@ class Scheduler:
             changes = await self._store.changes(_with_places(self._queue, touched))
             await self._in_thread(self._queue.apply, changes)
             self._is_said = False
-        self._last_filed = filed
+        self._last_sequence = newest
         return self._queue
 
     async def _tell_placed(self, session_ids: tuple[str, ...]) -> None:

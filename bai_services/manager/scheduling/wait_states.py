@@ -63,7 +63,7 @@ class WaitStates:
         """Return whether it is time to write who has moved on."""
         return self._has_moved and time.monotonic() - self._moved_at >= MOVED_SECONDS
 
-    def hear(self, reasons: Mapping[str, tuple[Reason, ...]]) -> None:
+    def receive(self, reasons: Mapping[str, tuple[Reason, ...]]) -> None:
         """Take in reasons that have changed."""
         self._reasons.update(reasons)
 

@@ -103,13 +103,13 @@ class Sessions:
             count = len(made)
             return self._entry(caller, "session.create", made[0], count=count, names=names)
 
-        filed = await self._store.enqueue_all(news, self._clock(), entry)
-        for row in (row for row, is_new in filed if is_new):
+        created = await self._store.enqueue_all(news, self._clock(), entry)
+        for row in (row for row, is_new in created if is_new):
             self._lifecycle.tell(row)
-        views = await self._store.views([row.id for row, _ in filed])
+        views = await self._store.views([row.id for row, _ in created])
         return [
             (self._described(caller, view), is_new)
-            for view, (_, is_new) in zip(views, filed, strict=True)
+            for view, (_, is_new) in zip(views, created, strict=True)
         ]
 
     async def get(self, caller: Caller, key: str) -> Row:

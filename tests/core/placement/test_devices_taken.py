@@ -18,13 +18,13 @@ from .worlds import agent, request, where
 FILL = Strategy.FILL
 
 
-def taken(on: AgentState, policy: Policy = Policy.BEST_FIT, **wish: Any) -> dict[str, int] | None:
-    found = where(Placer([on], policy), request(**wish))
+def taken(on: AgentState, policy: Policy = Policy.BEST_FIT, **spec: Any) -> dict[str, int] | None:
+    found = where(Placer([on], policy), request(**spec))
     return None if found is None else found[0][1]
 
 
 @pytest.mark.parametrize(
-    "used, wish, devices",
+    "used, spec, devices",
     [
         pytest.param((0, 500), {"shares": "0.5"}, {"g1": 500}, id="the fullest with room"),
         pytest.param((500, 500), {"shares": "0.5"}, {"g0": 500}, id="ties: the first"),
@@ -69,13 +69,13 @@ def taken(on: AgentState, policy: Policy = Policy.BEST_FIT, **wish: Any) -> dict
     ],
 )
 def test_strategies(
-    used: tuple[int | None, ...], wish: dict[str, Any], devices: dict[str, int] | None
+    used: tuple[int | None, ...], spec: dict[str, Any], devices: dict[str, int] | None
 ) -> None:
-    assert taken(agent("a", used), **wish) == devices
+    assert taken(agent("a", used), **spec) == devices
 
 
 @pytest.mark.parametrize(
-    "used, wish, guarded, spread",
+    "used, spec, guarded, spread",
     [
         pytest.param(
             (600, 600), {"shares": "0.5"}, None, {"g0": 250, "g1": 250}, id="fits on no device"
@@ -106,12 +106,12 @@ def test_strategies(
 )
 def test_the_guard_against_fragments(
     used: tuple[int, ...],
-    wish: dict[str, Any],
+    spec: dict[str, Any],
     guarded: dict[str, int] | None,
     spread: dict[str, int] | None,
 ) -> None:
-    assert taken(agent("a", used), **wish) == guarded
-    assert taken(agent("a", used), allow_fragmentation=True, **wish) == spread
+    assert taken(agent("a", used), **spec) == guarded
+    assert taken(agent("a", used), allow_fragmentation=True, **spec) == spread
 
 
 @pytest.mark.parametrize(
@@ -132,7 +132,7 @@ RING = (0, 0, 0, 0)
 
 
 @pytest.mark.parametrize(
-    "on, wish, devices",
+    "on, spec, devices",
     [
         pytest.param(
             agent("a", RING, numa=(0, 1, 1, 0)), {"device": 2}, "g0 g3", id="one NUMA node"
@@ -164,9 +164,9 @@ RING = (0, 0, 0, 0)
         ),
     ],
 )
-def test_whole_devices_are_close(on: AgentState, wish: dict[str, Any], devices: str) -> None:
+def test_whole_devices_are_close(on: AgentState, spec: dict[str, Any], devices: str) -> None:
     for policy in (Policy.BEST_FIT, Policy.PRICED, Policy.SPREAD):
-        found = taken(on, policy, **wish)
+        found = taken(on, policy, **spec)
         assert found is not None
         assert sorted(found) == devices.split()
 

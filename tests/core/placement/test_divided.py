@@ -29,7 +29,7 @@ def divided(used: tuple[int, ...], *sharing: Sharing) -> AgentState:
 
 @pytest.mark.parametrize("policy", list(Policy))
 @pytest.mark.parametrize(
-    "world, wish, taken",
+    "world, spec, taken",
     [
         pytest.param(
             divided((0, 0), QUARTERS, Sharing()), {"shares": 0.5}, {"g1": 500}, id="not a part"
@@ -45,9 +45,9 @@ def divided(used: tuple[int, ...], *sharing: Sharing) -> AgentState:
     ],
 )
 def test_a_device_is_divided_as_it_can_bear(
-    policy: Policy, world: AgentState, wish: dict[str, Any], taken: dict[str, int] | None
+    policy: Policy, world: AgentState, spec: dict[str, Any], taken: dict[str, int] | None
 ) -> None:
-    found = where(Placer([world], policy), request(**wish))
+    found = where(Placer([world], policy), request(**spec))
     assert found == (None if taken is None else [("a", taken)])
 
 

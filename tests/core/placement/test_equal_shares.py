@@ -41,7 +41,7 @@ def uniform(name: str, *state: tuple[int, int], sharing: Sharing = UNIFORM) -> A
 
 @pytest.mark.parametrize("policy", list(Policy))
 @pytest.mark.parametrize(
-    "state, wish, devices",
+    "state, spec, devices",
     [
         pytest.param([(0, 0)], {"shares": "0.5"}, {"g0": 500}, id="an empty one takes any share"),
         pytest.param([(250, 250)], {"shares": "0.25"}, {"g0": 250}, id="then those like the first"),
@@ -61,9 +61,9 @@ def uniform(name: str, *state: tuple[int, int], sharing: Sharing = UNIFORM) -> A
     ],
 )
 def test_what_a_device_serves(
-    policy: Policy, state: list[tuple[int, int]], wish: dict[str, Any], devices: Any
+    policy: Policy, state: list[tuple[int, int]], spec: dict[str, Any], devices: Any
 ) -> None:
-    found = where(Placer([uniform("a", *state)], policy), request(**wish))
+    found = where(Placer([uniform("a", *state)], policy), request(**spec))
     assert found == (None if devices is None else [("a", devices)])
 
 

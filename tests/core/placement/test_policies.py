@@ -221,7 +221,7 @@ GANG = [agent("a", (0, 0), cpu=4), agent("b", (0,), cpu=4)]
 
 
 @pytest.mark.parametrize(
-    "agents, wish, found",
+    "agents, spec, found",
     [
         pytest.param(
             GANG,
@@ -259,10 +259,10 @@ GANG = [agent("a", (0, 0), cpu=4), agent("b", (0,), cpu=4)]
         ),
     ],
 )
-def test_gangs(agents: list[AgentState], wish: dict[str, Any], found: list[Any] | None) -> None:
+def test_gangs(agents: list[AgentState], spec: dict[str, Any], found: list[Any] | None) -> None:
     placer = Placer(agents, Policy.BEST_FIT)
     before = placer.agents()
-    wanted = request(**wish)
+    wanted = request(**spec)
     assert placer.fits(placer.prepare(wanted)) == (found is not None)
     assert placer.agents() == before
     assert where(placer, wanted) == found

@@ -21,7 +21,7 @@ from bai_services.core.scheduling.placement import (
     Policy,
     Request,
 )
-from bai_services.core.scheduling.placement.mix import Kind, Mix, starting_mix
+from bai_services.core.scheduling.placement.mix import Mix, RequestKind, starting_mix
 from bai_services.core.scheduling.placement.prices import remainder_values, share_prices
 from bai_services.core.scheduling.placement.tables import Fleet, Tables, Variant, tables_of
 
@@ -143,13 +143,13 @@ def test_what_is_kept_between_decisions_changes_nothing(
 # ---- Slow and plain: the scores as they are written down ----
 
 MIX: Mix = {
-    Kind(4000, 8 * GIB, "cuda", 1, 1000): 5,
-    Kind(2000, 4 * GIB, "cuda", 1, 1000, ("T4",)): 3,
-    Kind(1000, 4 * GIB, "cuda", 1, 810): 2,
-    Kind(1000, 2 * GIB, "cuda", 1, 470): 4,
-    Kind(3000, 2 * GIB, "cuda", 1, 250): 3,
-    Kind(8000, 16 * GIB, "cuda", 2, 1000): 1,
-    Kind(2000, 4 * GIB): 2,
+    RequestKind(4000, 8 * GIB, "cuda", 1, 1000): 5,
+    RequestKind(2000, 4 * GIB, "cuda", 1, 1000, ("T4",)): 3,
+    RequestKind(1000, 4 * GIB, "cuda", 1, 810): 2,
+    RequestKind(1000, 2 * GIB, "cuda", 1, 470): 4,
+    RequestKind(3000, 2 * GIB, "cuda", 1, 250): 3,
+    RequestKind(8000, 16 * GIB, "cuda", 2, 1000): 1,
+    RequestKind(2000, 4 * GIB): 2,
 }
 
 
@@ -221,7 +221,7 @@ class Plain:
         low = plain_worth(self.mix, model, k, cpu, mem)
         return low if f == 0 else (1 - f) * low + f * plain_worth(self.mix, model, k + 1, cpu, mem)
 
-    def score(self, on: AgentState, kind: Kind) -> int | None:
+    def score(self, on: AgentState, kind: RequestKind) -> int | None:
         """The best rounded score over the devices, or None when it does not fit."""
         free = [d.capacity - d.used for d in on.devices]
         model = on.devices[0].model
@@ -256,7 +256,9 @@ class Plain:
         return math.floor(best / 0.04 + 0.5)
 
 
-def lost(on: AgentState, free: list[int], cpu: int, typical: list[tuple[Kind, float]]) -> float:
+def lost(
+    on: AgentState, free: list[int], cpu: int, typical: list[tuple[RequestKind, float]]
+) -> float:
     total, found = sum(free), 0.0
     for kind, part in typical:
         fitting = [f for f in free if f >= kind.share]
@@ -268,13 +270,13 @@ def lost(on: AgentState, free: list[int], cpu: int, typical: list[tuple[Kind, fl
     return found
 
 
-def gradient(on: AgentState, kind: Kind) -> int | None:
+def gradient(on: AgentState, kind: RequestKind) -> int | None:
     """The published score of an agent, at best over its devices."""
     free = [d.capacity - d.used for d in on.devices]
     cpu = on.capacity["cpu"] - on.used.get("cpu", 0)
     # Most frequent first, until 95 % of all requests are covered.
     order = sorted(MIX, key=lambda k: -MIX[k])
-    kept: list[Kind] = []
+    kept: list[RequestKind] = []
     while sum(MIX[k] for k in kept) < 0.95 * sum(MIX.values()):
         kept.append(order[len(kept)])
     typical = [(k, MIX[k] / sum(MIX[k] for k in kept)) for k in kept]
@@ -316,7 +318,7 @@ def fleet_of(drawn: list[tuple[list[int], int, int, str]]) -> list[AgentState]:
     ]
 
 
-def asked(kind: Kind) -> Request:
+def asked(kind: RequestKind) -> Request:
     slots = {"cpu": kind.cpu, "mem": kind.mem}
     if kind.devices:
         slots |= {"cuda.shares": kind.share} if kind.share < 1000 else {"cuda.device": kind.devices}
@@ -330,7 +332,7 @@ def first_best(scores: list[int | None]) -> str | None:
 
 @settings(max_examples=40, deadline=None)
 @given(states, st.sampled_from(list(MIX)))
-def test_priced_is_as_written_down(drawn: list[Any], kind: Kind) -> None:
+def test_priced_is_as_written_down(drawn: list[Any], kind: RequestKind) -> None:
     agents = fleet_of(drawn)
     tables = tables_of(MIX, Fleet.of(agents))
     placer = Placer(agents, Policy.PRICED, tables)
@@ -343,7 +345,7 @@ def test_priced_is_as_written_down(drawn: list[Any], kind: Kind) -> None:
 
 @settings(max_examples=40, deadline=None)
 @given(states, st.sampled_from([k for k in MIX if 0 < k.share < 1000]))
-def test_fgd_is_as_published(drawn: list[Any], kind: Kind) -> None:
+def test_fgd_is_as_published(drawn: list[Any], kind: RequestKind) -> None:
     agents = fleet_of(drawn)
     placer = Placer(agents, Policy.FGD, tables_of(MIX, Fleet.of(agents)))
     scores = [gradient(a, kind) if kind.mem <= a.capacity["mem"] else None for a in agents]
@@ -358,7 +360,7 @@ def test_fgd_is_as_published(drawn: list[Any], kind: Kind) -> None:
     st.sampled_from([Policy.BEST_FIT, Policy.PACK, Policy.SPREAD]),
 )
 def test_agents_of_one_family_are_judged_as_any_others(
-    drawn: list[Any], kinds: list[Kind], policy: Policy
+    drawn: list[Any], kinds: list[RequestKind], policy: Policy
 ) -> None:
     """A device of another family that is taken changes nothing but the way to the score."""
     agents = fleet_of(drawn)

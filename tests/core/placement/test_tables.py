@@ -20,7 +20,7 @@ from bai_services.core.scheduling.placement import (
     warm_up,
 )
 from bai_services.core.scheduling.placement.mix import (
-    Kind,
+    RequestKind,
     kinds_of,
     learn_mix,
     starting_mix,
@@ -38,39 +38,41 @@ AGENTS = [agent(f"a{i}", (0,) * 4, cpu=32, mem=128, model="T4") for i in range(6
 @pytest.mark.parametrize(
     "wanted, kinds",
     [
-        pytest.param(request(), [(Kind(1000, GIB), 1)], id="no device"),
+        pytest.param(request(), [(RequestKind(1000, GIB), 1)], id="no device"),
         pytest.param(
-            request(shares="0.5"), [(Kind(1000, GIB, "cuda", 1, 500), 1)], id="a share of one"
+            request(shares="0.5"),
+            [(RequestKind(1000, GIB, "cuda", 1, 500), 1)],
+            id="a share of one",
         ),
         pytest.param(
             request(cpu="2", mem="2g", shares="1.5"),
-            [(Kind(1000, GIB, "cuda", 1, 750), 1)] * 2,
+            [(RequestKind(1000, GIB, "cuda", 1, 750), 1)] * 2,
             id="a larger share is as many as it is split into",
         ),
         pytest.param(
             request(device=2, device_models=("T4",)),
-            [(Kind(1000, GIB, "cuda", 2, 1000, ("T4",)), 1)],
+            [(RequestKind(1000, GIB, "cuda", 2, 1000, ("T4",)), 1)],
             id="whole devices of a model",
         ),
         pytest.param(
             request(device=1, kernels=3),
-            [(Kind(3000, 3 * GIB, "cuda", 3, 1000), 1)],
+            [(RequestKind(3000, 3 * GIB, "cuda", 3, 1000), 1)],
             id="kernels on one agent are one request for all of it",
         ),
         pytest.param(
             request(device=1, kernels=3, mode=Mode.MULTI_NODE),
-            [(Kind(1000, GIB, "cuda", 1, 1000), 3)],
+            [(RequestKind(1000, GIB, "cuda", 1, 1000), 3)],
             id="kernels each on its own are as many requests",
         ),
     ],
 )
-def test_what_a_request_counts_as(wanted: Request, kinds: list[tuple[Kind, int]]) -> None:
+def test_what_a_request_counts_as(wanted: Request, kinds: list[tuple[RequestKind, int]]) -> None:
     assert kinds_of(wanted) == kinds
 
 
 def test_the_start_fades_as_the_group_gets_requests_of_its_own() -> None:
     start = starting_mix(AGENTS)
-    own = Kind(1000, GIB, "cuda", 1, 300)
+    own = RequestKind(1000, GIB, "cuda", 1, 300)
     assert learn_mix([], AGENTS).keys() == start.keys()
     some = learn_mix([request(shares="0.3")] * 100, AGENTS)
     assert some[own] == 100 and 30 < sum(some.values()) - 100 < 50
@@ -95,9 +97,9 @@ def test_the_same_requests_give_the_same_tables() -> None:
 def test_the_variant_that_places_most_of_the_own_mix_is_taken() -> None:
     """Shares that are heavy on cpu: a table of whole requests alone misjudges them."""
     mix = {
-        Kind(12_000, 8 * GIB, "cuda", 1, 250): 4.0,
-        Kind(500, 8 * GIB, "cuda", 1, 500): 4.0,
-        Kind(4_000, 16 * GIB, "cuda", 1, 1000): 1.0,
+        RequestKind(12_000, 8 * GIB, "cuda", 1, 250): 4.0,
+        RequestKind(500, 8 * GIB, "cuda", 1, 500): 4.0,
+        RequestKind(4_000, 16 * GIB, "cuda", 1, 1000): 1.0,
     }
     plain = [v for v in Variant if not v.has_reserve]
     placed = {v: allocated(tables_of(mix, Fleet.of(AGENTS), v), AGENTS) for v in plain}
@@ -109,8 +111,12 @@ def test_where_sessions_end_the_variant_that_loses_least_is_taken() -> None:
     """A few machines could take a request for all of one; cpu alone is asked for much more."""
     large = [agent(f"b{i}", (0,) * 4, cpu=128, mem=512) for i in range(8)]
     small = [agent(f"s{i}", (0,) * 4, cpu=48, mem=192) for i in range(24)]
-    whole = Kind(100_000, 64 * GIB, "cuda", 4, 1000)
-    mix = {Kind(8_000, 8 * GIB): 6.0, Kind(4_000, 8 * GIB, "cuda", 1, 1000): 9.0, whole: 0.3}
+    whole = RequestKind(100_000, 64 * GIB, "cuda", 4, 1000)
+    mix = {
+        RequestKind(8_000, 8 * GIB): 6.0,
+        RequestKind(4_000, 8 * GIB, "cuda", 1, 1000): 9.0,
+        whole: 0.3,
+    }
     stays = dict.fromkeys(mix, 3600.0)
     agents = [*large, *small]
     fleet = Fleet.of(agents)
@@ -123,9 +129,9 @@ def test_where_sessions_end_the_variant_that_loses_least_is_taken() -> None:
 
 def test_an_agent_that_could_take_a_request_for_several_is_worth_more() -> None:
     mix = {
-        Kind(1000, GIB, "cuda", 1, 1000): 8.0,
-        Kind(100_000, 64 * GIB, "cuda", 4, 1000): 1.0,
-        Kind(8_000, 8 * GIB, "cuda", 2, 1000): 3.0,
+        RequestKind(1000, GIB, "cuda", 1, 1000): 8.0,
+        RequestKind(100_000, 64 * GIB, "cuda", 4, 1000): 1.0,
+        RequestKind(8_000, 8 * GIB, "cuda", 2, 1000): 3.0,
     }
     fleet = Fleet.of([agent("a", (0,) * 4, cpu=128, mem=512)])
     plain = tables_of(mix, fleet, Variant.ROWS).costs.worth[0]
@@ -144,7 +150,9 @@ def test_an_agent_that_could_take_a_request_for_several_is_worth_more() -> None:
 
 def test_how_long_requests_stay_is_learned_of_those_that_ended() -> None:
     recent = [request(device=1), request(device=1), request(device=2), request()]
-    assert stays_of(recent, [100.0, 300.0, None, 0.0]) == {Kind(1000, GIB, "cuda", 1, 1000): 200.0}
+    assert stays_of(recent, [100.0, 300.0, None, 0.0]) == {
+        RequestKind(1000, GIB, "cuda", 1, 1000): 200.0
+    }
     assert stays_of(recent, []) == {}
     tables = build_tables(recent * 50, AGENTS, [60.0, 60.0, 120.0, 30.0] * 50)
     assert Placer(AGENTS, Policy.PRICED, tables).fits is not None

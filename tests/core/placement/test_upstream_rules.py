@@ -18,10 +18,10 @@ from .worlds import agent, request, where
 STEP, UNIT, LEAST = 10, 1000, 50
 
 
-def held(free: list[int], **wish: Any) -> list[int] | None:
+def held(free: list[int], **spec: Any) -> list[int] | None:
     """Return the parts that a wish takes of devices with so much free, in the devices' order."""
     on = agent("a", tuple(UNIT - room for room in free))
-    found = where(Placer([on], Policy.BEST_FIT), request(**wish))
+    found = where(Placer([on], Policy.BEST_FIT), request(**spec))
     if found is None:
         return None
     parts = found[0][1]
@@ -29,7 +29,7 @@ def held(free: list[int], **wish: Any) -> list[int] | None:
 
 
 @pytest.mark.parametrize(
-    "free, wish, parts",
+    "free, spec, parts",
     [
         pytest.param(
             [1000, 500, 700], {"shares": "0.5"}, [0, 500, 0],
@@ -70,9 +70,9 @@ def held(free: list[int], **wish: Any) -> list[int] | None:
     ],
 )  # fmt: skip
 def test_how_devices_are_given(
-    free: list[int], wish: dict[str, Any], parts: list[int] | None
+    free: list[int], spec: dict[str, Any], parts: list[int] | None
 ) -> None:
-    assert held(free, **wish) == parts
+    assert held(free, **spec) == parts
 
 
 @pytest.mark.parametrize(

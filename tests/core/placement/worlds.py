@@ -41,12 +41,12 @@ def agent(
     return AgentState(id=name, **{**values, **facts})
 
 
-def request(cpu: str = "1", mem: str = "1g", **wish: Any) -> Request:
+def request(cpu: str = "1", mem: str = "1g", **spec: Any) -> Request:
     """A request; ``shares`` and ``device`` are of cuda unless ``family`` says otherwise."""
-    family = wish.pop("family", "cuda")
-    texts = {f"{family}.{k}": str(wish.pop(k)) for k in ("shares", "device") if k in wish}
+    family = spec.pop("family", "cuda")
+    texts = {f"{family}.{k}": str(spec.pop(k)) for k in ("shares", "device") if k in spec}
     slots = ResourceSlots.parse({"cpu": cpu, "mem": mem, **texts})
-    return Request(slots, "main", "x86_64", **wish)
+    return Request(slots, "main", "x86_64", **spec)
 
 
 def where(placer: Placer, wanted: Request) -> list[tuple[str, dict[str, int]]] | None:

@@ -41,7 +41,7 @@ def request(group: str = "main", **texts: str) -> Request:
 def wait(n: int, user: Scope = ANN, wanted: Request | None = None, **facts: Any) -> Waiting:
     """Return session ``s<n>``, the n-th to come."""
     scopes = facts.pop("scopes", (user,))
-    return Waiting(f"s{n}", n, wanted or request(), scopes, filed_at=NOW, **facts)
+    return Waiting(f"s{n}", n, wanted or request(), scopes, created_at=NOW, **facts)
 
 
 def running(name: str, user: Scope, agent_id: str, amounts: ResourceSlots, **facts: Any) -> Running:

@@ -16,9 +16,9 @@ from ..enforcement_levels import (
     DEFAULT,
     EXCLUSIVE,
     PROHIBITED,
-    Rung,
+    ReachedLevel,
     cgroup_problem,
-    climb,
+    highest_level,
     mode_problem,
     sharing_of,
 )
@@ -91,7 +91,7 @@ class CudaGpus(DeviceKind):
         self._rules = rules or GpuRules()
         self._host = host or HostFiles()
         self._known: dict[str, Device] = {}
-        self._rung: Rung | None = None
+        self._reached: ReachedLevel | None = None
         # Why the compute mode of a GPU could not be changed.
         self._stuck: dict[str, str] = {}
         self._lock = threading.Lock()
@@ -200,33 +200,33 @@ class CudaGpus(DeviceKind):
 
     def _read(self) -> list[Device]:
         found = self._reader.read()
-        if self._rung is None and found:
+        if self._reached is None and found:
             # What the machine has is asked once; whether MPS works now, at each look.
             has_limits = self._reader.has_memory_limits()
-            self._rung = climb(
+            self._reached = highest_level(
                 cgroup=cgroup_problem(self._rules.engine, self._host, has_limits),
                 process="" if self._rules.mps is not None else self._rules.no_mps,
                 soft=self._rules.no_watchdog,
             )
-        if self._rules.mps is not None and self._rung is not None:
-            gpus = [d for d in found if self._is_for_mps(d, self._rung)]
+        if self._rules.mps is not None and self._reached is not None:
+            gpus = [d for d in found if self._is_for_mps(d, self._reached)]
             self._rules.mps.want({d.id: d.memory_bytes for d in gpus if d.memory_bytes})
         return found
 
-    def _is_for_mps(self, device: Device, rung: Rung) -> bool:
-        is_offered = self._level(device, rung).level.is_at_least(self._rules.minimum)
-        is_level = rung.level is Level.PROCESS and is_offered
+    def _is_for_mps(self, device: Device, reached: ReachedLevel) -> bool:
+        is_offered = self._level(device, reached).level.is_at_least(self._rules.minimum)
+        is_level = reached.level is Level.PROCESS and is_offered
         return is_level and device.is_healthy and not device.slot
 
-    def _level(self, device: Device, rung: Rung) -> Rung:
+    def _level(self, device: Device, reached: ReachedLevel) -> ReachedLevel:
         """Return the level of one GPU: where a program can leave MPS, it is held by agreement."""
-        if rung.level is not Level.PROCESS:
-            return rung
+        if reached.level is not Level.PROCESS:
+            return reached
         mode = _mode_of(device)
         problem = self._stuck.get(device.id) or mode_problem(mode, self._rules.may_set_mode)
         if not problem:
-            return rung
-        return climb(rung.why_not[Level.CGROUP.value], problem, self._rules.no_watchdog)
+            return reached
+        return highest_level(reached.why_not[Level.CGROUP.value], problem, self._rules.no_watchdog)
 
     def _only_one_program(self, device: Device) -> bool:
         """Let every program of a session use its whole GPU; return whether only one can."""
@@ -239,16 +239,16 @@ class CudaGpus(DeviceKind):
 
     def _shared(self, device: Device) -> Device:
         """Say which shares of a GPU can be had now, and why not more, or not more firmly."""
-        rung, mps = self._rung, self._rules.mps
-        if rung is None:
+        reached, mps = self._reached, self._rules.mps
+        if reached is None:
             return device
-        sharing = sharing_of(rung.level, mps.share if mps is not None else 0)
-        rung, is_mps, mode = (
-            self._level(device, rung),
-            rung.level is Level.PROCESS,
+        sharing = sharing_of(reached.level, mps.share if mps is not None else 0)
+        reached, is_mps, mode = (
+            self._level(device, reached),
+            reached.level is Level.PROCESS,
             _mode_of(device),
         )
-        sharing = replace(sharing, level=rung.level)
+        sharing = replace(sharing, level=reached.level)
         withheld, is_paused = "", False
         if mode == PROHIBITED:
             withheld = f"the compute mode is {PROHIBITED}: no program can use it"
@@ -256,11 +256,11 @@ class CudaGpus(DeviceKind):
             withheld = (
                 f"the compute mode is {EXCLUSIVE}, and without MPS a second program is refused"
             )
-        elif not rung.level.is_at_least(self._rules.minimum):
+        elif not reached.level.is_at_least(self._rules.minimum):
             withheld = (
-                f"the machine reaches only {rung.level}, and {self._rules.minimum} is demanded"
+                f"the machine reaches only {reached.level}, and {self._rules.minimum} is demanded"
             )
-        elif (is_mps or rung.level is Level.CGROUP) and device.memory_bytes is None:
+        elif (is_mps or reached.level is Level.CGROUP) and device.memory_bytes is None:
             withheld = "the driver does not tell how much memory there is to be shared"
         elif is_mps and mps is not None:
             # It is being started, or recovers: this passes.
@@ -270,7 +270,7 @@ class CudaGpus(DeviceKind):
             sharing = replace(sharing, is_paused=True)
         elif withheld:
             sharing = replace(sharing, most=0)
-        facts = {**device.facts, "not_firmer": dict(rung.why_not), "shares_withheld": withheld}
+        facts = {**device.facts, "not_firmer": dict(reached.why_not), "shares_withheld": withheld}
         is_healthy = device.is_healthy and mode != PROHIBITED
         return replace(device, sharing=sharing, facts=facts, is_healthy=is_healthy)
 

@@ -7,7 +7,7 @@ from typing import Any
 from ..base import DeviceProcess
 from ..host_files import HostFiles
 from ..table import Row
-from ..table_devices import TabledDevices
+from ..table_devices import TableDevices
 
 MIB = 2**20
 
@@ -86,7 +86,7 @@ class AmdSmi:
         return held
 
 
-class Instincts(TabledDevices):
+class Instincts(TableDevices):
     """GPUs and partitions of the row, with what the vendor's library adds."""
 
     def __init__(

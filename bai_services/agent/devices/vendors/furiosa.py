@@ -8,14 +8,14 @@ from typing import Any
 
 from ..host_files import HostFiles
 from ..table import METRICS
-from ..table_devices import TabledDevices
+from ..table_devices import TableDevices
 
 SENSORS = "/sys/bus/pci/devices/{address}/hwmon/hwmon*"
 # The sensor of what the whole card takes; others are of its parts.
 TOTAL = "RMS_TOTAL"
 
 
-class Npus(TabledDevices):
+class Npus(TableDevices):
     """Whole cards of a family, with the sensors that the kernel has of them."""
 
     def sample(self) -> dict[str, dict[str, Any]]:

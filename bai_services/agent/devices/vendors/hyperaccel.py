@@ -6,12 +6,12 @@ import re
 from typing import Any
 
 from ..base import Device
-from ..table_devices import TabledDevices
+from ..table_devices import TableDevices
 
 ADDRESS = re.compile(r"([0-9a-f]{4}):([0-9a-f]{2}):([0-9a-f]{2})\.([0-7])")
 
 
-class Lpus(TabledDevices):
+class Lpus(TableDevices):
     """The management node carries the card's bus number, the other function a render node."""
 
     def nodes_of(self, device: Device, local: int) -> list[Any]:

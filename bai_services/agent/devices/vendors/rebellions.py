@@ -11,7 +11,7 @@ from bai_services.core.errors import Unavailable
 from ..base import DeviceInjection, DeviceProcess, Granted, Holding
 from ..host_files import HostFiles, ToolFailed, pointed
 from ..table import Row
-from ..table_devices import TabledDevices
+from ..table_devices import TableDevices
 
 TOOL = "rbln-stat"
 NODE = "/dev/rsd{i}"
@@ -19,7 +19,7 @@ NODE = "/dev/rsd{i}"
 INSIDE = "/dev/rsd0"
 
 
-class Atoms(TabledDevices):
+class Atoms(TableDevices):
     """A group has the number of its first device, plus one; 0 is the driver's own."""
 
     tells_processes = True

@@ -5,25 +5,25 @@ from __future__ import annotations
 from typing import Any
 
 from ..base import Device
-from ..table_devices import Seen, TabledDevices
+from ..table_devices import FoundDevice, TableDevices
 
 PASSED = "/sys/bus/pci/drivers/vfio-pci/0000:*"
 GOOGLE = "0x1ae0"
 CONTAINER = "/dev/vfio/vfio"
 
 
-class Tpus(TabledDevices):
+class Tpus(TableDevices):
     """Chips by their own driver's nodes, or, where there are none, by their IOMMU groups."""
 
-    def look(self) -> list[Seen]:
+    def look(self) -> list[FoundDevice]:
         found = super().look()
         if found:
             return found
         folders = [match.path for match in self.host.find(PASSED)]
         chips = [path for path in folders if self.host.read(f"{path}/vendor") == GOOGLE]
-        return [Seen(index, path=path) for index, path in enumerate(chips)]
+        return [FoundDevice(index, path=path) for index, path in enumerate(chips)]
 
-    def value(self, seen: Seen, key: str) -> Any:
+    def value(self, seen: FoundDevice, key: str) -> Any:
         if not seen.path.startswith(PASSED.rstrip("*")):
             return super().value(seen, key)
         if key == "@address":

@@ -8,7 +8,7 @@ import numpy as np
 from numba import njit
 
 from .columns import Floats, Ints
-from .mix import Kind, Mix
+from .mix import Mix, RequestKind
 from .prices import Pattern
 
 # Each arrival that is let pass while waiting for a suitable one costs this factor.
@@ -73,12 +73,12 @@ def multi_items(mix: Mix, family: str, model: str, bins: tuple[int, int]) -> lis
     ]
 
 
-def allows(kind: Kind, family: str, model: str) -> bool:
+def allows(kind: RequestKind, family: str, model: str) -> bool:
     """Return whether a kind of request may use a model of device."""
     return kind.family == family and (not kind.models or model in kind.models)
 
 
-def _draw(pool: Sequence[tuple[Kind, float]], at: float) -> Kind:
+def _draw(pool: Sequence[tuple[RequestKind, float]], at: float) -> RequestKind:
     left = at * sum(weight for _, weight in pool)
     for kind, weight in pool:
         left -= weight

@@ -15,7 +15,7 @@ from ...resources import MEM as MEM_SLOT
 from ...resources import family_of
 from . import columns as c
 from .columns import Columns, Ints, Memory
-from .mix import Kind
+from .mix import RequestKind
 from .model import AgentState, Mode, Request, Strategy
 
 _CUDA = "cuda"
@@ -177,7 +177,7 @@ def shape_row(request: Request, names: Names) -> Ints:
     return row
 
 
-def kind_row(kind: Kind, names: Names) -> Ints:
+def kind_row(kind: RequestKind, names: Names) -> Ints:
     """Return a usual request as a row."""
     row = _row(kind.cpu, kind.mem)
     if kind.devices:

@@ -16,7 +16,7 @@ _START_COUNTS = 50
 
 
 @dataclass(frozen=True, slots=True, order=True)
-class Kind:
+class RequestKind:
     """A usual request: ``devices`` devices of which ``share`` thousandths each are taken.
 
     A share is always of one device; no ``models`` means any.
@@ -36,12 +36,12 @@ class Kind:
 
 
 # How often each kind is asked for; only the proportions matter.
-Mix = Mapping[Kind, float]
+Mix = Mapping[RequestKind, float]
 
 
 def learn_mix(recent: Iterable[Request], agents: Sequence[AgentState]) -> Mix:
     """Return the mix of a group's recent requests, eased in by a start from its agents."""
-    counts: Counter[Kind] = Counter()
+    counts: Counter[RequestKind] = Counter()
     own = 0
     for request in recent:
         own += 1
@@ -57,16 +57,16 @@ def learn_mix(recent: Iterable[Request], agents: Sequence[AgentState]) -> Mix:
     return dict(sorted(mix.items()))
 
 
-def kinds_of(request: Request) -> list[tuple[Kind, int]]:
+def kinds_of(request: Request) -> list[tuple[RequestKind, int]]:
     """Return what a request counts as, and how many times."""
     cpu, mem = request.slots.get(CPU, 0), request.slots.get(MEM, 0)
     needs = [(slot, n) for slot, n in request.slots.items() if family_of(slot)]
     times = request.kernels
     if not needs:
-        return [(Kind(cpu, mem), times)]
-    found: list[tuple[Kind, int]] = []
+        return [(RequestKind(cpu, mem), times)]
+    found: list[tuple[RequestKind, int]] = []
     for slot, amount in needs:
-        kind = Kind(cpu, mem, pool_of(slot), amount, SHARE_UNIT, request.device_models)
+        kind = RequestKind(cpu, mem, pool_of(slot), amount, SHARE_UNIT, request.device_models)
         if not slot.endswith(f".{SHARES}"):
             if request.mode == Mode.SINGLE_NODE:
                 kind = replace(kind, cpu=cpu * times, mem=mem * times, devices=amount * times)
@@ -81,9 +81,11 @@ def kinds_of(request: Request) -> list[tuple[Kind, int]]:
     return found
 
 
-def stays_of(recent: Sequence[Request], seconds: Sequence[float | None]) -> dict[Kind, float]:
+def stays_of(
+    recent: Sequence[Request], seconds: Sequence[float | None]
+) -> dict[RequestKind, float]:
     """Return how long each kind of request ran on average, where some are known to have ended."""
-    ran: dict[Kind, list[float]] = {}
+    ran: dict[RequestKind, list[float]] = {}
     for request, time in zip(recent, seconds, strict=False):
         for kind, _ in kinds_of(request) if time else ():
             ran.setdefault(kind, []).append(time or 0.0)
@@ -96,7 +98,7 @@ def starting_mix(agents: Sequence[AgentState]) -> Mix:
     Each device comes with three quarters of the cpu and memory that its agents have for it, so
     that what is asked for nothing but cpu has its place too.
     """
-    mix: dict[Kind, float] = {}
+    mix: dict[RequestKind, float] = {}
     for family in sorted({d.pool for a in agents for d in a.devices}):
         mine = [a for a in agents if any(d.pool == family for d in a.devices)]
         most = max(sum(d.pool == family for d in a.devices) for a in mine)
@@ -104,14 +106,16 @@ def starting_mix(agents: Sequence[AgentState]) -> Mix:
         cpu = sum(a.capacity.get(CPU, 0) for a in mine) * 3 // (4 * devices)
         mem = sum(a.capacity.get(MEM, 0) for a in mine) * 3 // (4 * devices)
         for share, weight in ((SHARE_UNIT, 4.0), (SHARE_UNIT // 2, 2.0), (SHARE_UNIT // 4, 2.0)):
-            kind = Kind(cpu * share // SHARE_UNIT, mem * share // SHARE_UNIT, family, 1, share)
+            kind = RequestKind(
+                cpu * share // SHARE_UNIT, mem * share // SHARE_UNIT, family, 1, share
+            )
             mix[kind] = weight
         for count in (2, 4, 8):
             if count <= most:
-                mix[Kind(cpu * count, mem * count, family, count, SHARE_UNIT)] = 1.0 / count
+                mix[RequestKind(cpu * count, mem * count, family, count, SHARE_UNIT)] = 1.0 / count
     cpu = sum(a.capacity.get(CPU, 0) for a in agents) // max(1, len(agents))
     mem = sum(a.capacity.get(MEM, 0) for a in agents) // max(1, len(agents))
-    mix[Kind(max(cpu // 16, 1), mem // 16)] = 1.0
+    mix[RequestKind(max(cpu // 16, 1), mem // 16)] = 1.0
     return mix
 
 

@@ -12,7 +12,7 @@ from ...resources import CPU, MEM, SHARE_UNIT
 from .capacity_value import allows, bundle_items, multi_items, row_items, with_reserve, worth_table
 from .columns import ANY, Costs, Floats
 from .encode import Names
-from .mix import Kind, Mix, shares_of, starting_mix
+from .mix import Mix, RequestKind, shares_of, starting_mix
 from .model import AgentState, Policy
 from .prices import Pattern, remainder_values, share_prices
 
@@ -117,7 +117,7 @@ def tables_of(mix: Mix, fleet: Fleet, variant: Variant = Variant.ROWS) -> Tables
         prices, patterns = share_prices(shares_of(mix, family))
         value[f] = remainder_values(prices)
         whole[f] = LAMBDA * _whole_bonus(mix, family, fleet.most_devices)
-        known: dict[frozenset[Kind], int] = {}
+        known: dict[frozenset[RequestKind], int] = {}
         for model, price in _model_prices(mix, fleet, family).items():
             m = names.models[model]
             mu[f, m] = KAPPA * price

@@ -12,7 +12,7 @@ from . import columns as c
 from .bundle import bundle
 from .columns import Floats, Ints
 from .encode import Names, build_columns, kind_row, new_memory
-from .mix import Kind, Mix, learn_mix, shares_of, stays_of
+from .mix import Mix, RequestKind, learn_mix, shares_of, stays_of
 from .model import AgentState, Request
 from .search import decide_all
 from .tables import Fleet, Tables, Variant, costs_for, tables_of
@@ -31,7 +31,7 @@ _LEAST_ARRIVALS, _MOST_ARRIVALS = 2_000, 40_000
 _MARGIN = 0.001
 
 # How many seconds each kind of request runs on average.
-Stays = Mapping[Kind, float]
+Stays = Mapping[RequestKind, float]
 NOTHING_ENDS: Stays = {}
 
 

@@ -110,7 +110,7 @@ class Waiting:
     # The ids of these sessions, for estimates: it is let in when all of them have ended.
     awaits: tuple[str, ...] = ()
     not_before: datetime | None = None
-    filed_at: datetime = _LONG_AGO
+    created_at: datetime = _LONG_AGO
     # The longest that it may run (lifetime, batch timeout); None: no limit.
     seconds: int | None = None
     # Type and family of image: sessions of one kind run similarly long.

@@ -222,7 +222,7 @@ class _Driver:
             self._next,
             self._requests.setdefault(request, request),
             scopes_of(job, self._state.name),
-            filed_at=_at(job.submitted),
+            created_at=_at(job.submitted),
             seconds=job.limit,
             kind=job.kind,
         )

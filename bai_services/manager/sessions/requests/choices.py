@@ -20,7 +20,7 @@ from bai_services.db.sessions.requests import (
 
 DEFAULT_PRIORITY = 10
 MAX_PRIORITY = 100
-FILED_TYPES = (SessionType.INTERACTIVE, SessionType.BATCH)
+CREATABLE_TYPES = (SessionType.INTERACTIVE, SessionType.BATCH)
 
 
 def choose_project(mine: Sequence[ProjectFacts], key: str | None) -> ProjectFacts:
@@ -68,10 +68,10 @@ def choose_group(groups: Sequence[GroupFacts], name: str | None, kind: SessionTy
 
 def session_type(text: str) -> SessionType:
     """Return the type of a session that can be created by a request."""
-    if text in FILED_TYPES:
+    if text in CREATABLE_TYPES:
         return SessionType(text)
     raise InvalidRequest(
-        f"sessions of type {text[:40]!r} cannot be created; types: {', '.join(FILED_TYPES)}",
+        f"sessions of type {text[:40]!r} cannot be created; types: {', '.join(CREATABLE_TYPES)}",
         field="type",
     )
 

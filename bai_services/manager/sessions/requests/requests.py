@@ -189,10 +189,10 @@ class Requests:
             ("project", request.project), lambda: self._project(caller, owner, request.project)
         )
         access_key = access_key_of(caller, owner)
-        wish = request.image or project.default_image or "", request.preset or ""
+        image_and_preset = request.image or project.default_image or "", request.preset or ""
         offer = await known.once(
-            ("offer", project.id, *wish),
-            lambda: self._store.offer_of(owner, project, access_key, wish),
+            ("offer", project.id, *image_and_preset),
+            lambda: self._store.offer_of(owner, project, access_key, image_and_preset),
         )
         _check_keypair(offer, access_key)
         kind = session_type(request.type)
@@ -201,11 +201,13 @@ class Requests:
         group = choose_group(offer.groups, request.resource_group, kind)
         where = where_of(caller, project, owner, request)
         place = _Place(group, (project.domain, project.id, owner.id, access_key), where)
-        image, slots, shared_memory = await self._fitting(known, request, offer, wish[0], place)
-        wished = list(request.mounts)
+        image, slots, shared_memory = await self._fitting(
+            known, request, offer, image_and_preset[0], place
+        )
+        requested = list(request.mounts)
         mounts = await known.once(
-            ("mounts", project.id, str(wished)),
-            lambda: self._vfolders.resolve_mounts(caller, owner.id, project.id, wished),
+            ("mounts", project.id, str(requested)),
+            lambda: self._vfolders.resolve_mounts(caller, owner.id, project.id, requested),
         )
         await self._check_binds(group.name, mounts)
         session_id = str(uuid.uuid4())
@@ -259,14 +261,14 @@ class Requests:
         )
         project = await self._project(caller, owner, request.project)
         access_key = access_key_of(caller, owner)
-        wish = request.image or project.default_image or "", request.preset or ""
-        offer = await self._store.offer_of(owner, project, access_key, wish)
+        image_and_preset = request.image or project.default_image or "", request.preset or ""
+        offer = await self._store.offer_of(owner, project, access_key, image_and_preset)
         _check_keypair(offer, access_key)
 
         async def resolve_mount(mount: MountRequest) -> None:
             await self._vfolders.resolve_mounts(caller, owner.id, project.id, [mount])
 
-        return Beside(offer, wish[0], resolve_mount)
+        return Beside(offer, image_and_preset[0], resolve_mount)
 
     async def _fitting(
         self,

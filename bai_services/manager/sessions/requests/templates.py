@@ -15,7 +15,7 @@ from bai_services.db.sessions.templates import Row, TemplateReader, TemplateStor
 
 from ...accounts import authorizer
 from ...accounts.projects import Projects
-from ...context import Shared
+from ...context import ManagerContext
 
 # Fields of a request whose entries are merged one by one.
 _MAPS = ("resources", "environ")
@@ -34,11 +34,11 @@ class Audience(StrEnum):
 class Templates:
     """One method per verb; templates of a project or domain are created by its administrators."""
 
-    def __init__(self, shared: Shared, projects: Projects) -> None:
-        self._store = TemplateStore(shared.database)
+    def __init__(self, context: ManagerContext, projects: Projects) -> None:
+        self._store = TemplateStore(context.database)
         self._projects = projects
-        self._clock = shared.clock
-        self._audit = shared.audit
+        self._clock = context.clock
+        self._audit = context.audit
 
     async def page(self, caller: Caller, query: ListQuery) -> Page[Row]:
         page = await self._store.page(query, _reader(caller))
@@ -71,7 +71,7 @@ class Templates:
                 merged[name] = {**request[name], **given[name]}
         return merged
 
-    async def create(self, caller: Caller, wish: Mapping[str, Any]) -> Row:
+    async def create(self, caller: Caller, spec: Mapping[str, Any]) -> Row:
         """Store a request with a name, a description and ``for``, its audience.
 
         Raises
@@ -80,17 +80,17 @@ class Templates:
             If there is one of that name for the same audience.
         """
         authorizer.require(caller, "template.write")
-        _refuse_secrets(wish["request"])
-        audience = Audience(wish.get("audience") or Audience.OWNER)
+        _refuse_secrets(spec["request"])
+        audience = Audience(spec.get("audience") or Audience.OWNER)
         now = self._clock()
         values = {
             "id": str(uuid.uuid4()),
-            "name": check_slug("template", wish["name"]),
-            "description": wish.get("description") or "",
-            "request": wish["request"],
+            "name": check_slug("template", spec["name"]),
+            "description": spec.get("description") or "",
+            "request": spec["request"],
             "created_at": now,
             "changed_at": now,
-            **await self._place(caller, audience, wish),
+            **await self._place(caller, audience, spec),
         }
         _require_write(caller, {**values, "owner_role": caller.role})
         entry = self._entry(caller, "create", values)
@@ -130,16 +130,16 @@ class Templates:
         raise NotFound(f"there is no template {key!r}, or you may not see it", template=key)
 
     async def _place(
-        self, caller: Caller, audience: Audience, wish: Mapping[str, Any]
+        self, caller: Caller, audience: Audience, spec: Mapping[str, Any]
     ) -> dict[str, Any]:
         """Return the columns that store the audience of a template."""
         if audience is Audience.OWNER:
             place = {"owner_id": caller.user_id, "domain": caller.domain}
             return {**place, "project_id": None, "scope": f"user:{caller.user_id}"}
         if audience is Audience.PROJECT:
-            if not wish.get("project"):
+            if not spec.get("project"):
                 raise InvalidRequest("name the project that the template is for", field="project")
-            project = await self._projects.get(caller, wish["project"])
+            project = await self._projects.get(caller, spec["project"])
             place = {"project_id": project["id"], "domain": project["domain"]}
             return {**place, "owner_id": None, "scope": f"project:{project['id']}"}
         place = {"owner_id": None, "project_id": None, "domain": caller.domain}
