@@ -12,6 +12,7 @@ from jupyterhub.utils import url_path_join
 from bai_services.core import errors
 from bai_services.core.sessions.lifecycle import SessionType
 from bai_services.core.sessions.logs import without_times
+from bai_services.core.sessions.spec import DEFAULTS, HUB_OPTIONS
 
 from . import form, kernel_group, refusals
 from .engines.base import Engine, EngineError, EngineUnreachable, Running
@@ -20,12 +21,6 @@ from .readiness import wait_for_answer
 from .server import SESSION_ID, SessionServer
 from .sessions import MAX_LOG_BYTES, NO_LOGS, is_ended, is_overtaken, is_waiting
 
-# What a start through the Hub may ask for; the manager checks the values like any request.
-FIELDS = frozenset(
-    {"name", "project", "image", "resource_group", "preset", "resources", "shared_memory"}
-    | {"mounts", "environ", "priority", "cluster_size", "cluster_mode", "callback_url"}
-    | {"preopen_ports", "secret_environ"}
-)
 DEFAULT_NAME = "default"
 # Kept of start_timeout for the end of a start that fails, so that our words reach the person.
 MARGIN_SECONDS = 5
@@ -135,7 +130,7 @@ class Start:
             if not self._spawner.is_requested_by_owner:
                 raise self._not_the_owner()
             # A server that is started again brings the id of its last session.
-            options = options or self._same_again(session)
+            options = options or request_again(session)
         session = await self._sessions.create(self._order(options))
         self.session_id = session["id"]
         self._spawner.remember_session(session["id"], options)
@@ -149,31 +144,12 @@ class Start:
             raise errors.NotFound(f"there is no session {session_id} for this server")
         return session
 
-    def _same_again(self, session: Mapping[str, Any]) -> dict[str, Any]:
-        if session.get("secret_environ"):
-            raise form.secrets_missing(session["secret_environ"])
-        wanted = {
-            "name": session["name"],
-            "project": session["project"],
-            "image": session["image"],
-            "resource_group": session["resource_group"],
-            "resources": session["requested"],
-            "shared_memory": session.get("shared_memory"),
-            "mounts": [
-                {"vfolder": m["vfolder_id"], "path": m["path"], "permission": m["permission"]}
-                for m in session.get("mounts") or ()
-            ],
-            "environ": session.get("environ"),
-            "preopen_ports": session.get("preopen_ports"),
-            "callback_url": (session.get("callback") or {}).get("url"),
-        }
-        return {name: value for name, value in wanted.items() if value}
-
     def _order(self, options: Mapping[str, Any]) -> dict[str, Any]:
-        unknown = sorted(set(options) - FIELDS)
+        unknown = sorted(set(options) - HUB_OPTIONS)
         if unknown:
             raise errors.InvalidRequest(
-                f"unknown options: {', '.join(unknown)}; known are {', '.join(sorted(FIELDS))}",
+                f"unknown options: {', '.join(unknown)}; "
+                f"known are {', '.join(sorted(HUB_OPTIONS))}",
                 unknown=unknown,
             )
         spawner = self._spawner
@@ -304,3 +280,29 @@ class Start:
 
     def _left(self) -> float:
         return max(0.1, self._deadline - time.monotonic())
+
+
+def request_again(session: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the request for a session like one that has ended.
+
+    Raises
+    ------
+    InvalidRequest
+        If it had secret variables, whose values nobody can read back.
+    """
+    if session.get("secret_environ"):
+        raise form.secrets_missing(session["secret_environ"])
+    wanted = {
+        # The priority is decided anew: the session's may be an administrator's.
+        **{name: session.get(name) for name in HUB_OPTIONS - {"priority"}},
+        "resources": session["requested"],
+        "mounts": [
+            {
+                "vfolder": m["vfolder_id"],
+                **{name: m[name] for name in ("path", "permission", "subpath") if m.get(name)},
+            }
+            for m in session.get("mounts") or ()
+        ],
+        "callback_url": (session.get("callback") or {}).get("url"),
+    }
+    return {k: v for k, v in wanted.items() if v and v != DEFAULTS[k]}

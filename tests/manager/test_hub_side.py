@@ -11,11 +11,11 @@ import pytest
 from bai_services.core.accounts.roles import Caller
 from bai_services.core.listing import ListQuery
 from bai_services.core.sessions.lifecycle import Status
+from bai_services.core.sessions.spec import SessionSpec
 from bai_services.db.sessions.rows import SessionRow
 from bai_services.db.sessions.store import SessionStore
 from bai_services.manager.hub.starter import TRIES
 from bai_services.manager.manager import Manager
-from bai_services.manager.sessions.requests.requests import SessionRequest
 from tests.testbed.agent_voice import AgentVoice
 from tests.testbed.hub_voice import HubVoice, Key, speaking
 from tests.testbed.manager import (
@@ -44,7 +44,7 @@ class Cluster:
 
     async def create(self, name: str, **facts: Any) -> dict[str, Any]:
         assert self.user is not None
-        row, _ = await self.manager.sessions.create(self.user, SessionRequest(name=name, **facts))
+        row, _ = await self.manager.sessions.create(self.user, SessionSpec(name=name, **facts))
         return row
 
     async def until(self, session_id: str, *statuses: Status) -> SessionRow:
@@ -133,7 +133,7 @@ async def test_a_start_that_the_hub_refuses_ends_in_an_error(cluster: Cluster) -
 
 
 async def test_a_start_by_the_hub_is_running_when_the_hub_says_so(cluster: Cluster) -> None:
-    request = SessionRequest(name="default", owner="user", hub_server="")
+    request = SessionSpec(name="default", owner="user", hub_server="")
     session, _ = await cluster.manager.sessions.create(HUB, request)
     cluster.hub.add("user", "", {}, pending="spawn")
     await cluster.agent.prepare()
@@ -145,7 +145,7 @@ async def test_a_start_by_the_hub_is_running_when_the_hub_says_so(cluster: Clust
 
 
 async def test_a_start_whose_spawner_is_gone_is_taken_over(cluster: Cluster) -> None:
-    request = SessionRequest(name="lab1", owner="user", hub_server="srv")
+    request = SessionSpec(name="lab1", owner="user", hub_server="srv")
     session, _ = await cluster.manager.sessions.create(HUB, request)
     await cluster.agent.prepare()
     await cluster.until(session["id"], Status.PREPARED)
@@ -221,7 +221,7 @@ async def test_records_of_ended_sessions_do_not_pile_up(cluster: Cluster) -> Non
 
 
 async def test_a_newer_session_on_the_same_server_is_left_alone(cluster: Cluster) -> None:
-    request = SessionRequest(name="default", owner="user", hub_server="")
+    request = SessionSpec(name="default", owner="user", hub_server="")
     first, _ = await cluster.manager.sessions.create(HUB, request)
     assert cluster.user is not None
     await cluster.manager.sessions.stop(cluster.user, first["id"])

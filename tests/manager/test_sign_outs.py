@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 
 from bai_services.core.listing import ListQuery
+from bai_services.core.sessions.spec import SessionSpec
 from bai_services.db.accounts.users import UserStore
-from bai_services.manager.sessions.requests.requests import SessionRequest
 from tests.testbed.manager import SUPERADMIN, World
 from tests.testbed.wait import wait_until_async
 
-SPEC = SessionRequest(name="long-job", project="default", resources={"cpu": "1", "mem": "1g"})
+SPEC = SessionSpec(name="long-job", project="default", resources={"cpu": "1", "mem": "1g"})
 
 
 async def statuses(world: World, username: str) -> list[str]:

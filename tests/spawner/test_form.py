@@ -11,6 +11,7 @@ from bai_services.core.cluster.device_sharing import Level
 from bai_services.core.errors import InvalidRequest
 from bai_services.i18n.catalogue import translator
 from bai_spawner.form import as_json, default_group, parse, showable, with_secrets
+from bai_spawner.start import request_again
 
 EMPTY = {"project": [""], "mount_vfolder": [""], "mount_path": [""], "mount_permission": ["rw"]}
 
@@ -149,3 +150,42 @@ def test_a_folder_that_is_gone_is_still_named_in_the_form() -> None:
     options = parse(form)
     assert options["mounts"] == [{"vfolder": "id-1", "name": "papers"}]
     assert showable(options)["mounts"] == options["mounts"]
+
+
+def test_a_session_that_is_started_again_keeps_kernels_directories_and_ports() -> None:
+    mount = {"path": "/home/work/d", "permission": "ro", "subpath": "a"}
+    ended = {
+        "name": "lab1",
+        "project": "default",
+        "image": "python",
+        "resource_group": "default",
+        "requested": {"cpu": "1"},
+        "shared_memory": "64m",
+        "mounts": [
+            {"vfolder_id": "f1", "path": "/home/work/d", "permission": "ro", "subpath": "a"}
+        ],
+        "environ": {},
+        "secret_environ": [],
+        "preopen_ports": [9000],
+        "priority": 90,
+        "callback": None,
+        "cluster_size": 2,
+        "cluster_mode": "multi-node",
+    }
+    assert request_again(ended) == {
+        "name": "lab1",
+        "project": "default",
+        "image": "python",
+        "resource_group": "default",
+        "resources": {"cpu": "1"},
+        "shared_memory": "64m",
+        "mounts": [{"vfolder": "f1", **mount}],
+        "preopen_ports": [9000],
+        "cluster_size": 2,
+        "cluster_mode": "multi-node",
+    }
+
+
+def test_a_session_with_secret_variables_is_not_started_again_without_them() -> None:
+    with pytest.raises(InvalidRequest, match="TOKEN are not kept"):
+        request_again({"name": "lab1", "secret_environ": ["TOKEN"]})

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
-from typing import Literal
+from typing import Any, Literal
 
 from pydantic import Field
 
@@ -12,7 +11,7 @@ from bai_services.core.folders.mounts import MAX_SUBPATH, MountRequest
 from bai_services.core.folders.vfolders import Permission
 from bai_services.core.sessions.dependencies import MAX_DEPENDENCIES
 from bai_services.core.sessions.kernel_group import MAX_KERNELS
-from bai_services.manager.sessions.requests.requests import SessionRequest
+from bai_services.core.sessions.spec import DEFAULTS, FIELDS, SessionSpec
 from bai_services.manager.sessions.sessions import MAX_WAIT_SECONDS
 
 from ..fields import Body, Count, NameText, ShortText, Slots
@@ -37,7 +36,7 @@ class WantedSession(Body):
     name: ShortText | None = None
     project: ShortText | None = None
     image: ShortText | None = None
-    type: ShortText = "interactive"
+    type: ShortText = str(DEFAULTS["type"])
     resource_group: NameText | None = None
     preset: NameText | None = None
     resources: Slots = {}
@@ -54,26 +53,25 @@ class WantedSession(Body):
     preopen_ports: list[int] = Field(default=[], max_length=MAX_PREOPEN_PORTS)
     reuse: bool = False
     cluster_size: int = Field(default=1, ge=1, le=MAX_KERNELS)
-    cluster_mode: NameText = "single-node"
+    cluster_mode: NameText = str(DEFAULTS["cluster_mode"])
     agent_list: list[NameText] = Field(default=[], max_length=MAX_AGENTS)
-    agent_selection: NameText = "strict"
+    agent_selection: NameText = str(DEFAULTS["agent_selection"])
     allow_fractional_resource_fragmentation: bool | None = None
 
-    def as_request(self) -> SessionRequest:
-        """Return the request in the manager's words."""
-        names = {field.name for field in fields(SessionRequest)} & set(type(self).model_fields)
-        return SessionRequest(
-            **{
-                **{name: getattr(self, name) for name in names},
-                "resources": {slot: str(amount) for slot, amount in self.resources.items()},
-                "mounts": tuple(
-                    MountRequest(
-                        m.vfolder, m.path, m.permission and Permission(m.permission), m.subpath
-                    )
-                    for m in self.mounts
-                ),
-            }
-        )
+    def as_spec(self) -> SessionSpec:
+        """Return the request as the manager takes it."""
+        values: dict[str, Any] = {
+            name: getattr(self, name) for name in FIELDS & set(type(self).model_fields)
+        }
+        values["resources"] = {slot: str(amount) for slot, amount in self.resources.items()}
+        values["mounts"] = [
+            MountRequest(m.vfolder, m.path, m.permission and Permission(m.permission), m.subpath)
+            for m in self.mounts
+        ]
+        frozen: dict[str, Any] = {
+            name: tuple(v) if isinstance(v, list) else v for name, v in values.items()
+        }
+        return SessionSpec(**frozen)
 
 
 class TemplatedSession(WantedSession):

@@ -286,7 +286,7 @@ class SessionsHandler(APIHandler):
                 "enqueue_only and max_wait_seconds exclude each other", field="max_wait_seconds"
             )
         wanted = await with_template(self, body)
-        row, is_new = await self.manager.sessions.create(self.caller, wanted.as_request())
+        row, is_new = await self.manager.sessions.create(self.caller, wanted.as_spec())
         if body.max_wait_seconds:
             row = await self.manager.sessions.wait(
                 self.caller, row["id"], Status.RUNNING, body.max_wait_seconds
@@ -303,7 +303,7 @@ class BulkHandler(APIHandler):
         status=HTTPStatus.CREATED,
     )
     async def post(self, body: NewSessions) -> Any:
-        requests = [(await with_template(self, one)).as_request() for one in body.sessions]
+        requests = [(await with_template(self, one)).as_spec() for one in body.sessions]
         created = await self.manager.sessions.create_all(self.caller, requests)
         answer = {"items": [row for row, _ in created]}
         return await answered(self, answer, any(is_new for _, is_new in created))

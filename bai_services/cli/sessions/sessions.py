@@ -226,7 +226,7 @@ async def create(
     asked["secret_environ"] = sorted(secrets)
     body = {key: value for key, value in asked.items() if value not in (None, False, {}, [], ())}
     if "startup_command" in body:
-        body.setdefault("type", "batch")
+        body.setdefault("type", SessionType.BATCH)
     body["name"] = name
     if project or "template" not in body:
         body["project"] = project or await _default_project(connection)

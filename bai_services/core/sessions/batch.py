@@ -20,7 +20,7 @@ LONGEST_TIMEOUT = 365 * 86400
 # How the reason of a session begins that was stopped because its time was over.
 TIMED_OUT = "BATCH_TIMEOUT_EXCEEDED"
 
-_FIELDS = ("startup_command", "starts_at", "batch_timeout")
+BATCH_FIELDS = ("startup_command", "starts_at", "batch_timeout")
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +45,7 @@ def check_batch(kind: SessionType, asked: Mapping[str, Any], now: datetime) -> B
         start lies in the past, or a text cannot be read.
     """
     if kind is not SessionType.BATCH:
-        given = [name for name in _FIELDS if asked.get(name) is not None]
+        given = [name for name in BATCH_FIELDS if asked.get(name) is not None]
         if given:
             raise InvalidRequest(
                 f"{', '.join(given)}: only batch sessions have that; ask for type=batch",

@@ -6,7 +6,7 @@ import asyncio
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from bai_services.core.accounts.roles import Caller, Owner, Target
 from bai_services.core.cluster.devices import is_device_slot
@@ -24,6 +24,7 @@ from bai_services.core.scheduling.placement import (
     place,
 )
 from bai_services.core.sessions.kernel_group import check_cluster, request_of, total_slots
+from bai_services.core.sessions.spec import SessionSpec
 from bai_services.db.sessions.requests import (
     AdmissionFacts,
     GroupFacts,
@@ -35,9 +36,6 @@ from bai_services.db.sessions.requests import (
 from ..accounts import authorizer
 from .jit_warmup import JitWarmup
 
-if TYPE_CHECKING:
-    from ..sessions.requests.requests import SessionRequest
-
 Where = dict[str, Any]
 
 # So long the agents of a group are taken to be those that they were.
@@ -47,7 +45,7 @@ PATIENCE_SECONDS = 15.0
 
 
 def where_of(
-    caller: Caller, project: ProjectFacts, owner: OwnerFacts, request: SessionRequest
+    caller: Caller, project: ProjectFacts, owner: OwnerFacts, request: SessionSpec
 ) -> Where:
     """Return what a request itself says of its place, as a session's options keep it.
 
@@ -58,26 +56,24 @@ def where_of(
     InvalidRequest
         If there is no such way to choose among them.
     """
-    where: Where = {}
-    if request.agent_list:
-        target = Target(project.domain, project.id, Owner(owner.id, owner.role))
-        authorizer.require(caller, "session.designate", target)
-        if request.agent_selection not in set(Designation):
-            raise InvalidRequest(
-                f"{request.agent_selection[:40]!r} is no agent_selection; there are "
-                f"{', '.join(Designation)}",
-                field="agent_selection",
-            )
-        where["agent_list"] = list(dict.fromkeys(request.agent_list))
-        where["agent_selection"] = request.agent_selection
-    if request.allow_fractional_resource_fragmentation is not None:
-        where["allow_fractional_resource_fragmentation"] = (
-            request.allow_fractional_resource_fragmentation
+    where: Where = request.options()
+    if not request.agent_list:
+        where.pop("agent_selection", None)
+        return where
+    target = Target(project.domain, project.id, Owner(owner.id, owner.role))
+    authorizer.require(caller, "session.designate", target)
+    if request.agent_selection not in set(Designation):
+        raise InvalidRequest(
+            f"{request.agent_selection[:40]!r} is not a valid agent_selection; there are "
+            f"{', '.join(Designation)}",
+            field="agent_selection",
         )
+    where["agent_list"] = list(dict.fromkeys(request.agent_list))
+    where["agent_selection"] = request.agent_selection
     return where
 
 
-def check_caps(room: AdmissionFacts, slots: ResourceSlots, request: SessionRequest) -> None:
+def check_caps(room: AdmissionFacts, slots: ResourceSlots, request: SessionSpec) -> None:
     """Refuse what a cap forbids however empty the cluster is.
 
     Raises
@@ -129,7 +125,7 @@ class FittingAgents:
         agents: GroupAgents,
         slots: ResourceSlots,
         target: tuple[GroupFacts, str],
-        request: SessionRequest,
+        request: SessionSpec,
         where: Where,
     ) -> None:
         """Refuse what no state of the agents could satisfy.

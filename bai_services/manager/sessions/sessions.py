@@ -15,6 +15,7 @@ from bai_services.core.resources import format_amount
 from bai_services.core.sessions.kernel_group import MAIN_HOST
 from bai_services.core.sessions.lifecycle import LIVE, Event, Result, Status
 from bai_services.core.sessions.rules import check_session_name
+from bai_services.core.sessions.spec import SessionSpec
 from bai_services.db.audit import AuditEntry
 from bai_services.db.scheduling.allocations import AllocationStore
 from bai_services.db.sessions.dependencies import DependencyStore
@@ -30,7 +31,7 @@ from ..scheduling.wait_states import WaitStates
 from ..settings import Settings
 from .kernels import Kernels
 from .lifecycle import Lifecycle
-from .requests.requests import Requests, SessionRequest
+from .requests.requests import Requests
 from .view import dependency_of, describe, without_private
 
 MAX_WAIT_SECONDS = 60.0
@@ -61,7 +62,7 @@ class Sessions:
         self._states = states
         self._events, self._settings, self._clock, self._audit = parts
 
-    async def create(self, caller: Caller, request: SessionRequest) -> tuple[Row, bool]:
+    async def create(self, caller: Caller, request: SessionSpec) -> tuple[Row, bool]:
         """Create a session; return it and whether it is new.
 
         A live session with the same name and content is returned instead.
@@ -84,7 +85,7 @@ class Sessions:
         return await self._shown(caller, row.id), is_new
 
     async def create_all(
-        self, caller: Caller, requests: Sequence[SessionRequest]
+        self, caller: Caller, requests: Sequence[SessionSpec]
     ) -> list[tuple[Row, bool]]:
         """Create several sessions, all or none; return each and whether it is new.
 

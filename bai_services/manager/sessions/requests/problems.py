@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import Protocol
 
 from bai_services.core.cluster.image_labels import check_preopen_ports
 from bai_services.core.errors import (
@@ -19,6 +18,7 @@ from bai_services.core.folders.mounts import MAX_MOUNTS, MountRequest, check_sub
 from bai_services.core.resources import CPU, MEM, parse_amount
 from bai_services.core.sessions.lifecycle import SessionType
 from bai_services.core.sessions.rules import check_environ, check_session_name
+from bai_services.core.sessions.spec import SessionSpec
 from bai_services.db.sessions.requests import GroupFacts, ImageFacts, Offer
 
 from .choices import (
@@ -32,33 +32,6 @@ from .choices import (
 
 Problem = dict[str, str]
 REPORTED = (InvalidRequest, NotFound, Conflict, QuotaExceeded, InsufficientResources)
-
-
-class Request(Protocol):
-    """The fields of a request that are checked."""
-
-    @property
-    def name(self) -> str | None: ...
-    @property
-    def hub_server(self) -> str | None: ...
-    @property
-    def type(self) -> str: ...
-    @property
-    def resource_group(self) -> str | None: ...
-    @property
-    def preset(self) -> str | None: ...
-    @property
-    def priority(self) -> int | None: ...
-    @property
-    def environ(self) -> Mapping[str, str]: ...
-    @property
-    def resources(self) -> Mapping[str, str]: ...
-    @property
-    def shared_memory(self) -> str | None: ...
-    @property
-    def mounts(self) -> Sequence[MountRequest]: ...
-    @property
-    def preopen_ports(self) -> Sequence[int]: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +64,7 @@ class _Problems:
 
 
 async def add_problems(
-    first: BaiError, request: Request, lookup: Callable[[], Awaitable[Beside]]
+    first: BaiError, request: SessionSpec, lookup: Callable[[], Awaitable[Beside]]
 ) -> BaiError:
     """Return the refusal of a request, extended by everything else that is wrong with it.
 
@@ -140,7 +113,7 @@ def _together(first: BaiError, problems: list[Problem]) -> BaiError:
     return type(first)(text, **{**first.details, "problems": problems})
 
 
-def _check_malformed(request: Request, problems: _Problems) -> None:
+def _check_malformed(request: SessionSpec, problems: _Problems) -> None:
     name, shared_memory = request.name, request.shared_memory
     if name is not None and request.hub_server is None:  # names of Hub servers are converted
         problems.check("name", lambda: check_session_name(name))
@@ -155,7 +128,7 @@ def _check_malformed(request: Request, problems: _Problems) -> None:
     problems.check("preopen_ports", lambda: check_preopen_ports(request.preopen_ports, {}))
 
 
-async def _check_names(request: Request, beside: Beside, problems: _Problems) -> None:
+async def _check_names(request: SessionSpec, beside: Beside, problems: _Problems) -> None:
     offer = beside.offer
     kind = SessionType.INTERACTIVE
     group: GroupFacts | None = None
@@ -183,7 +156,7 @@ async def _check_names(request: Request, beside: Beside, problems: _Problems) ->
 
 
 def _check_amounts(
-    request: Request,
+    request: SessionSpec,
     offer: Offer,
     group: GroupFacts,
     image: ImageFacts | None,

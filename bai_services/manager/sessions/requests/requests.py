@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 import secrets
 import uuid
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Protocol, TypeVar
 
@@ -15,17 +13,16 @@ from bai_services.core.accounts.roles import Caller, Owner, Role, Target, reache
 from bai_services.core.cluster.image_labels import check_preopen_ports
 from bai_services.core.errors import BaiError, Forbidden, InvalidRequest
 from bai_services.core.folders.mounts import MountRequest, ResolvedMount
-from bai_services.core.resources import MEM, ResourceSlots, parse_amount
-from bai_services.core.scheduling.placement import Designation, Mode
-from bai_services.core.sessions.batch import check_batch
+from bai_services.core.resources import ResourceSlots
+from bai_services.core.sessions.batch import BATCH_FIELDS, check_batch
 from bai_services.core.sessions.callbacks import Reach, check_url
-from bai_services.core.sessions.lifecycle import SessionType
 from bai_services.core.sessions.rules import (
     check_environ,
     check_session_name,
     hub_server_name,
     session_name_from,
 )
+from bai_services.core.sessions.spec import SessionSpec
 from bai_services.db.sessions.requests import (
     GroupFacts,
     ImageFacts,
@@ -54,44 +51,8 @@ from .secret_environ import SecretEnviron
 
 # A reserved name, like all that start with BAI_: a request cannot set it as a variable.
 PREOPEN_PORTS = "BAI_PREOPEN_PORTS"
-OF_BATCH = ("startup_command", "starts_at", "batch_timeout")
 
 T = TypeVar("T")
-
-
-@dataclass(frozen=True, slots=True)
-class SessionRequest:
-    """The body of a request to create a session, as received; values are not validated yet."""
-
-    name: str | None = None
-    project: str | None = None
-    image: str | None = None
-    type: str = SessionType.INTERACTIVE
-    resource_group: str | None = None
-    preset: str | None = None
-    resources: Mapping[str, str] = field(default_factory=dict)
-    shared_memory: str | None = None
-    mounts: Sequence[MountRequest] = ()
-    environ: Mapping[str, str] = field(default_factory=dict)
-    secret_environ: Sequence[str] = ()
-    priority: int | None = None
-    owner: str | None = None
-    hub_server: str | None = None
-    startup_command: str | None = None
-    starts_at: str | None = None
-    batch_timeout: str | int | None = None
-    callback_url: str | None = None
-    # Ids or names of sessions of the same owner that must end with success first.
-    dependencies: Sequence[str] = ()
-    # Ports on which a program of the owner will listen.
-    preopen_ports: Sequence[int] = ()
-    reuse: bool = False
-    cluster_size: int = 1
-    cluster_mode: str = Mode.SINGLE_NODE
-    # Agents chosen by an administrator. Strict: only these; preferred: these first.
-    agent_list: Sequence[str] = ()
-    agent_selection: str = Designation.STRICT
-    allow_fractional_resource_fragmentation: bool | None = None
 
 
 class Folders(Protocol):
@@ -137,7 +98,7 @@ class Requests:
         self._clock = clock
         self._agents = agents
 
-    async def resolve(self, caller: Caller, request: SessionRequest) -> NewSession:
+    async def resolve(self, caller: Caller, request: SessionSpec) -> NewSession:
         """Return the session to create for a request.
 
         Raises
@@ -159,7 +120,7 @@ class Requests:
         return (await self.resolve_all(caller, [request]))[0]
 
     async def resolve_all(
-        self, caller: Caller, requests: Sequence[SessionRequest]
+        self, caller: Caller, requests: Sequence[SessionSpec]
     ) -> list[NewSession]:
         """Return the sessions to create for requests that are sent together.
 
@@ -181,7 +142,7 @@ class Requests:
         owner_id = found[0].owner_id
         return resolver.resolved(await self._store.own_sessions(owner_id, resolver.outside))
 
-    async def _resolve(self, caller: Caller, request: SessionRequest, known: _Known) -> NewSession:
+    async def _resolve(self, caller: Caller, request: SessionSpec, known: _Known) -> NewSession:
         owner = await known.once(
             ("owner", request.owner), lambda: self.owner_of(caller, request.owner)
         )
@@ -196,7 +157,7 @@ class Requests:
         )
         _check_keypair(offer, access_key)
         kind = session_type(request.type)
-        asked = {name: getattr(request, name) for name in OF_BATCH}
+        asked = {name: getattr(request, name) for name in BATCH_FIELDS}
         batch = check_batch(kind, asked, self._clock())
         group = choose_group(offer.groups, request.resource_group, kind)
         where = where_of(caller, project, owner, request)
@@ -233,14 +194,10 @@ class Requests:
             )
             | preopen_environ(request, image),
             options=where,
-            request_hash=_hash_of(
-                replace(
-                    request,
-                    environ=self._secret_environ.digests(request.environ, request.secret_environ),
-                ),
-                project.id,
-                mounts,
-            ),
+            request_hash=replace(
+                request,
+                environ=self._secret_environ.digests(request.environ, request.secret_environ),
+            ).digest(project.id, mounts),
             notices=[],
             hub_user=owner.username,
             hub_server=hub_server,
@@ -254,7 +211,7 @@ class Requests:
             sub_kernel_ids=tuple(str(uuid.uuid4()) for _ in range(1, request.cluster_size)),
         )
 
-    async def _beside(self, caller: Caller, request: SessionRequest, known: _Known) -> Beside:
+    async def _beside(self, caller: Caller, request: SessionSpec, known: _Known) -> Beside:
         """Return the sources in which the names of a refused request are looked up."""
         owner = await known.once(
             ("owner", request.owner), lambda: self.owner_of(caller, request.owner)
@@ -273,7 +230,7 @@ class Requests:
     async def _fitting(
         self,
         known: _Known,
-        request: SessionRequest,
+        request: SessionSpec,
         offer: Offer,
         image_name: str,
         place: _Place,
@@ -394,13 +351,13 @@ def _check_keypair(offer: Offer, access_key: str) -> None:
         raise Forbidden(f"keypair {access_key} is not active")
 
 
-def preopen_environ(request: SessionRequest, image: ImageFacts) -> dict[str, str]:
+def preopen_environ(request: SessionSpec, image: ImageFacts) -> dict[str, str]:
     """Return the requested ports as the environment variable that the session's server reads."""
     ports = check_preopen_ports(request.preopen_ports, image.labels)
     return {PREOPEN_PORTS: ",".join(map(str, ports))} if ports else {}
 
 
-def _names(caller: Caller, request: SessionRequest, session_id: str) -> tuple[str, str, str]:
+def _names(caller: Caller, request: SessionSpec, session_id: str) -> tuple[str, str, str]:
     """Return the session's name, the name of its Hub server, and who starts it."""
     if caller.role is Role.HUB and request.hub_server is not None:
         asked = request.name or request.hub_server or "default"
@@ -410,40 +367,3 @@ def _names(caller: Caller, request: SessionRequest, session_id: str) -> tuple[st
     name = f"session-{secrets.token_hex(4)}" if request.name is None else request.name
     check_session_name(name)
     return name, hub_server_name(name, session_id), "manager"
-
-
-def _hash_of(request: SessionRequest, project_id: str, mounts: Sequence[ResolvedMount]) -> str:
-    """Return a digest of the request: equal for equal content, whatever its notation."""
-    content: dict[str, Any] = {
-        "project": project_id,
-        "image": request.image or "",
-        "type": request.type,
-        "resource_group": request.resource_group or "",
-        "preset": request.preset or "",
-        "resources": dict(ResourceSlots.parse(request.resources)),
-        "shared_memory": parse_amount(MEM, request.shared_memory or "0"),
-        "mounts": sorted(
-            (m.path, m.vfolder_id, str(m.permission), *filter(None, [m.subpath]))
-            for m in mounts
-            if not m.is_auto
-        ),
-        "environ": dict(request.environ),
-        "priority": request.priority,
-    }
-    # Only where they are set, so that requests from before these fields existed keep their digest.
-    for name in ("startup_command", "starts_at", "batch_timeout", "callback_url"):
-        if (value := getattr(request, name)) is not None:
-            content[name] = str(value)
-    if request.secret_environ:
-        content["secret_environ"] = sorted(set(request.secret_environ))
-    if request.preopen_ports:
-        content["preopen_ports"] = list(request.preopen_ports)
-    if request.cluster_size > 1:
-        content["cluster"] = [request.cluster_size, request.cluster_mode]
-    if request.agent_list:
-        content["agents"] = [sorted(request.agent_list), request.agent_selection]
-    if (fragments := request.allow_fractional_resource_fragmentation) is not None:
-        content["fragments"] = fragments
-    if request.dependencies:
-        content["dependencies"] = sorted(set(request.dependencies))
-    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()

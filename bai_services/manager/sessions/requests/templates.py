@@ -11,16 +11,12 @@ from bai_services.core.accounts.roles import Caller, Owner, Role, Target, Visibi
 from bai_services.core.errors import Conflict, Forbidden, InvalidRequest, NotFound
 from bai_services.core.listing import ListQuery, Page
 from bai_services.core.names import check_slug
+from bai_services.core.sessions.spec import MERGED_FIELDS, PRIVATE_FIELDS
 from bai_services.db.sessions.templates import Row, TemplateReader, TemplateStore
 
 from ...accounts import authorizer
 from ...accounts.projects import Projects
 from ...context import ManagerContext
-
-# Fields of a request whose entries are merged one by one.
-_MAPS = ("resources", "environ")
-# Fields of a request that may contain secrets of its owner.
-_PRIVATE = ("callback_url", "environ", "startup_command")
 
 
 class Audience(StrEnum):
@@ -66,7 +62,7 @@ class Templates:
         """
         request = dict((await self._find(caller, key))["request"])
         merged = {**request, **given}
-        for name in _MAPS:
+        for name in sorted(MERGED_FIELDS):
             if name in given and isinstance(request.get(name), Mapping):
                 merged[name] = {**request[name], **given[name]}
         return merged
@@ -182,7 +178,8 @@ def _shown(caller: Caller, row: Row) -> dict[str, Any]:
     elif row["project_id"]:
         audience = Audience.PROJECT
     found = {key: value for key, value in row.items() if key not in ("scope", "owner_role")}
-    hidden = [] if _may_read_private(caller, row) else [n for n in _PRIVATE if n in row["request"]]
+    private = PRIVATE_FIELDS & set(row["request"])
+    hidden = [] if _may_read_private(caller, row) else sorted(private)
     request = {key: value for key, value in row["request"].items() if key not in hidden}
     return {**found, "request": request, "audience": audience, "hidden_fields": hidden}
 

@@ -1,0 +1,123 @@
+"""The fields of a request for a session: their traits, their digest, their REST model."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, fields, replace
+from typing import Any
+
+import pytest
+
+from bai_services.api.sessions.bodies import NewSession, WantedSession
+from bai_services.core.folders.mounts import MountRequest, ResolvedMount
+from bai_services.core.folders.vfolders import Permission
+from bai_services.core.sessions.spec import (
+    DEFAULTS,
+    FIELDS,
+    HUB_OPTIONS,
+    MERGED_FIELDS,
+    PRIVATE_FIELDS,
+    SessionSpec,
+)
+
+CONTENT: Sequence[dict[str, Any]] = (
+    {"image": "other"},
+    {"type": "batch"},
+    {"resources": {"cpu": "2"}},
+    {"shared_memory": "1g"},
+    {"environ": {"A": "1"}},
+    {"secret_environ": ("A",)},
+    {"priority": 1},
+    {"startup_command": "true"},
+    {"starts_at": "10min"},
+    {"batch_timeout": 90},
+    {"callback_url": "https://example.org"},
+    {"dependencies": ("a",)},
+    {"preopen_ports": (9000,)},
+    {"cluster_size": 2},
+    {"cluster_size": 2, "cluster_mode": "multi-node"},
+    {"agent_list": ("a1",)},
+    {"agent_list": ("a1",), "agent_selection": "preferred"},
+    {"allow_fractional_resource_fragmentation": False},
+)
+
+MOUNTS = (ResolvedMount("id", "data", "local", "/home/work/data", Permission.RO, subpath="x"),)
+
+
+def test_the_rest_model_has_exactly_the_fields_of_the_spec_with_its_defaults() -> None:
+    of_rest = {"template", "enqueue_only", "max_wait_seconds"}
+    assert set(NewSession.model_fields) - of_rest == FIELDS
+    assert NewSession().as_spec() == SessionSpec(**DEFAULTS)
+
+
+def test_a_body_keeps_every_value_on_the_way_to_the_spec() -> None:
+    body = WantedSession.model_validate(
+        {
+            "name": "lab1",
+            "resources": {"cpu": 1, "mem": "1g"},
+            "mounts": [{"vfolder": "data", "subpath": "raw"}],
+            "dependencies": ["a", "b"],
+            "cluster_size": 3,
+        }
+    )
+    assert body.as_spec() == SessionSpec(
+        name="lab1",
+        resources={"cpu": "1", "mem": "1g"},
+        mounts=(MountRequest("data", subpath="raw"),),
+        dependencies=("a", "b"),
+        cluster_size=3,
+    )
+
+
+def test_digests_of_stored_requests_do_not_change() -> None:
+    """They are in the database: another digest makes a repeated request a conflict."""
+    full = SessionSpec(**{name: value for changes in CONTENT for name, value in changes.items()})
+    assert SessionSpec().digest("p", ()).startswith("822432af471c5475")
+    assert full.digest("p", MOUNTS).startswith("31484f1266eb6410")
+
+
+def test_every_content_field_changes_the_digest() -> None:
+    digests = [SessionSpec(**changes).digest("p", ()) for changes in ({}, *CONTENT)]
+    assert len(set(digests)) == len(digests)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        pytest.param({"name": "lab1"}, id="name"),
+        pytest.param({"reuse": True}, id="reuse"),
+        pytest.param({"owner": "user", "hub_server": "lab"}, id="the Hub's fields"),
+        pytest.param({"agent_selection": "preferred"}, id="a selection without agents"),
+        pytest.param({"cluster_mode": "multi-node"}, id="the mode of one kernel"),
+        pytest.param({"dependencies": [], "preopen_ports": []}, id="empty lists"),
+    ],
+)
+def test_what_is_not_content_keeps_the_digest(changes: dict[str, Any]) -> None:
+    assert replace(SessionSpec(), **changes).digest("p", ()) == SessionSpec().digest("p", ())
+
+
+def test_equal_content_in_another_spelling_has_the_same_digest() -> None:
+    one = SessionSpec(resources={"mem": "1g"}, dependencies=("a", "b", "a"))
+    other = SessionSpec(resources={"mem": "1024m"}, dependencies=("b", "a"))
+    assert one.digest("p", ()) == other.digest("p", ())
+
+
+def test_secrets_of_the_owner_are_private_and_no_privileged_field_is_a_hub_option() -> None:
+    assert {"environ", "startup_command", "callback_url"} == PRIVATE_FIELDS
+    assert {"environ", "resources"} == MERGED_FIELDS
+    assert not {"owner", "hub_server", "agent_list", "reuse", "type"} & HUB_OPTIONS
+
+
+@dataclass(frozen=True, slots=True)
+class Extended(SessionSpec):
+    """A spec with a field that nothing else knows of."""
+
+    flavour: str | None = None
+
+
+def test_a_new_field_is_stored_and_part_of_the_content_without_further_code() -> None:
+    assert "flavour" in {f.name for f in fields(Extended)}
+    assert Extended().digest("p", ()) == SessionSpec().digest("p", ())
+    assert Extended(flavour="sweet").digest("p", ()) != Extended(flavour="sour").digest("p", ())
+    assert Extended(flavour="sweet").options() == {"flavour": "sweet"}
+    assert Extended().options() == {}
