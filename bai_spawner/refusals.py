@@ -71,7 +71,8 @@ def of_manager(error: errors.BaiError, translate: Translator, page: str = "") ->
     """Return what is raised for a refusal of the manager, in the manager's words."""
     text = error.message
     if isinstance(error, errors.Unavailable):
-        text = translate("spawn.manager-away")
+        # The request may have arrived: do not claim that nothing was started.
+        text = translate("spawn.manager-no-answer")
     html = escape(text)
     if page:
         html += Markup(" ") + _link(page, translate("spawn.session-link"))

@@ -25,9 +25,18 @@ async def sign_in(page: Page, hub: RunningHub, name: str) -> None:
     await page.locator("#logout").wait_for()
 
 
+async def open_form(page: Page, hub: RunningHub) -> None:
+    """Open the start form without the values of an earlier start."""
+    await page.goto(f"{hub.url}/hub/spawn")
+    reset = page.locator("#bai-reset")
+    if await reset.is_visible():
+        await reset.click()
+        await reset.wait_for(state="hidden")
+
+
 async def start_with_folder(page: Page, hub: RunningHub, folder: str) -> None:
     """Fill the Hub's own start form: a quarter of a GPU and a folder at ``data``."""
-    await page.goto(f"{hub.url}/hub/spawn")
+    await open_form(page, hub)
     await page.select_option("#bai-preset", value="")
     await page.fill('input[name="resource:cuda.shares"]', "0.25")
     await page.click("#bai-add-mount")
@@ -85,7 +94,7 @@ async def test_a_directory_of_a_folder_from_the_form_to_the_session(
         checked(rest.put(files, params={"path": path}, content=path.encode()), 200)
     page = await browser.new_page()
     await sign_in(page, hub, "user")
-    await page.goto(f"{hub.url}/hub/spawn")
+    await open_form(page, hub)
     await page.click("#bai-add-mount")
     await page.select_option('[name="mount_vfolder"]', label="layered")
     await page.fill('[name="mount_subpath"]', "raw/../2024")
