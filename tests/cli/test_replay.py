@@ -105,13 +105,13 @@ def test_broken_rows_are_refused_and_left_out_only_if_asked(files: Path) -> None
 @pytest.mark.parametrize(
     ("name", "text", "message"),
     [
-        ("mine.yaml", "scheduler: best\n", "'best' is no scheduler"),
+        ("mine.yaml", "scheduler: best\n", "'best' is not a valid scheduler"),
         ("mine.yaml", "scheduler_opts: {placement: tight}\n", "'tight' is no placement"),
         ("mine.yaml", "{", "is neither YAML nor JSON"),
         ("mine.yaml", "- a\n", "write a map"),
         ("pods.csv", "a,b\n1,2\n", "has no column name"),
         ("pods.csv", PODS.splitlines()[0] + "\n", "there is nothing to replay"),
-        ("pods.csv", '{"sessions": 3}', "is no history of a hub"),
+        ("pods.csv", '{"sessions": 3}', "is not a history of a hub"),
         ("pods.csv", "{", "is not JSON"),
     ],
 )

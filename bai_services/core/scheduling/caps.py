@@ -1,4 +1,4 @@
-"""Caps of the scopes that a session counts in: what is asked, what is used, what is left."""
+"""Caps on the scopes that a session counts in: requested, used and remaining resources."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from typing import NamedTuple
 from ..errors import QuotaExceeded
 from ..resources import UNLIMITED, ResourceSlots, format_amount
 
-# How many sessions of one user may wait at once unless their policy says otherwise: one full
-# request of bulk creation.
+# Default limit on one user's pending sessions (the policy may differ): one full bulk creation
+# request.
 MAX_PENDING_SESSIONS = 1000
 # The slot that counts sessions, beside the real slots.
 SESSIONS = "sessions"
-# Not a slot of a counter: what ``max_containers_per_session`` is named in violations.
+# Not a counted slot: the name under which violations report ``max_containers_per_session``.
 CONTAINERS = "containers"
 
 _NOTHING: Mapping[str, int] = {}
@@ -38,15 +38,15 @@ class Scope(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ScopeCaps:
-    """What a scope may hold at most.
+    """Limits of one scope.
 
-    A slot that ``slots`` lacks is unlimited, or 0 where ``is_closed`` (a keypair
-    policy with LIMITED); one with ``UNLIMITED`` is unlimited in any case. None
-    means no limit for a count; the pending caps bind only where they list a slot.
+    A slot missing from ``slots`` is unlimited, or 0 where ``is_closed`` (a keypair policy with
+    LIMITED). A slot set to ``UNLIMITED`` is always unlimited. A count of None means no limit. The
+    pending caps apply only to the slots that they list.
     """
 
     scope: Scope
-    name: str  # what people call the scope: a domain's, project's or user's name, an access key
+    name: str  # display name of the scope: the name of a domain, project or user, or an access key
     slots: Mapping[str, int] = field(default_factory=dict)
     is_closed: bool = False
     max_sessions: int | None = None
@@ -64,7 +64,7 @@ class ScopeCaps:
 
 @dataclass(frozen=True, slots=True)
 class Violation:
-    """A cap that a request would pass; amounts are texts, as people write them."""
+    """A cap that a request would exceed; quantities are strings, as users write them."""
 
     scope: str
     scope_id: str
@@ -87,9 +87,9 @@ def needs(slots: Mapping[str, int]) -> dict[str, int]:
 def violations(
     caps: Iterable[ScopeCaps], slots: Mapping[str, int], usage: Usage, *, ever: bool = False
 ) -> list[Violation]:
-    """Return every cap that ``slots`` would pass on top of ``usage``; all of them, in order.
+    """Return every cap that ``slots`` would exceed on top of ``usage``, in order.
 
-    With ``ever``: only those that it would pass even if nothing was in use.
+    With ``ever``: only the caps that it would exceed even if nothing was in use.
     """
     found = []
     for scope_caps in caps:
@@ -110,10 +110,10 @@ def pending_violations(
     waiting: Usage | None = None,
     asked: Mapping[str, int] | None = None,
 ) -> list[Violation]:
-    """Return every pending cap that one more waiting session would pass.
+    """Return every pending cap that one more pending session would exceed.
 
-    ``pending`` also counts the sessions of the same request that come before it. ``waiting`` is
-    what waits already and ``asked`` what the whole request adds; the messages name these.
+    ``pending`` includes the preceding sessions of the same request. ``waiting`` is what is pending
+    already and ``asked`` what the whole request adds; the messages name both.
     """
     waiting = pending if waiting is None else waiting
     asked = needs(slots) if asked is None else asked
@@ -136,7 +136,7 @@ def pending_violations(
 
 
 def container_violations(caps: Iterable[ScopeCaps], kernels: int) -> list[Violation]:
-    """Return every cap on the containers of one session that ``kernels`` would pass."""
+    """Return every cap on the containers of one session that ``kernels`` would exceed."""
     return [
         _violation(scope_caps, CONTAINERS, (kernels, limit, 0))
         for scope_caps in caps
@@ -145,7 +145,9 @@ def container_violations(caps: Iterable[ScopeCaps], kernels: int) -> list[Violat
 
 
 def left(caps: Iterable[ScopeCaps], slot: str, usage: Usage) -> int | None:
-    """Return the least that any scope has left of a slot; None where no scope limits it."""
+    """Return the remaining quantity of a slot in the tightest scope; None where no scope limits
+    it.
+    """
     rooms = [
         max(0, limit - usage.get(scope_caps.scope, _NOTHING).get(slot, 0))
         for scope_caps in caps
@@ -155,12 +157,14 @@ def left(caps: Iterable[ScopeCaps], slot: str, usage: Usage) -> int | None:
 
 
 def highest(caps: Iterable[ScopeCaps], slot: str) -> int | None:
-    """Return the most of a slot that the caps ever allow one session; None is unlimited."""
+    """Return the largest quantity of a slot that the caps ever allow one session; None is
+    unlimited.
+    """
     return min((n for c in caps if (n := c.limit(slot)) is not None), default=None)
 
 
 def refuse(found: Sequence[Violation]) -> None:
-    """Raise ``QuotaExceeded`` if there is any violation, naming all of them."""
+    """Raise ``QuotaExceeded`` with all violations, if there are any."""
     if found:
         raise QuotaExceeded(
             "; ".join(v.message for v in found), violations=[violation_facts(v) for v in found]
@@ -177,14 +181,14 @@ def amount_text(slot: str, amount: int) -> str:
 
 
 def violation(caps: ScopeCaps, slot: str, asked: int, limit: int, used: int) -> Violation:
-    """Return that a session of ``asked`` would pass a limit of which so much is used."""
+    """Return the violation of a session that requests ``asked`` of a slot with a limit."""
     return _violation(caps, slot, (asked, limit, used))
 
 
 def _violation(
     caps: ScopeCaps, slot: str, amounts: tuple[int, int, int], verb: str = "run"
 ) -> Violation:
-    """Return the violation for the amounts asked, limit and used."""
+    """Return the violation for the requested quantity, the limit and the usage."""
     asked, limit, used = amounts
     spare = max(0, limit - used)
     texts = tuple(amount_text(slot, n) for n in (asked, limit, used, spare))

@@ -205,5 +205,5 @@ def test_of_several_groups_one_must_be_chosen() -> None:
 
 
 def test_something_else_is_no_history() -> None:
-    with pytest.raises(InvalidRequest, match="no history of a hub"):
+    with pytest.raises(InvalidRequest, match="not a history of a hub"):
         read_history({"a": 1}, "x.json")

@@ -117,11 +117,14 @@ def test_a_policy_is_what_a_resource_group_has() -> None:
     ("document", "message"),
     [
         ([], "policy p: write a map"),
-        ({"order": "fifo"}, "policy p: order: there is no such field"),
-        ({"scheduler": "best"}, "'best' is no scheduler; there are fifo, lifo, drf, fair-share"),
-        ({"scheduler": ["fifo"]}, "is no scheduler"),
+        ({"order": "fifo"}, "policy p: order: unknown field"),
+        (
+            {"scheduler": "best"},
+            "'best' is not a valid scheduler; valid are fifo, lifo, drf, fair-share",
+        ),
+        ({"scheduler": ["fifo"]}, "is not a valid scheduler"),
         ({"scheduler_opts": []}, None),
-        ({"scheduler_opts": "x"}, "scheduler_opts is a map"),
+        ({"scheduler_opts": "x"}, "scheduler_opts must be a map"),
         ({"scheduler_opts": {"placement": "tight"}}, "'tight' is no placement"),
         ({"scheduler_opts": {"color": 1}}, "'color'"),
     ],

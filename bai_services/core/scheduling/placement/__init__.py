@@ -1,4 +1,4 @@
-"""Which agent and which devices a session goes to: node and device in one decision."""
+"""Placement: choose the agent and its devices for a session in one decision."""
 
 from .model import (
     ALIVE,

@@ -1,4 +1,4 @@
-"""All arrays of a search as one: what Python hands over to compiled code."""
+"""All arrays of a search in one array of addresses, the argument of compiled functions."""
 
 from __future__ import annotations
 
@@ -13,27 +13,27 @@ from numba.np.numpy_support import carray
 from .columns import Columns, Costs, Floats, Ints, Memory
 from .device_selection import inlined
 
-# Of each array: where it begins, and up to four lengths.
+# For each array: its address and up to four lengths.
 _WIDTH = 5
 
 
 class Bundle(NamedTuple):
-    """Where arrays are, and the arrays themselves: they live as long as anybody knows the place.
+    """Addresses of arrays, and references that keep the arrays alive as long as the addresses.
 
-    Handing over two dozen arrays one by one costs more than the search that they are for;
-    this is one. It is good until one of those in it is replaced by another.
+    Passing two dozen arrays one by one costs more than the search itself; passing this one is
+    cheap. A bundle is invalid as soon as one of its arrays is replaced by another.
     """
 
-    places: Ints  # [array, where it begins and its lengths]
+    places: Ints  # [array, address and lengths]
     arrays: tuple[Ints | Floats, ...]
 
 
 def bundle(columns: Columns, costs: Costs, memory: Memory, shapes: Ints) -> Bundle:
-    """Return the bundle of all arrays that a search needs; ``unbundle`` takes it apart."""
+    """Return the bundle of all arrays that a search needs; ``unbundle`` restores them."""
     arrays = (*columns, *costs, *memory, shapes)
     places = np.zeros((len(arrays), _WIDTH), np.int64)
     for place, array in zip(places, arrays, strict=True):
-        # Compiled code knows its arrays by begin and lengths alone.
+        # Compiled code sees only addresses and lengths, so the memory layout must be contiguous.
         assert array.flags.c_contiguous and array.dtype in (np.int64, np.float64)
         place[0] = array.__array_interface__["data"][0]
         place[1 : 1 + array.ndim] = array.shape
@@ -41,7 +41,7 @@ def bundle(columns: Columns, costs: Costs, memory: Memory, shapes: Ints) -> Bund
 
 
 def copied(one: Bundle, columns: Columns, memory: Memory, shapes: Ints) -> Bundle:
-    """Return the bundle of arrays that are as large as those of another one, with its costs."""
+    """Return a bundle of arrays with the same sizes as those of ``one``, sharing its costs."""
     first, last = len(columns), len(one.arrays) - len(memory) - 1
     arrays = (*columns, *one.arrays[first:last], *memory, shapes)
     places = one.places.copy()
@@ -56,7 +56,7 @@ def _generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any
 
 
 def _as_pointer(_: Any, address: Any) -> Any:
-    """Return an address as a pointer."""
+    """Convert an address to a pointer."""
     return types.voidptr(types.int64), _generate
 
 

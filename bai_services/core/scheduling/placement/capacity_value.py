@@ -1,4 +1,6 @@
-"""How many devices an agent can still sell, given its free cpu and memory: the table W."""
+"""Expected number of devices that an agent can still sell, given its free cpu and memory: table
+W.
+"""
 
 from __future__ import annotations
 
@@ -11,21 +13,21 @@ from .columns import Floats, Ints
 from .mix import Mix, RequestKind
 from .prices import Pattern
 
-# Each arrival that is let pass while waiting for a suitable one costs this factor.
+# Discount factor per arrival that is skipped while waiting for a suitable one.
 GAMMA = 0.93
-# A request for at least so much of a device counts as one for the whole of it.
+# Thousandths of a device from which a request counts as one for the whole device.
 _NEARLY_WHOLE = 800
 _DRAWS = 8
 CPU_BINS, MEM_BINS = 192, 96
-# As many as 128 cores and 1 TiB have: a request for a whole machine is to be seen.
+# Enough for 128 cores and 1 TiB, so that a request for a whole machine is still representable.
 RESERVE_BINS = 256
 
-# One thing that takes a device: cpu bins, mem bins, how often.
+# One item that occupies a device: cpu bins, mem bins, frequency.
 Item = tuple[int, int, float]
 
 
 def row_items(mix: Mix, family: str, model: str, bins: tuple[int, int]) -> list[Item]:
-    """Return the requests for one whole device, or nearly, that may use a model."""
+    """Return the requests for (nearly) one whole device that may use a model."""
     return [
         (-(-kind.cpu // bins[0]), -(-kind.mem // bins[1]), weight)
         for kind, weight in mix.items()
@@ -36,7 +38,7 @@ def row_items(mix: Mix, family: str, model: str, bins: tuple[int, int]) -> list[
 def bundle_items(
     mix: Mix, family: str, model: str, bins: tuple[int, int], patterns: Sequence[Pattern]
 ) -> list[Item]:
-    """Return what fills one device: whole requests, and shares put together by the patterns."""
+    """Return the ways to fill one device: whole requests, and shares combined by the patterns."""
     mine = [(k, w) for k, w in mix.items() if k.devices == 1 and allows(k, family, model)]
     items = [
         (-(-kind.cpu // bins[0]), -(-kind.mem // bins[1]), weight)
@@ -52,7 +54,7 @@ def bundle_items(
             cpu = mem = 0
             for share, count in shares.items():
                 for _ in range(count):
-                    # A fixed sequence: the same mix always gives the same table.
+                    # A fixed sequence, so that the same mix always gives the same table.
                     state = state * 6364136223846793005 % 2**64 + 1442695040888963407
                     kind = _draw(pools[share], (state >> 11) % 2**32 / 2**32)
                     cpu, mem = cpu + kind.cpu, mem + kind.mem
@@ -61,7 +63,7 @@ def bundle_items(
 
 
 def multi_items(mix: Mix, family: str, model: str, bins: tuple[int, int]) -> list[Item]:
-    """Return requests for several devices as so many for one: of use when there are no others."""
+    """Return each request for n devices as n items of one device; used when there are no others."""
     return [
         (
             -(-kind.cpu // (kind.devices * bins[0])),
@@ -74,7 +76,7 @@ def multi_items(mix: Mix, family: str, model: str, bins: tuple[int, int]) -> lis
 
 
 def allows(kind: RequestKind, family: str, model: str) -> bool:
-    """Return whether a kind of request may use a model of device."""
+    """Return whether a kind of request may use a device model."""
     return kind.family == family and (not kind.models or model in kind.models)
 
 
@@ -101,10 +103,11 @@ def worth_table(items: Sequence[Item], devices: int) -> Floats:
 
 
 def with_reserve(worth: Floats, mix: Mix, family: str, model: str, bins: tuple[int, int]) -> Floats:
-    """Return W and, for a request for several devices, how many of it could still be sold.
+    """Return W plus the number of multi-device requests that could still be placed.
 
-    It is the expected number: each of the mix's requests for several devices that has room
-    counts its devices, as often as it is made among them. Bins go on to what such requests ask.
+    The added term is an expectation: every multi-device request of the mix that fits counts its
+    devices, weighted by its frequency among these requests. The bins are extended to the largest of
+    these requests.
     """
     several = {k: w for k, w in mix.items() if k.devices > 1 and allows(k, family, model)}
     total = sum(several.values())

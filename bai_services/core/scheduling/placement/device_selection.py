@@ -1,4 +1,4 @@
-"""Which devices of one agent are taken (compiled; search.py says why nothing is cached here)."""
+"""Choose the devices of one agent (compiled; search.py explains why nothing is cached here)."""
 
 from __future__ import annotations
 
@@ -30,12 +30,14 @@ from .columns import (
     UNIT,
 )
 
-# A share is divided exactly over up to so many devices of unequal least parts: 65,536 subsets.
+# Exact search limit: devices whose minimum parts differ; 16 devices give 65,536 subsets.
 MAX_EXACT = 16
 
 
 def inner(function: Any) -> Any:
-    """Compile a function that others call; only the outermost are cached, by search.py."""
+    """Compile a function that only compiled code calls; search.py caches the outermost ones on
+    disk.
+    """
     return njit(function, nogil=True, error_model="numpy")
 
 
@@ -45,9 +47,9 @@ def inlined(function: Any) -> Any:
 
 
 def spliced(function: Any) -> Any:
-    """Make a function part of its only caller before anything is compiled.
+    """Inline a function into its only caller before compilation.
 
-    What is compiled by itself is optimised again in each caller up to the outermost.
+    A function that is compiled by itself is optimised again in each caller up to the outermost.
     """
     return njit(function, nogil=True, error_model="numpy", inline="always")
 
@@ -59,7 +61,7 @@ def allowed(models, model):  # type: ignore[no-untyped-def]
 
 @inlined
 def bears(facts, j, need, part):  # type: ignore[no-untyped-def]
-    """Return whether a device may be shared so: ``part`` of it, for one that asks so much."""
+    """Return whether a device may serve ``part`` of a request for that much of it."""
     amount, most, in_force = need[NEED_AMOUNT], facts[j, MOST_SHARE], facts[j, IN_FORCE]
     is_split_at_will = part == amount or most >= ANY_SHARE
     is_alike = in_force <= 0 or in_force == part
@@ -88,7 +90,7 @@ def count_whole(free, facts, need, column, key):  # type: ignore[no-untyped-def]
 
 @inner
 def nearest(free, facts, need, column):  # type: ignore[no-untyped-def]
-    """Return the smallest group of close devices that holds the whole need, or ANY."""
+    """Return the smallest group of close devices that can hold the whole need, or ANY."""
     chosen, least = ANY, free.size + 1
     for j in range(free.size):
         key = facts[j, column]
@@ -101,7 +103,7 @@ def nearest(free, facts, need, column):  # type: ignore[no-untyped-def]
 
 @inner
 def largest(free, facts, need):  # type: ignore[no-untyped-def]
-    """Return the NUMA node with most wholly free devices: what must span, spans little."""
+    """Return the NUMA node with the most wholly free devices, to span as few nodes as possible."""
     chosen, most = ANY, 0
     for j in range(free.size):
         if serves(facts, j, need) and is_whole(free, facts, j):
@@ -121,7 +123,7 @@ def take_device(free, picks, at, kernel, need, j, amount):  # type: ignore[no-un
 
 @inner
 def pick_whole(free, facts, has_graph, need, picks, at, kernel, i):  # type: ignore[no-untyped-def]
-    """Take wholly free devices, close to each other; return how many picks there are, or -1."""
+    """Take wholly free devices, close to each other; return the number of picks, or -1."""
     left = need[NEED_AMOUNT]
     if count_whole(free, facts, need, NUMA, ANY) < left:
         return -1
@@ -145,7 +147,9 @@ def pick_whole(free, facts, has_graph, need, picks, at, kernel, i):  # type: ign
 
 @inner
 def closeness(facts, picks, count):  # type: ignore[no-untyped-def]
-    """Return 2 if devices of one kernel share a link group, 1 a NUMA node (or none is known)."""
+    """Return 2 if a kernel's devices share a link group, 1 if they share a NUMA node or none is
+    known.
+    """
     grade, first = 2, 0
     for at in range(1, count):
         if (
@@ -164,7 +168,7 @@ def closeness(facts, picks, count):  # type: ignore[no-untyped-def]
 
 @inner
 def pick_room(free, facts, need, part, picks, first, at, largest_first):  # type: ignore[no-untyped-def]
-    """Return the device with the least (or most) room for a part, none twice; -1: there is none."""
+    """Return the unused device with the least (or most) room for a part, or -1 if there is none."""
     chosen = -1
     for j in range(free.size):
         if free[j] < part or not serves(facts, j, need) or not bears(facts, j, need, part):
@@ -195,9 +199,9 @@ def give_back_picks(free, picks, first, at):  # type: ignore[no-untyped-def]
 
 @inner
 def choose_split(low, high, count, amount):  # type: ignore[no-untyped-def]
-    """Return as bits which devices bear an amount together, as few as possible; 0: none do.
+    """Return as a bit mask the fewest devices that can share a quantity; 0 if none can.
 
-    ``low`` and ``high`` bound the part of each, the largest ``high`` first. Exact for up
+    ``low`` and ``high`` bound the part of each device, ordered by descending ``high``. Exact for up
     to ``MAX_EXACT`` devices, and for any number where all have the same ``low``.
     """
     lows, highs, is_uniform = 0, 0, True
@@ -221,7 +225,7 @@ def choose_split(low, high, count, amount):  # type: ignore[no-untyped-def]
 
 @inner
 def pick_split(free, facts, need, picks, at, kernel, i):  # type: ignore[no-untyped-def]
-    """Divide a share over devices wherever that is possible at all; -1: it is not."""
+    """Divide a share over devices if that is possible at all; return the number of picks, or -1."""
     amount, count = need[NEED_AMOUNT], 0
     which = np.empty(free.size, np.int64)
     low, high = np.empty(free.size, np.int64), np.empty(free.size, np.int64)
@@ -255,7 +259,9 @@ def pick_split(free, facts, need, picks, at, kernel, i):  # type: ignore[no-unty
 
 @inner
 def pick_filling(free, facts, need, wholly, picks, at, kernel, i):  # type: ignore[no-untyped-def]
-    """Fill devices one after the other, else divide wherever possible; -1: it is not."""
+    """Fill devices one after the other, else divide in any possible way; return -1 if
+    impossible.
+    """
     found = fill_in_order(free, facts, need, wholly, picks, at, kernel, i)
     if found < 0 and not wholly:
         found = pick_split(free, facts, need, picks, at, kernel, i)
@@ -264,7 +270,7 @@ def pick_filling(free, facts, need, wholly, picks, at, kernel, i):  # type: igno
 
 @inner
 def fill_in_order(free, facts, need, wholly, picks, at, kernel, i):  # type: ignore[no-untyped-def]
-    """Fill one device after the other, the roomiest first; ``wholly``: all but the last whole."""
+    """Fill one device after the other, the emptiest first; ``wholly``: all but the last whole."""
     left, first = need[NEED_AMOUNT], at
     while left > 0:
         last = left <= UNIT

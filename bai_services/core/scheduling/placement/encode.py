@@ -22,7 +22,7 @@ _CUDA = "cuda"
 
 
 class Names:
-    """Numbers for names, in the order in which they were met."""
+    """Consecutive numbers for names, in the order of first use."""
 
     def __init__(self, families: Sequence[str] = (), models: Sequence[str] = ()) -> None:
         self.families = {name: i for i, name in enumerate(families)}
@@ -31,7 +31,7 @@ class Names:
         self._kinds: dict[tuple[bytes, bytes], int] = {}
 
     def copy(self) -> Names:
-        """Return an independent copy: names met later get numbers of their own in each."""
+        """Return an independent copy: each numbers later names by itself."""
         other = Names(list(self.families), list(self.models))
         other._others, other._kinds = dict(self._others), dict(self._kinds)
         return other
@@ -47,18 +47,20 @@ class Names:
         return self._others.setdefault(name, len(self._others))
 
     def kind(self, row: Ints, facts: Ints) -> int:
-        """Return the number of all that is said of an agent and never changes by use."""
+        """Return a number that identifies all static facts of an agent."""
         return self._kinds.setdefault((row.tobytes(), facts.tobytes()), len(self._kinds))
 
     def mask(self, models: Sequence[str]) -> int:
-        """Return the models as bits; ANY without models. Beyond 62 models a bit is missing."""
+        """Return the models as a bit mask; ANY without models. Beyond 62 models a bit is
+        missing.
+        """
         if not models:
             return c.ANY
         return sum({1 << i for i in map(self.model, models) if i < 62})
 
 
 def driver_number(version: str) -> int:
-    """Return a driver's version as a number that compares; ANY if it is not known."""
+    """Return a driver version as a comparable number; ANY if it is unknown."""
     parts = [min(int(part), 999) for part in re.findall(r"\d+", version)[:3]]
     if not parts:
         return c.ANY
@@ -67,7 +69,7 @@ def driver_number(version: str) -> int:
 
 
 def build_columns(agents: Sequence[AgentState], names: Names, width: int = 0) -> Columns:
-    """Return the columns of agents, in their order, with room for ``width`` devices each."""
+    """Return the columns of agents, in their order, with ``width`` device columns each."""
     width = max([width, 1, *(len(a.devices) for a in agents)])
     columns = Columns(
         np.zeros((len(agents), c.AGENT_WIDTH), np.int64),
@@ -114,7 +116,7 @@ def write_agent(columns: Columns, n: int, agent: AgentState, names: Names) -> No
 
 
 def link_groups(devices: Sequence[Device]) -> list[int]:
-    """Return for each device the group of those that it reaches by links; -1: not known."""
+    """Return for each device the group of devices connected to it by links; -1: unknown."""
     index = {device.id: j for j, device in enumerate(devices)}
     group = [-1 if d.links is None else j for j, d in enumerate(devices)]
     for j, device in enumerate(devices):
@@ -127,7 +129,7 @@ def link_groups(devices: Sequence[Device]) -> list[int]:
 
 
 def read_agent(columns: Columns, n: int, agent: AgentState) -> AgentState:
-    """Return an agent with what its row says is taken: the reverse of ``write_agent``."""
+    """Return an agent with the usage in its row: the inverse of ``write_agent``."""
     row, free = columns.agents[n], columns.free[n].tolist()
     used = {
         **agent.used,
@@ -147,17 +149,17 @@ def read_agent(columns: Columns, n: int, agent: AgentState) -> AgentState:
 
 
 def shape_row(request: Request, names: Names) -> Ints:
-    """Return a request as a row: what goes together on one agent.
+    """Return a request as a row: the kernels that must share one agent.
 
     Raises
     ------
     InvalidRequest
-        If it asks for more families of devices than one session may.
+        If it requests more device families than one session may.
     """
     needs = [(slot, n) for slot, n in request.slots.items() if family_of(slot)]
     if len(needs) > c.MAX_NEEDS:
         raise InvalidRequest(
-            f"{len(needs)} families of devices asked for; a session takes at most {c.MAX_NEEDS}",
+            f"{len(needs)} families of devices requested; a session may have at most {c.MAX_NEEDS}",
             slots=[slot for slot, _ in needs],
         )
     row = _row(request.slots.get(CPU_SLOT, 0), request.slots.get(MEM_SLOT, 0))
@@ -178,7 +180,7 @@ def shape_row(request: Request, names: Names) -> Ints:
 
 
 def kind_row(kind: RequestKind, names: Names) -> Ints:
-    """Return a usual request as a row."""
+    """Return a typical request as a row."""
     row = _row(kind.cpu, kind.mem)
     if kind.devices:
         is_whole = kind.share == c.UNIT
@@ -205,13 +207,13 @@ def _add_need(row: Ints, family: int, is_whole: bool, amount: int, models: int) 
 def new_memory(
     agents: int, devices: int, shapes: int, picks: int, rule: int, seed: int = 0
 ) -> Memory:
-    """Return an empty memory of searches by a rule over that many agents."""
+    """Return an empty search memory for a policy over that many agents."""
     blocks = max(1, -(-agents // c.BLOCK))
     state = np.zeros(c.MEMORY_WIDTH, np.int64)
     state[c.CURSOR] = -1
     state[c.SETTLED] = -1
     state[c.RULE] = rule
-    # A xorshift must not begin at 0, and close seeds must not begin alike.
+    # The state of a xorshift must not be 0, and similar seeds must not start with similar states.
     state[c.DRAWS] = (seed + 1) * 0x9E3779B97F4A7C15 % 2**62 | 1
     return Memory(
         scores=np.full((shapes, agents), c.UNFIT, np.int64),
@@ -229,7 +231,7 @@ def new_memory(
 
 
 def grown(memory: Memory) -> Memory:
-    """Return a memory for twice as many shapes."""
+    """Return a memory with room for twice as many shapes."""
     return memory._replace(
         scores=np.concatenate([memory.scores, np.full_like(memory.scores, c.UNFIT)]),
         best=np.concatenate([memory.best, np.full_like(memory.best, c.UNFIT)]),

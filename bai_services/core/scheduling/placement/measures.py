@@ -9,10 +9,10 @@ from .columns import Columns, Costs
 
 
 def fragmented(columns: Columns, costs: Costs) -> float:
-    """Return how much of all devices is free but of no use to a usual request, from 0 to 1.
+    """Return the fraction of all device capacity that is free but unusable for a typical request.
 
-    The published measure: the mean, over the usual requests, of what each of
-    them could not use of the free devices, on the agent where they are.
+    This is the published measure: the mean, over the typical requests, of the free capacity on each
+    agent that the request could not use. It lies between 0 and 1.
     """
     facts = columns.facts
     is_device = facts[:, :, c.CAPACITY] > 0

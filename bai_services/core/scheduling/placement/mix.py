@@ -1,4 +1,4 @@
-"""What a group is usually asked for: learned from its own requests, with a start without any."""
+"""Typical requests of a group: learned from its own requests, starting from a default mix."""
 
 from __future__ import annotations
 
@@ -10,14 +10,15 @@ from ...cluster.devices import SHARES, pool_of, split_shares
 from ...resources import CPU, MEM, SHARE_STEP, SHARE_UNIT, family_of
 from .model import AgentState, Mode, Request
 
-# Until a group has seen so many requests of its own, the start counts as some of them.
+# Number of own requests from which a group no longer uses the default mix; below it, the default
+# mix makes up the difference.
 _OWN_ENOUGH = 500
 _START_COUNTS = 50
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class RequestKind:
-    """A usual request: ``devices`` devices of which ``share`` thousandths each are taken.
+    """A typical request: ``devices`` devices of which ``share`` thousandths each are taken.
 
     A share is always of one device; no ``models`` means any.
     """
@@ -31,16 +32,16 @@ class RequestKind:
 
     @property
     def demand(self) -> float:
-        """How many devices it takes."""
+        """Number of devices that it takes."""
         return self.devices * self.share / SHARE_UNIT
 
 
-# How often each kind is asked for; only the proportions matter.
+# Frequency of each kind; only the proportions matter.
 Mix = Mapping[RequestKind, float]
 
 
 def learn_mix(recent: Iterable[Request], agents: Sequence[AgentState]) -> Mix:
-    """Return the mix of a group's recent requests, eased in by a start from its agents."""
+    """Return the mix of a group's recent requests, blended with the default mix of its agents."""
     counts: Counter[RequestKind] = Counter()
     own = 0
     for request in recent:
@@ -58,7 +59,7 @@ def learn_mix(recent: Iterable[Request], agents: Sequence[AgentState]) -> Mix:
 
 
 def kinds_of(request: Request) -> list[tuple[RequestKind, int]]:
-    """Return what a request counts as, and how many times."""
+    """Return the kinds that a request counts as, each with its multiplicity."""
     cpu, mem = request.slots.get(CPU, 0), request.slots.get(MEM, 0)
     needs = [(slot, n) for slot, n in request.slots.items() if family_of(slot)]
     times = request.kernels
@@ -84,7 +85,7 @@ def kinds_of(request: Request) -> list[tuple[RequestKind, int]]:
 def stays_of(
     recent: Sequence[Request], seconds: Sequence[float | None]
 ) -> dict[RequestKind, float]:
-    """Return how long each kind of request ran on average, where some are known to have ended."""
+    """Return the mean run time of each kind of request for which ended sessions are known."""
     ran: dict[RequestKind, list[float]] = {}
     for request, time in zip(recent, seconds, strict=False):
         for kind, _ in kinds_of(request) if time else ():
@@ -93,10 +94,11 @@ def stays_of(
 
 
 def starting_mix(agents: Sequence[AgentState]) -> Mix:
-    """Return a mix in the proportions of the agents: whole devices, halves, quarters, some more.
+    """Return a mix in the proportions of the agents: whole devices, halves, quarters, some
+    multiples.
 
-    Each device comes with three quarters of the cpu and memory that its agents have for it, so
-    that what is asked for nothing but cpu has its place too.
+    Each device comes with three quarters of its agent's cpu and memory per device, which leaves
+    room for cpu-only requests.
     """
     mix: dict[RequestKind, float] = {}
     for family in sorted({d.pool for a in agents for d in a.devices}):
@@ -120,7 +122,7 @@ def starting_mix(agents: Sequence[AgentState]) -> Mix:
 
 
 def shares_of(mix: Mix, family: str) -> dict[int, float]:
-    """Return how often each share below a whole device is asked for."""
+    """Return the frequency of each share below a whole device."""
     found: dict[int, float] = {}
     for kind, weight in mix.items():
         if kind.family == family and kind.devices == 1 and kind.share < SHARE_UNIT:

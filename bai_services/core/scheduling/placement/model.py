@@ -1,4 +1,4 @@
-"""What placement is asked and what it answers: plain values, nothing of how it is worked out."""
+"""Input and output of placement: plain values, independent of the algorithm."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ ALIVE = "ALIVE"
 
 
 class Policy(StrEnum):
-    """How the agent is chosen among those that fit."""
+    """How to choose among the agents that fit."""
 
     PRICED = "priced"
     FGD = "fgd"
@@ -26,21 +26,21 @@ class Policy(StrEnum):
 
 
 class Strategy(StrEnum):
-    """How a share above one device is split: in equal parts, or one device after the other."""
+    """How to split a share above one device: in equal parts, or one device after the other."""
 
     EVENLY = "EVENLY"
     FILL = "FILL"
 
 
 class Mode(StrEnum):
-    """Where the kernels of one session go: all on one agent, or each on its own."""
+    """Whether all kernels of one session share an agent, or each has its own placement."""
 
     SINGLE_NODE = "single-node"
     MULTI_NODE = "multi-node"
 
 
 class Designation(StrEnum):
-    """Whether nothing but the designated agents will do, or they only come first."""
+    """Whether designated agents are required or only preferred."""
 
     STRICT = "strict"
     PREFERRED = "preferred"
@@ -48,7 +48,7 @@ class Designation(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class AgentState:
-    """An agent as a pass sees it; ``used`` and ``capacity`` hold cpu and mem."""
+    """State of an agent during a pass; ``used`` and ``capacity`` hold cpu and mem."""
 
     id: str
     resource_group: str
@@ -59,11 +59,11 @@ class AgentState:
     devices: tuple[Device, ...] = ()
     is_alive: bool = True
     is_schedulable: bool = True
-    # The newest CUDA version that its driver serves, such as "12.4"; empty if it does not tell.
+    # The newest CUDA version that its driver supports, such as "12.4"; empty if unknown.
     cuda_driver: str = ""
 
     def free(self, slot: str) -> int:
-        """Return the largest amount of ``slot`` that one session could take here now."""
+        """Return the largest quantity of ``slot`` that one session could take here now."""
         if is_device_slot(slot):
             return most_of(self.devices, slot)
         return max(0, self.capacity.get(slot, 0) - self.used.get(slot, 0))
@@ -74,7 +74,9 @@ class AgentState:
         return replace(self, used={}, devices=devices)
 
     def at_best(self) -> AgentState:
-        """Return the agent as it could be one day: empty, alive, open, all devices healthy."""
+        """Return the agent in its best possible state: empty, alive, schedulable, all devices
+        healthy.
+        """
         devices = tuple(d.at_best() for d in self.devices)
         return replace(self, used={}, devices=devices, is_alive=True, is_schedulable=True)
 
@@ -83,30 +85,30 @@ class AgentState:
 class Request:
     """What a session needs; ``resource_group``, ``architecture`` and ``engine`` must match.
 
-    ``slots`` are those of one kernel; every one of the ``kernels`` asks the same.
+    ``slots`` are those of one kernel; each of the ``kernels`` has the same.
     """
 
     slots: ResourceSlots
     resource_group: str
     architecture: str
-    engine: str | None = None  # None: whatever the agent has
+    engine: str | None = None  # None: any engine
     kernels: int = 1
     mode: Mode = Mode.SINGLE_NODE
     designated_agents: tuple[str, ...] = ()
     designation: Designation = Designation.STRICT
-    # Agents on which this session failed just now: taken only when no other one fits.
+    # Agents on which this session failed recently: used only when no other agent fits.
     avoid: tuple[str, ...] = ()
-    # May a share that would fit on one device be spread, and a larger one be split unevenly?
+    # Whether a share that fits on one device may be spread, and a larger one split unevenly.
     allow_fragmentation: bool = False
     strategy: Strategy = Strategy.EVENLY
-    # CUDA version that the driver must serve; binding only where cuda devices are asked for.
+    # CUDA version that the driver must support; checked only where cuda devices are requested.
     min_cuda_driver: str = ""
-    # Models of device that will do; empty: any.
+    # Acceptable device models; empty: any.
     device_models: tuple[str, ...] = ()
 
 
 class Placement(NamedTuple):
-    """One agent and the amounts taken there: cpu and mem as asked, devices one by one."""
+    """One agent and the resources taken there: cpu and mem as requested, devices one by one."""
 
     agent_id: str
     slots: ResourceSlots  # cpu and mem
@@ -115,7 +117,7 @@ class Placement(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """Why no agent can take a request; ``shortages`` name slot, asked and most available."""
+    """Why no agent fits a request; ``shortages`` name the slot, requested and most available."""
 
     message: str
     shortages: tuple[Shortage, ...] = ()

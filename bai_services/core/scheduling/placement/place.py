@@ -1,4 +1,4 @@
-"""One request on some agents, for those who only ask whether and where it would fit."""
+"""Placement check for one request, for callers that only ask whether and where it would fit."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from .placer import Placer
 
 
 def place(agents: Sequence[AgentState], request: Request) -> Placement | Refusal:
-    """Return where the first kernel of a request would go by best fit, or why there is no room.
+    """Return where the first kernel of a request would go by best fit, or why it does not fit.
 
-    There is room for all kernels or for none. A pass keeps a ``Placer`` instead.
+    Either all kernels fit or none. A pass uses a long-lived ``Placer`` instead.
     """
     mine = sorted(
         (a for a in agents if a.resource_group == request.resource_group), key=lambda a: a.id

@@ -1,4 +1,4 @@
-"""The agents of one resource group as columns, and the choice among them."""
+"""Choose among the agents of one resource group, stored as integer columns."""
 
 from __future__ import annotations
 
@@ -33,34 +33,34 @@ _RULES = MappingProxyType(
         Policy.RANDOM: c.RANDOM,
     }
 )
-# Scores are kept for so many requests at first, and at most for so many pairs of one and an agent.
+# Initial number of requests with cached scores, and the maximum of cached (request, agent) pairs.
 _ROWS = 64
 _MOST_SCORES = 8_000_000
-# So many forks that are of no more use are kept to be used again, with these parts of them.
+# Maximum number of discarded forks that are kept for reuse, and the attributes that are reused.
 _MOST_SPARES = 2
 _OF_FORK = ("_spares", "_columns", "_owns_facts", "_memory", "_shapes", "_bundle", "_places")
 
 
 @dataclass(frozen=True, slots=True)
 class _Ask:
-    """A prepared request: what its searches need, worked out once."""
+    """A prepared request: the inputs of its searches, computed once."""
 
     request: Request
     row: Ints
-    rounds: int  # searches: one for kernels that go together, else one each
+    rounds: int  # searches: one if the kernels go together, else one per kernel
     plain: ResourceSlots  # cpu and mem of one kernel
     together: int  # kernels of one search
     slots: tuple[str, ...]  # its device slots, in the order of its needs
-    units: tuple[int, ...]  # thousandths of a device that one of each slot is
-    is_free: bool  # neither designated agents nor any to avoid
+    units: tuple[int, ...]  # thousandths of a device that one unit of each slot is
+    is_free: bool  # neither designated nor barred agents
 
     @property
     def is_plain(self) -> bool:
-        """Whether one search among all agents is all."""
+        """Whether one search among all agents is enough."""
         return self.is_free and self.rounds == 1
 
 
-# The row of the agent, or -1; how many picks were made; of the first: need, device, amount.
+# The row of the agent, or -1; the number of picks; of the first: need, device, quantity.
 _Found = tuple[int, int, int, int, int]
 _NOTHING: _Found = (-1, 0, 0, 0, 0)
 
@@ -68,18 +68,18 @@ _NOTHING: _Found = (-1, 0, 0, 0, 0)
 class Placer:
     """Places sessions on the agents of ONE resource group; owns its integer columns.
 
-    Deterministic: the same agents in the same order, the same tables and the
-    same calls give the same answers. Ties go to the agent that comes first in
-    the order given; the pass gives them sorted by id. Not for two threads at once.
+    Deterministic: the same agents in the same order, the same tables and the same calls give the
+    same answers. Ties go to the agent that comes first; a pass passes agents sorted by id. Not
+    thread-safe.
 
     Typical use::
 
         placer = Placer(agents, Policy.PRICED, tables)
         shape = placer.prepare(request)          # once per distinct request
-        placements = placer.place(shape)         # decides AND takes; None: no room now
+        placements = placer.place(shape)         # decides and takes; None: no room now
         if placements is None:
             why = placer.refusal(shape)          # memoised until something changes
-        placer.release(placements)               # gives back exactly
+        placer.release(placements)               # releases exactly what was taken
     """
 
     def __init__(
@@ -91,10 +91,10 @@ class Placer:
         seed: int = 0,
         last_agent: str = "",
     ) -> None:
-        """Take in the agents; ``tables`` matter to priced and fgd alone.
+        """Load the agents; ``tables`` are used by the policies priced and fgd only.
 
-        Without tables a start from the agents' proportions serves. ``seed`` matters
-        to random alone, ``last_agent`` (the one chosen last) to round-robin alone.
+        Without tables, defaults from the agents' proportions are used. ``seed`` is used by the
+        policy random only; ``last_agent``, the agent chosen last, by round-robin only.
         """
         self._policy = policy
         self._rule = _RULES[policy]
@@ -107,7 +107,7 @@ class Placer:
         self._set_agents(list(agents), last_agent)
 
     def _set_agents(self, agents: list[AgentState], last_agent: str) -> None:
-        """Build everything from the agents; handles of prepared requests stay good."""
+        """Rebuild everything from the agents; handles of prepared requests remain valid."""
         self._agents = agents
         self._index = {agent.id: n for n, agent in enumerate(agents)}
         self._device_index = [{d.id: j for j, d in enumerate(a.devices)} for a in agents]
@@ -122,16 +122,16 @@ class Placer:
         self._memory.state[c.CURSOR] = self._index.get(last_agent, -1)
         self._shapes = np.zeros((_ROWS, c.SHAPE_WIDTH), np.int64)
         self._tie()
-        self._row_of: dict[int, int] = {}  # prepared request to its row, the oldest first
-        self._plain: dict[int, int] = {}  # those that ``fits_all`` needs no more of
+        self._row_of: dict[int, int] = {}  # prepared request to its row, oldest first
+        self._plain: dict[int, int] = {}  # all that ``fits_all`` needs of plain requests
         self._refusals: dict[int, tuple[int, Refusal]] = {}
         self._forget_ideal()
 
     def _tie(self) -> None:
-        """Bundle the arrays for the search: after any of them has been replaced."""
+        """Bundle the arrays for the search; call it after any of them has been replaced."""
         self._bundle = bundle(self._columns, self._costs, self._memory, self._shapes)
         self._places = self._bundle.places
-        self._layout = object()  # the same for those whose arrays are of the same sizes
+        self._layout = object()  # equal in placers whose arrays have equal sizes
 
     def _forget_ideal(self) -> None:
         self._ideal: Placer | None = None
@@ -140,19 +140,19 @@ class Placer:
 
     @property
     def last_agent(self) -> str:
-        """The agent that was chosen last, from which round-robin goes on; empty: none yet."""
+        """The agent chosen last, from which round-robin continues; empty: none yet."""
         n = int(self._memory.state[c.CURSOR])
         return self._agents[n].id if n >= 0 else ""
 
     # ---- Requests ----
 
     def prepare(self, request: Request) -> int:
-        """Return the handle of a request; equal requests have one. It is good in forks made later.
+        """Return the handle of a request; equal requests share one. It is valid in later forks.
 
         Raises
         ------
         InvalidRequest
-            If it asks for more families of devices than one session may.
+            If it requests more device families than one session may.
         """
         known = self._ask_of.get(request)
         if known is not None:
@@ -178,7 +178,9 @@ class Placer:
         return len(self._asks) - 1
 
     def _new_row(self, shape: int) -> int:
-        """Return a row for the scores of a request; the oldest is given up for a new one."""
+        """Return a row for the scores of a request; the oldest row is evicted when all are in
+        use.
+        """
         if len(self._row_of) < len(self._shapes):
             row = len(self._row_of)
         elif len(self._shapes) * len(self._agents) < _MOST_SCORES:
@@ -199,8 +201,8 @@ class Placer:
     def place(self, shape: int) -> tuple[Placement, ...] | None:
         """Take room for all kernels of a request, or for none of them.
 
-        One placement per kernel, in the order main1, sub1, sub2 … None when
-        there is no room now; nothing has changed then.
+        Return one placement per kernel, in the order main1, sub1, sub2 … Return None, without any
+        change, when there is no room now.
         """
         ask = self._asks[shape]
         if ask.rounds == 1:
@@ -217,14 +219,14 @@ class Placer:
         return tuple(taken)
 
     def fits(self, shape: int) -> bool:
-        """Return whether ``place`` would succeed now; changes nothing."""
+        """Return whether ``place`` would succeed now, without changing anything."""
         return self.room(shape) == self._asks[shape].request.kernels
 
     def fits_all(self, shapes: Sequence[int]) -> list[bool]:
-        """Return ``fits`` of each of many requests, at little more than the cost of one."""
+        """Return ``fits`` for each of many requests, at little more than the cost of one."""
         odd = {n: self.fits(n) for n in shapes if n not in self._plain}
         if odd:
-            # They have no row yet, or take more than one search.
+            # These have no row yet, or need more than one search.
             if any(self._asks[n].is_plain for n in odd):
                 rows = self._row_of.items()
                 self._plain = {n: row for n, row in rows if self._asks[n].is_plain}
@@ -236,7 +238,7 @@ class Placer:
         return answers
 
     def room(self, shape: int) -> int:
-        """Return how many kernels of a request there is room for now, at most all of them."""
+        """Return how many kernels of a request fit now, at most all of them."""
         ask = self._asks[shape]
         if ask.rounds == 1:
             return ask.request.kernels if self._decide(shape, False)[0] >= 0 else 0
@@ -246,12 +248,12 @@ class Placer:
         return len(found)
 
     def has_spare(self) -> bool:
-        """Return whether any open agent has a core, or a part of one, to spare."""
+        """Return whether any schedulable agent has spare cpu."""
         agents = self._columns.agents
         return bool(((agents[:, c.OPEN] == 1) & (agents[:, c.CPU] > 0)).any())
 
     def _rounds(self, shape: int) -> list[Placement]:
-        """Place kernels each on its own, as many as there is room for."""
+        """Place kernels one by one, as many as fit."""
         ask = self._asks[shape]
         self._before = self._memory.state[[c.CURSOR, c.DRAWS]]
         taken: list[Placement] = []
@@ -269,7 +271,7 @@ class Placer:
         self.version = version
 
     def _decide(self, shape: int, takes: bool) -> _Found:
-        """Return what one search has found."""
+        """Return the result of one search."""
         row = self._row_of.get(shape)
         if row is None:
             row = self._new_row(shape)
@@ -288,7 +290,7 @@ class Placer:
         return found
 
     def _list(self, which: int, agents: Iterable[str]) -> int:
-        """Tell the search of agents in their order; return how many are of this group."""
+        """Pass agents to the search in their order; return how many of them are in this group."""
         found = sorted({self._index[a] for a in agents if a in self._index})
         self._memory.listed[which, : len(found)] = found
         return len(found)
@@ -300,7 +302,7 @@ class Placer:
         if not count:
             return (Placement(agent.id, ask.plain),) * ask.together
         devices, slots, units = agent.devices, ask.slots, ask.units
-        if count == 1:  # as most are: without a look at the rows
+        if count == 1:  # the common case: no access to the rows
             only = DeviceAmount(devices[j].id, slots[need], amount // units[need])
             return (Placement(agent.id, ask.plain, (only,)),)
         picks = self._memory.picks[:count].tolist()
@@ -318,7 +320,7 @@ class Placer:
         return tuple([Placement(agent.id, ask.plain, tuple(part)) for part in of_kernel])
 
     def can_ever(self, shape: int) -> bool:
-        """Return whether the group could hold the request if nothing ran and all were well."""
+        """Return whether the group could hold the request if it was empty and entirely healthy."""
         known = self._ever.get(shape)
         if known is None:
             if self._ideal is None:
@@ -331,7 +333,9 @@ class Placer:
         return known
 
     def hopeless(self, shapes: Collection[int]) -> Collection[int]:
-        """Return requests for which ``can_ever`` is false: all such of these, maybe others too."""
+        """Return requests for which ``can_ever`` is false: all such requests among these, maybe
+        others.
+        """
         if len(self._ever) < len(self._asks):
             for shape in shapes:
                 self.can_ever(shape)
@@ -347,18 +351,20 @@ class Placer:
             known = self._refusals[shape] = (self.version, why)
         return known[1]
 
-    # ---- What happens elsewhere ----
+    # ---- External changes ----
 
     def take(self, placements: Iterable[Placement]) -> None:
-        """Book placements that were decided elsewhere; amounts may exceed what is free."""
+        """Record placements that were decided elsewhere; they may exceed what is free."""
         self._book(placements, -1)
 
     def release(self, placements: Iterable[Placement]) -> None:
-        """Give back exactly what placements took; agents and devices that are gone are skipped."""
+        """Release exactly what placements took; skip agents and devices that no longer exist."""
         self._book(placements, 1)
 
     def lower(self, agent_ids: Iterable[str], one: Placer, other: Placer) -> None:
-        """Leave free on agents what is free on them in both of two others (forks of one)."""
+        """Set what is free on agents to the minimum of two other placers (forks of the same
+        one).
+        """
         for n in (self._index[a] for a in agent_ids if a in self._index):
             mine, first, second = self._columns, one._columns, other._columns
             for column in (c.CPU, c.MEM):
@@ -397,7 +403,7 @@ class Placer:
         self.version += 1
 
     def update(self, agent: AgentState) -> None:
-        """Set what is known of one agent: capacity, use, health, open or not; or add a new one."""
+        """Set the state of one agent (capacity, usage, health, schedulable), or add a new one."""
         n = self._index.get(agent.id)
         if n is None or len(agent.devices) > self._columns.free.shape[1]:
             agents = [a for a in self.agents() if a.id != agent.id]
@@ -419,7 +425,7 @@ class Placer:
         self._note(n)
 
     def remove(self, agent_id: str) -> None:
-        """Forget an agent."""
+        """Remove an agent."""
         if agent_id in self._index:
             self._rebuild([a for a in self.agents() if a.id != agent_id])
 
@@ -428,12 +434,12 @@ class Placer:
         self.version += 1
 
     def set_tables(self, tables: Tables) -> None:
-        """Go on with newer tables."""
+        """Replace the tables."""
         self._tables = tables
         self._rebuild(self.agents())
 
     def fork(self) -> Placer:
-        """Return an independent copy to look ahead with; it costs a copy of the columns."""
+        """Return an independent copy for look-ahead; it costs a copy of the columns."""
         while self._spares:
             spare = self._spares.pop()
             has_facts = spare._owns_facts or spare._columns.facts is self._columns.facts
@@ -445,7 +451,7 @@ class Placer:
         if (facts[:, :, c.IN_FORCE] == c.ANY).all():
             self._owns_facts = other._owns_facts = False
         else:
-            # They change with what is taken.
+            # These change with every placement.
             facts, other._owns_facts = facts.copy(), True
         other._columns = self._columns._replace(
             facts=facts,
@@ -462,12 +468,12 @@ class Placer:
         return other
 
     def spare(self, fork: Placer) -> None:
-        """Take back a fork of this one that nobody will use any more: the next one is cheaper."""
+        """Recycle a fork of this placer that is no longer used: the next fork is cheaper."""
         if len(self._spares) < _MOST_SPARES:
             self._spares.append(fork)
 
     def _again(self, spare: Placer) -> Placer:
-        """Make a fork of before one of now."""
+        """Turn a recycled fork into a copy of the current state."""
         own = {name: getattr(spare, name) for name in _OF_FORK}
         spare.__dict__.update(self.__dict__)
         spare.__dict__.update(own)
@@ -476,7 +482,7 @@ class Placer:
         return spare
 
     def _own(self) -> None:
-        """Part with the lists of the one that this is a copy of."""
+        """Copy the lists that are still shared with the placer that this was forked from."""
         self._agents = list(self._agents)
         self._device_index = list(self._device_index)
         self._asks, self._ask_of = list(self._asks), dict(self._ask_of)
@@ -484,16 +490,18 @@ class Placer:
         self._ever, self._never = dict(self._ever), set(self._never)
 
     def fork_for_thread(self) -> Placer:
-        """Return a fork that another thread may use while this one goes on."""
+        """Return a fork for another thread; this placer may change meanwhile."""
         other = self.fork()
         other._names = self._names.copy()
         other._ideal = None
         return other
 
     def fragmentation(self) -> float:
-        """Return the part of all devices that is free but of no use to a usual request."""
+        """Return the fraction of all device capacity that is free but unusable for a typical
+        request.
+        """
         return fragmented(self._columns, self._costs)
 
     def agents(self) -> list[AgentState]:
-        """Return the agents as they are now, in their order."""
+        """Return the agents in their current state, in their order."""
         return [read_agent(self._columns, n, agent) for n, agent in enumerate(self._agents)]

@@ -1,4 +1,4 @@
-"""What a share of a device, and what is left of one, is worth: prices of a cutting stock."""
+"""Values of shares and remainders of a device: dual prices of a cutting-stock problem."""
 
 from __future__ import annotations
 
@@ -10,29 +10,29 @@ import numpy as np
 from ...resources import SHARE_STEP, SHARE_UNIT
 from .columns import Floats, Ints
 
-# A whole device is worth a little more than any sum of parts: opened ones are filled first.
+# A whole device is worth slightly more than any sum of parts, so that opened ones are filled first.
 THETA = 0.95
 
 _EPSILON = 1e-9
 _ROOM = SHARE_UNIT // SHARE_STEP
 
-# A way to cut one device: how many of each share, and on how many devices it is used.
+# One way to cut a device: the number of each share, and the number of devices cut that way.
 Pattern = tuple[dict[int, int], float]
 
 
 def share_prices(demand: Mapping[int, float]) -> tuple[dict[int, float], list[Pattern]]:
-    """Return the price of each share as a part of a device, and the patterns behind them.
+    """Return the price of each share as a fraction of a device, and the patterns behind them.
 
-    The least number of devices that hold the demand, as a linear program over
-    all ways to cut a device; its dual values are the prices. Patterns are made
-    as they are needed (column generation); shares are multiples of a step.
+    A linear program over all ways to cut a device minimises the number of devices that hold the
+    demand; its dual values are the prices. Patterns are generated when needed (column generation);
+    shares are multiples of a step.
     """
     sizes = [s for s in sorted(demand) if demand[s] > 0]
     if not sizes:
         return {}, []
     widths = np.array([s // SHARE_STEP for s in sizes])
     wanted = np.array([demand[s] for s in sizes], np.float64)
-    # Demands of equal size would make the search go round in circles.
+    # Equal demands would let the simplex cycle, so they are perturbed.
     wanted = wanted / wanted.sum() * (1 + 1e-7 * np.arange(len(sizes)))
     basis = np.diag((_ROOM // widths).astype(np.float64))
     costs = np.ones(len(sizes))
@@ -60,7 +60,7 @@ def share_prices(demand: Mapping[int, float]) -> tuple[dict[int, float], list[Pa
 
 
 def _entering(prices: Floats, widths: Ints) -> tuple[Floats | None, float]:
-    """Return the column that lowers the cost most, and its own cost; None at the optimum."""
+    """Return the column with the most negative reduced cost, and that cost; None at the optimum."""
     lowest = int(np.argmin(prices))
     if prices[lowest] < -_EPSILON:
         surplus = np.zeros(prices.size)
@@ -71,7 +71,7 @@ def _entering(prices: Floats, widths: Ints) -> tuple[Floats | None, float]:
 
 
 def _dearest_pattern(prices: Floats, widths: Ints) -> tuple[Floats, float]:
-    """Return the way to cut a device that is worth most at these prices (a knapsack)."""
+    """Return the most valuable way to cut a device at these prices (a knapsack problem)."""
     best = np.zeros(_ROOM + 1)
     last = np.full(_ROOM + 1, -1)
     for room in range(1, _ROOM + 1):
@@ -94,7 +94,7 @@ def _dearest_pattern(prices: Floats, widths: Ints) -> tuple[Floats, float]:
 
 
 def remainder_values(prices: Mapping[int, float]) -> Floats:
-    """Return what a device with 0 to 1000 thousandths free is worth; a whole one 1."""
+    """Return the value of a device with 0 to 1000 thousandths free; a whole one is worth 1."""
     value = np.zeros(SHARE_UNIT + 1)
     for free in range(1, SHARE_UNIT):
         best = value[free - 1]

@@ -20,9 +20,9 @@ Mask = NDArray[np.bool_]
 def explain(
     agents: Sequence[AgentState], columns: Columns, request: Request, row: Ints, room: int
 ) -> Refusal:
-    """Return why no agent takes a request; ``row`` is its shape.
+    """Return why no agent fits a request; ``row`` is its shape.
 
-    ``room`` says for how many of the kernels of a multi-node session there is room.
+    ``room`` is the number of kernels of a multi-node session that fit.
     """
     group = request.resource_group
     if not agents:
@@ -46,7 +46,7 @@ def explain(
 
 
 def _suits(columns: Columns, row: Ints) -> tuple[Mask, Mask]:
-    """Return which agents have the architecture and engine, and which a driver that will do."""
+    """Return which agents match architecture and engine, and which have a suitable driver."""
     a = columns.agents
     fits = a[:, c.ARCHITECTURE] == row[c.ARCHITECTURE]
     if row[c.ENGINE] != c.ANY:
@@ -88,7 +88,7 @@ def _none_able(agents: Sequence[AgentState], columns: Columns, request: Request,
 
 
 def _shortages(columns: Columns, able: Mask, request: Request, row: Ints) -> list[Shortage]:
-    """Return the slots of which no agent has enough, each taken alone."""
+    """Return the slots of which no agent has enough, each checked alone."""
     found: list[Shortage] = []
     need = 0
     for slot, amount in request.slots.items():
@@ -110,13 +110,13 @@ def _shortages(columns: Columns, able: Mask, request: Request, row: Ints) -> lis
         if most < asked:
             hint = ""
             if is_device_slot(slot) and _is_unshared(columns, able, row, need - 1):
-                hint = "; the devices are not shared now, or not held as firmly as is demanded"
+                hint = "; no device is shared now with the required enforcement level"
             found.append(_short(slot, asked, most, hint))
     return found
 
 
 def _serving(facts: Ints, row: Ints, need: int) -> Mask:
-    """Return which devices are of the family and models that a need asks for."""
+    """Return which devices match the family and models of a need."""
     family, _, _, models = row[c.NEED_START + c.NEED_WIDTH * need :][: c.NEED_WIDTH]
     serving: Mask = facts[:, :, c.FAMILY] == family
     if models != c.ANY:
@@ -126,7 +126,7 @@ def _serving(facts: Ints, row: Ints, need: int) -> Mask:
 
 
 def _least_share(columns: Columns, able: Mask, row: Ints, need: int) -> int:
-    """Return the smallest share that any device is divided into; 0 for whole devices."""
+    """Return the smallest share that the devices are divided into; 0 for whole devices."""
     if row[c.NEED_START + c.NEED_WIDTH * need + c.NEED_WHOLE]:
         return 0
     facts = columns.facts[able]
@@ -137,7 +137,7 @@ def _least_share(columns: Columns, able: Mask, row: Ints, need: int) -> int:
 
 
 def _most_of_devices(columns: Columns, able: Mask, row: Ints, need: int) -> int:
-    """Return the largest amount of a device slot that one kernel could take on one agent."""
+    """Return the largest quantity of a device slot that one kernel could take on one agent."""
     facts, free = columns.facts[able], columns.free[able]
     serving = _serving(facts, row, need)
     if row[c.NEED_START + c.NEED_WIDTH * need + c.NEED_WHOLE]:
@@ -157,14 +157,15 @@ def _most_of_devices(columns: Columns, able: Mask, row: Ints, need: int) -> int:
     most = rooms[:, 0]
     for n in range(2, rooms.shape[1] + 1):
         part = rooms[:, n - 1]
-        # The n-th room bounds the smaller parts; roomier devices may hold one step more.
+        # The n-th largest room bounds the smaller parts; devices with more room may hold one step
+        # more.
         held = part * n + c.STEP * (rooms[:, :n] > part[:, None]).sum(axis=1)
         most = np.maximum(most, np.where((held > c.UNIT) & (part >= c.LEAST), held, 0))
     return max(alone, int(most.max()))
 
 
 def _shares_in_force(columns: Columns, able: Mask, row: Ints, need: int) -> list[int]:
-    """Return the shares that devices with room serve now, where that alone is in the way."""
+    """Return the shares in force on devices with room, if only these prevent the placement."""
     wanted = row[c.NEED_START + c.NEED_WIDTH * need :][: c.NEED_WIDTH]
     amount = int(wanted[c.NEED_AMOUNT])
     if wanted[c.NEED_WHOLE] or amount > c.UNIT:
@@ -200,7 +201,7 @@ def _too_small(slot: str, asked: int, least: int) -> Shortage:
 
 
 def _is_unshared(columns: Columns, able: Mask, row: Ints, need: int) -> bool:
-    """Return whether a share is asked for and there are devices, and none that is shared."""
+    """Return whether a share is requested and suitable devices exist, but none is shared."""
     if row[c.NEED_START + c.NEED_WIDTH * need + c.NEED_WHOLE]:
         return False
     facts = columns.facts[able]

@@ -1,10 +1,10 @@
-"""What a rule thinks of one agent for one shape (compiled; see search.py)."""
+"""Score one agent for one shape under a policy (compiled; see search.py)."""
 
 from __future__ import annotations
 
 import math
 
-# ---- What a rule thinks of an agent ----
+# ---- Scores of a policy ----
 from .columns import (
     ANY,
     ARCHITECTURE,
@@ -73,7 +73,7 @@ def mem_bin(costs, mem):  # type: ignore[no-untyped-def]
 
 @inlined
 def potential(costs, table, c, m, g, count):  # type: ignore[no-untyped-def]
-    """Return how many devices' worth of ``g`` free ones can be expected to get sold.
+    """Return how many of ``g`` free devices are expected to be sold.
 
     ``c`` and ``m`` are bins of free cpu and memory, ``count`` the devices of the agent.
     """
@@ -94,7 +94,7 @@ def value_of(costs, family, free):  # type: ignore[no-untyped-def]
 
 @inlined
 def beside_potential(costs, family, model, g_taken, whole_before, whole_after):  # type: ignore[no-untyped-def]
-    """Return what a taking costs beyond potential: a sought-after model, whole devices broken."""
+    """Return the cost of a placement beyond potential: models in demand, whole devices broken."""
     most = costs.whole.shape[1] - 1
     whole = (
         costs.whole[family, min(whole_before, most)] - costs.whole[family, min(whole_after, most)]
@@ -104,9 +104,9 @@ def beside_potential(costs, family, model, g_taken, whole_before, whole_after): 
 
 @inner
 def price(columns, costs, n, after, shape):  # type: ignore[no-untyped-def]
-    """Return the change of an agent's potential, less what its model and whole devices are worth.
+    """Return the change of an agent's potential minus the value of its model and whole devices.
 
-    ``after`` is what would then be free on its devices.
+    ``after`` is what would be free on its devices afterwards.
     """
     facts, before = columns.facts[n], columns.free[n]
     cpu, mem = columns.agents[n, CPU], columns.agents[n, MEM]
@@ -143,7 +143,7 @@ def price(columns, costs, n, after, shape):  # type: ignore[no-untyped-def]
 
 @inner
 def fragments(costs, facts, free, cpu):  # type: ignore[no-untyped-def]
-    """Return the free thousandths that usual requests cannot use, on average over them."""
+    """Return the free thousandths that typical requests cannot use, averaged over the requests."""
     total = 0
     for j in range(free.size):
         total += max(free[j], 0)
@@ -166,7 +166,7 @@ def fragments(costs, facts, free, cpu):  # type: ignore[no-untyped-def]
 
 @inner
 def gradient(columns, costs, n, after, shape):  # type: ignore[no-untyped-def]
-    """Return the published score: 0 to 100, higher where less becomes unusable."""
+    """Return the published score: 0 to 100, higher where less capacity becomes unusable."""
     cpu_after = columns.agents[n, CPU] - shape[CPU] * shape[TOGETHER]
     lost = fragments(costs, columns.facts[n], after, cpu_after)
     return int(100.0 / (1.0 + math.exp(-(columns.sums[n, MEASURE] - lost) / 1000.0)))
@@ -174,7 +174,7 @@ def gradient(columns, costs, n, after, shape):  # type: ignore[no-untyped-def]
 
 @inlined
 def left_on(free):  # type: ignore[no-untyped-def]
-    """Return how many thousandths are free on all devices together."""
+    """Return the free thousandths of all devices together."""
     left = 0
     for j in range(free.size):
         left += max(free[j], 0)
@@ -183,13 +183,13 @@ def left_on(free):  # type: ignore[no-untyped-def]
 
 @inlined
 def best_fit(left, cpu_left):  # type: ignore[no-untyped-def]
-    """Return the published score, in which 128 cores and 8 devices are a full machine."""
+    """Return the published score, which takes 128 cores and 8 devices as a full machine."""
     return int(100.0 * (1.0 - 0.5 * cpu_left / 128_000.0 - 0.5 * left / 8_000.0))
 
 
 @inner
 def unasked_families(facts, free, shape):  # type: ignore[no-untyped-def]
-    """Return how many families have something free that the shape does not ask for."""
+    """Return how many families that the shape does not request have something free."""
     unasked = done = 0
     for j in range(free.size):
         family = facts[j, FAMILY]
@@ -208,7 +208,8 @@ def unasked_families(facts, free, shape):  # type: ignore[no-untyped-def]
 def concentration(rule, unasked, left, cpu_left, mem_left):  # type: ignore[no-untyped-def]
     """Return the score of pack and spread.
 
-    Fewest families not asked for; then least devices, cpu and mem left (spread: most).
+    pack prefers the fewest families not requested, then the least devices, cpu and mem left; spread
+    prefers the most left.
     """
     devices = min(left, 2**20 - 1)
     cpu = min(max(cpu_left, 0), 2**21 - 1)
@@ -227,7 +228,7 @@ def rounded(change, costs):  # type: ignore[no-untyped-def]
 
 @inlined
 def is_plain(columns, n, shape):  # type: ignore[no-untyped-def]
-    """Return whether a shape on an agent is of the usual sort: one kernel, one family or none."""
+    """Return whether a shape on an agent is the common case: one kernel, at most one family."""
     family = columns.tallies[n, ONLY_FAMILY]
     if shape[TOGETHER] != 1 or shape[NEEDS] > 1 or shape[FRAGMENTS] == 1 or family == MIXED:
         return False
@@ -239,9 +240,9 @@ def is_plain(columns, n, shape):  # type: ignore[no-untyped-def]
 
 @inlined
 def best_share(columns, costs, n, shape, table, c, m):  # type: ignore[no-untyped-def]
-    """Return the device that a share on one device costs least on, and the potential then.
+    """Return the cheapest device for a share on one device, and the potential afterwards.
 
-    For a plain shape; -1 if there is no room.
+    For a plain shape; the device is -1 if there is no room.
     """
     family, whole = columns.tallies[n, ONLY_FAMILY], columns.tallies[n, WHOLE]
     g, count = columns.sums[n, VALUE], columns.tallies[n, COUNT]
@@ -269,7 +270,7 @@ def best_share(columns, costs, n, shape, table, c, m):  # type: ignore[no-untype
 
 @spliced
 def pick_one(columns, costs, rule, n, free, shape, need):  # type: ignore[no-untyped-def]
-    """Return the device for a share that fits on one, by the rule; -1: there is none."""
+    """Return the device for a share that fits on one, by the policy, or -1 if there is none."""
     facts = columns.facts[n]
     amount = need[NEED_AMOUNT]
     if rule == PRICED and is_plain(columns, n, shape):
@@ -299,7 +300,7 @@ def pick_one(columns, costs, rule, n, free, shape, need):  # type: ignore[no-unt
 
 @inner
 def pick_share(columns, costs, rule, n, free, shape, i, picks, at, kernel):  # type: ignore[no-untyped-def]
-    """Take a share by the strategy of the shape; return how many picks there are, or -1."""
+    """Take a share by the shape's strategy; return the number of picks, or -1."""
     need = shape[NEED_START + NEED_WIDTH * i : NEED_START + NEED_WIDTH * (i + 1)]
     facts = columns.facts[n]
     may_fragment = shape[FRAGMENTS] == 1
@@ -317,7 +318,7 @@ def pick_share(columns, costs, rule, n, free, shape, i, picks, at, kernel):  # t
 
 @inlined
 def admits(columns, n, shape):  # type: ignore[no-untyped-def]
-    """Return whether an agent may take a shape and has the cpu and memory for it."""
+    """Return whether an agent may take a shape and has enough cpu and memory for it."""
     agents = columns.agents
     return (
         agents[n, OPEN] == 1
@@ -331,7 +332,7 @@ def admits(columns, n, shape):  # type: ignore[no-untyped-def]
 
 @inner
 def fill(columns, costs, rule, n, shape, free, picks):  # type: ignore[no-untyped-def]
-    """Choose devices for all kernels that go together; return how many picks, -1: no room.
+    """Choose devices for all kernels that go together; return the number of picks, or -1.
 
     ``free`` becomes what is free on the agent's devices afterwards.
     """
@@ -340,7 +341,7 @@ def fill(columns, costs, rule, n, shape, free, picks):  # type: ignore[no-untype
         return -1
     for j in range(free.size):
         free[j] = columns.free[n, j]
-    at = 0  # not a literal: the functions below would be compiled for both
+    at = 0  # a variable: a literal would make numba compile the functions below for both types
     for kernel in range(shape[TOGETHER]):
         for i in range(shape[NEEDS]):
             need = shape[NEED_START + NEED_WIDTH * i : NEED_START + NEED_WIDTH * (i + 1)]
@@ -357,7 +358,7 @@ def fill(columns, costs, rule, n, shape, free, picks):  # type: ignore[no-untype
 
 @inlined
 def able_whole(columns, n, models):  # type: ignore[no-untyped-def]
-    """Return how many wholly free devices of the models there are on an agent of one family."""
+    """Return the number of wholly free devices of the models on an agent of one family."""
     if models == ANY:
         return columns.tallies[n, WHOLE]
     able = 0
@@ -369,7 +370,7 @@ def able_whole(columns, n, models):  # type: ignore[no-untyped-def]
 
 @inlined
 def has_room(columns, n, shape):  # type: ignore[no-untyped-def]
-    """Return whether a share of a plain shape has room on some device."""
+    """Return whether a share of a plain shape fits on some device."""
     need = shape[NEED_START : NEED_START + NEED_WIDTH]
     amount = need[NEED_AMOUNT]
     facts, free = columns.facts[n], columns.free[n]
@@ -381,7 +382,7 @@ def has_room(columns, n, shape):  # type: ignore[no-untyped-def]
 
 @spliced
 def plain_score(columns, costs, rule, n, shape):  # type: ignore[no-untyped-def]
-    """Return what ``score`` does for a plain shape, but quickly: from what is kept of the agent."""
+    """Return ``score`` for a plain shape, faster: from the cached values of the agent."""
     family = columns.tallies[n, ONLY_FAMILY]
     has_need, amount = shape[NEEDS] == 1, shape[NEED_START + NEED_AMOUNT]
     takes_whole = shape[NEED_START + NEED_WHOLE] == 1
@@ -389,7 +390,7 @@ def plain_score(columns, costs, rule, n, shape):  # type: ignore[no-untyped-def]
         return int(UNFIT)
     if has_need and shape[NEED_START + NEED_FAMILY] != family:
         return int(UNFIT)
-    # Before any device is looked at: whether all together have as much.
+    # Cheap check before any single device: whether all devices together have enough.
     if has_need and columns.tallies[n, WHOLE if takes_whole else LEFT] < amount:
         return int(UNFIT)
     if has_need and takes_whole:
@@ -412,7 +413,7 @@ def plain_score(columns, costs, rule, n, shape):  # type: ignore[no-untyped-def]
 
 @spliced
 def plain_price(columns, costs, n, shape, close):  # type: ignore[no-untyped-def]
-    """Return the priced score of an agent for a plain shape, or UNFIT if a share has no room."""
+    """Return the priced score of an agent for a plain shape, or UNFIT if a share does not fit."""
     family = columns.tallies[n, ONLY_FAMILY]
     if family < 0:
         return close
@@ -436,7 +437,7 @@ def plain_price(columns, costs, n, shape, close):  # type: ignore[no-untyped-def
 
 @spliced
 def score(columns, costs, rule, n, shape, free, picks):  # type: ignore[no-untyped-def]
-    """Return what the rule thinks of an agent for a shape: higher is better, or UNFIT."""
+    """Return the policy's score of an agent for a shape: higher is better, or UNFIT."""
     count = fill(columns, costs, rule, n, shape, free, picks)
     if count < 0:
         return UNFIT
@@ -458,7 +459,7 @@ def score(columns, costs, rule, n, shape, free, picks):  # type: ignore[no-untyp
 
 @inner
 def settle(columns, costs, rule, n):  # type: ignore[no-untyped-def]
-    """Work out anew what is kept of an agent that has changed."""
+    """Recompute the cached values of an agent that has changed."""
     facts, free = columns.facts[n], columns.free[n]
     only, whole, count = int(ANY), 0, 0
     g = 0.0
@@ -489,6 +490,6 @@ def settle(columns, costs, rule, n):  # type: ignore[no-untyped-def]
 
 @inlined
 def mixed(digest, number):  # type: ignore[no-untyped-def]
-    """Return a hash of a hash and a number."""
+    """Mix a number into a hash."""
     digest = (digest ^ number) * 0x2127599BF4325C37
     return digest ^ (digest >> 29)

@@ -1,4 +1,4 @@
-"""The search for an agent: scores kept and renewed only where something changed (compiled)."""
+"""Search for an agent; cached scores are recomputed only for changed agents (compiled)."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def renew_block(memory, s, block):  # type: ignore[no-untyped-def]
 
 @spliced
 def settle_all(columns, costs, memory, rule):  # type: ignore[no-untyped-def]
-    """Work out anew what is kept of the agents that have changed."""
+    """Recompute the cached values of the agents that have changed."""
     head, settled = memory.state[HEAD], memory.state[SETTLED]
     memory.state[SETTLED] = head
     is_all = False
@@ -77,7 +77,9 @@ def settle_all(columns, costs, memory, rule):  # type: ignore[no-untyped-def]
 
 @spliced
 def score_stale(columns, costs, memory, rule, s, shape, count):  # type: ignore[no-untyped-def]
-    """Score the first ``count`` agents of ``memory.stale``; those in equal state are alike."""
+    """Score the first ``count`` agents of ``memory.stale``; agents in equal state are scored
+    once.
+    """
     is_many = count > BLOCK
     hashes, scores = memory.known[HASHES], memory.known[SCORES]
     if is_many:
@@ -94,7 +96,7 @@ def score_stale(columns, costs, memory, rule, s, shape, count):  # type: ignore[
             new = score(columns, costs, rule, n, shape, memory.room, memory.picks)
         hashes[at], scores[at] = digest, new
         block = n // BLOCK
-        # A block whose best one has become worse is looked through: marked by its number below 0.
+        # A block whose best score has dropped must be rescanned: mark it with a negative number.
         if new < memory.scores[s, n] == memory.best[s, block]:
             memory.stale[i] = -1 - block
         memory.scores[s, n] = new
@@ -102,7 +104,7 @@ def score_stale(columns, costs, memory, rule, s, shape, count):  # type: ignore[
 
 @spliced
 def renew(columns, costs, memory, rule, s, shape):  # type: ignore[no-untyped-def]
-    """Bring the scores of a shape up to date: only of agents that have changed since."""
+    """Update the scores of a shape for the agents that have changed since."""
     settle_all(columns, costs, memory, rule)
     head, seen = memory.state[HEAD], memory.seen[s]
     memory.seen[s] = head
@@ -117,7 +119,7 @@ def renew(columns, costs, memory, rule, s, shape):  # type: ignore[no-untyped-de
         for at in range(seen, head):
             entry = memory.log[at & (memory.log.size - 1)]
             n = entry & ~GREW
-            # Where there was no room, there is none after something was taken.
+            # An agent without room still has none after something more was taken.
             may_fit = entry & GREW or memory.scores[s, n] != UNFIT
             if may_fit and memory.mark[n] != memory.state[VISIT]:
                 memory.mark[n] = memory.state[VISIT]
@@ -152,7 +154,7 @@ def best_of(memory, s):  # type: ignore[no-untyped-def]
 
 @inner
 def draw(memory, below):  # type: ignore[no-untyped-def]
-    """Return the next number below a limit of a fixed sequence (xorshift)."""
+    """Return the next number below a limit from a fixed pseudo-random sequence (xorshift)."""
     x = memory.state[DRAWS]
     x ^= (x << 13) & 0x7FFFFFFFFFFFFFFF
     x ^= x >> 7
@@ -163,7 +165,7 @@ def draw(memory, below):  # type: ignore[no-untyped-def]
 
 @inner
 def fitting(memory, rule, s):  # type: ignore[no-untyped-def]
-    """Return the next agent in turn, or any, of those that fit; -1: none does."""
+    """Return the next agent in turn, or a random one, of those that fit; -1 if none does."""
     scores = memory.scores[s]
     count = 0
     for n in range(scores.size):
@@ -200,7 +202,7 @@ def best_among(memory, s, among, barred):  # type: ignore[no-untyped-def]
 
 @spliced
 def choose(memory, rule, s):  # type: ignore[no-untyped-def]
-    """Return the agent for a shape: of those named, then of all; barred ones last."""
+    """Choose the agent for a shape: designated agents first, then all; barred ones last."""
     state = memory.state
     among = memory.listed[AMONG, : state[NAMED]]
     barred = memory.listed[AGAINST, : state[BARRED]]
@@ -218,7 +220,7 @@ def choose(memory, rule, s):  # type: ignore[no-untyped-def]
 
 @inner
 def redraw(columns, memory, n, shape):  # type: ignore[no-untyped-def]
-    """Move the one share that was picked to any device that has room for it."""
+    """Move the single picked share to a random device that has room for it."""
     need = shape[NEED_START : NEED_START + NEED_WIDTH]
     part = memory.picks[0, PICK_AMOUNT]
     free, facts = columns.free[n], columns.facts[n]
@@ -233,14 +235,16 @@ def redraw(columns, memory, n, shape):  # type: ignore[no-untyped-def]
 
 @inner
 def note(memory, entry):  # type: ignore[no-untyped-def]
-    """Remember that an agent has changed: its number, with `GREW` where it may have got room."""
+    """Log that an agent has changed: its number, with `GREW` where it may have gained room."""
     memory.log[memory.state[HEAD] & (memory.log.size - 1)] = entry
     memory.state[HEAD] += 1
 
 
 @spliced
 def take_picks(columns, costs, memory, rule, n, shape):  # type: ignore[no-untyped-def]
-    """Book a shape on an agent; return how many rows of ``memory.picks`` tell the devices."""
+    """Place a shape on an agent; return the number of rows of ``memory.picks`` that name
+    devices.
+    """
     count = fill(columns, costs, rule, n, shape, memory.room, memory.picks)
     if count < 0:
         return count
@@ -260,7 +264,7 @@ def take_picks(columns, costs, memory, rule, n, shape):  # type: ignore[no-untyp
 
 @inner
 def give_back(columns, memory, n, shape, held):  # type: ignore[no-untyped-def]
-    """Free what a shape held on an agent: devices and amounts."""
+    """Release what a shape held on an agent: devices and quantities."""
     for i in range(held.shape[0]):
         columns.free[n, held[i, 0]] += held[i, 1]
     columns.agents[n, CPU] += shape[CPU] * shape[TOGETHER]
@@ -270,10 +274,10 @@ def give_back(columns, memory, n, shape, held):  # type: ignore[no-untyped-def]
 
 @inner
 def decide_one(places, s, takes):  # type: ignore[no-untyped-def]
-    """Return the agent for the shape of a row, or -1; ``places`` are those of a bundle.
+    """Return the agent for the shape of a row, or -1; ``places`` belongs to a bundle.
 
-    With ``takes`` it is booked; the second number returned tells how many rows
-    of ``memory.picks`` name the devices, the others the first row: need, device, amount.
+    With ``takes`` the placement is recorded. The second number returned is the number of rows of
+    ``memory.picks`` that name the devices; the others are the first row: need, device, quantity.
     """
     columns, costs, memory, shapes = unbundle(places)
     rule, shape = memory.state[RULE], shapes[s]
@@ -284,14 +288,14 @@ def decide_one(places, s, takes):  # type: ignore[no-untyped-def]
         memory.state[DRAWS] = draws
     elif n >= 0:
         count = take_picks(columns, costs, memory, rule, n, shape)
-        if count < 0:  # only if two states of agents ever had one hash
+        if count < 0:  # only if two different agent states had the same hash
             n = -1
     pick = memory.picks[0]
     return n, count, pick[PICK_NEED], pick[PICK_DEVICE], pick[PICK_AMOUNT]
 
 
 def _stamp() -> str:
-    """Return what changes with any compiled function or constant of this package."""
+    """Return a value that changes with any compiled function or constant of this package."""
     digest = hashlib.sha256()
     for module in (
         columns_module,
@@ -313,10 +317,10 @@ def _stamp() -> str:
 def _outer(stamp: str) -> Any:
     """Compile the functions that Python calls, with a cache on disk.
 
-    The compiler renews its cache when the file of the outermost function, or a
-    value that it closes over, has changed; of the functions called by it, it
-    knows nothing. So they close over a stamp of all of them, and over none of each other: what
-    a function is called in the cache is another thing in each process.
+    numba invalidates its cache when the file of the outermost function, or a value in its closure,
+    has changed; it does not notice changes of the functions called. So the outermost functions have
+    a stamp of all functions in their closure. They do not refer to each other, because the name of
+    a cached function differs from process to process.
     """
 
     @njit(cache=True, nogil=True, error_model="numpy")
@@ -326,14 +330,14 @@ def _outer(stamp: str) -> Any:
 
     @njit(cache=True, nogil=True, error_model="numpy")
     def decide_all(places, asked, ends, found):  # type: ignore[no-untyped-def]
-        """Place shapes one after the other: ``found`` tells the agent of each, or -1.
+        """Place shapes one after the other: ``found`` receives the agent of each, or -1.
 
-        ``ends`` tells before which of them each leaves again.
+        ``ends`` holds, for each shape, the index of the shape before which it leaves.
         """
         stamp  # noqa: B018
         columns, _, memory, shapes = unbundle(places)
-        leaving = np.full(asked.size + 1, -1, np.int64)  # the last of those that leave then
-        before = np.full(asked.size, -1, np.int64)  # who leaves at the same time
+        leaving = np.full(asked.size + 1, -1, np.int64)  # the last shape that leaves at that time
+        before = np.full(asked.size, -1, np.int64)  # the next shape that leaves at the same time
         held = np.zeros((asked.size, memory.picks.shape[0], 2), np.int64)
         counts = np.zeros(asked.size, np.int64)
         for at in range(asked.size):
@@ -351,7 +355,9 @@ def _outer(stamp: str) -> Any:
 
     @njit(cache=True, nogil=True, error_model="numpy")
     def fit_all(places, rows, found):  # type: ignore[no-untyped-def]
-        """Tell of each shape whether any agent has room for it, whoever it names or bars."""
+        """Set ``found`` for each shape to whether any agent fits, ignoring designated and barred
+        agents.
+        """
         stamp  # noqa: B018
         columns, costs, memory, shapes = unbundle(places)
         for at in range(rows.size):
@@ -361,9 +367,9 @@ def _outer(stamp: str) -> Any:
 
     @njit(cache=True, nogil=True, error_model="numpy")
     def book(places, n, j, cpu, mem, amount, is_last):  # type: ignore[no-untyped-def]
-        """Give back (below 0: take) room on an agent, and on one of its devices unless j is -1.
+        """Release (take, if negative) room on an agent, and on one of its devices unless j is -1.
 
-        ``is_last`` where no more of its devices follow.
+        ``is_last``: no more devices of the same placement follow.
         """
         stamp  # noqa: B018
         columns, _, memory, _ = unbundle(places)
@@ -371,7 +377,7 @@ def _outer(stamp: str) -> Any:
         columns.agents[n, MEM] += mem
         if j >= 0:
             columns.free[n, j] += amount
-            # The next share of a device must be as the first, until it is empty.
+            # Until the device is empty, all further shares must equal the first.
             facts = columns.facts[n, j]
             if facts[IN_FORCE] != ANY:
                 if columns.free[n, j] >= facts[CAPACITY]:
@@ -383,7 +389,7 @@ def _outer(stamp: str) -> Any:
 
     @njit(cache=True, nogil=True, error_model="numpy")
     def copy_state(source, target):  # type: ignore[no-untyped-def]
-        """Copy what searches and bookings change, but for scratch; sizes must be equal."""
+        """Copy what searches and placements change, except scratch arrays; sizes must be equal."""
         stamp  # noqa: B018
         columns, _, memory, shapes = unbundle(source)
         own_columns, _, own_memory, own_shapes = unbundle(target)

@@ -1,4 +1,4 @@
-"""What priced and fgd know of a group's usual requests, worked out ahead of the passes."""
+"""Precomputed tables of a group's typical requests, for the policies priced and fgd."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from .mix import Mix, RequestKind, shares_of, starting_mix
 from .model import AgentState, Policy
 from .prices import Pattern, remainder_values, share_prices
 
-# Price of a model that is asked for more than others; weight of agents that are wholly free.
+# Price of a model that is requested more than others; weight of wholly free agents.
 KAPPA, LAMBDA = 0.05, 0.05
-# Scores are rounded to it: among agents nearly equal the first is taken, which packs.
+# Scores are rounded to this, so that nearly equal agents tie and the first is taken, which packs.
 QUANTUM = 0.04
-# fgd looks at the most frequent requests that make up so much of all.
+# fgd considers the most frequent requests up to this fraction of all requests.
 _TYPICAL_PART = 0.95
 # Bins of the table W, where no agent has more than 128 cores and 1 TiB.
 _CPU_BIN, _MEM_BIN = 500, 4 * 2**30
@@ -31,8 +31,8 @@ _MOST_DEVICES = 16
 class Variant(StrEnum):
     """What the table W sells: whole requests, devices filled with shares too, or a blend.
 
-    With a reserve it also counts the requests for several devices that an
-    agent could still take: where sessions end as well, these find no room again.
+    With a reserve it also counts the multi-device requests that an agent could still take. Where
+    sessions also end, a table without reserve leaves no room for such requests.
     """
 
     ROWS = "rows"
@@ -56,15 +56,15 @@ _BUNDLES_PART = {"rows": 0.0, "blend": 0.25, "bundles": 1.0}
 
 @dataclass(frozen=True, slots=True)
 class Fleet:
-    """What tables need to know of a group's agents: models per family, sizes of agents."""
+    """Facts of a group's agents that tables depend on: models per family, agent sizes."""
 
-    devices: tuple[tuple[str, str, int], ...]  # family, model, how many
+    devices: tuple[tuple[str, str, int], ...]  # family, model, count
     most_devices: int
     bins: tuple[int, int]
 
     @classmethod
     def of(cls, agents: Sequence[AgentState]) -> Fleet:
-        """Return the facts of agents, whatever runs on them."""
+        """Return the facts of agents, independent of what runs on them."""
         counts: dict[tuple[str, str], int] = {}
         for agent in agents:
             for d in agent.devices:
@@ -95,7 +95,7 @@ class Fleet:
 class Tables:
     """Prices, values and tables of one group; immutable, shared by placers.
 
-    Families and models are numbered as listed here; ``costs`` speak in these numbers.
+    Families and models are numbered in the order of these lists; ``costs`` use these numbers.
     """
 
     families: tuple[str, ...]
@@ -106,7 +106,7 @@ class Tables:
 
 
 def tables_of(mix: Mix, fleet: Fleet, variant: Variant = Variant.ROWS) -> Tables:
-    """Return the tables for a mix on such agents, in one variant."""
+    """Return the tables of one variant for a mix on such agents."""
     names = Names(fleet.families, fleet.models)
     value = np.ones((max(1, len(fleet.families)), SHARE_UNIT + 1))
     table = np.full((value.shape[0], max(1, len(fleet.models))), ANY, np.int64)
@@ -150,7 +150,7 @@ def _worth(
     patterns: Sequence[Pattern],
     variant: Variant,
 ) -> Floats | None:
-    """Return the table W of one model, or None when nothing that asks for it is known."""
+    """Return the table W of one model, or None when no known request uses it."""
     rows = row_items(mix, family, model, fleet.bins)
     bundles = bundle_items(mix, family, model, fleet.bins, patterns)
     bundles = bundles or rows or multi_items(mix, family, model, fleet.bins)
@@ -166,7 +166,7 @@ def _worth(
 
 
 def _whole_bonus(mix: Mix, family: str, most: int) -> Floats:
-    """Return for n wholly free devices how much more, or less, than n they can sell."""
+    """Return for n wholly free devices how many more, or fewer, than n they can sell."""
     demand: dict[int, float] = {}
     for kind in mix:
         if kind.family == family:
@@ -182,9 +182,9 @@ def _whole_bonus(mix: Mix, family: str, most: int) -> Floats:
 
 
 def _model_prices(mix: Mix, fleet: Fleet, family: str) -> dict[str, float]:
-    """Return how much more each model is asked for than the one that is asked for least.
+    """Return how much more each model is requested than the least requested one.
 
-    As a ratio of demand to supply when all demand together is as large as the fleet.
+    The measure is the ratio of demand to supply when total demand equals the size of the fleet.
     """
     supply = {model: n for f, model, n in fleet.devices if f == family}
     total = sum(mix[kind] * kind.demand for kind in mix if kind.family == family)
@@ -199,7 +199,7 @@ def _model_prices(mix: Mix, fleet: Fleet, family: str) -> dict[str, float]:
 
 
 def _typical(mix: Mix, names: Names) -> tuple[np.ndarray, Floats]:
-    """Return the requests that fgd looks at, and how often each is made."""
+    """Return the requests that fgd considers, and the frequency of each."""
     counts: dict[tuple[int, int, int, int, int], float] = {}
     for kind, weight in mix.items():
         family = names.family(kind.family) if kind.devices else ANY
@@ -217,10 +217,10 @@ def _typical(mix: Mix, names: Names) -> tuple[np.ndarray, Floats]:
 
 
 def costs_for(tables: Tables, names: Names) -> Costs:
-    """Return the costs of tables with rows for every family and model that is now known.
+    """Return the costs of tables with rows for every family and model known by now.
 
-    ``names`` must begin with the names of the tables. What the tables do not
-    know is worth what its size is, on any model, with any cpu and memory.
+    ``names`` must begin with the names of the tables. A family or model missing from the tables is
+    valued by its size, on any model, with any cpu and memory.
     """
     costs = tables.costs
     families = max(1, len(names.families))
@@ -256,7 +256,7 @@ NO_TABLES = Tables(
 
 
 def plain_tables(agents: Sequence[AgentState], policy: Policy) -> Tables:
-    """Return tables for those who bring none: from the agents' proportions where they matter."""
+    """Return default tables: from the agents' proportions, where the policy uses tables at all."""
     if policy in (Policy.PRICED, Policy.FGD):
         return tables_of(starting_mix(agents), Fleet.of(agents))
     return NO_TABLES

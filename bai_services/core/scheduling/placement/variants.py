@@ -1,4 +1,4 @@
-"""Tables for a group: learned from its requests, in the variant that serves its own mix best."""
+"""Tables for a group: learned from its requests, in the variant that serves its mix best."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ from .model import AgentState, Request
 from .search import decide_all
 from .tables import Fleet, Tables, Variant, costs_for, tables_of
 
-# A variant is tried on this many agents at most, at this load, with so many lists of requests.
+# Size of a trial: maximum number of agents, load, number of request lists.
 _AGENTS = 1_500
 _LOAD = 1.3
 _LISTS = 3
 _ARRIVALS = 30_000
-# Where sessions also end: so many agents, at these loads, for so many times the usual stay.
+# The same with departures: number of agents, loads, duration in mean run times.
 _LEAVING_AGENTS = 1_500
 _LOADS = (0.9, 1.0, 1.1)
 _STAYS = 5
 _LEAST_ARRIVALS, _MOST_ARRIVALS = 2_000, 40_000
-# Requests for whole devices stay the measure unless another variant places more by this part.
+# Another variant must place more by this fraction to replace requests for whole devices.
 _MARGIN = 0.001
 
-# How many seconds each kind of request runs on average.
+# Mean run time of each kind of request, in seconds.
 Stays = Mapping[RequestKind, float]
 NOTHING_ENDS: Stays = {}
 
@@ -40,12 +40,11 @@ def build_tables(
     agents: Sequence[AgentState],
     seconds: Sequence[float | None] = (),
 ) -> Tables:
-    """Return the tables for a group: pure, some seconds at most, NEVER inside a pass.
+    """Return the tables for a group: pure, takes up to some seconds, NEVER call it inside a pass.
 
-    ``recent`` are the group's own last requests (the newest 2,000 are plenty;
-    none: a start from the agents' own proportions), ``seconds`` how long each
-    ran, None where it has not ended. Run it in a thread: most of it lets others
-    run meanwhile.
+    ``recent`` are the group's own latest requests (the newest 2,000 are enough; none: defaults from
+    the agents' proportions), ``seconds`` how long each ran, None where it has not ended. Run it in
+    a thread: most of it releases the GIL.
     """
     return choose_tables(learn_mix(recent, agents), agents, stays_of(recent, seconds))
 
@@ -53,8 +52,8 @@ def build_tables(
 def choose_tables(mix: Mix, agents: Sequence[AgentState], stays: Stays = NOTHING_ENDS) -> Tables:
     """Return the tables of the variant that serves the mix best on these agents.
 
-    Where it is known how long requests stay, that is the one which loses least
-    of what comes while others leave; else the one that fills empty agents most.
+    Where run times are known, that is the variant which rejects least while sessions come and go;
+    else the one that fills empty agents most.
     """
     fleet = Fleet.of(agents)
     has_shares = any(shares_of(mix, family) for family in fleet.families)
@@ -73,9 +72,9 @@ def choose_tables(mix: Mix, agents: Sequence[AgentState], stays: Stays = NOTHING
 
 
 def allocated(tables: Tables, agents: Sequence[AgentState], stays: Stays = NOTHING_ENDS) -> float:
-    """Return how much of their mix empty agents hold, placed by these tables.
+    """Return how much of their mix empty agents hold, placed with these tables.
 
-    In thousandths of devices, summed over some lists of requests drawn from the mix.
+    In thousandths of devices, summed over several lists of requests drawn from the mix.
     """
     world = _World(tables, agents)
     wanted = _LOAD * world.capacity
@@ -88,9 +87,9 @@ def allocated(tables: Tables, agents: Sequence[AgentState], stays: Stays = NOTHI
 
 
 def served(tables: Tables, agents: Sequence[AgentState], stays: Stays) -> float:
-    """Return how much of what is asked for is placed while sessions also end, by these tables.
+    """Return how much of the demand is placed while sessions also end, with these tables.
 
-    A part of the demand, summed over some loads near that which fills all agents.
+    A fraction of the demand, summed over several loads near that which fills all agents.
     """
     world = _World(tables, agents)
     kinds = list(tables.mix)
@@ -111,14 +110,14 @@ def served(tables: Tables, agents: Sequence[AgentState], stays: Stays) -> float:
         lengths = stay[arrivals] * -np.log1p(-stays_drawn)
         ends = np.arange(1, count + 1) + lengths.astype(np.int64)
         found = world.place(arrivals, np.minimum(ends, count))
-        # The first half fills the agents.
+        # Measure the second half only: the first half fills the agents.
         asked, found = world.demand[arrivals[count // 2 :]], found[count // 2 :]
         total += float(asked[found >= 0].sum() / asked.sum())
     return total
 
 
 def _draws(count: int) -> Floats:
-    """Return numbers from 0 to below 1 as if by chance, always the same (splitmix64)."""
+    """Return quasi-random numbers from 0 to below 1, always the same (splitmix64)."""
     x = np.arange(1, count + 1, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15)
     x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
@@ -127,13 +126,13 @@ def _draws(count: int) -> Floats:
 
 
 class _World:
-    """Agents at their best and the kinds of a mix, as the search takes them."""
+    """Empty healthy agents and the kinds of a mix, encoded for the search."""
 
     def __init__(self, tables: Tables, agents: Sequence[AgentState]) -> None:
         names = Names(tables.families, tables.models)
         empty = [replace(a.at_best(), architecture="", engine="") for a in agents]
         self._columns = build_columns(empty, names)
-        # Devices whose sessions have equal shares are no others here.
+        # Treat devices that require equal shares like any others in a trial.
         self._columns.facts[:, :, c.IN_FORCE] = c.ANY
         kinds = list(tables.mix)
         self._shapes = np.stack([kind_row(kind, names) for kind in kinds])
@@ -143,7 +142,9 @@ class _World:
         self.capacity = int(self._columns.facts[:, :, c.CAPACITY].clip(0).sum())
 
     def place(self, arrivals: Ints, ends: Ints) -> Ints:
-        """Return the agent of each arrival, or -1; ``ends``: before which of them it leaves."""
+        """Return the agent of each arrival, or -1; ``ends``: the arrival before which each
+        leaves.
+        """
         count, devices = self._columns.free.shape
         memory = new_memory(count, devices, len(self._shapes), 0, c.PRICED)
         columns = self._columns
@@ -155,13 +156,13 @@ class _World:
 
 
 def _arrivals(mix: Mix, demand: Ints, wanted: float, number: int) -> Ints:
-    """Return a list of kinds in the proportions of the mix, until it asks for so much.
+    """Return a list of kinds in the proportions of the mix, with ``wanted`` as total demand.
 
-    The sequence is fixed: what one seed of a generator would give, without one.
+    The sequence is fixed and needs no random generator.
     """
     bounds = np.array(list(accumulate(mix.values())))
-    # Multiples of the golden ratio are spread evenly; a shuffle by another irrational
-    # number keeps neighbours from repeating a pattern.
+    # Multiples of the golden ratio are evenly spread; a shuffle by another irrational number keeps
+    # neighbours from repeating a pattern.
     steps = np.arange(1, _ARRIVALS + 1) + number * _ARRIVALS
     order = np.argsort(steps * 2**0.5 % 1.0, kind="stable")
     drawn = (steps * 0.6180339887498949 % 1.0)[order] * bounds[-1]
@@ -171,6 +172,6 @@ def _arrivals(mix: Mix, demand: Ints, wanted: float, number: int) -> Ints:
 
 
 def _spread(agents: Sequence[AgentState], stays: Stays) -> Sequence[AgentState]:
-    """Return so many agents at most, evenly over all of them."""
+    """Return a limited number of agents, spread evenly over all of them."""
     stride = -(-len(agents) // (_LEAVING_AGENTS if stays else _AGENTS))
     return agents[:: max(1, stride)]

@@ -1,4 +1,4 @@
-"""Compiles what placement runs, before the first pass needs it."""
+"""Compile the placement functions before the first pass needs them."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from .variants import choose_tables
 
 
 def warm_up() -> None:
-    """Compile every function that placement runs: some ten seconds once, then from disk.
+    """Compile every function of placement: about ten seconds once, then loaded from disk.
 
-    Run it in a thread when the manager starts. The compiled code is kept beside
-    the sources, or in the user's cache folder where these cannot be written.
+    Run it in a thread when the manager starts. The compiled code is stored next to the sources, or
+    in the user's cache folder where these are read-only.
     """
     device = Device("warm-0", "cuda")
     agent = AgentState("warm", "warm", "", "", {CPU: 4000, MEM: 2**34}, devices=(device,))
@@ -23,7 +23,7 @@ def warm_up() -> None:
     request = placer.prepare(Request(slots, "warm", ""))
     placed = placer.place(request)
     placer.release(placed or ())
-    # The second look at a request, and the second look ahead, are those of a pass.
+    # The second search and the second look-ahead for a request take other code paths, as in a pass.
     placer.fits_all([request])
     placer.spare(placer.fork())
     placer.fork()

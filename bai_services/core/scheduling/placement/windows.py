@@ -1,7 +1,7 @@
-"""How a share that is on several devices is divided evenly (compiled; see search.py).
+"""Even division of a share over several devices (compiled; see search.py).
 
-The devices that may hold a part stand in line, the roomiest first, and some next to each other
-in it are taken: a window. Within one, parts are as even as the room on its devices lets them be.
+Devices that may hold a part are sorted by room, largest first; a window is a run of neighbours in
+that order. Within a window, parts are as even as the room on its devices permits.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ def steps_on(free, j):  # type: ignore[no-untyped-def]
 
 @inner
 def line_up(free, facts, need, line):  # type: ignore[no-untyped-def]
-    """Write the devices that may hold a part, the roomiest first; return how many there are."""
+    """Write the devices that may hold a part, largest room first; return their number."""
     count = 0
     for j in range(free.size):
         least = max(facts[j, LEAST_SHARE], LEAST)
@@ -29,7 +29,7 @@ def line_up(free, facts, need, line):  # type: ignore[no-untyped-def]
         if facts[j, MOST_SHARE] < ANY_SHARE or facts[j, IN_FORCE] > 0:
             continue
         at = count
-        # Of equal ones the last comes first: windows are tried from the end of the line.
+        # Among equal devices the last comes first, because windows are tried from the end.
         while at > 0 and free[line[at - 1]] <= free[j]:
             line[at] = line[at - 1]
             at -= 1
@@ -40,9 +40,9 @@ def line_up(free, facts, need, line):  # type: ignore[no-untyped-def]
 
 @inner
 def divide(free, facts, amount, window, parts):  # type: ignore[no-untyped-def]
-    """Divide an amount over a window, in steps, largest part first; return whether it is possible.
+    """Divide a quantity over a window, in steps, largest part first; return whether it fits.
 
-    What the amount is short of a step is missing in the largest part.
+    If the quantity is not a multiple of a step, the largest part is smaller by the difference.
     """
     left = -(-amount // STEP)
     short = left * STEP - amount
@@ -53,7 +53,7 @@ def divide(free, facts, amount, window, parts):  # type: ignore[no-untyped-def]
             room = (min(free[window[at]], UNIT) + short) // STEP
         if room * (at + 1) >= left:
             break
-        # It is full; the others, which are roomier, hold the rest.
+        # This device is full; the others have more room and hold the rest.
         parts[at] = room * STEP
         left -= room
         at -= 1
@@ -71,10 +71,10 @@ def divide(free, facts, amount, window, parts):  # type: ignore[no-untyped-def]
 
 @inner
 def pick_window(free, facts, need, may_be_uneven, spreads, picks, at, kernel, i):  # type: ignore[no-untyped-def]
-    """Take the best window for a share; return how many picks there are, or -1.
+    """Take the best window for a share; return the number of picks, or -1.
 
-    Best is the most even one (parts that differ by one step are even), then that of the fewest
-    devices, then the one that leaves least free on them (``spreads``: most).
+    The best window is the most even one (parts that differ by one step are even), then the one with
+    the fewest devices, then the one that leaves least free (``spreads``: most).
     """
     amount = need[NEED_AMOUNT]
     line, parts = np.empty(free.size, np.int64), np.empty(free.size, np.int64)

@@ -1,4 +1,4 @@
-"""The queue: who starts when and where, and why not yet."""
+"""Queue: which session starts when and where, and why the others wait."""
 
 from .model import (
     Backfill,

@@ -1,4 +1,4 @@
-"""What simulated starts rest on: which of them are ``known`` and which only ``estimated``."""
+"""Labels for simulated starts: which are ``known`` and which only ``estimated``."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ _TICK = timedelta(microseconds=1)
 
 @dataclass(slots=True)
 class _Group:
-    """What the labels of one resource group rest on."""
+    """State of the labels in one resource group."""
 
     group_queue: GroupQueue
-    root: str  # the same for groups that share caps
-    # Until now no later arrival could have started that would still run when it matters.
+    root: str  # equal for groups that share caps
+    # "Sealed": so far no later arrival could have started that would still run when it matters.
     is_sealed: bool
-    # The session that waits first for room, and has done so since the simulation began: nothing
-    # that arrives later delays it.
+    # "Head": the first session that waits for room since the simulation began; no later arrival can
+    # delay it.
     head: str = ""
     head_at: datetime | None = None
-    # Later arrivals may run that end before the reserved session starts: since when, for whom.
+    # "Window": later arrivals may run if they end before this reserved session starts.
     window_from: datetime | None = None
     window_of: Reservation | None = None
     priorities: Counter[int] = field(default_factory=Counter)
@@ -37,16 +37,17 @@ class _Group:
 class Labels:
     """Labels the starts of a simulation, pass by pass.
 
-    A start is ``known`` if it is exact as long as sessions run until their limits and
-    nobody of a higher priority arrives (for LIFO: nobody at all). That takes both of these:
+    A start is ``known`` if it is exact, provided that sessions run until their limits and no
+    session of a higher priority arrives (for LIFO: no session at all). Both of these conditions
+    must hold:
 
-    - Every session that has run before it, in its group and in those that share caps with
-      it, ends at a limit, and no dependency is assumed to end well.
-    - No later arrival can start before it and delay it. So it is for starts of the present
-      pass, for the first session that waits for room, and as long as an arrival would find
-      no room, or only until the reserved session starts.
+    - Every session that runs before it, in its group and in those that share caps with it, ends at
+      a limit, and no dependency is assumed to succeed.
+    - No later arrival can start before it and delay it. This holds for starts of the current pass,
+      for the head, and as long as an arrival would find no room, or room only until the reserved
+      session starts.
 
-    Any other start is ``estimated``: it is exact if nobody arrives and every run time is right.
+    Any other start is ``estimated``: it is exact if no session arrives and every run time is right.
     """
 
     def __init__(self, queue: Queue, waiting: Mapping[str, Waiting]) -> None:
@@ -59,7 +60,7 @@ class Labels:
             for name in queue.groups()
             for group_queue in [queue.group_queue(name)]
         }
-        # By root: starts after this time rest on something that is not sure.
+        # By root: starts after this time depend on something uncertain.
         self._unsure_after: dict[str, datetime] = {}
         for group in self._groups.values():
             if group.group_queue.state.placement is Policy.RANDOM:
@@ -67,7 +68,7 @@ class Labels:
         for w in waiting.values():
             self._note_waiting(w)
         for running in queue.all_running():
-            # One past its limit is being stopped: it takes as long as it takes.
+            # A session past its limit is being stopped; how long that takes is unknown.
             if running.ends_at is None or running.ends_at <= queue.now:
                 self._doubt(self._groups[running.group], queue.now)
 
@@ -78,7 +79,7 @@ class Labels:
         group.priorities[waiting.priority] += 1
         group.is_sealed &= waiting.id not in self._capped
         if waiting.unmet and not waiting.awaits:
-            # Nothing tells what it waits for.
+            # Its condition is unknown.
             self._doubt(group, self._began_at)
 
     def _group(self, session_id: str) -> _Group:
@@ -88,11 +89,11 @@ class Labels:
         self._unsure_after[group.root] = min(after, self._unsure_after.get(group.root, after))
 
     def let_in(self, waiting: Waiting, at: datetime) -> None:
-        """Note that dependencies of a session have ended: well, it is assumed."""
+        """Note that a session's dependencies have ended; success is assumed."""
         self._doubt(self._group(waiting.id), at - _TICK)
 
     def is_open_ended(self, waiting: Waiting, at: datetime) -> None:
-        """Note that a session has started that may end before its limit, or has none."""
+        """Note that a session has started that may end before its limit, or has no limit."""
         self._doubt(self._group(waiting.id), at)
 
     def of_pass(self, at: datetime, result: PassResult) -> dict[str, Certainty]:
@@ -127,15 +128,15 @@ class Labels:
         self._check_room(group, at)
         return found
 
-    # ---- The head: what arrives later cannot pass it ----
+    # ---- The head: later arrivals cannot pass it ----
 
     def _set_head(self, group: _Group) -> None:
         group_queue = group.group_queue
         if group_queue.state.order not in (Order.FIFO, Order.LIFO) or group_queue.is_passed:
             return
-        kept = _kept(group_queue)
-        if kept is not None and kept.certainty is Certainty.KNOWN:
-            group.head, group.head_at = kept.session_id, kept.starts_at
+        reservation = _reservation_of(group_queue)
+        if reservation is not None and reservation.certainty is Certainty.KNOWN:
+            group.head, group.head_at = reservation.session_id, reservation.starts_at
         elif (
             group_queue.state.backfill is Backfill.OFF
             and group_queue.stopped_by not in self._capped
@@ -148,16 +149,18 @@ class Labels:
             return False
         if group.head_at is None:
             return group_queue.stopped_by == group.head
-        kept = _kept(group_queue)
+        reservation = _reservation_of(group_queue)
         return (
-            kept is not None
-            and kept.session_id == group.head
-            and kept.starts_at == group.head_at
-            and kept.certainty is Certainty.KNOWN
+            reservation is not None
+            and reservation.session_id == group.head
+            and reservation.starts_at == group.head_at
+            and reservation.certainty is Certainty.KNOWN
         )
 
     def _check_head(self, group: _Group, at: datetime, started: list[str]) -> None:
-        """Give the head up where another session before it has started, or it was late."""
+        """Drop the head when an earlier session of the order has started, or the head started
+        late.
+        """
         if not group.head:
             return
         first = _sort_key(group.group_queue, self._waiting[group.head])
@@ -166,33 +169,37 @@ class Labels:
         ):
             group.head = ""
 
-    # ---- The seal: what arrives later finds no room ----
+    # ---- The seal: later arrivals find no room ----
 
     def _check_window(self, group: _Group, at: datetime) -> None:
-        """Break the seal where a session starts while short arrivals may have its room."""
-        kept = group.window_of
-        if kept is not None and kept.starts_at is not None and at < kept.starts_at:
+        """Break the seal if a session starts while short arrivals may use its room."""
+        reservation = group.window_of
+        if (
+            reservation is not None
+            and reservation.starts_at is not None
+            and at < reservation.starts_at
+        ):
             group.is_sealed = False
 
     def _check_priorities(self, group: _Group, started: list[str]) -> None:
-        """Break the seal where a session of less priority has passed one that still waits.
+        """Break the seal if a session has passed a waiting one of higher priority.
 
-        An arrival between the two could have passed it as well.
+        An arrival with a priority between the two could have passed it as well.
         """
         highest = max((p for p, n in group.priorities.items() if n), default=None)
         if highest is not None and any(self._waiting[s].priority < highest for s in started):
             group.is_sealed = False
 
     def _check_room(self, group: _Group, at: datetime) -> None:
-        """Break the seal where an arrival could start after this pass and outlast the next ones."""
+        """Break the seal if an arrival could start after this pass and outlast the next ones."""
         if not group.is_sealed:
             return
-        group_queue, kept = group.group_queue, _kept(group.group_queue)
+        group_queue, reservation = group.group_queue, _reservation_of(group.group_queue)
         if group.window_of is not None:
             until = group.window_of.starts_at
             if until is None or until <= at:
                 group.window_of = None
-            elif not _is_same(kept, group.window_of):
+            elif not _is_same(reservation, group.window_of):
                 group.is_sealed = False
                 return
         if group_queue.state.backfill is Backfill.OFF and group_queue.stopped_by:
@@ -200,15 +207,17 @@ class Labels:
         if not group_queue.placer.has_spare():
             return
         is_short = (
-            kept is not None and kept.certainty is Certainty.KNOWN and not group_queue.has_spare
+            reservation is not None
+            and reservation.certainty is Certainty.KNOWN
+            and not group_queue.has_spare
         )
         if not is_short:
             group.is_sealed = False
         elif group.window_of is None:
-            group.window_of = kept
+            group.window_of = reservation
 
 
-def _kept(group_queue: GroupQueue) -> Reservation | None:
+def _reservation_of(group_queue: GroupQueue) -> Reservation | None:
     return group_queue.reservations[0] if group_queue.reservations else None
 
 
@@ -224,9 +233,9 @@ def _sort_key(group_queue: GroupQueue, waiting: Waiting) -> tuple[int, int]:
 
 
 def _coupled(queue: Queue, waiting: Iterable[Waiting]) -> dict[str, str]:
-    """Return a name for each group that is the same for those whose sessions share caps.
+    """Return a root name for each group, equal for groups whose sessions share caps.
 
-    A session that waits for one of another group to end couples the two as well.
+    A session that depends on one of another group couples the two groups as well.
     """
     found = {name: name for name in queue.groups()}
 

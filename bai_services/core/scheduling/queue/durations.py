@@ -1,4 +1,4 @@
-"""How long sessions of a kind run: learned from those that have ended."""
+"""Run times of each kind of session, learned from ended sessions."""
 
 from __future__ import annotations
 
@@ -10,32 +10,32 @@ from typing import NamedTuple
 
 from .model import Certainty, Running, Waiting
 
-# The latest ended sessions of a kind that count.
+# Number of the latest ended sessions of a kind that are used.
 WINDOW = 256
-# Fewer sessions that ran as long as this one already has say nothing of the rest of it.
+# Minimum number of sessions that ran at least as long as this one, to predict its remaining time.
 _FEWEST = 5
 
 
 class Learned(NamedTuple):
-    """What the ended sessions of a kind tell of how long one runs in all."""
+    """Prediction of a session's total run time from the ended sessions of its kind."""
 
     seconds: float
     samples: int
 
 
 class Durations(Mapping[str, Sequence[int]]):
-    """Run times per kind, the latest ``WINDOW`` of each, for medians that are conditional.
+    """Run times per kind, the latest ``WINDOW`` of each, for conditional medians.
 
-    ``add`` learns online. It is a mapping from kind to run times itself, so a snapshot
-    can hold it as its ``durations``; then nothing is sorted anew in a pass.
+    ``add`` learns online. It is itself a mapping from kind to run times, so a snapshot can use it
+    as ``durations`` without sorting anything again in a pass.
     """
 
     def __init__(self, samples: Mapping[str, Sequence[int]] | None = None) -> None:
         self._latest = {kind: deque(found, WINDOW) for kind, found in (samples or {}).items()}
-        self._sorted: dict[str, list[int]] = {}  # of the kinds that were asked for
+        self._sorted: dict[str, list[int]] = {}  # only of the kinds requested so far
 
     def add(self, kind: str, seconds: int) -> None:
-        """Learn that a session of a kind has ended after so many seconds."""
+        """Add the run time of an ended session of a kind."""
         latest = self._latest.setdefault(kind, deque(maxlen=WINDOW))
         ordered = self._ordered(kind)
         if len(latest) == WINDOW:
@@ -59,11 +59,11 @@ class Durations(Mapping[str, Sequence[int]]):
         return len(self._latest)
 
     def quantile(self, kind: str, part: float, elapsed: float = 0.0) -> Learned | None:
-        """Return a quantile of how long a session runs that has run ``elapsed`` seconds.
+        """Return a quantile of the total run time of a session that has run ``elapsed`` seconds.
 
-        Only sessions that ran at least that long are looked at. When they are too
-        few, it is as likely as not to run as long again as it has (the rule for
-        durations of no known scale). None: nothing is known of the kind.
+        Only sessions that ran at least that long are considered. When they are too few, the median
+        is twice the elapsed time (the rule for durations of unknown scale). None: nothing is known
+        of the kind.
         """
         ordered = self._ordered(kind)
         if not ordered:
@@ -76,12 +76,14 @@ class Durations(Mapping[str, Sequence[int]]):
         return Learned(float(ordered[at]), longer)
 
     def median(self, kind: str, elapsed: float = 0.0) -> Learned | None:
-        """Return how long half of the sessions of a kind run at most; see ``quantile``."""
+        """Return the median run time of a kind; see ``quantile``."""
         return self.quantile(kind, 0.5, elapsed)
 
 
 class End(NamedTuple):
-    """When something that runs ends, in seconds from now; infinity: nothing tells."""
+    """End of a running session or of what else holds room, in seconds from now; infinity:
+    unknown.
+    """
 
     seconds: float
     certainty: Certainty
@@ -91,9 +93,9 @@ NEVER = End(float("inf"), Certainty.UNKNOWN)
 
 
 def end_of(running: Running, now: datetime, durations: Durations) -> End:
-    """Return when a running session ends: enforced, else learned, else nothing tells."""
+    """Return when a running session ends: the enforced end, else the learned one, else unknown."""
     if running.ends_at is not None:
-        # One past its end is being stopped: it goes at any moment.
+        # A session past its end is being stopped: it may end at any moment.
         return End(max(0.0, (running.ends_at - now).total_seconds()), Certainty.KNOWN)
     elapsed = max(0.0, (now - running.started_at).total_seconds())
     learned = durations.median(running.kind, elapsed)
@@ -103,7 +105,7 @@ def end_of(running: Running, now: datetime, durations: Durations) -> End:
 
 
 def run_time(waiting: Waiting, durations: Durations) -> End:
-    """Return how long a waiting session would run: the learned time, but no more than allowed."""
+    """Return how long a waiting session would run: the learned time, at most its limit."""
     limit = NEVER if waiting.seconds is None else End(float(waiting.seconds), Certainty.KNOWN)
     learned = durations.median(waiting.kind)
     if learned is None or learned.seconds >= limit.seconds:

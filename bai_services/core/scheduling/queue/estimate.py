@@ -1,4 +1,4 @@
-"""Estimated starts: the queue itself, simulated on a copy over the ends that are to come."""
+"""Estimated starts, from a simulation of the queue on a copy."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ _NOTHING = Estimate(None, Certainty.UNKNOWN)
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """What one simulation may cost. Sessions that it does not reach get the label ``rough``."""
+    """Limits of one simulation. Sessions that it does not reach get the label ``rough``."""
 
-    sessions: int = 2_000  # started in the simulation
-    seconds: float = 0.5  # of wall time
+    sessions: int = 2_000  # starts simulated
+    seconds: float = 0.5  # wall-clock time
     clock: Callable[[], float] = time.perf_counter
 
 
@@ -36,15 +36,15 @@ class _End(NamedTuple):
 
 
 def estimate_starts(queue: Queue, budget: Budget | None = None) -> dict[str, Estimate]:
-    """Return the estimated start of every session that waits in any group of a queue.
+    """Return the estimated start of every waiting session in any group of a queue.
 
-    The passes are those of ``Queue``, on a copy: one at each time at which a session
-    ends, a begin-time comes or a reservation falls due. What runs ends at its limit,
-    else at the time learned for its kind; what starts ends likewise, or sooner where
-    its kind is known to; a session whose dependencies have all ended is assumed to be
-    let in. ``certainty`` tells what each estimate rests on; see ``Labels``.
+    Passes are those of ``Queue``, on a copy: one each time a session ends, a begin time arrives or
+    a reservation is due. A running session ends at its limit, else at the time learned for its
+    kind; a started session ends likewise, or earlier where the learned time is shorter. A session
+    whose dependencies have all ended is assumed to be released. ``certainty`` says how sure each
+    estimate is; see ``Labels``.
 
-    The queue is left as it is. Nobody may change it meanwhile.
+    The queue is not changed. It must not change during the call.
     """
     simulation = _Simulation(queue.fork_to_run(), budget or Budget())
     simulation.run()
@@ -63,7 +63,8 @@ class _Simulation:
         self._starts: dict[str, Estimate] = {}
         self._is_cut = False
         self._labels = Labels(queue, self._waiting)
-        # Sessions that wait for others to end: how many are left of each, and by those others.
+        # Sessions with dependencies: the number of unfinished ones, and the sessions that depend on
+        # each.
         self._left: dict[str, int] = {}
         self._dependents: dict[str, list[str]] = {}
         for running in queue.all_running():
@@ -85,7 +86,7 @@ class _Simulation:
             heappush(self._ends, _End(later(now, seconds), len(self._ends), session_id))
 
     def run(self) -> None:
-        """Run passes until nothing more happens or the budget is spent."""
+        """Run passes until no more events follow or the budget is spent."""
         queue = self._queue
         self._pass(queue.now)
         while queue.count_waiting():
@@ -95,8 +96,8 @@ class _Simulation:
             at = self._next()
             if at is None:
                 return
-            gone = self._ended(at)
-            queue.apply(Changes(gone=gone, waiting=self._let_in(gone, at)))
+            ended = self._ended(at)
+            queue.apply(Changes(gone=ended, waiting=self._release_dependents(ended, at)))
             self._pass(at)
 
     def _is_spent(self) -> bool:
@@ -104,7 +105,7 @@ class _Simulation:
         return len(self._starts) >= budget.sessions or budget.clock() >= self._stop_at
 
     def _next(self) -> datetime | None:
-        """Return when the next pass is: at an end, or when time alone calls for one."""
+        """Return the time of the next pass: an end, or a time at which the queue must run again."""
         times = [self._ends[0].at] if self._ends else []
         wake = self._queue.wakes_at()
         if wake is not None and (self._ends or self._queue.count_deferred()):
@@ -112,15 +113,15 @@ class _Simulation:
         return min(times, default=None)
 
     def _ended(self, at: datetime) -> list[str]:
-        gone = []
+        ended = []
         while self._ends and self._ends[0].at <= at:
-            gone.append(heappop(self._ends).session_id)
-        return gone
+            ended.append(heappop(self._ends).session_id)
+        return ended
 
-    def _let_in(self, gone: Iterable[str], at: datetime) -> list[Waiting]:
+    def _release_dependents(self, ended: Iterable[str], at: datetime) -> list[Waiting]:
         """Return the sessions whose last dependency has ended."""
         found = []
-        for other in gone:
+        for other in ended:
             for session_id in self._dependents.get(other, ()):
                 self._left[session_id] -= 1
                 if self._left[session_id] == 0:
@@ -144,7 +145,9 @@ class _Simulation:
                 labels.is_open_ended(waiting, at)
 
     def estimates(self) -> dict[str, Estimate]:
-        """Return what came of it; at the pace of the group for those that were not reached."""
+        """Return the results; sessions that were not reached get an estimate from the group's
+        pace.
+        """
         starts = self._starts
         found = {key: starts.get(key, _NOTHING) for key in self._waiting}
         if self._is_cut:

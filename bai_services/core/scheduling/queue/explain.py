@@ -1,4 +1,4 @@
-"""Why a session waits (step 7): the checks that failed, with their numbers, once per shape."""
+"""Why a session waits (step 7): the failed checks with their numbers, once per shape."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ ORDER = "order"
 
 
 def reason(check: str, message: str, passed: bool = False, **facts: Any) -> Reason:
-    """Return one check as JSON."""
+    """Return one check as a JSON object."""
     return {"check": check, "passed": passed, "message": message, **facts}
 
 
 def held_reasons(waiting: Waiting) -> tuple[Reason, ...]:
-    """Return why a session takes no part in passes, whatever room there is."""
+    """Return why a session is excluded from passes, whatever room there is."""
     found = []
     if waiting.closed:
         found.append(reason(ACCOUNT, waiting.closed))
@@ -41,8 +41,8 @@ def held_reasons(waiting: Waiting) -> tuple[Reason, ...]:
 def explain_group(group_queue: GroupQueue, give_way: GiveWay = no_op) -> None:
     """Set the reasons of every shape that still waits in a group after a pass.
 
-    Only who has a reserved place has reasons of its own: all others of a shape share theirs,
-    and what is reserved for whom changes often.
+    Only a session with a reservation has reasons of its own. All others of a shape share theirs,
+    because reservations change often.
     """
     group_queue.room_reasons = {
         handle: _room_reasons(group_queue, handle, give_way)
@@ -55,16 +55,19 @@ def explain_group(group_queue: GroupQueue, give_way: GiveWay = no_op) -> None:
         if found != shape.reasons:
             shape.reasons = found
     group_queue.reserved = {
-        kept.session_id: (*group_queue.shape_of[kept.session_id].reasons, reserved(kept))
-        for kept in group_queue.reservations
-        if kept.session_id in group_queue.shape_of
+        reservation.session_id: (
+            *group_queue.shape_of[reservation.session_id].reasons,
+            reserved(reservation),
+        )
+        for reservation in group_queue.reservations
+        if reservation.session_id in group_queue.shape_of
     }
 
 
 def _shape_reasons(
     group_queue: GroupQueue, shape: Shape, shared: tuple[tuple[Reason, ...], ...]
 ) -> tuple[Reason, ...]:
-    """Return the checks that a shape failed; ``shared`` are those that say the same of all."""
+    """Return the checks that a shape failed; ``shared`` caches equal reasons of several shapes."""
     in_reserved_room, in_turn, in_closed_group = shared
     if not group_queue.state.is_active:
         return in_closed_group
@@ -80,7 +83,9 @@ def _shape_reasons(
 
 
 def _room_reasons(group_queue: GroupQueue, handle: int, give_way: GiveWay) -> tuple[Reason, ...]:
-    """Return why there is no room for a request, nothing when there is; the same object if so."""
+    """Return why there is no room for a request, empty if there is; equal results are one
+    object.
+    """
     give_way()
     why = room_reason(group_queue, handle)
     if why is None:
@@ -101,13 +106,15 @@ def inactive(group: str) -> Reason:
 
 
 def policy_reasons(group_queue: GroupQueue, shape: Shape) -> tuple[Reason, ...]:
-    """Return every cap that stands against a session, of whatever scope."""
+    """Return every cap that prevents a session, of any scope."""
     found = group_queue.quotas.violations(shape.rows, shape.need)
     return tuple({"check": POLICY, "passed": False, **violation_facts(v)} for v in found)
 
 
 def lacking(refusal: Refusal, *, is_ever: bool = True) -> Reason:
-    """Return why no agent takes a session; without ``is_ever`` none could if nothing ran."""
+    """Return why no agent fits a session; without ``is_ever`` none would fit even if all were
+    empty.
+    """
     facts = [
         {
             "slot": s.slot,
@@ -127,7 +134,9 @@ def lacking(refusal: Refusal, *, is_ever: bool = True) -> Reason:
 
 
 def behind(group_queue: GroupQueue) -> Reason:
-    """Return that an earlier session, which nothing may pass, waits for room."""
+    """Return the reason of a session behind an earlier one that waits for room and must not be
+    passed.
+    """
     return reason(
         ORDER,
         f"waits for its turn: an earlier session of resource group {group_queue.state.name} "
@@ -137,10 +146,10 @@ def behind(group_queue: GroupQueue) -> Reason:
 
 
 def reserved(reservation: Reservation) -> Reason:
-    """Return, as a check that passed, that a place is kept and when it comes free.
+    """Return, as a passed check, that room is reserved and from when.
 
-    How certain the start is says the estimate alone: a session that a quota holds back now may
-    go first.
+    Only the estimate says how certain the start is: a session that a quota holds back now may go
+    first.
     """
     at = reservation.starts_at
     when = "; when it comes free is not known" if at is None else f" from {at.isoformat()}"
@@ -155,7 +164,7 @@ def reserved(reservation: Reservation) -> Reason:
 
 
 def delaying(group_queue: GroupQueue) -> Reason:
-    """Return that there is room, but that taking it would delay a reserved session."""
+    """Return that there is room, but that using it would delay a session with a reservation."""
     times = [r.starts_at for r in group_queue.reservations if r.starts_at is not None]
     at = min(times).isoformat() if times else None
     return reason(

@@ -13,19 +13,19 @@ from .order import Turns
 from .reserve import Reserver
 from .selection import BESIDE, HOPELESS, NO_ROOM, ROOM, UNTRIED
 
-# Longer than any session: with it, whatever there is room for may start.
+# Longer than any session: with this limit, anything that fits may start.
 _ANY_LENGTH = 2**62
 
-# Starts a session of a shape: counts it, and returns it as it runs.
+# Starts a session of a shape: counts it in its scopes and returns it as running.
 Start = Callable[[GroupQueue, Shape, str, tuple[Placement, ...]], Running]
 
 
 class GroupPass:
-    """One pass over the line of one group.
+    """One pass over the queue of one group.
 
-    What fails once fails for the rest of the pass, because room and caps only
-    shrink in it: so the cost is that of the shapes and of the sessions placed,
-    however many wait.
+    Room and caps only shrink during a pass, so what fails once fails for the rest of it. The cost
+    therefore depends on the number of shapes and of placed sessions, not on the length of the
+    queue.
     """
 
     def __init__(
@@ -40,20 +40,21 @@ class GroupPass:
         self._now = now
         self._durations = durations
         self._no_room: set[int] = set()
-        self._refused: set[int] = set()  # requests without room beside what is reserved
-        self._full: set[int] = set()  # requests without room, as of a version of the placer
+        self._refused: set[int] = set()  # requests without room outside the reserved placement
+        self._full: set[int] = set()  # requests without room at this version of the placer
         self._room_version = -1
-        self._said: dict[int, int] = {}  # what the last selection was told of requests
+        # room state of each request, as passed to the last selection
+        self._room_states: dict[int, int] = {}
         self._moves = 0
-        self._is_cut = False  # whether others come after the present turns
-        self._hopeless: set[int] = set()  # requests that no end of a session makes room for
+        self._is_cut = False  # whether shapes follow that are not in the current turns
+        self._hopeless: set[int] = set()  # requests that do not fit whatever ends
         self._reserver: Reserver | None = None
         self._capped: tuple[int, int] | None = None
         self._started: dict[Shape, int] = {}
-        self._has_counted = False  # whether caps have shrunk since the present turns were selected
+        self._has_counted = False  # whether caps have shrunk since the current turns were selected
 
     def run(self, waiting: Mapping[str, Waiting], give_way: GiveWay = no_op) -> list[Decision]:
-        """Place all who may start now, in order; the line then holds those who still wait."""
+        """Place all sessions that may start now, in order; the rest remain in the queue."""
         group_queue, quotas = self._group_queue, self._group_queue.quotas
         group_queue.stopped_by, group_queue.is_passed = "", False
         decisions: list[Decision] = []
@@ -67,13 +68,13 @@ class GroupPass:
             # 3. Admit.
             if self._has_counted and quotas.holds_back(shape.rows, shape.need):
                 group_queue.is_passed |= self._reserver is None
-                if self._said[shape.handle] in (NO_ROOM, UNTRIED):
-                    # It may have stood for others, which were left out.
+                if self._room_states[shape.handle] in (NO_ROOM, UNTRIED):
+                    # It may have represented other shapes, which the selection left out.
                     turns = self._turns(turns)
                 else:
                     turns.drop()
                 continue
-            # 4. Place; 6. backfill: the same, but around what is reserved.
+            # 4. Place; 6. backfill: the same, but around the reserved placement.
             _, session_id = turns.session(shape)
             placements = self._place(shape, waiting[session_id])
             if placements is not None:
@@ -97,13 +98,13 @@ class GroupPass:
             if self._reserver is not reserver:
                 self._note_passed(turns, shape)
             if self._reserver is not reserver or len(self._hopeless) > hopeless:
-                # Others matter now, which were left out for its sake.
+                # Shapes matter now that the selection left out because of this one.
                 turns = self._turns(turns)
             else:
                 turns.drop()
         group_queue.started(self._started)
-        kept = None if self._reserver is None else self._reserver.reservation
-        group_queue.reservations = () if kept is None else (kept,)
+        reservation = None if self._reserver is None else self._reserver.reservation
+        group_queue.reservations = () if reservation is None else (reservation,)
         group_queue.has_spare = False
         if self._reserver is not None:
             group_queue.has_spare = self._reserver.has_spare()
@@ -111,7 +112,7 @@ class GroupPass:
         return decisions
 
     def _turns(self, before: Turns | None = None) -> Turns:
-        """Return the turns of all whom this pass can start or reserve a place for."""
+        """Return the turns of all sessions that this pass can start or reserve room for."""
         group_queue, reserver = self._group_queue, self._reserver
         longest: int | None = None
         if reserver is not None:
@@ -127,15 +128,15 @@ class GroupPass:
         return Turns(selected.shapes, group_queue.state.order, group_queue.standing, before=before)
 
     def _rooms(self, handles: list[int]) -> list[int]:
-        """Return what the selection of shapes must know of requests, and remember it."""
+        """Return the room state of requests for the selection of shapes, and remember it."""
         states = self._states(handles)
-        self._said = dict(zip(handles, states, strict=True))
+        self._room_states = dict(zip(handles, states, strict=True))
         return states
 
     def _states(self, handles: list[int]) -> list[int]:
         placer, reserver = self._group_queue.placer, self._reserver
         if self._room_version != placer.version:
-            # What had no room in this pass has none now.
+            # A request that did not fit earlier in this pass does not fit now.
             asked = [n for n in handles if n not in self._full]
             fits = placer.fits_all(asked)
             self._full.update(n for n, has_room in zip(asked, fits, strict=True) if not has_room)
@@ -161,7 +162,7 @@ class GroupPass:
         return states
 
     def _has_moved(self) -> bool:
-        """Return whether the reserved place is another one since this was last asked."""
+        """Return whether the reserved placement has changed since the last call."""
         moves = 0 if self._reserver is None else self._reserver.moves
         self._moves, before = moves, self._moves
         if moves != before:
@@ -169,12 +170,12 @@ class GroupPass:
         return moves != before
 
     def _note_passed(self, turns: Turns, shape: Shape) -> None:
-        """Note whether a session that its caps hold back stands before the one in need of room."""
+        """Note whether a session held back by caps precedes the one that needs room."""
         if self._capped is not None:
-            priority, key = self._capped
-            mine = turns.key_of(shape)
-            assert mine is not None  # it is its turn
-            self._group_queue.is_passed |= (-priority, key) < (-shape.priority, mine)
+            priority, capped_key = self._capped
+            key = turns.key_of(shape)
+            assert key is not None  # it has a turn, so it has a key
+            self._group_queue.is_passed |= (-priority, capped_key) < (-shape.priority, key)
 
     def _place(self, shape: Shape, waiting: Waiting) -> tuple[Placement, ...] | None:
         handle, reserver = shape.handle, self._reserver
@@ -185,7 +186,7 @@ class GroupPass:
             if placements is None:
                 self._no_room.add(handle)
             return placements
-        # Room beside what is reserved is the same for all that outlast it.
+        # All sessions that outlast the reservation see the same room.
         if handle in self._refused:
             return None
         placements = reserver.place(waiting, handle)
@@ -194,9 +195,10 @@ class GroupPass:
         return placements
 
     def _ends_here(self, shape: Shape, waiting: Waiting) -> bool:
-        """Return whether nothing may pass a session without room; reserve a place if that serves.
+        """Return whether the pass ends at a session without room; reserve room if backfill allows
+        it.
 
-        One that the group could not hold even when empty stops and reserves nothing.
+        A session that the group could not hold even when empty neither ends the pass nor reserves.
         """
         group_queue = self._group_queue
         backfill = group_queue.state.backfill
@@ -215,13 +217,13 @@ class GroupPass:
         )
         reservation = reserver.reserve(waiting, shape.handle)
         if reservation is None:
-            # Its agents are closed or gone: the end of no session would help it.
+            # Its agents are not schedulable or lost: it would not fit whatever ends.
             self._hopeless.add(shape.handle)
             return False
         if backfill is Backfill.OFF:
             return True
         self._reserver = reserver
-        # Its counters are kept, too: those behind it may not use up what it needs to start.
+        # Its quota is reserved, too: later sessions must not use up what it needs to start.
         group_queue.keep_for(shape)
         self._has_counted = True
         return False

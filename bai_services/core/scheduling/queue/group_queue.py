@@ -1,4 +1,4 @@
-"""The line of one resource group: who waits in it by shape, what runs, what its agents have."""
+"""The queue of one resource group: waiting sessions by shape, running sessions, agents."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ from .releases import Releases
 from .selection import Selection
 from .shares import Shares, amounts_of, capacity_of, fair_factor, fair_scopes
 
-# Requests that a placer remembers although nobody waits with them any more.
+# Number of requests without waiting sessions that a placer still caches.
 _MOST_HANDLES = 4096
 
 ShapeKey = tuple[object, ...]
 
 
 def session_slots(waiting: Waiting) -> ResourceSlots:
-    """Return what all kernels of a session take together."""
+    """Return the total slots of all kernels of a session."""
     request = waiting.request
     if request.kernels == 1:
         return request.slots
@@ -36,15 +36,15 @@ def session_slots(waiting: Waiting) -> ResourceSlots:
 
 
 def shape_key(waiting: Waiting) -> ShapeKey:
-    """Return what sessions must have in common to be one shape."""
+    """Return the values that all sessions of one shape have in common."""
     w = waiting
     return (w.request, w.scopes, w.priority, w.seconds, w.kind)
 
 
 class Shape:
-    """Sessions alike in all that a pass looks at: they differ in who came first.
+    """Sessions that are equal to a pass, except for their creation order.
 
-    ``members`` are sequences and ids, sorted. ``waiting`` is any one of them.
+    ``members`` are (sequence, id) pairs, sorted. ``waiting`` is any one of them.
     """
 
     __slots__ = (
@@ -61,13 +61,13 @@ class Shape:
         "reasons",
         "rows",
         "slots",
-        "told",
+        "reported",
         "waiting",
     )
 
     def __init__(self, number: int, waiting: Waiting, quotas: Quotas, placer: Placer) -> None:
         self.number = number
-        self.column = -1  # in the selection of its line
+        self.column = -1  # index in the selection of its queue
         self.waiting = waiting
         self.key = shape_key(waiting)
         self.slots = session_slots(waiting)
@@ -79,11 +79,12 @@ class Shape:
         self.priority = waiting.priority
         self.members: list[tuple[int, str]] = []
         self.reasons: tuple[Reason, ...] = ()
-        # What the caller knows: reasons told for all but the fresh members.
-        self.told: tuple[Reason, ...] | None = None
+        # Reasons already reported for all members except the fresh ones, whose reasons were never
+        # reported.
+        self.reported: tuple[Reason, ...] | None = None
         self.fresh: list[str] = []
 
-    def twin(self, placer: Placer) -> Shape:
+    def without_members(self, placer: Placer) -> Shape:
         """Return the same shape without members, for another placer."""
         other = copy.copy(self)
         other.handle = placer.prepare(self.waiting.request)
@@ -92,7 +93,7 @@ class Shape:
 
 
 class GroupQueue:
-    """One resource group of a ``Queue``: kept between passes, changed by what happens."""
+    """One resource group of a ``Queue``: persists between passes and is updated by changes."""
 
     def __init__(self, state: GroupState, agents: Iterable[AgentState], quotas: Quotas) -> None:
         self.state = state
@@ -102,32 +103,33 @@ class GroupQueue:
         self.shapes: dict[ShapeKey, Shape] = {}
         self.shape_of: dict[str, Shape] = {}
         self.selection = Selection()
-        # Sessions that take no part in a pass: not yet their time, or something else unmet.
+        # Sessions excluded from passes: not yet due, or with another unmet condition.
         self.deferred: dict[str, Waiting] = {}
         self.held: dict[str, Waiting] = {}
         self.running: dict[str, Running] = {}
-        # Of these: those with a limit, the first to end first; those without.
+        # Running sessions with a limit, sorted by end; those without a limit.
         self.by_end: list[tuple[datetime, datetime, str]] = []
         self.endless: dict[str, Running] = {}
-        self.untold: list[str] = []  # those of the two whose reasons were not told yet
+        self.unreported: list[str] = []  # excluded sessions whose reasons were not reported yet
         self._alarms: list[tuple[datetime, str]] = []
         self.shares = Shares()
         self._capacity = capacity_of(self.agents.values())
         self.shares.set_capacity(self._capacity)
         self._history: Mapping[Scope, Sequence[Bucket]] = {}
-        self._fair: dict[Party, Standing] = {}  # where parties stand by fair share
+        self._fair: dict[Party, Standing] = {}  # fair-share standing of each party
         self._day = 0
         self._numbers = 0
-        # Of the last pass.
+        # Results of the last pass.
         self.is_dirty = True
         self.quota_version = -1
-        self.stopped_by: str = ""  # the session that nothing may pass
-        self.is_passed = False  # a session that its caps hold back stands before the one in need
-        self.has_spare = False  # beside the reserved session there will be room when it starts
+        self.stopped_by: str = ""  # the session that no other may pass
+        self.is_passed = False  # a session held back by caps precedes the one that needs room
+        self.has_spare = False  # there is room beside the reserved session when it starts
         self.reservations: tuple[Reservation, ...] = ()
-        self.room_reasons: dict[int, tuple[Reason, ...]] = {}  # by handle; empty: there is room
-        self.reserved: dict[str, tuple[Reason, ...]] = {}  # reasons of who has a reserved place
-        self.told_reserved: dict[str, tuple[Reason, ...]] = {}
+        # by handle; empty tuple: there is room
+        self.room_reasons: dict[int, tuple[Reason, ...]] = {}
+        self.reserved: dict[str, tuple[Reason, ...]] = {}  # reasons of sessions with a reservation
+        self.reported_reserved: dict[str, tuple[Reason, ...]] = {}
         self._kept: list[Shape] = []
 
     def _new_placer(self, agents: list[AgentState]) -> Placer:
@@ -135,7 +137,7 @@ class GroupQueue:
         return Placer(agents, state.placement, state.tables, last_agent=state.last_agent)
 
     def fork(self, quotas: Quotas) -> GroupQueue:
-        """Return a copy that changes of this one leave alone, to look at: shapes are shared."""
+        """Return a copy for reading, unaffected by later changes of this one; shapes are shared."""
         other = copy.copy(self)
         other.quotas = quotas
         other.agents, other.placer = dict(self.agents), self.placer.fork_for_thread()
@@ -150,12 +152,12 @@ class GroupQueue:
     def fork_to_run(self, quotas: Quotas, waiting: Mapping[str, Waiting]) -> GroupQueue:
         """Return a copy on which passes can be run, with shapes of its own.
 
-        Of one that is a fork itself, shapes and alarms belong to the origin, which goes on
-        changing them: members and alarms come from who ``waiting`` says waits.
+        If this is itself a fork, its shapes and alarms belong to the original and may have changed
+        since; so members and alarms are rebuilt from ``waiting``.
         """
         other = self.fork(quotas)
-        twins = {id(shape): shape.twin(other.placer) for shape in self.shapes.values()}
-        other.shapes = {twin.key: twin for twin in twins.values()}
+        twins = {id(shape): shape.without_members(other.placer) for shape in self.shapes.values()}
+        other.shapes = {without_members.key: without_members for without_members in twins.values()}
         other.shape_of = {key: twins[id(shape)] for key, shape in self.shape_of.items()}
         for key, shape in other.shape_of.items():
             shape.members.append((waiting[key].sequence, key))
@@ -165,20 +167,20 @@ class GroupQueue:
         times = ((w.not_before, key) for key, w in self.deferred.items())
         other._alarms = [(at, key) for at, key in times if at is not None]
         heapify(other._alarms)
-        other.untold, other._kept = [], []
+        other.unreported, other._kept = [], []
         return other
 
-    # ---- Who waits ----
+    # ---- Waiting sessions ----
 
     def add(self, waiting: Waiting, now: datetime) -> None:
-        """Take a session into the line."""
+        """Add a session to the queue."""
         self.is_dirty = True
         if waiting.closed or waiting.unmet:
             self.held[waiting.id] = waiting
-            self.untold.append(waiting.id)
+            self.unreported.append(waiting.id)
         elif waiting.not_before is not None and waiting.not_before > now:
             self.deferred[waiting.id] = waiting
-            self.untold.append(waiting.id)
+            self.unreported.append(waiting.id)
             heappush(self._alarms, (waiting.not_before, waiting.id))
         else:
             self._line_up(waiting)
@@ -196,7 +198,7 @@ class GroupQueue:
         self.shape_of[waiting.id] = shape
 
     def remove(self, waiting: Waiting) -> None:
-        """Take a session out of the line."""
+        """Remove a session from the queue."""
         self.is_dirty = True
         self.held.pop(waiting.id, None)
         self.deferred.pop(waiting.id, None)
@@ -208,7 +210,7 @@ class GroupQueue:
             self._forget_if_empty(shape)
 
     def started(self, counts: Mapping[Shape, int]) -> None:
-        """Take out the first (for lifo the last) so many sessions of each shape."""
+        """Remove the first (for lifo the last) ``counts[shape]`` sessions of each shape."""
         for shape, count in counts.items():
             part = slice(-count, None) if self.state.order is Order.LIFO else slice(count)
             for _, session_id in shape.members[part]:
@@ -225,7 +227,7 @@ class GroupQueue:
                 self._replace_placer()
 
     def wake(self, now: datetime) -> None:
-        """Line up the sessions whose time has come."""
+        """Include the sessions that are due now in passes."""
         while self._alarms and self._alarms[0][0] <= now:
             _, session_id = heappop(self._alarms)
             waiting = self.deferred.get(session_id)
@@ -235,7 +237,7 @@ class GroupQueue:
                 self.is_dirty = True
 
     def wakes_at(self) -> datetime | None:
-        """Return when time alone changes something here."""
+        """Return when the state changes without any event."""
         while self._alarms and self._alarms[0][1] not in self.deferred:
             heappop(self._alarms)
         times = [r.starts_at for r in self.reservations if r.starts_at is not None]
@@ -243,10 +245,10 @@ class GroupQueue:
             times.append(self._alarms[0][0])
         return min(times, default=None)
 
-    # ---- What runs ----
+    # ---- Running sessions ----
 
     def note_running(self, running: Running) -> None:
-        """Take in a session that runs, or what else is now known of it."""
+        """Add a running session, or update it."""
         if running.id in self.running:
             self.forget_running(running.id)
         self.running[running.id] = running
@@ -256,7 +258,7 @@ class GroupQueue:
             insort(self.by_end, (running.ends_at, running.started_at, running.id))
 
     def forget_running(self, session_id: str) -> None:
-        """Forget a session that runs no more."""
+        """Remove a session that no longer runs."""
         running = self.running.pop(session_id)
         if running.ends_at is None:
             del self.endless[session_id]
@@ -265,13 +267,13 @@ class GroupQueue:
             del self.by_end[bisect_left(self.by_end, end)]
 
     def releases(self, now: datetime, durations: Durations) -> Releases:
-        """Return when and where room comes free."""
+        """Return when and where room is released."""
         return Releases(self.running, self.by_end, self.endless.values(), now, durations)
 
-    # ---- What is kept for reserved sessions ----
+    # ---- Quota reserved for sessions with a reservation ----
 
     def keep(self) -> None:
-        """Count the reserved sessions in their scopes while a pass goes on."""
+        """Count the sessions with a reservation in their scopes during a pass."""
         for reservation in self.reservations:
             shape = self.shape_of.get(reservation.session_id)
             if shape is not None:
@@ -283,30 +285,30 @@ class GroupQueue:
         self._kept.append(shape)
 
     def let_go(self) -> None:
-        """Stop counting what was kept."""
+        """Stop counting the reserved sessions."""
         for shape in self._kept:
             self.quotas.give(shape.rows, shape.need)
         self._kept.clear()
 
     def can_ever(self, shape: Shape) -> bool:
-        """Return whether the group could hold a session of a shape if nothing ran."""
+        """Return whether the group could hold a session of a shape if it was empty."""
         return self.placer.can_ever(shape.handle)
 
     def reasons_of(self, session_id: str) -> tuple[Reason, ...] | None:
-        """Return why a session waits that takes part in passes; None for any other."""
+        """Return why a session waits that takes part in passes; None for any other session."""
         shape = self.shape_of.get(session_id)
         if shape is None:
             return None
         return self.reserved.get(session_id, shape.reasons)
 
     def waiting_ids(self) -> list[str]:
-        """Return the ids of all who wait here, whatever for."""
+        """Return the ids of all sessions that wait here, excluded ones included."""
         return [*self.shape_of, *self.deferred, *self.held]
 
-    # ---- What the agents have ----
+    # ---- Agents ----
 
     def set_agent(self, agent: AgentState) -> None:
-        """Set all that is known of one agent, also what is taken there; or add a new one."""
+        """Set the state of one agent, usage included, or add a new one."""
         before = self.agents.get(agent.id)
         self.placer.update(agent)
         self.agents[agent.id] = agent
@@ -314,7 +316,7 @@ class GroupQueue:
         self.is_dirty = True
 
     def remove_agent(self, agent_id: str) -> None:
-        """Forget an agent."""
+        """Remove an agent."""
         agent = self.agents.pop(agent_id, None)
         if agent is not None:
             self.placer.remove(agent_id)
@@ -331,7 +333,7 @@ class GroupQueue:
             self._fair.clear()
 
     def set_state(self, state: GroupState) -> None:
-        """Go on with other options; they are in effect at the next pass."""
+        """Replace the options; they take effect at the next pass."""
         before, self.state = self.state, state
         self.is_dirty = True
         if before.order is not state.order:
@@ -343,7 +345,7 @@ class GroupQueue:
             self.placer.set_tables(state.tables)
 
     def _replace_placer(self) -> None:
-        """Start a new placer from what the agents hold now; requests are prepared anew."""
+        """Create a new placer from the current agents; all requests are prepared again."""
         self.state = replace(self.state, last_agent=self.placer.last_agent or self.state.last_agent)
         self.placer = self._new_placer(self.placer.agents())
         self.room_reasons = {}
@@ -351,7 +353,7 @@ class GroupQueue:
             shape.handle = self.placer.prepare(shape.waiting.request)
         self.selection.all_moved()
 
-    # ---- Where users stand ----
+    # ---- Fair share ----
 
     def set_history(self, history: Mapping[Scope, Sequence[Bucket]]) -> None:
         self._history = history
@@ -359,7 +361,7 @@ class GroupQueue:
         self.is_dirty = True
 
     def set_day(self, day: int) -> None:
-        """Tell the day: what was used before counts less from then on."""
+        """Set the current day: usage of earlier days decays."""
         if day != self._day:
             self._day = day
             self._fair.clear()
@@ -367,11 +369,11 @@ class GroupQueue:
                 self.is_dirty = True
 
     def standing(self, party: Party) -> Standing:
-        """Return where a user stands; the smaller, the earlier. Equal ones go by dominant share."""
+        """Return the standing of a user; smaller is earlier, ties go by dominant share."""
         return self.standing_with(party, self.shares)
 
     def standing_with(self, party: Party, shares: Shares) -> Standing:
-        """Return where a user would stand if shares were as given."""
+        """Return the standing of a user for the given shares."""
         share = shares.of(party[-1])
         if self.state.order is Order.DRF:
             return (share,)

@@ -1,4 +1,4 @@
-"""What a scheduling pass is given and what it answers: plain values, in the order of the cycle."""
+"""Input and output of a scheduling pass: plain values, in the order of the cycle."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ..caps import Scope, ScopeCaps, Usage
 from ..placement import AgentState, Placement, Policy, Request
 from ..placement.tables import Tables
 
-# One check of a waiting session as JSON: check, passed, message, and its numbers.
+# One check of a waiting session as a JSON object: check, passed, message, and its numbers.
 Reason = dict[str, Any]
 
 DEFAULT_PRIORITY = 10
@@ -21,7 +21,7 @@ _LONG_AGO = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class Order(StrEnum):
-    """Whose turn it is among sessions of one priority."""
+    """Order among sessions of one priority."""
 
     FIFO = "fifo"
     LIFO = "lifo"
@@ -30,10 +30,10 @@ class Order(StrEnum):
 
 
 class Backfill(StrEnum):
-    """What may start past the first session that there is no room for.
+    """Which sessions may start past the first one that does not fit.
 
-    ``off``: nothing. ``aggressive``: whatever fits. ``reserving``: what delays no
-    reserved session.
+    ``off``: none. ``aggressive``: any that fits. ``reserving``: any that does not delay the session
+    with a reservation.
     """
 
     OFF = "off"
@@ -44,21 +44,21 @@ class Backfill(StrEnum):
 class Certainty(StrEnum):
     """How sure an estimated start is."""
 
-    # Exact if sessions run until their limits; only one of higher priority (for lifo: any
+    # Exact if sessions run until their limits; only a session of higher priority (for lifo: any
     # later one) can delay it.
     KNOWN = "known"
-    # Rests on something that may turn out otherwise: a run time that is learned, a
-    # dependency that ends well, or nobody coming later who passes it.
+    # Depends on an assumption that may fail: a learned run time, a dependency that succeeds, or
+    # that no later arrival passes it.
     ESTIMATED = "estimated"
-    ROUGH = "rough"  # beyond what was simulated: from the pace at which those before it start
-    UNKNOWN = "unknown"  # nothing tells when
+    ROUGH = "rough"  # beyond the simulation: extrapolated from the pace of the starts before it
+    UNKNOWN = "unknown"  # no basis for an estimate
 
 
 class Bucket(NamedTuple):
-    """What a scope has used in one day (UTC) in one resource group."""
+    """Usage of a scope on one day (UTC) in one resource group."""
 
     day: int  # days since 1970-01-01
-    slots: Mapping[str, int]  # slot to amount times seconds
+    slots: Mapping[str, int]  # slot to quantity times seconds
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,15 +68,15 @@ class FairShare:
     half_life_days: float = 7.0
     lookback_days: int = 28
     default_weight: float = 1.0
-    # Domains, projects and users that count otherwise than ``default_weight``.
+    # Weights of domains, projects and users; the others have ``default_weight``.
     weights: Mapping[Scope, float] = field(default_factory=dict)
-    # How much a slot counts; those not named: cpu 1, mem 0.001, devices 10.
+    # Weight of each slot; defaults: cpu 1, mem 0.001, devices 10.
     resource_weights: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
 class GroupState:
-    """A resource group with its options, as they are now."""
+    """A resource group with its current options."""
 
     name: str
     is_active: bool = True
@@ -84,18 +84,18 @@ class GroupState:
     placement: Policy = Policy.PRICED
     backfill: Backfill = Backfill.RESERVING
     fair_share: FairShare = field(default_factory=FairShare)
-    # What priced and fgd have learned of the group's requests; None: a start that fits the agents.
+    # Learned tables of the group's requests for priced and fgd; None: defaults from the agents.
     tables: Tables | None = field(default=None, compare=False)
-    # The agent that round-robin chose last, from which it goes on.
+    # The agent that round-robin chose last; it continues from there.
     last_agent: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """A session that waits, with the scopes that it will count in.
+    """A waiting session, with the scopes that it will count in.
 
-    All of domain, project, user, keypair and resource-group that it has; the
-    order drf takes the user's share, fair-share those of domain, project, user.
+    These are all of domain, project, user, keypair and resource group that it has. The order drf
+    uses the user's share, fair-share those of domain, project and user.
     """
 
     id: str
@@ -103,41 +103,42 @@ class Waiting:
     request: Request
     scopes: tuple[Scope, ...]
     priority: int = DEFAULT_PRIORITY
-    # Why nothing of its owner may start at all: an account, keypair, project or domain is closed.
+    # Why no session of its owner may start: an account, keypair, project or domain is inactive.
     closed: str = ""
-    # Why it may not start yet whatever room there is: sessions that it depends on.
+    # Conditions that must hold before it may start, whatever room there is: unfinished
+    # dependencies.
     unmet: str = ""
-    # The ids of these sessions, for estimates: it is let in when all of them have ended.
+    # The ids of these sessions, for estimates: it is released when all of them have ended.
     awaits: tuple[str, ...] = ()
     not_before: datetime | None = None
     created_at: datetime = _LONG_AGO
-    # The longest that it may run (lifetime, batch timeout); None: no limit.
+    # Maximum run time (lifetime, batch timeout); None: no limit.
     seconds: int | None = None
-    # Type and family of image: sessions of one kind run similarly long.
+    # Session type and image family: sessions of one kind have similar run times.
     kind: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Running:
-    """A session that holds a place, from scheduled to terminating."""
+    """A session that holds resources, from scheduled to terminating."""
 
     id: str
     group: str
     scopes: tuple[Scope, ...]
     placements: tuple[Placement, ...]  # one per kernel
-    slots: ResourceSlots  # of all its kernels: what it counts in its scopes
+    slots: ResourceSlots  # sum over its kernels: what it counts in its scopes
     started_at: datetime
-    ends_at: datetime | None = None  # when it is ended at the latest; None: no limit
+    ends_at: datetime | None = None  # enforced end; None: no limit
     kind: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """One consistent state of everything that a pass looks at (step 1).
+    """A consistent state of everything that a pass reads (step 1).
 
-    ``usage`` holds what every scope counts now and ``agents`` what is taken on
-    each, both including ``running``. A group that ``groups`` lacks has every
-    option as ``GroupState`` gives it; those in ``closed_groups`` are not active.
+    ``usage`` is what every scope counts now and ``agents`` have their current usage, both including
+    ``running``. A group missing from ``groups`` has the defaults of ``GroupState``; those in
+    ``closed_groups`` are inactive.
     """
 
     waiting: Sequence[Waiting]
@@ -148,19 +149,19 @@ class Snapshot:
     groups: Mapping[str, GroupState] = field(default_factory=dict)
     running: Sequence[Running] = ()
     now: datetime = _LONG_AGO
-    # Daily buckets per resource group and scope (domain, project, user); for fair-share alone.
+    # Daily buckets per resource group and scope (domain, project, user); used by fair-share only.
     history: Mapping[str, Mapping[Scope, Sequence[Bucket]]] = field(default_factory=dict)
-    # Seconds that ended sessions of a kind have run, a sample of the latest, in any order.
+    # Run times of ended sessions of a kind in seconds: a sample of the latest, in any order.
     durations: Mapping[str, Sequence[int]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
 class Changes:
-    """What has changed since: handed to ``Queue.apply``. Everything named is set as it is now.
+    """Changes for ``Queue.apply``. Each entry sets the new state of what it names.
 
-    A session that waits (again) is in ``waiting``, one that runs in ``running``, one
-    that does neither any more in ``gone``. Ends and starts move the counters
-    of their scopes and agents by themselves; ``usage`` and ``agents`` set them.
+    A waiting session (also one that waits again) is in ``waiting``, a running one in ``running``,
+    one that is neither any more in ``gone``. Starts and ends update the counters of their scopes
+    and agents; ``usage`` and ``agents`` overwrite these.
     """
 
     waiting: Sequence[Waiting] = ()
@@ -168,7 +169,7 @@ class Changes:
     gone: Sequence[str] = ()
     agents: Sequence[AgentState] = ()
     gone_agents: Sequence[str] = ()
-    caps: Mapping[Scope, ScopeCaps | None] = field(default_factory=dict)  # None: none any more
+    caps: Mapping[Scope, ScopeCaps | None] = field(default_factory=dict)  # None: no caps any more
     usage: Usage = field(default_factory=dict)
     groups: Sequence[GroupState] = ()
     history: Mapping[str, Mapping[Scope, Sequence[Bucket]]] | None = None
@@ -184,45 +185,44 @@ class Decision:
 
     @property
     def placement(self) -> Placement:
-        """The place of its first kernel."""
+        """The placement of its first kernel."""
         return self.placements[0]
 
 
 @dataclass(frozen=True, slots=True)
 class Reservation:
-    """A place and a time that are kept for a session that cannot start now."""
+    """Room reserved, from a start time on, for a session that cannot start now."""
 
     session_id: str
     group: str
-    starts_at: datetime | None  # None: nothing tells when; the place is kept all the same
+    starts_at: datetime | None  # None: unknown; the room is reserved all the same
     certainty: Certainty
     placements: tuple[Placement, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """When a waiting session starts as far as can be told; None: nothing tells."""
+    """Estimated start of a waiting session; None: no basis for an estimate."""
 
     starts_at: datetime | None
     certainty: Certainty
 
 
-# Called again and again while something long is worked out: whoever runs it may rest there.
+# Called repeatedly during long computations, so that the caller can yield to other work.
 GiveWay = Callable[[], None]
 
 
 def no_op() -> None:
-    """Give way to nobody."""
+    """Do nothing: the default for ``GiveWay``."""
 
 
 @dataclass(frozen=True, slots=True)
 class PassResult:
-    """Decisions in the order in which they must be written; reasons of all who still wait.
+    """Decisions in the order in which they must be written; reasons of all that still wait.
 
-    ``reasons`` is a view: sessions of one shape share one tuple, so that equal
-    reasons are the same object. ``wake_at`` is when time alone may let a session
-    start; None: only a change can. ``changed`` holds those reasons that no earlier
-    result of the same queue has told.
+    ``reasons`` is a view: sessions of one shape share one tuple, so equal reasons are the same
+    object. ``wake_at`` is when time alone may let a session start; None: only a change can.
+    ``changed`` holds the reasons that no earlier result of the same queue has reported.
     """
 
     decisions: tuple[Decision, ...]
@@ -234,7 +234,7 @@ class PassResult:
 
 @dataclass(frozen=True, slots=True)
 class Suggestion:
-    """What would let a waiting session start sooner."""
+    """A change that would let a waiting session start sooner."""
 
     kind: str  # resource-group, smaller, preset or quota
     message: str
@@ -243,11 +243,11 @@ class Suggestion:
 
 @dataclass(frozen=True, slots=True)
 class Why:
-    """All that is known of why one session waits and until when."""
+    """Everything known about why one session waits and until when."""
 
     session_id: str
     position: int  # 1 is next in its resource group
     ahead: int
-    checks: tuple[Reason, ...]  # every check, passed or failed
+    checks: tuple[Reason, ...]  # all checks, passed or failed
     estimate: Estimate
     sooner: tuple[Suggestion, ...] = ()

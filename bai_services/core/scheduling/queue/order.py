@@ -1,4 +1,4 @@
-"""Whose turn it is (step 2): priority first, then the order of the resource group."""
+"""Order of sessions (step 2): priority first, then the order of the resource group."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from .model import Order
 if TYPE_CHECKING:
     from .group_queue import Shape
 
-# What sorts users within one priority: nothing for fifo and lifo, else smaller is earlier.
+# Sort key of a party within one priority: empty for fifo and lifo, else smaller is earlier.
 Standing = tuple[float, ...]
-# Whose sessions take turns with others': domain, project and user.
+# A party whose sessions alternate with those of others: domain, project and user.
 Party = tuple[Scope | None, ...]
 
 
 class _Lane:
-    """The shapes of one user (or of all, for fifo and lifo) at one priority; earliest on top."""
+    """The shapes of one party (of all, for fifo and lifo) at one priority; the earliest on top."""
 
     __slots__ = ("party", "priority", "shapes")
 
@@ -30,10 +30,10 @@ class _Lane:
 
 
 class Turns:
-    """Tells whose turn is next while sessions are placed or passed over.
+    """Iterates over shapes in order while their sessions are placed or skipped.
 
-    ``standing`` tells where a party stands now; it may only move back while the
-    turns are told. One step costs the logarithm of the number of parties.
+    ``standing`` returns the current standing of a party; it may only get later meanwhile. One step
+    costs the logarithm of the number of parties.
     """
 
     def __init__(
@@ -44,7 +44,9 @@ class Turns:
         *,
         before: Turns | None = None,
     ) -> None:
-        """``before``: turns of the same line to continue; the position in each shape is shared."""
+        """``before``: earlier turns of the same queue to continue; positions within shapes are
+        shared.
+        """
         self._sign = -1 if order is Order.LIFO else 1
         self._shared = order in (Order.FIFO, Order.LIFO)
         self._standing = standing
@@ -74,7 +76,7 @@ class Turns:
         return (-lane.priority, *standing, lane.shapes[0][0])
 
     def peek(self) -> Shape | None:
-        """Return the shape whose first session is next; None when nobody is left."""
+        """Return the shape whose first session is next; None at the end."""
         while self._heap:
             key, n, lane = self._heap[0]
             if self._shared:
@@ -86,17 +88,17 @@ class Turns:
         return None
 
     def key_of(self, shape: Shape) -> int | None:
-        """Return the sort key of the next session of a shape; None if there is none left."""
+        """Return the sort key of the next session of a shape; None if none is left."""
         at = self._next.get(shape.number, 0)
         return self._sequence(shape, at) if at < len(shape.members) else None
 
     def session(self, shape: Shape) -> tuple[int, str]:
-        """Return sequence and id of the session of a shape that is next."""
+        """Return sequence and id of the next session of a shape."""
         at = self._next.get(shape.number, 0)
         return shape.members[at] if self._sign > 0 else shape.members[-1 - at]
 
     def advance(self) -> None:
-        """Go past one session: the next of its shape gets its turn when it comes."""
+        """Advance by one session: the next one of its shape is queued by its own key."""
         _, n, lane = self._heap[0]
         shape = lane.shapes[0][2]
         at = self._next[shape.number] = self._next.get(shape.number, 0) + 1
@@ -107,7 +109,7 @@ class Turns:
             self.drop()
 
     def drop(self) -> None:
-        """Pass over the rest of the shape that is next."""
+        """Skip the rest of the next shape."""
         _, n, lane = self._heap[0]
         heappop(lane.shapes)
         if lane.shapes:

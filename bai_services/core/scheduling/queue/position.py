@@ -1,4 +1,4 @@
-"""The place of every waiting session in its order, had each its turn one after the other."""
+"""Position of every waiting session in the order of its group."""
 
 from __future__ import annotations
 
@@ -14,10 +14,9 @@ from .shares import amounts_of, fair_scopes
 def positions(
     group_queue: GroupQueue, waiting: Iterable[Waiting], give_way: GiveWay = no_op
 ) -> dict[str, int]:
-    """Return the position of each, 1 for the next, also of those that may not start yet.
+    """Return the position of each session, 1 for the next, also of those that may not start yet.
 
-    With shares in the order, a user's next session stands where it would if the
-    ones before had started.
+    Where shares matter, a user's next session is ranked as if their earlier ones had started.
     """
     everyone = sorted(waiting, key=lambda w: (-w.priority, w.sequence))
     if group_queue.state.order is Order.LIFO:
@@ -28,7 +27,7 @@ def positions(
 
 
 def _in_turns(group_queue: GroupQueue, everyone: list[Waiting], give_way: GiveWay) -> list[Waiting]:
-    """Return sessions, sorted by priority and time, as their users take turns."""
+    """Return sessions, sorted by priority and time, in the order in which users take turns."""
     shares = group_queue.shares.copy()
     found: list[Waiting] = []
     start = 0

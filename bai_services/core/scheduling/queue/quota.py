@@ -1,4 +1,4 @@
-"""What scopes may hold and hold, as integer matrices: one row per scope, one column per slot."""
+"""Caps and usage of scopes as integer matrices: one row per scope, one column per slot."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _ROWS = 64
 
 @njit(cache=True, nogil=True)
 def _holds(usage, caps, rows, need):  # type: ignore[no-untyped-def]
-    """Return whether any scope would pass a cap with ``need`` more."""
+    """Return whether any scope would exceed a cap with ``need`` more."""
     for row in rows:
         for slot in range(need.size):
             if need[slot] > 0 and usage[row, slot] + need[slot] > caps[row, slot]:
@@ -30,7 +30,7 @@ def _holds(usage, caps, rows, need):  # type: ignore[no-untyped-def]
 
 @njit(cache=True, nogil=True)
 def _count(usage, rows, need, sign):  # type: ignore[no-untyped-def]
-    """Add to, or take from, what every scope holds."""
+    """Add ``need`` to (or subtract it from) the usage of every scope."""
     for row in rows:
         for slot in range(need.size):
             usage[row, slot] += sign * need[slot]
@@ -39,7 +39,7 @@ def _count(usage, rows, need, sign):  # type: ignore[no-untyped-def]
 class Quotas:
     """Caps and counters of all scopes, across resource groups.
 
-    Sessions refer to rows and needs, which are worked out once per shape::
+    Sessions refer to rows and needs, which are computed once per shape::
 
         rows, need = quotas.rows(scopes), quotas.need(slots)
         if not quotas.holds_back(rows, need):
@@ -67,7 +67,7 @@ class Quotas:
             self.set_usage(scope, used)
 
     def copy(self) -> Quotas:
-        """Return an independent copy; caps, rows and needs themselves never change."""
+        """Return an independent copy; caps, rows and needs are immutable and shared."""
         other = copy.copy(self)
         other._row, other._slot, other._slots = dict(self._row), dict(self._slot), [*self._slots]
         other._caps = list(self._caps)
@@ -76,7 +76,7 @@ class Quotas:
         return other
 
     def rows(self, scopes: tuple[Scope, ...]) -> Ints:
-        """Return the rows of scopes, which need not be known yet."""
+        """Return the rows of scopes; unknown scopes get new rows."""
         rows = self._rows_of.get(scopes)
         if rows is None:
             rows = np.array([self._add_scope(scope) for scope in scopes], np.int64)
@@ -86,7 +86,7 @@ class Quotas:
     def need(self, slots: ResourceSlots) -> Ints:
         """Return the columns of what one session counts: its slots and itself.
 
-        Slots that become known later lie beyond the end: they count nothing.
+        Slots that become known later lie beyond the end of this array: they count 0.
         """
         need = self._need_of.get(slots)
         if need is None:
@@ -98,15 +98,15 @@ class Quotas:
         return need
 
     def holds_back(self, rows: Ints, need: Ints) -> bool:
-        """Return whether any cap stands against one more session."""
+        """Return whether any cap prevents one more session."""
         return bool(_holds(self._usage, self._limits, rows, need))
 
     def columns(self) -> tuple[Ints, Ints]:
-        """Return what scopes hold and their limits, by row and slot; good until a new one comes."""
+        """Return usage and limits by row and slot; valid until a row or slot is added."""
         return self._usage, self._limits
 
     def is_capped(self, rows: Ints, need: Ints) -> bool:
-        """Return whether any scope has a cap on anything that is asked for."""
+        """Return whether any scope has a cap on anything requested."""
         return bool((self._limits[rows][:, : len(need)][:, need > 0] < UNLIMITED).any())
 
     def take(self, rows: Ints, need: Ints) -> None:
@@ -116,14 +116,14 @@ class Quotas:
         _count(self._usage, rows, need, -1)
 
     def checks(self, rows: Ints, need: Ints) -> list[tuple[bool, Violation]]:
-        """Return every cap that a session touches with whether it passes, in order."""
+        """Return every cap that applies to a session and whether it passes, in order."""
         return [
             (asked + used <= limit, violation(caps, slot, asked, limit, used))
             for caps, slot, asked, limit, used in self._touched(rows, need)
         ]
 
     def violations(self, rows: Ints, need: Ints) -> list[Violation]:
-        """Return every cap that stands against one more session, in order."""
+        """Return every cap that prevents one more session, in order."""
         if not self.holds_back(rows, need):
             return []
         return [
@@ -133,7 +133,7 @@ class Quotas:
         ]
 
     def left(self, rows: Ints, need: Ints) -> dict[str, int]:
-        """Return what the tightest scope has left of each capped slot that a session asks."""
+        """Return what the tightest scope has left of each capped slot that a session requests."""
         found: dict[str, int] = {}
         for _, slot, _, limit, used in self._touched(rows, need):
             left = max(0, limit - used)
@@ -145,17 +145,17 @@ class Quotas:
         return {scope: caps for scope, n in self._row.items() if (caps := self._caps[n])}
 
     def all_usage(self) -> dict[Scope, dict[str, int]]:
-        """Return what every scope holds."""
+        """Return the usage of every scope."""
         return {scope: self.used(scope) for scope in self._row}
 
     def _touched(self, rows: Ints, need: Ints) -> list[tuple[ScopeCaps, str, int, int, int]]:
-        """Return caps, slot, amount asked, limit and amount used, where there is a limit."""
+        """Return caps, slot, requested quantity, limit and usage, where there is a limit."""
         found = []
         for row in rows.tolist():
             caps = self._caps[row]
             if caps is None:
                 continue
-            # The session's own slots first, in their order; the count of sessions last.
+            # The session's own slots first, in their order; the session count last.
             for slot in sorted(np.flatnonzero(need).tolist(), key=self._by_name):
                 limit = int(self._limits[row, slot])
                 if limit < UNLIMITED:
@@ -167,7 +167,7 @@ class Quotas:
         return slot == 0, self._slots[slot]
 
     def used(self, scope: Scope) -> dict[str, int]:
-        """Return what a scope holds."""
+        """Return the usage of a scope."""
         row = self._row.get(scope)
         if row is None:
             return {}
@@ -176,7 +176,7 @@ class Quotas:
         }
 
     def set_caps(self, scope: Scope, caps: ScopeCaps | None) -> None:
-        """Set what a scope may hold; None: no limit at all."""
+        """Set the caps of a scope; None: no limit at all."""
         row = self._add_scope(scope)
         if caps is not None:
             self._add_slots(caps.slots)
@@ -184,7 +184,7 @@ class Quotas:
         self._limits[row] = [self._limit(caps, slot) for slot in self._slots]
 
     def set_usage(self, scope: Scope, used: Mapping[str, int]) -> None:
-        """Set what a scope holds."""
+        """Set the usage of a scope."""
         row = self._add_scope(scope)
         self._add_slots(used)
         self._usage[row] = [used.get(slot, 0) for slot in self._slots]

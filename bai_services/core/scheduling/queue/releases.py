@@ -1,4 +1,4 @@
-"""When and where room comes free, in order and no further than it is asked for."""
+"""When and where room is released, computed in order and only as far as needed."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .model import Certainty, Running
 
 
 class Release(NamedTuple):
-    """Room that comes free; those that nothing tells of come last, the oldest first."""
+    """Room that is released; releases at an unknown time come last, the longest running first."""
 
     seconds: float  # from now
     started_at: datetime
@@ -31,7 +31,7 @@ def release_of(running: Running, now: datetime, durations: Durations) -> Release
 
 
 class Releases(Sequence[Release]):
-    """The releases of all that runs in a group, sorted; made only as far as they are asked for."""
+    """The releases of all running sessions of a group, sorted and computed lazily."""
 
     def __init__(
         self,
@@ -41,7 +41,7 @@ class Releases(Sequence[Release]):
         now: datetime,
         durations: Durations,
     ) -> None:
-        """``by_end`` are the sorted ends of those that have a limit, ``endless`` all others."""
+        """``by_end`` are the sorted ends of sessions with a limit, ``endless`` are all others."""
         self._count = len(running)
         self._made: list[Release] = []
         self._coming = self._in_order(running, by_end, endless, now, durations)
@@ -54,7 +54,7 @@ class Releases(Sequence[Release]):
         now: datetime,
         durations: Durations,
     ) -> Iterator[Release]:
-        # All that are past their limit go at any moment: they are alike.
+        # All sessions past their limit may end at any moment: they are equivalent.
         past = bisect_right(by_end, now, key=lambda end: end[0])
         unsure = [release_of(r, now, durations) for r in endless]
         unsure += [release_of(running[key], now, durations) for _, _, key in by_end[:past]]

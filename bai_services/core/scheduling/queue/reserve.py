@@ -1,4 +1,4 @@
-"""A place and a time for the first session that cannot start, kept from those that pass it."""
+"""Reservation for the first session that cannot start: room and a time that others must respect."""
 
 from __future__ import annotations
 
@@ -12,22 +12,22 @@ from .model import Certainty, Reservation, Running, Waiting
 from .releases import Release, Releases, release_of
 
 _SURENESS = (Certainty.KNOWN, Certainty.ESTIMATED, Certainty.UNKNOWN)
-# So often in a pass another place is looked for in vain before nobody is let into the kept one.
+# Maximum failed attempts per pass to move the reservation; then nothing may use the reserved room.
 _MOST_FUTILE = 4
 
 
 class Reserver:
     """The reservation of one resource group in one pass (steps 5 and 6).
 
-    It looks ahead on a fork of the placer, device by device: ends of what runs
-    are replayed in order until the session fits, gangs with all their kernels.
-    From then on a session may start past it only if it is sure to end before
-    that time, if it leaves the kept place alone, or if another place will do as
-    early. Sure is an end that is enforced; a learned run time is not.
+    It looks ahead on a fork of the placer, device by device: the ends of running sessions are
+    replayed in order until the session fits, with all kernels of a multi-node session. From then on
+    a session may start past it only if it is certain to end before that time, if it leaves the
+    reserved room free, or if other room is available as early. Only an enforced end is certain; a
+    learned run time is not.
 
-    Where nothing tells when room comes free, a place is kept all the same, the
-    one that the sessions which have run longest leave; nothing starts in it then,
-    however short. So the session waits for what runs there now and for nothing else.
+    Where it is unknown when room is released, room is reserved all the same: that of the longest
+    running sessions. Nothing starts in it then, however short, so the session waits only for what
+    runs there now.
     """
 
     def __init__(
@@ -37,30 +37,32 @@ class Reserver:
         now: datetime,
         durations: Durations | Mapping[str, Sequence[int]],
     ) -> None:
-        """Take in what runs in the group, or its releases; ``placer`` has all of it taken."""
+        """Take the running sessions of the group, or their releases; ``placer`` includes their
+        usage.
+        """
         self._placer = placer
         self._now = now
         self._durations = durations if isinstance(durations, Durations) else Durations(durations)
         self._running = running if isinstance(running, Releases) else list(running)
         self._seconds = float("inf")  # from now until the reserved session starts
-        # The kept places at that time with what will still run beside them, and what is free
-        # both now and then. None: nothing is kept.
+        # The future state: reserved placements and what still runs then; and what is free both now
+        # and then. None: nothing is reserved.
         self._then: Placer | None = None
         self._both: Placer | None = None
         self._shape = -1
         self._places: tuple[Placement, ...] = ()
-        self._kept: frozenset[str] = frozenset()  # the agents of the kept places
+        self._reserved_agents: frozenset[str] = frozenset()  # the agents of the reserved placements
         self._futile = 0
-        self.moves = 0  # how often the kept place has become another one
-        # With its place as it is now: it may have moved since ``reserve``.
+        self.moves = 0  # how often the reservation has moved to another placement
+        # With its current placements, which may have moved since ``reserve``.
         self.reservation: Reservation | None = None
 
     def reserve(self, waiting: Waiting, shape: int) -> Reservation | None:
-        """Keep the place at which a session can start first; one for each group.
+        """Reserve the placements with which a session can start first; one reservation per group.
 
-        ``shape`` is the handle of its request. None: there is no room even when
-        all that runs has ended (its agents are closed or gone), or a place is
-        kept already; others need not mind it then.
+        ``shape`` is the handle of its request. None: it does not fit even when all running sessions
+        have ended (its agents are not schedulable or lost), or something is reserved already; other
+        sessions can ignore it then.
         """
         if self._then is not None:
             return None
@@ -74,11 +76,11 @@ class Reserver:
             then.release(releases[count].placements)
             count += 1
         places = then.place(shape)
-        assert places is not None  # it fitted, and more has come free since
+        assert places is not None  # it fitted before, and more room has been released since
         self._shape, self._seconds = shape, seconds
         self._set_places(places)
         self._then, self._both = then, self._placer.fork()
-        self._both.lower(sorted(self._kept), self._placer, then)
+        self._both.lower(sorted(self._reserved_agents), self._placer, then)
         certainty = self._certainty(releases[:count])
         starts_at = None if certainty is Certainty.UNKNOWN else later(self._now, seconds)
         group = waiting.request.resource_group
@@ -87,23 +89,23 @@ class Reserver:
 
     @property
     def longest(self) -> int:
-        """How many seconds a session may run that is to be over in time; -1: nothing tells."""
+        """Seconds that a session may run and still end in time; -1: unknown."""
         return int(self._seconds) if self._seconds < float("inf") else -1
 
     @property
     def may_move(self) -> bool:
-        """Whether another place would still be looked for."""
+        """Whether the reservation may still be moved."""
         return self._futile < _MOST_FUTILE
 
     def fit_beside(self, shapes: Sequence[int]) -> list[bool]:
-        """Return of each request whether there is room now and beside the reserved session."""
+        """Return for each request whether it fits now and beside the reserved session."""
         both = self._both
         if both is None:
             return [True] * len(shapes)
         return both.fits_all(shapes)
 
     def done(self) -> None:
-        """Part with the copies that it looked ahead with: nothing more is asked of it."""
+        """Release the forks used for look-ahead; no method may be called afterwards."""
         for fork in (self._then, self._both):
             if fork is not None:
                 self._placer.spare(fork)
@@ -120,25 +122,25 @@ class Reserver:
         return sorted(found, key=lambda r: r[:3])
 
     def _certainty(self, releases: Sequence[Release]) -> Certainty:
-        """Return how sure the time is: as its least sure end on an agent of the kept place."""
+        """Return how certain the time is: the least certain end on an agent of the reservation."""
         if self._seconds == float("inf"):
             return Certainty.UNKNOWN
         found = [
             _SURENESS.index(release.certainty)
             for release in releases
-            if any(place.agent_id in self._kept for place in release.placements)
+            if any(place.agent_id in self._reserved_agents for place in release.placements)
         ]
         return _SURENESS[max(found, default=0)]
 
     def ends_before(self, waiting: Waiting) -> bool:
-        """Return whether a session that starts now is sure to be gone when the reserved one starts.
+        """Return whether a session that starts now certainly ends before the reserved one starts.
 
-        Where nothing is reserved, or nothing tells when, none is.
+        False where nothing is reserved, or the time is unknown.
         """
         return waiting.seconds is not None and self._is_over(End(waiting.seconds, Certainty.KNOWN))
 
     def _is_over(self, end: End) -> bool:
-        """Return whether something is sure to have ended when the reserved session starts."""
+        """Return whether an end certainly precedes the start of the reserved session."""
         is_known = end.certainty is Certainty.KNOWN and self._seconds < float("inf")
         return is_known and end.seconds <= self._seconds
 
@@ -157,7 +159,9 @@ class Reserver:
         return found
 
     def _make_way(self, shape: int) -> tuple[Placement, ...] | None:
-        """Take room in the kept place if the reserved session then has another one as early."""
+        """Take reserved room if the reservation can move to other room that is available as
+        early.
+        """
         then = self._then
         if then is None or self._futile >= _MOST_FUTILE or not self._placer.fits(shape):
             return None
@@ -172,21 +176,21 @@ class Reserver:
             self._placer.release(found)
             self._futile += 1
             return None
-        before = self._kept
+        before = self._reserved_agents
         self.moves += 1
         self._set_places(places)
         if self.reservation is not None:
             self.reservation = replace(self.reservation, placements=places)
         if self._both is not None:
-            self._both.lower(sorted(before | self._kept), self._placer, then)
+            self._both.lower(sorted(before | self._reserved_agents), self._placer, then)
         return found
 
     def _set_places(self, places: tuple[Placement, ...]) -> None:
         self._places = places
-        self._kept = frozenset(place.agent_id for place in places)
+        self._reserved_agents = frozenset(place.agent_id for place in places)
 
     def started(self, running: Running) -> None:
-        """Note a session that got a place in this pass, by the placer or by ``place``."""
+        """Note a session that was placed in this pass, by the placer or by ``place``."""
         if isinstance(self._running, list):
             self._running.append(running)
         if self._then is None or self._both is None:
@@ -198,10 +202,10 @@ class Reserver:
 
 
 def first_fit(then: Placer, shape: int, releases: Sequence[Release]) -> int | None:
-    """Return how many releases, in order, make room for a request; None: all do not.
+    """Return how many releases, in order, make a request fit; None if all of them do not.
 
-    They are given back on ``then``. Steps double until the request fits; the
-    exact one is found by halves, so that few fits are tried.
+    They are applied to ``then``. Steps double until the request fits, then bisection finds the
+    exact number, so few fits are tested.
     """
     if then.fits(shape):
         return 0
@@ -216,7 +220,7 @@ def first_fit(then: Placer, shape: int, releases: Sequence[Release]) -> int | No
 
 
 def _halve(then: Placer, shape: int, releases: Sequence[Release], low: int, high: int) -> int:
-    """Return the least count above ``low`` that makes room; ``high`` does and is given back."""
+    """Return the least number above ``low`` that makes room; ``high`` does and is applied."""
     given = high
     while high - low > 1:
         middle = (low + high) // 2
@@ -230,7 +234,7 @@ def _halve(then: Placer, shape: int, releases: Sequence[Release], low: int, high
 
 
 def _move(then: Placer, releases: Sequence[Release], given: int, wanted: int) -> int:
-    """Give back up to ``wanted`` releases, or take back those beyond."""
+    """Apply the first ``wanted`` releases, or revert those beyond."""
     _release(then, releases[given:wanted])
     for release in releases[wanted:given]:
         then.take(release.placements)
@@ -243,7 +247,7 @@ def _release(then: Placer, releases: Iterable[Release]) -> None:
 
 
 def later(now: datetime, seconds: float) -> datetime:
-    """Return a time so many seconds from now, or the last one that there is."""
+    """Return the time ``seconds`` after now, or the latest representable time."""
     try:
         return now + timedelta(seconds=seconds)
     except OverflowError:

@@ -1,4 +1,4 @@
-"""The numbered cycle of a pass, and the queue that keeps its columns from one to the next."""
+"""The numbered cycle of a pass, and the queue that keeps its state between passes."""
 
 from __future__ import annotations
 
@@ -26,36 +26,36 @@ from .model import (
     no_op,
 )
 from .quota import Quotas
-from .reasons import Reasons, news_of
+from .reasons import Reasons, unreported_reasons
 from .shares import amounts_of, fair_scopes, today
 
 
 def run_pass(snapshot: Snapshot) -> PassResult:
-    """Decide who starts where, and why the others wait; equal snapshots give equal decisions."""
+    """Decide which sessions start where, and why the others wait; deterministic."""
     return Queue(snapshot).run(snapshot.now)
 
 
-# So many turns a line gets at most in one pass; more than three are hardly ever needed.
+# Maximum turns of a group in one pass; more than three are rarely needed.
 MOST_TURNS = 10
 
 
 class Queue:
     """The queue of all resource groups: changes in, decisions and reasons out.
 
-    It holds a snapshot as integer columns and keeps it true to what it is told::
+    It holds a snapshot as integer columns and applies changes to it::
 
         queue = Queue(snapshot)
-        result = queue.run(now)            # what it decides counts as running from then on
-        queue.apply(Changes(gone=["s1"]))  # a session ended: its place and counters are free
+        result = queue.run(now)            # decisions count as running from then on
+        queue.apply(Changes(gone=["s1"]))  # a session ended: its resources and counters are free
         queue.apply(Changes(waiting=[w]))  # new; or a decision that could not be written
         queue.run(now)                     # costs next to nothing where nothing has changed
 
-    Not for two threads at once. A queue that was told changes decides as one made anew
-    from the same state, but for ties that a placement policy breaks by its past.
+    Not thread-safe. An updated queue decides as one created from the same state, except for ties
+    that a placement policy breaks by its history.
     """
 
     def __init__(self, snapshot: Snapshot, give_way: GiveWay = no_op) -> None:
-        """``give_way`` is called again and again in all that takes long."""
+        """``give_way`` is called repeatedly in every method that takes long."""
         self.give_way = give_way
         self._now = snapshot.now
         self._waiting: dict[str, Waiting] = {}
@@ -96,7 +96,7 @@ class Queue:
         return group_queue
 
     def group_queue(self, group: str) -> GroupQueue:
-        """Return the line of a resource group; of one that nobody has heard of, an empty one."""
+        """Return the queue of a resource group; an empty one if the group is unknown."""
         group_queue = self._group_queues.get(group)
         if group_queue is None:
             self._group_queues[group] = group_queue = self._new_group_queue(GroupState(group), ())
@@ -104,15 +104,15 @@ class Queue:
         return group_queue
 
     def waiting(self, session_id: str) -> Waiting | None:
-        """Return a session that waits."""
+        """Return a waiting session."""
         return self._waiting.get(session_id)
 
     def running_session(self, session_id: str) -> Running | None:
-        """Return a session that holds a place."""
+        """Return a session that holds resources."""
         return self._running.get(session_id)
 
     def running(self, group: str) -> list[Running]:
-        """Return what runs in a group."""
+        """Return the running sessions of a group."""
         return list(self.group_queue(group).running.values())
 
     def all_running(self) -> list[Running]:
@@ -129,11 +129,11 @@ class Queue:
         return self._quotas.is_capped(self._quotas.rows(waiting.scopes), need)
 
     def waiting_in(self, group: str) -> list[Waiting]:
-        """Return all who wait in a group, in no certain order."""
+        """Return all waiting sessions of a group, in no particular order."""
         return [self._waiting[session_id] for session_id in self.group_queue(group).waiting_ids()]
 
     def holders(self, kind: str, scope_id: str) -> list[str]:
-        """Return the ids of the sessions that count in a scope, the oldest first."""
+        """Return the ids of the sessions that count in a scope, oldest first."""
         scope = Scope(kind, scope_id)
         found = [r for r in self._running.values() if scope in r.scopes]
         return [r.id for r in sorted(found, key=lambda r: (r.started_at, r.id))]
@@ -150,7 +150,7 @@ class Queue:
 
     @property
     def durations(self) -> Mapping[str, Sequence[int]]:
-        """Seconds that ended sessions of a kind have run."""
+        """Run times of ended sessions of a kind, in seconds."""
         return self._durations
 
     @property
@@ -163,10 +163,10 @@ class Queue:
         return list(self._group_queues)
 
     def fork(self) -> Queue:
-        """Return a copy as of now, for an ``Explainer`` in another thread.
+        """Return a read-only copy of the current state, for an ``Explainer`` in another thread.
 
-        It costs copies of dicts and columns, which is little beside a pass. It
-        is for questions alone: passes and changes are for the original.
+        It copies dicts and columns, which is cheap compared with a pass. Run passes and apply
+        changes on the original only.
         """
         other = copy.copy(self)
         other._waiting, other._running = dict(self._waiting), dict(self._running)
@@ -192,7 +192,7 @@ class Queue:
     # ---- Changes ----
 
     def apply(self, changes: Changes) -> None:
-        """Take in what has changed since."""
+        """Apply changes."""
         self._revision += 1
         for session_id in changes.gone:
             self._remove(session_id)
@@ -258,7 +258,7 @@ class Queue:
         self._book(running, 1)
 
     def _book(self, running: Running, sign: int) -> None:
-        """Count a session that started or ended without this queue having decided it."""
+        """Count a session that started or ended without a decision of this queue."""
         group_queue = self.group_queue(running.group)
         if sign > 0:
             group_queue.placer.take(running.placements)
@@ -292,11 +292,11 @@ class Queue:
     # ---- A pass ----
 
     def run(self, now: datetime, *, explains: bool = True) -> PassResult:
-        """Run one pass and return what it decides; time that has passed is a change, too.
+        """Run one pass and return its decisions; the passing of time counts as a change.
 
-        Without ``explains`` it leaves the last step out: for replays, where nobody asks why.
+        Without ``explains`` the last step is skipped: replays do not need reasons.
         """
-        # 1. Snapshot: the columns as they are now, with the clock of this pass.
+        # 1. Snapshot: the current columns, with the clock of this pass.
         self._now = now
         for group_queue in self._group_queues.values():
             group_queue.set_day(today(now))
@@ -311,7 +311,7 @@ class Queue:
         self._revision += 1
         # 2.-6. Order, admit, place, reserve, backfill.
         decisions = self._decide(group_queues)
-        # 7. Explain: also where only the counters have moved.
+        # 7. Explain: also where only the counters have changed.
         changed: dict[str, tuple[Reason, ...]] = {}
         for group_queue in self._group_queues.values():
             if group_queue.is_dirty or group_queue.quota_version != self._version:
@@ -319,7 +319,7 @@ class Queue:
                 group_queue.quota_version = self._version
                 if explains:
                     explain_group(group_queue, self.give_way)
-                    changed.update(news_of(group_queue))
+                    changed.update(unreported_reasons(group_queue))
         reservations = tuple(
             r for group_queue in self._group_queues.values() for r in group_queue.reservations
         )
@@ -336,14 +336,14 @@ class Queue:
         return group_queue.is_dirty or group_queue.quota_version != self._version
 
     def _decide(self, group_queues: list[GroupQueue]) -> list[Decision]:
-        """Pass over the lines; what reserved sessions will count is kept from all the others.
+        """Run the pass of each group; quota of reserved sessions is withheld from all other groups.
 
-        What a later line starts or reserves may leave too little of a cap for the one that an
-        earlier line waits for, which then lets others pass: so lines get further turns until
-        nothing is new to any of them.
+        What a later group starts or reserves may use up a cap that the reserved session of an
+        earlier group needs, which must then let others pass. So groups get further turns until none
+        is affected by the others' decisions.
         """
         decisions: list[Decision] = []
-        known: dict[str, int] = {}  # by line: how many decisions were made when it was decided
+        known: dict[str, int] = {}  # by group: number of decisions made when it was decided
         for _ in range(MOST_TURNS):
             before = self._reserved()
             for group_queue in self._group_queues.values():
@@ -354,16 +354,16 @@ class Queue:
                 known[group_queue.state.name] = len(decisions)
             for group_queue in self._group_queues.values():
                 group_queue.let_go()
-            group_queues = self._with_news(before, known, len(decisions))
+            group_queues = self._affected(before, known, len(decisions))
             if not group_queues:
                 break
         return decisions
 
-    def _with_news(self, before: set[str], known: Mapping[str, int], made: int) -> list[GroupQueue]:
-        """Return the lines that others' decisions or reservations since their turn concern."""
+    def _affected(self, before: set[str], known: Mapping[str, int], made: int) -> list[GroupQueue]:
+        """Return the groups affected by others' decisions or reservations since their turn."""
         if len(self._group_queues) == 1:
             return []
-        # One that was reserved and has started counts as it did.
+        # A reserved session that has started counts the same as before.
         if before & self._waiting.keys() != self._reserved():
             return list(self._group_queues.values())
         return [
@@ -397,7 +397,9 @@ class Queue:
         return last
 
     def wakes_at(self) -> datetime | None:
-        """Return when the next pass is due without any change; None if only a change needs one."""
+        """Return when the next pass is due without any change; None if only a change requires
+        one.
+        """
         times = [
             at
             for group_queue in self._group_queues.values()
@@ -412,7 +414,7 @@ class Queue:
         session_id: str,
         placements: tuple[Placement, ...],
     ) -> Running:
-        """Count a session that a pass has placed as running."""
+        """Count a session placed by a pass as running."""
         waiting = self._waiting.pop(session_id)
         seconds = waiting.seconds
         running = Running(
@@ -432,7 +434,7 @@ class Queue:
         return running
 
     def reasons_of(self, session_id: str) -> tuple[Reason, ...]:
-        """Return why a session waits, as the last pass found.
+        """Return why a session waits, as found by the last pass.
 
         Raises
         ------
@@ -444,7 +446,7 @@ class Queue:
         return held_reasons(waiting) if found is None else found
 
     def waiting_ids(self) -> Iterator[str]:
-        """Return the ids of all who wait."""
+        """Return the ids of all waiting sessions."""
         return iter(self._waiting)
 
     def count_waiting(self) -> int:

@@ -1,4 +1,4 @@
-"""Which shapes a pass must look at: not those that their caps hold back, nor most without room."""
+"""Select the shapes that a pass must examine: skip those over a cap and most without room."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ if TYPE_CHECKING:
     from .group_queue import Shape
 
 _ROWS = 64
-# Columns: the request's handle, the priority, the lane, where the first session stands.
+# Columns: the request's handle, the priority, the lane, the sort key of the first session.
 HANDLE, PRIORITY, LANE, KEY, SECONDS = range(5)
 _WIDTH = 5
 _GONE = -1
 _ENDLESS = 2**62
-# So many shapes are given at once where the order is fixed: hardly ever do more of them start.
+# Maximum shapes returned at once where the order is fixed; a pass rarely starts more of them.
 _AT_ONCE = 16
-# Whether there is room for a request: not now; now; never, whatever ends; and beside a reserved
-# place also for one that outlasts it, or only for a first try.
+# Room for a request: none now; room now; none whatever ends; beside a reservation: room also for a
+# session that outlasts it, or room that must first be tried.
 NO_ROOM, ROOM, HOPELESS, BESIDE, UNTRIED = 0, 1, -1, 2, 3
 
 
@@ -43,7 +43,7 @@ def _is_capped(n, rows, need, usage, limits):  # type: ignore[no-untyped-def]
 
 @njit(cache=True, nogil=True)
 def _is_before(facts, one, other):  # type: ignore[no-untyped-def]
-    """Return whether a shape comes before another one (-1: none) by priority and key."""
+    """Return whether a shape precedes another one (-1: none) by priority and key."""
     if other < 0 or facts[one, PRIORITY] > facts[other, PRIORITY]:
         return True
     is_equal = facts[one, PRIORITY] == facts[other, PRIORITY]
@@ -52,11 +52,12 @@ def _is_before(facts, one, other):  # type: ignore[no-untyped-def]
 
 @njit(cache=True, nogil=True)
 def _select(facts, rows, need, usage, limits, room, longest, is_shared, first, found):  # type: ignore[no-untyped-def]
-    """Write the numbers of the shapes that matter; return their count and the first capped one.
+    """Write the indices of the relevant shapes; return their count and the first capped one.
 
-    ``first`` is scratch: of each lane and request the first shape that stands for the others.
-    Before anything is reserved (``longest`` below -1) that is by lane alone, at request 0.
-    Where all share one order, those behind the first without room are passed over then.
+    ``first`` is scratch: for each lane and request, the first shape without room, which represents
+    the others. Before a reservation exists (``longest`` below -1) it is used per lane only, at
+    request 0. In that case, where all share one order, shapes behind the first without room are
+    skipped.
     """
     count, capped, stop = 0, -1, -1
     first[:] = -1
@@ -92,7 +93,7 @@ def _select(facts, rows, need, usage, limits, room, longest, is_shared, first, f
 
 @njit(cache=True, nogil=True)
 def _up_to(facts, room, found, count):  # type: ignore[no-untyped-def]
-    """Keep those found that come no later than the first without room; return how many."""
+    """Keep the shapes up to and including the first without room; return their number."""
     last = -1
     for at in range(count):
         if room[facts[found[at], HANDLE]] == NO_ROOM and _is_before(facts, found[at], last):
@@ -125,9 +126,9 @@ def _first_of(facts, found, count, most):  # type: ignore[no-untyped-def]
 
 
 class Selected(NamedTuple):
-    """Shapes in no certain order; whether others come after these; the first that caps hold back.
+    """Shapes in no particular order; whether more follow; the first one held back by caps.
 
-    The last as its priority and key.
+    The last is given as its priority and key.
     """
 
     shapes: list[Shape]
@@ -155,12 +156,12 @@ class _Scratch:
 
 
 class Selection:
-    """The shapes of one line as columns, kept from pass to pass.
+    """The shapes of one group as columns, kept between passes.
 
-    A pass never starts a session that a cap holds back, or that there is no room for
-    as the pass begins: caps and room only shrink in it. Of those without room only the
-    first of a lane matters, as it may get a reservation, and for fifo and lifo nobody behind
-    it until it has one. So the rest is left out.
+    A pass never starts a session that a cap holds back, or that has no room when the pass begins:
+    caps and room only shrink during a pass. Of those without room only the first of a lane matters,
+    because it may get a reservation; for fifo and lifo nothing behind it may start until then. The
+    rest is skipped.
     """
 
     def __init__(self) -> None:
@@ -170,7 +171,7 @@ class Selection:
         self._shapes: list[Shape | None] = []
         self._free: list[int] = []
         self._lanes: dict[tuple[int, Party], int] = {}
-        self._handles: dict[int, int] = {}  # how many shapes have each request
+        self._handles: dict[int, int] = {}  # number of shapes per request
         self._stale: set[int] = set()
         self._scratch = _Scratch()
 
@@ -188,12 +189,12 @@ class Selection:
         other._scratch = _Scratch()
         return other
 
-    def replace(self, twin: Callable[[Shape], Shape]) -> None:
-        """Go on with other shapes in the place of these."""
-        self._shapes = [None if shape is None else twin(shape) for shape in self._shapes]
+    def replace(self, replacement: Callable[[Shape], Shape]) -> None:
+        """Replace the shapes by equivalent ones."""
+        self._shapes = [None if shape is None else replacement(shape) for shape in self._shapes]
 
     def add(self, shape: Shape) -> None:
-        """Take in a new shape."""
+        """Add a new shape."""
         if self._free:
             n = self._free.pop()
             self._shapes[n] = shape
@@ -214,7 +215,7 @@ class Selection:
         self._stale.add(n)
 
     def _fit(self, n: int, rows: int, slots: int) -> None:
-        """Make the columns large enough."""
+        """Grow the columns if necessary."""
         if n == len(self._facts):
             self._facts = np.concatenate([self._facts, np.full_like(self._facts, _GONE)])
             self._rows = np.concatenate([self._rows, np.full_like(self._rows, -1)])
@@ -225,7 +226,7 @@ class Selection:
             self._need = _wider(self._need, slots, 0)
 
     def drop(self, shape: Shape) -> None:
-        """Forget a shape."""
+        """Remove a shape."""
         n = shape.column
         self._shapes[n] = None
         self._forget_handle(shape.handle)
@@ -239,9 +240,9 @@ class Selection:
             del self._handles[handle]
 
     def started(self, shape: Shape, key: int | None) -> None:
-        """Note, in a pass, that the first session of a shape has started.
+        """Note, during a pass, that the first session of a shape has started.
 
-        ``key`` is where the next one stands; None: there is none.
+        ``key`` is the sort key of the next one; None: there is none.
         """
         if key is None:
             self._facts[shape.column, HANDLE] = _GONE
@@ -249,11 +250,11 @@ class Selection:
             self._facts[shape.column, KEY] = key
 
     def moved(self, shape: Shape) -> None:
-        """Note that another session of a shape may be its first."""
+        """Note that the first session of a shape may have changed."""
         self._stale.add(shape.column)
 
     def all_moved(self) -> None:
-        """Note that the order, or the handles of the requests, are others."""
+        """Note that the order, or the handles of the requests, have changed."""
         self._handles = {}
         for n, shape in enumerate(self._shapes):
             if shape is not None:
@@ -268,10 +269,10 @@ class Selection:
         order: Order,
         longest: int | None = None,
     ) -> Selected:
-        """Return the shapes that a pass must look at.
+        """Return the shapes that a pass must examine.
 
-        ``rooms`` tells of requests whether there is room. ``longest``, once a place is
-        reserved, is how long a session may run to be over by then; -1: none is.
+        ``rooms`` returns the room states of requests. ``longest``, once a reservation exists, is
+        the maximum run time of a session that ends in time; -1: none does.
         """
         self._refresh(order)
         handles = list(self._handles)
@@ -307,7 +308,7 @@ class Selection:
         return Selected(shapes, is_cut, first_capped)
 
     def _refresh(self, order: Order) -> None:
-        """Bring the keys up to date."""
+        """Update the keys."""
         for n in self._stale:
             shape = self._shapes[n]
             assert shape is not None

@@ -1,4 +1,4 @@
-"""What users and others have of a resource group: dominant shares now, decayed use over time."""
+"""Shares of users and other parties in a resource group: dominant now, decayed over time."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from .model import Bucket, FairShare
 
 _DAY_SECONDS = 86_400
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-# A factor is never beyond 2 to the power of these.
+# Exponents are clipped to this: a factor stays above 2 to the power of minus this.
 _MOST_EXPONENT = 10.0
 _DEFAULT_WEIGHTS = {CPU: 1.0, MEM: 0.001}
 _DEVICE_WEIGHT = 10.0
 _FAIR_KINDS = (ScopeKind.DOMAIN, ScopeKind.PROJECT, ScopeKind.USER)
 
-# Amounts by cpu, mem and family of devices (in thousandths), whatever slot they were asked by.
+# Quantities by cpu, mem and device family (in thousandths), whatever slot they were requested by.
 Amounts = Mapping[str, int]
 
 
 def amounts_of(slots: Mapping[str, int]) -> dict[str, int]:
-    """Return slots with those of one family of devices taken together."""
+    """Return slots with those of one device family added up."""
     found: dict[str, int] = {}
     for slot, amount in slots.items():
         if is_device_slot(slot):
@@ -36,7 +36,7 @@ def amounts_of(slots: Mapping[str, int]) -> dict[str, int]:
 
 
 def capacity_of(agents: Iterable[AgentState]) -> dict[str, int]:
-    """Return what the living agents of a group have in all; what has nothing is left out."""
+    """Return the total capacity of the living agents of a group, without zero entries."""
     found: dict[str, int] = {}
     for agent in agents:
         if not agent.is_alive:
@@ -50,9 +50,9 @@ def capacity_of(agents: Iterable[AgentState]) -> dict[str, int]:
 
 
 class Shares:
-    """The dominant share of every user in one resource group: the largest part of any one kind.
+    """The dominant share of every user in a resource group: the largest fraction of any resource.
 
-    Kinds that the group has nothing of are ignored.
+    Resources that the group does not have are ignored.
     """
 
     def __init__(self) -> None:
@@ -61,12 +61,12 @@ class Shares:
         self._capacity: Amounts = {}
 
     def set_capacity(self, capacity: Amounts) -> None:
-        """Set what the group has; every share is worked out anew when next asked for."""
+        """Set the capacity of the group; shares are recomputed when next read."""
         self._capacity = capacity
         self._share.clear()
 
     def of(self, user: Scope | None) -> float:
-        """Return the share of a user; 0 for one who holds nothing."""
+        """Return the share of a user; 0 for a user without resources."""
         share = self._share.get(user)
         if share is None:
             share = self._share[user] = self._largest(0.0, self._held.get(user, {}))
@@ -81,7 +81,7 @@ class Shares:
         return share
 
     def add(self, user: Scope | None, amounts: Amounts, sign: int = 1) -> None:
-        """Count what a user holds more, or with ``sign`` -1 less."""
+        """Add to the usage of a user, or subtract with ``sign`` -1."""
         held = self._held.setdefault(user, {})
         for name, amount in amounts.items():
             held[name] = held.get(name, 0) + sign * amount
@@ -90,7 +90,7 @@ class Shares:
             self._share[user] = self._largest(share, {name: held[name] for name in amounts})
 
     def copy(self) -> Shares:
-        """Return an independent copy to look ahead with."""
+        """Return an independent copy for look-ahead."""
         other = Shares()
         other._held = {user: dict(held) for user, held in self._held.items()}
         other._share = dict(self._share)
@@ -106,11 +106,10 @@ def today(now: datetime) -> int:
 def fair_factor(
     scope: Scope, buckets: Sequence[Bucket], options: FairShare, capacity: Amounts, day: int
 ) -> float:
-    """Return 2^(-use / weight) of a scope: 1 for one that has used nothing, near 0 for heavy use.
+    """Return 2^(-usage / weight) of a scope: 1 without usage, near 0 for heavy usage.
 
-    The use of each kind counts as a part of what the group could have given in
-    the time looked back on, halved with every half life that has passed, and
-    averaged over the kinds by their weights.
+    The usage of each resource is a fraction of what the group could have provided in the period,
+    halved with every half life that has passed, and averaged over the resources by their weights.
     """
     used: dict[str, float] = {}
     for bucket in buckets:
@@ -132,7 +131,7 @@ def fair_factor(
 
 
 def _slot_weight(name: str, options: FairShare) -> float:
-    """Return how much a kind counts; a family also by the name of any of its slots."""
+    """Return the weight of a resource; a family also by the name of any of its slots."""
     for key, weight in options.resource_weights.items():
         if key == name or key.partition(".")[0] == name:
             return weight

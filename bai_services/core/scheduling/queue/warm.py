@@ -1,4 +1,4 @@
-"""Compiles what a pass runs, before the first one needs it."""
+"""Compile the functions of a pass before the first one needs them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from .quota import Quotas
 
 
 def warm_up() -> None:
-    """Compile every function that a pass runs; see ``placement.warm_up``."""
+    """Compile every function of a pass; see ``placement.warm_up``."""
     placement.warm_up()
     quotas = Quotas({}, {})
     rows = quotas.rows((Scope(ScopeKind.USER, "warm"),))

@@ -1,4 +1,4 @@
-"""All that is known of why one session waits: position, every check, start, what would help."""
+"""Everything known about why one session waits: position, checks, estimated start, suggestions."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ from .position import positions
 from .run import Queue
 
 _NOTHING = Estimate(None, Certainty.UNKNOWN)
-# Sessions named that hold what a cap lacks.
+# Maximum number of sessions named that use up a cap.
 _MOST_NAMED = 5
 
 
 @dataclass(frozen=True, slots=True)
 class Choices:
-    """What else a waiting session's owner could ask for."""
+    """Alternatives that the owner of a waiting session could request."""
 
     groups: Sequence[str] = ()  # resource groups that the session may run in
     presets: Mapping[str, ResourceSlots] = field(default_factory=dict)
@@ -55,7 +55,7 @@ class _GroupView:
 class Explainer:
     """Explains waiting sessions; positions and estimates are computed once per queue revision.
 
-    Same rules about threads as its queue.
+    Thread-safe only as far as its queue is.
     """
 
     def __init__(self, queue: Queue, budget: Budget | None = None) -> None:
@@ -124,7 +124,7 @@ def explain_one(queue: Queue, session_id: str, choices: Choices | None = None) -
 def _checks(
     queue: Queue, group_queue: GroupQueue, waiting: Waiting, position: int
 ) -> tuple[Reason, ...]:
-    """Return every check in the order in which they decide, passed or failed."""
+    """Return every check in the order of evaluation, passed or failed."""
     found = [
         _account(waiting),
         _group(group_queue),
@@ -133,16 +133,16 @@ def _checks(
     ]
     rows = queue.quotas.rows(waiting.scopes)
     need = queue.quotas.need(session_slots(waiting))
-    for passed, told in queue.quotas.checks(rows, need):
-        facts = violation_facts(told)
+    for passed, violation in queue.quotas.checks(rows, need):
+        facts = violation_facts(violation)
         if passed:
-            facts["message"] = _within(told)
+            facts["message"] = _within(violation)
         found.append({"check": POLICY, "passed": passed, **facts})
     found.append(_resources(group_queue, waiting))
     found.append(_turn(group_queue, waiting, position))
-    kept = next((r for r in group_queue.reservations if r.session_id == waiting.id), None)
-    if kept is not None:
-        found.append(reserved(kept))
+    reservation = next((r for r in group_queue.reservations if r.session_id == waiting.id), None)
+    if reservation is not None:
+        found.append(reserved(reservation))
     elif group_queue.reservations and found[-2]["passed"] and found[-1]["passed"]:
         found.append(delaying(group_queue))
     return tuple(found)
@@ -176,11 +176,11 @@ def _not_before(queue: Queue, waiting: Waiting) -> Reason:
     return reason(NOT_BEFORE, message, passed, not_before=at)
 
 
-def _within(told: Violation) -> str:
-    what = "sessions" if told.slot == "sessions" else told.slot
+def _within(violation: Violation) -> str:
+    what = "sessions" if violation.slot == "sessions" else violation.slot
     return (
-        f"{told.scope} {told.scope_id} holds {what}={told.used} of {told.limit}; {told.asked} more "
-        "asked"
+        f"{violation.scope} {violation.scope_id} holds {what}={violation.used} of "
+        f"{violation.limit}; {violation.asked} more asked"
     )
 
 
@@ -219,11 +219,11 @@ def _turn(group_queue: GroupQueue, waiting: Waiting, position: int) -> Reason:
     )
 
 
-# ---- What would let it start sooner ----
+# ---- Changes that would let it start sooner ----
 
 
 class _Sooner:
-    """Looks for what the owner could change so that there would be room at once."""
+    """Searches for changes by the owner that would make room at once."""
 
     def __init__(self, queue: Queue, waiting: Waiting, checks: Sequence[Reason]) -> None:
         self._queue = queue
@@ -231,7 +231,7 @@ class _Sooner:
         self._failed = [check for check in checks if not check["passed"]]
 
     def find(self, choices: Choices) -> tuple[Suggestion, ...]:
-        """Return what would help; nothing does where it waits for a time or other sessions."""
+        """Return the suggestions; none if it waits for a time or other sessions."""
         kinds = {check["check"] for check in self._failed}
         if kinds & {ACCOUNT, DEPENDENCIES, NOT_BEFORE}:
             return ()
@@ -245,7 +245,7 @@ class _Sooner:
         return tuple(found)
 
     def _would_start(self, waiting: Waiting) -> bool:
-        """Return whether there is room for it at once, by its caps and on the machines."""
+        """Return whether it could start at once, by its caps and on the agents."""
         queue = self._queue
         group_queue = queue.group_queue(waiting.request.resource_group)
         rows, need = queue.quotas.rows(waiting.scopes), queue.quotas.need(session_slots(waiting))
@@ -279,7 +279,7 @@ class _Sooner:
         return self._would_start(replace(self._waiting, request=request))
 
     def _smaller(self) -> list[Suggestion]:
-        """Return the largest amounts, slot by slot, with which there would be room at once."""
+        """Return the largest quantities, slot by slot, that would fit at once."""
         asked = self._waiting.request.slots
         least = dict(asked)
         for slot, amount in self._spare().items():
@@ -296,7 +296,7 @@ class _Sooner:
         return [Suggestion("smaller", f"with {text} there is room now", {"slots": changed})]
 
     def _spare(self) -> dict[str, int]:
-        """Return how much of each slot is short is there: on one agent, and within each cap."""
+        """Return the remaining quantity of each scarce slot: on one agent, and within each cap."""
         request = self._waiting.request
         found: dict[str, int] = {}
         queue, group_queue = self._queue, self._queue.group_queue(request.resource_group)
@@ -325,7 +325,7 @@ class _Sooner:
         return found
 
     def _quotas(self) -> list[Suggestion]:
-        """Return whose quotas stand against it, and which of its sessions hold them."""
+        """Return the caps that hold it back, and which of the owner's sessions use them up."""
         found = []
         seen = set()
         for check in self._failed:

@@ -1,1 +1,1 @@
-"""Recorded workloads through the real queue, in simulated time."""
+"""Replay of recorded workloads through the real queue, in simulated time."""

@@ -1,4 +1,4 @@
-"""A hub's own history: its list of sessions, and its agents, as the REST API answers them."""
+"""Workload from a hub's own history: its sessions and agents, as listed by the REST API."""
 
 from __future__ import annotations
 
@@ -23,15 +23,14 @@ _SHAPE = 'write {"sessions": […], "agents": […]}, each as the REST API lists
 def read_history(document: Any, file: str, group: str | None = None) -> Workload:
     """Return the workload of one resource group of a hub.
 
-    The document is ``{"sessions": [...], "agents": [...]}``, or the sessions
-    alone: a list, or a page with ``items``. A session that still runs is replayed
-    with the time that it has run until the last thing the record tells of; one
-    that never started is left out.
+    The document is ``{"sessions": [...], "agents": [...]}``, or the sessions alone: a list, or a
+    page with ``items``. A session that still runs is replayed with its run time until the last
+    event in the record; one that never started is skipped.
 
     Raises
     ------
     InvalidRequest
-        If it is no such document, or holds several groups and none is chosen.
+        If the document has another form, or holds several groups and none is chosen.
     """
     sessions, agents = _parts(document, file)
     groups = sorted({str(s.get("resource_group", "")) for s in sessions if isinstance(s, Mapping)})
@@ -70,7 +69,7 @@ def _parts(document: Any, file: str) -> tuple[Sequence[Any], Sequence[Any]]:
     sessions = parts.get("sessions", parts.get("items"))
     agents = parts.get("agents", [])
     if not isinstance(sessions, list) or not isinstance(agents, list):
-        raise InvalidRequest(f"{file} is no history of a hub; {_SHAPE}")
+        raise InvalidRequest(f"{file} is not a history of a hub: {_SHAPE}")
     return sessions, agents
 
 
@@ -86,7 +85,7 @@ class _Session:
 
 def _session(row: Any) -> _Session:
     if not isinstance(row, Mapping):
-        raise RowError("id", "it is no session")
+        raise RowError("id", "it is not a session")
     created = _time(row, "created_at")
     started, ended = _time(row, "started_at"), _time(row, "terminated_at")
     if created is None:
@@ -138,7 +137,7 @@ def _job(session: _Session, origin: datetime, last: datetime) -> Job:
 def _agent(row: Mapping[str, Any]) -> AgentState:
     devices = row.get("devices") or []
     if not isinstance(devices, list):
-        raise RowError("devices", "it is no list")
+        raise RowError("devices", "it is not a list")
     return AgentState(
         id=_text(row, "id"),
         resource_group=GROUP,
@@ -165,7 +164,7 @@ def _device(row: Any) -> Device:
 def _slots(row: Mapping[str, Any], column: str) -> ResourceSlots:
     value = row.get(column)
     if not isinstance(value, Mapping):
-        raise RowError(column, "it is no map of amounts")
+        raise RowError(column, "it is not a map of slots to quantities")
     try:
         return ResourceSlots.parse(value)
     except InvalidRequest as error:

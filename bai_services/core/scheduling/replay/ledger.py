@@ -1,4 +1,4 @@
-"""What was used per day in a replay, as the order fair-share looks at it."""
+"""Daily usage in a replay, as input of the order fair-share."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from ..queue import Bucket
 from .workload import Job
 
 DAY = 86400
-# How often, in seconds of the replay, the queue learns what was used.
+# Interval, in seconds of the replay, at which the queue receives the usage.
 _EVERY = 3600
 
 
 class Ledger:
-    """Daily buckets of ended jobs per scope of one resource group."""
+    """Daily usage of ended jobs per scope of one resource group."""
 
     def __init__(self, group: str, first_day: int = 10957) -> None:
         """Start empty; ``first_day`` is the day of second 0, counted from 1970-01-01."""
@@ -25,7 +25,7 @@ class Ledger:
         self._due = 0
 
     def add(self, job: Job, started: int) -> None:
-        """Count a job that has ended, on each of the days that it ran on."""
+        """Count an ended job on each of the days that it ran on."""
         for scope in _scopes(job):
             days = self._used.setdefault(scope, {})
             for day, seconds in days_of(started, started + job.seconds):
@@ -34,14 +34,14 @@ class Ledger:
                     used[slot] += amount * job.kernels * seconds
 
     def is_due(self, seconds: int) -> bool:
-        """Return whether it is time to tell the queue again."""
+        """Return whether the queue must receive the usage again."""
         if seconds < self._due:
             return False
         self._due = seconds + _EVERY
         return True
 
     def history(self) -> Mapping[str, Mapping[Scope, Sequence[Bucket]]]:
-        """Return all buckets, as a snapshot has them."""
+        """Return all buckets in the form of a snapshot."""
         found = {
             scope: [Bucket(day, dict(used)) for day, used in sorted(days.items())]
             for scope, days in self._used.items()

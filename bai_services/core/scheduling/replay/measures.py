@@ -1,4 +1,4 @@
-"""What is told of a replay: waits, slowdowns, utilisation, fairness, fragmentation."""
+"""Measures of a replay: waits, slowdowns, utilisation, fairness, fragmentation."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from .simulate import Outcome, Replay
 
 Floats = NDArray[np.float64]
 
-# A job shorter than this counts as if it were so long: nobody minds half a minute of waiting.
+# Shorter jobs count as if they ran this long, so that short waits of tiny jobs do not dominate.
 SHORTEST_SECONDS = 10
-# So many of the jobs that never started are named.
+# Maximum number of jobs named that never started.
 _MOST_NAMED = 20
 
 
@@ -71,7 +71,7 @@ def _spread(values: Floats) -> dict[str, float]:
 
 
 def use_of(outcome: Outcome) -> dict[str, int]:
-    """Return what a job holds while it runs: millicores, and thousandths per device family."""
+    """Return what a job uses while it runs: millicores, and thousandths per device family."""
     used: dict[str, int] = defaultdict(int)
     for placement in outcome.placements:
         used[CPU] += placement.slots.get(CPU, 0)
@@ -81,7 +81,7 @@ def use_of(outcome: Outcome) -> dict[str, int]:
 
 
 def capacity_of(agents: Iterable[AgentState]) -> dict[str, int]:
-    """Return what all agents have, as ``use_of`` counts it."""
+    """Return the capacity of all agents, in the units of ``use_of``."""
     found: dict[str, int] = defaultdict(int)
     for agent in agents:
         found[CPU] += agent.capacity.get(CPU, 0)
@@ -104,7 +104,7 @@ def _utilisation(
 
 
 def _fragmentation(replayed: Replay) -> dict[str, float]:
-    """Return the free part of all devices that no usual request can use, over time and at worst."""
+    """Return the free fraction of all devices that no typical request can use: mean and maximum."""
     samples = replayed.samples
     if not samples:
         return {"mean": 0.0, "max": 0.0}
@@ -116,7 +116,7 @@ def _fragmentation(replayed: Replay) -> dict[str, float]:
 
 
 def _fairness(started: Iterable[Outcome]) -> dict[str, float]:
-    """Return Jain's index of the users' mean bounded slowdowns (1: all alike), and the worst."""
+    """Return Jain's index of the users' mean bounded slowdowns (1: all equal), and the worst."""
     by_user: dict[str, list[float]] = defaultdict(list)
     for outcome in started:
         by_user[outcome.job.user].append(slowdown(outcome))
@@ -132,7 +132,9 @@ def _fairness(started: Iterable[Outcome]) -> dict[str, float]:
 
 
 def use_over_time(replayed: Replay) -> Mapping[str, tuple[list[int], list[float]]]:
-    """Return for each resource when its use changes and the percentage in use from then on."""
+    """Return for each resource the times at which its usage changes, with the percentage from then
+    on.
+    """
     changes: dict[str, dict[int, int]] = defaultdict(lambda: defaultdict(int))
     for outcome in replayed.outcomes:
         if outcome.started is None:

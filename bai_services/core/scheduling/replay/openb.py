@@ -31,7 +31,7 @@ def read_nodes(lines: Iterable[str], file: str) -> tuple[list[AgentState], list[
     Raises
     ------
     InvalidRequest
-        If it is no node list: columns are missing.
+        If columns of a node list are missing.
     """
     agents, broken = _read(lines, file, NODE_COLUMNS, _agent)
     return sorted(agents, key=lambda agent: agent.id), broken
@@ -40,15 +40,15 @@ def read_nodes(lines: Iterable[str], file: str) -> tuple[list[AgentState], list[
 def read_pods(lines: Iterable[str], file: str) -> Workload:
     """Return the workload of a pod list.
 
-    A pod ran from ``scheduled_time`` to ``deletion_time``; one that was never
-    scheduled from its creation, as if it had not waited. Nothing limits how long
-    it may run. In a list without times all pods are created at once, and each runs
-    for ``DEFAULT_RUN_SECONDS``; without ``gpu_spec`` any GPU model is accepted.
+    A pod ran from ``scheduled_time`` to ``deletion_time``; one that was never scheduled from its
+    creation, as if it had not waited. The run time has no limit. In a list without times all pods
+    are created at once, and each runs for ``DEFAULT_RUN_SECONDS``; without ``gpu_spec`` any GPU
+    model is accepted.
 
     Raises
     ------
     InvalidRequest
-        If it is no pod list: columns are missing.
+        If columns of a pod list are missing.
     """
     jobs, broken = _read(lines, file, POD_COLUMNS, _job)
     return Workload(tuple(sorted(jobs, key=lambda job: (job.submitted, job.id))), (), tuple(broken))

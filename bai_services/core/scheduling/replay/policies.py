@@ -1,4 +1,4 @@
-"""The policy that a workload is replayed under: the options of a resource group."""
+"""The policy of a replay: the options of a resource group."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from ..queue import Order
 from .simulate import Replay, replay
 from .workload import GROUP, Job
 
-# The fields of a resource group that a replay looks at.
+# The fields of a resource group that a replay uses.
 SCHEDULER = "scheduler"
 OPTIONS = "scheduler_opts"
 
 
 @dataclass(frozen=True, slots=True)
 class ReplayPolicy:
-    """A resource group's order and options under the name that the report shows."""
+    """Order and options of a resource group, with the name that the report shows."""
 
     name: str
     order: Order
@@ -29,35 +29,36 @@ class ReplayPolicy:
 
     @classmethod
     def of(cls, document: Any, name: str) -> ReplayPolicy:
-        """Read ``{"scheduler": …, "scheduler_opts": {…}}``, as a resource group has them.
+        """Read ``{"scheduler": …, "scheduler_opts": {…}}``, the form of a resource group.
 
         Raises
         ------
         InvalidRequest
-            If it is anything else, or an option is unknown or wrong.
+            If it has another form, or an option is unknown or invalid.
         """
         if not isinstance(document, Mapping):
             raise InvalidRequest(f"policy {name}: write a map with {SCHEDULER} and {OPTIONS}")
         unknown = sorted(map(str, set(document) - {SCHEDULER, OPTIONS}))
         if unknown:
             raise InvalidRequest(
-                f"policy {name}: {', '.join(unknown)[:200]}: there is no such field; there are "
+                f"policy {name}: {', '.join(unknown)[:200]}: unknown field; valid are "
                 f"{SCHEDULER} and {OPTIONS}",
                 field=unknown[0],
             )
         order = document.get(SCHEDULER, Order.FIFO)
         if not isinstance(order, str) or order not in set(Order):
             raise InvalidRequest(
-                f"policy {name}: {shown(order)!r} is no {SCHEDULER}; there are {', '.join(Order)}",
+                f"policy {name}: {shown(order)!r} is not a valid {SCHEDULER}; "
+                f"valid are {', '.join(Order)}",
                 field=SCHEDULER,
             )
         options = document.get(OPTIONS) or {}
         if not isinstance(options, Mapping):
-            raise InvalidRequest(f"policy {name}: {OPTIONS} is a map", field=OPTIONS)
+            raise InvalidRequest(f"policy {name}: {OPTIONS} must be a map", field=OPTIONS)
         return cls(name, Order(order), GroupOptions.of(options))
 
     def replay(self, jobs: Sequence[Job], agents: Sequence[AgentState]) -> Replay:
-        """Play a workload under this policy."""
+        """Replay a workload under this policy."""
         return replay(
             jobs,
             agents,

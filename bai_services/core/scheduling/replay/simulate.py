@@ -1,4 +1,4 @@
-"""A workload played through the real queue: the clock jumps from one event to the next."""
+"""Replay of a workload through the real queue: the clock jumps from one event to the next."""
 
 from __future__ import annotations
 
@@ -25,17 +25,17 @@ from ..queue.explain import explain_group
 from .ledger import Ledger
 from .workload import GROUP, Job
 
-# Where the clock of a replay stands at second 0 of the record.
+# Simulated time at second 0 of the record.
 EPOCH = datetime(2000, 1, 1, tzinfo=UTC)
-# So many samples of what is in use are kept at most, evenly over the replay.
+# Maximum number of usage samples, evenly spaced over the replay.
 _SAMPLES = 1000
-# So many of a group's requests a mix is learned from, as in the manager.
+# Number of the group's requests that a mix is learned from, as in the manager.
 _RECENT = 2000
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """How a job fared; ``started`` is None when it never did."""
+    """Result of a job; ``started`` is None when it never did."""
 
     job: Job
     started: int | None
@@ -48,7 +48,7 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """The state of the group at a time, in seconds from the origin of the record."""
+    """State of the group at a time, in seconds from the origin of the record."""
 
     seconds: int
     waiting: int
@@ -58,10 +58,10 @@ class Sample:
 
 @dataclass(frozen=True, slots=True)
 class Replay:
-    """What came of it, job by job, and how it looked on the way.
+    """Result of a replay: outcomes of jobs, and samples over time.
 
-    ``reasons`` are those of the jobs that never started; ``promises`` the first
-    reservation that each job got, with the second in which it was made.
+    ``reasons`` are those of the jobs that never started; ``promises`` the first reservation that
+    each job got, with the second in which it was made.
     """
 
     agents: tuple[AgentState, ...]
@@ -74,7 +74,7 @@ class Replay:
 
 @dataclass(slots=True)
 class _World:
-    """What the driver knows beside the queue."""
+    """Simulated world outside the queue."""
 
     started: dict[str, tuple[int, tuple[Placement, ...]]] = field(default_factory=dict)
     ends: list[tuple[int, str]] = field(default_factory=list)
@@ -91,13 +91,13 @@ def replay(
     strategy: Strategy = Strategy.EVENLY,
     allow_fragmentation: bool = False,
 ) -> Replay:
-    """Play a workload on empty agents under the options of a resource group.
+    """Replay a workload on empty agents under the options of a resource group.
 
-    The policies that learn a mix of requests know that of the workload.
+    Policies that learn a mix of requests get the mix of the workload.
 
-    Jobs arrive, start when a pass says so, run as long as recorded, and end. The
-    passes are those of the manager, one at each second in which something
-    happens; durations and shares are learned on the way, as there. Deterministic.
+    Jobs arrive, start when a pass decides so, run as long as recorded, and end. Passes run as in
+    the manager, one at each second with an event; durations and shares are learned during the
+    replay as in production. Deterministic.
     """
     driver = _Driver(jobs, agents, state, strategy, allow_fragmentation)
     driver.run()
@@ -139,7 +139,7 @@ class _Driver:
         )
 
     def _learned(self, state: GroupState) -> GroupState:
-        """Return the group with tables of its mix; whatever its policy, for the fragmentation."""
+        """Return the group with tables of its mix; needed for fragmentation under any policy."""
         if state.tables is not None:
             return state
         jobs = self._arrivals[-_RECENT:]
@@ -148,7 +148,7 @@ class _Driver:
         return replace(state, tables=build_tables(recent, self._agents, seconds))
 
     def run(self) -> None:
-        """Play until nothing more can happen."""
+        """Run until no event is left."""
         world = self._world
         wake: int | None = None
         while True:
@@ -162,7 +162,7 @@ class _Driver:
             wake = self._step(min(times))
 
     def _step(self, seconds: int) -> int | None:
-        """Play one second and return when time alone calls for the next pass."""
+        """Simulate one second; return the time of the next pass that needs no event."""
         world, queue = self._world, self._queue
         gone = self._ended(seconds)
         history = None

@@ -1,4 +1,4 @@
-"""The Standard Workload Format, version 2.2: one job a line, 18 numbers, -1 where not known."""
+"""The Standard Workload Format, version 2.2: one job per line, 18 numbers, -1 for unknown."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ...user_input import read_decimal, read_whole, shown
 from ..placement import AgentState, Mode
 from .workload import ARCHITECTURE, ENGINE, GROUP, BrokenRow, Job, RowError, Workload
 
-# The fields in their order, with the names by which broken rows are told.
+# The fields in their order, named as in messages about broken rows.
 FIELDS = (
     "job number",
     "submit time",
@@ -41,17 +41,17 @@ MAX_PROCESSORS = 2**26
 MAX_NODES = 100_000
 _MILLICORES = 1000
 _HEADER = re.compile(r";\s*(?P<name>\w+)\s*:\s*(?P<value>.*)")
-_NO_MEMORY = 2**50  # the format tells nothing of what a node has
+_NO_MEMORY = 2**50  # the format does not record the memory of a node
 
 
 def read_swf(lines: Iterable[str], file: str) -> Workload:
     """Return the workload of a file in the Standard Workload Format.
 
-    A processor is a core. The machine is that of the header: ``MaxNodes`` agents
-    that share ``MaxProcs`` cores, one agent where no nodes are told, and the widest
-    job's cores without a header. A job wider than one agent becomes as few equal
-    kernels as possible, each placed on its own. Memory, the order of preceding
-    jobs and think times are not replayed; a job that never ran is left out.
+    A processor is a core. The header defines the machine: ``MaxNodes`` agents that share
+    ``MaxProcs`` cores, one agent without ``MaxNodes``, and the cores of the widest job without a
+    header. A job wider than one agent becomes as few equal kernels as possible, each placed on its
+    own. Memory, the order of preceding jobs and think times are not replayed; jobs that never ran
+    are skipped.
 
     Raises
     ------
@@ -90,7 +90,7 @@ def read_swf(lines: Iterable[str], file: str) -> Workload:
             broken.append(BrokenRow(file, number, error.column, str(error)))
     jobs.sort(key=lambda job: job.submitted)
     broken.sort(key=lambda row: row.row)
-    # Cores that do not divide go to the first agents, one each.
+    # The first agents get one more core each if the cores do not divide evenly.
     agents = [_agent(number, each + (number < rest)) for number in range(nodes)]
     return Workload(tuple(jobs), tuple(agents), tuple(broken), dict(left_out))
 
@@ -166,8 +166,8 @@ def _name(number: float) -> str:
 
 
 def fewest_kernels(processors: int, each: int) -> int:
-    """Return into how few equal kernels of at most ``each`` processors a job divides."""
-    # In pairs of divisors, so that the cost grows with the square root.
+    """Return the smallest number of equal kernels of at most ``each`` processors for a job."""
+    # Divisors come in pairs, so the cost grows with the square root.
     divisors = (n for n in range(1, isqrt(processors) + 1) if processors % n == 0)
     pairs = chain.from_iterable((n, processors // n) for n in divisors)
     return min(n for n in pairs if processors // n <= each)

@@ -1,4 +1,4 @@
-"""What a recorded workload is: sessions with their times, the agents, and rows that are broken."""
+"""A recorded workload: jobs with their times, the agents, and broken rows."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ GROUP = "replay"
 ARCHITECTURE = "x86_64"
 ENGINE = "docker"
 
-# So many broken rows are named one by one.
+# Maximum number of broken rows that are named.
 _MOST_NAMED = 10
 
 
@@ -22,8 +22,8 @@ _MOST_NAMED = 10
 class Job:
     """A recorded session. Times are in seconds from the origin of the record.
 
-    ``slots`` are those of one kernel. ``seconds`` is how long it ran, ``limit`` how
-    long it was allowed to; None: as long as it liked.
+    ``slots`` are those of one kernel. ``seconds`` is its run time, ``limit`` its allowed run time;
+    None: unlimited.
     """
 
     id: str
@@ -44,7 +44,7 @@ class Job:
 
 @dataclass(frozen=True, slots=True)
 class BrokenRow:
-    """A row that cannot be read: where, and why."""
+    """A row that cannot be read: its position and the problem."""
 
     file: str
     row: int
@@ -56,7 +56,7 @@ class BrokenRow:
 
 
 class RowError(Exception):
-    """A value of one row is not what its column holds."""
+    """A value of one row is invalid for its column."""
 
     def __init__(self, column: str, message: str) -> None:
         super().__init__(message)
@@ -65,10 +65,10 @@ class RowError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Workload:
-    """All that was read of a record.
+    """Everything read from a record.
 
-    ``agents`` are those that the record itself names; ``left_out`` counts the
-    sound rows that nothing can be replayed of, by the reason.
+    ``agents`` are those that the record itself names; ``left_out`` counts the valid rows that
+    cannot be replayed, by reason.
     """
 
     jobs: tuple[Job, ...]
@@ -83,7 +83,7 @@ def whole(row: Mapping[str, str | None], column: str, least: int = 0) -> int:
     Raises
     ------
     RowError
-        If it is none, or less than ``least``.
+        If it is not a number, or less than ``least``.
     """
     text = (row.get(column) or "").strip()
     number = read_whole(text.removeprefix("-"))
@@ -111,6 +111,6 @@ def refuse_broken(broken: Sequence[BrokenRow]) -> None:
     rest = f"; and {more} more" if more > 0 else ""
     raise InvalidRequest(
         f"{len(broken)} broken {'row' if len(broken) == 1 else 'rows'}: {named}{rest}. "
-        "Mend the file, or leave such rows out with --skip-broken",
+        "Correct the file, or skip such rows with --skip-broken",
         rows=[{"row": b.row, "column": b.column, "message": b.message} for b in broken],
     )
