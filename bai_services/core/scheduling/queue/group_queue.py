@@ -156,14 +156,14 @@ class GroupQueue:
         since; so members and alarms are rebuilt from ``waiting``.
         """
         other = self.fork(quotas)
-        twins = {id(shape): shape.without_members(other.placer) for shape in self.shapes.values()}
-        other.shapes = {without_members.key: without_members for without_members in twins.values()}
-        other.shape_of = {key: twins[id(shape)] for key, shape in self.shape_of.items()}
+        copies = {id(shape): shape.without_members(other.placer) for shape in self.shapes.values()}
+        other.shapes = {copy.key: copy for copy in copies.values()}
+        other.shape_of = {key: copies[id(shape)] for key, shape in self.shape_of.items()}
         for key, shape in other.shape_of.items():
             shape.members.append((waiting[key].sequence, key))
         for shape in other.shapes.values():
             shape.members.sort()
-        other.selection.replace(lambda shape: twins[id(shape)])
+        other.selection.replace(lambda shape: copies[id(shape)])
         times = ((w.not_before, key) for key, w in self.deferred.items())
         other._alarms = [(at, key) for at, key in times if at is not None]
         heapify(other._alarms)
