@@ -23,7 +23,7 @@ API = "/api/v1"
 
 class OpenAPIHandler(APIHandler):
     async def get(self) -> None:
-        # Made when somebody asks, beside the loop: it takes long and few ask.
+        # Built on request and in a thread: it takes long and is rarely needed.
         self.write_json(await asyncio.to_thread(_document, self.settings["prefix"]))
 
 
@@ -35,8 +35,8 @@ def _document(prefix: str) -> dict[str, Any]:
 def make_app(manager: Manager, sign_in: Any, **settings: Any) -> Application:
     """Return the application that serves ``manager`` below its base URL.
 
-    The page of a session needs ``hub_oauth`` and ``cookie_secret`` among the
-    settings: browsers sign in through the Hub.
+    The session page needs ``hub_oauth`` and ``cookie_secret`` among the settings, because browsers
+    sign in through the Hub.
     """
     base = manager.settings.base_url.rstrip("/")
     prefix = base + API

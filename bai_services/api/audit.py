@@ -26,7 +26,7 @@ class AuditEntry(Shown):
 
 
 class AuditLogHandler(APIHandler):
-    @operation("List what was changed by whom", tag="audit", returns=AuditEntry, is_list=True)
+    @operation("List changes and who made them", tag="audit", returns=AuditEntry, is_list=True)
     async def get(self, query: ListQuery) -> Any:
         return await self.manager.audit.page(self.caller, query)
 

@@ -1,4 +1,4 @@
-"""HTTP in, HTTP out: one decorator for operations, one base handler, one table of statuses."""
+"""Base of all handlers: the operation decorator, errors and their HTTP statuses."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from bai_services.core.listing import ListQuery
 from bai_services.core.resources import ResourceSlots
 
 MAX_BODY_BYTES = 2**20
-# How much of a body is read at once; the server is made with it.
+# Size of the pieces in which bodies are read; the server is created with it.
 BODY_CHUNK_BYTES = 2**18
 READING = ("GET", "HEAD", "OPTIONS")
 
@@ -27,7 +27,7 @@ HTTP_STATUS: dict[type[errors.BaiError], HTTPStatus] = {
     errors.BaiError: HTTPStatus.INTERNAL_SERVER_ERROR,
     errors.InvalidRequest: HTTPStatus.BAD_REQUEST,
     errors.InvalidTransition: HTTPStatus.CONFLICT,
-    errors.ChecksumMismatch: HTTPStatus.BAD_REQUEST,  # tus answers 460, in its own routes
+    errors.ChecksumMismatch: HTTPStatus.BAD_REQUEST,  # tus requires 460, which its own routes send
     errors.NotSignedIn: HTTPStatus.UNAUTHORIZED,
     errors.SignInRefused: HTTPStatus.UNAUTHORIZED,
     errors.SignInBlocked: HTTPStatus.TOO_MANY_REQUESTS,
@@ -47,13 +47,13 @@ HTTP_STATUS: dict[type[errors.BaiError], HTTPStatus] = {
 
 
 def status_of(error: type[errors.BaiError]) -> HTTPStatus:
-    """Return the status of an error, or of the nearest class above it that has one."""
+    """Return the status of an error, or that of its nearest base class that has one."""
     return next(HTTP_STATUS[cls] for cls in error.__mro__ if cls in HTTP_STATUS)
 
 
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """What the OpenAPI document says of one method of one route."""
+    """Description of one method of one route, for the OpenAPI document."""
 
     summary: str
     tag: str
@@ -82,13 +82,12 @@ def operation(
 ) -> Callable[[Callable[..., Awaitable[Any]]], Callable[..., Awaitable[None]]]:
     """Make a handler's method an operation of the API.
 
-    The method gets the path's groups as keywords, ``body`` (an instance of the
-    model) where one is declared, ``query`` (a ``ListQuery``) where it is a
-    list; what it returns is written as JSON. ``returns`` is the model of the
-    answer (of one item, for a list). An open operation needs no sign-in.
-    ``parameters`` are names of the query string with what they mean; with
-    ``is_file`` a GET's answer, or a PUT's body, is the bytes of a file. Only an
-    operation that ``is_for_sessions`` takes the token of a session.
+    The method receives the path's groups as keywords, ``body`` (an instance of the model) where one
+    is declared, and ``query`` (a ``ListQuery``) where it is a list; its return value is written as
+    JSON. ``returns`` is the model of the answer (of one item, for a list). An open operation needs
+    no sign-in. ``parameters`` maps query parameters to descriptions. With ``is_file``, the answer
+    to a GET or the body of a PUT is the content of a file. Only an operation that
+    ``is_for_sessions`` accepts the token of a session.
     """
     declared = Operation(
         summary,
@@ -120,12 +119,12 @@ async def _call(
     declared: Operation,
     path: Mapping[str, str],
 ) -> None:
-    """Sign in, read what the operation takes, do it, and write its answer."""
-    # A handler that reads its body bit by bit has asked who it is before the first.
+    """Sign in, read the operation's input, run it, and write its answer."""
+    # A handler that receives its body in pieces has identified the caller before the first one.
     if not declared.is_open and getattr(handler, "caller", None) is None:
         await handler.sign_in()
     if any("\0" in key for key in path.values()):
-        # No name of ours has one, and PostgreSQL refuses to compare with it.
+        # No name contains NUL, and PostgreSQL cannot compare with it.
         raise errors.NotFound(f"there is no {handler.request.path}")
     arguments: dict[str, Any] = dict(path)
     if declared.body is not None:
@@ -150,16 +149,16 @@ class APIHandler(RequestHandler):
 
     @property
     def manager(self) -> Any:
-        """The ``Manager``; handlers call one method of one of its parts."""
+        """The ``Manager``; handlers call one method of one of its attributes."""
         return self.settings["manager"]
 
     async def sign_in(self) -> None:
-        """Find out who calls; see ``sign_in.py``.
+        """Return the caller; see ``sign_in.py``.
 
         Raises
         ------
         Forbidden
-            If it is a session, and the operation is none of the few that are for sessions.
+            If it is a session, and the operation is not for sessions.
         """
         caller: Caller = await self.settings["sign_in"].caller_of(self)
         method = getattr(self, (self.request.method or "").lower(), None)
@@ -167,19 +166,21 @@ class APIHandler(RequestHandler):
         if caller.role is Role.SESSION and not (declared and declared.is_for_sessions):
             raise errors.Forbidden(
                 f"the token of a session may not do {self.request.method} {self.request.path}; "
-                "use one of the person's own (`bai login`)"
+                "use a token of the user (`bai login`)"
             )
         self.caller = caller
 
     def check_xsrf_cookie(self) -> None:
-        """Nothing here: ``sign_in`` checks it for the one kind of caller that has cookies."""
+        """Do nothing: ``sign_in`` checks it for requests with cookies, the only ones that need
+        it.
+        """
 
     def query_arguments(self) -> dict[str, str]:
         return {name: self.get_query_argument(name) for name in self.request.query_arguments}
 
     def parse_body(self, model: type[BaseModel]) -> BaseModel:
         if len(self.request.body) > MAX_BODY_BYTES:
-            raise errors.TooLarge(f"the body has more than {MAX_BODY_BYTES} bytes")
+            raise errors.TooLarge(f"the body is larger than {MAX_BODY_BYTES} bytes")
         try:
             return model.model_validate_json(self.request.body or b"{}")
         except ValidationError as error:
@@ -197,7 +198,7 @@ class APIHandler(RequestHandler):
         self.clear_header("Server")
 
     def error_status(self, error: errors.BaiError) -> int:
-        """Return the status of an answer that is an error; a protocol may have others."""
+        """Return the status of an error; a protocol may define its own."""
         return status_of(type(error))
 
     def write_error(self, status_code: int, **kwargs: Any) -> None:
@@ -214,20 +215,20 @@ class APIHandler(RequestHandler):
         self.finish(json.dumps(content, default=to_json, ensure_ascii=False))
 
     def log_exception(self, typ: Any, value: Any, tb: Any) -> None:
-        # A refusal is an answer, not an accident: no traceback for it.
+        # A refusal is a regular answer and needs no traceback.
         if not isinstance(value, errors.BaiError):
             super().log_exception(typ, value, tb)
 
 
 class NotFoundHandler(APIHandler):
-    """Everything that is no route."""
+    """Answers for all paths without a route."""
 
     async def prepare(self) -> None:
         raise errors.NotFound(f"there is no {self.request.path}")
 
 
 def invalid(error: ValidationError, said: str = "") -> errors.InvalidRequest:
-    """Return the refusal of what is not as its model, naming each field; ``said`` goes before."""
+    """Return the refusal of input that violates its model, naming each field, after ``said``."""
     problems = [
         {"field": ".".join(map(str, e["loc"])), "problem": e["msg"]}
         for e in error.errors(include_url=False, include_context=False, include_input=False)
@@ -237,7 +238,7 @@ def invalid(error: ValidationError, said: str = "") -> errors.InvalidRequest:
 
 
 def to_json(value: Any) -> Any:
-    """Turn what the manager answers with into what ``json`` can write."""
+    """Convert an answer of the manager into JSON types."""
     if isinstance(value, ResourceSlots):
         return value.format()
     if isinstance(value, BaseModel):
@@ -248,9 +249,9 @@ def to_json(value: Any) -> Any:
         return value.isoformat()
     if isinstance(value, (set, frozenset)):
         return sorted(value)
-    raise TypeError(f"{type(value).__name__} has no form in JSON")
+    raise TypeError(f"{type(value).__name__} cannot be written as JSON")
 
 
 def _fields(value: Any) -> list[tuple[str, Any]]:
-    # Not asdict(): that would copy ResourceSlots into plain maps of integers.
+    # Not asdict(), which would convert ResourceSlots into plain dictionaries of integers.
     return [(name, getattr(value, name)) for name in value.__dataclass_fields__]

@@ -9,7 +9,7 @@ from .base import APIHandler, operation
 
 class DrainHandler(APIHandler):
     @operation(
-        "Place and start no session until the manager is started again",
+        "Stop placing and starting sessions until the manager is restarted",
         tag="health",
         status=HTTPStatus.NO_CONTENT,
     )

@@ -16,25 +16,26 @@ KEEPALIVE_SECONDS = 15.0
 
 
 class EventsHandler(APIHandler):
-    """Says that something changed; what it is now, the reader asks for."""
+    """Sends that something changed; the client then reads the current state."""
 
     @operation("Follow sessions (text/event-stream; ?session=ID for one)", tag="sessions")
     async def get(self) -> None:
         session_id = self.get_query_argument("session", None)
         if session_id is not None:
-            # A session that the caller may not read is not found, as everywhere.
+            # A session that the caller may not read is reported as not found, as in all other
+            # routes.
             session_id = (await self.manager.sessions.get(self.caller, session_id))["id"]
         changes = self.manager.feed.follow(self.caller, session_id, KEEPALIVE_SECONDS)
         self.set_header("Content-Type", "text/event-stream")
         self.set_header("X-Accel-Buffering", "no")
         try:
-            # The first comment tells the reader that the stream is open.
+            # The first comment tells the client that the stream is open.
             await self._send(": open\n\n")
             async with ends_with_sign_in(self):
                 async for change in changes:
                     await self._send(_line(change))
         except StreamClosedError:
-            # The reader left: nobody is there to be answered.
+            # The client has disconnected, so there is no answer to finish.
             self._finished = True
         except NotSignedIn:
             await self.finish()

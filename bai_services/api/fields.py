@@ -1,4 +1,4 @@
-"""Types of fields that several bodies share."""
+"""Field types shared by several bodies."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pydantic import (
     StringConstraints,
 )
 
-# No NUL anywhere: PostgreSQL has no way to keep it.
+# Without NUL, which PostgreSQL cannot store.
 _PLAIN = r"^[^\x00]*$"
 
 NameText = Annotated[str, StringConstraints(max_length=64, pattern=_PLAIN)]
@@ -28,18 +28,17 @@ Hosts = dict[NameText, list[NameText]]
 
 
 class Body(BaseModel):
-    """A request's body: unknown fields are refused, only fields that are there count.
+    """The body of a request: unknown fields are refused, only given fields count.
 
-    The defaults of its fields stand for "not given"; what a thing starts with
-    is the manager's to say.
+    The defaults of its fields stand for "not given"; the manager decides the initial values.
     """
 
     model_config = ConfigDict(extra="forbid", allow_inf_nan=False)
 
     def given(self) -> dict[str, object]:
-        """Return the fields that the request has."""
+        """Return the fields that the request contains."""
         return self.model_dump(exclude_unset=True)
 
 
 class Shown(BaseModel):
-    """A thing as the API shows it, for the OpenAPI document."""
+    """An object as the API shows it, for the OpenAPI document."""

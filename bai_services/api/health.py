@@ -18,7 +18,7 @@ class HealthShown(Shown):
 
 
 class HealthHandler(APIHandler):
-    @operation("Tell whether the manager is well", tag="health", returns=HealthShown, is_open=True)
+    @operation("Read the health of the manager", tag="health", returns=HealthShown, is_open=True)
     async def get(self) -> None:
         health = await self.manager.health.get()
         if not health.database:

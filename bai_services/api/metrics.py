@@ -25,9 +25,9 @@ class MetricsHandler(APIHandler):
 
 
 class AccessLog:
-    """Counts and logs each request; tornado calls it when the answer is out.
+    """Counts and logs each request; called by tornado after the answer.
 
-    The query string is left out: what people search for is not the log's business.
+    The query string is not logged, because it may contain what users search for.
     """
 
     def __init__(
@@ -45,7 +45,7 @@ class AccessLog:
         is_waiting = "wait" in request.query_arguments or route == "/events"
         if not is_waiting:
             self._metrics.request_seconds.labels(method, route).observe(request.request_time())
-        # Of a page, `caller` is how to find out.
+        # For pages, `caller` is a method.
         found = getattr(handler, "caller", None)
         caller = found if isinstance(found, Caller) else None
         who = "-" if caller is None else caller.username or caller.role
@@ -63,7 +63,7 @@ class AccessLog:
 def _level_of(status: int, caller: Caller | None) -> int:
     if status >= 500:
         return logging.WARNING
-    # The parts talk all the time; what comes of it is logged by whoever it concerns.
+    # Services send requests all the time; the code that handles them logs what matters.
     is_part = caller is not None and caller.role in (Role.HUB, Role.AGENT)
     return logging.DEBUG if is_part and status < 400 else logging.INFO
 

@@ -28,7 +28,7 @@ _ERROR = {
 
 _BYTES = {"application/octet-stream": {"schema": {"type": "string", "format": "binary"}}}
 
-# A piece of an upload, as the tus protocol names it.
+# A piece of an upload, with the media type of the tus protocol.
 _PIECE = {"application/offset+octet-stream": {"schema": {"type": "string", "format": "binary"}}}
 
 _LIST_PARAMETERS = [
@@ -38,7 +38,7 @@ _LIST_PARAMETERS = [
         "name": "sort",
         "in": "query",
         "schema": {"type": "string"},
-        "description": "fields, comma separated, with - in front for descending",
+        "description": "fields, separated by commas; a leading - sorts in descending order",
     },
 ]
 

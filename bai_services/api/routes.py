@@ -14,7 +14,7 @@ from .sessions import kernels, launch, logs, sessions, templates
 
 Route = tuple[str, type[APIHandler]]
 
-# Each module of a resource has its own ROUTES; one line each.
+# Each module defines its own ROUTES; one line each.
 ROUTES: list[Route] = [
     *health.ROUTES,
     *counter_audit.ROUTES,

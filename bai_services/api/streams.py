@@ -1,4 +1,4 @@
-"""Answers without an end (server-sent events): they end with the sign-in that opened them."""
+"""Endless answers (server-sent events), which end with the sign-in that opened them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from bai_services.core.errors import BaiError, Unavailable
 
 from .base import APIHandler
 
-# With the time for which the Hub's answers hold (`sign_in.TOKEN_CACHE_SECONDS`) below 5 s.
+# Together with ``sign_in.TOKEN_CACHE_SECONDS`` below 5 s.
 CHECK_SECONDS = 1.5
 
 
@@ -23,7 +23,7 @@ async def ends_with_sign_in(
     Raises
     ------
     NotSignedIn
-        In the place of the cancellation.
+        In place of the cancellation.
     """
     writing = asyncio.current_task()
     assert writing is not None
@@ -36,7 +36,7 @@ async def ends_with_sign_in(
             try:
                 await handler.settings["sign_in"].recheck(handler, handler.caller)
             except Unavailable:
-                continue  # the Hub or the database is away; nobody is signed out by that
+                continue  # the Hub or the database does not answer, which signs nobody out
             except BaiError as error:
                 refusal = error
                 writing.cancel()

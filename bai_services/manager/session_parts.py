@@ -1,4 +1,4 @@
-"""Everything that makes sessions run, put together and started in order."""
+"""Composition and start order of everything that makes sessions run."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ from .settings import Settings
 
 
 class SessionParts:
-    """The use cases and loops of sessions; each is public under its own name."""
+    """The use cases and loops of sessions; each is a public attribute."""
 
     def __init__(
         self, context: ManagerContext, settings: Settings, hub: Hub, folders: Folders
@@ -114,7 +114,7 @@ class SessionParts:
         )
 
     def start(self) -> None:
-        """Start the loops; all that they know is in the database."""
+        """Start the loops; all their state is in the database."""
         self.scheduler.start()
         self.starter.start()
         self.reconciler.start()

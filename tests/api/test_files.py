@@ -412,7 +412,7 @@ async def test_pages_of_files(user: Client) -> None:
         await put(user, name, b"")
     page = await user.get("/vfolders/data/files", limit=2, offset=1)
     assert ([i["name"] for i in page["items"]], page["total"]) == (["b", "c"], 3)
-    with pytest.raises(InvalidRequest, match="sorted by one of name"):
+    with pytest.raises(InvalidRequest, match="sorted by name"):
         await user.get("/vfolders/data/files", sort="colour")
 
 

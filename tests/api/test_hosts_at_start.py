@@ -221,4 +221,4 @@ async def test_a_folder_of_every_session_that_is_missing_is_told_in_the_sessions
     assert [mount["target"] for mount in plan["mounts"]] == ["/home/work/data"]
     session = await user.get("/sessions/lab1")
     (notice,) = session["notices"]
-    assert "folder .local" in notice and "has it not" in notice
+    assert "folder .local" in notice and "does not have it" in notice

@@ -100,7 +100,7 @@ async def test_who_cannot_be_invited(api: Api, user: Client) -> None:
             await invited(user, name)
     admin = await api.client("domain-admin")
     team = await admin.post("/vfolders", {"name": "team", "project": "default"})
-    with pytest.raises(InvalidRequest, match="members have"):
+    with pytest.raises(InvalidRequest, match="without an invitation"):
         await admin.post(f"/vfolders/{team['id']}/invitations", {"user": "user"})
 
 

@@ -1,4 +1,4 @@
-"""`/auth/…`: signing in by password and by one-time code, and what the Hub asks of accounts."""
+"""`/auth/…`: sign-in by password and by one-time code, and account queries of the Hub."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pydantic import Field, SecretStr
 from ..base import APIHandler, operation
 from ..fields import Body, NameText, ShortText, Shown
 
-# Longer ones are no password of anybody; the limit only keeps the work small.
+# No password is longer; the limit bounds the cost of hashing.
 Secret = Annotated[SecretStr, Field(max_length=4096)]
 
 
@@ -25,7 +25,7 @@ class CredentialsAtHub(Credentials):
 
 
 class PasswordChange(Body):
-    """``client_ip`` and ``keep_session`` count only where the Hub itself asks."""
+    """``client_ip`` and ``keep_session`` are only accepted from the Hub."""
 
     name: ShortText
     old_password: Secret
@@ -63,7 +63,7 @@ class Account(Shown):
 
 
 class VerifiedAccount(Account):
-    """``max_concurrent_logins``: in how many browsers at once; null for any number."""
+    """``max_concurrent_logins``: the number of browsers signed in at once; null for any number."""
 
     max_concurrent_logins: int | None
 
@@ -109,7 +109,7 @@ class TokenHandler(APIHandler):
         )
 
     @operation(
-        "Withdraw the Hub token that the request is sent with",
+        "Revoke the Hub token that the request is sent with",
         tag="auth",
         status=HTTPStatus.NO_CONTENT,
     )
@@ -147,7 +147,7 @@ class CodeHandler(APIHandler):
         is_open=True,
     )
     async def post(self, body: Challenge) -> Any:
-        # A token must not be able to make itself a longer-lived successor.
+        # A token must not be able to create a longer-lived successor of itself.
         caller = await self.settings["sign_in"].browser_caller(self)
         return self.manager.sign_ins.code(caller, body.challenge)
 

@@ -1,4 +1,4 @@
-"""The page on which a signed-in person lets the command line act for them."""
+"""The page on which a signed-in user authorizes the command line."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ LOWEST_PORT, HIGHEST_PORT = 1024, 65535
 
 
 class CliLoginHandler(CodePageHandler):
-    """GET asks the person, POST gives the code to the program that listens on their machine."""
+    """GET asks the user, POST sends the code to the program listening on the user's machine."""
 
     again = "run bai login again"
 
@@ -26,14 +26,15 @@ class CliLoginHandler(CodePageHandler):
     def check(self) -> None:
         is_port = self.port.isascii() and self.port.isdigit() and len(self.port) <= 5
         if not is_port or not LOWEST_PORT <= int(self.port) <= HIGHEST_PORT:
-            raise errors.InvalidRequest(f"the address names no port; {self.again}")
+            raise errors.InvalidRequest(f"the address contains no port; {self.again}")
         super().check()
 
     def ask(self, caller: Caller) -> None:
         self.render_page("cli_login.html", caller, asked=self)
 
     def hand_over(self, caller: Caller, code: str) -> None:
-        # Always this machine's own loopback: the code reaches nobody else.
+        # Always the loopback address of the browser's own machine, so nobody else receives the
+        # code.
         query = urlencode({"code": code, "state": self.state})
         self.redirect(f"http://127.0.0.1:{int(self.port)}/?{query}", status=303)
 

@@ -1,6 +1,6 @@
-"""A page on which a signed-in person lets a program of theirs act for them.
+"""A page on which a signed-in user authorizes a program to act for them.
 
-The program puts a challenge into the address and gets a code, which is worth nothing without the
+The program puts a challenge into the address and receives a code, which is useless without the
 verifier that only the program knows (PKCE, RFC 7636).
 """
 
@@ -20,10 +20,10 @@ _STATE = re.compile(r"[A-Za-z0-9_-]{8,128}")
 
 
 class CodePageHandler(PageHandler):
-    """GET asks the person, POST hands the code to the program that asked."""
+    """GET asks the user, POST passes the code to the program that asked."""
 
     again: ClassVar[str]
-    """What to do when the address is not complete."""
+    """Instruction for the user when the address is incomplete."""
 
     async def get(self) -> None:
         caller: Caller | None = None
@@ -56,20 +56,20 @@ class CodePageHandler(PageHandler):
         return self.get_argument("state", "")
 
     def check(self) -> None:
-        """Refuse an address that no program of ours makes.
+        """Refuse an address that none of our programs produces.
 
         Raises
         ------
         InvalidRequest
-            When a part of it is missing or has another form.
+            When a part of it is missing or malformed.
         """
         if not _CHALLENGE.fullmatch(self.challenge) or not _STATE.fullmatch(self.state):
-            raise errors.InvalidRequest(f"the address is not complete; {self.again}")
+            raise errors.InvalidRequest(f"the address is incomplete; {self.again}")
 
     @abstractmethod
     def ask(self, caller: Caller) -> None:
-        """Show the page that asks."""
+        """Render the page that asks the user."""
 
     @abstractmethod
     def hand_over(self, caller: Caller, code: str) -> None:
-        """Bring the code to the program."""
+        """Pass the code to the program."""

@@ -40,7 +40,7 @@ class DomainsHandler(APIHandler):
         return await self.manager.domains.page(self.caller, query)
 
     @operation(
-        "Make a domain with a project default",
+        "Create a domain and its project 'default'",
         tag="domains",
         body=NewDomain,
         returns=Domain,

@@ -43,13 +43,13 @@ class Keypair(Shown):
 
 
 class MadeKeypair(Keypair):
-    """``secret_key`` is there only in this answer."""
+    """``secret_key`` is only contained in this answer."""
 
     secret_key: str
 
 
 class ChangedKeypair(Keypair):
-    """``secret_key`` is there only where a new one was asked for."""
+    """``secret_key`` is only contained if a new one was requested."""
 
     secret_key: str | None = None
 
@@ -91,7 +91,7 @@ class KeypairHandler(APIHandler):
 
 class CallbackSecretHandler(APIHandler):
     @operation(
-        "Read what a keypair's callbacks are signed with", tag="keypairs", returns=CallbackSecret
+        "Read the secret that signs a keypair's callbacks", tag="keypairs", returns=CallbackSecret
     )
     async def get(self, key: str) -> Any:
         return await self.manager.keypairs.callback_secret(self.caller, key)

@@ -1,7 +1,7 @@
-"""The page on which a signed-in person lets the panel in their JupyterLab act for them.
+"""The page on which a signed-in user authorizes the panel in their JupyterLab.
 
-The panel opens it in a window of its own. The code goes back to the page that opened the window,
-and only if that is of the same origin.
+The panel opens it in a new window. The code is passed to the page that opened the window, and only
+if that has the same origin.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from .code_page import CodePageHandler
 
 
 class PanelLoginHandler(CodePageHandler):
-    """GET asks the person, POST hands the code to the window that asked."""
+    """GET asks the user, POST passes the code to the window that asked."""
 
-    again = "ask again in the panel"
+    again = "try again in the panel"
 
     def ask(self, caller: Caller, answer: dict[str, str] | None = None) -> None:
         self.render_page("panel_login.html", caller, asked=self, answer=answer)

@@ -90,11 +90,11 @@ class MembersHandler(APIHandler):
 
 
 class MemberHandler(APIHandler):
-    @operation("Add a person to a project", tag="projects", status=HTTPStatus.NO_CONTENT)
+    @operation("Add a user to a project", tag="projects", status=HTTPStatus.NO_CONTENT)
     async def put(self, key: str, user: str) -> None:
         await self.manager.projects.add_member(self.caller, key, user)
 
-    @operation("Take a person out of a project", tag="projects", status=HTTPStatus.NO_CONTENT)
+    @operation("Remove a user from a project", tag="projects", status=HTTPStatus.NO_CONTENT)
     async def delete(self, key: str, user: str) -> None:
         await self.manager.projects.remove_member(self.caller, key, user)
 

@@ -1,4 +1,4 @@
-"""Who sends a request: secrets of the parts, keypair signatures, Hub tokens, Hub cookies."""
+"""Authentication of requests: service secrets, keypair signatures, Hub tokens, Hub cookies."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from bai_services.core.errors import Forbidden, InvalidRequest, NotSignedIn, Una
 from bai_services.manager.accounts.callers import SignedRequest
 from bai_services.manager.manager import Manager
 
-# A token that the Hub withdraws works here for at most this long; the account is read every time.
+# A token revoked by the Hub is accepted for at most this long; the account is read every time.
 TOKEN_CACHE_SECONDS = 3
 TOKEN_CACHE_SIZE = 10_000
 SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
@@ -30,17 +30,17 @@ SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
 
 @dataclass(frozen=True, slots=True)
 class TokenOwner:
-    """Whose a Hub token is; a session's own token stands for the session, not for the person."""
+    """The owner of a Hub token; a session's own token stands for the session, not for its user."""
 
     username: str
     is_session: bool = False
 
 
 class SignIn:
-    """Finds the caller of a request, by the identity table of docs/architecture.md."""
+    """Finds the caller of a request, by the table "Identity" in docs/architecture.md."""
 
     def __init__(self, manager: Manager, hub_oauth: HubOAuth | None = None) -> None:
-        """``hub_oauth`` reads the browser's cookie; without it only headers count."""
+        """``hub_oauth`` reads the browser's cookie; without it only headers are used."""
         self._manager = manager
         self._hub_oauth = hub_oauth
         self._proxies = TrustedProxies.parse(manager.settings.trusted_proxies)
@@ -48,16 +48,16 @@ class SignIn:
         self._asked: dict[bytes, asyncio.Future[Mapping[str, Any] | None]] = {}
 
     async def caller_of(self, handler: RequestHandler) -> Caller:
-        """Return who calls.
+        """Return the caller.
 
         Raises
         ------
         NotSignedIn
-            If nobody is known to be calling, or the account may not come in.
+            If the request is not authenticated, or the account is refused.
         Forbidden
-            If a browser's request lacks the token against cross-site requests.
+            If a browser's request lacks the XSRF token.
         Unavailable
-            If the Hub has to be asked and cannot be.
+            If the Hub must be queried and cannot be reached.
         """
         header = handler.request.headers.get("Authorization", "")
         if not header:
@@ -69,28 +69,29 @@ class SignIn:
         raise NotSignedIn("the Authorization header is none of: Bearer TOKEN, BackendAI signature")
 
     async def recheck(self, handler: RequestHandler, caller: Caller) -> None:
-        """Raise unless the caller of a request that is still open could open it again now.
+        """Raise unless the caller of an open request would still be accepted now.
 
         Raises
         ------
         NotSignedIn
-            If the sign-in, the token or the keypair has ended, or the account may not come in.
+            If the sign-in, the token or the keypair has ended, or the account is refused.
         Unavailable
-            If the Hub cannot be asked.
+            If the Hub cannot be reached.
         """
         header = handler.request.headers.get("Authorization", "")
         if header.partition(" ")[0] == signature.SCHEME:
-            # Its date is that of the request: only the keypair and the account can have changed.
+            # The signature is that of the request; only the keypair and the account can have
+            # changed.
             await self._manager.callers.recheck_keypair(caller)
             return
-        # HubOAuth asks once for each request.
+        # HubOAuth queries the Hub once per request and caches the answer here.
         vars(handler).pop("_cached_hub_user", None)
         await self.caller_of(handler)
 
     async def browser_caller(self, handler: RequestHandler) -> Caller:
-        """Return who calls from a signed-in browser; a token does not count."""
+        """Return the caller of a request from a signed-in browser; tokens are not accepted."""
         caller = await self._by_cookie(handler)
-        # HubOAuth looks for a token too, and says so in this attribute.
+        # HubOAuth also accepts tokens, and sets this attribute if it has.
         if getattr(handler, "_token_authenticated", False):
             raise NotSignedIn("this is for a signed-in browser, not for a token")
         return caller
@@ -98,40 +99,40 @@ class SignIn:
     def require_signature(self, handler: RequestHandler) -> None:
         """Raise ``Forbidden`` unless the request is signed with a keypair.
 
-        What proves who calls for a time must not make itself a successor that outlives it.
+        A credential with an expiry must not be able to create a successor that outlives it.
         """
         header = handler.request.headers.get("Authorization", "")
         if header.partition(" ")[0] != signature.SCHEME:
             raise Forbidden("this is for requests signed with a keypair; sessions take your token")
 
     async def withdraw(self, handler: RequestHandler, caller: Caller) -> None:
-        """Withdraw the Hub token that a request came with: it holds no more, at once.
+        """Revoke the Hub token of a request at once.
 
         Raises
         ------
         InvalidRequest
-            If the request came without a token: with a keypair or from a browser.
+            If the request has no token: it is signed with a keypair or from a browser.
         """
         token = _token_in(handler.request.headers.get("Authorization", ""))
         if not token:
             raise InvalidRequest(
-                "send the token that is to be withdrawn as Authorization: Bearer TOKEN; "
-                "a keypair is made inactive with PATCH /keypairs/KEY"
+                "send the token that is to be revoked as Authorization: Bearer TOKEN; "
+                "a keypair can be deactivated with PATCH /keypairs/KEY"
             )
         await self._manager.sign_ins.withdraw(caller, token)
         self._tokens[_key_of(token)] = (time.monotonic() + TOKEN_CACHE_SECONDS, None)
 
     async def person_ip(self, handler: RequestHandler, named: str = "") -> str:
-        """Return the address of the person, as ``named`` by the Hub if it is the Hub that asks."""
+        """Return the address of the user; the Hub sends it as ``named``."""
         return named if named and await self.is_hub(handler) else self.client_ip(handler.request)
 
     async def is_hub(self, handler: RequestHandler) -> bool:
-        """Return whether it is the Hub that sends a request to an open operation."""
+        """Return whether the Hub sends a request to an open operation."""
         is_signed = handler.request.headers.get("Authorization", "") != ""
         return is_signed and (await self.caller_of(handler)).role is Role.HUB
 
     def client_ip(self, request: HTTPServerRequest) -> str:
-        """Return the client's address: what the proxy says, if the peer is a trusted proxy."""
+        """Return the client's address: from the proxy's header if the peer is a trusted proxy."""
         return self._proxies.client_address(
             request.remote_ip or "", request.headers.get("X-Forwarded-For", "")
         )
@@ -142,12 +143,12 @@ class SignIn:
             (Role.HUB, self._manager.settings.hub_token),
             (Role.AGENT, self._manager.settings.agent_token),
         ):
-            # A part without a secret is not reachable by an empty one.
+            # If a service has no secret, an empty token must not match.
             if secret and hmac.compare_digest(token.encode(), secret.encode()):
                 return Caller(role, client_ip=client_ip)
         owner = await self._owner_of_token(token)
         if owner is None:
-            raise NotSignedIn("the token is not valid (any more) for this service; sign in again")
+            raise NotSignedIn("the token is not (or no longer) valid here; sign in again")
         if owner.is_session:
             return await self._manager.callers.in_session(owner.username, client_ip)
         return await self._manager.callers.by_username(owner.username, client_ip)
@@ -162,7 +163,7 @@ class SignIn:
             return None
         asked = self._asked.get(key)
         if asked is None:
-            # A burst of requests with one token asks the Hub once.
+            # Single-flight: a burst of requests with one token queries the Hub once.
             asked = asyncio.ensure_future(self._manager.hub.user_of_token(token))
             self._asked[key] = asked
             asked.add_done_callback(lambda _: self._asked.pop(key, None))
@@ -172,13 +173,13 @@ class SignIn:
             self._tokens = {k: entry for k, entry in self._tokens.items() if entry[0] > now}
             if len(self._tokens) >= TOKEN_CACHE_SIZE:
                 self._tokens.clear()
-        # Unless it was withdrawn while the Hub was asked.
+        # Unless it was revoked while the Hub was queried.
         if self._tokens.get(key) in (None, cached):
             self._tokens[key] = (now + TOKEN_CACHE_SECONDS, owner)
         return owner
 
     def _owner_in(self, model: Mapping[str, Any]) -> TokenOwner | None:
-        """Return whose token the Hub describes: of a person, of a session of theirs, or of none."""
+        """Return the owner in the Hub's model of a token: a user, a session, or None."""
         if (username := self._name_in(model)) is not None:
             return TokenOwner(username)
         scopes = [str(scope).partition("!server=")[0] for scope in model.get("scopes") or ()]
@@ -187,7 +188,9 @@ class SignIn:
         return None
 
     def _name_in(self, model: Mapping[str, Any]) -> str | None:
-        """Return the user of a Hub model, None for a service or without access to this one."""
+        """Return the user of a Hub model; None for a service or a token without access to this
+        service.
+        """
         scopes = set(model.get("scopes") or ())
         if model.get("kind") != "user" or not scopes & self._manager.settings.hub_access_scopes:
             return None
@@ -201,11 +204,11 @@ class SignIn:
         except ValueError:
             date = None
         if date is None or date.tzinfo is None:
-            raise NotSignedIn("the Date header is no ISO 8601 time with a zone")
+            raise NotSignedIn("the Date header is not an ISO 8601 time with a time zone")
         digest = headers.get(signature.DIGEST_HEADER, "")
         if digest and handler.request.method not in SAFE_METHODS and _is_streamed(handler):
             raise InvalidRequest(
-                f"{signature.DIGEST_HEADER} cannot be checked here: the body is stored while it "
+                f"{signature.DIGEST_HEADER} cannot be checked here: the body is stored as it "
                 "arrives. Leave the header out; tus uploads can carry an Upload-Checksum",
                 header=signature.DIGEST_HEADER,
             )
@@ -234,30 +237,30 @@ class SignIn:
         return await self._manager.callers.by_username(username, self.client_ip(handler.request))
 
     async def hub_user(self, handler: RequestHandler) -> Mapping[str, Any] | None:
-        """Return the Hub's model of the person whose browser sends the cookie."""
+        """Return the Hub's model of the user whose browser sends the cookie."""
         oauth = self._hub_oauth
         if oauth is None:
             return None
         try:
             found: Mapping[str, Any] | None = await oauth.get_user(handler, sync=False)
         except HTTPError as error:
-            # HubOAuth answers 500 for every way in which the Hub can fail to.
-            raise Unavailable("the Hub cannot be asked who this is; try again shortly") from error
+            # HubOAuth answers 500 for every failure of the Hub.
+            raise Unavailable("the Hub cannot be reached to identify you; try again") from error
         return found
 
     def check_xsrf(self, handler: RequestHandler) -> None:
-        """Raise ``Forbidden`` unless the request proves to come from a page of ours."""
+        """Raise ``Forbidden`` unless the request provably comes from one of our pages."""
         assert self._hub_oauth is not None
         try:
             self._hub_oauth.check_xsrf_cookie(handler)
         except HTTPError as error:
             raise Forbidden(
-                "the request lacks the page's _xsrf token (X-XSRFToken); load the page again"
+                "the request lacks the page's _xsrf token (X-XSRFToken); reload the page"
             ) from error
 
 
 def _is_streamed(handler: RequestHandler) -> bool:
-    """Return whether the handler takes its body in pieces, before all of it is there."""
+    """Return whether the handler receives its body in pieces."""
     return getattr(handler, "_stream_request_body", False) is True
 
 

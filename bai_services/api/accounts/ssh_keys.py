@@ -15,7 +15,7 @@ KeyText = Annotated[str, StringConstraints(max_length=8192, pattern=r"^[^\x00]*$
 
 
 class NewSshKey(Body):
-    """Without ``public_key`` a pair is made."""
+    """Without ``public_key`` a pair is created."""
 
     name: NameText
     public_key: KeyText | None = None
@@ -29,7 +29,7 @@ class SshKey(Shown):
 
 
 class MadeSshKey(SshKey):
-    """``private_key`` is there only in this answer, and only of a pair that was made for it."""
+    """``private_key`` is only contained in this answer, and only if the pair was created for it."""
 
     private_key: str | None
 
@@ -44,7 +44,7 @@ class SshKeysHandler(APIHandler):
         return await self.manager.ssh_keys.list(self.caller)
 
     @operation(
-        "Add an SSH key, or have a pair made and see its private key once",
+        "Add an SSH key, or create a pair whose private key is shown once",
         tag="me",
         body=NewSshKey,
         returns=MadeSshKey,

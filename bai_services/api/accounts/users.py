@@ -13,7 +13,7 @@ from bai_services.core.listing import ListQuery
 from ..base import APIHandler, operation
 from ..fields import Body, LongText, NameText, Shown
 
-# Not 0: nobody is root in a session's container.
+# Not 0: session containers never run as root.
 ContainerId = Annotated[int, Field(ge=1, le=2**31 - 1)]
 Password = Annotated[SecretStr, Field(max_length=1024)]
 
@@ -82,7 +82,7 @@ class NewKeypairOfUser(Shown):
 
 
 class MadeUser(User):
-    """``keypair`` has the secret key of the main keypair, which is shown only now."""
+    """``keypair`` contains the secret key of the main keypair, which is shown only here."""
 
     keypair: NewKeypairOfUser
 
@@ -93,7 +93,7 @@ class UsersHandler(APIHandler):
         return await self.manager.users.page(self.caller, query)
 
     @operation(
-        "Make an account with its main keypair",
+        "Create an account with its main keypair",
         tag="users",
         body=NewUser,
         returns=MadeUser,
@@ -118,13 +118,13 @@ class UserHandler(APIHandler):
 
 
 class SignOutHandler(APIHandler):
-    @operation("End a person's tokens and servers", tag="users", status=HTTPStatus.ACCEPTED)
+    @operation("End a user's tokens and servers", tag="users", status=HTTPStatus.ACCEPTED)
     async def post(self, key: str) -> None:
         await self.manager.users.sign_out(self.caller, key)
 
 
 class UnlockHandler(APIHandler):
-    @operation("Forget an account's failed sign-ins", tag="users", status=HTTPStatus.NO_CONTENT)
+    @operation("Reset an account's failed sign-ins", tag="users", status=HTTPStatus.NO_CONTENT)
     async def post(self, key: str) -> None:
         await self.manager.users.unlock(self.caller, key)
 

@@ -19,13 +19,13 @@ from ..fields import Body, NameText, Shown
 from ..sessions.page import PageHandler
 
 _TAG = "app shares"
-# A week is 604,800; a share for longer than ten years is none that anybody meant.
+# More than ten years is taken for a mistake, for example milliseconds.
 MAX_SECONDS = 10 * 366 * 24 * 3600
 PassText = Annotated[str, StringConstraints(max_length=512, pattern=r"^[A-Za-z0-9_.-]*$")]
 
 
 class NewAppShare(Body):
-    """One of ``user``, ``project`` (the session's) and ``public``."""
+    """Exactly one of ``user``, ``project`` (the session's) and ``public``."""
 
     app: NameText
     user: NameText | None = None
@@ -52,7 +52,7 @@ class AppShare(Shown):
 
 
 class AppVisit(Body):
-    """What a visitor has shown to a session: an entry of an address, or a visit's pass."""
+    """What a visitor has presented to a session: an entry from an address, or a visit's pass."""
 
     session_id: NameText
     app: NameText
@@ -90,14 +90,14 @@ class AppSharesHandler(APIHandler):
 
 
 class AppShareHandler(APIHandler):
-    @operation("Take a share back", tag=_TAG, status=HTTPStatus.NO_CONTENT)
+    @operation("Revoke a share", tag=_TAG, status=HTTPStatus.NO_CONTENT)
     async def delete(self, key: str, share: str) -> None:
         await self.manager.app_shares.revoke(self.caller, key, share)
 
 
 class OwnAppSharesHandler(APIHandler):
     @operation(
-        "List the apps that one shares, and those that are shared with one",
+        "List the shares that one has created and received",
         tag=_TAG,
         returns=AppShare,
         is_list=True,
@@ -108,7 +108,7 @@ class OwnAppSharesHandler(APIHandler):
 
 class AppVisitsHandler(APIHandler):
     @operation(
-        "Ask whether somebody may use a shared app; for sessions",
+        "Check whether a visitor may use a shared app; for sessions",
         tag=_TAG,
         body=AppVisit,
         returns=AdmittedVisit,
@@ -119,7 +119,7 @@ class AppVisitsHandler(APIHandler):
 
 
 class SharedAppPageHandler(PageHandler):
-    """The link of a share: finds out who comes and leads them to the app."""
+    """The link of a share: identifies the visitor and redirects to the app."""
 
     async def get(self, share_id: str) -> None:
         caller: Caller | None = None

@@ -1,4 +1,4 @@
-"""`/agents`: what administrators see of them, and the protocol that agents speak."""
+"""`/agents`: administration, and the protocol of the agents."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class Agent(Shown):
 
 
 class _FromAgent(Body):
-    """A newer agent may say more than this manager knows."""
+    """Unknown fields are ignored, because a newer agent may send more."""
 
     model_config = ConfigDict(extra="ignore")
 
@@ -88,7 +88,7 @@ class Heartbeat(_FromAgent):
     facts: dict[str, Any] = {}
     slots: Slots
     devices: Annotated[list[DeviceReport], Field(max_length=1024)] = []
-    # null: the agent's engine does not answer, so nothing is known about its kernels.
+    # null: the agent's engine does not answer, so the state of its kernels is unknown.
     kernels: Annotated[list[KernelReport], Field(max_length=10_000)] | None
     images: Annotated[list[ShortText], Field(max_length=10_000)] = []
     is_leaving: bool = False
@@ -111,7 +111,7 @@ class Heartbeat(_FromAgent):
 class HeartbeatAnswer(Shown):
     deadline_seconds: int
     interval_seconds: int
-    # Where sessions reach the Hub; agents that restrict their network leave it open.
+    # Address of the Hub for sessions; agents that restrict the network keep it reachable.
     hub_api_url: str
 
 
@@ -146,7 +146,7 @@ class AgentHandler(APIHandler):
     async def patch(self, key: str, body: AgentChange) -> Any:
         return await self.manager.agents.update(self.caller, key, body.given())
 
-    @operation("Forget an agent that is gone", tag=_TAG, status=HTTPStatus.NO_CONTENT)
+    @operation("Delete an agent that is gone", tag=_TAG, status=HTTPStatus.NO_CONTENT)
     async def delete(self, key: str) -> None:
         await self.manager.agents.delete(self.caller, key)
 
@@ -174,7 +174,7 @@ class WorkHandler(APIHandler):
             return None
 
     def on_connection_close(self) -> None:
-        # Or the poll of an agent that died would take work which the next one waits for.
+        # Otherwise the poll of an agent that died would receive work meant for its next poll.
         if self._waiting is not None:
             self._waiting.cancel()
 

@@ -13,8 +13,8 @@ from ..fields import Shown
 class Device(Shown):
     """``capacity`` and ``used`` are shares of the device, as texts.
 
-    ``share_in_force`` is what all its sessions have until it is empty, where they must have the
-    same; else null.
+    ``share_in_force`` is the share that all sessions on the device have until it is empty, on
+    devices that require equal shares; else null.
     """
 
     id: str

@@ -95,7 +95,7 @@ class ImageHandler(APIHandler):
     async def patch(self, key: str, body: ImageChange) -> Any:
         return await self.manager.images.update(self.caller, key, body.given())
 
-    @operation("Forget an unused image", tag=_TAG, status=HTTPStatus.NO_CONTENT)
+    @operation("Delete an unused image", tag=_TAG, status=HTTPStatus.NO_CONTENT)
     async def delete(self, key: str) -> None:
         await self.manager.images.delete(self.caller, key)
 
@@ -106,7 +106,7 @@ class AliasesHandler(APIHandler):
         return await self.manager.image_aliases.page(self.caller, query)
 
     @operation(
-        "Make an image alias",
+        "Create an image alias",
         tag=_TAG,
         body=NewAlias,
         returns=ImageAlias,

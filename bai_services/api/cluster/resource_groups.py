@@ -58,7 +58,7 @@ class ResourceGroupsHandler(APIHandler):
         return await self.manager.resource_groups.page(self.caller, query)
 
     @operation(
-        "Make a resource group",
+        "Create a resource group",
         tag=_TAG,
         body=NewResourceGroup,
         returns=ResourceGroup,
@@ -83,17 +83,19 @@ class ResourceGroupHandler(APIHandler):
 
 
 class GroupLinksHandler(APIHandler):
-    @operation("List who may use a group", tag=_TAG, returns=GroupLink, is_list=True)
+    @operation("List who may use a resource group", tag=_TAG, returns=GroupLink, is_list=True)
     async def get(self, key: str, query: ListQuery) -> Any:
         return await self.manager.resource_groups.links(self.caller, key, query)
 
 
 class GroupLinkHandler(APIHandler):
-    @operation("Let somebody use a group", tag=_TAG, returns=GroupLink)
+    @operation(
+        "Allow a domain, project, user or keypair to use a group", tag=_TAG, returns=GroupLink
+    )
     async def put(self, key: str, kind: str, target: str) -> Any:
         return await self.manager.resource_groups.link(self.caller, key, kind, target)
 
-    @operation("Take that back", tag=_TAG, status=HTTPStatus.NO_CONTENT)
+    @operation("Remove the permission to use a group", tag=_TAG, status=HTTPStatus.NO_CONTENT)
     async def delete(self, key: str, kind: str, target: str) -> None:
         await self.manager.resource_groups.unlink(self.caller, key, kind, target)
 

@@ -1,4 +1,4 @@
-"""`/vfolders/{key}/files`, `/content` and `/archive`: what lies in a folder, in and out."""
+"""`/vfolders/{key}/files`, `/content` and `/archive`: the files of a folder."""
 
 from __future__ import annotations
 
@@ -26,18 +26,20 @@ PathText = Annotated[str, StringConstraints(max_length=4096)]
 
 _ARCHIVES = {"zip": "application/zip", "tar": "application/x-tar"}
 _TAG = "vfolders"
-_PATH = {"path": "path inside the folder, with / between"}
+_PATH = {"path": "path inside the folder, with / as separator"}
 _RANGE = re.compile(r"bytes=([0-9]{0,18})-([0-9]{0,18})")
 
-# From here on it pays to let the kernel move a file into the connection.
+# From this size on, sendfile() is faster than reading and writing.
 BIG_BYTES = 4 * 2**20
-# How much of a refused body is read all the same: whoever sends it in one go, also through a
-# proxy, then gets the reason in place of a broken connection.
+# Up to this much of a refused body is read anyway, so that a client that sends it in one go, also
+# through a proxy, receives the reason rather than a broken connection.
 MAX_DISCARDED_BYTES = 64 * 2**20
 
 
 class FileEntry(Shown):
-    """``type`` is file, directory, link or other; ``size`` is in bytes; ``etag`` a file's."""
+    """``type`` is file, directory, link or other; ``size`` is in bytes; ``etag`` is only set
+    for files.
+    """
 
     name: str
     type: str
@@ -47,14 +49,14 @@ class FileEntry(Shown):
 
 
 class NewDirectories(Body):
-    """``exists_ok`` takes directories that are there already."""
+    """``exists_ok``: existing directories are not an error."""
 
     paths: list[PathText] = Field(min_length=1, max_length=1000)
     exists_ok: bool = False
 
 
 class Move(Body):
-    """``replace`` puts it in the place of a file that is there."""
+    """``replace``: an existing file at the target is replaced."""
 
     source: PathText
     target: PathText
@@ -94,7 +96,7 @@ class DirectoriesHandler(APIHandler):
 
 
 class MoveHandler(APIHandler):
-    @operation("Move or rename something in a folder", tag=_TAG, body=Move, returns=FileEntry)
+    @operation("Move or rename a file or directory", tag=_TAG, body=Move, returns=FileEntry)
     async def post(self, key: str, body: Move) -> Any:
         return await self.manager.files.move(
             self.caller, key, body.source, body.target, body.replace
@@ -102,15 +104,15 @@ class MoveHandler(APIHandler):
 
 
 class CopyHandler(APIHandler):
-    @operation("Copy something in a folder", tag=_TAG, body=Copy, returns=FileEntry)
+    @operation("Copy a file or directory in a folder", tag=_TAG, body=Copy, returns=FileEntry)
     async def post(self, key: str, body: Copy) -> Any:
         return await self.manager.files.copy(self.caller, key, body.source, body.target)
 
 
 class ReceivingHandler(APIHandler):
-    """A body that is received bit by bit, whatever its size.
+    """A body that is received in pieces, whatever its size.
 
-    ``begin`` returns what takes it: ``receive`` or ``write``, ``commit`` and ``abort``.
+    ``begin`` returns the receiver, with ``receive`` or ``write``, ``commit`` and ``abort``.
     """
 
     receives: ClassVar[str] = "PUT"
@@ -124,17 +126,18 @@ class ReceivingHandler(APIHandler):
         raise NotImplementedError
 
     async def prepare(self) -> None:
-        """Find out whether a body is welcome before any byte of it is read."""
+        """Decide whether to accept the body before reading any of it."""
         if self.request.method != self.receives:
             return
-        # A file's size is checked where its limit is known; the server's own is for other bodies.
+        # The size of a file is checked where its limit is known; the server's limit is for other
+        # bodies.
         self.request.connection.set_max_body_size(2**62)  # type: ignore[union-attr]
         size = size_of(self)
         try:
             await self.sign_in()
             self._upload = await self.begin(size)
         except BaiError as error:
-            # Who asks first (Expect: 100-continue) is told first.
+            # A client that asks first (Expect: 100-continue) is answered before it sends the body.
             if "Expect" in self.request.headers or (size or 0) > MAX_DISCARDED_BYTES:
                 raise
             self._refusal = error
@@ -142,7 +145,9 @@ class ReceivingHandler(APIHandler):
             await self._receive(size)
 
     async def _receive(self, size: int) -> None:
-        """Take the body straight from the connection: tornado would copy every byte thrice more."""
+        """Read the body directly from the socket: tornado would copy every byte three more
+        times.
+        """
         headers = self.request.headers
         stream = self.request.connection.stream  # type: ignore[union-attr]
         if headers.get("Expect") == "100-continue":
@@ -159,11 +164,11 @@ class ReceivingHandler(APIHandler):
         try:
             await self._upload.receive(some, size)
         except StreamClosedError:
-            pass  # tornado finds that out as well, and says so to ``on_connection_close``
+            pass  # tornado notices it as well and calls ``on_connection_close``
         except BaiError as error:
             self._refusal = error
             self._forget()
-        # What tornado goes on with: nothing, or the rest of what is refused.
+        # What tornado still has to read: nothing, or the rest of a refused body.
         headers["Content-Length"] = str(left)
 
     async def data_received(self, chunk: bytes) -> None:
@@ -176,11 +181,11 @@ class ReceivingHandler(APIHandler):
                 self._forget()
         self._discarded += len(chunk)
         if self._discarded > MAX_DISCARDED_BYTES and not self._finished:
-            reason = self._refusal or InvalidRequest("this request takes no body")
+            reason = self._refusal or InvalidRequest("this request must not have a body")
             self.send_error(exc_info=(type(reason), reason, None))
 
     async def commit(self) -> Any:
-        """Return what became of the body."""
+        """Return the result of receiving the body."""
         if self._refusal is not None:
             raise self._refusal
         return await self._upload.commit()
@@ -200,7 +205,7 @@ class ReceivingHandler(APIHandler):
 
 @stream_request_body
 class ContentHandler(ReceivingHandler):
-    """One file."""
+    """The content of one file."""
 
     async def begin(self, size: int | None) -> Any:
         return await self.manager.files.upload(
@@ -208,7 +213,7 @@ class ContentHandler(ReceivingHandler):
         )
 
     @operation(
-        "Receive a file; Range, If-Range and If-None-Match work",
+        "Download a file; Range, If-Range and If-None-Match are supported",
         tag=_TAG,
         parameters=_PATH,
         is_file=True,
@@ -221,7 +226,7 @@ class ContentHandler(ReceivingHandler):
             await file.close()
 
     @operation(
-        "Send a file; it appears when it is complete. If-Match and If-None-Match: * work",
+        "Upload a file; visible when complete. If-Match and If-None-Match: * are supported",
         tag=_TAG,
         returns=FileEntry,
         parameters=_PATH,
@@ -236,7 +241,7 @@ class ContentHandler(ReceivingHandler):
         "Remove a file, a link or a directory",
         tag=_TAG,
         status=HTTPStatus.NO_CONTENT,
-        parameters={**_PATH, "recursive": "true removes a directory with everything in it"},
+        parameters={**_PATH, "recursive": "true: remove a directory with its contents"},
     )
     async def delete(self, key: str) -> None:
         is_recursive = self.get_query_argument("recursive", "") == "true"
@@ -273,17 +278,20 @@ class ContentHandler(ReceivingHandler):
         sent = 0
         async for chunk in file.chunks(start, length):
             self.write(chunk)
-            # Waits for the receiver: no more than one piece is in memory.
+            # Waits for the client, so that at most one piece is in memory.
             await self.flush()
             sent += len(chunk)
         if sent == length:
             self.finish()
         else:
-            # It shrank meanwhile: a broken connection says so, a short answer would not.
+            # The file has shrunk meanwhile. A broken connection shows that, a short answer would
+            # not.
             self.request.connection.stream.close()  # type: ignore[union-attr]
 
     async def _send_big(self, file: Any, start: int, length: int) -> None:
-        """Send it past tornado, which every byte would come by; the connection ends with it."""
+        """Send a file with sendfile(), bypassing tornado's buffers; the connection is closed
+        afterwards.
+        """
         self.set_header("Connection", "close")
         with contextlib.suppress(StreamClosedError):
             await self.flush()
@@ -293,7 +301,8 @@ class ContentHandler(ReceivingHandler):
                 async for chunk in file.chunks(start + sent, length - sent):
                     await stream.write(chunk)
             finally:
-                # Also where it shrank meanwhile: then it is shorter than was said.
+                # Also if the file has shrunk meanwhile: the client then receives less than
+                # announced.
                 stream.close()
         self.application.log_request(self)
         self.on_finish()
@@ -304,7 +313,7 @@ class ContentHandler(ReceivingHandler):
 
 @stream_request_body
 class ArchiveHandler(ReceivingHandler):
-    """A tree in one stream."""
+    """A directory tree in one stream."""
 
     async def begin(self, size: int | None) -> Any:
         return await self.manager.files.upload_archive(
@@ -312,9 +321,9 @@ class ArchiveHandler(ReceivingHandler):
         )
 
     @operation(
-        "Receive files and directories as one archive, made while it is sent",
+        "Download files and directories as one archive, created while it is sent",
         tag=_TAG,
-        parameters={"path": "what goes in; may be given again", "format": "zip (default) or tar"},
+        parameters={"path": "path to include; may be repeated", "format": "zip (default) or tar"},
         is_file=True,
     )
     async def get(self, key: str) -> None:
@@ -331,13 +340,13 @@ class ArchiveHandler(ReceivingHandler):
         except BaiError:
             if not self._headers_written:
                 raise
-            # Half an archive must not look like a whole one.
+            # An incomplete archive must not look like a complete one.
             self.request.connection.stream.close()  # type: ignore[union-attr]
         finally:
             await found.close()
 
     @operation(
-        "Send a tar archive that is unpacked at a directory once it is complete",
+        "Upload a tar archive, unpacked into a directory once it is complete",
         tag=_TAG,
         returns=Unpacked,
         parameters=_PATH,
@@ -348,34 +357,34 @@ class ArchiveHandler(ReceivingHandler):
 
 
 def set_file_headers(handler: APIHandler, path: str, kind: str) -> None:
-    """Say that the answer is a file to be saved: never a page of ours, whatever is in it."""
+    """Mark the answer as a file to be saved, so that a browser never renders it as a page."""
     handler.set_header("Content-Type", kind)
     handler.set_header("Content-Disposition", content_disposition(path))
     handler.set_header("Content-Security-Policy", "sandbox; default-src 'none'")
 
 
 def expected_of(handler: APIHandler) -> Expected:
-    """Return what a request says of the file that it replaces."""
+    """Return the precondition of a request on the file that it replaces."""
     match = handler.request.headers.get("If-Match", "").strip()
     is_new = handler.request.headers.get("If-None-Match", "").strip() == "*"
     return Expected(match.removeprefix("W/").strip('"') or None, is_new)
 
 
 def paths_of(handler: APIHandler) -> list[str]:
-    """Return every ``path`` of a request, to the letter."""
+    """Return every ``path`` of a request, unchanged."""
     try:
         return [given.decode() for given in handler.request.query_arguments.get("path", [])]
     except UnicodeDecodeError:
-        raise InvalidRequest("the path is no UTF-8 text", field="path") from None
+        raise InvalidRequest("the path is not valid UTF-8", field="path") from None
 
 
 def path_of(handler: APIHandler) -> str:
-    """Return the ``path`` of a request to the letter; tornado would mend its spaces and NULs."""
+    """Return the ``path`` of a request unchanged; tornado would alter its spaces and NULs."""
     return (paths_of(handler) or [""])[-1]
 
 
 def size_of(handler: APIHandler) -> int | None:
-    """Return the size that a request says its body has, None if it does not say."""
+    """Return the size of the body according to the request's headers, None if unknown."""
     text = handler.request.headers.get("Content-Length", "")
     return read_whole(text)
 

@@ -18,7 +18,7 @@ _TAG = "storage"
 
 
 class StorageHost(Shown):
-    """``permissions`` are the caller's there; ``path`` is for superadmins."""
+    """``permissions`` are the caller's on that host; ``path`` is shown to superadmins only."""
 
     name: str
     backend: str
@@ -34,8 +34,9 @@ class StorageHost(Shown):
 
 
 class QuotaScope(Shown):
-    """``limit_bytes`` null: no limit. ``is_enforced``: by the file system, for sessions too; else
-    only what goes through the manager is refused. ``used_bytes`` is as of ``counted_at``.
+    """``limit_bytes`` null: no limit. ``is_enforced``: by the file system, also for sessions;
+    otherwise only uploads through the manager are refused. ``used_bytes`` is as of
+    ``counted_at``.
     """
 
     host: str
@@ -54,13 +55,13 @@ class QuotaScope(Shown):
 
 
 class QuotaRequest(Body):
-    """``limit_bytes`` -1 is no limit, null the policy's again."""
+    """``limit_bytes``: -1 is no limit, null restores the policy's limit."""
 
     limit_bytes: Annotated[int, Field(ge=-1, le=2**60)] | None
 
 
 class NewInvitation(Body):
-    """A person by id, user name or e-mail address."""
+    """A user by id, user name or e-mail address."""
 
     user: NameText
     permission: Permission = Permission.RO
@@ -87,7 +88,7 @@ class Invitation(Shown):
 
 
 class HostsHandler(APIHandler):
-    @operation("List storage hosts and how they are", tag=_TAG, returns=StorageHost, is_list=True)
+    @operation("List storage hosts and their state", tag=_TAG, returns=StorageHost, is_list=True)
     async def get(self, query: ListQuery) -> Any:
         return await self.manager.storage_hosts.page(self.caller, query)
 
@@ -105,9 +106,7 @@ class ScopeHandler(APIHandler):
     async def get(self, host: str, scope: str) -> Any:
         return await self.manager.quotas.get(self.caller, host, scope)
 
-    @operation(
-        "Give a quota scope a limit of its own", tag=_TAG, body=QuotaRequest, returns=QuotaScope
-    )
+    @operation("Set a quota scope's own limit", tag=_TAG, body=QuotaRequest, returns=QuotaScope)
     async def put(self, host: str, scope: str, body: QuotaRequest) -> Any:
         return await self.manager.quotas.put(self.caller, host, scope, body.limit_bytes)
 
@@ -118,7 +117,7 @@ class FolderInvitationsHandler(APIHandler):
         return await self.manager.invitations.of_folder(self.caller, key, query)
 
     @operation(
-        "Invite somebody to a folder",
+        "Invite a user to a folder",
         tag=_TAG,
         body=NewInvitation,
         returns=Invitation,
@@ -129,9 +128,7 @@ class FolderInvitationsHandler(APIHandler):
 
 
 class InvitationsHandler(APIHandler):
-    @operation(
-        "List the invitations that one received or sent", tag=_TAG, returns=Invitation, is_list=True
-    )
+    @operation("List received and sent invitations", tag=_TAG, returns=Invitation, is_list=True)
     async def get(self, query: ListQuery) -> Any:
         return await self.manager.invitations.page(self.caller, query)
 
@@ -142,7 +139,7 @@ class InvitationHandler(APIHandler):
         return await self.manager.invitations.get(self.caller, key)
 
     @operation(
-        "Change what an invitation offers", tag=_TAG, body=InvitationChange, returns=Invitation
+        "Change an invitation's permission", tag=_TAG, body=InvitationChange, returns=Invitation
     )
     async def patch(self, key: str, body: InvitationChange) -> Any:
         return await self.manager.invitations.update(self.caller, key, body.permission)

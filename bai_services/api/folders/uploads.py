@@ -1,4 +1,4 @@
-"""`/vfolders/{key}/uploads`: uploads that can be resumed, by the tus 1.0 protocol.
+"""`/vfolders/{key}/uploads`: resumable uploads with the tus 1.0 protocol.
 
 https://tus.io/protocols/resumable-upload
 """
@@ -27,7 +27,7 @@ CHECKSUM_MISMATCH = 460
 _PIECE_TYPE = "application/offset+octet-stream"
 _TAG = "vfolders"
 _PART = re.compile(r"/uploads/([0-9a-f-]{36})/?$")
-_PATH = {"path": "directory of the folder; where no metadata names a path, what is uploaded"}
+_PATH = {"path": "directory in the folder; without a path in the metadata, the path of the upload"}
 
 
 class _TusHandler(ReceivingHandler):
@@ -39,9 +39,9 @@ class _TusHandler(ReceivingHandler):
         self.set_header("Tus-Version", VERSION)
 
     def check_version(self) -> None:
-        """Refuse a version that is not ours; who names none is taken to know it."""
+        """Refuse other protocol versions; a request without a version is accepted."""
         if self.request.headers.get("Tus-Resumable", VERSION) != VERSION:
-            raise InvalidRequest(f"this is tus {VERSION}", tus_version=VERSION)
+            raise InvalidRequest(f"this server speaks tus {VERSION}", tus_version=VERSION)
 
     def error_status(self, error: BaiError) -> int:
         if isinstance(error, ChecksumMismatch):
@@ -60,7 +60,7 @@ class _TusHandler(ReceivingHandler):
         return int(text)
 
     def show(self, progress: Any) -> None:
-        """Say how far an upload is."""
+        """Set the headers that describe the progress of an upload."""
         self.set_header("Upload-Offset", str(progress.offset))
         expires = datetime.fromtimestamp(progress.expires_at, UTC)
         if not progress.is_done:
@@ -77,7 +77,7 @@ class UploadsHandler(_TusHandler):
     receives = ""
 
     @operation(
-        "Begin an upload that can be resumed (tus creation, concatenation)",
+        "Start a resumable upload (tus creation, concatenation)",
         tag=_TAG,
         status=HTTPStatus.CREATED,
         parameters=_PATH,
@@ -102,10 +102,10 @@ class UploadsHandler(_TusHandler):
                 )
             parts = tuple(match[1] for match in found if match is not None)
         elif concat not in ("", "partial"):
-            raise InvalidRequest("Upload-Concat is partial or final;URLs", header="Upload-Concat")
+            raise InvalidRequest("Upload-Concat: partial or final;URLs", header="Upload-Concat")
         unpack = metadata.get("unpack", "")
         if unpack not in ("", "tar"):
-            raise InvalidRequest("only tar is unpacked", header="Upload-Metadata")
+            raise InvalidRequest("only tar archives can be unpacked", header="Upload-Metadata")
         etag = metadata.get("if-match", "").strip('"')
         return UploadRequest(
             path=self._target(metadata),
@@ -128,7 +128,7 @@ class UploadsHandler(_TusHandler):
 
 @stream_request_body
 class UploadHandler(_TusHandler):
-    @operation("Read how far an upload is (tus)", tag=_TAG)
+    @operation("Read the progress of an upload (tus)", tag=_TAG)
     async def head(self, key: str, upload: str) -> None:
         self.check_version()
         found = await self.manager.uploads.state(self.caller, key, upload)
@@ -150,7 +150,7 @@ class UploadHandler(_TusHandler):
         )
 
     @operation(
-        "Go on with an upload (tus)",
+        "Continue an upload (tus)",
         tag=_TAG,
         status=HTTPStatus.NO_CONTENT,
         is_file=True,
@@ -161,7 +161,7 @@ class UploadHandler(_TusHandler):
         if done.entry is not None:
             self.set_header("ETag", f'"{done.entry.etag}"')
 
-    @operation("Give an upload up (tus termination)", tag=_TAG, status=HTTPStatus.NO_CONTENT)
+    @operation("Abort an upload (tus termination)", tag=_TAG, status=HTTPStatus.NO_CONTENT)
     async def delete(self, key: str, upload: str) -> None:
         self.check_version()
         await self.manager.uploads.delete(self.caller, key, upload)
@@ -192,7 +192,7 @@ def checksum_of(header: str) -> tuple[str, bytes] | None:
     name, _, value = header.strip().partition(" ")
     if name not in CHECKSUMS:
         raise InvalidRequest(
-            f"the checksum is one of {', '.join(CHECKSUMS)}", header="Upload-Checksum"
+            f"the checksum must be one of {', '.join(CHECKSUMS)}", header="Upload-Checksum"
         )
     try:
         return name, base64.b64decode(value.strip(), validate=True)

@@ -26,7 +26,9 @@ class VFolderChange(Body):
 
 
 class VFolderClone(VFolderChange):
-    """``project`` makes it a project's; without ``host`` it stays on that of its source."""
+    """``project`` makes it a folder of a project; without ``host`` it stays on the host of its
+    source.
+    """
 
     name: NameText
     project: NameText | None = None
@@ -34,13 +36,13 @@ class VFolderClone(VFolderChange):
 
 
 class NewVFolder(VFolderClone):
-    """``unmanaged_path`` is a directory that is there already, for superadmins."""
+    """``unmanaged_path`` is an existing directory; for superadmins."""
 
     unmanaged_path: Annotated[str, StringConstraints(max_length=1024)] | None = None
 
 
 class NewOwner(Body):
-    """A person by id, user name or e-mail address."""
+    """A user by id, user name or e-mail address."""
 
     user: NameText
 
@@ -50,7 +52,7 @@ class GrantRequest(Body):
 
 
 class Grant(Shown):
-    """``is_pending``: it counts when its user accepts the invitation ``invitation_id``."""
+    """``is_pending``: takes effect when the user accepts the invitation ``invitation_id``."""
 
     user: str
     user_id: str
@@ -62,7 +64,7 @@ class Grant(Shown):
 
 
 class FolderUsage(Shown):
-    """What a folder held at ``counted_at``."""
+    """Number of files and bytes of a folder at ``counted_at``."""
 
     files: int
     bytes: int
@@ -102,14 +104,14 @@ class VFolderHandler(APIHandler):
 
 
 class RestoreHandler(APIHandler):
-    @operation("Take a folder out of the trash", tag=_TAG, returns=VFolder)
+    @operation("Restore a folder from the trash", tag=_TAG, returns=VFolder)
     async def post(self, key: str) -> Any:
         return await self.manager.vfolders.restore(self.caller, key)
 
 
 class PurgeHandler(APIHandler):
     @operation(
-        "Delete a folder of the trash for good",
+        "Permanently delete a folder in the trash",
         tag=_TAG,
         returns=VFolder,
         status=HTTPStatus.ACCEPTED,
@@ -120,7 +122,7 @@ class PurgeHandler(APIHandler):
 
 class CloneHandler(APIHandler):
     @operation(
-        "Copy a folder that is cloneable, in the background",
+        "Clone a cloneable folder, in the background",
         tag=_TAG,
         body=VFolderClone,
         returns=VFolder,
@@ -132,7 +134,7 @@ class CloneHandler(APIHandler):
 
 class OwnerHandler(APIHandler):
     @operation(
-        "Give a folder to another person, in the background",
+        "Transfer a folder to another user, in the background",
         tag=_TAG,
         body=NewOwner,
         returns=VFolder,
@@ -144,10 +146,10 @@ class OwnerHandler(APIHandler):
 
 class UsageHandler(APIHandler):
     @operation(
-        "Read how many files and bytes a folder holds",
+        "Read how many files and bytes a folder contains",
         tag=_TAG,
         returns=FolderUsage,
-        parameters={"fresh": "true counts now, however long that takes"},
+        parameters={"fresh": "true: count now, however long that takes"},
     )
     async def get(self, key: str) -> Any:
         is_fresh = self.get_query_argument("fresh", "") == "true"
@@ -155,13 +157,18 @@ class UsageHandler(APIHandler):
 
 
 class GrantsHandler(APIHandler):
-    @operation("List who has accepted a share of a folder", tag=_TAG, returns=Grant, is_list=True)
+    @operation(
+        "List accepted shares of a folder",
+        tag=_TAG,
+        returns=Grant,
+        is_list=True,
+    )
     async def get(self, key: str, query: ListQuery) -> Any:
         return await self.manager.grants.page(self.caller, key, query)
 
 
 class GrantHandler(APIHandler):
-    @operation("Read what somebody may do with a folder", tag=_TAG, returns=Grant)
+    @operation("Read what a user may do with a folder", tag=_TAG, returns=Grant)
     async def get(self, key: str, user: str) -> Any:
         return await self.manager.grants.get(self.caller, key, user)
 
@@ -174,7 +181,7 @@ class GrantHandler(APIHandler):
     async def put(self, key: str, user: str, body: GrantRequest) -> Any:
         return await self.manager.grants.put(self.caller, key, user, body.permission)
 
-    @operation("Stop sharing a folder with somebody", tag=_TAG, status=HTTPStatus.NO_CONTENT)
+    @operation("Stop sharing a folder with a user", tag=_TAG, status=HTTPStatus.NO_CONTENT)
     async def delete(self, key: str, user: str) -> None:
         await self.manager.grants.delete(self.caller, key, user)
 

@@ -13,7 +13,7 @@ class CounterAuditShown(Shown):
 
 class CounterAuditHandler(APIHandler):
     @operation(
-        "Compare all counters with what is allocated, now",
+        "Compare all counters with the allocations now",
         tag="health",
         returns=CounterAuditShown,
     )

@@ -1,4 +1,4 @@
-"""Bodies of requests for sessions: one, many, one kept as a template."""
+"""Bodies of session requests: single, bulk, and templates."""
 
 from __future__ import annotations
 
@@ -31,7 +31,9 @@ class WantedMount(Body):
 
 
 class WantedSession(Body):
-    """What may be asked of a session, alone, among others or by a template."""
+    """Fields of a session request that may come from a single request, a bulk request or a
+    template.
+    """
 
     name: ShortText | None = None
     project: ShortText | None = None
@@ -75,7 +77,7 @@ class WantedSession(Body):
 
 
 class TemplatedSession(WantedSession):
-    """One that may stand on a template; what is given goes before what the template has."""
+    """A request that may name a template; its own fields take precedence over the template's."""
 
     template: ShortText | None = None
 

@@ -1,4 +1,4 @@
-"""`/kernels`, `/allocations`, `/session-dependencies`: what runs, is held, waits for what."""
+"""`/kernels`, `/allocations`, `/session-dependencies`"""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class KernelsHandler(APIHandler):
 
 class AllocationsHandler(APIHandler):
     @operation(
-        "List what is held; all=true adds the past",
+        "List allocations; all=true includes released ones",
         tag="sessions",
         returns=LedgerLine,
         is_list=True,

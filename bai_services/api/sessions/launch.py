@@ -40,14 +40,14 @@ class LaunchPlan(Shown):
     injection: dict[str, Any]
     labels: dict[str, str]
     is_superadmin: bool
-    # Of a cluster session: plans of its other kernels in this same form, and a key for its SSH.
+    # For a cluster session: launch plans of its sub kernels in this same format, and its SSH key.
     subs: list[dict[str, Any]]
     cluster_key: dict[str, str] | None
 
 
 class Started(Body):
     container_id: str = Field(default="", max_length=128)
-    # Those of sub1, sub2 … by hostname.
+    # Containers of sub1, sub2 … by hostname.
     sub_containers: dict[NameText, NameText] = Field(default={}, max_length=MAX_KERNELS)
 
 
@@ -70,7 +70,7 @@ class LaunchHandler(APIHandler):
 
 class StartedHandler(APIHandler):
     @operation(
-        "Say that the server answers", tag="spawner", body=Started, status=HTTPStatus.NO_CONTENT
+        "Report that the server answers", tag="spawner", body=Started, status=HTTPStatus.NO_CONTENT
     )
     async def post(self, key: str, body: Started) -> None:
         containers = {MAIN_HOST: body.container_id, **body.sub_containers}
@@ -78,7 +78,12 @@ class StartedHandler(APIHandler):
 
 
 class ExitedHandler(APIHandler):
-    @operation("Say that nothing of it runs", tag="spawner", body=Exited, returns=Session)
+    @operation(
+        "Report that its kernels have ended",
+        tag="spawner",
+        body=Exited,
+        returns=Session,
+    )
     async def post(self, key: str, body: Exited) -> Any:
         row = await self.manager.launch.exited(self.caller, key, body.model_dump())
         return await self.manager.sessions.described(self.caller, row)

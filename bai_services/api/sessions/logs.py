@@ -1,4 +1,4 @@
-"""`/sessions/{key}/logs`, its stream and its file."""
+"""`/sessions/{key}/logs`, as an event stream and as a file."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ..base import APIHandler, operation
 from ..fields import Shown
 from ..streams import ends_with_sign_in
 
-# A kernel's output is at most this long anyway, line for line.
+# A kernel's stored output never has more lines.
 MOST_LINES = 100_000
 _TAG = "sessions"
 
@@ -27,7 +27,7 @@ class Match(Shown):
 
 
 class SessionLog(Shown):
-    """``matches`` and ``match_count`` are there only where something was looked for."""
+    """``matches`` and ``match_count`` are only contained in the answer to a search."""
 
     session_id: str
     kernel: str
@@ -40,7 +40,7 @@ class SessionLog(Shown):
 
 _PARAMETERS = {
     "kernel": "host name of the kernel; main1",
-    "times": "true: each line begins with its time, where the engine keeps it",
+    "times": "true: each line begins with its time, if the engine records it",
 }
 
 
@@ -60,8 +60,8 @@ class LogsHandler(LogHandler):
         is_for_sessions=True,
         parameters={
             **_PARAMETERS,
-            "lines": "only so many of the last lines",
-            "search": "only lines that hold this text, in whatever case",
+            "lines": "at most this many of the last lines",
+            "search": "only lines that contain this text, ignoring case",
         },
     )
     async def get(self, key: str) -> Any:
@@ -109,7 +109,8 @@ class LogStreamHandler(LogHandler):
             self.caller, key, self.kernel(), has_times=self.has_times()
         )
         try:
-            # The first is asked for before anything is sent: a refusal is an answer of its own.
+            # The first piece is read before anything is sent, so that a refusal gets its own
+            # status.
             piece = await anext(pieces, None)
             self.set_header("Content-Type", "text/event-stream")
             self.set_header("X-Accel-Buffering", "no")
@@ -145,7 +146,7 @@ def _lines(text: str) -> int | None:
         return None
     if not (text.isascii() and text.isdigit() and 0 < int(text[:9]) <= MOST_LINES):
         raise errors.InvalidRequest(
-            f"lines={text[:40]!r} is no number of lines from 1 to {MOST_LINES}",
+            f"lines={text[:40]!r} is not a number of lines from 1 to {MOST_LINES}",
             field="lines",
         )
     return int(text)

@@ -1,4 +1,4 @@
-"""The session page: what a link to a queued session leads to, in the Hub's look."""
+"""The session page, the target of a link to a pending session, in the Hub's design."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from bai_services.i18n.catalogue import Translator, translator_for
 
 from ..base import HTTP_STATUS
 
-# The Hub's own templates: our pages look as its pages look, whatever version is installed.
+# The Hub's own templates, so that our pages look the same whatever version is installed.
 _templates = Environment(
     loader=ChoiceLoader(
         [
@@ -33,15 +33,15 @@ _templates = Environment(
 )
 
 
-def _held(translate: Translator) -> dict[str, str]:
-    """Return the sentences that say how firmly a share is held."""
+def _enforcement_texts(translate: Translator) -> dict[str, str]:
+    """Return the sentences that describe the enforcement levels of shares."""
     texts = translate.area("spawn")
     return {key: text for key, text in texts.items() if key.startswith("held-")}
 
 
 @dataclass(frozen=True, slots=True)
 class PageUser:
-    """What the Hub's templates ask of a user."""
+    """The user object that the Hub's templates expect."""
 
     name: str
 
@@ -51,7 +51,7 @@ class PageUser:
 
 
 class PageHandler(HubOAuthenticated, RequestHandler):  # type: ignore[misc]  # jupyterhub has no types
-    """A page for people: whoever is not signed in is sent to the Hub and comes back."""
+    """A page for users: without a sign-in, the browser is redirected to the Hub and back."""
 
     def initialize(self) -> None:
         self.hub_auth = self.settings["hub_oauth"]
@@ -64,12 +64,12 @@ class PageHandler(HubOAuthenticated, RequestHandler):  # type: ignore[misc]  # j
         self.clear_header("Server")
 
     async def caller(self) -> Caller | None:
-        """Return who looks, or None after a redirect to the Hub's sign-in.
+        """Return the caller, or None after a redirect to the Hub's sign-in.
 
         Raises
         ------
         BaiError
-            If the Hub knows the person, but the account may not come in.
+            If the Hub knows the user, but the account is refused.
         """
         sign_in = self.settings["sign_in"]
         if await sign_in.hub_user(self) is None:
@@ -84,8 +84,8 @@ class PageHandler(HubOAuthenticated, RequestHandler):  # type: ignore[misc]  # j
         translate = translator_for(self)
         page = _templates.get_template(template).render(
             translate=translate,
-            # What the start form said of a share holds for the session as well.
-            texts={**_held(translate), **translate.area("session")},
+            # The start form's sentences about shares apply to the session as well.
+            texts={**_enforcement_texts(translate), **translate.area("session")},
             as_json=as_json,
             user=PageUser(caller.username) if caller else None,
             no_spawner_check=True,
@@ -107,7 +107,7 @@ class PageHandler(HubOAuthenticated, RequestHandler):  # type: ignore[misc]  # j
 
 
 class SessionPageHandler(PageHandler):
-    """One session, live."""
+    """The page of one session, updated live."""
 
     async def get(self, session_id: str) -> None:
         caller: Caller | None = None
@@ -124,7 +124,7 @@ class SessionPageHandler(PageHandler):
 
 
 def as_json(value: Any) -> Markup:
-    """Return JSON for a script element: nothing in it can end the element or begin another."""
+    """Return JSON for a script element, escaped so that it cannot end or start an element."""
     text = json.dumps(value, ensure_ascii=False, default=str)
     for character, escaped in (("<", "\\u003c"), (">", "\\u003e"), ("&", "\\u0026")):
         text = text.replace(character, escaped)

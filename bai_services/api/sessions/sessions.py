@@ -62,7 +62,7 @@ class SessionKernel(Shown):
 
 
 class GivenDevice(Shown):
-    """A device, or the part of one, that a kernel has; null is what nobody knows."""
+    """A device, or part of one, that a kernel has; null: unknown."""
 
     id: str
     family: str
@@ -79,7 +79,7 @@ class GivenDevice(Shown):
 
 
 class Lifetime(Shown):
-    """The most that it may run, with what its owner has added to that and may still add."""
+    """The maximum run time, with what its owner has added and may still add."""
 
     seconds: int
     added_seconds: int
@@ -87,7 +87,7 @@ class Lifetime(Shown):
 
 
 class Idleness(Shown):
-    """Since when nobody uses a session, and when that ends it; null: no limit is for it."""
+    """Since when a session is unused, and when that ends it; null: no limit applies."""
 
     idle_since: datetime | None
     idle_ends_at: datetime | None
@@ -102,7 +102,7 @@ class SessionToken(Shown):
 
 
 class SessionCallback(Shown):
-    """Who is told of each step, and how far that is; ``next_at`` is of a try that failed."""
+    """Receiver and progress of the callbacks; ``next_at`` is the next retry of a failed call."""
 
     url: str
     is_open: bool
@@ -115,7 +115,7 @@ class SessionCallback(Shown):
 
 
 class Session(Shown):
-    """``hidden_fields`` hold nothing here because the caller may not read them."""
+    """``hidden_fields`` are empty here because the caller may not read them."""
 
     id: str
     name: str
@@ -206,10 +206,10 @@ class Usage(Shown):
 
 
 class SlotLimit(Shown):
-    """What a session may have of a slot; of shares also what holds it to them.
+    """What a session may have of a slot; for shares also their enforcement.
 
-    ``in_force`` are the shares that devices in use serve alone, ``enforcement``
-    is how firmly a session can count on its share being held.
+    ``in_force`` are the shares that devices in use are limited to, ``enforcement`` is the
+    enforcement level that a session can count on.
     """
 
     min: str
@@ -274,7 +274,7 @@ class SessionsHandler(APIHandler):
         return await self.manager.sessions.page(caller, replace(query, filters=filters))
 
     @operation(
-        "File a session; 200 with the live one of that name and content",
+        "Create a session; 200 with the live one if name and content are equal",
         tag="sessions",
         body=NewSession,
         returns=Session,
@@ -296,7 +296,7 @@ class SessionsHandler(APIHandler):
 
 class BulkHandler(APIHandler):
     @operation(
-        "File sessions together, all or none; 200 where all of them live already",
+        "Create sessions together, all or none; 200 if all of them exist already",
         tag="sessions",
         body=NewSessions,
         returns=CreatedSessions,
@@ -311,7 +311,7 @@ class BulkHandler(APIHandler):
 
 class SessionHandler(APIHandler):
     @operation(
-        "Read a session, at once or when it has got on",
+        "Read a session, at once or after it has reached a status",
         tag="sessions",
         returns=Session,
         is_for_sessions=True,
@@ -324,7 +324,7 @@ class SessionHandler(APIHandler):
         return await self.manager.sessions.wait(self.caller, key, until, timeout)
 
     @operation(
-        "Rename a session; give one that waits another priority",
+        "Rename a session; change the priority of a pending one",
         tag="sessions",
         body=SessionChange,
         returns=Session,
@@ -347,7 +347,7 @@ class SessionHandler(APIHandler):
 
 class LifetimeHandler(APIHandler):
     @operation(
-        "Let a session go on for longer, as far as its keypair's policy allows",
+        "Extend the lifetime of a session, as far as its keypair's policy allows",
         tag="sessions",
         body=LifetimeExtension,
         returns=Session,
@@ -359,7 +359,7 @@ class LifetimeHandler(APIHandler):
 
 class ActivityHandler(APIHandler):
     @operation(
-        "Keep a session alive: somebody uses it now, or a session tells how long ago that was",
+        "Keep a session alive; a session reports how long ago it was used",
         tag="sessions",
         body=SessionUse,
         returns=Idleness,
@@ -371,7 +371,7 @@ class ActivityHandler(APIHandler):
 
 class TokenHandler(APIHandler):
     @operation(
-        "Get a short-lived Hub token for one's own running session; for keypairs alone",
+        "Get a short-lived Hub token for one's own running session; for keypairs only",
         tag="sessions",
         returns=SessionToken,
         status=HTTPStatus.CREATED,
@@ -395,7 +395,7 @@ class UsageHandler(APIHandler):
 
 class WhyHandler(APIHandler):
     @operation(
-        "Read why a session waits, when it may start and what would start it sooner",
+        "Read why a session is pending, when it may start, what would start it sooner",
         tag="sessions",
         returns=WhyWaiting,
     )
@@ -405,7 +405,7 @@ class WhyHandler(APIHandler):
 
 class GraphHandler(APIHandler):
     @operation(
-        "Read what a session depends on and what depends on it, over any steps",
+        "Read all direct and indirect dependencies and dependents of a session",
         tag="sessions",
         returns=DependencyGraph,
     )
@@ -414,19 +414,19 @@ class GraphHandler(APIHandler):
 
 
 class OptionsHandler(APIHandler):
-    @operation("Read what a new session may be", tag="sessions", returns=Options)
+    @operation("Read the choices for a new session", tag="sessions", returns=Options)
     async def get(self) -> Any:
         asked = [self.get_query_argument(n, None) for n in ("owner", "project", "resource_group")]
         return await self.manager.options.get(self.caller, *asked)
 
 
 async def with_template(handler: APIHandler, body: TemplatedSession) -> TemplatedSession:
-    """Return the body with what its template has put in; as it is where it names none.
+    """Return the body completed by its template, or unchanged if it names none.
 
     Raises
     ------
     InvalidRequest
-        If the template was kept by a version that took other requests.
+        If the template was stored by a version that accepted other requests.
     """
     given = body.given()
     name = given.pop("template", None)
@@ -436,12 +436,12 @@ async def with_template(handler: APIHandler, body: TemplatedSession) -> Template
     try:
         return type(body).model_validate(applied)
     except ValidationError as error:
-        said = f"template {name!r} holds a request that is not taken (any more); change it"
+        said = f"template {name!r} contains a request that is no longer valid; change it"
         raise invalid(error, said) from None
 
 
 async def answered(handler: APIHandler, answer: Any, is_new: bool) -> Any:
-    """Return an answer for a 201; where nothing was made, send it with 200."""
+    """Return an answer with status 201; with status 200 where nothing was created."""
     if is_new:
         return answer
     handler.write_json(answer)
@@ -455,11 +455,11 @@ def seconds(text: str) -> float:
     Raises
     ------
     InvalidRequest
-        If it is none.
+        If it is not a number.
     """
     number = read_decimal(text)
     if number is None:
-        raise InvalidRequest(f"timeout={shown(text)!r} is no number of seconds", field="timeout")
+        raise InvalidRequest(f"timeout={shown(text)!r} is not a number of seconds", field="timeout")
     return float(number)
 
 

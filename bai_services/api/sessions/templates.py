@@ -54,7 +54,7 @@ class TemplatesHandler(APIHandler):
         return await self.manager.templates.page(self.caller, query)
 
     @operation(
-        "Keep a request as a template",
+        "Store a request as a template",
         tag=_TAG,
         body=NewTemplate,
         returns=Template,

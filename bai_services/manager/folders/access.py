@@ -1,4 +1,4 @@
-"""Which folder somebody means, and what they may do with it."""
+"""Lookup of folders by id or name, and what a caller may do with them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from bai_services.db.folders.vfolders import VfolderRow, VfolderStore, VfolderVi
 from ..accounts import authorizer
 
 USABLE = frozenset({VfolderStatus.READY})
-# What somebody puts in the trash.
+# Statuses from which a folder can be put in the trash.
 REMOVABLE = frozenset({VfolderStatus.READY, VfolderStatus.ERROR})
 IN_TRASH = frozenset({VfolderStatus.DELETE_PENDING, VfolderStatus.DELETE_ERROR})
 
@@ -30,17 +30,17 @@ class VFolderAccess:
     ) -> VfolderRow:
         """Return the folder with that id, in whatever status, or the one of that name.
 
-        One's own folder goes before others of its name, so that nobody can break
-        what somebody does by sharing a folder with them; a folder that was
-        shared, or is one's project's, goes before what is seen only by one's
-        role. Two of the same rank are ambiguous.
+        Of several folders with the name, the caller's own comes first, so that sharing a folder
+        with somebody cannot redirect what they do by name. Folders shared with the caller or of the
+        caller's projects come next, then those that only the caller's role shows. Two at the same
+        level are ambiguous.
 
         Raises
         ------
         NotFound
             If the caller can see none.
         Conflict
-            If the name is ambiguous; the details hold the ids.
+            If the name is ambiguous; the details contain the ids.
         """
         rows = await self._store.named(_checked(key), seen_by(caller), statuses)
         if not rows:
@@ -56,14 +56,14 @@ class VFolderAccess:
         Raises
         ------
         Forbidden
-            If the caller sees the folder but has not that permission.
+            If the caller sees the folder but does not have that permission.
         Conflict
-            If the folder is in the trash or further.
+            If the folder is in the trash or being deleted.
         """
         row = await self.find(caller, key)
         permission = permission_of(caller, row)
         if permission is None:
-            raise Forbidden(f"you may see that folder {row.name} exists, not its files")
+            raise Forbidden(f"you may see folder {row.name}, but not its files")
         if is_writing and not permission.is_writable:
             raise Forbidden(
                 f"folder {row.name} is shared with you read-only", permission=str(permission)
@@ -92,7 +92,7 @@ def seen_by(caller: Caller) -> VfolderVisibility:
 
 
 def choose(key: str, rows: list[VfolderRow], caller: Caller) -> VfolderRow:
-    """Return the one of the rows that ``key`` means; see ``VFolderAccess.find``."""
+    """Return the row that ``key`` names; see ``VFolderAccess.find``."""
     ranks = [_rank(row, caller) for row in rows]
     best = [row for row, rank in zip(rows, ranks, strict=True) if rank == min(ranks)]
     if len(best) > 1:
@@ -107,7 +107,7 @@ def choose(key: str, rows: list[VfolderRow], caller: Caller) -> VfolderRow:
 def target_of(row: VfolderRow) -> Target:
     owner = None
     if row.owner_id is not None:
-        assert row.owner_role is not None  # read together, see VfolderRow
+        assert row.owner_role is not None  # both are read together, see VfolderRow
         owner = Owner(row.owner_id, row.owner_role)
     return Target(domain=row.domain, project_id=row.project_id, owner=owner)
 
@@ -115,7 +115,8 @@ def target_of(row: VfolderRow) -> Target:
 def permission_of(caller: Caller, row: VfolderRow) -> Permission | None:
     """Return what the caller may do with a folder's files; None is nothing.
 
-    Who manages a folder may do everything; a grant counts before membership of its project.
+    Managers of a folder may do everything. A grant takes precedence over membership of the folder's
+    project.
     """
     if reaches(caller, "vfolder.write", target_of(row)):
         return Permission.WD
@@ -145,7 +146,7 @@ def require_ready(row: VfolderRow) -> None:
     """Raise ``Conflict`` unless the folder is usable."""
     if row.status is not VfolderStatus.READY:
         raise Conflict(
-            f"folder {row.name} is {row.status}, not ready; one in the trash can be restored first",
+            f"folder {row.name} is {row.status}, not ready; a folder in the trash can be restored",
             vfolder=row.id,
             status=row.status,
         )
@@ -167,5 +168,5 @@ def _rank(row: VfolderRow, caller: Caller) -> int:
 
 def _checked(key: str) -> str:
     if "\0" in key:
-        raise InvalidRequest("a folder's name or id cannot hold a NUL", field="vfolder")
+        raise InvalidRequest("a folder's name or id cannot contain NUL", field="vfolder")
     return key

@@ -1,4 +1,4 @@
-"""The files of a folder: listed, sent, received, moved, removed."""
+"""Files of a folder: list, download, upload, move, copy, remove."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ DEFAULT_UID = 1000
 
 
 class Files:
-    """One method per verb; ``path`` is relative to the folder, with ``/`` between."""
+    """One method per verb; ``path`` is relative to the folder, with ``/`` as separator."""
 
     def __init__(
         self, context: ManagerContext, hosts: StorageHosts, quotas: Quotas, settings: Settings
@@ -44,13 +44,13 @@ class Files:
         self._ending: set[asyncio.Task[None]] = set()
 
     async def stop(self) -> None:
-        """Wait until what was broken off is gone."""
+        """Wait until aborted uploads are cleaned up."""
         await asyncio.gather(*self._ending, return_exceptions=True)
 
     async def page(self, caller: Caller, key: str, path: str, query: ListQuery) -> Page[Entry]:
-        """Return a page of a directory, in the order of names or of what is asked for.
+        """Return a page of a directory, sorted by name or as requested.
 
-        Any other order than that of names looks at every entry first.
+        Any order other than by name reads every entry first.
         """
         row, _ = await self._access.for_files(caller, key)
         sort = query.sort[0] if len(query.sort) == 1 else "name"
@@ -58,8 +58,7 @@ class Files:
         is_known = sort.removeprefix("-") in ("name", *SORTS) and len(query.sort) < 2
         if not is_known or set(query.filters) - {"name__contains"}:
             raise InvalidRequest(
-                f"files are sorted by one of name, {', '.join(SORTS)}, "
-                "and filtered by name__contains"
+                f"files can be sorted by name, {', '.join(SORTS)}, and filtered by name__contains"
             )
         found = await self.host(row).list(
             location_of(row), path, query.offset, query.limit, sort, text
@@ -67,7 +66,7 @@ class Files:
         return Page(found.items, found.total, query.limit, query.offset)
 
     async def usage(self, caller: Caller, key: str, is_fresh: bool = False) -> FolderUsage:
-        """Return what a folder holds, and when that was counted."""
+        """Return the number of files and bytes of a folder, and when they were counted."""
         row, _ = await self._access.for_files(caller, key)
         return await self._quotas.usage(row, is_fresh)
 
@@ -85,7 +84,7 @@ class Files:
     async def archive(
         self, caller: Caller, key: str, paths: Sequence[str], form: str
     ) -> tuple[ArchiveStream, str]:
-        """Begin an archive, which the caller closes, and return it with a name for it."""
+        """Open an archive, which the caller closes, and return it with a file name for it."""
         row = await self._readable(caller, key)
         found = await self.host(row).open_archive(location_of(row), paths, form)
         try:
@@ -100,12 +99,12 @@ class Files:
         self, caller: Caller, key: str, path: str, size_bytes: int | None,
         expected: Expected = ANYTHING,
     ) -> FileUpload:  # fmt: skip
-        """Begin a file, of a size that is known or not; see ``FileUpload``.
+        """Start to receive a file of known or unknown size; see ``FileUpload``.
 
         Raises
         ------
         TooLarge, QuotaExceeded
-            If it has more bytes than one file may have, or its owner.
+            If it is larger than one file may be, or than its owner has left.
         Forbidden
             If the folder is shared with the caller read-only.
         Changed
@@ -119,7 +118,9 @@ class Files:
     async def upload_archive(
         self, caller: Caller, key: str, path: str, size_bytes: int | None
     ) -> ArchiveUpload:
-        """Begin a tar archive that is unpacked at the directory ``path`` once it is here."""
+        """Start to receive a tar archive that is unpacked into the directory ``path``
+        afterwards.
+        """
         row = await self.writable(caller, key, size_bytes or 0)
         writer = await self.host(row).writer(location_of(row))
         return ArchiveUpload(self, caller, row, path, (writer, ANYTHING))
@@ -127,8 +128,8 @@ class Files:
     async def land(
         self, caller: Caller, row: VfolderRow, path: str, writer: Writer, expected: Expected
     ) -> Entry:
-        """Put a file that is whole in its place, if the caller may still write there."""
-        # It may have taken hours.
+        """Move a completely received file to its path, if the caller may still write there."""
+        # Permissions may have changed: receiving may take hours.
         await self.check_writable(caller, row)
         entry = await self.host(row).land(
             location_of(row), writer, path, await self._uid(caller, row), expected
@@ -138,7 +139,7 @@ class Files:
         return entry
 
     async def unpack(self, caller: Caller, row: VfolderRow, path: str, writer: Writer) -> Unpacked:
-        """Unpack a tar archive that is whole, if the caller may still write there."""
+        """Unpack a completely received tar archive, if the caller may still write there."""
         await self.check_writable(caller, row)
         room = await self._quotas.room(row)
         found = await self.host(row).unpack(
@@ -156,7 +157,7 @@ class Files:
     async def make_directories(
         self, caller: Caller, key: str, paths: Sequence[str], exists_ok: bool
     ) -> list[str]:
-        """Make directories, and those on the way to them."""
+        """Create directories, with missing parents."""
         row, _ = await self._access.for_files(caller, key, is_writing=True)
         uid = await self._uid(caller, row)
         for path in paths:
@@ -175,7 +176,7 @@ class Files:
         return entry
 
     async def copy(self, caller: Caller, key: str, source: str, target: str) -> Entry:
-        """Copy something inside a folder; a directory with everything in it."""
+        """Copy a file, or a directory with its contents, inside a folder."""
         row = await self.writable(caller, key, 0)
         uid, progress = await self._uid(caller, row), Copying()
         try:
@@ -194,14 +195,16 @@ class Files:
         await self.note(caller, "vfolder.remove-file", row, path=path)
 
     def forget(self, upload: Any) -> None:
-        """Abort an upload soon, for callers that cannot wait; harmless after its end."""
+        """Abort an upload in the background, for callers that cannot wait; harmless after its
+        end.
+        """
         upload.hang_up()
         task = asyncio.create_task(upload.abort(), name="abort upload")
         self._ending.add(task)
         task.add_done_callback(self._ending.discard)
 
     async def writable(self, caller: Caller, key: str, size_bytes: int) -> VfolderRow:
-        """Return a folder into which the caller may send so many bytes."""
+        """Return a folder into which the caller may upload that many bytes."""
         self.check_size(size_bytes)
         row, _ = await self._access.for_files(caller, key, is_writing=True)
         await self._hosts.require(caller, row.host, "upload-file", row.project_id)
@@ -213,22 +216,22 @@ class Files:
         await self._access.for_files(caller, row.id, is_writing=True)
 
     def check_size(self, size_bytes: int) -> None:
-        """Raise ``TooLarge`` if one file may not have so many bytes."""
+        """Raise ``TooLarge`` if one file may not have that many bytes."""
         if size_bytes > self._max_file_bytes:
             raise TooLarge(
-                f"one file may have {self._max_file_bytes} bytes, this has {size_bytes} or more",
+                f"a file has at most {self._max_file_bytes} bytes; this has {size_bytes} or more",
                 limit_bytes=self._max_file_bytes,
             )
 
     async def check_room(self, row: VfolderRow, size_bytes: int) -> None:
-        """Raise ``QuotaExceeded`` if its owner may not keep so much more."""
+        """Raise ``QuotaExceeded`` if the folder's owner has less space left."""
         await self._quotas.check_room(row, size_bytes)
 
     def host(self, row: VfolderRow) -> StorageHost:
         return self._hosts.get(row.host)
 
     async def note(self, caller: Caller, action: str, row: VfolderRow, **details: Any) -> None:
-        """Write down who did what with which files."""
+        """Write an audit entry for a file operation."""
         shown = {name: _short(value) for name, value in details.items()}
         await self._audit.add(
             self._audit.entry(caller, action, row.id, domain=row.domain, name=row.name, **shown)
@@ -245,7 +248,7 @@ class Files:
 
 
 class FileUpload:
-    """A file that is being received in one go; nobody sees it before ``commit``."""
+    """A file that is received in one request; invisible until ``commit``."""
 
     def __init__(
         self,
@@ -269,15 +272,15 @@ class FileUpload:
         await self._pieces.write(chunk)
 
     async def receive(self, receive: Receive, size: int) -> None:
-        """Take so many bytes straight from where they come in."""
+        """Receive ``size`` bytes directly from the socket."""
         self._size += size
         await self._pieces.receive(receive, size)
 
     def hang_up(self) -> None:
-        """Notice that nobody waits for the result any more."""
+        """Record that the client has disconnected and does not need the result."""
 
     async def commit(self) -> Any:
-        """Make the file appear, if the caller may still write there."""
+        """Move the file to its path, if the caller may still write there."""
         await self._pieces.flush()
         await self._files.check_room(self._row, self._size)
         return await self._land()
@@ -293,7 +296,7 @@ class FileUpload:
 
 
 class ArchiveUpload(FileUpload):
-    """A tar archive that is being received in one go and unpacked by ``commit``."""
+    """A tar archive that is received in one request and unpacked by ``commit``."""
 
     _landing: Landing | None = None
 
@@ -311,7 +314,7 @@ class ArchiveUpload(FileUpload):
 
 
 class Landing:
-    """Work at the end of an upload that stops when its client has gone."""
+    """The final step of an upload; stops when its client has disconnected."""
 
     def __init__(self, work: Coroutine[Any, Any, Any]) -> None:
         self._task = asyncio.create_task(work, name="land an upload")
@@ -333,7 +336,7 @@ class Landing:
             self._task.cancel()
             raise
         if self._task.cancelled():
-            raise Conflict("the upload was given up before its archive was unpacked")
+            raise Conflict("the upload was aborted before its archive was unpacked")
         return self._task.result()
 
 

@@ -1,4 +1,4 @@
-"""Sharing a folder with people by name."""
+"""Grants: folders shared with named users."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Grants:
         self._audit = context.audit
 
     async def page(self, caller: Caller, key: str, query: ListQuery) -> Page[Grant]:
-        """Return with whom a folder is shared; who only uses it sees their own grant."""
+        """Return with whom a folder is shared; a caller who only uses it sees their own grant."""
         row = await self._access.find(caller, key)
         manages = permission_of(caller, row) is Permission.WD
         return await self._store.grants(row.id, query, None if manages else caller.user_id or "")
@@ -41,19 +41,19 @@ class Grants:
         return await self._one(row, person["id"], person["username"])
 
     async def put(self, caller: Caller, key: str, user: str, permission: Permission) -> Grant:
-        """Share a folder, or change what somebody may do with it.
+        """Share a folder, or change what a user may do with it.
 
-        A user who does not have the folder is invited to it: until they accept, they can do
-        nothing with it and no session of theirs mounts it. A permission that they have, also
-        as a member of the folder's project, changes at once. Sessions that already have it
-        mounted keep what they were started with.
+        A user who does not have the folder is invited: until they accept, they can do nothing with
+        it and none of their sessions mounts it. A permission that they have already, also as a
+        member of the folder's project, changes at once. Sessions that have the folder mounted keep
+        the permission that they were started with.
 
         Raises
         ------
         Forbidden
             If the caller does not manage the folder.
         NotFound
-            If its domain has no active person of that name.
+            If its domain has no active user of that name.
         """
         row = await self._access.find(caller, key)
         require_manages(caller, row)
@@ -81,7 +81,7 @@ class Grants:
         return await self._one(row, person["id"], person["username"])
 
     async def delete(self, caller: Caller, key: str, user: str) -> None:
-        """Take a grant or an offer back; everybody may give up their own."""
+        """Revoke a grant or withdraw an invitation; everybody may give up their own."""
         row = await self._access.find(caller, key)
         person = await named_person(self._store, row, user)
         if person["id"] != caller.user_id:
@@ -104,27 +104,27 @@ class Grants:
 
 
 async def named_person(store: GrantStore, row: VfolderRow, key: str) -> Any:
-    """Return somebody of the folder's domain, active or not."""
+    """Return a user of the folder's domain, active or not."""
     person = None if "\0" in key else await store.person(key, row.domain)
     if person is None:
-        # Whether another domain has somebody of that name is not for the caller to learn.
+        # The caller must not learn whether another domain has a user of that name.
         raise NotFound(
-            f"there is no {key!r} in domain {row.domain}; "
-            "folders are shared within their domain only",
+            f"there is no user {key!r} in domain {row.domain}; "
+            "folders can be shared within their domain only",
             user=key,
         )
     return person
 
 
 async def find_person(store: GrantStore, row: VfolderRow, key: str) -> Any:
-    """Return the person with whom a folder is to be shared.
+    """Return the user with whom a folder is to be shared.
 
     Raises
     ------
     NotFound
-        If its domain has no active person of that name.
+        If its domain has no active user of that name.
     InvalidRequest
-        If it is theirs.
+        If the folder is their own.
     """
     person = await named_person(store, row, key)
     if person["id"] == row.owner_id:
@@ -135,9 +135,9 @@ async def find_person(store: GrantStore, row: VfolderRow, key: str) -> Any:
 
 
 def refuse_more(caller: Caller, row: VfolderRow, permission: Permission) -> None:
-    """Refuse to give more than one has oneself."""
+    """Refuse a caller who grants a higher permission than their own."""
     mine = permission_of(caller, row)
     if mine is None or not mine.allows(permission):
         raise Forbidden(
-            f"you may do {mine} with folder {row.name}, so you cannot give {permission}"
+            f"you may do {mine} with folder {row.name}, so you cannot grant {permission}"
         )

@@ -1,4 +1,4 @@
-"""Inviting people to folders: they say yes or no, the inviter may think again."""
+"""Invitations to folders: accepted or declined by the invitee, withdrawn by the inviter."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from .storage_hosts import StorageHosts
 
 
 class Invitations:
-    """One method per verb; a person is named by id, user name or e-mail address."""
+    """One method per verb; a user is named by id, user name or e-mail address."""
 
     def __init__(self, context: ManagerContext, hosts: StorageHosts) -> None:
         self._store = InvitationStore(context.database)
@@ -31,13 +31,13 @@ class Invitations:
         self._audit = context.audit
 
     async def page(self, caller: Caller, query: ListQuery) -> Page[Invitation]:
-        """Return what the caller has received and sent."""
+        """Return the invitations that the caller has received and sent."""
         if caller.user_id is None:
             raise Forbidden(f"{caller.role} has no invitations")
         return await self._store.page(query, user_id=caller.user_id)
 
     async def of_folder(self, caller: Caller, key: str, query: ListQuery) -> Page[Invitation]:
-        """Return a folder's invitations; who only uses it sees their own."""
+        """Return a folder's invitations; a caller who only uses it sees their own."""
         row = await self._access.find(caller, key)
         manages = permission_of(caller, row) is Permission.WD
         user_id = None if manages else caller.user_id or ""
@@ -50,22 +50,22 @@ class Invitations:
     async def create(
         self, caller: Caller, key: str, user: str, permission: Permission
     ) -> Invitation:
-        """Invite a person of the folder's domain to it.
+        """Invite a user of the folder's domain to it.
 
         Raises
         ------
         AlreadyExists
             If they have been invited already, or have the folder.
         InvalidRequest
-            If the folder is a project's, whose members have it anyway, or their own.
+            If they are members of the project that the folder belongs to, or its owner.
         """
         row = await self._access.find(caller, key)
         require_manages(caller, row)
         require_ready(row)
         if row.owner_id is None:
             raise InvalidRequest(
-                "members have their project's folders without an invitation; "
-                "give somebody another permission with a grant",
+                "members of a project can use its folders without an invitation; "
+                "use a grant to change somebody's permission",
                 field="user",
             )
         await self._hosts.require(caller, row.host, "invite-others", row.project_id)
@@ -90,10 +90,10 @@ class Invitations:
     async def update(
         self, caller: Caller, invitation_id: str, permission: Permission
     ) -> Invitation:
-        """Change what a pending invitation offers."""
+        """Change the permission that a pending invitation offers."""
         found, row = await self._found(caller, invitation_id)
         if row is None:
-            raise Forbidden("only who may share the folder changes an invitation to it")
+            raise Forbidden("only users who may share the folder can change an invitation to it")
         require_manages(caller, row)
         refuse_more(caller, row, permission)
         entry = self._entry(
@@ -103,7 +103,7 @@ class Invitations:
         return await self.get(caller, invitation_id)
 
     async def accept(self, caller: Caller, invitation_id: str) -> Invitation:
-        """Say yes: the folder is shared with the caller from now on."""
+        """Accept: the folder is shared with the caller from now on."""
         return await self._answer(
             caller, invitation_id, InvitationStatus.ACCEPTED, "vfolder.accept-invitation"
         )
@@ -114,11 +114,11 @@ class Invitations:
         )
 
     async def withdraw(self, caller: Caller, invitation_id: str) -> None:
-        """Take a pending invitation back."""
+        """Withdraw a pending invitation."""
         found, row = await self._found(caller, invitation_id)
         if found.inviter_id != caller.user_id:
             if row is None:
-                raise Forbidden("who is invited declines; withdrawing is for who invites")
+                raise Forbidden("only the inviter can withdraw it; an invitee can decline it")
             require_manages(caller, row)
         await self._settle(caller, found, InvitationStatus.CANCELED, "vfolder.withdraw-invitation")
 
@@ -127,7 +127,7 @@ class Invitations:
     ) -> Invitation:
         found, _ = await self._found(caller, invitation_id)
         if found.invitee_id != caller.user_id:
-            raise Forbidden(f"only {found.invitee} answers this invitation")
+            raise Forbidden(f"only {found.invitee} can answer this invitation")
         await self._settle(caller, found, status, action)
         return await self.get(caller, invitation_id)
 
@@ -148,17 +148,17 @@ class Invitations:
     async def _found(
         self, caller: Caller, invitation_id: str
     ) -> tuple[Invitation, VfolderRow | None]:
-        """Return an invitation that concerns the caller, and its folder where they see that."""
+        """Return an invitation of or to the caller, and its folder if they see that."""
         found = None if "\0" in invitation_id else await self._store.get(invitation_id)
         if found is None:
-            raise NotFound("there is no such invitation, or it does not concern you")
+            raise NotFound("there is no such invitation, or it is not for you")
         try:
             row = await self._access.find(caller, found.vfolder_id)
         except (NotFound, Forbidden):
             row = None
         concerns = caller.user_id in (found.invitee_id, found.inviter_id)
         if not concerns and (row is None or permission_of(caller, row) is not Permission.WD):
-            raise NotFound("there is no such invitation, or it does not concern you")
+            raise NotFound("there is no such invitation, or it is not for you")
         return found, row
 
     def _entry(self, caller: Caller, action: str, row: VfolderRow, **details: Any) -> Any:

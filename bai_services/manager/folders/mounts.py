@@ -1,4 +1,4 @@
-"""From folders that somebody wants in a session to mounts that an engine can make."""
+"""Resolution of requested folders into mounts that an engine can make."""
 
 from __future__ import annotations
 
@@ -28,23 +28,20 @@ from .storage_hosts import StorageHosts
 
 log = logging.getLogger(__name__)
 
-# A session that starts waits so long for a mount that may be dead, and no longer.
+# The longest that the start of a session waits for a mount that may not respond.
 REACH_SECONDS = 5.0
 MOUNT = "mount-in-session"
 
 
 class Mounts:
-    """Decides by the owner of the session and its project, never by who files it.
-
-    So ``caller`` (the Hub, for instance) makes no difference.
-    """
+    """Decides by the session's owner and project, not by the caller, who may be the Hub."""
 
     def __init__(self, context: ManagerContext, hosts: StorageHosts) -> None:
         self._store = VfolderStore(context.database)
         self._hosts = hosts
 
     async def mountable(self, owner_id: str, project_id: str) -> list[dict[str, Any]]:
-        """Return what a person may mount in a session of a project, for forms."""
+        """Return the folders that a user may mount in a session of a project, for forms."""
         return [
             {
                 "id": row.id,
@@ -60,24 +57,24 @@ class Mounts:
     async def resolve_mounts(
         self, caller: Caller, owner_id: str, project_id: str, mounts: Sequence[MountRequest]
     ) -> list[ResolvedMount]:
-        """Return the mounts that somebody asked for, in their order.
+        """Return the requested mounts, in the same order.
 
-        What asks for no permission gets the folder's own, or less where less was granted.
+        A mount without a requested permission gets the folder's own, or less if less was granted.
 
         Raises
         ------
         NotFound
-            If a folder is unknown, somebody else's, or another project's.
+            If a folder is unknown, or belongs to another user or project.
         Conflict
-            If a folder is in the trash or further, or a name is ambiguous.
+            If a folder is in the trash or being deleted, or a name is ambiguous.
         Forbidden
-            If more is asked for than was granted.
+            If more is requested than was granted.
         InvalidRequest
-            If a path is none, or two folders meet.
+            If a path is invalid, or two mounts overlap.
         """
         if len(mounts) > MAX_MOUNTS:
             raise InvalidRequest(
-                f"{len(mounts)} folders are more than the {MAX_MOUNTS} that one session mounts",
+                f"{len(mounts)} folders are too many; a session mounts at most {MAX_MOUNTS}",
                 field="mounts",
             )
         keys = [_checked(request.vfolder) for request in mounts]
@@ -89,7 +86,7 @@ class Mounts:
                 raise await self._missing(owner_id, project_id, request.vfolder)
             if not await self._may_mount(owner_id, project_id, row):
                 raise Forbidden(
-                    f"folder {row.name} cannot be mounted: you have not the permission {MOUNT} "
+                    f"folder {row.name} cannot be mounted: you do not have the permission {MOUNT} "
                     f"on storage host {row.host}",
                     host=row.host,
                     permission=MOUNT,
@@ -101,16 +98,17 @@ class Mounts:
     async def sources(
         self, owner_id: str, mounts: Sequence[Mapping[str, Any]]
     ) -> list[dict[str, Any]]:
-        """Return ``source``, ``target``, ``read_only`` and ``is_own`` of a filed session's mounts.
+        """Return ``source``, ``target``, ``read_only`` and ``is_own`` of a created session's
+        mounts.
 
-        One of a directory in its folder has ``subpath`` too: the agent binds that.
-        ``mounts`` is what ``ResolvedMount.as_row`` gave when it was filed. It is
-        checked once more: between then and now a grant may have been taken back.
+        A mount of a directory in its folder has ``subpath``, too; the agent makes that bind mount.
+        ``mounts`` is what ``ResolvedMount.as_row`` returned at creation. It is checked again,
+        because a grant may have been revoked since.
 
         Raises
         ------
         Forbidden
-            If a folder is no longer granted to the owner, or less of it.
+            If the owner no longer has a folder, or has a lower permission.
         """
         wanted = [mount["vfolder_id"] for mount in mounts]
         rows = await self._store.mountable(owner_id, None, wanted) if wanted else []
@@ -121,7 +119,7 @@ class Mounts:
         for mount, result in zip(mounts, found, strict=True):
             if isinstance(result, BaseException):
                 if mount.get("is_auto") and isinstance(result, BaiError):
-                    # Nobody asked for it, so it holds nothing up.
+                    # The owner did not request it, so it must not stop the session.
                     log.warning("folder %s is left out: %s", mount["vfolder"], result.message)
                     continue
                 raise result
@@ -129,12 +127,12 @@ class Mounts:
         return sources
 
     async def notices(self, owner_id: str, mounts: Sequence[Mapping[str, Any]]) -> list[str]:
-        """Return what the owner of a session should know of its mounts: what was left out."""
+        """Return notices for the owner about mounts that were left out."""
         autos = [mount for mount in mounts if mount.get("is_auto")]
         there = {source["target"] for source in await self.sources(owner_id, autos)}
         return [
-            f"the folder {mount['vfolder']} is mounted into every session of yours, but it cannot "
-            "be used at the moment: this session has it not"
+            f"the folder {mount['vfolder']} is mounted into all your sessions, but it is not "
+            "available at the moment: this session does not have it"
             for mount in autos
             if mount["path"] not in there
         ]
@@ -162,7 +160,9 @@ class Mounts:
     async def _auto_mounts(
         self, owner_id: str, project_id: str, asked: Sequence[ResolvedMount]
     ) -> list[ResolvedMount]:
-        """Return the owner's folders that every session of theirs has; never an error."""
+        """Return the owner's folders that are mounted into every session of theirs; never an
+        error.
+        """
         found: list[ResolvedMount] = []
         taken = {mount.vfolder_id for mount in asked}
         for row in await self._store.mountable(owner_id, project_id):
@@ -173,7 +173,7 @@ class Mounts:
             try:
                 check_apart(places)
             except InvalidRequest:
-                continue  # what was asked for lies at its place
+                continue  # a requested mount has its path
             full = len(asked) + len(found) >= MAX_MOUNTS
             if not full and await self._may_mount(owner_id, project_id, row):
                 found.append(mount)
@@ -188,7 +188,7 @@ class Mounts:
         asked = request.permission
         if asked is not None and not granted.allows(asked):
             raise Forbidden(
-                f"folder {row.name} may be mounted {granted} by you, not {asked}; "
+                f"folder {row.name} can be mounted by you as {granted}, not as {asked}; "
                 f"ask {whose(row)} to share it with more",
                 vfolder=row.id,
                 granted=str(granted),
@@ -223,7 +223,7 @@ class Mounts:
 def _choose(key: str, rows: Sequence[VfolderRow], owner_id: str) -> VfolderRow | None:
     by_id = [row for row in rows if row.id == key]
     named = [row for row in rows if row.name == key]
-    # One's own goes before others of its name; see VFolderAccess.find.
+    # The owner's folder takes precedence over others of its name; see VFolderAccess.find.
     best = by_id or [row for row in named if row.owner_id == owner_id] or named
     if len(best) > 1:
         raise Conflict(
@@ -245,11 +245,11 @@ def _is_auto(owner_id: str, row: VfolderRow) -> bool:
 
 
 def _mounted_as(permission: Permission) -> Permission:
-    """Return ``ro`` or ``rw``: a file system knows no more."""
+    """Return ``ro`` or ``rw``: file systems have no other modes."""
     return effective(permission, Permission.RW)
 
 
 def _checked(key: str) -> str:
     if "\0" in key:
-        raise InvalidRequest("a folder's name or id cannot hold a NUL", field="mounts")
+        raise InvalidRequest("a folder's name or id cannot contain NUL", field="mounts")
     return key

@@ -1,4 +1,4 @@
-"""Unfinished uploads of each user: counted and limited."""
+"""Unfinished uploads per user: counted and limited."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ class _Open:
 
 
 class OpenUploads:
-    """Kept in memory: read from a storage host when it is first used, then followed.
+    """Kept in memory: read from a storage host at its first use, then updated.
 
-    Each manager counts what it has begun and what it has found at that moment.
+    Each manager counts the uploads that it has started and those that it found at its first use.
     """
 
     def __init__(
@@ -39,7 +39,7 @@ class OpenUploads:
         self._reading = asyncio.Lock()
 
     async def read(self) -> None:
-        """Find what was begun before this manager started, on each host that answers."""
+        """Read uploads from before the start of this manager, on each host that answers."""
         async with self._reading:
             for host in self._hosts.answering():
                 if host.name in self._read:
@@ -47,18 +47,19 @@ class OpenUploads:
                 try:
                     found = await host.unfinished()
                 except BaiError:
-                    continue  # it went away: read at the next upload
+                    continue  # a host that does not answer is read at the next upload
                 for scope, facts in found:
                     self._known.setdefault(facts.id, _open(host.name, str(scope), facts))
                 self._read.add(host.name)
 
     def begin(self, host: str, scope: str, facts: UploadFacts) -> None:
-        """Count an upload that is about to begin; nothing is awaited between check and count.
+        """Count an upload that is about to start; check and count happen without an await in
+        between.
 
         Raises
         ------
         QuotaExceeded
-            If the user has as many unfinished uploads as one may have.
+            If the user has the maximum number of unfinished uploads.
         """
         now = self._now()
         for key in [key for key, known in self._known.items() if known.expires_at < now]:
@@ -67,7 +68,7 @@ class OpenUploads:
         if len(own) >= self._limit:
             minutes = (min(known.expires_at for known in own) - now) / 60
             raise QuotaExceeded(
-                f"one user may have {self._limit} unfinished uploads, you have {len(own)}; finish "
+                f"you have {len(own)} unfinished uploads; the limit is {self._limit}. Finish "
                 f"or delete some, or wait: the first of them expires in {minutes:.0f} minutes",
                 limit=self._limit,
                 used=len(own),
@@ -75,7 +76,7 @@ class OpenUploads:
         self._known[facts.id] = _open(host, scope, facts)
 
     def announced_bytes(self, host: str, scope: str) -> int:
-        """Return how many bytes the unfinished uploads into a quota scope will have."""
+        """Return the total size of the unfinished uploads into a quota scope."""
         now = self._now()
         return sum(
             known.length
@@ -84,7 +85,7 @@ class OpenUploads:
         )
 
     def ended(self, upload_id: str) -> None:
-        """Stop counting an upload; one that is not known is fine."""
+        """Stop counting an upload; unknown ids are ignored."""
         self._known.pop(upload_id, None)
 
 

@@ -1,4 +1,4 @@
-"""Quota scopes: limits from policies and administrators, and what is held of them."""
+"""Quota scopes: limits from policies and administrators, and their usage."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ from .storage_hosts import StorageHosts
 log = logging.getLogger(__name__)
 
 TICK_SECONDS = 30.0
-# What is counted is never older than this while the manager runs and its hosts answer.
+# Maximum age of usage figures, while the manager runs and its hosts answer.
 COUNTER_AGE_SECONDS = 60.0
 SCAN_AGE_SECONDS = 600.0
-# A round of counting ends after this time and goes on in the next one.
+# A counting round ends after this time; the next round continues it.
 ROUND_SECONDS = 20.0
 ROUND_FOLDERS = 50
-# A round waits so long for one folder; then its counting goes on beside the others.
+# A round waits this long for one folder; after that the count continues in the background.
 COUNT_SECONDS = 5.0
-# A folder that is counted so quickly is counted afresh whenever somebody asks.
+# A folder whose count took less than this is counted again for every request.
 QUICK_SECONDS = 1.0
 
 
@@ -47,8 +47,11 @@ class FolderUsage:
 
 @dataclass(frozen=True, slots=True)
 class QuotaScope:
-    """``limit_bytes`` None: no limit. ``is_enforced``: by the file system, for sessions too;
-    else only what goes through us is refused once the limit is reached."""
+    """A quota scope; ``limit_bytes`` None: no limit.
+
+    ``is_enforced``: by the file system, also for sessions; otherwise only uploads through the
+    manager are refused once the limit is reached.
+    """
 
     host: str
     scope: str
@@ -66,7 +69,7 @@ class QuotaScope:
 
 
 class Quotas:
-    """Keeps limits in force and counts; one method per verb."""
+    """Applies limits and counts usage; one method per verb."""
 
     def __init__(self, context: ManagerContext, hosts: StorageHosts) -> None:
         self._store = QuotaStore(context.database)
@@ -75,7 +78,7 @@ class Quotas:
         self._clock = context.clock
         self._audit = context.audit
         self._loop = Loop("quotas", self.step, TICK_SECONDS)
-        # Bytes that came in through us since a scope was last counted.
+        # Bytes received through the manager since the scope was last counted.
         self._arrived: dict[tuple[str, str], int] = {}
         self._slow: set[str] = set()
         self._counting: dict[str, asyncio.Task[FolderUsage]] = {}
@@ -91,7 +94,7 @@ class Quotas:
         await asyncio.gather(*counting, return_exceptions=True)
 
     def wake(self) -> None:
-        """Let limits that changed come into force soon; cheap."""
+        """Apply changed limits soon; cheap."""
         self._loop.wake()
 
     async def page(self, caller: Caller, query: ListQuery) -> Page[QuotaScope]:
@@ -106,7 +109,7 @@ class Quotas:
     async def put(
         self, caller: Caller, host: str, scope: str, limit_bytes: int | None
     ) -> QuotaScope:
-        """Give a scope a limit of its own (-1: none), or with None the policy's again."""
+        """Set a scope's own limit (-1: none); None restores the policy's limit."""
         await self._row(caller, "quota.write", host, scope)
         entry = self._audit.entry(
             caller, "quota.override", f"{host}/{scope}", limit_bytes=limit_bytes
@@ -118,18 +121,18 @@ class Quotas:
         return self._view(await self._row(caller, "quota.read", host, scope))
 
     async def check_room(self, row: VfolderRow, size_bytes: int) -> None:
-        """Refuse what would go over a limit that the file system does not enforce.
+        """Refuse what would exceed a limit that the file system does not enforce.
 
         Raises
         ------
         QuotaExceeded
-            With the limit, what is used and what was asked.
+            With the limit, the usage and the requested size.
         """
         if row.unmanaged_path is None:
             await self.check_room_of(row.host, row.scope, size_bytes)
 
     async def check_room_of(self, host: str, scope: str, size_bytes: int) -> None:
-        """Do as ``check_room``, for a scope into which a folder is to come."""
+        """Do as ``check_room``, for a scope that is to receive a folder."""
         found = await self._store.get(host, scope)
         if found is None or found.limit_bytes == UNLIMITED or self._enforces(host):
             return
@@ -137,15 +140,15 @@ class Quotas:
         if used + size_bytes > found.limit_bytes:
             whose = found.owner or f"project {found.project}"
             raise QuotaExceeded(
-                f"{whose} may keep {found.limit_bytes} bytes on storage host {host}, "
-                f"{used} are used and this has {size_bytes}; remove files, or ask for more",
+                f"{whose} may use {found.limit_bytes} bytes on storage host {host}; "
+                f"{used} are used and this needs {size_bytes}. Remove files, or ask for more",
                 limit=found.limit_bytes,
                 used=used,
                 asked=size_bytes,
             )
 
     async def room(self, row: VfolderRow) -> int | None:
-        """Return how many bytes may still come through us; None: nothing holds them back here."""
+        """Return how many more bytes may be uploaded; None: no limit that is checked here."""
         found = await self._store.get(row.host, row.scope)
         if (
             row.unmanaged_path is not None
@@ -158,20 +161,20 @@ class Quotas:
         return max(found.limit_bytes - used, 0)
 
     def arrived(self, row: VfolderRow, size_bytes: int) -> None:
-        """Count what has landed until the scope is counted again."""
+        """Add received bytes to the usage until the scope is counted again."""
         key = (row.host, row.scope)
         self._arrived[key] = self._arrived.get(key, 0) + size_bytes
 
     async def created(self, host: str, scope: str) -> None:
-        """Bring the limit of a scope that may be new into force."""
+        """Apply the limit of a scope that may be new."""
         row = await self._store.get(host, scope)
         if row is not None:
             await self._enforce(row, is_new=True)
 
     async def usage(self, row: VfolderRow, is_fresh: bool) -> FolderUsage:
-        """Return what a folder holds, and when that was counted.
+        """Return the usage of a folder, and when it was counted.
 
-        Quick folders are counted now, others only when it is asked for or too old.
+        Folders that are quick to count are counted now, others only if ``is_fresh`` or outdated.
         """
         known = row.counted_at is not None and row.used_bytes is not None
         if known and not is_fresh and row.id in self._slow:
@@ -181,9 +184,10 @@ class Quotas:
         return await self._count(row)
 
     async def step(self) -> None:
-        """Bring limits into force and count what was counted longest ago.
+        """Apply limits, and count the folders that were counted longest ago.
 
-        A host that is away is left out, and one that goes in the middle holds up no other.
+        A host that does not answer is skipped; one that fails in the middle does not delay the
+        others.
         """
         hosts = {host.name for host in self._hosts.answering()}
         for scope in await self._store.every():
@@ -209,13 +213,13 @@ class Quotas:
             async with asyncio.timeout(COUNT_SECONDS):
                 await self._count(row)
         except TimeoutError:
-            # It goes on beside the next ones: a big folder, or a mount that has died.
-            log.info("folder %s takes more than %g s to be counted", row.id, COUNT_SECONDS)
+            # It continues in the background: a large folder, or a mount that does not respond.
+            log.info("counting folder %s takes more than %g s", row.id, COUNT_SECONDS)
         except (BaiError, OSError) as error:
             log.warning("folder %s cannot be counted: %s", row.id, error)
 
     async def _count(self, row: VfolderRow) -> FolderUsage:
-        # Of several who ask at once one walks the folder.
+        # Single-flight: concurrent requests share one walk of the folder.
         task = self._counting.get(row.id)
         if task is None:
             task = asyncio.create_task(self._counted(row), name=f"count {row.id}")
@@ -271,7 +275,7 @@ class Quotas:
         if row is None:
             is_known = await self._store.owner_exists(kind, key)
             if action != "quota.write" or not is_known:
-                raise NotFound(f"{scope} keeps nothing on storage host {host}")
+                raise NotFound(f"{scope} has no folders on storage host {host}")
             return _empty(host, scope)
         is_members = row.project_id is not None and row.project_id in caller.projects
         if not (action == "quota.read" and is_members):
@@ -300,7 +304,7 @@ class Quotas:
         try:
             return self._hosts.get(host).capabilities
         except NotFound:
-            return frozenset()  # a host that this manager no longer has
+            return frozenset()  # a host that is no longer configured
 
 
 def location_of(row: VfolderRow) -> Location:
@@ -310,7 +314,7 @@ def location_of(row: VfolderRow) -> Location:
 def _target(row: QuotaScopeRow) -> Target:
     owner = None
     if row.owner_id is not None:
-        assert row.owner_role is not None  # read together, see QuotaScopeRow
+        assert row.owner_role is not None  # both are read together, see QuotaScopeRow
         owner = Owner(row.owner_id, Role(row.owner_role))
     return Target(row.domain, owner=owner)
 

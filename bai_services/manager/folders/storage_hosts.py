@@ -1,4 +1,4 @@
-"""Storage hosts: made from the settings, looked at now and then, and who may do what on them."""
+"""Storage hosts: created from the settings, probed regularly, with permissions per caller."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from ..settings import Settings
 
 log = logging.getLogger(__name__)
 
-# As the group of the same number in session images.
+# Must equal the group of the same number in session images.
 SHARED_GID = 1000
 PROBE_SECONDS = 30.0
 FILTERED = ("name", "backend", "status", "is_default")
@@ -51,8 +51,8 @@ class HostView:
 def make_hosts(settings: Settings) -> dict[str, StorageHost]:
     """Return the storage hosts by name, the default one first.
 
-    Only root can share files among sessions with different uids; run by
-    anybody else, the manager and all sessions have its own uid.
+    Only root can share files among sessions with different uids. Run by another user, the manager
+    and all sessions have that user's uid.
     """
     shared_gid = SHARED_GID if os.geteuid() == 0 else None
     return {
@@ -62,7 +62,7 @@ def make_hosts(settings: Settings) -> dict[str, StorageHost]:
 
 
 class StorageHosts:
-    """The hosts of this manager; a host that is away is reported and never fatal."""
+    """The hosts of this manager; an unavailable host is reported and never fatal."""
 
     def __init__(self, context: ManagerContext, settings: Settings) -> None:
         self._by_name: Mapping[str, StorageHost] = make_hosts(settings)
@@ -80,7 +80,7 @@ class StorageHosts:
         return list(self._by_name.values())
 
     def answering(self) -> list[StorageHost]:
-        """Return the hosts that answered when they were last looked at."""
+        """Return the hosts that answered the last probe."""
         return [host for host in self.every() if host.health.status is not HostStatus.GONE]
 
     def get(self, name: str) -> StorageHost:
@@ -89,7 +89,7 @@ class StorageHosts:
         Raises
         ------
         NotFound
-            If it is none of this manager's, any more perhaps.
+            If the manager has no host of that name, or no longer.
         """
         found = self._by_name.get(name)
         if found is None:
@@ -110,7 +110,7 @@ class StorageHosts:
         await asyncio.gather(*(host.stop() for host in self._by_name.values()))
 
     async def page(self, caller: Caller, query: ListQuery) -> Page[HostView]:
-        """Return the hosts on which the caller may do anything, and how they are."""
+        """Return the hosts on which the caller has any permission, with their state."""
         authorizer.require(caller, "storage-host.read")
         granted = {name: await self.permissions(caller, name) for name in self._by_name}
         is_reader = caller.role in (Role.SUPERADMIN, Role.MONITOR)
@@ -121,10 +121,10 @@ class StorageHosts:
     async def permissions(
         self, caller: Caller, host: str, project_id: str | None = None
     ) -> frozenset[str]:
-        """Return what a caller may do on a host, as the union of what they were granted.
+        """Return what a caller may do on a host: the union of all that was granted to them.
 
-        With ``project_id`` of their projects only that one counts. A superadmin,
-        who sets these grants, may do everything.
+        With ``project_id``, only that one of their projects counts. Superadmins, who grant
+        permissions, may do everything.
         """
         if caller.role is Role.SUPERADMIN:
             return frozenset(PERMISSIONS)
@@ -136,17 +136,17 @@ class StorageHosts:
     async def granted(
         self, user_id: str, access_key: str | None, projects: Collection[str], host: str
     ) -> frozenset[str]:
-        """Return what a person may do on a host; without a key their main one's policy counts."""
+        """Return what a user may do on a host; without a key, the main keypair's policy counts."""
         return granted_on(host, await self._store.host_maps(user_id, access_key, projects))
 
     async def require(
         self, caller: Caller, host: str, permission: str, project_id: str | None = None
     ) -> None:
-        """Raise ``Forbidden`` unless the caller has a permission of a host."""
+        """Raise ``Forbidden`` unless the caller has a permission on a host."""
         if permission not in await self.permissions(caller, host, project_id):
             raise Forbidden(
-                f"you have not the permission {permission} on storage host {host}: neither your "
-                "domain, nor your projects, nor your keypair's policy grants it",
+                f"you do not have the permission {permission} on storage host {host}: neither your "
+                "domain, nor your projects, nor your keypair policy grants it",
                 host=host,
                 permission=permission,
             )
@@ -173,7 +173,7 @@ class StorageHosts:
         await asyncio.gather(*(host.probe() for host in self.every()))
         for host in self.answering():
             if host.name not in self._sweeping:
-                # Nobody waits for it: a mount may die in the middle.
+                # In the background, because a mount may stop responding in the middle.
                 task = asyncio.create_task(self._sweep(host, is_start), name=f"sweep {host.name}")
                 self._sweeping[host.name] = task
 
@@ -181,6 +181,6 @@ class StorageHosts:
         try:
             await host.sweep(is_start)
         except BaiError as error:
-            log.info("storage host %s is not tidied: %s", host.name, error.message)
+            log.info("storage host %s cannot be cleaned up: %s", host.name, error.message)
         finally:
             del self._sweeping[host.name]

@@ -1,4 +1,4 @@
-"""What is done with folders in the background: copied, moved, deleted; also after a restart."""
+"""Background work on folders (clone, hand-over, purge), continued after a restart."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from .storage_hosts import StorageHosts
 log = logging.getLogger(__name__)
 
 TRASH_TICK_SECONDS = 600.0
-# How long the end of the manager waits for what is being done; the rest goes on later.
+# On shutdown, the manager waits this long for running work; the rest continues at the next start.
 STOP_SECONDS = 5.0
 
 TaskKind = Literal["clone", "hand-over"]
@@ -31,7 +31,7 @@ TaskKind = Literal["clone", "hand-over"]
 
 @dataclass(frozen=True, slots=True)
 class TaskView:
-    """How far a clone or a hand-over is; totals are 0 until the source was counted."""
+    """Progress of a clone or a hand-over; totals are 0 until the source has been counted."""
 
     kind: TaskKind
     files: int
@@ -41,7 +41,7 @@ class TaskView:
 
 
 class VFolderTasks:
-    """A folder's status says what is to be done with it; here it is done, once at a time."""
+    """Does the work that a folder's status calls for, one task per folder at a time."""
 
     def __init__(
         self, context: ManagerContext, hosts: StorageHosts, quotas: Quotas, trash_days: int
@@ -58,7 +58,7 @@ class VFolderTasks:
         self._loop = Loop("trash", self.empty_trash, TRASH_TICK_SECONDS)
 
     async def start(self) -> None:
-        """Go on with what was cut off, and empty the trash from now on."""
+        """Continue interrupted work, and start to purge expired folders of the trash."""
         for status in _WORK:
             for row in await self._store.in_status(status):
                 self._run(row)
@@ -76,12 +76,12 @@ class VFolderTasks:
             await asyncio.gather(*late, return_exceptions=True)
 
     async def begin(self, vfolder_id: str) -> None:
-        """Do what a folder's status says is to be done."""
+        """Start the work that a folder's status calls for."""
         for row in await self._store.by_id(vfolder_id):
             self._run(row)
 
     async def settled(self) -> None:
-        """Wait until nothing is being done any more."""
+        """Wait until no work is running."""
         await asyncio.gather(*self._running.values())
 
     def view(self, vfolder_id: str) -> TaskView | None:
@@ -92,7 +92,7 @@ class VFolderTasks:
         return TaskView(kind, at.files, at.total_files, at.bytes, at.total_bytes)
 
     async def empty_trash(self) -> None:
-        """Purge what has been in the trash for as long as it is kept."""
+        """Purge the folders whose time in the trash is over."""
         now = self._clock()
         for row in await self._store.trashed_before(now - timedelta(days=self._trash_days)):
             facts = {"name": row.name, "reason": f"in the trash for {self._trash_days} days"}
@@ -100,7 +100,7 @@ class VFolderTasks:
             try:
                 await self._store.move(row.id, VfolderEvent.PURGED, now, entry)
             except BaiError:
-                continue  # somebody restored or purged it meanwhile
+                continue  # it was restored or purged meanwhile
             await self.begin(row.id)
 
     def _run(self, row: VfolderRow) -> None:
@@ -127,13 +127,13 @@ class VFolderTasks:
         try:
             sources = await self._store.by_id(row.source_id or "")
             if not sources or sources[0].status is not VfolderStatus.READY:
-                raise NotFound("the folder that it is cloned from is no longer there")
+                raise NotFound("the folder that it is cloned from no longer exists")
             await self._quotas.check_room(row, (await self._counted(sources[0])))
             host, target = self._hosts.get(sources[0].host), self._hosts.get(row.host)
             await host.copy_folder(location_of(sources[0]), target, location_of(row), progress)
         except Exception as error:
             if progress.is_cancelled:
-                return  # the manager stops; the next start begins it again
+                return  # the manager is stopping; the next start begins the clone again
             log.warning("folder %s cannot be cloned: %s", row.id, error)
             await self._end(row, VfolderEvent.BROKEN, {"status_info": _reason(error)})
             return
@@ -149,16 +149,16 @@ class VFolderTasks:
             await self._give_to(row, progress)
         except Exception as error:
             if progress.is_cancelled:
-                return  # the manager stops; the next start goes on
+                return  # the manager is stopping; the next start continues
             log.warning("folder %s cannot be handed over: %s", row.id, error)
-            await self._take_back(row, _reason(error))
+            await self._move_back(row, _reason(error))
         finally:
             self._copying.pop(row.id, None)
 
     async def _give_to(self, row: VfolderRow, progress: Copying) -> None:
         person = await self._grants.anybody(row.next_owner_id or "")
         if person is None:
-            raise NotFound("the new owner is gone")
+            raise NotFound("the new owner no longer exists")
         scope = f"user:{person['id']}"
         if row.unmanaged_path is None:
             await self._quotas.check_room_of(row.host, scope, await self._counted(row))
@@ -167,15 +167,15 @@ class VFolderTasks:
         await self._store.arrive(row.id, person["id"], person["domain"], self._clock())
         await self._quotas.created(row.host, scope)
 
-    async def _take_back(self, row: VfolderRow, reason: str) -> None:
-        """Bring files that may have moved back to where the row says that they are."""
+    async def _move_back(self, row: VfolderRow, reason: str) -> None:
+        """Move files that may have been moved already back to the path that the row names."""
         try:
             if row.unmanaged_path is None:
                 there = Location(Scope("user", row.next_owner_id or ""), row.id)
                 await self._hosts.get(row.host).move_folder(there, location_of(row), Copying())
         except Exception:
-            # Its status is as before: the next start tries the whole again.
-            log.exception("the files of folder %s cannot be brought back", row.id)
+            # Its status is unchanged, so the next start tries the whole move again.
+            log.exception("the files of folder %s cannot be moved back", row.id)
             return
         changes = {"next_owner_id": None, "status_info": reason}
         await self._end(row, VfolderEvent.BROKEN, changes)
@@ -187,8 +187,8 @@ class VFolderTasks:
         try:
             await self._store.move(row.id, event, self._clock(), changes=changes)
         except Exception:
-            # Its status is as before: the next start goes on with it.
-            log.exception("the end of work on folder %s cannot be written", row.id)
+            # Its status is unchanged, so the next start continues the work.
+            log.exception("the result of the work on folder %s cannot be stored", row.id)
 
 
 _WORK: Mapping[VfolderStatus, str] = {

@@ -1,4 +1,4 @@
-"""Uploads that can be resumed: begun, continued after any interruption, landed when whole."""
+"""Resumable uploads: started, continued after any interruption, finished when complete."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ CHECKSUMS = ("md5", "sha1", "sha256", "sha512")
 
 @dataclass(frozen=True, slots=True)
 class UploadRequest:
-    """What somebody wants to send: a file, a part of one, or an archive to be unpacked."""
+    """A requested upload: a file, a part of one, or an archive to unpack."""
 
     path: str
     length: int
@@ -41,7 +41,7 @@ class UploadRequest:
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """How far an upload is; ``entry`` is what it became, in the answer that ended it."""
+    """Progress of an upload; ``entry`` is the finished file, in the answer to the last piece."""
 
     id: str
     vfolder_id: str
@@ -54,32 +54,32 @@ class Progress:
 
 
 class Uploads:
-    """One method per verb; an upload is seen by the person who began it, nobody else."""
+    """One method per verb; only the user who started an upload can see it."""
 
     def __init__(self, files: Files, hosts: StorageHosts, settings: Settings) -> None:
         self._files = files
         self._open = OpenUploads(hosts, settings.max_open_uploads)
         self._expiry_seconds = settings.upload_expiry_seconds
         self.max_bytes = settings.max_file_bytes
-        # Who is sending a piece of which upload: the last who comes is the one who counts.
+        # The request that is sending a piece, by upload id: a newer request replaces an older one.
         self._active: dict[str, Piece] = {}
 
     async def require(self, caller: Caller, key: str) -> None:
-        """Raise what ``create`` would raise for the caller, whatever they send."""
+        """Raise what ``create`` would raise for the caller, whatever the upload."""
         await self._row(caller, key)
 
     async def create(self, caller: Caller, key: str, spec: UploadRequest) -> Progress:
-        """Begin an upload; one made of ``parts`` lands at once.
+        """Start an upload; one made of ``parts`` is finished at once.
 
         Raises
         ------
         TooLarge, QuotaExceeded, StorageFull
-            If there is no room for it and what else was announced, or the caller has too many
-            unfinished uploads.
+            If there is no space for it and the other announced uploads, or the caller has too
+            many unfinished uploads.
         Changed
             If the file at its path is not as expected.
         Conflict
-            If a part is not whole, or something else is at its path.
+            If a part is incomplete, or something else is at its path.
         """
         row = await self._files.writable(caller, key, spec.length)
         host, location = self._files.host(row), location_of(row)
@@ -108,10 +108,10 @@ class Uploads:
         return _progress(facts)
 
     async def state(self, caller: Caller, key: str, upload_id: str) -> Progress:
-        """Return how far an upload is; whoever was sending a piece of it is cut off.
+        """Return the progress of an upload; a request that is sending a piece of it is cut off.
 
-        One that is whole and has not landed lands now, or says why it cannot:
-        whoever asks would take it for done.
+        An upload that is complete but not finished is finished now, or the reason why it cannot be
+        is raised: otherwise the client would consider it done.
         """
         row = await self._row(caller, key)
         await self._cut_off(upload_id)
@@ -129,19 +129,19 @@ class Uploads:
         offset: int,
         checksum: tuple[str, bytes] | None,
     ) -> Piece:
-        """Go on with an upload where it ends.
+        """Continue an upload at its current offset.
 
         Raises
         ------
         Conflict
-            If ``offset`` is not where it ends, or it is done.
+            If ``offset`` is not its current offset, or it is complete.
         """
         row = await self._row(caller, key)
         await self._cut_off(upload_id)
         facts = await self._facts(caller, row, upload_id)
         if facts.offset != offset:
             raise Conflict(
-                f"the upload is at {facts.offset}, not at {offset}; go on where it is",
+                f"the upload is at {facts.offset}, not at {offset}; continue there",
                 offset=facts.offset,
             )
         if facts.is_done:
@@ -152,7 +152,7 @@ class Uploads:
         return made
 
     async def delete(self, caller: Caller, key: str, upload_id: str) -> None:
-        """Give an upload up; what was sent is gone."""
+        """Abort an upload; the bytes sent so far are deleted."""
         row = await self._row(caller, key)
         await self._cut_off(upload_id)
         await self._facts(caller, row, upload_id)
@@ -161,13 +161,13 @@ class Uploads:
         self._open.ended(upload_id)
 
     def forget(self, piece: Piece) -> None:
-        """Keep what has arrived of a piece whose connection broke, soon."""
+        """Keep what was received of a piece whose connection broke, in the background."""
         self._files.forget(piece)
 
     async def finish(
         self, caller: Caller, row: VfolderRow, facts: UploadFacts, writer: Writer
     ) -> Progress:
-        """Land an upload that is whole; else say how far it is."""
+        """Finish an upload that is complete; otherwise return its progress."""
         facts = _at(facts, writer.size)
         if facts.offset < facts.length or facts.is_partial:
             writer.close()
@@ -207,7 +207,7 @@ class Uploads:
         for part in parts:
             known = await self._facts(caller, row, part)
             if not known.is_partial or known.offset < known.length:
-                raise Conflict(f"part {part} is not whole, or no part", part=part)
+                raise Conflict(f"part {part} is incomplete, or not a part", part=part)
             length += known.length
         self._files.check_size(length)
         whole = _at(facts, length, length)
@@ -252,7 +252,7 @@ class Uploads:
 
 
 class Piece:
-    """What one request adds to an upload."""
+    """The bytes that one request adds to an upload."""
 
     def __init__(
         self, uploads: Uploads, caller: Caller, row: VfolderRow, facts: UploadFacts, writer: Writer
@@ -274,21 +274,21 @@ class Piece:
         await self._pieces.write(chunk)
 
     async def receive(self, receive: Receive, size: int) -> None:
-        """Take so many bytes straight from where they come in."""
+        """Receive ``size`` bytes directly from the socket."""
         self._check(size)
         await self._pieces.receive(receive, size)
 
     async def commit(self) -> Progress:
-        """Acknowledge: everything that was sent is on the disk from now on.
+        """Acknowledge: all received bytes are on the disk from now on.
 
         Raises
         ------
         ChecksumMismatch
-            If it is not what was announced; then it does not count.
+            If they do not match the announced checksum; then they are dropped.
         """
         async with self._ending:
             if self._is_over:
-                raise Conflict("somebody else went on with this upload")
+                raise Conflict("another request has continued this upload")
             await self._pieces.flush()
             await self._host.run(self._writer.sync)
             self._is_over = True
@@ -302,22 +302,22 @@ class Piece:
                 self._uploads.ended(self, self._facts.id)
 
     def hang_up(self) -> None:
-        """Stop unpacking for a client that has gone; asking for the state begins it again."""
+        """Stop unpacking for a disconnected client; a query of the state starts it again."""
         if self._landing is not None and self._facts.is_archive:
             self._landing.stop()
 
     def _check(self, size: int) -> None:
         if self._is_over:
-            raise Conflict("somebody else went on with this upload")
+            raise Conflict("another request has continued this upload")
         self._size += size
         if self._size > self._facts.length:
             raise TooLarge(
-                f"the upload was announced with {self._facts.length} bytes, this has more",
+                f"the upload was announced with {self._facts.length} bytes, but has more",
                 limit_bytes=self._facts.length,
             )
 
     async def abort(self) -> None:
-        """Keep what has arrived, unless its checksum was to come; twice is harmless."""
+        """Keep the received bytes, unless their checksum was still to come; idempotent."""
         async with self._ending:
             if self._is_over:
                 return

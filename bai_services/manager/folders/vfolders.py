@@ -1,4 +1,4 @@
-"""Folders: made, changed, cloned, handed over, put in the trash, deleted for good."""
+"""Folders: create, change, clone, hand over, put in the trash, restore, purge."""
 
 from __future__ import annotations
 
@@ -44,9 +44,8 @@ from .tasks import TaskView, VFolderTasks
 class VFolder:
     """A folder as the caller sees it.
 
-    ``permission`` is what the caller may do (None: only know of it);
-    ``mount_permission`` what a mount gives that asks for nothing, and what
-    members of a project have in its folder.
+    ``permission`` is what the caller may do (None: only see it). ``mount_permission`` is that of a
+    mount that requests none, and that of members in their project's folder.
     """
 
     id: str
@@ -93,12 +92,12 @@ class VFolders:
         self._tasks = tasks
 
     async def start(self) -> None:
-        """Make the storage hosts ready and go on with what was cut off."""
+        """Initialize the storage hosts and continue interrupted work."""
         await self._hosts.start()
         await self._tasks.start()
 
     async def stop(self) -> None:
-        """Wait for what is nearly done; the rest goes on at the next start."""
+        """Wait for work that is nearly done; the rest continues at the next start."""
         await self._tasks.stop()
         await self._hosts.stop()
 
@@ -111,16 +110,16 @@ class VFolders:
         return self._described(caller, await self._access.find(caller, key))
 
     async def create(self, caller: Caller, spec: Mapping[str, Any]) -> VFolder:
-        """Make an empty folder: the caller's own, or one of ``project``.
+        """Create an empty folder: the caller's own, or one of ``project``.
 
         Raises
         ------
         AlreadyExists
-            If there is a usable one of that name in the same place.
+            If its owner or project has an active folder of that name.
         QuotaExceeded
             If the policy allows no more folders.
         StorageFull
-            If the host has no room for it.
+            If the host has no space for it.
         """
         name = check_name(spec["name"])
         host = self._hosts.get(spec.get("host") or self._hosts.default)
@@ -133,7 +132,7 @@ class VFolders:
         entry = self._audit.entry(
             caller, "vfolder.create", values["id"], domain=place["domain"], name=name
         )
-        # Bytes first: a row without its directory would be a folder that fails at every use.
+        # Directory first: a row without its directory would be a folder that fails at every use.
         location = Location(Scope.parse(place["scope"]), values["id"], values["unmanaged_path"])
         await host.create(location)
         try:
@@ -145,7 +144,7 @@ class VFolders:
         return await self.get(caller, values["id"])
 
     async def clone(self, caller: Caller, key: str, spec: Mapping[str, Any]) -> VFolder:
-        """Begin a copy of a folder, in the background; it is ready when all files are there.
+        """Start to copy a folder in the background; the copy is ready when all files are there.
 
         Raises
         ------
@@ -173,7 +172,7 @@ class VFolders:
         return await self.get(caller, values["id"])
 
     async def hand_over(self, caller: Caller, key: str, user: str) -> VFolder:
-        """Give a person's folder to another person; its files follow in the background.
+        """Give a user's folder to another user; its files follow in the background.
 
         Raises
         ------
@@ -186,16 +185,16 @@ class VFolders:
         row = await self._access.find(caller, key)
         require_ready(row)
         if row.owner_id is None:
-            raise InvalidRequest("a project's folder has no owner that could change", field="user")
+            raise InvalidRequest("a project's folder has no owner to change", field="user")
         person = None if "\0" in user else await self._grants.anybody(user)
         if person is None or person["status"] != "active":
-            raise NotFound(f"there is no active person {user!r}", user=user)
+            raise NotFound(f"there is no active user {user!r}", user=user)
         if person["id"] == row.owner_id:
-            raise InvalidRequest(f"folder {row.name} is {user}'s already", field="user")
+            raise InvalidRequest(f"folder {row.name} belongs to {user} already", field="user")
         if is_auto_mounted(row.name) and person["id"] != caller.user_id:
             raise InvalidRequest(
-                f"folder {row.name} would be mounted into every session of {user} without their "
-                "asking for it; rename it first, to a name without a dot in front",
+                f"folder {row.name} would be mounted into every session of {user} without "
+                "their request; rename it first, to a name without a leading dot",
                 field="user",
             )
         await self._store.require_name_free(f"user:{person['id']}", row.name)
@@ -247,7 +246,7 @@ class VFolders:
         await self._store.move(row.id, VfolderEvent.TRASHED, self._clock(), entry)
 
     async def restore(self, caller: Caller, key: str) -> VFolder:
-        """Take a folder out of the trash.
+        """Restore a folder from the trash.
 
         Raises
         ------
@@ -261,7 +260,7 @@ class VFolders:
         return await self.get(caller, row.id)
 
     async def purge(self, caller: Caller, key: str) -> VFolder:
-        """Delete a folder of the trash for good; its files go in the background."""
+        """Delete a folder in the trash permanently; its files are deleted in the background."""
         row = await self._managed(caller, key, IN_TRASH)
         await self._hosts.require(caller, row.host, "delete-vfolder", row.project_id)
         entry = self._entry(caller, "vfolder.purge", row)
@@ -271,7 +270,7 @@ class VFolders:
         return seen
 
     async def settled(self) -> None:
-        """Wait until nothing is being done with folders in the background."""
+        """Wait until no background work on folders is running."""
         await self._tasks.settled()
 
     def _values(
@@ -310,11 +309,11 @@ class VFolders:
             raise NotFound(f"there is no project {project!r}, or you may not see it")
         if len(found) > 1:
             names = ", ".join(f"{row['domain']}/{row['name']}" for row in found)
-            raise Conflict(f"{project} may mean {names}; name the domain, or use the id")
+            raise Conflict(f"{project} may be any of {names}; add the domain, or use the id")
         row = found[0]
         if not reaches(caller, "vfolder.create", Target(row["domain"], row["id"])):
             raise Forbidden(
-                f"only an administrator of domain {row['domain']} makes folders of its projects",
+                f"only an administrator of domain {row['domain']} can create project folders",
                 action="vfolder.create",
             )
         return {
@@ -341,11 +340,13 @@ class VFolders:
 
 
 def _refuse_planted(caller: Caller, row: VfolderRow, name: str) -> None:
-    """Raise ``Forbidden`` if a name would mount somebody else's folder into all their sessions."""
+    """Raise ``Forbidden`` if a new name would mount another user's folder into all their
+    sessions.
+    """
     if is_auto_mounted(name) and row.owner_id not in (None, caller.user_id):
         raise Forbidden(
             f"a folder named {name} is mounted into every session of its owner: only {row.owner} "
-            "may give it a name with a dot in front"
+            "may give it a name with a leading dot"
         )
 
 

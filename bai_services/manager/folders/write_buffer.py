@@ -1,4 +1,4 @@
-"""What is received, written in big pieces while the next one is on its way."""
+"""Double buffer that writes one piece while the next one is received."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from bai_services.core.errors import Conflict
 from bai_services.storage.host import StorageHost
 from bai_services.storage.transfers.staging import Writer
 
-# What is received waits until there is so much of it: fewer hops between threads.
+# Bytes collected before a write: fewer hops between threads.
 PIECE_BYTES = 2 * 2**20
 
-# Waits until something has come, puts it where it is told and returns how many bytes it was.
+# Waits for data, stores it in the given buffer and returns the number of bytes.
 Receive = Callable[[memoryview], Awaitable[int]]
 
 
 class WriteBuffer:
-    """Two buffers take turns and are kept: new ones would cost more than the copying.
+    """Two buffers, used in turns and kept: allocating new ones would cost more than the copying.
 
-    Its methods are called one after another, but for ``settle``, which may come at any time.
+    Its methods are called one at a time, except ``settle``, which may be called at any time.
     """
 
     def __init__(self, host: StorageHost, writer: Writer) -> None:
@@ -31,7 +31,7 @@ class WriteBuffer:
         self._is_settled = False
 
     async def write(self, chunk: bytes) -> None:
-        """Take a chunk that is here."""
+        """Write a chunk that has been received."""
         left = memoryview(chunk)
         while left:
             size = min(len(left), PIECE_BYTES - self._filled)
@@ -40,7 +40,7 @@ class WriteBuffer:
             await self._took(size)
 
     async def receive(self, receive: Receive, size: int) -> None:
-        """Take so many bytes straight from where they come in."""
+        """Receive ``size`` bytes directly into the buffer."""
         while size:
             room = self._room(min(size, PIECE_BYTES - self._filled))
             got = await receive(room)
@@ -54,18 +54,18 @@ class WriteBuffer:
         await self._end()
 
     async def settle(self, keeps_rest: bool) -> None:
-        """Return when nothing is being written any more, nor ever will be.
+        """Return when no write is in progress and none will follow.
 
-        With ``keeps_rest`` what is here is written first, unless something before it could not be.
+        With ``keeps_rest``, buffered bytes are written first, unless an earlier write failed.
         """
         self._is_settled = True
         (failed,) = await asyncio.gather(self._end(), return_exceptions=True)
         if keeps_rest and self._filled and failed is None:
-            rest = self._host.run(self._write, *self._turned())
+            rest = self._host.run(self._write, *self._swap_buffers())
             await asyncio.gather(rest, return_exceptions=True)
 
     def _room(self, size: int) -> memoryview:
-        """Return the next free place, of so many bytes."""
+        """Return a free part of the buffer, of ``size`` bytes."""
         missing = self._filled + size - len(self._filling)
         if missing > 0:
             self._filling.extend(bytes(missing))
@@ -79,23 +79,23 @@ class WriteBuffer:
     async def _begin(self) -> None:
         await self._end()
         if self._is_settled:
-            raise Conflict("the upload was given up, or somebody else went on with it")
+            raise Conflict("the upload was aborted, or continued by another request")
         if self._filled:
-            self._writing = asyncio.create_task(self._host.run(self._write, *self._turned()))
+            self._writing = asyncio.create_task(self._host.run(self._write, *self._swap_buffers()))
 
-    def _turned(self) -> tuple[bytearray, int]:
-        """Return what is filled and how far; from now on the other one is."""
+    def _swap_buffers(self) -> tuple[bytearray, int]:
+        """Return the filled buffer and its length, and switch to the other buffer."""
         full, size = self._filling, self._filled
         self._filling, self._spare, self._filled = self._spare, full, 0
         return full, size
 
     def _write(self, buffer: bytearray, size: int) -> None:
-        # Let go of at once: a buffer that somebody looks at cannot grow.
+        # Released at once: a bytearray with an exported view cannot be resized.
         with memoryview(buffer)[:size] as piece:
             self._writer.write(piece)
 
     async def _end(self) -> None:
-        # One that failed is kept: what comes after it has no place in the file.
+        # A failed write is kept: later bytes must not be written after a gap.
         if self._writing is not None:
             await asyncio.wait([self._writing])
             self._writing.result()

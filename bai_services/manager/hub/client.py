@@ -1,4 +1,4 @@
-"""The Hub's REST API, as far as the manager uses it."""
+"""Client of the Hub's REST API, as far as the manager uses it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ from bai_services.core.errors import BaiError, Conflict, NotFound, RateLimited, 
 from bai_services.core.sessions.lifecycle import HUB_OPTION
 
 TIMEOUT_SECONDS = 20
-# A start answers when the server is up, or after the Hub's own patience (10 s) with "pending".
+# A start answers when the server is up, or with "pending" after the Hub's slow_spawn_timeout (10
+# s).
 START_TIMEOUT_SECONDS = 60
 DEFAULT_RETRY_SECONDS = 5.0
 CONNECTIONS = 64
@@ -26,11 +27,13 @@ _PAGED = {"Accept": "application/jupyterhub-pagination+json"}
 
 
 class HubBusy(RateLimited):
-    """The Hub starts as many servers as it may; try again after ``retry_after`` seconds."""
+    """The Hub has reached its limit of concurrent starts; try again after ``retry_after``
+    seconds.
+    """
 
     def __init__(self, retry_after: float) -> None:
         super().__init__(
-            f"the Hub is starting as many servers as it may; again in {retry_after:g} s",
+            f"the Hub is at its limit of concurrent starts; next try in {retry_after:g} s",
             retry_after_seconds=retry_after,
         )
         self.retry_after = retry_after
@@ -55,7 +58,7 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class HubToken:
-    """A token that the Hub made; ``value`` is known only now."""
+    """A token created by the Hub; ``value`` is only known right after its creation."""
 
     id: str
     value: str = field(repr=False)
@@ -65,10 +68,9 @@ class HubToken:
 class Hub:
     """Calls the Hub with the manager's service token.
 
-    Every method raises ``Unavailable`` when the Hub cannot be reached, is
-    starting, fails, or refuses the token; ``NotFound`` when the user or server
-    does not exist. ``server`` is the Hub's name of a server, empty for the
-    unnamed one.
+    Every method raises ``Unavailable`` when the Hub cannot be reached, is starting, fails, or
+    refuses the token, and ``NotFound`` when the user or server does not exist. ``server`` is the
+    Hub's name of a server, empty for the unnamed one.
     """
 
     def __init__(self, api_url: str, token: str) -> None:
@@ -84,7 +86,8 @@ class Hub:
     @property
     def _http(self) -> ClientSession:
         if self._session is None:
-            # Made at the first call: it belongs to the loop that it is made in.
+            # Created at the first call, because it belongs to the event loop in which it is
+            # created.
             self._session = ClientSession(
                 connector=TCPConnector(limit=CONNECTIONS),
                 cookie_jar=DummyCookieJar(),
@@ -97,8 +100,8 @@ class Hub:
         await self._call("GET", "/", timeout_seconds=timeout_seconds)
 
     async def ensure_user(self, name: str) -> None:
-        """Make the Hub know a person; nothing happens if it does."""
-        # Asked first: the Hub warns in its log of each name that is there already.
+        """Create a user in the Hub if there is none of that name."""
+        # Queried first: the Hub logs a warning when it is asked to create an existing user.
         if (await self._send("GET", _user(name))).status == HTTPStatus.OK:
             return
         response = await self._send("POST", _user(name))
@@ -106,13 +109,15 @@ class Hub:
             _raise_for(response)
 
     async def delete_user(self, name: str) -> None:
-        """Make the Hub forget a person: cookies, tokens and stopped servers; twice is harmless."""
+        """Delete a user from the Hub: cookies, tokens and stopped servers; idempotent."""
         response = await self._send("DELETE", _user(name))
         if response.status != HTTPStatus.NOT_FOUND:
             _raise_for(response)
 
     async def user_of_token(self, token: str) -> Mapping[str, Any] | None:
-        """Return the Hub's model of whose token this is (with ``scopes``), None if it is none."""
+        """Return the Hub's model of a token's owner, with ``scopes``; None if the token is not
+        valid.
+        """
         response = await self._send("GET", "/user", headers={"Authorization": f"token {token}"})
         if response.status in (HTTPStatus.FORBIDDEN, HTTPStatus.UNAUTHORIZED):
             return None
@@ -123,7 +128,7 @@ class Hub:
     async def create_server(
         self, user: str, server: str, display_name: str, options: Mapping[str, Any]
     ) -> None:
-        """Make a named server without starting it; nothing happens if it exists."""
+        """Create a named server without starting it, if it does not exist."""
         body = {"display_name": display_name, "user_options": dict(options)}
         response = await self._send("PUT", _server(user, server), json=body)
         if response.status != HTTPStatus.CONFLICT:
@@ -136,9 +141,9 @@ class Hub:
         options: Mapping[str, Any] | None = None,
         display_name: str = "",
     ) -> bool:
-        """Ask for a start; return True if the server is up, False while it is on its way.
+        """Request a start; return True if the server is up, False while it is starting.
 
-        A named server that is not there yet is made, under ``display_name``.
+        A named server that does not exist yet is created, under ``display_name``.
 
         Raises
         ------
@@ -160,10 +165,10 @@ class Hub:
     async def stop_server(
         self, user: str, server: str, remove: bool = True, session_id: str = ""
     ) -> bool:
-        """Stop a server and, with ``remove``, forget it; return False while it is stopping.
+        """Stop a server and, with ``remove``, delete it; return False while it is stopping.
 
-        A server that is gone counts as stopped, and with a ``session_id`` also one that another
-        session has.
+        A server that does not exist counts as stopped; with a ``session_id``, so does one that now
+        belongs to another session.
         """
         body: dict[str, Any] = {"remove": remove and bool(server)}
         if session_id:
@@ -177,7 +182,7 @@ class Hub:
         return response.status == HTTPStatus.NO_CONTENT
 
     async def server_model(self, user: str, server: str) -> Mapping[str, Any] | None:
-        """Return what the Hub says of a server, None if there is none."""
+        """Return the Hub's model of a server, None if there is none."""
         try:
             found: Mapping[str, Any] = await self._call("GET", _server(user, server))
         except NotFound:
@@ -185,7 +190,7 @@ class Hub:
         return found
 
     async def servers_of(self, user: str) -> Mapping[str, Mapping[str, Any]]:
-        """Return the servers of a person by name; none if the Hub does not know them."""
+        """Return the servers of a user by name; none if the Hub does not know the user."""
         try:
             model = await self._call("GET", _user(user), params={"include_stopped_servers": "1"})
         except NotFound:
@@ -194,7 +199,7 @@ class Hub:
         return servers
 
     async def active_servers(self) -> AsyncIterator[tuple[str, Mapping[str, Any]]]:
-        """Yield user name and model of every server that runs, starts or stops."""
+        """Yield user name and model of every server that is running, starting or stopping."""
         offset = 0
         while True:
             params = {"state": "active", "offset": offset, "limit": PAGE_SIZE}
@@ -209,7 +214,7 @@ class Hub:
     async def create_token(
         self, user: str, note: str, expires_in_seconds: int, scopes: Sequence[str] = ()
     ) -> HubToken:
-        """Make a token that acts as the person, or, with ``scopes``, may do no more than these."""
+        """Create a token that acts as the user, or, with ``scopes``, is restricted to these."""
         body: dict[str, Any] = {"note": note, "expires_in": expires_in_seconds}
         if scopes:
             body["scopes"] = list(scopes)
@@ -217,23 +222,25 @@ class Hub:
         return HubToken(model["id"], model["token"], model.get("expires_at"))
 
     async def delete_token(self, token: str) -> None:
-        """Withdraw one token of a person; one that does not hold any more is fine."""
+        """Revoke one token of a user; a token that is no longer valid is ignored."""
         model = await self.user_of_token(token)
         if model is not None and model["kind"] == "user":
             await self._delete_token(model["name"], model["token_id"])
 
     async def delete_tokens(self, user: str) -> None:
-        """Revoke every token of a user, those of their servers too; an unknown user has none."""
+        """Revoke every token of a user, including those of their servers; unknown users have
+        none.
+        """
         await self._delete_tokens(user, lambda _: True)
 
     async def end_sign_ins(self, user: str, keep_session: str = "") -> None:
-        """End a user's browser sign-ins with their OAuth tokens, but for ``keep_session``."""
+        """End a user's browser sign-ins with their OAuth tokens, except ``keep_session``."""
         await self._delete_tokens(
             user, lambda token: (token.get("session_id") or keep_session) != keep_session
         )
 
     async def end_access(self, user: str) -> None:
-        """End sign-ins and revoke API tokens; what runs in the user's servers keeps its own."""
+        """End sign-ins and revoke API tokens; tokens of the user's running servers stay valid."""
         servers = await self.servers_of(user)
         await self._delete_tokens(user, lambda token: not _is_of_server(token, user, servers))
 
@@ -249,11 +256,13 @@ class Hub:
             chosen = [token for token in found["api_tokens"] if is_chosen(token)]
             if not chosen:
                 return
-            # Sign-ins first: with its sign-in the Hub deletes an OAuth token and its codes.
+            # Sign-ins first: with a sign-in the Hub deletes its OAuth tokens and codes.
             chosen.sort(key=lambda token: token.get("session_id") is None)
             for token in chosen:
                 await self._delete_token(user, token["id"])
-        raise Unavailable(f"tokens of {user} are created as fast as they are revoked; again soon")
+        raise Unavailable(
+            f"tokens of {user} are created as fast as they are revoked; trying again soon"
+        )
 
     async def _delete_token(self, user: str, token_id: str) -> None:
         response = await self._send("DELETE", f"{_user(user)}/tokens/{quote(token_id, safe='')}")
@@ -277,7 +286,7 @@ class Hub:
         if not self.is_known:
             raise Unavailable("this manager runs without a Hub")
         query = f"?{urlencode(params)}" if params else ""
-        # Names in the path are quoted already; they must arrive as they are.
+        # Names in the path are quoted already and must not be encoded again.
         url = URL(f"{self._url}{path}{query}", encoded=True)
         try:
             async with self._http.request(
@@ -298,7 +307,7 @@ def _raise_for(response: Answer) -> None:
     except (ValueError, KeyError, TypeError):
         text = response.reason
     if status == HTTPStatus.NOT_FOUND:
-        raise NotFound(f"the Hub knows no such user or server: {text}")
+        raise NotFound(f"the Hub has no such user or server: {text}")
     if status in (HTTPStatus.BAD_REQUEST, HTTPStatus.CONFLICT):
         raise Conflict(f"the Hub refuses: {text}", hub_status=status)
     if status == HTTPStatus.TOO_MANY_REQUESTS:
@@ -306,7 +315,7 @@ def _raise_for(response: Answer) -> None:
     if status in (HTTPStatus.FORBIDDEN, HTTPStatus.UNAUTHORIZED):
         raise Unavailable(f"the Hub refuses the manager's token: {text}", hub_status=status)
     if status >= HTTPStatus.INTERNAL_SERVER_ERROR:
-        raise Unavailable(f"the Hub fails: {text}", hub_status=status)
+        raise Unavailable(f"the Hub failed: {text}", hub_status=status)
     raise BaiError(f"the Hub answered {status}: {text}", hub_status=status)
 
 
@@ -320,9 +329,9 @@ def _retry_after(response: Answer) -> float:
 def _is_of_server(
     token: Mapping[str, Any], user: str, servers: Mapping[str, Mapping[str, Any]]
 ) -> bool:
-    """Return whether a token is a running server's own, and good for nothing beyond that server.
+    """Return whether a token belongs to a running server and is restricted to that server.
 
-    Notes are free text: the scopes decide what a token can do.
+    Notes are free text, so the scopes decide.
     """
     return any(
         not server.get("stopped")

@@ -1,4 +1,4 @@
-"""Compares sessions with the Hub's servers and the agents, and mends what differs."""
+"""Reconciliation of sessions with the Hub's servers and the agents."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ from .starter import Starter
 
 TICK_SECONDS = 5.0
 STUCK = timedelta(minutes=15)
-# Running sessions of an agent that is LOST wait this long for it.
+# Running sessions of a LOST agent wait this long for it.
 AGENT_PATIENCE = timedelta(hours=1)
-# A server that the Hub lacks is missed in so many looks before it is started again.
+# A server must be missing from this many checks in a row before it is started again.
 MISSED_LOOKS = 3
 YOUNG = timedelta(seconds=30)
-# Records of ended sessions are looked for this far back after a start of the manager or while
-# the Hub was away; else only those of a while ago.
+# Stopped servers in the Hub are searched for among sessions that ended within this time, after a
+# start of the manager or an outage of the Hub; otherwise only among recently ended ones.
 LOOK_BACK = timedelta(days=1)
 RECENT = timedelta(minutes=15)
 
@@ -44,9 +44,9 @@ HubKey = tuple[str, str]
 
 
 class Reconciler:
-    """Looks every few seconds and at start; what it does twice is harmless.
+    """Checks every few seconds and at start; all its actions are idempotent.
 
-    A manager without the lease leaves all of it to the one that has it.
+    A manager without the lease leaves everything to the one that has it.
     """
 
     def __init__(
@@ -75,7 +75,7 @@ class Reconciler:
         await self._loop.stop()
 
     async def step(self) -> None:
-        """Look once at everything."""
+        """Check everything once."""
         if await self._lease.hold() is None:
             self._missed.clear()
             self._look_back = LOOK_BACK
@@ -90,7 +90,7 @@ class Reconciler:
             await self._compare_with_hub(now)
             await self._remove_records(now)
         except BaiError:
-            # The Hub is away: its servers are looked at when it is back.
+            # The Hub does not answer; its servers are checked when it does again.
             self._missed.clear()
             self._look_back = LOOK_BACK
 
@@ -113,7 +113,7 @@ class Reconciler:
         not_begun = (Status.SCHEDULED, Status.PREPARING)
         for session_id in await self._kernels.on_lost_agents(now, *not_begun):
             await self._move(
-                session_id, Event.DISPLACED, "its agent was lost; it waits for another place"
+                session_id, Event.DISPLACED, "its agent was lost; it waits for another agent"
             )
         for session_id in await self._kernels.on_lost_agents(now - AGENT_PATIENCE, *OCCUPYING):
             minutes = int(AGENT_PATIENCE.total_seconds()) // 60
@@ -125,7 +125,8 @@ class Reconciler:
             )
 
     async def _move(self, session_id: str, event: Event, reason: str, **facts: Any) -> None:
-        # What was read may be old where this manager was stopped meanwhile: another has the say.
+        # The rows may be outdated if this manager was suspended meanwhile: another may hold the
+        # lease.
         if await self._lease.hold() is not None:
             await self._lifecycle.try_move(session_id, event, reason, **facts)
 
@@ -145,7 +146,7 @@ class Reconciler:
     async def _restart_missing(
         self, rows: list[SessionRow], servers: Mapping[HubKey, Any], now: datetime
     ) -> None:
-        # A batch session is not begun twice: its agent says when what runs of it has ended.
+        # Batch sessions are not started again: their agent reports when their command has ended.
         running = {row.id: row for row in rows if row.type != SessionType.BATCH}
         self._missed = {key: n for key, n in self._missed.items() if key in running}
         for row in running.values():
@@ -159,9 +160,11 @@ class Reconciler:
                 self._starter.begin(row)
 
     async def _stop_orphans(self, servers: Mapping[HubKey, Mapping[str, Any]]) -> None:
-        """Stop servers whose newest session has ended; those being filed have no id yet."""
+        """Stop servers whose newest session has ended; sessions being created have no id there
+        yet.
+        """
         marked = [key for key, model in servers.items() if SESSION_ID in _options(model)]
-        # Rows come oldest first, so the newest one of each server stays.
+        # Rows come oldest first, so the newest one of each server remains.
         newest = {
             (row.hub_user, row.hub_server): row for row in await self._store.of_hub_servers(marked)
         }
@@ -170,7 +173,7 @@ class Reconciler:
                 self._servers.remove(row)
 
     async def _remove_records(self, now: datetime) -> None:
-        """Remove the Hub's stopped servers of sessions that have ended, so that none pile up."""
+        """Delete the Hub's stopped servers of ended sessions, so that they do not accumulate."""
         found = await self._store.ended_since(now - self._look_back)
         self._cleaned &= {row.id for row in found}
         ended = [row for row in found if row.hub_server and row.id not in self._cleaned]

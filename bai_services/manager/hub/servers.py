@@ -1,4 +1,4 @@
-"""The Hub's servers of our sessions: made early, started in step, removed with the session."""
+"""Servers of sessions in the Hub: created early, started in order, removed with the session."""
 
 from __future__ import annotations
 
@@ -21,22 +21,23 @@ T = TypeVar("T")
 log = logging.getLogger(__name__)
 
 SESSION_ID = HUB_OPTION
-# Calls that the manager has under way at the Hub at once; starts take as long as a server does.
+# Concurrent calls of the manager to the Hub; a start call lasts as long as the start.
 PARALLEL = 16
 PARALLEL_STARTS = 40
-# A session that starts sooner than that needs no server made beforehand: its start makes it.
+# A session that starts sooner than this needs no server beforehand: its start creates it.
 CREATE_AFTER_SECONDS = 3.0
-# Making one costs the Hub as much as starting one, so starts go first, for so long at most.
+# Creating a server costs the Hub as much as starting one, so starts go first, for at most this
+# time.
 STARTS_FIRST_SECONDS = 5.0
 FIRST_WAIT_SECONDS = 0.25
 MAX_WAIT_SECONDS = 10.0
 BEFORE_START = (Status.PENDING, Status.SCHEDULED, Status.PREPARING)
-# After that the reconciler, which looks at everything again, takes over.
+# Then the reconciler, which checks everything regularly, takes over.
 TRIES = 12
 
 
 class HubServers:
-    """Background calls to the Hub, bounded in number, each tried again with growing pauses."""
+    """Background calls to the Hub, limited in number, retried with growing pauses."""
 
     def __init__(self, hub: Hub, sessions: SessionStore, lifecycle: Lifecycle) -> None:
         self.hub = hub
@@ -45,41 +46,41 @@ class HubServers:
         self._start_slots = asyncio.Semaphore(PARALLEL_STARTS)
         self._making = asyncio.Lock()
         self._n_starting = 0
-        self._calm = asyncio.Event()  # set while nothing is being started
+        self._calm = asyncio.Event()  # set while no start is in progress
         self._calm.set()
         self._tasks: dict[str, asyncio.Task[None]] = {}
         if hub.is_known:
             lifecycle.listen(self._on_change)
 
     async def stop(self) -> None:
-        """Cancel what is under way and wait for it; it is begun again after the next start."""
+        """Cancel the running calls and wait for them; they are repeated after the next start."""
         tasks = list(self._tasks.values())
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
     def remove(self, row: SessionRow) -> None:
-        """Stop and remove the Hub's server of a session that ends or has ended."""
+        """Stop and remove the Hub's server of a session that is ending or has ended."""
         self._begin(f"remove-{row.id}", self._remove(row))
 
     async def create(self, row: SessionRow) -> None:
-        """Make the Hub know the person and the server; nothing happens if it does."""
+        """Create the user and the server in the Hub if they do not exist."""
         user, server, options = row.hub_user, row.hub_server, {SESSION_ID: row.id}
         if server:
-            await self._knowing(
+            await self._with_user(
                 user, lambda: self.hub.create_server(user, server, row.name, options)
             )
         else:
             await self.hub.ensure_user(user)
 
     async def begin_start(self, row: SessionRow) -> bool:
-        """Ask the Hub for a start; return True if the server is up already."""
+        """Request a start from the Hub; return True if the server is up already."""
         user, server, options = row.hub_user, row.hub_server, {SESSION_ID: row.id}
         self._n_starting += 1
         self._calm.clear()
         try:
             async with self._start_slots:
-                return await self._knowing(
+                return await self._with_user(
                     user, lambda: self.hub.start_server(user, server, options, row.name)
                 )
         finally:
@@ -87,8 +88,8 @@ class HubServers:
             if not self._n_starting:
                 self._calm.set()
 
-    async def _knowing(self, user: str, call: Callable[[], Awaitable[T]]) -> T:
-        """Call the Hub; once more, after telling it of the person, if it did not know them."""
+    async def _with_user(self, user: str, call: Callable[[], Awaitable[T]]) -> T:
+        """Call the Hub; if it does not know the user, create the user and call again."""
         try:
             return await call()
         except NotFound:
@@ -120,7 +121,7 @@ class HubServers:
             log.error("%s failed", name, exc_info=error)
 
     async def _create_waiting(self, row: SessionRow) -> None:
-        """Make the server of a session that goes on waiting, so that the Hub's page has it."""
+        """Create the server of a session that remains pending, so that the Hub's page shows it."""
         await asyncio.sleep(CREATE_AFTER_SECONDS)
         await self._retried(row, self._create_once)
 
@@ -137,7 +138,7 @@ class HubServers:
         await self._retried(row, self._stop_once)
 
     async def _stop_once(self, row: SessionRow) -> bool:
-        """Ask once; return whether the Hub has nothing of the session any more."""
+        """Request a stop; return whether the Hub has nothing of the session any more."""
         async with self._slots:
             model = await self.hub.server_model(row.hub_user, row.hub_server)
             if model is None or not await self._is_ours(row, model):
@@ -145,14 +146,17 @@ class HubServers:
             is_active = bool(model.get("ready") or model.get("pending"))
             if not is_active and (not row.hub_server or await self._still_lives(row)):
                 return True
-            # With the id: a start of the same server may have begun since the model was read.
+            # With the id, because a newer session may have started the same server since the model
+            # was read.
             return await self.hub.stop_server(row.hub_user, row.hub_server, session_id=row.id)
 
     async def _still_lives(self, row: SessionRow) -> bool:
         return (await self._sessions.find(row.id)).status not in ENDED
 
     async def _is_ours(self, row: SessionRow, model: Mapping[str, Any]) -> bool:
-        """Return whether the server is this session's, and not a newer one's of the same name."""
+        """Return whether the server belongs to this session, not to a newer one with the same
+        name.
+        """
         of_server = await self._sessions.of_hub_servers([(row.hub_user, row.hub_server)])
         if any(other.id != row.id and other.status in LIVE for other in of_server):
             return False
@@ -171,7 +175,7 @@ class HubServers:
             except Unavailable:
                 pass
             except BaiError as error:
-                # A start that is still on its way cannot be stopped yet, for instance.
-                log.info("the Hub on the server of session %s: %s", row.id, error)
+                # For example a server that is still starting and cannot be stopped yet.
+                log.info("the Hub's answer about the server of session %s: %s", row.id, error)
             await asyncio.sleep(wait)
             wait = min(wait * 2, MAX_WAIT_SECONDS)

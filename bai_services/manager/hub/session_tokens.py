@@ -1,4 +1,4 @@
-"""Short-lived Hub tokens that open one session and nothing else, for who signs with a keypair."""
+"""Short-lived Hub tokens that open one session, for callers who sign with a keypair."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from ..context import ManagerContext
 from ..sessions.sessions import Sessions, target_of
 from .client import Hub
 
-# As long as a keypair that was made inactive still counts in a session.
+# Equal to the time for which sessions accept a keypair that has been deactivated.
 LIFE_SECONDS = 15 * 60
 
 
 class SessionTokens:
-    """Sessions know Hub tokens only, and a keypair is none."""
+    """Sessions accept Hub tokens only, not keypairs."""
 
     def __init__(self, context: ManagerContext, hub: Hub, sessions: Sessions) -> None:
         self._hub = hub
@@ -31,9 +31,9 @@ class SessionTokens:
         Raises
         ------
         Forbidden
-            If the session is somebody else's, whatever role the caller has.
+            If the session belongs to another user, whatever role the caller has.
         Conflict
-            If it does not run.
+            If it is not running.
         """
         row = await self._sessions.visible(caller, key)
         authorizer.require(caller, "session.enter", target_of(row))

@@ -1,4 +1,4 @@
-"""Starts prepared sessions through the Hub and says RUNNING once the Hub does."""
+"""Starts prepared sessions through the Hub and sets them RUNNING once the Hub is ready."""
 
 from __future__ import annotations
 
@@ -22,24 +22,24 @@ from .servers import HubServers
 log = logging.getLogger(__name__)
 
 TICK_SECONDS = 2.0
-# A start that the Hub filed and never fetched its plan for is taken over after this long.
+# A start that the Hub began, but whose launch plan it never fetched, is taken over after this time.
 TAKE_OVER = timedelta(seconds=60)
 TRIES = 3
 FIRST_LOOK_SECONDS = 0.03
 MAX_LOOK_SECONDS = 0.5
 AWAY_SECONDS = 2.0
 PAUSE_SECONDS = 0.5
-# A server that the Hub neither runs nor starts, while it answers: looked at so often in a row.
+# Give up after this many checks in a row in which the Hub neither runs nor starts the server.
 IDLE_LOOKS = 8
 
-# RUNNING: the Hub forgot the server of a session whose container runs on.
+# RUNNING: the Hub lost the server of a session whose container still runs.
 _STARTABLE = (Status.PREPARED, Status.RUNNING)
 
 
 class Starter:
-    """One task per session that is PREPARED; all of it is found again after a restart.
+    """One task per PREPARED session; all of them are found again after a restart.
 
-    Only the manager that holds the lease starts anything: two would start a server twice.
+    Only the manager that holds the lease starts servers; two managers would start one twice.
     """
 
     def __init__(
@@ -78,11 +78,11 @@ class Starter:
         self._loop.wake()
 
     def drain(self) -> None:
-        """Begin no start from now on; those that have begun continue."""
+        """Begin no more starts; those that have begun continue."""
         self._is_drained = True
 
     async def step(self) -> None:
-        """Begin what is to be begun: a start, a look at one that the Hub began."""
+        """Begin tasks for the sessions that need one."""
         if self._is_drained or await self._lease.hold() is None:
             return
         for row in await self._sessions.in_status(Status.PREPARED):
@@ -93,7 +93,7 @@ class Starter:
                 self.begin(view.row)
 
     def begin(self, row: SessionRow) -> None:
-        """Have a task see to it that the session's server runs; one per session at a time."""
+        """Begin the task that starts a session's server; one per session at a time."""
         if self._is_drained or row.id in self._tasks:
             return
         task = asyncio.create_task(self._bring_up(row), name=f"start-{row.id}")
@@ -126,14 +126,16 @@ class Starter:
             nudge.set()
 
     async def _bring_up(self, row: SessionRow) -> None:
-        """Ask the Hub until the server is ready, the session moved on, or tries are used up."""
+        """Call the Hub until the server is ready, the session's status changed, or all tries
+        are used.
+        """
         if await self._lease.hold() is None:
             return
         if not self._servers.hub.is_known:
             await self._without_hub(row)
             return
-        # What the Hub began by itself is looked at first; what is ours to begin is asked for: of
-        # one that runs or starts already the Hub says so.
+        # A start begun by the Hub itself is only watched. One of ours is requested: if the server
+        # is running or starting already, the Hub answers so.
         is_ready = await self._settled(row) if row.started_by == "hub" else False
         reason, failures = "the Hub could not start it", 0
         is_fresh = row.started_by != "hub"  # it was read just now
@@ -143,22 +145,23 @@ class Starter:
                 is_ready = await self._servers.begin_start(row) or await self._settled(row)
                 failures += not is_ready
             except HubBusy as busy:
-                await self._sessions.set_status_info(
-                    row.id, f"the Hub starts others first; {busy.message}"
-                )
+                await self._sessions.set_status_info(row.id, f"the Hub is busy; {busy.message}")
                 await asyncio.sleep(busy.retry_after)
             except Conflict as error:
-                # It runs or starts already, or the spawner refused: looking tells which.
+                # It is running or starting already, or the spawner refused: the server's state
+                # tells which.
                 reason = error.message
                 is_ready = await self._settled(row)
                 failures += not is_ready
-                # A start that the person gave up needs a moment to end in the Hub.
+                # A start that the user cancelled takes a moment to end in the Hub.
                 await asyncio.sleep(0 if is_ready else PAUSE_SECONDS * failures)
             except BaiError as error:
-                # A Hub that is away is waited for; the limit on stuck sessions ends that.
+                # An unavailable Hub is waited for, until the limit on stuck sessions.
                 reason = error.message
                 failures += not isinstance(error, Unavailable) or "hub_status" in error.details
-                await self._sessions.set_status_info(row.id, f"waits for the Hub: {error.message}")
+                await self._sessions.set_status_info(
+                    row.id, f"waiting for the Hub: {error.message}"
+                )
                 await asyncio.sleep(AWAY_SECONDS)
         await self._conclude(row, is_ready, reason)
 
@@ -170,7 +173,8 @@ class Starter:
             if view.kernels[0].launched_at is None:
                 await self._lifecycle.try_move(row.id, Event.FAILED, reason, result=Result.FAILURE)
             else:
-                # Something of it may run: what it holds is freed when the agent says it is gone.
+                # Some of it may be running: its resources are released when the agent reports that
+                # it is gone.
                 await self._lifecycle.try_move(
                     row.id, Event.STOP_REQUESTED, reason, result=Result.FAILURE
                 )
@@ -187,7 +191,9 @@ class Starter:
         return (await self._sessions.find(row.id)).status in _STARTABLE
 
     async def _settled(self, row: SessionRow) -> bool:
-        """Watch the Hub's server until it is ready (True), or stopped, or not wanted (False)."""
+        """Watch the Hub's server until it is ready (True), or stopped or no longer wanted
+        (False).
+        """
         look, idle = FIRST_LOOK_SECONDS, 0
         nudge = self._nudges.setdefault(row.id, asyncio.Event())
         while await self._is_wanted(row):
@@ -205,7 +211,7 @@ class Starter:
             try:
                 async with asyncio.timeout(look):
                     await nudge.wait()
-                # The spawner has said "started": the Hub is ready within moments.
+                # The spawner has reported the start, so the Hub is ready within moments.
                 look = FIRST_LOOK_SECONDS
             except TimeoutError:
                 look = min(look * 1.3, MAX_LOOK_SECONDS)

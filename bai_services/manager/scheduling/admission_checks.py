@@ -1,4 +1,4 @@
-"""Whether there can ever be room for what somebody asks for, and who may say where it goes."""
+"""Admission checks: can the request ever be satisfied, and may the caller choose its agents."""
 
 from __future__ import annotations
 
@@ -38,23 +38,23 @@ from .jit_warmup import JitWarmup
 
 Where = dict[str, Any]
 
-# So long the agents of a group are taken to be those that they were.
+# The agents of a group are cached for this time.
 REMEMBERED_SECONDS = 5.0
-# So long a request waits for the code by which it is judged, well within what clients wait.
+# A request waits this long for the placement code to compile, well within the timeout of clients.
 PATIENCE_SECONDS = 15.0
 
 
 def where_of(
     caller: Caller, project: ProjectFacts, owner: OwnerFacts, request: SessionSpec
 ) -> Where:
-    """Return what a request itself says of its place, as a session's options keep it.
+    """Return the placement options of a request, as they are stored with the session.
 
     Raises
     ------
     Forbidden
-        If it designates agents and the caller is no administrator of the domain.
+        If it designates agents and the caller is not an administrator of the domain.
     InvalidRequest
-        If there is no such way to choose among them.
+        If agent_selection is unknown.
     """
     where: Where = request.options()
     if not request.agent_list:
@@ -74,12 +74,12 @@ def where_of(
 
 
 def check_caps(room: AdmissionFacts, slots: ResourceSlots, request: SessionSpec) -> None:
-    """Refuse what a cap forbids however empty the cluster is.
+    """Refuse what a cap forbids even when the cluster is empty.
 
     Raises
     ------
     InvalidRequest
-        If the cluster is none.
+        If the cluster size or mode is invalid.
     QuotaExceeded
         With every such cap.
     """
@@ -92,7 +92,7 @@ def check_caps(room: AdmissionFacts, slots: ResourceSlots, request: SessionSpec)
 
 @dataclass(slots=True)
 class GroupAgents:
-    """The agents of a resource group as they were read, and what was found to fit there."""
+    """The agents of a resource group as read, and the requests found to fit there."""
 
     states: Sequence[AgentState]
     read_at: float
@@ -100,11 +100,11 @@ class GroupAgents:
 
 
 class FittingAgents:
-    """Whether the agents of a resource group could ever hold a request.
+    """Checks whether the agents of a resource group could ever run a request.
 
-    Agents are remembered for a moment: one that has left meanwhile is no harm, the session waits
-    as if it had left a moment later. Nobody is refused on what is remembered, nor before a new
-    installation has compiled what tells: then the queue does.
+    Agents are cached for a moment. If one has left meanwhile, the session stays pending, as if the
+    agent had left a moment later. A refusal is never based on the cache, and while a new
+    installation compiles the placement code, the queue decides instead.
     """
 
     def __init__(self, store: RequestStore, jit_warmup: JitWarmup) -> None:
@@ -137,7 +137,7 @@ class FittingAgents:
         NotFound
             If a designated agent is not in the group.
         InsufficientResources
-            If the agents of the group could never hold it, with the numbers.
+            If the agents of the group could never run it, with the numbers.
         """
         group, architecture = target
         plain = Request(slots, group.name, architecture, group.engine)
@@ -166,7 +166,7 @@ async def _check(agents: Sequence[AgentState], wanted: Request, where: Where) ->
             agents=strangers,
         )
     if not agents:
-        return  # nothing is known of the machines yet: it waits
+        return  # no agent is known yet: the session waits
     best = [agent.at_best() for agent in agents]
     refusal = await asyncio.to_thread(_refusal, best, wanted)
     if refusal is not None:
@@ -174,7 +174,7 @@ async def _check(agents: Sequence[AgentState], wanted: Request, where: Where) ->
 
 
 def _refusal(agents: Sequence[AgentState], request: Request) -> Refusal | None:
-    """Return why a request has no room on these agents, None where it has."""
+    """Return why a request does not fit on these agents, None if it does."""
     if request.kernels == 1 and not request.designated_agents:
         found = place(agents, request)
         return found if isinstance(found, Refusal) else None

@@ -1,4 +1,4 @@
-"""Keeps what everybody has used by day, for the order fair-share."""
+"""Daily usage buckets for the fair-share order."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ TICK_SECONDS = 60.0
 
 
 class FairUsage:
-    """Fills the buckets of the days since the last look; a day that is over is filled once more."""
+    """Fills the buckets of all days since the last step; a finished day is computed once more."""
 
     def __init__(self, store: UsageBucketStore, lease: Lease, clock: Clock) -> None:
         self._store = store
@@ -32,7 +32,7 @@ class FairUsage:
         await self._loop.stop()
 
     async def step(self) -> None:
-        """Fill what is missing, up to this moment."""
+        """Compute missing buckets, up to now."""
         token = await self._lease.hold()
         if token is None:
             self._filled = None
@@ -53,7 +53,7 @@ class FairUsage:
         self._filled = today
 
     async def history(self, groups: Mapping[str, GroupState]) -> History:
-        """Return the buckets that the groups with the order fair-share look back on."""
+        """Return the buckets that fair-share groups look back on."""
         days = [g.fair_share.lookback_days for g in groups.values() if g.order is Order.FAIR_SHARE]
         if not days:
             return {}

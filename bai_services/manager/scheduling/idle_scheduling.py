@@ -1,11 +1,11 @@
-"""Long work in the moments in which the event loop has nothing to do.
+"""Run long work while the event loop is idle.
 
-A thread that computes and the loop share Python's one lock. The loop gives it up at every look at
-the database or a socket, and each time it would wait for the thread's turn to end: an answer that
-takes a few milliseconds alone would take a hundred. So a thread of ours asks ``give_way`` every few
-microseconds and stops while the loop is busy, and long work in the loop itself waits for
-``spare_time`` between its steps. Either goes on after a short while in any case: a loop that is
-never idle makes it slower, and does not stop it.
+A computing thread and the event loop share the GIL. The loop releases it at every query and every
+socket operation, and would then wait for the thread's whole switch interval, so an answer of a few
+milliseconds would take a hundred. Threads therefore call ``give_way`` every few microseconds and
+pause while the loop is busy, and long work in the loop itself awaits ``spare_time`` between its
+steps. Both continue after a short time in any case: a loop that is never idle slows them down, but
+does not stop them.
 """
 
 from __future__ import annotations
@@ -20,18 +20,17 @@ from weakref import WeakKeyDictionary
 
 from bai_services.core.scheduling.queue import GiveWay, no_op
 
-# So long a thread waits for a busy loop, and so long it then goes on.
+# A thread waits this long for a busy loop, and then runs this long.
 PATIENCE_SECONDS = 0.004
 SLICE_SECONDS = 0.001
-# How long a thread rests for prioritized work, such as a pass, before it runs for SLICE_SECONDS.
+# A thread rests this long for prioritized work, such as a pass, before it runs for SLICE_SECONDS.
 WORK_PATIENCE_SECONDS = 0.05
-# The rubbish of so many objects more is looked for at once, and old objects seldom: a look at all
-# of them holds everybody up.
+# Collect young objects often and old ones rarely: a full collection stalls the event loop.
 GC_THRESHOLDS = (5_000, 20, 10)
 
 
 class _Watch(selectors.DefaultSelector):
-    """The selector of a loop, which knows when the loop has nothing to do."""
+    """The selector of a loop; it knows when the loop is idle."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -42,10 +41,10 @@ class _Watch(selectors.DefaultSelector):
         if timeout is not None and timeout <= 0:
             return super().select(timeout)
         if self.guests:
-            # Nothing to do; unless something has come meanwhile, it is the turn of who waits.
+            # Idle: waiting threads and tasks may run, unless an event has arrived meanwhile.
             found = super().select(0)
             if not found:
-                _let_go_on(self.guests.popleft())
+                _wake_waiting(self.guests.popleft())
             return found
         self.is_idle.set()
         try:
@@ -58,7 +57,7 @@ _WATCHES: WeakKeyDictionary[asyncio.AbstractEventLoop, _Watch] = WeakKeyDictiona
 
 
 def new_loop() -> asyncio.AbstractEventLoop:
-    """Return an event loop that long work gives way to; in any other it just runs."""
+    """Return an event loop that long work gives way to; under any other loop it just runs."""
     watch = _Watch()
     loop = asyncio.SelectorEventLoop(watch)
     _WATCHES[loop] = watch
@@ -66,9 +65,9 @@ def new_loop() -> asyncio.AbstractEventLoop:
 
 
 def settle() -> None:
-    """Take what is there now, the code above all, out of every search for rubbish.
+    """Exclude all current objects, above all code, from garbage collection.
 
-    Only in a process whose loop is one of ours: it is for all of the process.
+    Only for a process whose loop is from ``new_loop``, because it applies to the whole process.
     """
     if asyncio.get_running_loop() not in _WATCHES:
         return
@@ -78,7 +77,7 @@ def settle() -> None:
 
 
 async def spare_time() -> None:
-    """Return when the loop has nothing else to do, or a moment later if it always has."""
+    """Return when the loop is idle, or after a moment if it never is."""
     loop = asyncio.get_running_loop()
     watch = _WATCHES.get(loop)
     if watch is None:
@@ -86,7 +85,7 @@ async def spare_time() -> None:
         return
     turn: asyncio.Future[None] = loop.create_future()
     watch.guests.append(turn)
-    late = loop.call_later(PATIENCE_SECONDS, _let_go_on, turn)
+    late = loop.call_later(PATIENCE_SECONDS, _wake_waiting, turn)
     try:
         await turn
     finally:
@@ -94,7 +93,7 @@ async def spare_time() -> None:
 
 
 def give_way() -> GiveWay:
-    """Return what a thread calls again and again, so that it rests while this loop is busy."""
+    """Return a callable that a thread calls repeatedly, to rest while this loop is busy."""
     watch = _WATCHES.get(asyncio.get_running_loop())
     return no_op if watch is None else _Rest(watch.is_idle)
 
@@ -104,9 +103,8 @@ class WorkGate:
 
     At most one thread may be inside at a time::
 
-        with gate:
-            ...                 # the work
-        gate.give_way()         # in another thread, again and again
+        with gate: ...  # the work
+        gate.give_way()  # in another thread, repeatedly
     """
 
     def __init__(self) -> None:
@@ -132,7 +130,7 @@ class WorkGate:
 
 
 class _Rest:
-    """Returns when the loop is idle, or when it has waited for that long enough."""
+    """Returns when the loop is idle, or when ``patience`` is over."""
 
     def __init__(self, is_idle: threading.Event, patience: float = PATIENCE_SECONDS) -> None:
         self._is_idle = is_idle
@@ -146,6 +144,6 @@ class _Rest:
             self._until = time.monotonic() + SLICE_SECONDS
 
 
-def _let_go_on(turn: asyncio.Future[None]) -> None:
+def _wake_waiting(turn: asyncio.Future[None]) -> None:
     if not turn.done():
         turn.set_result(None)

@@ -1,4 +1,4 @@
-"""Has the scheduler's code compiled before its first pass, where that holds up nobody."""
+"""Compile the scheduler's code before its first pass, in a separate process."""
 
 from __future__ import annotations
 
@@ -14,28 +14,28 @@ from .idle_scheduling import settle
 
 log = logging.getLogger(__name__)
 
-# Attached: it ends with a manager that is killed.
+# exit_with_parent ends it when the manager is killed.
 _COMMAND = ("-m", "bai_services.exit_with_parent", "bai_services.core.scheduling.queue.warm")
 
-# A pass in its thread gives way to the event loop this often; Python's own 5 ms add up to a
-# tenth of a second for an answer that asks the database a few times.
+# GIL switch interval while a pass runs: Python's default of 5 ms adds up to 0.1 s for an answer
+# that queries the database several times.
 SWITCH_SECONDS = 0.0005
 
 _is_warm = False
 
 
 class JitWarmup:
-    """What needs the scheduler's code waits here while it is being compiled.
+    """Callers that need the scheduler's code wait here while it is being compiled.
 
-    That is for half a minute after an installation, and for a second or two later. Who ran it
-    before would compile it a second time, and nobody else would be answered meanwhile.
+    That takes half a minute after an installation, and one or two seconds later. A caller that ran
+    it earlier would compile it a second time and block all other requests.
     """
 
     def __init__(self) -> None:
         self._task: asyncio.Task[None] | None = None
 
     def start(self, then: Callable[[], None]) -> None:
-        """Begin, and call ``then`` when it is done."""
+        """Start to compile, and call ``then`` when done."""
 
         async def run() -> None:
             await warm_up()
@@ -44,7 +44,7 @@ class JitWarmup:
         self._task = asyncio.create_task(run(), name="compile placement")
 
     async def is_over(self, within: float | None = None) -> bool:
-        """Wait, at most so many seconds; True at once where nothing is being compiled."""
+        """Wait for at most ``within`` seconds; True at once if nothing is being compiled."""
         if self._task is None:
             return True
         return bool((await asyncio.wait([self._task], timeout=within))[0])
@@ -56,10 +56,10 @@ class JitWarmup:
 
 
 async def warm_up() -> None:
-    """Compile what a pass runs; only the first call of a process does anything.
+    """Compile the code of a pass; only the first call in a process does anything.
 
-    Compiling takes seconds in which no other thread of its process runs, so it
-    is done by another one, which leaves the code on disk; here it is loaded.
+    Compilation takes seconds in which no other thread of its process runs, so another process
+    compiles and caches the code on disk; here it is only loaded.
     """
     global _is_warm
     sys.setswitchinterval(SWITCH_SECONDS)
@@ -75,7 +75,7 @@ async def warm_up() -> None:
         await process.wait()
         raise
     if process.returncode:
-        log.warning("the scheduler's code could not be compiled beforehand: %s", errors.decode())
+        log.warning("the scheduler's code could not be compiled ahead of time: %s", errors.decode())
     await asyncio.to_thread(warm.warm_up)
     settle()
     _is_warm = True

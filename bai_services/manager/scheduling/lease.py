@@ -1,7 +1,8 @@
-"""One manager writes the queue: the one that holds the lease, as long as it shows that it is well.
+"""Lease of the queue: only its holder writes the queue, as long as it keeps renewing it.
 
-No clocks are compared: whoever waits watches, by its own clock, that the holder does not renew.
-A holder that is late is no danger: its token is old by then, and each write asks for the newest.
+Clocks of different machines are never compared: a waiting manager measures with its own clock that
+the holder does not renew. A late holder does no harm, because each write checks for the newest
+token.
 """
 
 from __future__ import annotations
@@ -24,12 +25,12 @@ from ..loop import Loop
 
 log = logging.getLogger(__name__)
 
-# Renewed this often in the time after which others take it.
+# Renewals within the time after which other managers take the lease.
 RENEWALS = 5
 
 
 class Lease:
-    """Held, or waited for. ``hold`` says which; a loop renews it meanwhile."""
+    """Held or waited for; ``hold`` tells which. A loop renews it."""
 
     def __init__(
         self,
@@ -56,21 +57,24 @@ class Lease:
 
     @property
     def other(self) -> str:
-        """Who holds it, for people; empty where this manager does or nobody was seen."""
+        """Name of the holder, for users; empty if this manager holds it or no holder is known."""
         return "" if self.is_held or self._seen is None else _name(self._seen.holder)
 
     def start(self) -> None:
         self._loop.start()
 
     async def stop(self) -> None:
-        """Stop renewing and let the next manager in at once."""
+        """Stop renewing and release the lease at once."""
         await self._loop.stop()
         token, self._token = self._token, None
         if token is not None:
             try:
                 await self._store.give_back(token)
             except Unavailable as error:
-                log.warning("the next manager has to wait for the lease to end: %s", error)
+                log.warning(
+                    "the lease was not released, it must expire first: %s",
+                    error,
+                )
 
     async def hold(self) -> int | None:
         """Return the token to write with; None while another manager holds the lease."""
@@ -90,9 +94,9 @@ class Lease:
         return self._token
 
     def lost(self) -> None:
-        """Believe no longer that the lease is held: a write with its token was refused."""
+        """Consider the lease lost: a write with its token was refused."""
         if self._token is not None:
-            log.warning("the lease of the queue was lost: another manager writes it")
+            log.warning("the lease of the queue was lost to another manager")
         self._token = self._seen = None
 
     async def _try_to_take(self, now: float) -> None:
@@ -100,7 +104,9 @@ class Lease:
         if row is not None and row.holder and not _has_ended(row.holder):
             if row != self._seen:
                 if self._seen is None or row.token != self._seen.token:
-                    log.warning("%s writes the queue; this one waits", _name(row.holder))
+                    log.warning(
+                        "%s holds the lease of the queue; this one waits", _name(row.holder)
+                    )
                 self._seen, self._seen_at = row, now
                 return
             if now - self._seen_at < self._seconds:
@@ -109,14 +115,14 @@ class Lease:
         self._token = await self._store.take(self._holder, row, self._clock())
         self._renewed_at = now
         if self._token is not None:
-            log.info("this manager writes the queue (token %d)", self._token)
+            log.info("this manager holds the lease of the queue (token %d)", self._token)
 
     async def _step(self) -> None:
         await self.hold()
 
 
 def _identity() -> str:
-    """Return who we are, so that a process of the same machine can tell whether we live."""
+    """Return an identity from which a process on the same machine can tell whether we are alive."""
     return json.dumps(
         {
             "host": socket.gethostname()[:64],
@@ -134,7 +140,7 @@ def _name(holder: str) -> str:
 
 
 def _has_ended(holder: str) -> bool:
-    """Return whether the holder's process is surely gone; False where nothing tells."""
+    """Return whether the holder's process has certainly ended; False if unknown."""
     facts = json.loads(holder)
     space = _space()
     if not space or facts["space"] != space:
@@ -143,7 +149,7 @@ def _has_ended(holder: str) -> bool:
 
 
 def _space() -> str:
-    """Return what process ids mean here: this boot and pid namespace; empty if unknown."""
+    """Return the boot id and pid namespace that process ids refer to; empty if unknown."""
     try:
         boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
         return f"{boot} {os.readlink('/proc/self/ns/pid')}"
@@ -152,11 +158,11 @@ def _space() -> str:
 
 
 def _start_of(pid: int) -> str:
-    """Return when a process was started, in ticks; empty if there is none."""
+    """Return the start time of a process, in clock ticks; empty if there is none."""
     try:
         stat = Path(f"/proc/{pid}/stat").read_text()
     except OSError:
         return ""
-    # The name, in brackets, may hold anything; a zombie runs no more.
+    # The process name, in parentheses, may contain anything. A zombie no longer runs.
     fields = stat.rpartition(")")[2].split()
     return "" if fields[0] == "Z" else fields[19]

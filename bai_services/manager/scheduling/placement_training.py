@@ -1,4 +1,4 @@
-"""Learns what each resource group is usually asked for: the tables that its placement goes by."""
+"""Placement tables, computed from the usual requests of each resource group."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from ..loop import Loop
 from .lease import Lease
 
 TICK_SECONDS = 600.0
-# Requests of a group that it is learned from, the newest.
+# Number of most recent requests of a group that its tables are computed from.
 RECENT = 2_000
 
 
 class PlacementTraining:
-    """Builds tables in a thread, one group after the other; never in a pass.
+    """Computes tables in a thread, one group after the other; never during a pass.
 
-    A pass has them when it next reads everything afresh. Until then, and for
-    groups that nobody has asked anything of, a start that fits the agents serves.
+    A pass uses them when it next reads everything. Until then, and for groups without requests, it
+    uses default tables that fit the agents.
     """
 
     def __init__(self, store: QueueStore, lease: Lease) -> None:
@@ -30,7 +30,7 @@ class PlacementTraining:
         self._lease = lease
         self._tables: dict[str, Tables] = {}
         self._learned_of: dict[str, tuple[list[Request], list[AgentState]]] = {}
-        self._loop = Loop("learning of requests", self.step, TICK_SECONDS)
+        self._loop = Loop("placement training", self.step, TICK_SECONDS)
 
     def start(self) -> None:
         self._loop.start()
@@ -39,7 +39,7 @@ class PlacementTraining:
         await self._loop.stop()
 
     async def step(self) -> None:
-        """Build the tables of the groups whose requests or agents are others than last time."""
+        """Compute the tables of the groups whose requests or agents have changed."""
         if await self._lease.hold() is None:
             return
         names = await self._store.learning_groups()

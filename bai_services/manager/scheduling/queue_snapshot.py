@@ -1,4 +1,4 @@
-"""What waits as it was at one moment, to explain and estimate from while passes go on."""
+"""Snapshot of the queue, for explanations and estimates while passes continue."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ T = TypeVar("T")
 
 
 class QueueSnapshot:
-    """A fork of the queue; what is worked out for one question serves the next."""
+    """A fork of the queue; results computed for one question are reused for the next."""
 
     def __init__(self, origin: Queue, fork: Queue, asked: set[asyncio.Task[object]]) -> None:
-        """Take in a fork; questions that are being answered are in ``asked``, for whoever stops."""
+        """``asked`` holds the running questions, so that shutdown can wait for them."""
         self._origin = origin
         self.queue = fork
         self._explainer = Explainer(fork)
-        # The fork is for one thread at a time.
+        # Only one thread may use the fork at a time.
         self._in_use = asyncio.Lock()
         self._asked = asked
 
@@ -28,17 +28,17 @@ class QueueSnapshot:
     async def of(
         cls, queue: Queue, asked: set[asyncio.Task[object]], give_way: GiveWay
     ) -> QueueSnapshot:
-        """Fork a queue, which nobody may change meanwhile; its work calls ``give_way``."""
+        """Fork a queue, which must not change meanwhile; work on the fork calls ``give_way``."""
         fork = await asyncio.to_thread(queue.fork)
         fork.give_way = give_way
         return cls(queue, fork, asked)
 
     def is_of(self, queue: Queue) -> bool:
-        """Return whether a queue is as it was when this was made."""
+        """Return whether a queue is unchanged since this snapshot."""
         return self._origin is queue and self.queue.revision == queue.revision
 
     async def ask(self, question: Callable[[Explainer], T]) -> T:
-        """Answer a question in a thread; a caller that gives up leaves it to its end."""
+        """Answer a question in a thread; if the caller is cancelled, the answer still completes."""
         task = asyncio.create_task(self._answer(question))
         self._asked.add(task)
         task.add_done_callback(self._asked.discard)

@@ -1,4 +1,4 @@
-"""The loop that gives waiting sessions their place, and says why the others wait."""
+"""The scheduling loop: place pending sessions, and record why the others wait."""
 
 from __future__ import annotations
 
@@ -28,31 +28,31 @@ from .queue_snapshot import QueueSnapshot
 from .wait_states import WaitStates
 
 TICK_SECONDS = 1.0
-# Everything is read afresh this often, whatever was told.
+# Everything is read again after this time, whatever changes were reported.
 FULL_SECONDS = 60.0
-# So many changes are read no faster one by one than all together.
+# Above this number of changes, reading everything is as fast as reading them one by one.
 MANY = 2_000
 LOST_SECONDS = 0.01
-# What waiting sessions say is written this long after it has changed, with all that came meanwhile.
+# Wait states are written this long after a change, together with later changes.
 STATE_SECONDS = 0.5
-# A question waits so long for a pass that is under way, and so long for its answer.
+# A question waits this long for a running pass, and this long for its answer.
 PATIENCE_SECONDS = 0.25
 ANSWER_SECONDS = 2.0
-# Sessions of which everybody is told before others get their turn.
+# Listeners are notified of this many sessions at once; then other tasks run.
 TOLD_AT_ONCE = 50
 
 T = TypeVar("T")
 
-# Statuses that a pass looks at; the steps between do not change what is taken.
-_SEEN = ENDED | {Status.PENDING, Status.RUNNING}
+# Statuses that matter to a pass; those in between do not change what is allocated.
+_RELEVANT_STATUSES = ENDED | {Status.PENDING, Status.RUNNING}
 
 
 class Scheduler:
-    """One pass at a time: read what has changed, decide in a thread, write; again where one lost.
+    """One pass at a time: read changes, decide in a thread, write; repeat if a write lost a race.
 
-    The queue is kept from pass to pass. It is told of every step of a session
-    by its id, of anything else by ``room_changed``, and it is read afresh at
-    intervals, after a lost race, and when the lease has been away.
+    The queue is kept between passes. It is notified of status changes by session id and of
+    everything else by ``room_changed``. It is read again at intervals, after a lost race, and when
+    the lease has been lost.
     """
 
     def __init__(
@@ -76,9 +76,9 @@ class Scheduler:
         self._queue: Queue | None = None
         self._queue_snapshot: QueueSnapshot | None = None
         self._asked: set[asyncio.Task[object]] = set()
-        # The queue is for one thread at a time.
+        # Only one thread may use the queue at a time.
         self._in_use = asyncio.Lock()
-        # Estimates give way to it, so that they delay no pass.
+        # Estimates pause during a pass, so that they do not delay it.
         self._passing = WorkGate()
         self._is_drained = False
         self._touched: set[str] = set()
@@ -90,7 +90,7 @@ class Scheduler:
         self._jit_warmup = jit_warmup
         self._states = states
         self._loop = Loop("scheduler", self._step, TICK_SECONDS)
-        self._state_loop = Loop("states of waiting sessions", self._say, TICK_SECONDS)
+        self._state_loop = Loop("wait states of pending sessions", self._say, TICK_SECONDS)
         lifecycle.listen(self._on_change)
 
     def start(self) -> None:
@@ -114,22 +114,22 @@ class Scheduler:
         self._loop.wake()
 
     def capacity_changed(self) -> None:
-        """Read everything afresh and run a pass: caps, agents or groups are not as they were."""
+        """Read everything and run a pass: caps, agents or groups have changed."""
         self._read_at = 0.0
         self._loop.wake()
 
     async def drain(self) -> None:
-        """Place no session from now on; return when no pass is under way."""
+        """Stop placing sessions; return when no pass is running."""
         self._is_drained = True
         async with self._in_use:
             pass
 
     async def look(self, question: Callable[[Explainer], T]) -> T | None:
-        """Ask about who waits; None where this manager keeps no queue, or cannot tell soon.
+        """Ask about pending sessions; None if this manager has no queue, or cannot answer in time.
 
-        While a long pass is under way the answer is that of the pass before.
+        During a long pass, the answer is that of the pass before.
         """
-        forking = asyncio.create_task(self._look_ahead())
+        forking = asyncio.create_task(self._new_snapshot())
         self._asked.add(forking)
         forking.add_done_callback(self._asked.discard)
         try:
@@ -146,8 +146,8 @@ class Scheduler:
         except TimeoutError:
             return None
 
-    async def _look_ahead(self) -> QueueSnapshot | None:
-        """Return the queue as it is now, for questions; a pass waits for no more than the fork."""
+    async def _new_snapshot(self) -> QueueSnapshot | None:
+        """Return a snapshot of the queue for questions; a pass only waits for the fork."""
         async with self._in_use:
             if self._queue is None:
                 self._queue_snapshot = None
@@ -158,7 +158,7 @@ class Scheduler:
             return self._queue_snapshot
 
     async def run_pass(self) -> None:
-        """Read everything, place every session that may start now, write why the others wait."""
+        """Read everything, place every session that may start now, record why the others wait."""
         self._read_at = 0.0
         await self._step()
         await self._write_states()
@@ -178,7 +178,7 @@ class Scheduler:
             self._queue = None
             self.lease.lost()
         except BaseException:
-            # What was decided and not written is known to the queue alone.
+            # Decisions that were not written exist in the queue only, so it is discarded.
             self._queue = None
             raise
         self._state_loop.wake()
@@ -198,22 +198,22 @@ class Scheduler:
             await self._tell_placed(committed.placed)
         self._lost_in_row = self._lost_in_row + 1 if lost else 0
         if lost:
-            # The queue was older than the database: the next pass sees what has changed.
+            # The queue was older than the database: read the changes in the next pass.
             self.capacity_changed()
             await asyncio.sleep(min(LOST_SECONDS * self._lost_in_row, 1.0))
 
     async def _in_thread(self, work: Callable[..., T], *given: object) -> T:
-        """Do what belongs to a pass in a thread; other threads that give way to it rest."""
+        """Run part of a pass in a thread; threads that give way to it rest."""
         with self._passing:
             return await asyncio.to_thread(work, *given)
 
     async def _current(self) -> Queue:
-        """Return the queue as the database has it now."""
+        """Return the queue as it is in the database now."""
         newest = await self._store.last_sequence()
-        # One that was filed elsewhere was not told to us.
+        # Sessions created by another manager are not reported to this one.
         is_strange = newest > self._last_sequence and not self._touched
         is_old = time.monotonic() - self._read_at > FULL_SECONDS
-        # Whatever changes from here on is for the next pass.
+        # Changes from here on belong to the next pass.
         touched, self._touched = self._touched, set()
         if self._queue is None or is_strange or is_old or len(touched) > MANY:
             self._read_at = time.monotonic()
@@ -247,7 +247,7 @@ class Scheduler:
 
     async def _write_states(self) -> None:
         token = await self.lease.hold()
-        snapshot = await self._look_ahead()
+        snapshot = await self._new_snapshot()
         if token is None or snapshot is None:
             return
         self._is_said = True
@@ -258,17 +258,17 @@ class Scheduler:
             self.lease.lost()
 
     def _on_change(self, row: SessionRow) -> None:
-        if row.status not in _SEEN:
+        if row.status not in _RELEVANT_STATUSES:
             return
         self._touched.add(row.id)
         if row.status is Status.RUNNING:
-            return  # nothing is free by that: the next pass takes it in
+            return  # this releases nothing now; the next pass reads it
         self._states.forget([row.id])
         self._loop.wake()
 
 
 def _with_places(queue: Queue, session_ids: Iterable[str]) -> Touched:
-    """Return the sessions with the agents and scopes that they held a place in."""
+    """Return the sessions with the agents and scopes of their allocations."""
     ids = frozenset(session_ids)
     held = [running for key in ids if (running := queue.running_session(key)) is not None]
     return Touched(

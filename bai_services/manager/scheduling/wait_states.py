@@ -1,4 +1,4 @@
-"""What waiting sessions say of themselves, written where it has changed."""
+"""Wait states of pending sessions (reasons, position, estimate), written when they change."""
 
 from __future__ import annotations
 
@@ -18,18 +18,20 @@ from ..sessions.lifecycle import Lifecycle
 from .idle_scheduling import spare_time
 from .queue_snapshot import QueueSnapshot
 
-# Where more than a batch has moved on in its line and no more, it is written this often; what
-# the API says of it comes from memory and is current.
+# Where more than one batch of sessions has only changed position, positions are written at this
+# interval; the API reads them from memory, where they are current.
 MOVED_SECONDS = 10.0
 
-# Whoever follows sessions hears so often at most that one has moved on.
+# Interval at which event streams receive changed positions.
 TOLD_SECONDS = 1.0
 
 News = list[tuple[Waiting, WaitState]]
 
 
 class _Compared(NamedTuple):
-    """What everybody says, who says something else than was written, who does not wait any more."""
+    """Current states, sessions whose state differs from the written one, and sessions no longer
+    pending.
+    """
 
     states: dict[str, WaitState]
     news: News
@@ -38,7 +40,7 @@ class _Compared(NamedTuple):
 
 
 class WaitStates:
-    """Knows what was written of whom, so that a pass costs a write only where it says news."""
+    """Knows the written state of each session, so that a pass only writes differences."""
 
     def __init__(self, store: QueueStore, lifecycle: Lifecycle) -> None:
         self._store = store
@@ -52,36 +54,38 @@ class WaitStates:
         self._told_at = -TOLD_SECONDS
 
     def of(self, session_id: str) -> WaitState | None:
-        """Return what a session says now; None where what is written is the newest there is."""
+        """Return the current state of a session; None if the written one is current."""
         return self._current.get(session_id)
 
     def leave(self) -> None:
-        """Say nothing from memory any more: another manager knows better."""
+        """Discard all states: another manager holds the lease now."""
         self._current = {}
 
     def is_late(self) -> bool:
-        """Return whether it is time to write who has moved on."""
+        """Return whether changed positions are due to be written."""
         return self._has_moved and time.monotonic() - self._moved_at >= MOVED_SECONDS
 
     def receive(self, reasons: Mapping[str, tuple[Reason, ...]]) -> None:
-        """Take in reasons that have changed."""
+        """Take over changed reasons."""
         self._reasons.update(reasons)
 
     def forget(self, session_ids: Iterable[str]) -> None:
-        """Forget sessions that are not as they were told; should they wait again, all is said."""
+        """Forget sessions that have changed; if they are pending again, their whole state is
+        written.
+        """
         for session_id in session_ids:
             self._written.pop(session_id, None)
             self._current.pop(session_id, None)
             self._untold.pop(session_id, None)
 
     async def news(self, snapshot: QueueSnapshot) -> News:
-        """Return who waits and says something else than was written of them."""
+        """Return the pending sessions whose state differs from the written one."""
         reasons, written = dict(self._reasons), dict(self._written)
-        # Who has moved on is of interest to those who follow alone.
+        # Positions are only needed if an event stream is open.
         current = dict(self._current) if self._lifecycle.is_followed else {}
         found = await snapshot.ask(partial(_compare, reasons, written, current))
         for session_id in found.gone:
-            # Unless it waits again since, with other reasons.
+            # Unless it is pending again since, with other reasons.
             if self._reasons.get(session_id) is reasons.get(session_id):
                 self._reasons.pop(session_id, None)
             if self._written.get(session_id) is written.get(session_id):
@@ -92,7 +96,7 @@ class WaitStates:
         return found.news
 
     def tell_moved(self) -> None:
-        """Tell whoever follows who has moved on; all that came within a second at once."""
+        """Publish the changed positions of the last second to event streams."""
         now = time.monotonic()
         if self._untold and now - self._told_at >= TOLD_SECONDS:
             self._told_at = now
@@ -100,7 +104,7 @@ class WaitStates:
             self._lifecycle.publish_moved(untold)
 
     async def write(self, news: News, token: int) -> None:
-        """Write the news, a batch at a time, and tell whoever listens.
+        """Write changed states, one batch at a time, and publish them.
 
         Raises
         ------
@@ -119,7 +123,7 @@ class WaitStates:
                     self._lifecycle.publish(_change_of(waiting, REASONS))
 
     def _due(self, news: News) -> News:
-        """Return what is written at once: all but long lists of those who have only moved on."""
+        """Return the states to write now: all, except a long list of mere position changes."""
         now = time.monotonic()
         told = [(w, state) for w, state in news if not self._has_told(w.id, state)]
         is_many = len(news) - len(told) > self._store.batch
@@ -157,7 +161,7 @@ def _compare(
 
 
 def _places(explainer: Explainer) -> Iterator[tuple[Waiting, int, dict[str, Any] | None]]:
-    """Give everybody who waits with position and estimated start."""
+    """Return every pending session's position and estimated start."""
     for group in explainer.queue.groups():
         estimates = explainer.estimates(group)
         for session_id, position in explainer.positions(group).items():
@@ -167,7 +171,7 @@ def _places(explainer: Explainer) -> Iterator[tuple[Waiting, int, dict[str, Any]
 
 
 def _shown(estimate: Estimate | None) -> dict[str, Any] | None:
-    """Return an estimate as it is kept: to the minute, or it would be another one each second."""
+    """Return an estimate rounded to the minute, otherwise it would change every second."""
     if estimate is None or estimate.starts_at is None:
         return None
     starts_at = estimate.starts_at.replace(second=0, microsecond=0)

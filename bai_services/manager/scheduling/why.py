@@ -1,4 +1,4 @@
-"""Why a session waits, when it is likely to start and what would start it sooner."""
+"""Why a session is pending, when it is expected to start, and what would start it sooner."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Row = dict[str, Any]
 
 
 class StartExplanations:
-    """Asks the queue that the scheduler keeps; what it has last written where it keeps none."""
+    """Queries the scheduler's queue, or the stored reasons if this manager has no queue."""
 
     def __init__(self, sessions: Sessions, scheduler: Scheduler, store: RequestStore) -> None:
         self._sessions = sessions
@@ -28,7 +28,7 @@ class StartExplanations:
         self._store = store
 
     async def get(self, caller: Caller, key: str) -> Row:
-        """Return every check of a session, passed or failed, its position, start and remedies."""
+        """Return all checks of a session, its position, expected start and remedies."""
         row = await self._sessions.visible(caller, key)
         if row.status is not Status.PENDING:
             return _described(row, None)
@@ -37,7 +37,7 @@ class StartExplanations:
         return _described(row, found)
 
     async def _choices(self, row: SessionRow) -> Choices:
-        """Return what else the owner could ask for: resource groups, presets."""
+        """Return the alternatives that the owner could request: resource groups, presets."""
         try:
             owner = await self._store.owner(user_id=row.owner_id)
         except NotFound:
@@ -62,7 +62,7 @@ def _explain(session_id: str, choices: Choices, explainer: Explainer) -> Why | N
 
 
 def _described(row: SessionRow, why: Why | None) -> Row:
-    """Return the answer; without ``why`` the stored reasons of a session that (still) waits."""
+    """Return the answer; without ``why``, the stored reasons of a pending session."""
     is_waiting = row.status is Status.PENDING
     shown: Row = {
         "session_id": row.id,
