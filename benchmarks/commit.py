@@ -24,7 +24,7 @@ import sqlalchemy as sa
 from bai_services.core.scheduling.queue import Decision, run_pass
 from bai_services.db.scheduling.lease import LeaseStore
 from bai_services.db.scheduling.queue import QueueStore
-from bai_services.db.tables import cluster
+from bai_services.db.tables import accounts, cluster
 from bai_services.manager.scheduling.idle_scheduling import new_loop, settle
 from tests.db.world import NOW, make_world
 from tests.testbed import PartMissing, postgres
@@ -96,6 +96,7 @@ async def _measure(url: str, spec: argparse.Namespace) -> float:
     settle()
     try:
         await world.write(sa.update(cluster.agents).values(schedulable=False))
+        await world.write(sa.update(accounts.user_policies).values(max_pending_sessions=None))
         for number in range(spec.agents):
             await world.add_agent(f"m{number}", cpu=64, mem=512, gpus=8)
         for start in range(0, spec.decisions, _FILED_AT_ONCE):
