@@ -9,16 +9,16 @@ from typing import Any
 from jupyter_server.base.handlers import JupyterHandler
 from jupyter_server.utils import url_path_join
 from tornado import web
-from tornado.httpserver import HTTPServer
 
 from bai_labext.activity import Activity, ActivityHandler, note_writes
+from bai_labext.app_proxy.handler import FAST_PATH_SETTING
 from bai_labext.apps import apps, shared_apps
 from bai_labext.apps.activity import AppActivity, activity_times
 from bai_labext.apps.apps import Offer
 from bai_labext.apps.arguments import Arguments
 from bai_labext.apps.catalogue import AppKind
 from bai_labext.apps.running_apps import LOG_MOST_BYTES, RunningApps
-from bai_labext.fast_path.front import FrontServer
+from bai_labext.fast_path import FastPath
 from bai_labext.handlers import ROUTES
 from bai_labext.manager_link import ManagerLink
 from bai_labext.ports import named_ports
@@ -45,8 +45,11 @@ class NotOfferedHandler(JupyterHandler):
 
 def load(server_app: Any) -> None:
     """Add the extension's handlers to a Jupyter server, and what stands before it."""
-    HTTPServer.configure(FrontServer)
     web_app = server_app.web_app
+    fast_path = FastPath(parent=server_app)
+    if fast_path.enabled:
+        fast_path.install()
+        web_app.settings[FAST_PATH_SETTING] = fast_path
     base_url = web_app.settings["base_url"]
     offers = with_ports(apps.offers(), os.environ)
     home = apps.home(os.environ)

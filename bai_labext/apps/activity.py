@@ -10,8 +10,8 @@ from typing import Any
 
 from tornado.httputil import HTTPServerRequest
 
+from bai_labext.app_proxy.handler import AppProxyHandler
 from bai_labext.apps.catalogue import App
-from bai_labext.fast_path.forward import Forwarded
 from bai_labext.ports import Hosts
 
 # The name under which Jupyter's own settings keep the time; the Hub is told of the latest.
@@ -90,12 +90,12 @@ def watched(handler: type, app: App, uses: AppActivity) -> type:
     alive for ever.
     """
 
-    def note_shortcut(below: str) -> None:
-        if not is_polled(below, app.polled):
+    def note_fast_use_of_app(path: str) -> None:
+        if not is_polled(path, app.polled):
             uses.used(app.name)
 
-    class Watched(handler, Forwarded):
-        shortcut_note = staticmethod(note_shortcut)
+    class Watched(handler, AppProxyHandler):
+        note_fast_use = staticmethod(note_fast_use_of_app)
         _local_host = LOCAL
 
         async def prepare(self, *args: Any, **kwargs: Any) -> None:

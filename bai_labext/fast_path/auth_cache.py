@@ -1,7 +1,7 @@
-"""Who was just let in to an app may ask for more of it in the same way, without Jupyter's check.
+"""Cache an authorization for 1.5 s for requests with identical headers.
 
-A shortcut belongs to the header block of a request that Jupyter let in by it, byte for byte: the
-same cookies and tokens, from the same address. It holds for `SHORTCUT_SECONDS`, for the same app.
+The key is the header block of a request that Jupyter authorized, byte for byte: same cookies, same
+tokens, same client address. An entry is valid for one app.
 """
 
 from __future__ import annotations
@@ -11,103 +11,105 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from bai_labext.fast_path.upstream import Place
+from bai_labext.app_proxy.handler import NoteUse
+from bai_labext.app_proxy.upstream import AppAddress
 
-# A sign-in that has ended stays valid this long, on top of `sign_in_watch.CACHE_SECONDS`.
-SHORTCUT_SECONDS = 1.5
-MOST_BLOCKS = 256
-MOST_BLOCK_BYTES = 16 * 1024
+# An ended sign-in stays valid this long, in addition to `sign_in_watch.CACHE_SECONDS`.
+CACHE_TTL_SECONDS = 1.5
+MAX_HEADER_BLOCKS = 256
+MAX_HEADER_BLOCK_BYTES = 16 * 1024
 
-Note = Callable[[str], None]
-"""Is told the path inside the app of each request."""
-
-# A path that nothing in it means something else on the way, a query, and the version.
+# The rest of a request line: a path without any character that may be interpreted on the way, a
+# query, and the version.
 _PLAIN = re.compile(
     rb"[A-Za-z0-9_.~!$&'()*+,;=:@/-]*(?:\?[A-Za-z0-9_.~!$&'()*+,;=:@/?%-]*)? HTTP/1\.1"
 )
-_UNCLEAR = (b"..", b"//", b"token=")
+_AMBIGUOUS = (b"..", b"//", b"token=")
 
 
 @dataclass(frozen=True, slots=True)
-class Shortcut:
-    """What turns a request's line and headers into those for the app."""
+class CachedAuthorization:
+    """How the request line and headers of a client become those for the app."""
 
     start: bytes
     target: bytes
-    block: bytes = field(repr=False)
-    place: Place
-    note: Note
-    until: float
+    headers: bytes = field(repr=False)
+    address: AppAddress
+    note_use: NoteUse
+    expires_at: float
 
 
 @dataclass(frozen=True, slots=True)
-class Admitted:
-    """A request that has a shortcut: what the app is sent, and where."""
+class AuthorizedRequest:
+    """A request that needs no check by Jupyter: the message for the app, and its address."""
 
     message: bytes = field(repr=False)
-    place: Place
-    note: Callable[[], None]
+    address: AppAddress
+    note_use: Callable[[], None]
 
 
-class Shortcuts:
-    """The shortcuts of one Jupyter server."""
+class AuthCache:
+    """The cached authorizations of one Jupyter server."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
-        self._of_block: dict[bytes, dict[bytes, Shortcut]] = {}
-        self._until = 0.0
+        self._entries: dict[bytes, dict[bytes, CachedAuthorization]] = {}
+        self._last_expiry = 0.0
 
-    def issue(self, head: bytes, sent: bytes, prefix: bytes, place: Place, note: Note) -> None:
-        """Issue one for the headers of ``head``, a GET that Jupyter let in.
+    def add(
+        self, head: bytes, sent: bytes, prefix: bytes, address: AppAddress, note_use: NoteUse
+    ) -> None:
+        """Cache the authorization of a request whose head is ``head``.
 
-        ``sent`` is what the app got for it, and ``prefix`` the path of the app, with a slash at
-        its end. Nothing happens where that is not all that lies between the two.
+        ``sent`` is the head that the app received for it, ``prefix`` the path of the app with a
+        slash at its end. Nothing is cached unless the two request lines differ by no more than
+        the prefix.
         """
-        line, _, block = head.partition(b"\r\n")
-        sent_line, _, sent_block = sent.partition(b"\r\n")
+        line, _, headers = head.partition(b"\r\n")
+        sent_line, _, sent_headers = sent.partition(b"\r\n")
         start = b"GET " + prefix
-        if not line.startswith(start) or len(block) > MOST_BLOCK_BYTES:
+        if not line.startswith(start) or len(headers) > MAX_HEADER_BLOCK_BYTES:
             return
         rest = line[len(start) :]
-        # Some apps are asked with their whole path.
+        # Some apps receive the whole path, with the prefix.
         target = next((t for t in (b"GET /", start) if sent_line == t + rest), None)
         if target is None:
             return
         now = self._clock()
-        if len(self._of_block) >= MOST_BLOCKS:
-            self._forget(now)
-        self._until = now + SHORTCUT_SECONDS
-        issued = Shortcut(start, target, sent_block, place, note, self._until)
-        self._of_block.setdefault(block, {})[start] = issued
+        if len(self._entries) >= MAX_HEADER_BLOCKS:
+            self._evict(now)
+        self._last_expiry = now + CACHE_TTL_SECONDS
+        entry = CachedAuthorization(
+            start, target, sent_headers, address, note_use, self._last_expiry
+        )
+        self._entries.setdefault(headers, {})[start] = entry
 
-    def find(self, said: bytes) -> Admitted | None:
-        """Return the request that was said if it is one, whole and alone, with a shortcut."""
-        line, _, block = said.partition(b"\r\n")
-        for issued in self._of_block.get(block, {}).values():
-            if line.startswith(issued.start):
-                return self._admitted(issued, line[len(issued.start) :])
+    def find(self, received: bytes) -> AuthorizedRequest | None:
+        """Return the request in ``received`` if it is a single whole one that is authorized."""
+        line, _, headers = received.partition(b"\r\n")
+        for entry in self._entries.get(headers, {}).values():
+            if line.startswith(entry.start):
+                return self._authorized(entry, line[len(entry.start) :])
         return None
 
     @property
-    def are_any(self) -> bool:
-        return self._clock() < self._until
+    def may_have_valid_entries(self) -> bool:
+        return self._clock() < self._last_expiry
 
-    def _admitted(self, issued: Shortcut, rest: bytes) -> Admitted | None:
-        if self._clock() >= issued.until:
+    def _authorized(self, entry: CachedAuthorization, rest: bytes) -> AuthorizedRequest | None:
+        if self._clock() >= entry.expires_at:
             return None
-        if not _PLAIN.fullmatch(rest) or any(word in rest for word in _UNCLEAR):
+        if not _PLAIN.fullmatch(rest) or any(word in rest for word in _AMBIGUOUS):
             return None
         path = rest.partition(b" ")[0].partition(b"?")[0].decode("ascii")
-        message = b"".join((issued.target, rest, b"\r\n", issued.block))
-        return Admitted(message, issued.place, lambda: issued.note(f"/{path}"))
+        message = b"".join((entry.target, rest, b"\r\n", entry.headers))
+        return AuthorizedRequest(message, entry.address, lambda: entry.note_use(f"/{path}"))
 
-    def _forget(self, now: float) -> None:
+    def _evict(self, now: float) -> None:
+        """Remove expired entries; all of them if that does not make room."""
         kept = {
-            block: valid
-            for block, of in self._of_block.items()
-            if (valid := {start: each for start, each in of.items() if now < each.until})
+            headers: valid
+            for headers, entries in self._entries.items()
+            if (valid := {s: entry for s, entry in entries.items() if now < entry.expires_at})
         }
-        self._of_block = kept if len(kept) < MOST_BLOCKS else {}
-
-
-shortcuts = Shortcuts()
+        self._entries = kept if len(kept) < MAX_HEADER_BLOCKS else {}

@@ -1,4 +1,4 @@
-"""Long answers on their way through the session's server: the kernel moves them."""
+"""Copy long responses from socket to socket inside the kernel (splice(2))."""
 
 from __future__ import annotations
 
@@ -8,66 +8,65 @@ import os
 from collections.abc import Callable
 from contextlib import suppress
 
-# As much as one pipe takes without any right of the process.
+# The largest pipe that a process may have without privileges.
 PIPE_BYTES = 2**20
-# So much goes before whatever else the server does has a turn.
-TURN_BYTES = 4 * PIPE_BYTES
+# Bytes that are copied before other tasks of the event loop get their turn.
+MAX_BYTES_PER_TURN = 4 * PIPE_BYTES
 
 
-async def moved(source: int, target: int, count: int) -> int:
-    """Move up to ``count`` bytes between two sockets that do not block; return how many went.
+async def splice_sockets(source: int, target: int, count: int) -> int:
+    """Move up to ``count`` bytes between two non-blocking sockets; return how many were moved.
 
-    Fewer if the source ends, or if the kernel cannot at all. The event loop must watch the sockets
-    under other numbers.
+    Fewer if the source ends, or if the kernel does not support it. The descriptors must not be
+    those that the event loop watches already: pass duplicates.
 
     Raises
     ------
     OSError
-        If either side breaks.
+        If either side fails.
     """
-    out, into = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+    read_end, write_end = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
     try:
         with suppress(OSError):
-            fcntl.fcntl(into, fcntl.F_SETPIPE_SZ, PIPE_BYTES)
-        return await _moved((source, into, out, target), count)
+            fcntl.fcntl(write_end, fcntl.F_SETPIPE_SZ, PIPE_BYTES)
+        return await _splice(source, write_end, read_end, target, count)
     finally:
-        os.close(out)
-        os.close(into)
+        os.close(read_end)
+        os.close(write_end)
 
 
-async def _moved(way: tuple[int, int, int, int], count: int) -> int:
-    source, into, out, target = way
+async def _splice(source: int, write_end: int, read_end: int, target: int, count: int) -> int:
     loop = asyncio.get_running_loop()
-    went = held = turn = 0
-    while went < count:
+    moved = in_pipe = in_turn = 0
+    while moved < count:
         try:
-            if not held:
-                held = os.splice(source, into, min(count - went, PIPE_BYTES))
-                if not held:
+            if not in_pipe:
+                in_pipe = os.splice(source, write_end, min(count - moved, PIPE_BYTES))
+                if not in_pipe:
                     break
-            sent = os.splice(out, target, held)
+            sent = os.splice(read_end, target, in_pipe)
         except BlockingIOError:
-            if held:
+            if in_pipe:
                 await _ready(loop.add_writer, loop.remove_writer, target)
             else:
                 await _ready(loop.add_reader, loop.remove_reader, source)
-            turn = 0
+            in_turn = 0
             continue
         except OSError:
-            if went or held:
+            if moved or in_pipe:
                 raise
             break
-        went, held, turn = went + sent, held - sent, turn + sent
-        if turn >= TURN_BYTES:
-            turn = 0
+        moved, in_pipe, in_turn = moved + sent, in_pipe - sent, in_turn + sent
+        if in_turn >= MAX_BYTES_PER_TURN:
+            in_turn = 0
             await asyncio.sleep(0)
-    return went
+    return moved
 
 
-async def _ready(add: Callable[..., None], remove: Callable[[int], bool], number: int) -> None:
+async def _ready(add: Callable[..., None], remove: Callable[[int], bool], descriptor: int) -> None:
     ready = asyncio.Event()
-    add(number, ready.set)
+    add(descriptor, ready.set)
     try:
         await ready.wait()
     finally:
-        remove(number)
+        remove(descriptor)

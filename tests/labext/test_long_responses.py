@@ -1,4 +1,4 @@
-"""Long answers of apps, which the kernel moves past the session's server."""
+"""Long responses of apps; on the fast path the kernel moves them past the session's server."""
 
 from __future__ import annotations
 
@@ -6,16 +6,14 @@ import asyncio
 import errno
 import os
 import socket
-from collections.abc import Iterator
 
 import httpx
 import pytest
 
-from bai_labext.fast_path import splice
-from bai_labext.fast_path.forward import LONG_BYTES
-from tests.labext.test_forward import OK, App, asking, running
+from bai_labext.app_proxy.handler import LONG_BYTES
+from bai_labext.fast_path.splice import splice_sockets
+from tests.labext.test_app_proxy import OK, App, asking, running
 from tests.testbed.jupyter import JupyterServer
-from tests.testbed.session_server import session_server
 from tests.testbed.wait import wait_until_async
 
 pytestmark = pytest.mark.e2e
@@ -24,18 +22,14 @@ LONG = os.urandom(LONG_BYTES * 4 + 7)
 HEAD = OK + b"Content-Length: %d\r\n\r\n" % len(LONG)
 
 
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[JupyterServer]:
-    with session_server(tmp_path_factory.mktemp("home")) as started:
-        yield started
-
-
-async def test_they_come_whole_over_one_connection_of_the_app(server: JupyterServer) -> None:
+async def test_they_come_whole_over_one_connection_of_the_app(
+    server: JupyterServer, fast_path: str
+) -> None:
     async with running(App(HEAD + LONG)) as app, asking(server, app) as client:
         for _ in range(3):
             answer = await client.get("")
             assert answer.content == LONG
-            assert answer.headers["Connection"] == "close"
+            assert ("Connection" in answer.headers) == (fast_path == "on")
     assert len(app.asked) == 3 and app.connections == 1
 
 
@@ -81,7 +75,7 @@ async def test_where_the_kernel_cannot_nothing_is_taken(monkeypatch: pytest.Monk
     (ours, source), (target, theirs) = socket.socketpair(), socket.socketpair()
     with ours, source, target, theirs:
         ours.send(b"hello")
-        assert await splice.moved(source.fileno(), target.fileno(), 5) == 0
+        assert await splice_sockets(source.fileno(), target.fileno(), 5) == 0
         assert source.recv(5) == b"hello"
 
 
@@ -92,5 +86,5 @@ async def test_what_ends_early_says_how_much_there_was() -> None:
         target.setblocking(False)
         ours.send(b"hello")
         ours.close()
-        assert await splice.moved(source.fileno(), target.fileno(), 50) == 5
+        assert await splice_sockets(source.fileno(), target.fileno(), 50) == 5
         assert theirs.recv(50) == b"hello"

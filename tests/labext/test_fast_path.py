@@ -1,33 +1,26 @@
-"""What stands before Jupyter's own server: who gets an app's answer from there, who does not."""
+"""Requests to apps with the fast path on and off: same responses, authorized in the same way."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
 import tornado.web
 
-from bai_labext.fast_path import front
-from bai_labext.fast_path.auth_cache import shortcuts
-from bai_labext.fast_path.front import MOST_ANSWER_BYTES, FrontServer, plain_answer
-from bai_labext.fast_path.upstream import Place, answered, connections
-from tests.labext.test_forward import BIG, OK, PLAIN, App, running
+from bai_labext.app_proxy.upstream import AppAddress, pool, response_over
+from bai_labext.fast_path import front_server
+from bai_labext.fast_path.auth_cache import AuthCache
+from bai_labext.fast_path.front_server import MAX_RESPONSE_BYTES, FrontServer, plain_response
+from tests.labext.test_app_proxy import BIG, OK, PLAIN, App, running
 from tests.labext.test_tunnel import connected
 from tests.testbed.jupyter import JupyterServer
 from tests.testbed.ports import free_port
-from tests.testbed.session_server import session_server
 from tests.testbed.wait import wait_until_async
 
 pytestmark = pytest.mark.e2e
-
-
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[JupyterServer]:
-    with session_server(tmp_path_factory.mktemp("home")) as started:
-        yield started
 
 
 class Caller:
@@ -77,27 +70,29 @@ def signed(server: JupyterServer) -> str:
     return "".join(f"{name}: {value}" for name, value in server.headers().items())
 
 
-def is_jupyters(head: bytes) -> bool:
-    """Whether Jupyter looked at the request: to whoever comes with its token it gives a cookie."""
+def is_from_jupyter(head: bytes) -> bool:
+    """Whether Jupyter handled the request: it sets a cookie for a client with its token."""
     return b"set-cookie: username-" in head.lower()
 
 
-async def test_the_second_answer_comes_without_jupyter(server: JupyterServer) -> None:
+async def test_only_the_fast_path_bypasses_jupyter(server: JupyterServer, fast_path: str) -> None:
     async with running(App()) as app, calling(server, app) as caller:
         heads = []
         for number in range(20):
             head, body = await caller.ask(f"page?n={number}", signed(server))
             assert body == b"hello"
             heads.append(head)
-    assert is_jupyters(heads[0])
-    assert not any(map(is_jupyters, heads[1:3]))
+    assert is_from_jupyter(heads[0])
+    assert [is_from_jupyter(head) for head in heads[1:3]] == [fast_path == "off"] * 2
     lines = app.asked[2].decode().split("\r\n")
     assert lines[0] == "GET /page?n=2 HTTP/1.1"
     assert f"X-Forwarded-Prefix: /proxy/{app.port}" in lines
     assert lines[1:] == app.asked[0].decode().split("\r\n")[1:]
 
 
-async def test_a_shortcut_is_for_nobody_else(server: JupyterServer) -> None:
+async def test_an_authorization_is_not_reused_for_other_headers_or_apps(
+    server: JupyterServer,
+) -> None:
     async with running(App()) as app, calling(server, app) as caller:
         for _ in range(3):
             await caller.ask("", signed(server))
@@ -108,14 +103,14 @@ async def test_a_shortcut_is_for_nobody_else(server: JupyterServer) -> None:
         other = App()
         async with running(other), calling(server, other) as stranger:
             head, _ = await stranger.ask("", signed(server))
-            assert is_jupyters(head)
+            assert is_from_jupyter(head)
             head, _ = await stranger.ask("")
             assert head.split()[1] in (b"302", b"403")
     assert len(app.asked) == 4 and len(other.asked) == 1
 
 
 @pytest.mark.parametrize("name", ["token", "%74oken", "to%6Ben"])
-async def test_who_was_let_in_by_the_address_leaves_no_shortcut_to_others(
+async def test_a_token_in_the_url_does_not_authorize_others(
     server: JupyterServer, name: str
 ) -> None:
     async with running(App()) as app, calling(server, app) as caller:
@@ -126,7 +121,7 @@ async def test_who_was_let_in_by_the_address_leaves_no_shortcut_to_others(
     assert len(app.asked) == 3
 
 
-async def test_a_connection_goes_to_jupyter_and_back(server: JupyterServer) -> None:
+async def test_one_connection_serves_apps_and_jupyter_in_turn(server: JupyterServer) -> None:
     async with running(App()) as app, calling(server, app) as caller:
         for _ in range(4):
             assert (await caller.ask("", signed(server)))[1] == b"hello"
@@ -141,7 +136,7 @@ async def test_a_connection_goes_to_jupyter_and_back(server: JupyterServer) -> N
     assert len(posts) == 4 and all(asked.endswith(BIG) for asked in posts)
 
 
-async def test_what_is_said_in_pieces_or_all_at_once_is_answered_in_order(
+async def test_split_and_pipelined_requests_are_answered_in_order(
     server: JupyterServer,
 ) -> None:
     async with running(App()) as app, calling(server, app) as caller:
@@ -172,7 +167,7 @@ async def test_what_is_said_in_pieces_or_all_at_once_is_answered_in_order(
     ],
     ids=["chunked", "long", "kept", "missing", "empty"],
 )  # fmt: skip
-async def test_answers_of_every_kind_come_whole_and_are_asked_for_once(
+async def test_every_kind_of_response_is_complete_and_requested_once(
     server: JupyterServer, answer: bytes, expected: bytes
 ) -> None:
     async with running(App(answer)) as app, calling(server, app) as caller:
@@ -193,7 +188,7 @@ async def test_a_redirect_leads_back_into_the_app(server: JupyterServer) -> None
     assert len(app.asked) == 3
 
 
-async def test_an_answer_that_takes_its_time_is_waited_for(server: JupyterServer) -> None:
+async def test_a_slow_response_is_awaited(server: JupyterServer) -> None:
     app = App(b"HTTP/1.1 200 OK\r\nContent-Le", rest=b"ngth: 5\r\n\r\nhello")
     async with running(app), calling(server, app) as caller:
         caller.say("", signed(server))
@@ -208,7 +203,7 @@ async def test_an_answer_that_takes_its_time_is_waited_for(server: JupyterServer
     assert len(app.asked) == 2
 
 
-async def test_an_app_that_has_closed_its_connection_is_asked_over_another(
+async def test_a_closed_connection_to_the_app_is_replaced(
     server: JupyterServer,
 ) -> None:
     async with running(App(requests=2)) as app, calling(server, app) as caller:
@@ -217,7 +212,7 @@ async def test_an_app_that_has_closed_its_connection_is_asked_over_another(
     assert len(app.asked) == 9 and app.connections == 5
 
 
-async def test_whoever_goes_away_while_the_app_works_ends_that(server: JupyterServer) -> None:
+async def test_the_request_to_the_app_ends_with_the_client(server: JupyterServer) -> None:
     app = App(b"HTTP/1.1 200 OK\r\n", rest=b"Content-Length: 0\r\n\r\n")
     async with running(app):
         async with calling(server, app) as caller:
@@ -232,32 +227,33 @@ async def test_whoever_goes_away_while_the_app_works_ends_that(server: JupyterSe
     assert app.connections == 1
 
 
-async def test_what_takes_long_is_jupyters_and_not_asked_for_again(
+async def test_a_slow_request_is_handed_over_to_jupyter_and_not_repeated(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(front, "QUICK_SECONDS", 0.01)
-    place: Place = ("127.0.0.1", 0)
+    monkeypatch.setattr(front_server, "RESPONSE_SECONDS", 0.01)
+    cache = AuthCache()
+    address: AppAddress = ("127.0.0.1", 0)
 
     class Jupyter(tornado.web.RequestHandler):
         async def get(self) -> None:
-            turn: Any = getattr(self.request.connection, "stream")  # noqa: B009  (typed as less)
-            begun = turn.take_begun(place)
-            if begun is None:
+            stream: Any = getattr(self.request.connection, "stream")  # noqa: B009  (typed as less)
+            pending = stream.take_pending(address)
+            if pending is None:
                 head = b"GET / HTTP/1.1\r\n\r\n"
-                shortcuts.issue(turn.head, head, b"/app/", place, lambda _: None)
-                connections.keep(place, await connections.fresh(place))
+                cache.add(stream.head, head, b"/app/", address, lambda _: None)
+                pool.release(address, await pool.open(address))
                 return
             app.goes_on.set()
-            answer = await answered(begun, "GET", b"")
+            answer = await response_over(pending, "GET", b"")
             async for piece in answer.pieces():
                 self.write(piece)
-            answer.end(place)
+            answer.end(address)
 
     app = App(b"HTTP/1.1 200 OK\r\n", rest=b"Content-Length: 5\r\n\r\nhello", requests=1)
-    server = FrontServer(tornado.web.Application([("/app/(?:.*)", Jupyter)]))
+    server = FrontServer(tornado.web.Application([("/app/(?:.*)", Jupyter)]), cache=cache)
     server.listen(port := free_port(), "127.0.0.1")
     async with running(app):
-        place = ("127.0.0.1", app.port)
+        address = ("127.0.0.1", app.port)
         async with connected(port) as (reader, writer):
             caller = Caller(reader, writer, 0)
             for expected in (b"", b"hello"):
@@ -291,17 +287,19 @@ async def test_what_takes_long_is_jupyters_and_not_asked_for_again(
         (OK + b"Content-Length: 5\r\nX: a\r\n b\r\n\r\nhello", None),
         (OK + b"Content-Length: 5\r\nX: a\nY: b\r\n\r\nhello", None),
         (OK + b"Content-Length: 5\r\nLocation: /\r\n\r\nhello", None),
-        (OK + b"Content-Length: %d\r\n\r\n" % (MOST_ANSWER_BYTES + 1), None),
-        (b"x" * (MOST_ANSWER_BYTES + 1), None),
+        (OK + b"Content-Length: %d\r\n\r\n" % (MAX_RESPONSE_BYTES + 1), None),
+        (b"x" * (MAX_RESPONSE_BYTES + 1), None),
     ],
 )
-def test_only_a_plain_answer_is_for_here(said: bytes, expected: tuple[bytes, int] | None) -> None:
-    assert plain_answer(said) == expected
+def test_only_plain_responses_are_passed_on(
+    said: bytes, expected: tuple[bytes, int] | None
+) -> None:
+    assert plain_response(said) == expected
 
 
-def test_what_is_of_one_connection_stays_there() -> None:
+def test_hop_by_hop_headers_are_removed() -> None:
     said = (
         OK + b"Keep-Alive: timeout=5\r\nX-A: b\r\nConnection: keep-alive\r\nContent-Length: 1\r\n"
     )
-    answer = plain_answer(said + b"\r\ny")
+    answer = plain_response(said + b"\r\ny")
     assert answer == (OK + b"X-A: b\r\nContent-Length: 1\r\n\r\ny", len(said) + 3)

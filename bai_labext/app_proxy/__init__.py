@@ -1,0 +1,1 @@
+"""Streaming reverse proxy from a session's Jupyter server to its apps."""

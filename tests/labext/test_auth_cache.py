@@ -1,0 +1,130 @@
+"""Cached authorizations: identical headers, the same app, for a limited time."""
+
+from __future__ import annotations
+
+import pytest
+
+from bai_labext.fast_path.auth_cache import (
+    CACHE_TTL_SECONDS,
+    MAX_HEADER_BLOCKS,
+    AuthCache,
+    AuthorizedRequest,
+)
+
+BLOCK = b"Host: hub\r\nCookie: a=1\r\n\r\n"
+SENT = b"Host: hub\r\nX-Forwarded-Prefix: /user/ann/lab/proxy/80\r\n\r\n"
+PREFIX = b"/user/ann/lab/proxy/80/"
+ADDRESS = ("127.0.0.1", 80)
+
+
+class Clock:
+    now = 100.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+class CacheUnderTest:
+    """A cache with a clock of its own, and the uses that it noted."""
+
+    def __init__(self) -> None:
+        self.clock = Clock()
+        self.cache = AuthCache(self.clock)
+        self.uses: list[str] = []
+
+    def add(self, rest: bytes = b"x", block: bytes = BLOCK, target: bytes = b"/") -> None:
+        head = b"GET " + PREFIX + rest + b" HTTP/1.1\r\n" + block
+        sent = b"GET " + target + rest + b" HTTP/1.1\r\n" + SENT
+        self.cache.add(head, sent, PREFIX, ADDRESS, self.uses.append)
+
+    def find(self, rest: bytes, block: bytes = BLOCK) -> AuthorizedRequest | None:
+        return self.cache.find(b"GET " + PREFIX + rest + b" HTTP/1.1\r\n" + block)
+
+
+@pytest.fixture
+def cached() -> CacheUnderTest:
+    found = CacheUnderTest()
+    found.add()
+    return found
+
+
+def test_identical_headers_authorize_other_paths_of_the_app(cached: CacheUnderTest) -> None:
+    authorized = cached.find(b"static/a.js?v=1&b=%20")
+    assert authorized is not None
+    assert authorized.message == b"GET /static/a.js?v=1&b=%20 HTTP/1.1\r\n" + SENT
+    assert authorized.address == ADDRESS
+    authorized.note_use()
+    assert cached.uses == ["/static/a.js"]
+
+
+def test_an_app_that_receives_whole_paths_still_does() -> None:
+    cached = CacheUnderTest()
+    cached.add(b"a", target=PREFIX)
+    authorized = cached.find(b"b")
+    assert authorized is not None
+    assert authorized.message.startswith(b"GET " + PREFIX + b"b HTTP/1.1\r\n")
+
+
+@pytest.mark.parametrize(
+    "received",
+    [
+        b"GET /user/ann/lab/proxy/81/x HTTP/1.1\r\n" + BLOCK,
+        b"GET /user/ann/lab/api/contents HTTP/1.1\r\n" + BLOCK,
+        b"GET /user/ann/lab/proxy/80 HTTP/1.1\r\n" + BLOCK,
+        b"POST " + PREFIX + b"x HTTP/1.1\r\n" + BLOCK,
+        b"GET " + PREFIX + b"x HTTP/1.0\r\n" + BLOCK,
+        b"GET " + PREFIX + b"x HTTP/1.1\r\n" + BLOCK[:-1],
+        b"GET " + PREFIX + b"x HTTP/1.1\r\n" + BLOCK + b"GET /",
+        b"GET " + PREFIX + b"x HTTP/1.1\r\n" + BLOCK.replace(b"a=1", b"a=2"),
+        b"GET " + PREFIX + b"x HTTP/1.1\r\nHost: hub\r\n\r\n",
+        b"GET " + PREFIX + b"x HTTP/1.1\nX: y\r\n" + BLOCK,
+        b"",
+    ],
+)
+def test_no_other_request_is_authorized(cached: CacheUnderTest, received: bytes) -> None:
+    assert cached.cache.find(received) is None
+
+
+@pytest.mark.parametrize(
+    "rest",
+    [
+        *(b"../81/x", b"a/../b", b"a//b", b"a%2e%2e/b", b"a b", b"a\tb", b"\xc3\xa9", b"a#b"),
+        *(b"x?token=guess", b'x"', b"x\x00"),
+    ],
+)
+def test_an_ambiguous_path_is_not_authorized(cached: CacheUnderTest, rest: bytes) -> None:
+    assert cached.find(rest) is None
+
+
+def test_an_authorization_expires(cached: CacheUnderTest) -> None:
+    cached.clock.now += CACHE_TTL_SECONDS - 0.01
+    assert cached.find(b"x") and cached.cache.may_have_valid_entries
+    cached.clock.now += 0.02
+    assert not cached.find(b"x") and not cached.cache.may_have_valid_entries
+
+
+@pytest.mark.parametrize(
+    ("head", "sent"),
+    [
+        (b"GET " + PREFIX + b"a HTTP/1.1", b"GET /rewritten/a HTTP/1.1"),
+        (b"GET " + PREFIX + b"a HTTP/1.1", b"GET /b HTTP/1.1"),
+        (b"GET /user/ann/lab/proxy/80 HTTP/1.1", b"GET / HTTP/1.1"),
+        (b"HEAD " + PREFIX + b"a HTTP/1.1", b"HEAD /a HTTP/1.1"),
+    ],
+)
+def test_a_rewritten_request_is_not_cached(head: bytes, sent: bytes) -> None:
+    cached = CacheUnderTest()
+    cached.cache.add(
+        head + b"\r\n" + BLOCK, sent + b"\r\n" + SENT, PREFIX, ADDRESS, cached.uses.append
+    )
+    assert cached.find(b"a") is None
+
+
+def test_the_size_of_the_cache_is_limited(cached: CacheUnderTest) -> None:
+    blocks = [
+        b"Host: hub\r\nCookie: a=%d\r\n\r\n" % number for number in range(3 * MAX_HEADER_BLOCKS)
+    ]
+    for block in blocks:
+        cached.add(block=block)
+    assert cached.find(b"x", blocks[-1])
+    assert sum(cached.find(b"x", block) is not None for block in blocks) <= MAX_HEADER_BLOCKS
