@@ -30,10 +30,10 @@ _LISTING = Listing(
 
 @dataclass(frozen=True, slots=True)
 class AuditEntry:
-    """Who did what to which thing, and how it ended (``done`` or an error's code).
+    """An action, its actor and target, and its result (``done`` or an error code).
 
-    ``domain`` is where the thing lies: a domain admin reads the entries of their
-    domain. ``details`` never holds a secret.
+    ``domain`` is that of the target: a domain admin reads the entries of their domain. ``details``
+    never contains a secret.
     """
 
     at: datetime
@@ -49,14 +49,14 @@ class AuditEntry:
 
 
 async def record(tx: AsyncConnection, entry: AuditEntry) -> None:
-    """Write one entry as part of ``tx``."""
+    """Insert one entry as part of ``tx``."""
     values = {name: getattr(entry, name) for name in entry.__dataclass_fields__}
     values["entity_id"] = entry.entity_id[:255]
     await tx.execute(_ENTRY, values)
 
 
 class AuditStore:
-    """Reads the log, and writes what is no part of another change."""
+    """Reads the log, and writes entries that belong to no other change."""
 
     def __init__(self, database: Database) -> None:
         self._db = database
@@ -68,9 +68,9 @@ class AuditStore:
     async def page(
         self, query: ListQuery, domain: str | None = None, hidden_roles: Collection[Role] = ()
     ) -> Page[Row]:
-        """Return a page of the log, of one domain where one is given.
+        """Return a page of the log, of one domain if given.
 
-        Entries of actors who now have one of ``hidden_roles`` are left out.
+        Entries whose actor now has one of ``hidden_roles`` are left out.
         """
         rows = sa.select(audit_log).where(is_shown(audit_log.c.actor_id, hidden_roles))
         if domain is not None:

@@ -1,4 +1,4 @@
-"""How many sessions and agents there are, by status."""
+"""Numbers of sessions and agents by status."""
 
 from __future__ import annotations
 

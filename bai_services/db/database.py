@@ -1,4 +1,4 @@
-"""The connection to bai-hub's database: SQLite (WAL) or PostgreSQL behind one interface."""
+"""Connection to bai-hub's database: SQLite (WAL) or PostgreSQL behind one interface."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from bai_services.core.errors import Unavailable
 
 from . import sqlite_adapter, sqlite_driver
 
-# A second writer waits this long for the first before it is told that the database is busy.
+# How long SQLite waits for a lock before it fails with "database is locked".
 SQLITE_BUSY_SECONDS = 30
 
 CONNECTIONS = 8
 
-# A connection to PostgreSQL that was used so lately is not asked first whether it is still there.
+# A PostgreSQL connection used within this time is not tested before it is used again.
 FRESH_SECONDS = 1.0
-# Statements that one connection keeps prepared; there are more than the driver's own bound of 100.
+# Prepared statements per connection; there are more than the driver's default of 100.
 PREPARED = 500
 
 _IS_WRITE = "bai_is_write"
@@ -36,7 +36,7 @@ _EMPTY = {"{}": dict, b"{}": dict, "[]": list, b"[]": list}
 
 
 class Database:
-    """Opens transactions; a transaction awaits nothing but the database."""
+    """Opens transactions; a transaction must await nothing but the database."""
 
     def __init__(self, url: str) -> None:
         """``url`` names an async driver: ``sqlite+aiosqlite`` or ``postgresql+psycopg``."""
@@ -61,22 +61,22 @@ class Database:
             self._engine, self._reader = _postgres(self.url), _postgres(self.url, "AUTOCOMMIT")
             self._begun = AsyncEngine.begin
         self._writer = self._engine.execution_options(**{_IS_WRITE: True})
-        # SQLite lets writers in by luck: one that comes back at once, as a scheduling pass does,
-        # would keep the others waiting for seconds. Here they queue.
+        # SQLite grants its write lock without fairness: a writer that returns at once, such as a
+        # scheduling pass, would starve the others for seconds. This lock is fair.
         self._turn = asyncio.Lock() if self.is_sqlite else contextlib.nullcontext()
 
     @asynccontextmanager
     async def write(self) -> AsyncIterator[AsyncConnection]:
-        """Open a transaction that may write: committed at the end, rolled back on an error."""
+        """Open a transaction that may write: commit at the end, roll back on an error."""
         with _translated():
             async with self._turn, self._begun(self._writer) as tx:
                 yield tx
 
     @asynccontextmanager
     async def read(self) -> AsyncIterator[AsyncConnection]:
-        """Open a transaction that only reads, without a lock.
+        """Open a read-only transaction without a lock.
 
-        On PostgreSQL each statement sees what is committed by then.
+        On PostgreSQL each statement sees the state committed by then.
         """
         with _translated():
             async with self._begun(self._reader) as tx:
@@ -84,7 +84,7 @@ class Database:
 
     @asynccontextmanager
     async def read_one_state(self) -> AsyncIterator[AsyncConnection]:
-        """Open a transaction that only reads and whose statements all see the same state."""
+        """Open a read-only transaction whose statements all see the same state."""
         with _translated():
             async with self._engine.begin() as tx:
                 if tx.dialect.name == "postgresql":
@@ -104,9 +104,10 @@ class Database:
 
 
 def _postgres(url: sa.URL, isolation_level: str = "READ COMMITTED") -> AsyncEngine:
-    """Return an engine whose busiest connections are used first: they have the most prepared.
+    """Return an engine that reuses the busiest connections, which have the most prepared
+    statements.
 
-    Reads need no BEGIN and no COMMIT: without them one is a third of the calls to the server.
+    Reads need no BEGIN and no COMMIT; these would triple the number of round trips.
     """
     engine = create_async_engine(
         url,
@@ -133,13 +134,13 @@ def _postgres(url: sa.URL, isolation_level: str = "READ COMMITTED") -> AsyncEngi
         try:
             engine.dialect.do_ping(connection)
         except engine.dialect.loaded_dbapi.Error as error:
-            raise DisconnectionError from error  # the pool opens another
+            raise DisconnectionError from error  # makes the pool open a new connection
 
     return engine
 
 
 def _read_json(text: str | bytes) -> Any:
-    """Return what a text says; most of what a row of a session has says nothing."""
+    """Parse JSON; a fast path handles the empty values, which most columns of a session have."""
     empty = _EMPTY.get(text)
     return json.loads(text) if empty is None else empty()
 
@@ -155,25 +156,28 @@ def _prepare_sqlite(engine: sa.Engine) -> None:
     def set_pragmas(connection: Any, record: object) -> None:
         cursor = connection.cursor()
         cursor.execute("PRAGMA journal_mode=WAL")
-        # With WAL this survives a kill at any point; only a power cut may lose the last commits.
+        # With WAL this survives a kill at any point; only a power failure may lose the last
+        # commits.
         cursor.execute("PRAGMA synchronous=NORMAL")
         cursor.execute("PRAGMA foreign_keys=ON")
         cursor.close()
 
     @sa.event.listens_for(engine, "begin")
     def begin(connection: sa.Connection) -> None:
-        # IMMEDIATE takes the write lock first: a read that becomes a write could not wait for it.
+        # IMMEDIATE takes the write lock first: a transaction that turns from read to write cannot
+        # wait for the lock.
         if connection.get_execution_options().get(_IS_WRITE):
             connection.exec_driver_sql("BEGIN IMMEDIATE")
         else:
-            # Of the driver itself: this one cannot fail, and SQLAlchemy's way costs three times it.
+            # Call the driver directly: this cannot fail, and SQLAlchemy's way costs three times as
+            # much.
             cursor = connection.connection.cursor()
             cursor.execute("BEGIN")
             cursor.close()
 
 
 class _translated:
-    """Turns a database that is away or full into an error that a user may read."""
+    """Convert errors of an unreachable or full database to errors that a user may read."""
 
     def __enter__(self) -> None:
         return None
@@ -184,8 +188,8 @@ class _translated:
         text = str(error.orig).lower()
         if "disk is full" in text or "no space left" in text or "disk i/o error" in text:
             raise Unavailable(
-                "the database's disk is full: an administrator must make room on it, then it goes "
-                "on by itself; nothing was changed",
+                "the database's disk is full: an administrator must free space; then work "
+                "resumes by itself; nothing was changed",
                 reason="database-full",
             ) from error
         if error.connection_invalidated or isinstance(error, OperationalError):

@@ -1,4 +1,4 @@
-"""Turns a broken constraint into the error that it means."""
+"""Conversion of constraint violations to domain errors."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ def first_row(result: sa.CursorResult[Any]) -> dict[str, Any] | None:
 
 @contextmanager
 def broken_means(error: BaiError, taken: BaiError | None = None) -> Iterator[None]:
-    """Raise ``error`` where the database refuses a row: a name taken, a reference in use.
+    """Raise ``error`` if a constraint fails: a duplicate name, or a reference in use.
 
-    With ``taken``, that is raised instead where a unique value is there already.
+    With ``taken``, that error is raised instead for a violated unique constraint.
     """
     try:
         yield
@@ -33,7 +33,7 @@ def broken_means(error: BaiError, taken: BaiError | None = None) -> Iterator[Non
 
 
 def _is_unique(cause: IntegrityError) -> bool:
-    # PostgreSQL has a code for it (unique_violation), SQLite a text.
+    # PostgreSQL reports a code for it (unique_violation), SQLite only a text.
     code = getattr(cause.orig, "sqlstate", None)
     return code == "23505" if code is not None else "UNIQUE constraint" in str(cause.orig)
 
@@ -41,10 +41,10 @@ def _is_unique(cause: IntegrityError) -> bool:
 async def refuse_in_use(
     tx: AsyncConnection, what: str, uses: Mapping[str, sa.ColumnElement[bool]]
 ) -> None:
-    """Raise ``InUse`` if rows refer to a thing that is to be deleted.
+    """Raise ``InUse`` if rows refer to a thing that is about to be deleted.
 
-    ``uses`` maps what the rows are called (in the plural) to the condition that
-    finds them; all that are found are named with their number.
+    ``uses`` maps the plural noun for the rows to the condition that finds them; the message names
+    each kind found with its number.
     """
     counts: dict[str, Any] = {}
     for name, condition in uses.items():
@@ -58,7 +58,7 @@ async def refuse_in_use(
 
 
 def insert_ignoring(tx: AsyncConnection, table: sa.Table) -> Any:
-    """Return an INSERT that leaves out rows that are there already, on either database."""
+    """Return an INSERT that ignores existing rows, on either database."""
     if tx.dialect.name == "sqlite":
         return sqlite.insert(table).on_conflict_do_nothing()
     return postgresql.insert(table).on_conflict_do_nothing()

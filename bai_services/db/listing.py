@@ -1,4 +1,4 @@
-"""Paging, sorting and filtering of lists, done by the database."""
+"""Paging, sorting and filtering of lists in the database."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ _ORDERED = frozenset({"gt", "gte", "lt", "lte"})
 _OPERATORS = ("contains", "in", *filter(None, _COMPARISONS))
 
 
-# A name stands for so many keys at most; where it stands for more, rows are joined with names.
+# Maximum number of keys that a name is resolved to; with more, rows are joined with the names.
 _MOST_KEYS = 20
 _NAMING = frozenset({"", "in", "contains"})
 
 
 @dataclass(frozen=True, slots=True)
 class Named:
-    """A field of another table: that table's key, and the column of the list that refers to it."""
+    """A column of another table: that table's key, and the column of the list that refers to it."""
 
     key: sa.ColumnElement[Any]
     referring: sa.ColumnElement[Any]
@@ -42,19 +42,19 @@ class Named:
 
 @dataclass(frozen=True, slots=True)
 class Listing:
-    """What of a select may be sorted and filtered: public name to column."""
+    """The fields by which a select may be sorted and filtered: public name to column."""
 
     columns: Mapping[str, sa.ColumnElement[Any]]
     default_sort: Sequence[str] = field(default=("-created_at",))
-    # Values that most rows have: an index finds far too many rows by them, which are then sorted.
+    # Frequent values: an index on them would select far too many rows, which must then be sorted.
     common: Mapping[str, frozenset[str]] = field(default_factory=dict)
-    # Fields that are looked up first: of a key the database knows how many rows have it.
+    # Fields that are resolved to keys first: the database's statistics know the rows per key.
     named: Mapping[str, Named] = field(default_factory=dict)
 
     async def page(
         self, tx: AsyncConnection, rows: sa.Select[Any], query: ListQuery
     ) -> tuple[list[Mapping[str, Any]], int]:
-        """Return the rows of the page asked for, and how many there are (see ``most_counted``).
+        """Return the rows of a page, and the total number of rows (see ``most_counted``).
 
         Raises
         ------
@@ -68,7 +68,8 @@ class Listing:
         found: list[Mapping[str, Any]] = [dict(row) for row in result.mappings()]
         if len(found) < query.limit and (found or not query.offset):
             return found, query.offset + len(found)  # the list ends here
-        # All rows of a long list are not counted: that costs far more than reading a page of it.
+        # Counting all rows of a long list costs far more than reading a page of it, so the count is
+        # limited.
         most = most_counted(query.limit, query.offset) + 1
         counted = rows.with_only_columns(sa.literal(1), maintain_column_froms=True).limit(most)
         total = await tx.scalar(sa.select(sa.func.count()).select_from(counted.subquery()))
@@ -77,7 +78,7 @@ class Listing:
     async def _looked_up(
         self, tx: AsyncConnection, name: str, condition: sa.ColumnElement[bool]
     ) -> sa.ColumnElement[bool]:
-        """Return a condition on names as one on the keys that it stands for, if they are few."""
+        """Replace a condition on names by one on the keys that match, if there are few."""
         field_name, _, comparison = name.partition("__")
         named = self.named.get(field_name)
         if named is None or comparison not in _NAMING:
@@ -106,7 +107,7 @@ class Listing:
         if comparison == "in":
             return column.in_([_typed(column, part, name) for part in value.split(",")])
         if not comparison and value in self.common.get(field_name, ()):
-            # An expression has no index: the rows are read in the order asked for.
+            # An expression has no index: the rows are read in the requested order.
             return column.concat("") == value
         return _COMPARISONS[comparison](column, _typed(column, value, name))
 
@@ -123,25 +124,25 @@ class Listing:
 def _contains(
     column: sa.ColumnElement[Any], value: str, *, is_sqlite: bool
 ) -> sa.ColumnElement[bool]:
-    """Return whether a column holds a text, in capitals or not.
+    """Return whether a column contains a text, ignoring case.
 
-    Every row of a long list may be asked, so what is asked is the cheapest that says the same.
+    It may run on every row of a long list, so the cheapest equivalent condition is used.
     """
     text = column if isinstance(column.type, sa.String) else sa.cast(column, sa.String)
     is_plain = value.isascii() and not any(map(str.isalpha, value))
     if is_sqlite or is_plain:
-        # SQLite's LIKE takes no notice of capitals, and digits have none.
+        # SQLite's LIKE ignores the case of ASCII letters, and digits have none.
         return text.contains(value, autoescape=True)
     if value.isascii():
-        # The letters of a language cost several times what those of ASCII do.
+        # Case folding of non-ASCII letters costs several times that of ASCII.
         text = sa.collate(text, "C")
     return sa.func.lower(text).contains(value.lower(), autoescape=True)
 
 
 def _typed(column: sa.ColumnElement[Any], text: str, name: str) -> Any:
-    """Read a filter's text as the column's type.
+    """Convert a filter's text to the column's type.
 
-    A time without a zone is UTC; what is kept as JSON cannot be compared.
+    A time without a zone is UTC; JSON columns cannot be compared.
     """
     kind = column.type
     if isinstance(kind, sa.TypeDecorator):
@@ -153,7 +154,7 @@ def _typed(column: sa.ColumnElement[Any], text: str, name: str) -> Any:
             time = datetime.fromisoformat(text)
             return time.replace(tzinfo=time.tzinfo or UTC).astimezone(UTC)
         if isinstance(kind, sa.String):
-            # A NUL cannot be in any text of ours, and PostgreSQL refuses to compare with it.
+            # No stored text contains a NUL, and PostgreSQL refuses to compare with it.
             return text if "\0" not in text else _refuse(text)
         if isinstance(kind, sa.Integer):
             number = read_whole(text.removeprefix("-"))

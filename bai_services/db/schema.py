@@ -1,4 +1,4 @@
-"""Brings a database to the newest schema, or to any revision on the way there."""
+"""Migrations of a database to the newest schema, or to any earlier revision."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from alembic.script import ScriptDirectory
 
 from .tables import metadata
 
-# Any number, the same for every manager: two that start at once migrate one after the other.
+# An arbitrary lock id, the same for every manager: concurrent migrations are serialized.
 _LOCK = 7_318_202
 
 
 def upgrade(url: str, revision: str = "head") -> None:
     """Create or migrate the tables at ``url``; blocking, for start-up and tests.
 
-    All of it is one transaction: a migration that fails leaves the database as it was.
+    It is one transaction: a failed migration leaves the database unchanged.
     """
     with _connected(url) as connection:
         command.upgrade(_config(connection), revision)
@@ -41,14 +41,16 @@ def current(url: str) -> str | None:
 
 
 def differences(url: str) -> list[object]:
-    """Return what the database at ``url`` has otherwise than ``tables`` says; [] if nothing."""
+    """Return the differences between the database at ``url`` and ``tables``; [] if there are
+    none.
+    """
     with _connected(url) as connection:
         context = MigrationContext.configure(connection, opts={"compare_type": True})
         return list(compare_metadata(context, metadata))
 
 
 def write_revision(url: str, message: str) -> None:
-    """Write the migration from the newest revision to what ``tables`` says now."""
+    """Write the migration from the newest revision to the current ``tables``."""
     number = f"{len(revisions()) + 1:04}"
     with _connected(url) as connection:
         command.revision(_config(connection), message, autogenerate=True, rev_id=number)
@@ -63,7 +65,7 @@ def _config(connection: sa.Connection | None = None) -> Config:
 
 @contextmanager
 def _connected(url: str) -> Iterator[sa.Connection]:
-    """Open a transaction that no other migration shares."""
+    """Open a transaction that excludes other migrations."""
     target = sa.make_url(url)
     is_sqlite = target.get_backend_name() == "sqlite"
     if is_sqlite and target.database:

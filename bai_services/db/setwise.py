@@ -1,8 +1,8 @@
 """One statement for many rows, on either database.
 
-PostgreSQL gets all rows as arrays in one statement, SQLite the statement once for each row:
-there that costs no round trip. Either is built once, when a module is loaded: building one costs
-more than running it.
+PostgreSQL gets all rows as arrays in one statement. SQLite runs the statement once per row, which
+costs no round trip there. Both statements are built once, when a module is loaded: building one
+costs more than running it.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class RowUpdate:
     def __init__(self, kinds: Mapping[str, Any], statement: Callable[[Values], sa.Update]) -> None:
         self._source = _Source(kinds)
         self._at_once = statement(self._source.rows.c)
-        # A name of a column would mean the column's new value.
+        # The plain column name would mean the column's new value.
         self._keys = [f"v_{name}" for name in kinds]
         self._each = statement(
             {name: sa.bindparam(f"v_{name}", type_=kind) for name, kind in kinds.items()}
@@ -49,9 +49,9 @@ class RowUpdate:
 
 
 class RowLock:
-    """Locks rows in the order of their keys, so that nobody waits in a circle.
+    """Locks rows in the order of their keys, to avoid deadlocks.
 
-    SQLite has one writer at a time and nothing to lock.
+    SQLite has a single writer and nothing to lock.
     """
 
     def __init__(self, table: sa.Table, keys: Mapping[str, Any]) -> None:
@@ -75,9 +75,8 @@ class RowLock:
 class RowInsert:
     """An INSERT of many rows.
 
-    ``names`` are the columns whose values each row has, in their order; those
-    named in ``same`` get one value for all rows. With ``ignores`` a row that
-    is there already is left out.
+    ``names`` are the columns whose values each row has, in their order; the columns in ``same``
+    have one value for all rows. With ``ignores`` existing rows are skipped.
     """
 
     def __init__(
@@ -106,13 +105,13 @@ class RowInsert:
 
 
 class Among(FunctionElement[bool]):
-    """The condition that a column has one of the values that are given as ``name``.
+    """The condition that a column has one of the values of the parameter ``name``.
 
-    PostgreSQL gets them as one array: a list of parameters would be rendered
-    anew for each call, and once the statement is prepared, gone through for each row.
+    PostgreSQL gets them as one array. A list of parameters would be rendered again for each call,
+    and processed for each row once the statement is prepared.
     """
 
-    # Without a type: of one that is boolean SQLite would ask whether it is 1, and use no index.
+    # Without a type: for a boolean one SQLite would compare with 1, and use no index.
     inherit_cache = True
 
     def __init__(self, column: sa.ColumnElement[Any], name: str) -> None:
@@ -134,7 +133,7 @@ def _as_array(element: Among, compiler: Any, **more: Any) -> str:
 
 
 class _Source:
-    """Rows of values as a table of one statement of PostgreSQL."""
+    """Rows of values as a table of one PostgreSQL statement."""
 
     def __init__(self, kinds: Mapping[str, Any]) -> None:
         self._names = [f"all_{name}" for name in kinds]
@@ -147,6 +146,7 @@ class _Source:
 
 
 def _array(name: str, kind: sa.types.TypeEngine[Any]) -> sa.BindParameter[Any]:
-    # Without a length: PostgreSQL would cut what is longer, where a column refuses it.
+    # Without a length: PostgreSQL would truncate a longer value, where the column itself refuses
+    # it.
     plain = sa.String() if isinstance(kind, sa.String) else kind
     return sa.bindparam(name, type_=postgresql.ARRAY(plain, dimensions=1))

@@ -123,7 +123,7 @@ async def test_a_person_from_making_to_deletion(api: Api, domain_admin: Client) 
     keypairs = (await domain_admin.get("/keypairs", user="grace"))["items"]
     assert [k["is_active"] for k in keypairs] == [False]
     again = {"username": "grace", "email": "other@example.org"}
-    await refused(AlreadyExists, domain_admin.post("/users", again), "taken by a deleted person")
+    await refused(AlreadyExists, domain_admin.post("/users", again), "taken by a deleted user")
 
 
 async def test_the_main_keypair_of_a_new_person_signs(api: Api, admin: Client) -> None:

@@ -242,7 +242,7 @@ async def test_lists_show_what_may_be_seen(world: World) -> None:
     assert (await world.sessions.page(ListQuery(), Visibility(domain="other"))).total == 0
     await world.sessions.enqueue(world.new("lab1", user=2), world.later())
     assert (await world.sessions.find_by_key("lab1", Visibility(), "u1")).owner == "ann"
-    with pytest.raises(NotFound, match="several people"):
+    with pytest.raises(NotFound, match="several users"):
         await world.sessions.find_by_key("lab1", Visibility(), "u3")
     with pytest.raises(NotFound):
         await world.sessions.find_by_key("lab1", Visibility(owner_id="u3"), "u3")

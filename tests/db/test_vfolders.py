@@ -104,7 +104,7 @@ async def test_a_name_is_free_again_once_the_folder_is_in_the_trash(
         await store.create(values("f2"), ENTRY)
     await store.move("f1", VfolderEvent.TRASHED, NOW, ENTRY)
     await store.create(values("f2"), ENTRY)
-    with pytest.raises(AlreadyExists, match="made meanwhile"):
+    with pytest.raises(AlreadyExists, match="created meanwhile"):
         await store.move("f1", VfolderEvent.RESTORED, NOW, ENTRY)
     await store.update("f2", {"name": "second"}, ENTRY)
     await store.move("f1", VfolderEvent.RESTORED, NOW, ENTRY)

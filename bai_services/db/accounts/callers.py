@@ -1,4 +1,4 @@
-"""Who is behind a name, a password or a keypair."""
+"""Look up the account behind a name, a password or a keypair."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from .users import Account, read_account
 
 @dataclass(frozen=True, slots=True)
 class KeypairAccount:
-    """A keypair that may sign, and whose it is."""
+    """An active keypair and the account that it belongs to."""
 
     account: Account
     access_key: str
@@ -74,7 +74,9 @@ class AccountStore:
         return PasswordAccount(account, password_hash)
 
     async def max_concurrent_logins(self, user_id: str) -> int | None:
-        """Return in how many browsers a user may be signed in at once; None: in any number."""
+        """Return the maximum number of browsers in which a user may be signed in; None: no
+        limit.
+        """
         async with self._db.read() as tx:
             found: int | None = await tx.scalar(
                 sa.select(user_policies.c.max_concurrent_logins)
@@ -86,7 +88,7 @@ class AccountStore:
     async def caps_and_usage(
         self, scopes: Sequence[Scope]
     ) -> tuple[dict[Scope, ScopeCaps], dict[Scope, dict[str, int]]]:
-        """Return what each scope may hold and holds now, of one moment."""
+        """Return the caps and the current usage of each scope, read consistently."""
         async with self._db.read() as tx:
             return await read_caps(tx, scopes), await read_usage(tx, scopes)
 

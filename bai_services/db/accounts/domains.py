@@ -52,7 +52,7 @@ class DomainStore:
     async def create(
         self, values: Mapping[str, Any], project: Mapping[str, Any], audit: AuditEntry
     ) -> None:
-        """Write the domain together with its first project.
+        """Insert the domain together with its first project.
 
         Raises
         ------
@@ -71,9 +71,10 @@ class DomainStore:
     async def update(
         self, name: str, changes: Mapping[str, Any], signs_out: bool, audit: AuditEntry
     ) -> Row:
-        """Change a domain and return it; ``signs_out`` marks its people to lose their tokens.
+        """Update a domain and return it; ``signs_out`` marks its users for revocation of their
+        tokens.
 
-        Superadmins keep theirs: an inactive domain does not lock them out.
+        Superadmins keep theirs: an inactive domain must not lock them out.
         """
         async with self._db.write() as tx:
             if changes:
@@ -97,7 +98,7 @@ class DomainStore:
         Raises
         ------
         InUse
-            If people, other projects, folders or sessions belong to it.
+            If users, other projects, folders or sessions belong to it.
         """
         uses = {
             "users": users.c.domain == name,

@@ -1,4 +1,4 @@
-"""Keypairs in the database; their secrets are written and never listed."""
+"""Keypairs in the database; secrets are stored and never listed."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class KeypairStore:
     async def page(
         self, query: ListQuery, domain: str | None = None, user_id: str | None = None
     ) -> Page[Row]:
-        """Return a page of the keypairs of a domain's people, or of one person, or of all."""
+        """Return a page of the keypairs of a domain's users, of one user, or of all."""
         async with self._db.read() as tx:
             items, total = await _LISTING.page(tx, _visible(domain, user_id), query)
         return Page(items, total, query.limit, query.offset)
@@ -61,7 +61,7 @@ class KeypairStore:
             return first_row(found)
 
     async def encrypted_secret(self, access_key: str) -> str | None:
-        """Return the secret key as it is kept, None if there is no such keypair."""
+        """Return the encrypted secret key, None if there is no such keypair."""
         async with self._db.read() as tx:
             mine = keypairs.c.access_key == access_key
             found: str | None = await tx.scalar(
@@ -70,10 +70,10 @@ class KeypairStore:
         return found
 
     async def create(self, values: Mapping[str, Any], is_main: bool, audit: AuditEntry) -> None:
-        """Write a keypair; the person's first, or ``is_main``, becomes the main one."""
+        """Insert a keypair; the first of a user, or one with ``is_main``, becomes the main one."""
         user = users.c.id == values["user_id"]
         async with self._db.write() as tx:
-            with broken_means(NotFound("the person or the keypair policy does not exist")):
+            with broken_means(NotFound("the user or the keypair policy does not exist")):
                 await tx.execute(keypairs.insert().values(values))
             if not is_main:
                 user = sa.and_(user, users.c.main_access_key.is_(None))
@@ -98,7 +98,7 @@ class KeypairStore:
             found = await tx.execute(_visible(None, None).where(mine))
             row = first_row(found)
             if row is None:
-                raise NotFound("there is no such keypair any more")
+                raise NotFound("the keypair no longer exists")
             await record(tx, audit)
             return row
 
@@ -108,22 +108,22 @@ class KeypairStore:
         Raises
         ------
         InUse
-            If it is a person's main keypair, or live sessions count in it.
+            If it is a user's main keypair, or live sessions count in it.
         """
         uses = {
-            "people as their main keypair": users.c.main_access_key == access_key,
+            "users as their main keypair": users.c.main_access_key == access_key,
             "live sessions": sa.and_(
                 sessions.c.access_key == access_key, sessions.c.live_name.is_not(None)
             ),
         }
         async with self._db.write() as tx:
             await refuse_in_use(tx, f"keypair {access_key}", uses)
-            with broken_means(InUse("the keypair came into use meanwhile")):
+            with broken_means(InUse("the keypair is now in use")):
                 gone = await tx.execute(
                     keypairs.delete().where(keypairs.c.access_key == access_key)
                 )
             if not gone.rowcount:
-                raise NotFound("there is no such keypair any more")
+                raise NotFound("the keypair no longer exists")
             await record(tx, audit)
 
 

@@ -1,4 +1,4 @@
-"""Limits of lists by the role that the owner of each row has now."""
+"""Restrict lists by the current role of each row's owner."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from bai_services.core.accounts.roles import Role
 
 from ..tables.accounts import users
 
-# An alias, so that it is not taken for the users that a list is joined with.
+# An alias, distinct from a users table that the list itself joins.
 _owners = users.alias("hidden_owners")
 
 
 def is_shown(owner_id: sa.ColumnElement[Any], hidden: Collection[Role]) -> sa.ColumnElement[bool]:
-    """Match what has no owner, or an owner whose present role is not hidden."""
+    """Match rows without an owner, or whose owner's current role is not hidden."""
     if not hidden:
         return sa.true()
     found = sa.select(_owners.c.id).where(_owners.c.role.in_(sorted(hidden)))

@@ -29,7 +29,7 @@ Row = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class PolicyKind:
-    """One of the kinds: its table, and which column of whom refers to it."""
+    """A kind of policy: its table, and the column of the other table that refers to it."""
 
     name: str
     table: sa.Table
@@ -97,12 +97,12 @@ class PolicyStore:
         Raises
         ------
         InUse
-            If somebody has it, with how many.
+            If it is assigned; the message has the number.
         """
         what = f"{self._kind.name} policy {name}"
         async with self._db.write() as tx:
             await refuse_in_use(tx, what, {self._kind.users_called: self._kind.reference == name})
-            with broken_means(InUse(f"{what} came into use meanwhile")):
+            with broken_means(InUse(f"{what} is now in use")):
                 gone = await tx.execute(self._table.delete().where(self._table.c.name == name))
             if not gone.rowcount:
                 raise NotFound(f"there is no {what}")

@@ -1,4 +1,4 @@
-"""Projects and who belongs to them."""
+"""Projects and their members."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ class ProjectStore:
         return [row for row in rows if row["id"] == key] or rows
 
     async def create(self, values: Mapping[str, Any], audit: AuditEntry) -> None:
-        """Write a project.
+        """Insert a project.
 
         Raises
         ------
@@ -98,7 +98,7 @@ class ProjectStore:
         name, domain = values["name"], values["domain"]
         async with self._db.write() as tx:
             with broken_means(
-                NotFound(f"there is no domain {domain} or no such policy any more"),
+                NotFound(f"there is no domain {domain} or the policy no longer exists"),
                 AlreadyExists(f"domain {domain} has a project {name} already", name=name),
             ):
                 await tx.execute(projects.insert().values(values))
@@ -108,8 +108,8 @@ class ProjectStore:
         async with self._db.write() as tx:
             if changes:
                 with broken_means(
-                    NotFound("there is no such project policy any more"),
-                    AlreadyExists("the domain has a project of that name already"),
+                    NotFound("the project policy no longer exists"),
+                    AlreadyExists("the domain already has a project of that name"),
                 ):
                     await tx.execute(
                         projects.update().where(projects.c.id == project_id).values(changes)
@@ -117,7 +117,7 @@ class ProjectStore:
             found = await tx.execute(sa.select(projects).where(projects.c.id == project_id))
             row = first_row(found)
             if row is None:
-                raise NotFound("there is no such project any more")
+                raise NotFound("the project no longer exists")
             await record(tx, audit)
             return row
 
@@ -141,10 +141,10 @@ class ProjectStore:
                     resource_group_links.c.target == project_id,
                 )
             )
-            with broken_means(InUse("the project came into use meanwhile")):
+            with broken_means(InUse("the project is now in use")):
                 gone = await tx.execute(projects.delete().where(projects.c.id == project_id))
             if not gone.rowcount:
-                raise NotFound("there is no such project any more")
+                raise NotFound("the project no longer exists")
             await record(tx, audit)
 
     async def members(self, project_id: str, query: ListQuery) -> Page[Row]:
@@ -158,7 +158,7 @@ class ProjectStore:
         return Page(items, total, query.limit, query.offset)
 
     async def add_member(self, project_id: str, user_id: str, audit: AuditEntry) -> bool:
-        """Add a person; return False if they were in the project already."""
+        """Add a user; return False if they were a member already."""
         async with self._db.write() as tx:
             added = await add_memberships(tx, user_id, [project_id])
             if added:
@@ -173,17 +173,17 @@ class ProjectStore:
                 )
             )
             if not gone.rowcount:
-                raise NotFound("that person is no member of the project")
+                raise NotFound("that user is not a member of the project")
             await record(tx, audit)
 
 
 async def add_memberships(tx: AsyncConnection, user_id: str, project_ids: Sequence[str]) -> int:
-    """Add a person to projects and return how many of them were new."""
+    """Add a user to projects and return how many memberships are new."""
     if not project_ids:
         return 0
     values = [{"user_id": user_id, "project_id": project_id} for project_id in project_ids]
-    with broken_means(NotFound("the project or the person is gone")):
-        # Not the row count: with several rows at once PostgreSQL's driver does not know it.
+    with broken_means(NotFound("the project or the user no longer exists")):
+        # Count returned rows: for several rows PostgreSQL's driver reports no row count.
         added = await tx.execute(
             insert_ignoring(tx, memberships).values(values).returning(memberships.c.project_id)
         )

@@ -1,4 +1,4 @@
-"""Failures of signing in, and the addresses from which accounts have signed in."""
+"""Failed sign-in attempts, and the addresses from which accounts have signed in."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ _subject = sign_in_failures.c.subject
 
 @dataclass(frozen=True, slots=True)
 class Counted:
-    """How many attempts a subject has, this one included; ``blocked_until``: before this one."""
+    """Attempts of a subject, including this one; ``blocked_until`` is the state before this one."""
 
     count: int
     blocked_until: datetime | None
 
 
 class SignInFailureStore:
-    """Counts attempts per subject: a hash of a name, an account, an address."""
+    """Counts attempts per subject: a hash of a name, an account, or an address."""
 
     def __init__(self, database: Database) -> None:
         self._db = database
@@ -36,11 +36,11 @@ class SignInFailureStore:
     async def attempt(
         self, allowed: Mapping[str, int | None], now: datetime, block_time: timedelta
     ) -> dict[str, Counted]:
-        """Count one attempt for each subject before it is known how it ends.
+        """Count one attempt for each subject before its result is known.
 
-        A subject is blocked for ``block_time`` by the attempt that reaches what is ``allowed``
-        (None: never), and not counted meanwhile. Counting first means that no number of attempts
-        at once gets past the limit. A count starts anew ``block_time`` after the last attempt.
+        The attempt that reaches the ``allowed`` number (None: unlimited) blocks its subject for
+        ``block_time``; attempts while blocked do not count. Counting first means that concurrent
+        attempts cannot exceed the limit. The count resets ``block_time`` after the last attempt.
         """
         async with self._db.write() as tx:
             await tx.execute(
@@ -52,14 +52,14 @@ class SignInFailureStore:
                     ),
                 )
             )
-            # In one order, so that two attempts cannot wait for each other.
+            # Sorted, so that concurrent attempts cannot deadlock.
             return {
                 subject: await _count(tx, subject, allowed[subject], now, block_time)
                 for subject in sorted(allowed)
             }
 
     async def is_known(self, user_id: str, address: str) -> bool:
-        """Return whether the account has signed in from there."""
+        """Return whether the account has signed in from this address."""
         known = known_sign_in_addresses.c
         async with self._db.read() as tx:
             found = await tx.scalar(
@@ -74,9 +74,10 @@ class SignInFailureStore:
         known: tuple[str, str, datetime],
         audit: AuditEntry,
     ) -> None:
-        """Forget the attempts of subjects: one of them was right.
+        """Reset the attempts of subjects after a successful sign-in.
 
-        ``address`` loses this attempt alone. ``known`` (account, address, time) is remembered.
+        Only this attempt is subtracted from ``address``. ``known`` (account, address, time) is
+        stored.
         """
         user_id, known_address, now = known
         columns = known_sign_in_addresses.c
@@ -104,7 +105,7 @@ class SignInFailureStore:
             await record(tx, audit)
 
     async def blocked(self, subjects: Sequence[str], now: datetime) -> dict[str, datetime]:
-        """Return until when those of the subjects are blocked that are."""
+        """Return the end of the block for each blocked subject."""
         columns = sign_in_failures.c
         async with self._db.read() as tx:
             found = await tx.execute(

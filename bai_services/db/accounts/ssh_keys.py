@@ -1,4 +1,4 @@
-"""SSH keys of people in the database."""
+"""SSH public keys of users in the database."""
 
 from __future__ import annotations
 
@@ -27,33 +27,33 @@ class SshKeyStore:
         self._db = database
 
     async def of(self, user_id: str) -> Sequence[Row]:
-        """Return somebody's keys by name."""
+        """Return a user's keys by name."""
         asked = sa.select(*_SHOWN).where(ssh_keys.c.user_id == user_id).order_by(ssh_keys.c.name)
         async with self._db.read() as tx:
             return [dict(row) for row in (await tx.execute(asked)).mappings()]
 
     async def add(self, values: Mapping[str, Any], most: int, audit: AuditEntry) -> None:
-        """Write a key, unless the person has ``most`` already.
+        """Insert a key, unless the user has ``most`` keys already.
 
         Raises
         ------
         AlreadyExists
-            If the person has a key of that name, or this one under another.
+            If the user has a key of that name, or this key under another name.
         Conflict
-            If they have as many as they may.
+            If they have the maximum number of keys.
         """
         owner = users.c.id == values["user_id"]
         mine = ssh_keys.c.user_id == values["user_id"]
         taken = AlreadyExists(
-            f"there is an SSH key {values['name']!r} already, or this key under another name"
+            f"you already have an SSH key {values['name']!r}, or this key under another name"
         )
         async with self._db.write() as tx:
-            # Holds the person's row: of two that come together the second counts the first.
+            # Locks the user's row: the second of two concurrent inserts counts the first.
             await tx.execute(users.update().where(owner).values(username=users.c.username))
             count = await tx.scalar(sa.select(sa.func.count()).select_from(ssh_keys).where(mine))
             if (count or 0) >= most:
                 raise Conflict(f"you have {count} SSH keys, the most is {most}; remove one first")
-            with broken_means(NotFound("the person does not exist"), taken):
+            with broken_means(NotFound("the user does not exist"), taken):
                 await tx.execute(ssh_keys.insert().values(values))
             await record(tx, audit)
 

@@ -1,4 +1,4 @@
-"""People in the database."""
+"""Users in the database."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ from .container_uids import next_container_uid
 from .projects import add_memberships
 
 Row = Mapping[str, Any]
-# Browser sign-ins with their OAuth tokens, or API tokens as well.
+# Credentials to revoke: browser sign-ins with their OAuth tokens, or API tokens as well.
 Ending = Literal["sign-ins", "all"]
 
-# The password's hash stays here: nothing that is listed or shown has it.
+# The password hash must not appear in anything listed or shown.
 _HIDDEN = {"password_hash", "needs_hub_sign_out", "tokens_to_end"}
 _SHOWN = [column for column in users.columns if column.name not in _HIDDEN]
 
@@ -39,12 +39,13 @@ _LISTING = Listing(
 
 @dataclass(frozen=True, slots=True)
 class UserChange:
-    """What an update does beside the columns: memberships, keypairs, sign-out."""
+    """Further effects of an update: memberships, keypairs, sign-out."""
 
     columns: Mapping[str, Any]
-    leaves_projects: bool = False  # moved to another domain: its projects stay behind
+    # moved to another domain: loses its memberships in projects of the old one
+    leaves_projects: bool = False
     deactivates_keypairs: bool = False
-    signs_out: bool = False  # stops the user's servers too
+    signs_out: bool = False  # also stops the user's servers
     ends_tokens: bool = False
 
 
@@ -57,7 +58,7 @@ class UserStore:
     async def page(
         self, query: ListQuery, domain: str | None = None, user_id: str | None = None
     ) -> Page[Row]:
-        """Return a page of the people of one domain, or of one person, or of all."""
+        """Return a page of the users of one domain, of one user, or of all."""
         async with self._db.read() as tx:
             items, total = await _LISTING.page(tx, _visible(domain, user_id), query)
             shown = await _with_projects(tx, items)
@@ -66,14 +67,14 @@ class UserStore:
     async def find(
         self, key: str, domain: str | None = None, user_id: str | None = None
     ) -> Row | None:
-        """Return the visible person with that id, user name or e-mail, if there is one."""
+        """Return the visible user with that id, user name or e-mail, or None."""
         condition = sa.or_(
             users.c.id == key, users.c.username == key.lower(), users.c.email == key.lower()
         )
         async with self._db.read() as tx:
             found = await tx.execute(_visible(domain, user_id).where(condition))
             rows = [dict(row) for row in found.mappings()]
-            # An id wins over a name; a user name never looks like another's e-mail (no @).
+            # An id takes precedence over a name; a user name never equals an e-mail address (no @).
             rows.sort(key=lambda row: row["id"] != key)
             shown = await _with_projects(tx, rows[:1])
         return shown[0] if shown else None
@@ -85,14 +86,14 @@ class UserStore:
         project_ids: Sequence[str],
         audit: AuditEntry,
     ) -> None:
-        """Write a person with the main keypair, the memberships and a uid for containers.
+        """Insert a user with the main keypair, the memberships and a uid for containers.
 
         Raises
         ------
         AlreadyExists
-            If the user name or the e-mail address is taken, also by a deleted person.
+            If the user name or the e-mail address is taken, also by a deleted user.
         NotFound
-            If the domain or a policy is gone.
+            If the domain or a policy does not exist.
         """
         async with self._db.write() as tx:
             await _refuse_taken(tx, values["username"], values["email"])
@@ -106,7 +107,7 @@ class UserStore:
             await record(tx, audit)
 
     async def update(self, user_id: str, change: UserChange, audit: AuditEntry) -> Row:
-        """Change a person and return them.
+        """Update a user and return it.
 
         Raises
         ------
@@ -135,16 +136,16 @@ class UserStore:
             found = await tx.execute(sa.select(*_SHOWN).where(users.c.id == user_id))
             shown = await _with_projects(tx, [dict(row) for row in found.mappings()])
             if not shown:
-                raise NotFound("there is no such person any more")
+                raise NotFound("the user no longer exists")
             await record(tx, audit)
         return shown[0]
 
     async def waiting_for_sign_out(self) -> Sequence[Row]:
-        """Return the users whom the Hub still has to sign out."""
+        """Return the users that the Hub still has to sign out."""
         return await self._due(users.c.needs_hub_sign_out)
 
     async def waiting_for_endings(self) -> Sequence[Row]:
-        """Return the users of whom the Hub still has to end sign-ins or tokens."""
+        """Return the users whose sign-ins or tokens the Hub still has to revoke."""
         return await self._due(users.c.tokens_to_end.is_not(None))
 
     async def _due(self, condition: sa.ColumnElement[bool]) -> Sequence[Row]:
@@ -161,7 +162,7 @@ class UserStore:
             return frozenset(found)
 
     async def tokens_ended(self, user_id: str, ending: Ending) -> None:
-        """Note that this is done, unless more is due by now."""
+        """Mark a revocation as done, unless a wider one has become due meanwhile."""
         async with self._db.write() as tx:
             await tx.execute(
                 users.update()
@@ -170,7 +171,7 @@ class UserStore:
             )
 
     async def live_sessions(self, user_id: str) -> Sequence[str]:
-        """Return the ids of a person's sessions that have not ended."""
+        """Return the ids of a user's live sessions."""
         async with self._db.read() as tx:
             found = await tx.execute(
                 sa.select(sessions.c.id).where(
@@ -193,7 +194,7 @@ class UserStore:
         audit: AuditEntry,
         ending: Ending | None = None,
     ) -> None:
-        """Write a new password that its owner chose: it need not be changed any more."""
+        """Store a new password chosen by its owner, who need not change it again."""
         async with self._db.write() as tx:
             await tx.execute(
                 users.update()
@@ -202,7 +203,7 @@ class UserStore:
                     password_hash=password_hash,
                     password_changed_at=changed_at,
                     need_password_change=False,
-                    # An administrator's ending that is still due goes further.
+                    # A pending revocation by an administrator covers more, so it stays.
                     tokens_to_end=sa.case(
                         (users.c.tokens_to_end == "all", "all"),
                         else_=sa.func.coalesce(ending, users.c.tokens_to_end),
@@ -212,7 +213,9 @@ class UserStore:
             await record(tx, audit)
 
     async def rehash(self, user_id: str, old_hash: str, new_hash: str) -> None:
-        """Replace a hash by one with newer parameters, unless the password changed meanwhile."""
+        """Replace a hash by one with newer parameters, unless the password has changed
+        meanwhile.
+        """
         async with self._db.write() as tx:
             await tx.execute(
                 users.update()
@@ -233,7 +236,7 @@ def _visible(domain: str | None, user_id: str | None) -> sa.Select[Any]:
 async def _with_projects(
     tx: AsyncConnection, rows: Sequence[Mapping[str, Any]]
 ) -> list[dict[str, Any]]:
-    """Return the people with ``projects``: ``[{id, name}]`` sorted by name."""
+    """Return the users with ``projects``: ``[{id, name}]`` sorted by name."""
     found = await tx.execute(
         sa.select(memberships.c.user_id, projects.c.id, projects.c.name)
         .join(projects, projects.c.id == memberships.c.project_id)
@@ -257,7 +260,7 @@ def _taken() -> AlreadyExists:
 async def _refuse_taken(
     tx: AsyncConnection, username: str | None, email: str | None, but_for: str = ""
 ) -> None:
-    # Asked beforehand for a plain message; the unique constraints hold in any case.
+    # Checked first for a clear message; the unique constraints enforce it in any case.
     for column, value in ((users.c.username, username), (users.c.email, email)):
         if value is None:
             continue
@@ -266,7 +269,7 @@ async def _refuse_taken(
         )
         if taken is not None:
             what = column.name.replace("username", "user name")
-            by = " by a deleted person" if taken == "deleted" else ""
+            by = " by a deleted user" if taken == "deleted" else ""
             raise AlreadyExists(f"the {what} {value} is taken{by}", field=column.name)
 
 
@@ -274,7 +277,7 @@ async def _keep_a_superadmin(tx: AsyncConnection, user_id: str, changes: Mapping
     stays = changes.get("role", Role.SUPERADMIN) == Role.SUPERADMIN
     if stays and changes.get("status", "active") == "active":
         return
-    # Locked, so that two changes at once cannot remove the last two.
+    # Locked, so that two concurrent changes cannot remove the last two.
     found = await tx.execute(
         sa.select(users.c.id)
         .where(users.c.role == Role.SUPERADMIN, users.c.status == "active")
@@ -282,13 +285,13 @@ async def _keep_a_superadmin(tx: AsyncConnection, user_id: str, changes: Mapping
     )
     if [row.id for row in found] == [user_id]:
         raise Conflict(
-            "this is the last active superadmin; make another one first", user_id=user_id
+            "this is the last active superadmin; create another one first", user_id=user_id
         )
 
 
 @dataclass(frozen=True, slots=True)
 class Account:
-    """What decides whether a person may come in, and as what."""
+    """The facts that decide whether a user may sign in, and with which rights."""
 
     id: str
     username: str
@@ -304,7 +307,7 @@ class Account:
     projects: tuple[tuple[str, str], ...]
 
 
-# Every request reads an account: these statements are built once.
+# Every request reads an account, so these statements are built once.
 _ACCOUNT_NAMES = ("id", "username", "email", "role", "status", "domain", "need_password_change")
 _ACCOUNT = sa.select(
     *(users.c[name] for name in (*_ACCOUNT_NAMES, "allowed_client_ip", "main_access_key")),
@@ -325,7 +328,7 @@ _ACCOUNT_BY = {
 
 
 async def read_account(tx: AsyncConnection, by: str, key: str) -> Account | None:
-    """Return the one account that has ``key`` as its id, username or email, as ``by`` says."""
+    """Return the account whose id, username or email, as selected by ``by``, is ``key``."""
     found = await tx.execute(_ACCOUNT_BY[by], {"key": key})
     row = found.mappings().one_or_none()
     if row is None:

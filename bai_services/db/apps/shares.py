@@ -27,7 +27,7 @@ _visitors = users.alias("visitors")
 
 @dataclass(frozen=True, slots=True)
 class AppShare:
-    """A share with the session that it is of; ``user`` and ``project`` are names."""
+    """A share of an app of a session; ``user`` and ``project`` are names."""
 
     id: str
     created_at: datetime
@@ -47,13 +47,13 @@ class AppShare:
     status: Status
     hub_user: str
     hub_server: str
-    # What the owner's policy allows now.
+    # The owner's current policy.
     allowed: str
 
 
 @dataclass(frozen=True, slots=True)
 class SharingPolicy:
-    """How far somebody may share, and for how long (0: no limit)."""
+    """Maximum visibility and duration of a user's shares (0: no limit)."""
 
     app_sharing: str
     max_app_share_seconds: int
@@ -92,7 +92,7 @@ _LISTING = Listing(
 
 
 class AppShareStore:
-    """One public method is one transaction; shares that have expired are none."""
+    """One public method is one transaction; expired shares are ignored."""
 
     def __init__(self, database: Database) -> None:
         self._db = database
@@ -101,7 +101,7 @@ class AppShareStore:
         return await self._page(app_shares.c.session_id == session_id, query, now)
 
     async def of_person(self, user_id: str, query: ListQuery, now: datetime) -> Page[AppShare]:
-        """Return what somebody shares, and what is shared with them or a project of theirs."""
+        """Return the shares of a user, and those with the user or one of their projects."""
         mine = sa.select(memberships.c.project_id).where(memberships.c.user_id == user_id)
         condition = sa.or_(
             sessions.c.owner_id == user_id,
@@ -126,15 +126,15 @@ class AppShareStore:
         return SharingPolicy(*found.one())
 
     async def create(self, values: Mapping[str, Any], now: datetime, audit: AuditEntry) -> None:
-        """Write a share, and take away those that have expired."""
+        """Insert a share, and delete the expired ones."""
         async with self._db.write() as tx:
             await tx.execute(app_shares.delete().where(app_shares.c.expires_at <= now))
-            with broken_means(NotFound("the person, the project or the session is gone")):
+            with broken_means(NotFound("the user, the project or the session no longer exists")):
                 await tx.execute(app_shares.insert().values(values))
             await record(tx, audit)
 
     async def revoke(self, session_id: str, share_id: str, audit: AuditEntry) -> None:
-        """Take a share away; ``NotFound`` if there is none."""
+        """Delete a share; ``NotFound`` if there is none."""
         mine = sa.and_(app_shares.c.id == share_id, app_shares.c.session_id == session_id)
         async with self._db.write() as tx:
             gone = await tx.execute(app_shares.delete().where(mine))

@@ -1,4 +1,4 @@
-"""Agents in the database: what they said last, what they have and what of it is taken."""
+"""Agents in the database: their last report, capacity and usage."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ _DEVICE_LISTING = Listing(
 
 @dataclass(frozen=True, slots=True)
 class AgentHeartbeat:
-    """One heartbeat: what a machine is and has. ``slots`` are cpu and mem."""
+    """One heartbeat: facts and capacity of a machine. ``slots`` are cpu and mem."""
 
     resource_group: str
     engine: str
@@ -59,7 +59,7 @@ class AgentHeartbeat:
 
 @dataclass(frozen=True, slots=True)
 class Contact:
-    """What a heartbeat changed; ``refused`` are devices that another living agent has."""
+    """Changes made by a heartbeat; ``refused`` are devices that belong to another living agent."""
 
     is_new: bool
     has_more_room: bool
@@ -75,11 +75,10 @@ class AgentStore:
         self._db = database
 
     async def contact(self, agent_id: str, beat: AgentHeartbeat, at: datetime) -> Contact:
-        """Write a heartbeat; an agent that is not known yet joins its resource group.
+        """Store a heartbeat; an unknown agent joins its resource group.
 
-        What is in use stays in use: a capacity may sink below it, a device that
-        is gone stays as an unhealthy one. A known agent keeps the group that an
-        administrator gave it.
+        Usage is kept: a capacity may drop below it, and a removed device remains as an unhealthy
+        one. A known agent stays in the group that an administrator assigned.
 
         Raises
         ------
@@ -96,7 +95,7 @@ class AgentStore:
             if engine is None:
                 raise NotFound(
                     f"there is no resource group {group} that agent {agent_id} could join; "
-                    f"make it first or start the agent with another one",
+                    f"create it first or start the agent with another group",
                     name=group,
                 )
             values = _values(beat, group, engine, status, at)
@@ -120,7 +119,7 @@ class AgentStore:
         return _contact(known, status, grown, inventory)
 
     async def mark_lost(self, before: datetime, at: datetime) -> list[str]:
-        """Mark every living agent whose last heartbeat is older as LOST; return their ids."""
+        """Mark every living agent with an older last heartbeat as LOST; return their ids."""
         async with self._db.write() as tx:
             found = await tx.execute(
                 agents.update()
@@ -131,7 +130,7 @@ class AgentStore:
             return sorted(found.scalars())
 
     async def silent_since(self, before: datetime) -> bool:
-        """Return whether ``mark_lost`` would find anything; takes no lock."""
+        """Return whether ``mark_lost`` would change anything; takes no lock."""
         async with self._db.read() as tx:
             found = await tx.scalar(
                 sa.select(agents.c.id)
@@ -152,7 +151,7 @@ class AgentStore:
         Raises
         ------
         NotFound
-            If there is none of that id.
+            If there is no agent of that id.
         """
         async with self._db.read() as tx:
             return await _one(tx, agent_id)
@@ -163,7 +162,7 @@ class AgentStore:
             return found is not None
 
     async def update(self, agent_id: str, changes: Mapping[str, Any], audit: AuditEntry) -> Row:
-        """Change ``schedulable`` or ``resource_group``; sessions that run there go on.
+        """Update ``schedulable`` or ``resource_group``; sessions that run there continue.
 
         Raises
         ------
@@ -185,12 +184,12 @@ class AgentStore:
             return row
 
     async def delete(self, agent_id: str, audit: AuditEntry) -> None:
-        """Forget an agent with its devices.
+        """Delete an agent with its devices.
 
         Raises
         ------
         InUse
-            If it is alive, or sessions hold something of it.
+            If it is alive, or sessions hold resources on it.
         """
         async with self._db.write() as tx:
             known = await _lock(tx, agent_id)
@@ -256,8 +255,8 @@ def _contact(
 
 
 async def _lock(tx: AsyncConnection, agent_id: str) -> sa.RowMapping | None:
-    """Read an agent's row and hold it: two that change one agent go one after the other."""
-    # SQLite knows no row locks, leaves the words out, and has one writer at a time anyway.
+    """Read and lock an agent's row: concurrent changes of one agent are serialized."""
+    # SQLite has no row locks and ignores FOR UPDATE; it has a single writer anyway.
     select = sa.select(agents.c.resource_group, agents.c.status).with_for_update()
     return (await tx.execute(select.where(agents.c.id == agent_id))).mappings().one_or_none()
 

@@ -50,7 +50,7 @@ _ALIAS_LISTING = Listing(
 
 
 class ImageStore:
-    """Images; a row has its ``aliases`` too. One public method is one transaction."""
+    """Images with their ``aliases``. One public method is one transaction."""
 
     def __init__(self, database: Database) -> None:
         self._db = database
@@ -64,13 +64,13 @@ class ImageStore:
     async def named(self, key: str, canonical: str | None = None) -> list[Row]:
         """Return the images with that id, else that alias, else one of the names.
 
-        One name may be there once per architecture.
+        A name is unique per architecture.
         """
         async with self._db.read() as tx:
             return await find_images(tx, key, canonical)
 
     async def create(self, values: Mapping[str, Any], audit: AuditEntry) -> Row:
-        """Write an image and return it.
+        """Insert an image and return it.
 
         Raises
         ------
@@ -95,7 +95,7 @@ class ImageStore:
                     await tx.execute(images.update().where(images.c.id == image_id).values(changes))
             rows = await find_images(tx, image_id)
             if not rows:
-                raise NotFound("there is no such image any more")
+                raise NotFound("the image no longer exists")
             await record(tx, audit)
             return rows[0]
 
@@ -105,12 +105,12 @@ class ImageStore:
         Raises
         ------
         InUse
-            If live sessions run it, or it is the default of projects.
+            If live sessions use it, or it is the default of projects.
         """
         async with self._db.write() as tx:
             rows = await find_images(tx, image_id)
             if not rows:
-                raise NotFound("there is no such image any more")
+                raise NotFound("the image no longer exists")
             image = rows[0]
             uses = {
                 "live sessions": sa.and_(
@@ -144,7 +144,7 @@ class ImageAliasStore:
             return await _alias(tx, alias)
 
     async def create(self, values: Mapping[str, Any], audit: AuditEntry) -> Row:
-        """Write an alias and return it.
+        """Insert an alias and return it.
 
         Raises
         ------
@@ -161,7 +161,7 @@ class ImageAliasStore:
             return await _alias(tx, alias)
 
     async def update(self, alias: str, image_id: str, audit: AuditEntry) -> Row:
-        """Let an alias mean another image."""
+        """Point an alias to another image."""
         async with self._db.write() as tx:
             await _lock_image(tx, image_id)
             await tx.execute(
@@ -202,12 +202,12 @@ async def find_images(tx: AsyncConnection, key: str, canonical: str | None = Non
 
 
 async def _lock_image(tx: AsyncConnection, image_id: str) -> None:
-    """Hold the image's row, so that it cannot be deleted meanwhile."""
+    """Lock the image's row, so that it cannot be deleted meanwhile."""
     held = await tx.execute(
         images.update().where(images.c.id == image_id).values(created_at=images.c.created_at)
     )
     if not held.rowcount:
-        raise NotFound("there is no such image any more")
+        raise NotFound("the image no longer exists")
 
 
 async def _alias(tx: AsyncConnection, alias: str) -> Row:

@@ -1,4 +1,4 @@
-"""The parts of a heartbeat that count: slots and devices of one agent."""
+"""Slots and devices of one agent, updated from its heartbeat."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from ..tables.cluster import agent_slots, agents, devices
 
 @dataclass(frozen=True, slots=True)
 class NewDevice:
-    """A device as its agent sees it; ``id`` is unique over all agents."""
+    """A device as reported by its agent; ``id`` is unique over all agents."""
 
     id: str
     family: str
@@ -33,17 +33,17 @@ class NewDevice:
 
 @dataclass(frozen=True, slots=True)
 class Inventory:
-    """What changed of an agent's devices; ``refused`` ones belong to another agent."""
+    """Changes of an agent's devices; ``refused`` ones belong to another agent."""
 
     has_more_room: bool
     refused: tuple[str, ...]
 
 
 async def write_slots(tx: AsyncConnection, agent_id: str, slots: Mapping[str, int]) -> bool:
-    """Write the capacities of an agent and return whether any of them has grown.
+    """Store the capacities of an agent and return whether any of them has grown.
 
-    What is in use is not touched: a slot that the agent no longer names has the
-    capacity 0 until it is free, and is forgotten then.
+    Usage is not changed: a slot that the agent no longer reports has the capacity 0 until it is
+    free, and is deleted then.
     """
     mine = agent_slots.c.agent_id == agent_id
     found = await tx.execute(
@@ -75,11 +75,11 @@ async def write_slots(tx: AsyncConnection, agent_id: str, slots: Mapping[str, in
 async def write_devices(
     tx: AsyncConnection, agent_id: str, reported: Sequence[NewDevice]
 ) -> Inventory:
-    """Write the devices of an agent.
+    """Store the devices of an agent.
 
-    A device that is gone becomes unhealthy, and a simulated one that nobody
-    uses is forgotten. A device moves here from another agent only if that one
-    is not alive and nobody uses the device; otherwise it is refused.
+    A missing device becomes unhealthy; a missing simulated one that is unused is deleted. A device
+    moves here from another agent only if that agent is not alive and the device is unused;
+    otherwise it is refused.
     """
     ids = [device.id for device in reported]
     found = await tx.execute(

@@ -27,10 +27,10 @@ _LISTING = Listing(
 
 
 class PresetStore:
-    """Presets; ``resource_group`` is empty for one that is in every group.
+    """Presets; ``resource_group`` is empty for one that is valid in every group.
 
-    One public method is one transaction. ``user`` None means every preset, else
-    those that are in all groups or in one that they may use.
+    One public method is one transaction. ``user`` None selects all presets, else those valid in all
+    groups or in one that the user may use.
     """
 
     def __init__(self, database: Database) -> None:
@@ -39,7 +39,7 @@ class PresetStore:
     async def page(
         self, query: ListQuery, user: GroupUser | None = None, group: str | None = None
     ) -> Page[Row]:
-        """Return a page of all presets, or of those that can be chosen in one group."""
+        """Return a page of all presets, or of those valid in one group."""
         rows = _visible(user)
         if group is not None:
             rows = rows.where(presets.c.resource_group.in_(["", group]))
@@ -59,7 +59,7 @@ class PresetStore:
         return [row for row in rows if row["id"] == key] or rows
 
     async def create(self, values: Mapping[str, Any], audit: AuditEntry) -> Row:
-        """Write a preset and return it.
+        """Insert a preset and return it.
 
         Raises
         ------
@@ -105,14 +105,14 @@ async def _one(tx: AsyncConnection, preset_id: str) -> Row:
     found = await tx.execute(sa.select(presets).where(presets.c.id == preset_id))
     row = found.mappings().one_or_none()
     if row is None:
-        raise NotFound("there is no such preset any more")
+        raise NotFound("the preset no longer exists")
     return dict(row)
 
 
 async def _check_group(tx: AsyncConnection, name: str) -> None:
     if not name:
         return
-    # The update holds the row, so that the group cannot be deleted meanwhile.
+    # The update locks the row, so that the group cannot be deleted meanwhile.
     held = await tx.execute(
         resource_groups.update()
         .where(resource_groups.c.name == name)

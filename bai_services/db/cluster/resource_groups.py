@@ -1,4 +1,4 @@
-"""Resource groups in the database, and who may use those that are not public."""
+"""Resource groups in the database, and the links that grant access to non-public ones."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _LINK_LISTING = Listing(
 
 @dataclass(frozen=True, slots=True)
 class GroupUser:
-    """Somebody who looks for groups; with ``is_domain_wide`` for everybody of the domain."""
+    """A user who selects groups; with ``is_domain_wide``, all users of the domain."""
 
     domain: str | None = None
     project_ids: frozenset[str] = frozenset()
@@ -46,10 +46,10 @@ class GroupUser:
 
 
 def usable_by(user: GroupUser) -> sa.ColumnElement[bool]:
-    """Return the condition on ``resource_groups`` for the groups that somebody may use.
+    """Return the condition on ``resource_groups`` for the groups that a user may use.
 
-    Public ones, and those linked to the domain, a project, the person or one of
-    their keypairs. Whether a group is active is not looked at.
+    These are public ones, and those linked to the domain, a project, the user or one of their
+    keypairs. Inactive groups are included.
     """
     my_projects = sa.select(projects.c.id).where(projects.c.domain == user.domain)
     my_people = sa.select(users.c.id).where(users.c.domain == user.domain)
@@ -73,7 +73,7 @@ def usable_by(user: GroupUser) -> sa.ColumnElement[bool]:
 
 
 class GroupStore:
-    """One public method is one transaction. ``user`` None means every group."""
+    """One public method is one transaction. ``user`` None selects every group."""
 
     def __init__(self, database: Database) -> None:
         self._db = database
@@ -89,21 +89,21 @@ class GroupStore:
         Raises
         ------
         NotFound
-            If there is none of that name, or ``user`` may not use it.
+            If there is no group of that name, or ``user`` may not use it.
         """
         async with self._db.read() as tx:
             found = await tx.execute(_visible(user).where(_groups.name == name))
             return _one(found.mappings().one_or_none(), name)
 
     async def create(self, values: Mapping[str, Any], audit: AuditEntry) -> Row:
-        """Write a group and return it; a default one takes that from the one before.
+        """Insert a group and return it; a new default group replaces the previous one.
 
         Raises
         ------
         AlreadyExists
             If the name is taken.
         InvalidRequest
-            If a weight is for somebody who does not exist.
+            If a fair-share weight names an unknown domain, project or user.
         """
         name = values["name"]
         async with self._db.write() as tx:
@@ -115,15 +115,15 @@ class GroupStore:
             return row
 
     async def update(self, name: str, changes: Mapping[str, Any], audit: AuditEntry) -> Row:
-        """Change a group and return it; a default one takes that from the one before.
+        """Update a group and return it; a new default group replaces the previous one.
 
         Raises
         ------
         InUse
-            If its engine is to change while agents of another one are alive there: they run what
-            they run. Those that are lost or gone come back with an engine of their own.
+            If the engine is changed while living agents of the group offer another one. Lost agents
+            do not count: when they return they report their engine.
         InvalidRequest
-            If a weight is for somebody who does not exist.
+            If a fair-share weight names an unknown domain, project or user.
         """
         async with self._db.write() as tx:
             changes = await _with_ids(tx, changes)
@@ -163,14 +163,14 @@ class GroupStore:
         async with self._db.write() as tx:
             await refuse_in_use(tx, f"resource group {name}", uses)
             await tx.execute(resource_group_links.delete().where(_links.resource_group == name))
-            with broken_means(InUse(f"resource group {name} came into use meanwhile")):
+            with broken_means(InUse(f"resource group {name} is now in use")):
                 gone = await tx.execute(resource_groups.delete().where(_groups.name == name))
             if not gone.rowcount:
                 _one(None, name)
             await record(tx, audit)
 
     async def links(self, name: str, query: ListQuery) -> Page[Row]:
-        """Return a page of who may use a group: ``kind``, ``target`` (an id) and ``name``."""
+        """Return a page of the links of a group: ``kind``, ``target`` (an id) and ``name``."""
         rows = sa.select(_links.kind, _links.target).where(_links.resource_group == name)
         async with self._db.read() as tx:
             found = await tx.execute(_visible(None).where(_groups.name == name))
@@ -181,12 +181,12 @@ class GroupStore:
         return Page(items, total, query.limit, query.offset)
 
     async def link(self, name: str, kind: LinkKind, target: str, audit: AuditEntry) -> Row:
-        """Let a domain, project, person or keypair use a group; twice is harmless.
+        """Give a domain, project, user or keypair access to a group; idempotent.
 
         Raises
         ------
         NotFound
-            If there is no such group, or ``target`` (id or name) names nothing of that kind.
+            If there is no such group, or no ``target`` (id or name) of that kind.
         """
         async with self._db.write() as tx:
             found = await tx.execute(_visible(None).where(_groups.name == name))
@@ -207,7 +207,7 @@ class GroupStore:
             }
 
     async def unlink(self, name: str, kind: LinkKind, target: str, audit: AuditEntry) -> None:
-        """Take a link away; its target may be gone already.
+        """Delete a link; its target may have been deleted already.
 
         Raises
         ------
@@ -246,7 +246,7 @@ async def _settle(tx: AsyncConnection, name: str, is_default: bool) -> Row:
 
 
 async def _with_ids(tx: AsyncConnection, values: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return a group's values with the ids of those whom its fair-share weights name."""
+    """Return a group's values with names in its fair-share weights replaced by ids."""
     options = values.get("scheduler_opts") or {}
     weights = (options.get("fair_share") or {}).get("weights") or {}
     if not weights:
@@ -271,7 +271,7 @@ async def _with_ids(tx: AsyncConnection, values: Mapping[str, Any]) -> Mapping[s
 
 
 async def _resolve(tx: AsyncConnection, kind: LinkKind, key: str) -> str | None:
-    """Return the id of what ``key`` (an id or a name) names; None if nothing, or several."""
+    """Return the id for ``key`` (an id or a name); None if it matches nothing or is ambiguous."""
     domain, slash, name = key.partition("/")
     if kind is LinkKind.PROJECT:
         by_name = (
@@ -292,7 +292,7 @@ async def _resolve(tx: AsyncConnection, kind: LinkKind, key: str) -> str | None:
 
 
 async def _name_of(tx: AsyncConnection, kind: str, target: str) -> str:
-    """Return what people call a link's target; its id where that is gone or has no name."""
+    """Return the display name of a link's target; its id if it was deleted or has no name."""
     if kind == LinkKind.PROJECT:
         select = sa.select(projects.c.domain + "/" + projects.c.name).where(projects.c.id == target)
     elif kind == LinkKind.USER:

@@ -1,4 +1,4 @@
-"""Which share the sessions of a device have, where all of one device must have the same."""
+"""The share in force on devices whose sessions must all have the same share."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _TORN = _SELECT.having(sa.func.min(allocations.c.amount) != sa.func.max(allocati
 async def read_shares_in_force(
     tx: AsyncConnection, agent_ids: Collection[str], device_ids: Collection[str]
 ) -> dict[str, int]:
-    """Return the share that each device serves now; one that is empty, or has no rule, is left out.
+    """Return the share in force on each device, except empty ones and those without the rule.
 
     ``agent_ids`` are the agents of the devices.
     """
@@ -47,14 +47,14 @@ async def read_shares_in_force(
 
 
 def is_shared_alike(device: sa.Row[Any]) -> bool:
-    """Return whether a device is in use and all shares of it must be equal."""
+    """Return whether a device is in use and all its shares must be equal."""
     return bool(device.used) and Sharing.of(device.facts).is_uniform
 
 
 async def with_shares_in_force(
     tx: AsyncConnection, rows: Sequence[Mapping[str, Any]]
 ) -> list[Mapping[str, Any]]:
-    """Return rows of devices with their ``share_in_force``; None: none is."""
+    """Return rows of devices with their ``share_in_force``; None: no share is in force."""
     used = [row for row in rows if row["used"]]
     found = await read_shares_in_force(
         tx, {row["agent_id"] for row in used}, [row["id"] for row in used]
@@ -65,10 +65,10 @@ async def with_shares_in_force(
 async def read_torn(
     tx: AsyncConnection, agent_ids: Collection[str], device_ids: Collection[str]
 ) -> list[str]:
-    """Return the devices whose sessions have different shares, though they must not."""
+    """Return the devices whose sessions have different shares, although they must be equal."""
     if not device_ids:
         return []
-    # Of the devices first, of which few or none have the rule: the ledger has many more rows.
+    # Select the devices first: few or none have the rule, while the ledger has many rows.
     alike = sorted((await tx.execute(_ALIKE, {"ids": sorted(device_ids)})).scalars())
     if not alike:
         return []

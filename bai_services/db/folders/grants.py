@@ -1,4 +1,4 @@
-"""Who else may use a folder."""
+"""Grants: access of other users to a folder."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from .vfolders import locked
 
 @dataclass(frozen=True, slots=True)
 class Grant:
-    """What a user may do with a folder; a pending grant is not yet accepted by that user."""
+    """Access of a user to a folder; a pending grant is not yet accepted by that user."""
 
     user: str
     user_id: str
@@ -70,7 +70,7 @@ class GrantStore:
         return Page([Grant(**item) for item in items], total, query.limit, query.offset)
 
     async def person(self, key: str, domain: str) -> sa.RowMapping | None:
-        """Return the person of a domain with that id, user name or e-mail address."""
+        """Return the user of a domain with that id, user name or e-mail address."""
         lower = key.strip().lower()
         async with self._db.read() as tx:
             found = await tx.execute(
@@ -80,12 +80,12 @@ class GrantStore:
                 )
             )
             rows = found.mappings().all()
-        # A user name may look like somebody else's address, an id is never anything else.
+        # A user name may equal another user's address; an id is unambiguous.
         ranked = sorted(rows, key=lambda row: (row["id"] != key, row["username"] != lower))
         return ranked[0] if ranked else None
 
     async def anybody(self, key: str) -> sa.RowMapping | None:
-        """Return the person of any domain with that id, user name or e-mail address."""
+        """Return the user of any domain with that id, user name or e-mail address."""
         lower = key.strip().lower()
         async with self._db.read() as tx:
             domain = await tx.scalar(
@@ -97,7 +97,7 @@ class GrantStore:
         return None if domain is None else await self.person(key, domain)
 
     async def container_uid(self, user_id: str | None) -> int | None:
-        """Return the uid that a person's containers have, None where none was set."""
+        """Return the uid of a user's containers, None if it was never set."""
         async with self._db.read() as tx:
             uid = await tx.scalar(sa.select(users.c.container_uid).where(users.c.id == user_id))
         return None if uid is None else int(uid)
@@ -126,7 +126,7 @@ class GrantStore:
         async with self._db.write() as tx:
             await _require_live(tx, values["vfolder_id"])
             if not await _change_grant(tx, values):
-                with broken_means(NotFound("that user is gone")):
+                with broken_means(NotFound("that user no longer exists")):
                     await tx.execute(vfolder_grants.insert().values(values))
             await _close_offers(tx, values, InvitationStatus.ACCEPTED, values["created_at"])
             await record(tx, audit)
@@ -136,7 +136,7 @@ class GrantStore:
     ) -> None:
         """Change an existing grant or pending invitation, else create an invitation.
 
-        ``invitation`` holds the further columns of a new invitation.
+        ``invitation`` has the additional columns of a new invitation.
         """
         async with self._db.write() as tx:
             await _require_live(tx, values["vfolder_id"])
@@ -198,7 +198,7 @@ async def _require_live(tx: AsyncConnection, vfolder_id: str) -> None:
     """Lock a folder that is not deleted, so that concurrent shares of it are serialized."""
     row = await locked(tx, vfolder_id)
     if row["live_name"] is None:
-        raise NotFound("there is no such folder any more")
+        raise NotFound("the folder no longer exists")
 
 
 async def _change_grant(tx: AsyncConnection, values: Mapping[str, Any]) -> bool:

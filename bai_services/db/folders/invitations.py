@@ -1,4 +1,4 @@
-"""Invitations to folders: made, accepted, declined, withdrawn."""
+"""Invitations to folders: created, accepted, declined, withdrawn."""
 
 from __future__ import annotations
 
@@ -26,7 +26,9 @@ _table = vfolder_invitations
 
 @dataclass(frozen=True, slots=True)
 class Invitation:
-    """``owner`` is whose the folder is: a user name, None for a project's."""
+    """An invitation; ``owner`` is the user name of the folder's owner, None for a project's
+    folder.
+    """
 
     id: str
     created_at: datetime
@@ -73,7 +75,7 @@ class InvitationStore:
     async def page(
         self, query: ListQuery, user_id: str | None = None, vfolder_id: str | None = None
     ) -> Page[Invitation]:
-        """Return a page of what a person received or sent, or of one folder's."""
+        """Return a page of what a user received or sent, or of one folder's invitations."""
         rows = _rows()
         if user_id is not None:
             rows = rows.where(
@@ -92,20 +94,20 @@ class InvitationStore:
         return None if row is None else Invitation(**row)
 
     async def create(self, values: Mapping[str, Any], audit: AuditEntry) -> None:
-        """Write an invitation.
+        """Insert an invitation.
 
         Raises
         ------
         AlreadyExists
-            If that person has been invited already and has not answered, or has a grant.
+            If the user has a pending invitation or a grant.
         NotFound
             If the folder is no longer usable.
         """
         async with self._db.write() as tx:
-            # Locks the folder: of two that invite one person, one sees the other's.
+            # Locks the folder: the second of two concurrent invitations sees the first.
             row = await locked(tx, values["vfolder_id"])
             if row["status"] != VfolderStatus.READY:
-                raise NotFound("there is no such folder any more")
+                raise NotFound("the folder no longer exists")
             both = (
                 (_table, _table.c.invitee_id, _table.c.status == InvitationStatus.PENDING),
                 (vfolder_grants, vfolder_grants.c.user_id, sa.true()),
@@ -122,12 +124,12 @@ class InvitationStore:
                 )
                 if known:
                     what = "been invited" if table is _table else "the folder"
-                    raise AlreadyExists(f"that person has {what} already; change the permission")
+                    raise AlreadyExists(f"that user already has {what}; change its permission")
             await tx.execute(_table.insert().values(**values, status=InvitationStatus.PENDING))
             await record(tx, audit)
 
     async def change(self, invitation_id: str, permission: str, audit: AuditEntry) -> None:
-        """Change what a pending invitation offers."""
+        """Change the permission of a pending invitation."""
         async with self._db.write() as tx:
             await _pending(tx, invitation_id)
             await tx.execute(
@@ -138,7 +140,7 @@ class InvitationStore:
     async def settle(
         self, invitation_id: str, status: InvitationStatus, at: datetime, audit: AuditEntry
     ) -> None:
-        """End a pending invitation; one that is accepted becomes a grant.
+        """End a pending invitation; an accepted one becomes a grant.
 
         Raises
         ------

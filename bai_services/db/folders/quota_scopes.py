@@ -1,4 +1,4 @@
-"""Quota scopes: limits of people and projects on storage hosts, and what they hold there."""
+"""Quota scopes: limits and usage of users and projects on storage hosts."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from ..tables.folders import quota_scopes, vfolders
 
 UNLIMITED = -1
 
-# Every scope that has a folder on a host, or a limit of its own there.
+# Every scope with a folder on a host, or with a limit of its own there.
 _known = sa.union(
     sa.select(vfolders.c.host, vfolders.c.scope).where(
         vfolders.c.status != VfolderStatus.DELETE_COMPLETE
@@ -45,7 +45,9 @@ _limit = sa.func.coalesce(quota_scopes.c.override_bytes, _policy)
 
 @dataclass(frozen=True, slots=True)
 class QuotaScopeRow:
-    """``-1`` is no limit; ``enforced_bytes`` what the file system was told, None: nothing yet."""
+    """A limit of ``-1`` means unlimited; ``enforced_bytes`` is the limit set in the file system,
+    None: not set yet.
+    """
 
     host: str
     scope: str
@@ -97,7 +99,7 @@ class QuotaStore:
         user_id: str | None = None,
         project_ids: Collection[str] = (),
     ) -> Page[QuotaScopeRow]:
-        """Return a page: of a domain, of a person with some projects, or of all."""
+        """Return a page: of a domain, of a user with some projects, or of all."""
         rows = _rows()
         if domain is not None:
             rows = rows.where(_LISTING.columns["domain"] == domain)
@@ -121,7 +123,7 @@ class QuotaStore:
             return [QuotaScopeRow(**row) for row in found.mappings()]
 
     async def owner_exists(self, kind: str, key: str) -> bool:
-        """Return whether there is a person or project of that id."""
+        """Return whether there is a user or project of that id."""
         table = users if kind == "user" else projects
         async with self._db.read() as tx:
             return await tx.scalar(sa.select(table.c.id).where(table.c.id == key)) is not None
@@ -129,25 +131,27 @@ class QuotaStore:
     async def override(
         self, host: str, scope: str, limit_bytes: int | None, audit: AuditEntry
     ) -> None:
-        """Set an administrator's limit, or go back to the policy's."""
+        """Set an administrator's limit, or revert to that of the policy."""
         async with self._db.write() as tx:
             await _put(tx, host, scope, {"override_bytes": limit_bytes})
             await record(tx, audit)
 
     async def enforced(self, host: str, scope: str, limit_bytes: int) -> None:
-        """Remember what the file system was told."""
+        """Store the limit that was set in the file system."""
         async with self._db.write() as tx:
             await _put(tx, host, scope, {"enforced_bytes": limit_bytes})
 
     async def counted(self, host: str, scope: str, used_bytes: int, at: datetime) -> None:
-        """Remember what a counter said."""
+        """Store the measured usage of a scope."""
         async with self._db.write() as tx:
             await _put(tx, host, scope, {"used_bytes": used_bytes, "counted_at": at})
 
     async def folder_counted(
         self, vfolder_id: str, files: int, size: int, at: datetime, sums_scope: bool
     ) -> None:
-        """Remember what a folder holds; ``sums_scope`` makes its scope the sum of its folders."""
+        """Store the measured usage of a folder; ``sums_scope`` sets its scope to the sum of its
+        folders.
+        """
         async with self._db.write() as tx:
             found = await tx.execute(
                 vfolders.update()
@@ -161,7 +165,7 @@ class QuotaStore:
             sums = await tx.execute(
                 sa.select(
                     sa.func.coalesce(sa.func.sum(vfolders.c.used_bytes), 0),
-                    # As old as the oldest of the counts that it is made of.
+                    # The sum is as old as its oldest part.
                     sa.func.min(vfolders.c.counted_at),
                 ).where(
                     vfolders.c.host == row.host,
@@ -177,7 +181,7 @@ class QuotaStore:
     async def least_recently_counted(
         self, before: datetime, most: int, hosts: Collection[str]
     ) -> list[str]:
-        """Return folders of these hosts whose count is older than that, the oldest first."""
+        """Return folders of these hosts that were last measured before a time, the oldest first."""
         async with self._db.read() as tx:
             found = await tx.execute(
                 sa.select(vfolders.c.id)
@@ -195,8 +199,9 @@ class QuotaStore:
     async def host_maps(
         self, user_id: str, access_key: str | None, project_ids: Collection[str]
     ) -> list[dict[str, list[str]]]:
-        """Return the maps of host permissions that count for a person: of their domain, of these
-        projects of theirs, and of their keypair's policy (without a key, their main one's)."""
+        """Return the host permission maps that apply to a user: of their domain, of these projects
+        of theirs, and of their keypair's policy (without a key, that of the main keypair).
+        """
         key = sa.func.coalesce(access_key, users.c.main_access_key)
         of_person = (
             sa.select(domains.c.allowed_vfolder_hosts, keypair_policies.c.allowed_vfolder_hosts)
@@ -236,7 +241,7 @@ def _rows() -> sa.Select[Any]:
 
 async def _put(tx: AsyncConnection, host: str, scope: str, values: dict[str, Any]) -> None:
     key = sa.and_(quota_scopes.c.host == host, quota_scopes.c.scope == scope)
-    # Locks nothing else than the row itself; it is made by whoever is first.
+    # Locks only this row; whoever comes first inserts it.
     changed = await tx.execute(quota_scopes.update().where(key).values(values))
     if not changed.rowcount:
         async with tx.begin_nested() as inner:

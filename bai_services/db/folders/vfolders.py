@@ -1,4 +1,4 @@
-"""Folders, who else may use them, and which sessions hold them."""
+"""Folders, their grants, and the sessions that mount them."""
 
 from __future__ import annotations
 
@@ -40,13 +40,13 @@ _REFUSED_WHILE_MOUNTED = {
 
 @dataclass(frozen=True, slots=True)
 class VfolderVisibility:
-    """Which folders somebody sees: their own, granted ones, their projects'; more by their role.
+    """Which folders a caller sees: own, granted, their projects'; more by their role.
 
-    Ones that are not ready are seen only by their owner and by role.
+    Folders that are not ready are visible only to their owner and by role.
     """
 
     user_id: str | None
-    hidden_roles: frozenset[Role]  # by role: not what belongs to users with these
+    hidden_roles: frozenset[Role]  # by role: except those of users with these roles
     project_ids: frozenset[str] = frozenset()
     domain: str | None = None  # by role: all of this domain
     is_everything: bool = False  # by role
@@ -69,7 +69,7 @@ class VfolderVisibility:
 
 @dataclass(frozen=True, slots=True)
 class VfolderRow:
-    """A folder as one person sees it: ``grant`` is what they were given, if anything."""
+    """A folder as one user sees it: ``grant`` is that user's permission, if any."""
 
     id: str
     name: str
@@ -78,7 +78,7 @@ class VfolderRow:
     scope: str
     owner_id: str | None
     owner: str | None
-    # The role that the owner has now; None where there is no owner.
+    # The owner's current role; None without an owner.
     owner_role: Role | None
     project_id: str | None
     project: str | None
@@ -143,7 +143,7 @@ class VfolderStore:
         self._db = database
 
     async def page(self, query: ListQuery, seen: VfolderVisibility) -> Page[VfolderRow]:
-        """Return a page of what is seen; folders whose bytes are gone only where asked for."""
+        """Return a page of visible folders; deleted ones only on request."""
         rows = _select(seen.user_id).where(seen.condition())
         if not any(name.partition("__")[0] == "status" for name in query.filters):
             rows = rows.where(vfolders.c.status != VfolderStatus.DELETE_COMPLETE)
@@ -164,25 +164,26 @@ class VfolderStore:
     async def mountable(
         self, user_id: str, project_id: str | None, keys: Collection[str] | None = None
     ) -> list[VfolderRow]:
-        """Return what a person may mount in a session of a project, or what of it has these keys.
+        """Return the folders that a user may mount in a session of a project, all or those with
+        ``keys``.
 
-        Their own folders, granted ones, and those of that project if they are
-        in it; without a project those of all of theirs.
+        These are their own folders, granted ones, and those of the project if they are a member;
+        without a project, those of all their projects.
         """
         return await self._mountable(user_id, project_id, keys, [VfolderStatus.READY])
 
     async def dead(self, user_id: str, project_id: str, keys: Collection[str]) -> list[VfolderRow]:
-        """Return what would be mountable if it had not been deleted."""
+        """Return the deleted folders that would otherwise be mountable."""
         statuses = set(VfolderStatus) - {VfolderStatus.READY}
         return await self._mountable(user_id, project_id, keys, statuses)
 
     async def arrive(self, vfolder_id: str, owner_id: str, domain: str, at: datetime) -> None:
-        """Write the new owner of a folder that was handed over.
+        """Set the new owner of a folder after a transfer.
 
         Raises
         ------
         AlreadyExists
-            If the new owner has made a folder of that name meanwhile.
+            If the new owner has created a folder of that name meanwhile.
         """
         changes = {
             "owner_id": owner_id,
@@ -193,7 +194,7 @@ class VfolderStore:
         }
         await self.move(vfolder_id, VfolderEvent.ARRIVED, at, changes=changes)
         async with self._db.write() as tx:
-            # What was shared with the new owner is theirs now.
+            # Grants to the new owner are superseded by ownership.
             await tx.execute(
                 vfolder_grants.delete().where(
                     vfolder_grants.c.vfolder_id == vfolder_id,
@@ -213,7 +214,7 @@ class VfolderStore:
             raise AlreadyExists(f"there is a folder {name} already; rename one of them", name=name)
 
     async def by_id(self, vfolder_id: str) -> list[VfolderRow]:
-        """Return the folder of that id, whoever may see it; none if there is none."""
+        """Return the folder of that id without any permission check; empty if there is none."""
         async with self._db.read() as tx:
             return await _read(tx, None, vfolders.c.id == vfolder_id)
 
@@ -222,7 +223,7 @@ class VfolderStore:
             return await _read(tx, None, vfolders.c.status == status)
 
     async def trashed_before(self, time: datetime) -> list[VfolderRow]:
-        """Return what has been in the trash since then."""
+        """Return the folders that were moved to the trash before a time."""
         async with self._db.read() as tx:
             return await _read(
                 tx,
@@ -239,7 +240,7 @@ class VfolderStore:
         audit: AuditEntry,
         status: VfolderStatus = VfolderStatus.READY,
     ) -> None:
-        """Write a folder.
+        """Insert a folder.
 
         Raises
         ------
@@ -263,14 +264,14 @@ class VfolderStore:
             await record(tx, audit)
 
     async def update(self, vfolder_id: str, changes: Mapping[str, Any], audit: AuditEntry) -> None:
-        """Change a ready folder.
+        """Update a ready folder.
 
         Raises
         ------
         AlreadyExists
             If its scope has another folder of the new name.
         InUse
-            If it is to be renamed and a live session holds it.
+            If it is renamed while a live session mounts it.
         """
         async with self._db.write() as tx:
             values = dict(changes)
@@ -279,14 +280,14 @@ class VfolderStore:
             with broken_means(
                 AlreadyExists(f"there is a folder {values.get('name')} already", field="name")
             ):
-                # Locks the row: a session that is being filed waits, or has its mounts counted.
+                # Locks the row: a concurrent session creation waits, or its mounts are counted.
                 changed = await tx.execute(
                     vfolders.update()
                     .where(vfolders.c.id == vfolder_id, vfolders.c.status == VfolderStatus.READY)
                     .values(values)
                 )
             if not changed.rowcount:
-                raise NotFound("there is no such folder any more")
+                raise NotFound("the folder no longer exists")
             if "name" in values:
                 await _refuse_mounted(tx, vfolder_id, "renamed")
             await record(tx, audit)
@@ -299,16 +300,17 @@ class VfolderStore:
         audit: AuditEntry | None = None,
         changes: Mapping[str, Any] | None = None,
     ) -> None:
-        """Move a folder on by one event, with other ``changes``; only one of two that race wins.
+        """Apply one lifecycle event to a folder, with other ``changes``; atomic among concurrent
+        calls.
 
         Raises
         ------
         InvalidTransition
-            If it cannot have that event in its status.
+            If the event is not valid in its status.
         InUse
-            If it is to go to the trash or to somebody else and a live session holds it.
+            If it goes to the trash or to another owner while a live session mounts it.
         AlreadyExists
-            If its name has been taken meanwhile where it is to come.
+            If its name has been taken in the target scope meanwhile.
         """
         async with self._db.write() as tx:
             row = await locked(tx, vfolder_id)
@@ -316,14 +318,15 @@ class VfolderStore:
             values: dict[str, Any] = {"status": after, "status_changed_at": at, **(changes or {})}
             values["live_name"] = row["name"] if after in NAMED else None
             if after is VfolderStatus.DELETE_COMPLETE:
-                # Only the row is left, and it holds up neither its project nor anybody's list.
+                # Only the row remains; it must not block the deletion of its project or appear in
+                # lists.
                 values["project_id"] = None
                 await tx.execute(
                     vfolder_grants.delete().where(vfolder_grants.c.vfolder_id == vfolder_id)
                 )
             with broken_means(
                 AlreadyExists(
-                    f"a folder {row['name']} was made meanwhile; rename that one first",
+                    f"a folder {row['name']} was created meanwhile; rename that one first",
                     name=row["name"],
                 )
             ):
@@ -360,7 +363,9 @@ _User = str | sa.BindParameter[str] | None
 
 @functools.cache
 def _mountable_select(has_project: bool, has_keys: bool) -> sa.Select[Any]:
-    """Return what reads the folders that a person may mount; built once, as each session asks."""
+    """Return the statement that reads mountable folders; built once, because each session uses
+    it.
+    """
     user: sa.BindParameter[str] = sa.bindparam("of_user")
     theirs = sa.select(memberships.c.project_id).where(memberships.c.user_id == user)
     if has_project:
@@ -380,7 +385,7 @@ def _mountable_select(has_project: bool, has_keys: bool) -> sa.Select[Any]:
 
 
 def _grant_of(user_id: _User) -> sa.ColumnElement[bool]:
-    """Match the grant of a person for the folder at hand; it lapses when they change domains."""
+    """Match a user's grant for the current folder; grants do not apply across domains."""
     domain = sa.select(users.c.domain).where(users.c.id == user_id).scalar_subquery()
     return sa.and_(
         vfolder_grants.c.vfolder_id == vfolders.c.id,
@@ -434,13 +439,13 @@ async def _read(
 
 
 async def locked(tx: AsyncConnection, vfolder_id: str) -> sa.RowMapping:
-    """Return a folder's row and make others who would change it wait."""
+    """Lock and return a folder's row; concurrent changes wait."""
     found = await tx.execute(
         sa.select(vfolders).where(vfolders.c.id == vfolder_id).with_for_update()
     )
     row = found.mappings().one_or_none()
     if row is None:
-        raise NotFound("there is no such folder any more")
+        raise NotFound("the folder no longer exists")
     return row
 
 
@@ -472,7 +477,7 @@ async def _check_count(tx: AsyncConnection, values: Mapping[str, Any]) -> None:
         owner, key, policies, scope = users, values["owner_id"], user_policies, "user"
     else:
         owner, key, policies, scope = projects, values["project_id"], project_policies, "project"
-    # Locks the owner's row: of two creates one counts the other's folder.
+    # Locks the owner's row: of two concurrent creates, the second counts the first one's folder.
     most = await tx.scalar(
         sa.select(policies.c.max_vfolder_count)
         .join_from(owner, policies, owner.c.resource_policy == policies.c.name)
@@ -480,7 +485,7 @@ async def _check_count(tx: AsyncConnection, values: Mapping[str, Any]) -> None:
         .with_for_update(of=owner)
     )
     if most is None:
-        raise NotFound(f"there is no such {scope} any more")
+        raise NotFound(f"the {scope} no longer exists")
     have = await tx.scalar(
         sa.select(sa.func.count())
         .select_from(vfolders)

@@ -1,1 +1,1 @@
-"""Alembic's scripts; ``schema.py`` runs them."""
+"""Alembic scripts, run by ``schema.py``."""

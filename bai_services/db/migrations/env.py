@@ -1,4 +1,4 @@
-"""Runs the migrations on the connection that ``schema.py`` hands over."""
+"""Run the migrations on the connection from ``schema.py``."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from bai_services.db.tables import metadata
 
 
 def render_item(kind: str, item: Any, autogen_context: object) -> str | Literal[False]:
-    """Write our own column types as what they are in the database.
+    """Render our own column types as their underlying types.
 
-    A migration must mean the same for ever, whatever becomes of the types.
+    A migration must always mean the same, even if the types change later.
     """
     if kind == "type" and isinstance(item, sa.types.TypeDecorator):
         return "sa.JSON()" if isinstance(item.impl_instance, sa.JSON) else "sa.DateTime()"
@@ -23,7 +23,7 @@ def render_item(kind: str, item: Any, autogen_context: object) -> str | Literal[
 context.configure(
     connection=context.config.attributes["connection"],
     target_metadata=metadata,
-    # SQLite cannot alter most things in place: its tables are copied.
+    # SQLite cannot alter most columns in place; its tables are copied.
     render_as_batch=True,
     compare_type=True,
     render_item=render_item,

@@ -1,1 +1,1 @@
-"""The queue: admission, quotas, placement, estimates and the lease."""
+"""Scheduling: queue, admission, quotas, placement, estimates and the lease."""

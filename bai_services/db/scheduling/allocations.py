@@ -1,4 +1,4 @@
-"""The ledger of allocations as a list, and the audit that compares it with every counter."""
+"""The ledger of allocations as a list, and an audit that compares it with every counter."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _LIVE_ROWS = allocations.c.freed_at.is_(None)
 
 @dataclass(frozen=True, slots=True)
 class LedgerRow:
-    """One amount that was taken; ``freed_at`` is None while it is held."""
+    """An allocated quantity of one slot; ``freed_at`` is None while it is held."""
 
     id: int
     session_id: str
@@ -137,7 +137,7 @@ class AllocationStore:
         self._db = database
 
     async def page(self, query: ListQuery, visible: Visibility, is_held: bool) -> Page[LedgerRow]:
-        """Return a page of the ledger; ``is_held`` leaves out what was given back."""
+        """Return a page of the ledger; ``is_held`` leaves out released allocations."""
         select = _LEDGER.where(*visible_to(visible))
         if is_held:
             select = select.where(_LIVE_ROWS)
@@ -152,7 +152,7 @@ class AllocationStore:
         return Page(rows, total, query.limit, query.offset)
 
     async def dependencies(self, query: ListQuery, visible: Visibility) -> Page[Mapping[str, Any]]:
-        """Return a page of who waits for whom."""
+        """Return a page of the dependencies between sessions."""
         async with self._db.read() as tx:
             select = _DEPENDENCIES.where(*visible_to(visible))
             rows, total = await _DEPENDENCY_LISTING.page(tx, select, query)
@@ -161,7 +161,7 @@ class AllocationStore:
     async def audit(self) -> list[str]:
         """Return every difference between the ledger, the counters and the statuses.
 
-        An empty list says that nothing is allocated twice, leaked or forgotten.
+        An empty list means that nothing is allocated twice, leaked or missing.
         """
         async with self._db.read_one_state() as tx:
             return [
@@ -243,7 +243,7 @@ async def _audit_statuses(tx: AsyncConnection) -> list[str]:
     for row in await tx.execute(sa.select(sessions.c.id, sessions.c.status)):
         is_occupying = Status(row.status) in OCCUPYING
         if is_occupying != (row.id in holders):
-            verb = "holds nothing" if is_occupying else "still holds amounts"
+            verb = "holds nothing" if is_occupying else "still holds resources"
             found.append(f"session {row.id} is {row.status} and {verb}")
     return found
 

@@ -1,4 +1,4 @@
-"""Reads what each scope may hold, from domains, projects, user and keypair policies."""
+"""Read the caps of scopes from domains, projects, user and keypair policies."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ..tables.accounts import domains, keypair_policies, keypairs, projects, use
 from ..tables.cluster import resource_groups
 from ..tables.sessions import scope_usage
 
-# Bound parameters of one statement stay far below what either database takes.
+# Bound parameters per statement, far below the limit of either database.
 CHUNK = 500
 
 
@@ -33,7 +33,7 @@ async def read_caps(tx: AsyncConnection, scopes: Iterable[Scope]) -> dict[Scope,
 
 
 async def read_usage(tx: AsyncConnection, scopes: Iterable[Scope]) -> dict[Scope, dict[str, int]]:
-    """Return how much each scope holds now, by slot and ``sessions``."""
+    """Return the usage of each scope, by slot and ``sessions``."""
     wanted = sorted(set(scopes))
     usage: dict[Scope, dict[str, int]] = {scope: {} for scope in wanted}
     for start in range(0, len(wanted), CHUNK):
@@ -59,7 +59,7 @@ def _caps(row: Any) -> ScopeCaps:
     )
 
 
-# Keypairs first: all that there is, is theirs, and the columns get their types from them.
+# Keypairs come first: they have all columns, so the columns of the union get their types from them.
 _SELECTS: dict[str, sa.Select[Any]] = {
     ScopeKind.KEYPAIR: sa.select(
         keypairs.c.access_key.label("id"),
@@ -97,7 +97,7 @@ _SELECTS: dict[str, sa.Select[Any]] = {
         resource_groups.c.max_concurrent_sessions,
     ),
 }
-# Built once: they are read for each session that is filed and placed.
+# Built once: they run for each session that is created or placed.
 _USAGE_OF = sa.select(scope_usage).where(
     scope_usage.c.scope_id.in_(sa.bindparam("ids", expanding=True))
 )
@@ -105,14 +105,16 @@ _ALL_NAMES = list(_SELECTS[ScopeKind.KEYPAIR].selected_columns.keys())
 
 
 def _alike(kind: str, select: sa.Select[Any]) -> sa.Select[Any]:
-    """Return a select of the caps of one kind with the columns of all, and its ids to be given."""
+    """Return a select for the caps of one kind with the columns of all kinds; the ids are a
+    parameter.
+    """
     names = select.selected_columns
-    # In one order for all kinds: a union goes by the position of a column.
+    # The same column order for all kinds: a union matches columns by position.
     columns = [names[name] if name in names else sa.null().label(name) for name in _ALL_NAMES]
     return select.with_only_columns(
         *columns, sa.literal_column(f"'{kind}'").label("kind"), maintain_column_froms=True
     ).where(setwise.Among(names.id, kind))
 
 
-# One statement for all kinds: it is read twice for each session that is filed.
+# One statement for all kinds: it runs twice for each session that is created.
 _CAPS_OF = sa.union_all(*(_alike(kind, select) for kind, select in _SELECTS.items()))

@@ -1,4 +1,4 @@
-"""The right to write the queue: held by one manager at a time, known by a number that rises."""
+"""Lease for writing the queue: held by one manager at a time, with a rising fencing token."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ QUEUE = "queue"
 
 
 class StaleLease(Exception):
-    """Somebody else holds the lease by now; the transaction is rolled back."""
+    """Another manager holds the lease now; the transaction is rolled back."""
 
 
 @dataclass(frozen=True, slots=True)
 class LeaseRow:
-    """Who holds a lease. ``beat`` rises while that one is well; a new holder has a new token."""
+    """State of a lease. ``beat`` rises while the holder is alive; a new holder has a new token."""
 
     holder: str
     token: int
@@ -30,21 +30,21 @@ class LeaseRow:
 
 
 class LeaseStore:
-    """Takes, renews and gives back. One public method is one transaction."""
+    """Takes, renews and releases the lease. One public method is one transaction."""
 
     def __init__(self, database: Database, name: str = QUEUE) -> None:
         self._db = database
         self._name = name
 
     async def read(self) -> LeaseRow | None:
-        """Return who holds the lease; None if nobody ever did."""
+        """Return the state of the lease; None if nobody ever held it."""
         async with self._db.read() as tx:
             return await self._read(tx)
 
     async def take(self, holder: str, seen: LeaseRow | None, at: datetime) -> int | None:
-        """Take the lease from whoever held it when it was ``seen``; return the new token.
+        """Take the lease from the holder that was ``seen``; return the new token.
 
-        None: it is not as it was seen any more.
+        None: its state has changed since.
         """
         async with self._db.write() as tx:
             if seen is None:
@@ -67,7 +67,7 @@ class LeaseStore:
             return seen.token + 1 if taken.rowcount == 1 else None
 
     async def renew(self, token: int) -> bool:
-        """Show that the holder of ``token`` is well; return whether it holds the lease still."""
+        """Record that the holder of ``token`` is alive; return whether it still holds the lease."""
         async with self._db.write() as tx:
             renewed = await tx.execute(
                 sa.update(leases)
@@ -77,7 +77,7 @@ class LeaseStore:
             return renewed.rowcount == 1
 
     async def give_back(self, token: int) -> None:
-        """Let the next one take it at once; nothing happens if somebody has."""
+        """Release the lease at once; no effect if another manager holds it."""
         async with self._db.write() as tx:
             await tx.execute(
                 sa.update(leases)
@@ -96,15 +96,15 @@ class LeaseStore:
 
 
 async def require(tx: AsyncConnection, token: int, name: str = QUEUE) -> None:
-    """Let the transaction write only as the holder of ``token``; nobody can take it meanwhile.
+    """Require that ``token`` is the newest, and lock the lease until the end of the transaction.
 
     Raises
     ------
     StaleLease
-        If that is not the newest one.
+        If there is a newer token.
     """
     newest = await tx.scalar(
         sa.select(leases.c.token).where(leases.c.name == name).with_for_update(read=True)
     )
     if newest != token:
-        raise StaleLease(f"the lease {name!r} has token {newest} by now; {token} is stale")
+        raise StaleLease(f"the lease {name!r} has token {newest}; {token} is stale")

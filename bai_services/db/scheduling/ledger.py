@@ -1,8 +1,7 @@
-"""Takes and frees amounts: the ledger's rows and every counter that must agree with them.
+"""Allocate and free resources: rows of the ledger and every counter that must agree with them.
 
-These run inside a transaction of a store. Counters are visited in one order
-(scopes, agent slots, devices; each sorted), so that two writers never wait
-for each other in a circle.
+These functions run inside a transaction of a store. Counters are updated in one order (scopes,
+agent slots, devices; each sorted), so that concurrent writers never deadlock.
 """
 
 from __future__ import annotations
@@ -28,14 +27,14 @@ from .caps import CHUNK
 
 
 class LostRace(Exception):
-    """Somebody else took what a decision was about; the transaction is rolled back."""
+    """A decision is outdated by another write; the transaction is rolled back."""
 
 
 @dataclass(frozen=True, slots=True)
 class Holder:
-    """A session that gets a place: the kernels that amounts are taken for, and where.
+    """A session that gets resources: its kernels and their placements.
 
-    ``kernel_ids`` and ``placements`` belong together, main kernel first.
+    ``kernel_ids`` and ``placements`` correspond, main kernel first.
     """
 
     session_id: str
@@ -63,13 +62,13 @@ async def take(
     caps: Mapping[Scope, ScopeCaps],
     at: datetime,
 ) -> None:
-    """Move every counter up by what all holders take, and write the ledger's rows.
+    """Increase every counter by what all holders take, and insert the ledger's rows.
 
     Raises
     ------
     LostRace
-        If a cap, an agent or a device has no room any more for all of it, or a device serves
-        other shares now.
+        If a cap, an agent or a device has no room for all of it, or a device serves other
+        shares now.
     """
     rows: list[tuple[str, str, str, str | None, str, int]] = []
     moves = _Moves()
@@ -92,9 +91,9 @@ async def take(
 
 
 async def free(tx: AsyncConnection, session_id: str, at: datetime) -> bool:
-    """Give back whatever the session holds; return whether it held anything.
+    """Free everything that the session holds; return whether it held anything.
 
-    Each row of the ledger is freed once, whoever asks and however often.
+    Idempotent: each row of the ledger is freed once, even by concurrent calls.
     """
     freed = (
         await tx.execute(
@@ -134,7 +133,7 @@ async def free(tx: AsyncConnection, session_id: str, at: datetime) -> bool:
 
 
 class _Moves:
-    """By how much each counter moves; rows come out in the order of locking."""
+    """Changes of each counter; rows are returned in the order of locking."""
 
     def __init__(self) -> None:
         self.agents: set[str] = set()
@@ -153,7 +152,7 @@ class _Moves:
         device_id: str | None,
         taken: tuple[str, int],
     ) -> None:
-        """Count one amount of a slot, taken on an agent or on one device of it."""
+        """Count a quantity of a slot, taken on an agent or on one device of it."""
         slot, amount = taken
         self.agents.add(agent_id)
         for scope in scopes:
@@ -174,7 +173,7 @@ class _Moves:
 
 
 def _amounts(placement: Placement) -> list[tuple[str | None, str, int]]:
-    """Return (device or None, slot, amount) of everything that a kernel takes."""
+    """Return (device or None, slot, quantity) of everything that a kernel takes."""
     plain: list[tuple[str | None, str, int]] = [(None, *item) for item in placement.slots.items()]
     return plain + [(d.device_id, d.slot, d.amount) for d in placement.devices]
 
@@ -208,9 +207,9 @@ async def _raise_scopes(
 
 
 class _Counters:
-    """Counters of one table, moved all together and in the order of their keys.
+    """Counters of one table, updated together in the order of their keys.
 
-    ``has_room`` gets keys, ``amount`` and what ``more`` names, as columns.
+    ``has_room`` gets the keys, ``amount`` and the columns in ``more``.
     """
 
     def __init__(
@@ -236,7 +235,7 @@ class _Counters:
         )
 
     async def raise_by(self, tx: AsyncConnection, rows: Sequence[setwise.Row]) -> None:
-        """Raise counters, all of them or none: whoever has no room for all loses the race."""
+        """Increase all counters or none; raise ``LostRace`` if one has no room."""
         await self._lock.run(tx, [row[: self._width] for row in rows])
         moved = await self._raise.run(tx, rows)
         if moved != len(rows):
@@ -247,7 +246,7 @@ class _Counters:
         await self._lower.run(tx, rows)
 
 
-# Built once: building their statements costs more than running them.
+# Built once: building these statements costs more than running them.
 _LEDGER = setwise.RowInsert(
     allocations,
     ["session_id", "kernel_id", "agent_id", "device_id", "slot", "amount"],

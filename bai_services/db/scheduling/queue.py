@@ -1,4 +1,4 @@
-"""The queue: what a pass looks at, its decisions written in batches, why sessions wait."""
+"""Queue access: input of a pass, batched writes of its decisions, and wait states."""
 
 from __future__ import annotations
 
@@ -32,19 +32,19 @@ from .queue_rows import (
     read_waiting,
 )
 
-# Decisions of one transaction, and states: few enough that whoever else writes is soon let in,
-# which on SQLite, where one alone writes, is everybody who changes anything.
+# Decisions and wait states per transaction: few, so that other writers soon get their turn. SQLite
+# has a single writer.
 BATCH = 250
 BATCH_OF_ONE_WRITER = 40
 
-# A statement of PostgreSQL that lost a deadlock or a serialization is a lost race like any other.
+# A PostgreSQL deadlock or serialization failure is handled as a lost race.
 _LOST_STATES = {"40001", "40P01"}
 _TEXT_LIMIT = 1024
 
 
 @dataclass(frozen=True, slots=True)
 class Committed:
-    """What became of decisions, by session; of those that were lost nothing has changed."""
+    """Results of decisions, by session; nothing has changed for those that were lost."""
 
     placed: tuple[str, ...] = ()
     lost: tuple[str, ...] = ()
@@ -52,7 +52,7 @@ class Committed:
 
 @dataclass(frozen=True, slots=True)
 class WaitState:
-    """What a waiting session says of itself: why it waits, where it stands, until when."""
+    """Wait state of a session: why it waits, its position, its estimated start."""
 
     reasons: Sequence[Mapping[str, Any]]
     position: int | None = None
@@ -61,7 +61,7 @@ class WaitState:
 
 @dataclass(frozen=True, slots=True)
 class Touched:
-    """What may not be as it was when it was last read."""
+    """Entities that may have changed since they were last read."""
 
     sessions: frozenset[str] = field(default_factory=frozenset)
     agents: frozenset[str] = field(default_factory=frozenset)
@@ -69,9 +69,9 @@ class Touched:
 
 
 class QueueStore:
-    """What the scheduler reads and writes. Whatever writes the queue asks for the lease's token.
+    """What the scheduler reads and writes. Every write to the queue needs the lease's token.
 
-    A token of None writes without a lease: for tools that know that no manager runs.
+    A token of None writes without a lease: for tools that run while no manager does.
     """
 
     def __init__(self, database: Database) -> None:
@@ -79,7 +79,7 @@ class QueueStore:
         self.batch = BATCH_OF_ONE_WRITER if database.is_sqlite else BATCH
 
     async def snapshot(self, now: datetime) -> Snapshot:
-        """Return all that a pass looks at."""
+        """Return the input of a pass."""
         async with self._db.read_one_state() as tx:
             waiting = await read_waiting(tx)
             running = await read_running(tx)
@@ -98,10 +98,10 @@ class QueueStore:
             )
 
     async def changes(self, touched: Touched) -> Changes:
-        """Return how the things that were touched are now, and what hangs on them.
+        """Return the current state of the touched entities and what depends on them.
 
-        A session that neither waits nor runs any more is gone; whoever depends
-        on one that was touched is read again.
+        A session that neither waits nor runs is gone; dependents of a touched session are read
+        again.
         """
         async with self._db.read() as tx:
             ids = set(touched.sessions) | await read_dependents(tx, touched.sessions)
@@ -124,7 +124,7 @@ class QueueStore:
             )
 
     async def learning_groups(self) -> list[str]:
-        """Return the resource groups whose placement goes by what they are usually asked for."""
+        """Return the resource groups whose placement policy learns from typical requests."""
         async with self._db.read() as tx:
             groups = await read_groups(tx)
         return sorted(
@@ -134,31 +134,31 @@ class QueueStore:
     async def recent(
         self, group: str, limit: int
     ) -> tuple[list[Request], list[float | None], list[AgentState]]:
-        """Return what a resource group was asked for last, the newest first, and its agents.
+        """Return the latest requests of a resource group, the newest first, and its agents.
 
-        Between them: for how many seconds each request ran, where it has ended.
+        Between them: the run time of each request in seconds, None where it has not ended.
         """
         async with self._db.read() as tx:
             return *await read_recent(tx, group, limit), await read_agents(tx, [group])
 
     async def last_sequence(self) -> int:
-        """Return the sequence of the session that was filed last, by whichever manager."""
+        """Return the sequence of the session that was created last, by any manager."""
         async with self._db.read() as tx:
             return int(await tx.scalar(sa.select(sa.func.max(sessions.c.sequence))) or 0)
 
     async def commit(
         self, decisions: Sequence[Decision], at: datetime, token: int | None
     ) -> Committed:
-        """Give waiting sessions their places: status, counters, ledger and history of each.
+        """Place waiting sessions: status, counters, ledger and history of each.
 
-        All of it is one transaction. Where a session, a cap, an agent or a
-        device is not as a decision takes it to be, that batch is written as two
-        halves, in their order: only what really lost its race is left out.
+        All of it is one transaction. If a session, a cap, an agent or a device is not in the state
+        that a decision assumes, the batch is split into halves, in order, so that only decisions
+        that really lost their race are left out.
 
         Raises
         ------
         StaleLease
-            If another manager holds the lease by now; nothing more is written.
+            If another manager holds the lease now; nothing more is written.
         """
         if not decisions:
             return Committed()
@@ -183,7 +183,7 @@ class QueueStore:
         return Committed(first.placed + second.placed, first.lost + second.lost)
 
     async def write_states(self, states: Mapping[str, WaitState], token: int | None) -> None:
-        """Write what waiting sessions say; one that does not wait any more is left as it is."""
+        """Write the wait states of sessions; skip those that no longer wait."""
         rows = [
             (
                 session_id,
@@ -263,7 +263,7 @@ _HISTORY = setwise.RowInsert(
 
 
 async def _place(tx: AsyncConnection, decisions: Sequence[Decision], at: datetime) -> set[str]:
-    """Write the decisions whose sessions still wait; return those that do not any more."""
+    """Write the decisions for sessions that still wait; return those that no longer do."""
     scopes = await _lock_waiting(tx, [d.session_id for d in decisions])
     wanted = [d for d in decisions if d.session_id in scopes]
     if wanted:
@@ -281,7 +281,7 @@ async def _place(tx: AsyncConnection, decisions: Sequence[Decision], at: datetim
 
 
 async def _lock_waiting(tx: AsyncConnection, ids: Sequence[str]) -> dict[str, tuple[Scope, ...]]:
-    """Return the scopes of the sessions that wait; nobody else moves them until the end."""
+    """Lock the sessions that still wait and return their scopes."""
     ranked = sorted(ids)
     found: dict[str, tuple[Scope, ...]] = {}
     for start in range(0, len(ranked), CHUNK):
@@ -312,14 +312,14 @@ def _holder(
 
 
 async def _move_sessions(tx: AsyncConnection, ids: Sequence[str], at: datetime) -> None:
-    """Make sessions SCHEDULED that ``_lock_waiting`` has locked."""
+    """Set locked sessions (see ``_lock_waiting``) to SCHEDULED."""
     moved = 0
     for start in range(0, len(ids), CHUNK):
         part = {"ids": ids[start : start + CHUNK], "at": at}
         result = await tx.execute(_MOVE_WAITING, part)
         moved += result.rowcount
     if moved != len(ids):
-        raise ledger.LostRace(f"{len(ids) - moved} of {len(ids)} sessions wait no more")
+        raise ledger.LostRace(f"{len(ids) - moved} of {len(ids)} sessions no longer wait")
 
 
 async def _write_kernels(tx: AsyncConnection, holders: Sequence[ledger.Holder]) -> None:

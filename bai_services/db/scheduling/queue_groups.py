@@ -1,4 +1,4 @@
-"""Resource groups with their options, as a scheduling pass looks at them."""
+"""Resource groups with their options, as input of a scheduling pass."""
 
 from __future__ import annotations
 

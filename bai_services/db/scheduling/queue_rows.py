@@ -1,4 +1,4 @@
-"""The rows of the queue as the values that a scheduling pass looks at."""
+"""Conversion of rows of the queue to the input values of a scheduling pass."""
 
 from __future__ import annotations
 
@@ -34,11 +34,11 @@ from ..tables.sessions import allocations, kernels, session_dependencies, sessio
 from .caps import CHUNK
 from .ledger import scopes_of
 
-# Thousands of sessions ask for a few dozen things: equal requests are one object.
+# Thousands of sessions have a few dozen different requests: equal requests share one object.
 _REQUESTS = 4096
-# Rows that are read and made into values at once: a millisecond or two of everybody's time.
+# Rows that are read and converted at once: they block the event loop for a millisecond or two.
 _PAGE = 100
-# Ended sessions that run times are learned of.
+# Ended sessions from which run times are learned.
 _LATEST = 2000
 
 # Columns that are read of every session that waits or runs.
@@ -88,7 +88,7 @@ _WAITING: sa.Select[Any] = (
             images.c.name == sessions.c.image, images.c.architecture == sessions.c.architecture
         ),
     )
-    # A keypair that was deleted meanwhile is none.
+    # A keypair deleted meanwhile is no scope.
     .outerjoin(keypairs, sessions.c.access_key == keypairs.c.access_key)
     .outerjoin(keypair_policies, keypairs.c.resource_policy == keypair_policies.c.name)
     .where(sessions.c.status == Status.PENDING)
@@ -122,7 +122,7 @@ _RUNNING: sa.Select[Any] = (
 
 
 async def read_waiting(tx: AsyncConnection, ids: Collection[str] | None = None) -> list[Waiting]:
-    """Return the sessions that wait, all or those of ``ids``, in the order of filing."""
+    """Return the waiting sessions, all or those of ``ids``, in the order of creation."""
     found: list[Waiting] = []
     unmet = await read_unmet(tx) if ids is None else {}
     left = await _left_agents(tx) if ids is None else {}
@@ -138,7 +138,7 @@ async def read_waiting(tx: AsyncConnection, ids: Collection[str] | None = None) 
 async def _left_agents(
     tx: AsyncConnection, ids: Sequence[str] | None = None
 ) -> dict[str, tuple[str, ...]]:
-    """Return the agents that sessions which wait have been on: none of them got started there."""
+    """Return the agents on which waiting sessions failed to start before."""
     select = (
         sa.select(allocations.c.session_id, allocations.c.agent_id)
         .distinct()
@@ -156,7 +156,7 @@ async def _left_agents(
 
 
 async def read_running(tx: AsyncConnection, ids: Collection[str] | None = None) -> list[Running]:
-    """Return the sessions that hold a place, all or those of ``ids``."""
+    """Return the sessions that hold resources, all or those of ``ids``."""
     found: list[tuple[int, Running]] = []
     async for rows in _pages(tx, _RUNNING, ids, *OCCUPYING):
         held = await _placements(tx, [row.id for row in rows])
@@ -165,7 +165,7 @@ async def read_running(tx: AsyncConnection, ids: Collection[str] | None = None) 
 
 
 async def read_durations(tx: AsyncConnection) -> dict[str, list[int]]:
-    """Return how many seconds the latest sessions of each kind have run until they ended."""
+    """Return the run times, in seconds, of the latest ended sessions of each kind."""
     rows = await tx.execute(
         sa.select(
             sessions.c.type, sessions.c.image, sessions.c.started_at, sessions.c.terminated_at
@@ -184,9 +184,9 @@ async def read_durations(tx: AsyncConnection) -> dict[str, list[int]]:
 async def read_recent(
     tx: AsyncConnection, group: str, limit: int
 ) -> tuple[list[Request], list[float | None]]:
-    """Return what a resource group was asked for lately, the newest first.
+    """Return the latest requests of a resource group, the newest first.
 
-    And for how many seconds each ran, None where it has not ended or never ran.
+    Also the run time of each in seconds, None where it has not ended or never ran.
     """
     found = await tx.execute(_RECENT.where(sessions.c.resource_group == group).limit(limit))
     rows = found.all()
@@ -200,7 +200,7 @@ async def read_recent(
 
 
 async def read_dependents(tx: AsyncConnection, ids: Iterable[str]) -> set[str]:
-    """Return who depends on one of these sessions."""
+    """Return the sessions that depend on one of these sessions."""
     wanted = sorted(ids)
     found: set[str] = set()
     for start in range(0, len(wanted), CHUNK):
@@ -214,12 +214,12 @@ async def read_dependents(tx: AsyncConnection, ids: Iterable[str]) -> set[str]:
 
 
 async def read_agents(tx: AsyncConnection, groups: Iterable[str]) -> list[AgentState]:
-    """Return every agent of these resource groups with what it has and what is taken."""
+    """Return every agent of these resource groups with its capacity and usage."""
     return await _read_agents(tx, _OF_GROUPS, sorted(groups))
 
 
 async def read_agents_of(tx: AsyncConnection, ids: Iterable[str]) -> list[AgentState]:
-    """Return the agents with these ids; one that has gone is left out."""
+    """Return the agents with these ids; unknown ids are left out."""
     wanted = sorted(ids)
     found: list[AgentState] = []
     for start in range(0, len(wanted), CHUNK):
@@ -228,7 +228,7 @@ async def read_agents_of(tx: AsyncConnection, ids: Iterable[str]) -> list[AgentS
 
 
 def _agent_selects(is_wanted: sa.ColumnElement[bool], ids: Any) -> tuple[sa.Select[Any], ...]:
-    """Return what reads agents, their slots and their devices."""
+    """Return the statements that read agents, their slots and their devices."""
     return (
         sa.select(
             agents.c.id,
@@ -249,7 +249,7 @@ def _agent_selects(is_wanted: sa.ColumnElement[bool], ids: Any) -> tuple[sa.Sele
 
 _KEYS: sa.BindParameter[Any] = sa.bindparam("keys", expanding=True)
 _IN_GROUPS = agents.c.resource_group.in_(_KEYS)
-# Built once: they are read for each session that is filed.
+# Built once: they run for each session that is created.
 _OF_GROUPS = _agent_selects(_IN_GROUPS, sa.select(agents.c.id).where(_IN_GROUPS))
 _OF_IDS = _agent_selects(agents.c.id.in_(_KEYS), _KEYS)
 
@@ -289,10 +289,10 @@ async def _read_agents(
 def _devices_of(
     found: Iterable[sa.Row[Any]], minimum: Mapping[str, Level], in_force: Mapping[str, int]
 ) -> tuple[Mapping[str, list[Device]], Mapping[str, str]]:
-    """Return the devices of agents, and the newest CUDA version of those whose driver tells.
+    """Return the devices of agents, and the newest CUDA version of each driver that reports it.
 
-    ``minimum`` is how firmly the resource group of an agent wants shares to be held, ``in_force``
-    the share that all on a device must have.
+    ``minimum`` is the enforcement level that the resource group of an agent requires, ``in_force``
+    the share that all sessions of a device must have.
     """
     of_agent: dict[str, list[Device]] = defaultdict(list)
     cuda: dict[str, str] = {}
@@ -323,9 +323,9 @@ def _minimum(text: str | None) -> Level:
 
 
 def _links(facts: Mapping[str, Any]) -> tuple[str, ...] | None:
-    """Return the ids of the devices that one reaches by links; None where nothing is known.
+    """Return the ids of the devices reachable by links; None if unknown.
 
-    Of one without links those behind the same PCI switches are the nearest.
+    For a device without links these are the ones behind the same PCI switches.
     """
     links, near = facts.get("links"), facts.get("pci_peers")
     direct = [peer for peer, count in links.items() if count] if isinstance(links, Mapping) else []
@@ -338,10 +338,10 @@ def _links(facts: Mapping[str, Any]) -> tuple[str, ...] | None:
 async def _pages(
     tx: AsyncConnection, select: sa.Select[Any], ids: Collection[str] | None, *statuses: Status
 ) -> AsyncIterator[Sequence[Any]]:
-    """Read page by page, whoever is in ``statuses`` or ``ids``: others get their turn in between.
+    """Read page by page the sessions in ``statuses`` or ``ids``; other tasks run in between.
 
-    The pages of everybody are made of ids as well: by its status alone, each
-    would look through all of them.
+    Pages are ranges of ids in either case: a page selected by status alone would scan all rows of
+    that status.
     """
     if ids is None:
         is_wanted = sessions.c.status.in_(statuses)
@@ -427,7 +427,7 @@ def _running(row: Any, placements: tuple[Placement, ...]) -> Running:
 
 
 def total_of(placements: Iterable[Placement]) -> ResourceSlots:
-    """Return what all the kernels of a session take together."""
+    """Return the total resources of all kernels of a session."""
     total: dict[str, int] = {}
     for placement in placements:
         for slot, amount in placement.slots.items():
@@ -474,19 +474,21 @@ def _request(
 
 
 def _longest(row: Any) -> int | None:
-    """Return the least of the limits on how long a session may run."""
+    """Return the smallest limit on the run time of a session."""
     lifetime = row.lifetime and row.lifetime + row.added
     limits = [n for n in (row.batch_timeout_seconds, lifetime) if n]
     return min(limits, default=None)
 
 
 def _kind(row: Any) -> str:
-    """Return what sessions that run similarly long have in common: type and image, no tag."""
+    """Return the key of sessions with similar run times: type and image, without tag."""
     return f"{row.type}:{row.image.rpartition(':')[0] or row.image}"
 
 
 def _why_closed(row: Any) -> str:
-    """Return which of the things that a session stands on is not active; empty if all are."""
+    """Return the inactive thing that a session depends on (account, keypair …); empty if all are
+    active.
+    """
     parts = (
         (row.is_user_active, f"the account {row.username}"),
         (row.is_keypair_active, f"keypair {row.access_key}"),

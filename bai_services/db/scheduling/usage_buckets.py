@@ -1,4 +1,4 @@
-"""What each domain, project and user has used by day: made of the ledger, for fair share."""
+"""Daily usage of each domain, project and user, computed from the ledger for fair share."""
 
 from __future__ import annotations
 
@@ -25,23 +25,23 @@ History = Mapping[str, Mapping[Scope, Sequence[Bucket]]]
 
 
 def day_of(at: datetime) -> int:
-    """Return the day (UTC) of a time, as buckets count days."""
+    """Return the day (UTC) of a time, counted as in buckets."""
     return (at - _EPOCH).days
 
 
 class UsageBucketStore:
-    """Fills and reads the buckets. One public method is one transaction."""
+    """Writes and reads the buckets. One public method is one transaction."""
 
     def __init__(self, database: Database) -> None:
         self._db = database
 
     async def fill(self, day: int, now: datetime, token: int | None) -> None:
-        """Make the buckets of a day anew from the ledger; twice gives the same.
+        """Recompute the buckets of a day from the ledger; idempotent.
 
         Raises
         ------
         StaleLease
-            If another manager holds the lease by now.
+            If another manager holds the lease now.
         """
         start = _EPOCH + timedelta(days=day)
         end = min(start + timedelta(days=1), now)
@@ -93,7 +93,7 @@ class UsageBucketStore:
 async def _sum(
     tx: AsyncConnection, start: datetime, end: datetime
 ) -> Counter[tuple[str, str, str, str]]:
-    """Return amount times seconds of everything that was held between two times."""
+    """Return quantity times seconds of everything that was held between two times."""
     select: sa.Select[Any] = (
         sa.select(
             allocations.c.id,

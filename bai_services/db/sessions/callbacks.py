@@ -1,4 +1,4 @@
-"""Steps of sessions that somebody is to be told of, in the order in which they were made."""
+"""Pending callbacks: steps of sessions to deliver, in their order."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _TEXT_LIMIT = 255
 
 @dataclass(frozen=True, slots=True)
 class CallbackDelivery:
-    """One step that is to be told now; ``id`` is its line of the session's history."""
+    """One step to deliver now; ``id`` is its row in the session's history."""
 
     session_id: str
     told_id: int
@@ -42,7 +42,7 @@ class CallbackDelivery:
 
 
 class CallbackStore:
-    """Reads what is due and writes what became of it. One public method is one transaction."""
+    """Reads what is due and writes the results. One public method is one transaction."""
 
     def __init__(self, database: Database) -> None:
         self._db = database
@@ -50,7 +50,7 @@ class CallbackStore:
     async def due(
         self, now: datetime, busy: Collection[str], full: Collection[str], per_owner: int
     ) -> list[CallbackDelivery]:
-        """Return the next step of each session that is due, at most ``per_owner`` of a person.
+        """Return the next step of each session that is due, at most ``per_owner`` for a user.
 
         Sessions that are ``busy`` and owners who are ``full`` are left out.
         """
@@ -64,7 +64,7 @@ class CallbackStore:
         await self._write(letter, _on(letter, at) | {"delivered": counted, "last_error": ""})
 
     async def given_up(self, letter: CallbackDelivery, at: datetime, error: str) -> None:
-        """Leave a step untold, so that those after it are not held up."""
+        """Skip a step that could not be delivered, so that it does not block the following ones."""
         counted = session_callbacks.c.given_up + 1
         values = _on(letter, at) | {"given_up": counted, "last_error": error[:_TEXT_LIMIT]}
         await self._write(letter, values)
@@ -74,7 +74,7 @@ class CallbackStore:
         await self._write(letter, values | {"last_error": error[:_TEXT_LIMIT]})
 
     async def _write(self, letter: CallbackDelivery, values: dict[str, Any]) -> None:
-        # Only if it is still as it was read: another manager may have told it meanwhile.
+        # Only if unchanged since it was read: another manager may have delivered it meanwhile.
         async with self._db.write() as tx:
             await tx.execute(
                 sa.update(session_callbacks)
@@ -87,7 +87,7 @@ class CallbackStore:
 
 
 def _on(letter: CallbackDelivery, at: datetime) -> dict[str, Any]:
-    """Return what is written once a step is done with."""
+    """Return the values to write once a step is delivered or skipped."""
     is_open = letter.to_status not in ENDED
     return {"told_id": letter.id, "tries": 0, "next_at": at, "last_at": at, "is_open": is_open}
 

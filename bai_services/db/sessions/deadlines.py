@@ -1,4 +1,4 @@
-"""Sessions whose time is over: waiting longer than their group allows, or running too long."""
+"""Sessions past a time limit: pending or running for too long."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from ..tables.sessions import session_dependencies, sessions
 
 @dataclass(frozen=True, slots=True)
 class Overdue:
-    """A session whose time is over, and by which limit: a group's name or a policy's."""
+    """A session past its limit, and the source of the limit: a group's name or a policy's."""
 
     session_id: str
     seconds: int
@@ -30,16 +30,16 @@ class Overdue:
 
 
 class DeadlineStore:
-    """Reads what is overdue. One public method is one transaction."""
+    """Reads overdue sessions. One public method is one transaction."""
 
     def __init__(self, database: Database) -> None:
         self._db = database
 
     async def waiting(self, now: datetime) -> list[Overdue]:
-        """Return who waits longer than the pending timeout of their resource group.
+        """Return the sessions that are pending longer than their resource group allows.
 
-        The time counts from when a session could have started at the earliest:
-        after its filing, its not-before and the end of all it depends on.
+        The time counts from the earliest possible start: after creation, the begin time and the end
+        of all dependencies.
         """
         found: list[Overdue] = []
         async with self._db.read() as tx:
@@ -58,7 +58,7 @@ class DeadlineStore:
         return found
 
     async def batch(self, now: datetime) -> list[Overdue]:
-        """Return the batch sessions that run longer than they were allowed to."""
+        """Return the batch sessions that run longer than their timeout."""
         async with self._db.read() as tx:
             rows = await tx.execute(
                 sa.select(
@@ -75,7 +75,7 @@ class DeadlineStore:
             ]
 
     async def lifetime(self, now: datetime) -> list[Overdue]:
-        """Return the sessions that run longer than the policy of their keypair lets them."""
+        """Return the sessions that run longer than the policy of their keypair allows."""
         found: list[Overdue] = []
         async with self._db.read() as tx:
             policies = await tx.execute(
@@ -106,7 +106,7 @@ class DeadlineStore:
         return found
 
     async def idle(self, now: datetime) -> list[Overdue]:
-        """Return the sessions that nobody has used for as long as their keypair's policy allows."""
+        """Return the sessions without activity for longer than their keypair's policy allows."""
         async with self._db.read() as tx:
             rows = await tx.execute(_SILENT, {"since": now - FRESH})
             return [
@@ -116,7 +116,7 @@ class DeadlineStore:
             ]
 
 
-# Those that have said something just now, and are of a policy that ends who is idle.
+# Only sessions that have reported activity recently and whose policy stops idle sessions.
 _SILENT = (
     sa.select(
         sessions.c.id,
@@ -150,7 +150,9 @@ async def _pending_timeouts(tx: AsyncConnection) -> Mapping[str, int]:
 
 
 async def _held_until(tx: AsyncConnection, group: str, latest: datetime) -> set[str]:
-    """Return who of a group waits for another session, or did so until after that time."""
+    """Return the sessions of a group that have an unmet dependency, or had one until after that
+    time.
+    """
     awaited = sessions.alias("awaited")
     rows = await tx.execute(
         sa.select(

@@ -1,4 +1,4 @@
-"""Which sessions wait for which, in the database."""
+"""Dependencies between sessions in the database."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from ..database import Database
 from ..scheduling.caps import CHUNK
 from ..tables.sessions import session_dependencies, sessions
 
-# Sessions of one graph that are shown at most.
+# Maximum number of sessions of one graph that are shown.
 GRAPH_LIMIT = 1000
 
 _waiting = sessions.alias("waiting")
@@ -35,13 +35,13 @@ _PAIRS = (
     .order_by(_awaited.c.sequence)
 )
 
-# Built once: it is read whenever a session is.
+# Built once: it runs whenever a session is read.
 _PAIRS_OF = _PAIRS.where(session_dependencies.c.session_id.in_(sa.bindparam("ids", expanding=True)))
 
 
 @dataclass(frozen=True, slots=True)
 class Graph:
-    """Sessions that hang together, and who waits for whom (id, id that it depends on)."""
+    """Connected sessions, and their dependencies as pairs (id, id that it depends on)."""
 
     sessions: Sequence[Dependency]
     pairs: Sequence[tuple[str, str]]
@@ -55,7 +55,7 @@ class DependencyStore:
         self._db = database
 
     async def in_vain(self) -> list[tuple[str, Dependency]]:
-        """Return every waiting session with a dependency that failed, and which one."""
+        """Return every waiting session with a failed dependency, and that dependency."""
         is_failed = _awaited.c.status.in_(sorted(ENDED)) & sa.not_(
             (_awaited.c.status == Status.TERMINATED) & (_awaited.c.result == Result.SUCCESS)
         )
@@ -70,7 +70,7 @@ class DependencyStore:
             )
 
     async def graph(self, session_id: str) -> Graph:
-        """Return everything that a session depends on or that depends on it, over any steps."""
+        """Return all direct and indirect dependencies and dependents of a session."""
         pairs: set[tuple[str, str]] = set()
         seen, edge = {session_id}, [session_id]
         both = (session_dependencies.c.session_id, session_dependencies.c.depends_on)
@@ -94,12 +94,12 @@ class DependencyStore:
 
 
 async def write(tx: AsyncConnection, owner_id: str, pairs: Sequence[tuple[str, str]]) -> None:
-    """Write who waits for whom: (id of the owner's session, id that it depends on).
+    """Insert dependencies: (id of the owner's session, id that it depends on).
 
     Raises
     ------
     NotFound
-        If a session that one depends on is not there, or not the owner's.
+        If a session that one depends on does not exist, or has another owner.
     Conflict
         If one has ended without success.
     """
@@ -117,7 +117,7 @@ async def write(tx: AsyncConnection, owner_id: str, pairs: Sequence[tuple[str, s
 
 
 async def read_dependencies(tx: AsyncConnection, ids: Iterable[str]) -> dict[str, list[Dependency]]:
-    """Return what each of these sessions depends on."""
+    """Return the dependencies of each of these sessions."""
     wanted = sorted(set(ids))
     found: dict[str, list[Dependency]] = defaultdict(list)
     for start in range(0, len(wanted), CHUNK):
@@ -129,7 +129,7 @@ async def read_dependencies(tx: AsyncConnection, ids: Iterable[str]) -> dict[str
 
 
 async def read_unmet(tx: AsyncConnection) -> dict[str, list[Dependency]]:
-    """Return, for every waiting session that depends on others, those that are not met."""
+    """Return the unmet dependencies of every waiting session that has any."""
     rows = await tx.execute(
         _PAIRS.join(_waiting, session_dependencies.c.session_id == _waiting.c.id).where(
             _waiting.c.status == Status.PENDING

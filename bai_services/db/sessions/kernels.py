@@ -1,4 +1,4 @@
-"""Kernels as their agents see them: what is to be done, what was reported."""
+"""Kernels from the agents' view: what to start or stop, and reported states."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from .rows import SELECT, SessionRow, SessionView, read_by_id, read_views, row_o
 
 @dataclass(frozen=True, slots=True)
 class KernelState:
-    """Which session a kernel belongs to, and how that one stands."""
+    """The session of a kernel and that session's status."""
 
     kernel_id: str
     session_id: str
@@ -38,7 +38,7 @@ class KernelState:
 
 @dataclass(frozen=True, slots=True)
 class LaunchFacts:
-    """What a launch plan needs beside the session: its agent, its image, its user's ids."""
+    """Input of a launch plan besides the session: its agent, its image, its user's ids."""
 
     agent_id: str
     agent_status: str
@@ -59,10 +59,10 @@ class Place:
     endpoint: str
 
 
-# When the plan of a session may be given out, and its containers be told of.
+# Statuses in which a session's launch plan may be issued and its containers be reported.
 _LAUNCHED = (Status.PREPARED, Status.RUNNING)
 
-# Built once: they are read and written for each session that starts.
+# Built once: they run for each session that starts.
 _OF_SESSION: sa.BindParameter[str] = sa.bindparam("of_session")
 _ON_AGENT = SELECT.where(
     sessions.c.status.in_(sa.bindparam("statuses", expanding=True)),
@@ -90,7 +90,7 @@ _LAUNCH_FACTS = (
     )
     .where(sessions.c.id == _OF_SESSION, kernels.c.role == "main")
 )
-# Who the sessions run as.
+# Numeric ids that the sessions run as.
 _USER_IDS = (
     sa.select(sessions.c.id, users.c.container_uid.label("uid"), users.c.container_gid.label("gid"))
     .join_from(sessions, users, sessions.c.owner_id == users.c.id)
@@ -101,7 +101,7 @@ _MARK_LAUNCHED = (
     sa.update(kernels)
     .where(
         kernels.c.session_id.in_(
-            # The session's row is locked, so that a stop comes before or after, not between.
+            # The session's row is locked, so that a concurrent stop comes before or after.
             sa.select(sessions.c.id)
             .where(
                 sessions.c.id == _OF_SESSION,
@@ -138,10 +138,10 @@ class KernelStore:
     async def observe(
         self, agent_id: str, usage: Mapping[str, Mapping[str, Any] | None], at: datetime
     ) -> list[KernelState]:
-        """Write what a heartbeat says of kernels, by kernel id.
+        """Store what a heartbeat reports about kernels, by kernel id.
 
-        Returns the state of every kernel that was reported and known, and of
-        every one that should be on the agent.
+        Returns the state of every known kernel that was reported, and of every one that should be
+        on the agent.
         """
         async with self._db.write() as tx:
             for kernel_id, used in sorted(usage.items()):
@@ -175,7 +175,7 @@ class KernelStore:
             return [found[kernel_id] for kernel_id in sorted(found)]
 
     async def set_progress(self, kernel_id: str, progress: Mapping[str, Any]) -> bool:
-        """Write what is being prepared; return whether anything changed."""
+        """Store the progress of a preparation; return whether anything changed."""
         async with self._db.write() as tx:
             have = await tx.scalar(sa.select(kernels.c.progress).where(kernels.c.id == kernel_id))
             if have is None or have == dict(progress):
@@ -188,12 +188,12 @@ class KernelStore:
     async def set_injection(
         self, session_id: str, kernel_id: str, injection: Mapping[str, Any]
     ) -> bool:
-        """Keep what the agent of one kernel prepared; return whether all kernels are prepared."""
+        """Store what the agent of one kernel prepared; return whether all kernels are prepared."""
         preparing = sa.select(sessions.c.id).where(
             sessions.c.id == session_id, sessions.c.status == Status.PREPARING
         )
         async with self._db.write() as tx:
-            # The session's row is locked first: of two that come last, one sees the other.
+            # The session's row is locked first: of two concurrent calls, the second sees the first.
             await tx.execute(_LOCK, {"of_session": session_id})
             await tx.execute(
                 sa.update(kernels)
@@ -206,7 +206,9 @@ class KernelStore:
             return all(injection is not None for injection in rows.scalars())
 
     async def on_lost_agents(self, before: datetime, *statuses: Status) -> list[str]:
-        """Return the sessions in these statuses whose agent is away since before that time."""
+        """Return the sessions in these statuses whose agent has been lost since before that
+        time.
+        """
         async with self._db.read() as tx:
             found = await tx.execute(
                 sa.select(sessions.c.id)
@@ -222,7 +224,7 @@ class KernelStore:
             return list(found.scalars())
 
     async def places(self, session_id: str) -> dict[str, Place]:
-        """Return where the kernels of a session are, by kernel id."""
+        """Return the agents of a session's kernels, by kernel id."""
         async with self._db.read() as tx:
             rows = await tx.execute(
                 sa.select(
@@ -248,7 +250,7 @@ class KernelStore:
         return found
 
     async def launch_facts(self, session_id: str) -> LaunchFacts | None:
-        """Return what a launch plan needs; None while the session has no agent."""
+        """Return the input of a launch plan; None while the session has no agent."""
         async with self._db.read() as tx:
             found = await tx.execute(_LAUNCH_FACTS, {"of_session": session_id})
             row = found.mappings().one_or_none()
@@ -257,7 +259,9 @@ class KernelStore:
         return LaunchFacts(**{**row, "image_labels": row["image_labels"] or {}})
 
     async def mark_launched(self, session_id: str, at: datetime) -> bool:
-        """Note that a launch plan is given out; return False if the session is past that."""
+        """Mark the launch plan as issued; return False if the session's status no longer allows
+        it.
+        """
         async with self._db.write() as tx:
             marked = await tx.execute(_MARK_LAUNCHED, {"of_session": session_id, "at": at})
             return marked.rowcount > 0
@@ -265,9 +269,9 @@ class KernelStore:
     async def set_containers(
         self, session_id: str, containers: Mapping[str, str]
     ) -> SessionRow | None:
-        """Note the containers that the spawner has started, by hostname; return the session.
+        """Store the containers that the spawner has started, by hostname; return the session.
 
-        Nothing is noted of one that has ended, or is ending. None: there is no such session.
+        Nothing is stored for a session that has ended or is ending. None: there is no such session.
         """
         async with self._db.write() as tx:
             row = next(iter(await read_by_id(tx, session_id)), None)
@@ -280,7 +284,7 @@ class KernelStore:
         return row
 
     async def keep_log(self, session_id: str, log: str, hostname: str = MAIN_HOST) -> None:
-        """Keep the output of a kernel that has ended, unless some is kept already."""
+        """Store the output of an ended kernel, unless some is stored already."""
         async with self._db.write() as tx:
             await tx.execute(
                 sa.update(kernels)

@@ -36,7 +36,7 @@ from ..tables.sessions import sessions
 
 @dataclass(frozen=True, slots=True)
 class OwnerFacts:
-    """The person whom a session is for."""
+    """The owner of a requested session."""
 
     id: str
     username: str
@@ -57,14 +57,14 @@ class ProjectFacts:
 
 @dataclass(frozen=True, slots=True)
 class GroupFacts:
-    """A resource group that somebody may use."""
+    """A resource group that the owner may use."""
 
     name: str
     description: str
     engine: str
     is_default: bool
     allowed_session_types: Sequence[str]
-    # What its agents say that people should know, such as sessions that are not kept apart.
+    # Notices of its agents for users, such as missing isolation between sessions.
     notices: Sequence[str] = ()
     options: GroupOptions = field(default_factory=GroupOptions)
 
@@ -89,7 +89,7 @@ class PresetFacts:
 
 @dataclass(frozen=True, slots=True)
 class KeypairFacts:
-    """What a keypair's policy says beside its caps."""
+    """Facts of a keypair's policy besides its caps."""
 
     access_key: str
     is_active: bool
@@ -108,7 +108,7 @@ class AdmissionFacts:
 
 @dataclass(frozen=True, slots=True)
 class Offer:
-    """What a person may start in a project: groups, images, presets; keypair and its policy."""
+    """What a user may start in a project: groups, images, presets; keypair and its policy."""
 
     keypair: KeypairFacts | None
     groups: Sequence[GroupFacts] = field(default_factory=tuple)
@@ -123,7 +123,7 @@ class RequestStore:
         self._db = database
 
     async def owner(self, *, user_id: str | None = None, username: str | None = None) -> OwnerFacts:
-        """Return a person by id or by user name.
+        """Return a user by id or by user name.
 
         Raises
         ------
@@ -145,14 +145,16 @@ class RequestStore:
         )
 
     async def binds_subpaths(self, group: str) -> bool:
-        """Return whether an agent of a group, as far as they are known, mounts directories."""
+        """Return whether the agents of a group, as far as they are known, can mount
+        subdirectories.
+        """
         async with self._db.read() as tx:
             answers = (await tx.scalars(_BINDS_SUBPATHS, {"of_group": group})).all()
-        # An agent that does not say so (NULL) mounts them.
+        # An agent that does not report it (NULL) can mount them.
         return not answers or any(answer is not False for answer in answers)
 
     async def projects_of(self, user_id: str) -> list[ProjectFacts]:
-        """Return the projects that a person is a member of, the one named ``default`` first."""
+        """Return the projects that a user is a member of, the one named ``default`` first."""
         async with self._db.read() as tx:
             rows = await tx.execute(_PROJECTS_OF, {"user_id": user_id})
             return [
@@ -161,7 +163,7 @@ class RequestStore:
             ]
 
     async def offer(self, owner: OwnerFacts, project: ProjectFacts, access_key: str) -> Offer:
-        """Return what a person may start in a project with a keypair."""
+        """Return what a user may start in a project with a keypair."""
         async with self._db.read() as tx:
             return Offer(
                 keypair=await _keypair(tx, owner.id, access_key),
@@ -177,7 +179,7 @@ class RequestStore:
         access_key: str,
         image_and_preset: tuple[str, str],
     ) -> Offer:
-        """Return of what ``offer`` does only an image and a preset, by name; no notices.
+        """Return ``offer`` restricted to one image and one preset, by name; without notices.
 
         An image is found by its name or by an alias.
         """
@@ -191,12 +193,16 @@ class RequestStore:
             )
 
     async def keypair(self, user_id: str, access_key: str) -> KeypairFacts | None:
-        """Return a person's keypair with what its policy says; None if they have none such."""
+        """Return a user's keypair with the facts of its policy; None if there is no such
+        keypair.
+        """
         async with self._db.read() as tx:
             return await _keypair(tx, user_id, access_key)
 
     async def own_sessions(self, owner_id: str, keys: Sequence[str]) -> dict[str, Dependency]:
-        """Return the owner's session of each id, else the live or newest one of each name."""
+        """Return for each key the owner's session of that id, else the live or newest one of that
+        name.
+        """
         found: dict[str, Dependency] = {}
         live: set[str] = set()
         if not keys:
@@ -221,7 +227,7 @@ class RequestStore:
                 for row in rows:
                     item = Dependency(row.id, row.name, Status(row.status), row.result)
                     found[row.id] = item
-                    # Oldest first: a later one takes the place, unless a live one has it.
+                    # Oldest first: a newer session replaces an older one, unless that one is live.
                     if row.name not in live:
                         found[row.name] = item
                     if row.live_name is not None:
@@ -245,7 +251,7 @@ class RequestStore:
             return await read_agents(tx, [group])
 
 
-# Built once: they are read for each session that is filed.
+# Built once: they run for each session that is created.
 _OWNERS = sa.select(users, domains.c.is_active.label("is_domain_active")).join_from(
     users, domains, users.c.domain == domains.c.name
 )
@@ -298,7 +304,7 @@ _BINDS_SUBPATHS = (
     .where(agents.c.status == ALIVE, agents.c.resource_group == sa.bindparam("of_group"))
     .distinct()
 )
-# Of all that an agent says of itself only its notices, and most have none.
+# Only the notices of an agent's facts are read, and most agents have none.
 _NOTICES_OF = agents.c.facts["notices"]
 _NOTICES = (
     sa.select(agents.c.resource_group, _NOTICES_OF.label("texts"))
@@ -340,7 +346,7 @@ async def _room(
 
 
 def _links(owner: OwnerFacts, project: ProjectFacts, access_key: str) -> Sequence[tuple[str, str]]:
-    """Return what may open a resource group: kinds and targets of links."""
+    """Return the links that may grant access to a resource group: kinds and targets."""
     return (
         ("domain", owner.domain),
         ("domain", project.domain),
@@ -364,7 +370,7 @@ async def _groups(
 
 
 async def _notices(tx: AsyncConnection) -> dict[str, list[str]]:
-    """Return what the agents of each resource group want to be known, each text once."""
+    """Return the notices of the agents of each resource group, without duplicates."""
     rows = await tx.execute(_NOTICES)
     found: dict[str, list[str]] = {}
     for row in rows:
@@ -382,7 +388,7 @@ async def _images(tx: AsyncConnection) -> list[ImageFacts]:
 
 
 async def _images_named(tx: AsyncConnection, name: str) -> list[ImageFacts]:
-    """Return the images of that name, in full or for short, or with that alias."""
+    """Return the images with that full or short name, or with that alias."""
     names = [name, f"{name}:latest"]
     rows = await tx.execute(_IMAGES_NAMED, {"asked": name, "names": names})
     return [_image(row, (name,) if row.is_aliased else ()) for row in rows]

@@ -1,4 +1,4 @@
-"""What a session looks like when it is read, and the lists of sessions."""
+"""Sessions as read from the database, and their lists."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class SessionRow:
     type: str
     owner: str
     owner_id: str
-    # The role that the owner has now, whatever they had when the session was created.
+    # The owner's current role, whatever it was when the session was created.
     owner_role: Role
     access_key: str
     domain: str
@@ -82,7 +82,7 @@ class SessionRow:
 
 @dataclass(frozen=True, slots=True)
 class AllocationRow:
-    """One amount on one agent; ``device_id`` is None for cpu and mem."""
+    """A quantity allocated on one agent; ``device_id`` is None for cpu and mem."""
 
     session_id: str
     agent_id: str
@@ -95,7 +95,7 @@ class AllocationRow:
 
 @dataclass(frozen=True, slots=True)
 class KernelRow:
-    """One container of a session, as its agent and the spawner reported it."""
+    """One container of a session, as reported by its agent and the spawner."""
 
     id: str
     session_id: str
@@ -113,7 +113,7 @@ class KernelRow:
 
 @dataclass(frozen=True, slots=True)
 class CallbackState:
-    """How far the callbacks of a session are."""
+    """Delivery state of a session's callbacks."""
 
     is_open: bool = True
     tries: int = 0
@@ -134,7 +134,7 @@ class SessionKernels:
 
 @dataclass(frozen=True, slots=True)
 class SessionView(SessionKernels):
-    """A session with its kernels, what it holds and its place in the queue (from 1)."""
+    """A session with its kernels, allocations and queue position (from 1)."""
 
     allocations: tuple[AllocationRow, ...] = ()
     queue_position: int | None = None
@@ -153,15 +153,15 @@ _NAMES = {
 _COLUMNS = [_NAMES[f.name] if f.name in _NAMES else sessions.c[f.name] for f in fields(SessionRow)]
 _KERNEL_COLUMNS = [kernels.c[f.name] for f in fields(KernelRow)]
 
-# Every session has both; but an outer join is left out by the database where only rows are counted.
+# Every session has both; but the database drops an unused outer join where only rows are counted.
 SELECT: sa.Select[Any] = (
     sa.select(*_COLUMNS)
     .outerjoin_from(sessions, users, sessions.c.owner_id == users.c.id)
     .outerjoin(projects, sessions.c.project_id == projects.c.id)
 )
 
-# Statements of every request and every step are built once: building one costs several times
-# what running it does.
+# Built once: building the statements of every request and step costs several times what running
+# them does.
 _STATUS = [f.name for f in fields(SessionRow)].index("status")
 _OWNER_ROLE = [f.name for f in fields(SessionRow)].index("owner_role")
 _BY_ID = SELECT.where(sessions.c.id == sa.bindparam("session_id"))
@@ -225,12 +225,12 @@ LISTING = Listing(
 
 
 def stored_log(log: str) -> str:
-    """Return the end of an output as it is kept; PostgreSQL takes no NUL in a text."""
+    """Return the end of an output in the form that is stored; PostgreSQL takes no NUL in a text."""
     return log.replace("\0", "\ufffd")[-LOG_LIMIT:]
 
 
 def row_of(values: Sequence[Any]) -> SessionRow:
-    """Return the session that a row of ``SELECT`` is."""
+    """Return the session in a row of ``SELECT``."""
     found = list(values)
     found[_STATUS] = Status(found[_STATUS])
     found[_OWNER_ROLE] = Role(found[_OWNER_ROLE])
@@ -238,7 +238,7 @@ def row_of(values: Sequence[Any]) -> SessionRow:
 
 
 async def read_by_id(tx: AsyncConnection, session_id: str) -> list[SessionRow]:
-    """Return the session of that id in a list, which is empty if there is none."""
+    """Return a list with the session of that id; empty if there is none."""
     found = await tx.execute(_BY_ID, {"session_id": session_id})
     return [row_of(row) for row in found]
 
@@ -297,7 +297,7 @@ async def _callbacks_of(tx: AsyncConnection, ids: Sequence[str]) -> Mapping[str,
 async def _allocations_of(
     tx: AsyncConnection, ids: Sequence[str]
 ) -> Mapping[str, list[AllocationRow]]:
-    """Return what each session holds, or held last if it has ended."""
+    """Return the allocations of each session, the last ones if it has ended."""
     found = await tx.execute(_ALLOCATIONS_OF, {"ids": ids})
     rows: dict[str, list[AllocationRow]] = defaultdict(list)
     for row in found.mappings():

@@ -28,13 +28,13 @@ from ..tables.folders import vfolder_mounts, vfolders
 from ..tables.sessions import counters, kernels, sessions
 from .rows import SELECT, KernelRow, SessionRow, SessionView, read_rows, row_of
 
-# What a new session brings beside the columns of its row.
+# Values of a new session that are not columns of its row.
 _NOT_COLUMNS = frozenset({"kernel_id", "sub_kernel_ids", "dependencies", "reuse"})
 
 
 @dataclass(frozen=True, slots=True)
 class NewSession:
-    """A session to file; ids come from the caller."""
+    """A session to create; the caller generates the ids."""
 
     id: str
     kernel_id: str
@@ -65,9 +65,9 @@ class NewSession:
     cluster_mode: str = Mode.SINGLE_NODE
     # One each for sub1, sub2 … of a cluster session.
     sub_kernel_ids: tuple[str, ...] = ()
-    # Ids of sessions of the same owner; some may be filed together with this one.
+    # Ids of sessions of the same owner; some may be created together with this one.
     dependencies: tuple[str, ...] = ()
-    # Whether a live session of that name will do whatever it was asked for.
+    # Whether a live session of that name is accepted, whatever its specification.
     reuse: bool = False
 
     @property
@@ -76,7 +76,7 @@ class NewSession:
 
     @property
     def total_slots(self) -> ResourceSlots:
-        """What all of its kernels ask for together."""
+        """Total of the slots of all its kernels."""
         return total_slots(self.requested_slots, self.cluster_size)
 
     @property
@@ -87,7 +87,7 @@ class NewSession:
 
 
 async def next_sequences(tx: AsyncConnection, count: int) -> range:
-    """Take the next ``count`` places in the order of filing."""
+    """Reserve the next ``count`` sequence numbers."""
     insert = (postgresql if tx.dialect.name == "postgresql" else sqlite).insert(counters)
     last = await tx.scalar(
         insert.values(name=SESSIONS, value=count)
@@ -99,7 +99,7 @@ async def next_sequences(tx: AsyncConnection, count: int) -> range:
     return range(int(last or 0) - count + 1, int(last or 0) + 1)
 
 
-# Built once: they are read for each session that is filed.
+# Built once: they run for each session that is created.
 _IN_THE_WAY = SELECT.where(
     sa.or_(
         sessions.c.owner_id.in_(sa.bindparam("owners", expanding=True))
@@ -112,12 +112,12 @@ _IN_THE_WAY = SELECT.where(
 
 
 async def live_twins(tx: AsyncConnection, news: Sequence[NewSession]) -> dict[str, SessionRow]:
-    """Return the live session that stands for a new one, by the new one's id.
+    """Return the existing live session for each new one that repeats it, by the new one's id.
 
     Raises
     ------
     AlreadyExists
-        If a live session of that name, or on that Hub server, asks for something else.
+        If a live session of that name, or on that Hub server, has another specification.
     """
     by_name: dict[tuple[str, str], SessionRow] = {}
     by_server: dict[tuple[str, str], SessionRow] = {}
@@ -146,8 +146,8 @@ async def live_twins(tx: AsyncConnection, news: Sequence[NewSession]) -> dict[st
 
 def _is_other(row: SessionRow) -> AlreadyExists:
     return AlreadyExists(
-        f"a session named {row.name!r} is {row.status} and was asked for with other content; "
-        "take another name, stop that one, or ask with reuse for the one that is there",
+        f"a session named {row.name!r} is {row.status} and has a different specification; "
+        "use another name, stop that session, or use the existing one with reuse",
         session=row.id,
         name=row.name,
         status=row.status,
@@ -160,7 +160,7 @@ _WAITING = sa.select(sa.func.count()).where(
 
 
 async def check_pending(tx: AsyncConnection, news: Sequence[NewSession]) -> None:
-    """Refuse sessions, all of one keypair, that would pass a cap on waiting ones.
+    """Refuse sessions, all of one keypair, that would exceed a cap on pending ones.
 
     Exact: sessions are created one transaction after another (``next_sequences``).
     """
@@ -194,7 +194,7 @@ async def check_pending(tx: AsyncConnection, news: Sequence[NewSession]) -> None
 
 
 def view_of(new: NewSession, row: SessionRow) -> SessionView:
-    """Return a session as it is once it was filed; it must depend on no other."""
+    """Return a new session as it would be read; it must have no dependencies."""
     names = kernel_names(new.cluster_size)
     kernel_ids = (new.kernel_id, *new.sub_kernel_ids)
     return SessionView(
@@ -220,7 +220,7 @@ def view_of(new: NewSession, row: SessionRow) -> SessionView:
 async def insert(
     tx: AsyncConnection, news: Sequence[NewSession], sequences: range, at: datetime
 ) -> None:
-    """Write the rows of sessions and of their kernels."""
+    """Insert the rows of sessions and of their kernels."""
     names = [f.name for f in fields(NewSession) if f.name not in _NOT_COLUMNS]
     await tx.execute(
         sa.insert(sessions),
@@ -259,14 +259,14 @@ async def insert(
 
 
 async def open_callbacks(tx: AsyncConnection, news: Sequence[NewSession], at: datetime) -> None:
-    """Let those who asked for it be told of each step from now on."""
+    """Start callbacks for the sessions that have a callback URL."""
     told = [{"session_id": new.id, "next_at": at} for new in news if new.callback_url]
     if told:
         await tx.execute(sa.insert(session_callbacks), told)
 
 
 def awaited(news: Sequence[NewSession], twins: Mapping[str, SessionRow]) -> list[tuple[str, str]]:
-    """Return who waits for whom, with the live session in place of one that it stands for."""
+    """Return the dependencies, with new sessions replaced by the live ones that they repeat."""
     return [
         (new.id, twins[key].id if key in twins else key)
         for new in news
@@ -278,7 +278,7 @@ async def hold_folders(tx: AsyncConnection, new: NewSession, at: datetime) -> No
     wanted = sorted({mount["vfolder_id"] for mount in new.mounts})
     if not wanted:
         return
-    # The update locks the folders' rows: a delete that runs now waits, then sees the mounts.
+    # The update locks the folders' rows: a concurrent delete waits, then sees the mounts.
     held = await tx.execute(
         sa.update(vfolders)
         .where(vfolders.c.id.in_(wanted), vfolders.c.status == VfolderStatus.READY)

@@ -1,4 +1,4 @@
-"""Sessions: filed once, moved by compare-and-set, ended with everything they held given back."""
+"""Sessions: created once, moved by compare-and-set, and their resources freed at the end."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ AuditOf = Callable[[Sequence[NewSession]], AuditEntry]
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """What is written beside a move; None leaves a field as it is."""
+    """Values to write with a transition; None leaves a field unchanged."""
 
     reason: str = ""
     status_info: str | None = None
@@ -71,7 +71,7 @@ class Facts:
 
 @dataclass(frozen=True, slots=True)
 class Moved:
-    """One step that was written."""
+    """One transition that was written."""
 
     row: SessionRow
     event: Event
@@ -81,7 +81,7 @@ class Moved:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One line of a session's history."""
+    """One row of a session's history."""
 
     at: datetime
     event: str
@@ -113,33 +113,33 @@ class SessionStore:
     async def enqueue(
         self, new: NewSession, at: datetime, audit: AuditOf | None = None
     ) -> tuple[SessionRow, bool]:
-        """File a session as PENDING and return it, and whether it was made now.
+        """Create a PENDING session; return it, and whether it is new.
 
-        As ``enqueue_all`` with one session.
+        The same as ``enqueue_all`` with one session.
         """
         return (await self.enqueue_all([new], at, audit))[0]
 
     async def enqueue_all(
         self, news: Sequence[NewSession], at: datetime, audit: AuditOf | None = None
     ) -> list[tuple[SessionRow, bool]]:
-        """File sessions of one owner as PENDING, all or none; return each and whether it is new.
+        """Create PENDING sessions of one owner, all or none; return each and whether it is new.
 
-        The same owner, name and content twice give one session. Their folders
-        are held from now on. ``audit`` makes the entry of those that are new.
+        Idempotent: the same owner, name and content give one session. Their folders are in use from
+        now on. ``audit`` returns the audit entry for new sessions.
 
         Raises
         ------
         AlreadyExists
-            If a live session of that name, or on that Hub server, asks for something else.
+            If a live session of that name, or on that Hub server, has another specification.
         QuotaExceeded
-            If a cap on waiting sessions is reached.
+            If a cap on pending sessions is reached.
         NotFound, Conflict
             If one depends on a session that is not the owner's, or that ended without success.
         InUse
-            If a folder is no longer there to be mounted.
+            If a folder can no longer be mounted.
         """
         async with self._db.write() as tx:
-            # Everybody who files a session waits here for the one before: what follows is exact.
+            # This serializes all creations of sessions, so the following checks are exact.
             sequences = await session_insert.next_sequences(tx, len(news))
             twins = await session_insert.live_twins(tx, news)
             fresh = [new for new in news if new.id not in twins]
@@ -165,26 +165,26 @@ class SessionStore:
         facts: Facts | None = None,
         expected: Status | None = None,
     ) -> Moved:
-        """Move a session on by one event; free everything that it then no longer holds.
+        """Apply one event to a session; free the resources that it no longer holds.
 
-        The row is written only if nobody moved it meanwhile; otherwise it is
-        read again. ``Event.PLACED`` is not for here: see ``QueueStore.commit``.
+        The row is written by compare-and-set; if it has changed meanwhile, it is read again.
+        ``Event.PLACED`` is excluded: see ``QueueStore.commit``.
 
         Raises
         ------
         NotFound
             If there is no such session.
         InvalidTransition
-            If it cannot have that event in its status, or is not in the one ``expected``.
+            If the event is not valid in its status, or its status is not ``expected``.
         """
         async with self._db.write() as tx:
             return await _move(tx, session_id, event, at, facts=facts or Facts(), expected=expected)
 
     async def move_all(self, session_ids: Sequence[str], event: Event, at: datetime) -> list[Moved]:
-        """Move sessions on by one event, as ``move`` does; leave out those that cannot have it."""
+        """Apply one event to sessions, as ``move`` does; skip those in which it is not valid."""
         moved: list[Moved] = []
         async with self._db.write() as tx:
-            # In one order everywhere, so that nobody waits in a circle.
+            # The same order everywhere, to avoid deadlocks.
             for session_id in sorted(session_ids):
                 with suppress(NotFound, InvalidTransition):
                     moved.append(await _move(tx, session_id, event, at, facts=Facts()))
@@ -204,8 +204,8 @@ class SessionStore:
     async def find_by_key(self, key: str, visible: Visibility, owner_id: str | None) -> SessionRow:
         """Return the session with that id, or the live one, else the newest, of that name.
 
-        A name is looked up among the sessions of ``owner_id`` first, then
-        among all that are visible, where it must be unambiguous.
+        A name is searched among the sessions of ``owner_id`` first, then among all visible ones,
+        where it must be unambiguous.
 
         Raises
         ------
@@ -221,7 +221,7 @@ class SessionStore:
         rows = mine or rows
         live = [row for row in rows if row.status in LIVE]
         if len({row.owner_id for row in live or rows}) > 1:
-            raise NotFound(f"several people have a session named {key!r}; use its id", session=key)
+            raise NotFound(f"several users have a session named {key!r}; use its id", session=key)
         if not rows:
             raise NotFound(f"there is no session {key!r}, or you may not see it", session=key)
         return (live or rows)[-1]
@@ -233,12 +233,12 @@ class SessionStore:
             return SessionKernels(row, await read_kernels_of(tx, session_id))
 
     async def view(self, session_id: str) -> SessionView:
-        """Return one session with all that belongs to it; ``NotFound`` if there is none."""
+        """Return one session with kernels and allocations; ``NotFound`` if there is none."""
         async with self._db.read() as tx:
             return (await read_views(tx, [await _row_of(tx, session_id)]))[0]
 
     async def views(self, ids: Sequence[str]) -> list[SessionView]:
-        """Return these sessions, in that order; one that is not there is left out."""
+        """Return these sessions, in that order; unknown ids are left out."""
         async with self._db.read() as tx:
             rows = {row.id: row for row in await _rows_of(tx, ids)}
             found: list[SessionView] = []
@@ -248,7 +248,7 @@ class SessionStore:
         return found
 
     async def rows(self, ids: Sequence[str]) -> list[SessionRow]:
-        """Return these sessions, in any order; one that is not there is left out."""
+        """Return these sessions, in any order; unknown ids are left out."""
         async with self._db.read() as tx:
             return await _rows_of(tx, ids)
 
@@ -277,7 +277,7 @@ class SessionStore:
         return [row for row in rows if (row.hub_user, row.hub_server) in wanted]
 
     async def rename(self, session_id: str, name: str) -> SessionRow:
-        """Give a session another name.
+        """Rename a session.
 
         Raises
         ------
@@ -305,12 +305,12 @@ class SessionStore:
             return await _row_of(tx, session_id)
 
     async def set_priority(self, session_id: str, priority: int) -> SessionRow:
-        """Give a waiting session another place in the queue.
+        """Set the priority of a waiting session.
 
         Raises
         ------
         Conflict
-            If it does not wait any more.
+            If it no longer waits.
         """
         async with self._db.write() as tx:
             changed = await tx.execute(
@@ -321,15 +321,15 @@ class SessionStore:
             row = await _row_of(tx, session_id)
         if changed.rowcount == 0:
             raise Conflict(
-                f"session {row.name} is {row.status}; only the priority of one that waits "
-                "can be changed",
+                f"session {row.name} is {row.status}; only the priority of a waiting "
+                "session can be changed",
                 session=session_id,
                 status=row.status,
             )
         return row
 
     async def hand_over(self, session_id: str) -> SessionRow:
-        """Let the manager start a session that the Hub's own Start had filed; twice is harmless."""
+        """Let the manager start a session that was created by the Hub's own Start; idempotent."""
         async with self._db.write() as tx:
             await tx.execute(
                 sa.update(sessions)
@@ -339,7 +339,7 @@ class SessionStore:
             return await _row_of(tx, session_id)
 
     async def set_status_info(self, session_id: str, text: str) -> None:
-        """Say what is going on with a session that stays in its status; not when it has ended."""
+        """Set the status text of a session without a transition, unless it has ended."""
         text = text[:_TEXT_LIMIT]
         async with self._db.write() as tx:
             await tx.execute(
@@ -350,7 +350,7 @@ class SessionStore:
             )
 
     async def history(self, session_id: str) -> list[Step]:
-        """Return every step of a session, first to last."""
+        """Return the history of a session, oldest first."""
         async with self._db.read() as tx:
             found = await tx.execute(
                 sa.select(*(status_history.c[f.name] for f in fields(Step)))
@@ -360,7 +360,7 @@ class SessionStore:
             return [Step(**row) for row in found.mappings()]
 
     async def log(self, session_id: str, hostname: str = MAIN_HOST) -> str:
-        """Return what was kept of one kernel's output."""
+        """Return the stored output of one kernel."""
         async with self._db.read() as tx:
             text = await tx.scalar(
                 sa.select(kernels.c.log).where(
@@ -370,7 +370,7 @@ class SessionStore:
         return text or ""
 
 
-# Built once, as are those of ``session_rows``; what is written comes with the values.
+# Built once, as are those of ``session_rows``; the values to write are parameters.
 _MOVE = sa.update(sessions).where(
     sessions.c.id == sa.bindparam("of_session"), sessions.c.status == sa.bindparam("before")
 )
@@ -390,7 +390,7 @@ async def write_step(
     at: datetime,
     reason: str = "",
 ) -> None:
-    """Write one line of history."""
+    """Insert one row of history."""
     event, before, after = step
     await tx.execute(
         _STEP,
@@ -414,7 +414,7 @@ async def _rows_of(tx: AsyncConnection, ids: Sequence[str]) -> list[SessionRow]:
 
 
 async def _lock_names(tx: AsyncConnection) -> None:
-    """Make others who file or rename wait, as ``enqueue`` does."""
+    """Serialize creations and renames, as in ``enqueue``."""
     await tx.execute(
         sa.update(counters).where(counters.c.name == SESSIONS).values(value=counters.c.value)
     )
@@ -454,14 +454,14 @@ async def _move(
     if kernel := _kernel_values(facts):
         await tx.execute(_MAIN_KERNEL, {"of_session": session_id, **kernel})
     is_freed = await _give_back(tx, session_id, after, at)
-    values.pop("live_name", None)  # no part of what is read
+    values.pop("live_name", None)  # not a column of a session as it is read
     return Moved(replace(row, **values), event, row.status, is_freed)
 
 
 def _values(row: SessionRow, after: Status, at: datetime, facts: Facts) -> dict[str, Any]:
     text = facts.reason if facts.status_info is None else facts.status_info
     if row.status is Status.TERMINATING:
-        # Why it was to end says more than how it did.
+        # The reason for ending says more than how it ended.
         text = row.status_info or text
     values: dict[str, Any] = {
         "status": after,
@@ -497,7 +497,7 @@ def _kernel_values(facts: Facts) -> dict[str, Any]:
 
 
 async def _give_back(tx: AsyncConnection, session_id: str, after: Status, at: datetime) -> bool:
-    """Free what a session does not hold in its new status; return whether it held amounts."""
+    """Free what a session no longer holds in its new status; return whether it held resources."""
     if after in OCCUPYING:
         return False
     if after in ENDED:

@@ -50,7 +50,8 @@ _LISTING = Listing(
 class TemplateReader:
     """The caller for whom templates are selected.
 
-    With ``is_domain_wide`` that is all of the domain's but those of owners with a hidden role.
+    With ``is_domain_wide`` these are all of the domain's templates, except those of owners with a
+    hidden role.
     """
 
     user_id: str | None
@@ -91,12 +92,12 @@ class TemplateStore:
         return [row for row in rows if row["id"] == key] or rows
 
     async def create(self, values: Mapping[str, Any], audit: AuditEntry) -> Row:
-        """Write a template and return it.
+        """Insert a template and return it.
 
         Raises
         ------
         AlreadyExists
-            If there is one of that name for the same people.
+            If there is one of that name with the same visibility.
         """
         async with self._db.write() as tx:
             with broken_means(_taken(values["name"])):
@@ -105,7 +106,7 @@ class TemplateStore:
             return await _one(tx, values["id"])
 
     async def update(self, template_id: str, changes: Mapping[str, Any], audit: AuditEntry) -> Row:
-        """Change a template; ``AlreadyExists`` as for ``create``."""
+        """Update a template; ``AlreadyExists`` as for ``create``."""
         async with self._db.write() as tx:
             with broken_means(_taken(str(changes.get("name", "")))):
                 await tx.execute(
@@ -133,9 +134,9 @@ async def _one(tx: AsyncConnection, template_id: str) -> Row:
     found = await tx.execute(_SELECT.where(session_templates.c.id == template_id))
     row = found.mappings().one_or_none()
     if row is None:
-        raise NotFound("there is no such template any more")
+        raise NotFound("the template no longer exists")
     return dict(row)
 
 
 def _taken(name: str) -> AlreadyExists:
-    return AlreadyExists(f"there is a template {name} already for the same people", name=name)
+    return AlreadyExists(f"there is already a template {name} with the same visibility", name=name)

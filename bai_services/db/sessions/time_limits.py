@@ -1,4 +1,4 @@
-"""How long running sessions may go on, used or idle, and which are on agents being emptied."""
+"""Time limits of running sessions (lifetime, idle timeout), and sessions on draining agents."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from ..tables.sessions import kernels, sessions
 
 @dataclass(frozen=True, slots=True)
 class TimeLimit:
-    """How long a session may run by its keypair's policy, and what its owner has added to that."""
+    """Maximum run time by the keypair's policy, and the extension added by the owner."""
 
     policy_seconds: int
     added_seconds: int
@@ -33,7 +33,7 @@ class TimeLimit:
 
     @property
     def addable_seconds(self) -> int:
-        """How much may still be added; a policy that was made tighter takes nothing back."""
+        """Seconds that may still be added; a stricter policy does not revoke past extensions."""
         return max(self.most_added_seconds - self.added_seconds, 0)
 
 
@@ -77,41 +77,41 @@ async def read_time_limits(tx: AsyncConnection, ids: Sequence[str]) -> dict[str,
 
 
 async def read_idle_timeouts(tx: AsyncConnection, ids: Sequence[str]) -> dict[str, int]:
-    """Return after how many seconds without use a session is ended, of each that ever is."""
+    """Return the idle timeout, in seconds, of each session that has one."""
     found = await tx.execute(_IDLE_TIMEOUTS, {"ids": list(ids)})
     return {row.id: row.idle_timeout_seconds for row in found}
 
 
 async def read_draining(tx: AsyncConnection, ids: Sequence[str]) -> frozenset[str]:
-    """Return the sessions with a kernel on an agent that takes no new ones."""
+    """Return the sessions with a kernel on an agent that is not schedulable."""
     return frozenset(await tx.scalars(_DRAINING, {"ids": list(ids)}))
 
 
 class TimeLimitStore:
-    """Lengthens lifetimes and notes uses. One public method is one transaction."""
+    """Extends lifetimes and stores activity. One public method is one transaction."""
 
     def __init__(self, database: Database) -> None:
         self._db = database
 
     async def extend(self, session_id: str, seconds: int) -> None:
-        """Let a running session go on for so much longer.
+        """Extend the lifetime of a running session.
 
         Raises
         ------
         Conflict
-            If it does not run, or nothing ends it.
+            If it does not run, or its lifetime is unlimited.
         InvalidRequest
             If that is more than its policy lets its owner add.
         """
         async with self._db.write() as tx:
-            # Changed before it is looked at: of two that add at once the later sees the sum.
+            # Updated before it is checked: of two concurrent extensions, the second sees the sum.
             changed = await tx.execute(
                 sa.update(sessions)
                 .where(sessions.c.id == session_id, sessions.c.status == Status.RUNNING)
                 .values(lifetime_extension_seconds=sessions.c.lifetime_extension_seconds + seconds)
             )
             if changed.rowcount == 0:
-                raise Conflict("only the lifetime of a session that runs can be extended")
+                raise Conflict("only the lifetime of a running session can be extended")
             limit = (await read_time_limits(tx, [session_id])).get(session_id)
             if limit is None:
                 raise Conflict("the lifetime of this session is not limited: nothing to extend")
@@ -119,7 +119,7 @@ class TimeLimitStore:
                 before = limit.added_seconds - seconds
                 left = max(limit.most_added_seconds - before, 0)
                 raise InvalidRequest(
-                    f"{seconds} s were asked; the keypair's policy lets "
+                    f"{seconds} s requested; the keypair's policy lets "
                     f"{limit.most_added_seconds} s be added to a session's lifetime, of which "
                     f"{left} s are left",
                     field="seconds",
@@ -129,14 +129,14 @@ class TimeLimitStore:
                 )
 
     async def idle_timeout(self, session_id: str) -> int:
-        """Return after how many seconds without use a session is ended; 0: never."""
+        """Return the idle timeout of a session in seconds; 0: none."""
         async with self._db.read() as tx:
             return (await read_idle_timeouts(tx, [session_id])).get(session_id, 0)
 
     async def note_use(self, session_id: str, used_at: datetime, heard_at: datetime | None) -> None:
-        """Note when a session was used; ``heard_at``: it said itself that this was the last time.
+        """Store the time of the last activity; ``heard_at``: when the session reported it.
 
-        What is known of a later use stays.
+        A later activity that is already known is kept.
         """
         known = sessions.c.used_at
         async with self._db.write() as tx:

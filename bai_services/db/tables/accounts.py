@@ -1,4 +1,4 @@
-"""Domains, projects, people, keypairs, their policies; sign-in failures; the audit log."""
+"""Domains, projects, users, keypairs, their policies; sign-in failures; the audit log."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ keypair_policies = sa.Table(
     metadata,
     sa.Column("name", sa.String(64), primary_key=True),
     created_at(),
-    # LIMITED: a slot that total_resource_slots lacks counts as 0; UNLIMITED: as infinite.
+    # LIMITED: a slot missing from total_resource_slots counts as 0; UNLIMITED: as infinite.
     sa.Column("default_for_unspecified", sa.String(16), nullable=False, default="LIMITED"),
     sa.Column("total_resource_slots", CapSlots, nullable=False),
     sa.Column("max_session_lifetime_seconds", sa.Integer, nullable=False, default=0),
-    # The most that owners may add to the lifetime of one session, in all.
+    # Maximum total extension of one session's lifetime by its owner.
     sa.Column(
         "max_lifetime_extension_seconds",
         sa.Integer,
@@ -40,7 +40,7 @@ user_policies = sa.Table(
     sa.Column("max_vfolder_count", sa.Integer, nullable=False, default=0),
     sa.Column("max_quota_scope_bytes", sa.BigInteger, nullable=False, default=-1),
     sa.Column("max_concurrent_logins", sa.Integer),
-    # How far apps of sessions may be shared: none, user, project, public; 0 s: for ever.
+    # Widest visibility of shared apps: none, user, project, public; 0 s: no time limit.
     sa.Column("app_sharing", sa.String(16), nullable=False, default="none", server_default="none"),
     sa.Column(
         "max_app_share_seconds",
@@ -49,7 +49,7 @@ user_policies = sa.Table(
         default=2_592_000,
         server_default="2592000",
     ),
-    # Caps over all keypairs of one person; NULL: no limit.
+    # Caps over all keypairs of one user; NULL: no limit.
     sa.Column("total_resource_slots", CapSlots, nullable=False),
     sa.Column("max_concurrent_sessions", sa.Integer),
     sa.Column("max_pending_sessions", sa.Integer, default=1000, server_default="1000"),
@@ -90,7 +90,7 @@ projects = sa.Table(
     sa.Column("max_concurrent_sessions", sa.Integer),
     sa.Column("allowed_vfolder_hosts", sa.JSON, nullable=False),
     sa.Column("resource_policy", sa.ForeignKey("project_policies.name"), nullable=False),
-    # Name or alias of the image that a session gets when it names none.
+    # Name or alias of the default image for sessions without one.
     sa.Column("default_image", sa.String(255)),
     sa.UniqueConstraint("domain", "name"),
 )
@@ -118,9 +118,9 @@ users = sa.Table(
     sa.Column("main_access_key", sa.String(20)),
     sa.Column("container_uid", sa.Integer),
     sa.Column("container_gid", sa.Integer),
-    # The Hub still has to stop this user's servers; kept until it has.
+    # The Hub still has to stop this user's servers; reset once it has.
     sa.Column("needs_hub_sign_out", sa.Boolean, nullable=False, default=False),
-    # What the Hub still has to revoke: "sign-ins" (of browsers) or "all" (API tokens too).
+    # Pending revocation at the Hub: "sign-ins" (of browsers) or "all" (API tokens too).
     sa.Column("tokens_to_end", sa.String(16)),
 )
 
@@ -138,7 +138,8 @@ keypairs = sa.Table(
     metadata,
     sa.Column("access_key", sa.String(20), primary_key=True),
     created_at(),
-    # Signatures need the key itself: kept encrypted, never in lists or logs.
+    # Verifying a signature needs the key itself: it is stored encrypted and never appears in lists
+    # or logs.
     sa.Column("secret_key_encrypted", sa.String(255), nullable=False),
     sa.Column("user_id", sa.ForeignKey("users.id", ondelete="CASCADE"), nullable=False, index=True),
     sa.Column("is_active", sa.Boolean, nullable=False, default=True),

@@ -1,4 +1,4 @@
-"""Apps of sessions that others may open."""
+"""Session apps that are shared with other users."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ app_shares = sa.Table(
         "session_id", sa.ForeignKey("sessions.id", ondelete="CASCADE"), nullable=False, index=True
     ),
     sa.Column("app", sa.String(64), nullable=False),
-    # user, project, public: one of the next two is set, or none.
+    # user, project or public: one of the next two is set, or neither.
     sa.Column("audience", sa.String(16), nullable=False),
     sa.Column("user_id", sa.ForeignKey("users.id", ondelete="CASCADE"), index=True),
     sa.Column("project_id", sa.ForeignKey("projects.id", ondelete="CASCADE"), index=True),

@@ -1,4 +1,4 @@
-"""What all tables share: metadata, naming of constraints, column types."""
+"""Common parts of all tables: metadata, naming of constraints, column types."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from sqlalchemy.types import TypeDecorator
 
 from bai_services.core.resources import Caps, ResourceSlots
 
-# Named constraints, so that a migration can drop what an older one made.
+# Named constraints, so that a later migration can drop them.
 metadata = sa.MetaData(
     naming_convention={
         "ix": "ix_%(column_0_label)s",
@@ -23,7 +23,7 @@ metadata = sa.MetaData(
 
 
 class UtcDateTime(TypeDecorator[datetime]):
-    """An aware time, kept as naive UTC so that SQLite and PostgreSQL sort it alike."""
+    """An aware time, stored as naive UTC so that SQLite and PostgreSQL sort it alike."""
 
     impl = sa.DateTime
     cache_ok = True
@@ -62,7 +62,7 @@ class CapSlots(Slots):
 
 
 def identity() -> sa.Column[str]:
-    """A primary key that the caller makes (a UUID as text)."""
+    """A primary key that the caller generates (a UUID as text)."""
     return sa.Column("id", sa.String(64), primary_key=True)
 
 

@@ -1,4 +1,4 @@
-"""How far the callbacks of sessions are; what is to be told is the status history itself."""
+"""Delivery state of session callbacks; the content comes from the status history."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ session_callbacks = sa.Table(
     "session_callbacks",
     metadata,
     sa.Column("session_id", sa.ForeignKey("sessions.id", ondelete="CASCADE"), primary_key=True),
-    # The last line of the session's history that was taken or given up.
+    # The last row of the session's history that was delivered or skipped.
     sa.Column("told_id", sa.BigInteger, nullable=False, default=0),
-    # False once the end of the session was told or given up.
+    # False once the end of the session was delivered or skipped.
     sa.Column("is_open", sa.Boolean, nullable=False, default=True),
-    # Tries of the change that is being told, and when the next one is due.
+    # Attempts for the current step, and when the next one is due.
     sa.Column("tries", sa.Integer, nullable=False, default=0),
     sa.Column("next_at", UtcDateTime, nullable=False),
     sa.Column("delivered", sa.Integer, nullable=False, default=0),

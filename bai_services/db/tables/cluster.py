@@ -19,12 +19,12 @@ resource_groups = sa.Table(
     sa.Column("scheduler", sa.String(16), nullable=False, default="fifo"),
     sa.Column("scheduler_opts", sa.JSON, nullable=False),
     sa.Column("allowed_session_types", sa.JSON, nullable=False),
-    # Caps over all that runs in the group; what is not named is unlimited.
+    # Caps over all that runs in the group; missing slots are unlimited.
     sa.Column("total_resource_slots", CapSlots, nullable=False, default=dict, server_default="{}"),
     sa.Column("max_concurrent_sessions", sa.Integer),
 )
 
-# Who may use a group that is not open to all: kind is domain, project, user or keypair.
+# Access to a group that is not public: kind is domain, project, user or keypair.
 resource_group_links = sa.Table(
     "resource_group_links",
     metadata,
@@ -77,11 +77,11 @@ devices = sa.Table(
     sa.Column("family", sa.String(32), nullable=False),  # cuda, rocm …
     sa.Column("index", sa.Integer, nullable=False),
     sa.Column("model", sa.String(128), nullable=False),
-    sa.Column("memory_bytes", sa.BigInteger),  # null: nobody knows
+    sa.Column("memory_bytes", sa.BigInteger),  # null: unknown
     sa.Column("numa_node", sa.Integer),
     sa.Column("is_simulated", sa.Boolean, nullable=False, default=False),
     sa.Column("is_healthy", sa.Boolean, nullable=False, default=True),
-    # Thousandths of the device: one whole device takes capacity, a share a part of it.
+    # Thousandths of the device: a whole device takes its capacity, a share takes a part of it.
     sa.Column("capacity", sa.Integer, nullable=False, default=1000),
     sa.Column("used", sa.Integer, nullable=False, default=0),
     sa.Column("facts", sa.JSON, nullable=False),

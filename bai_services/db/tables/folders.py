@@ -1,4 +1,4 @@
-"""Folders of people and projects, and who else may use them."""
+"""Folders of users and projects, and their grants."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ vfolders = sa.Table(
     sa.Column("host", sa.String(64), nullable=False),
     sa.Column("name", sa.String(64), nullable=False),
     sa.Column("domain", sa.ForeignKey("domains.name"), nullable=False),
-    # user:<id> or project:<id>; names are unique in one scope while the folder is alive.
+    # user:<id> or project:<id>; names are unique in one scope while the folder is not deleted.
     sa.Column("scope", sa.String(80), nullable=False, index=True),
-    # The name until the folder goes to the trash, then None: there a name may be taken again.
+    # The name until the folder goes to the trash, then None: names in the trash may repeat.
     sa.Column("live_name", sa.String(64)),
     sa.Column("owner_id", sa.ForeignKey("users.id"), index=True),
     sa.Column("project_id", sa.ForeignKey("projects.id"), index=True),
@@ -27,14 +27,14 @@ vfolders = sa.Table(
     sa.Column("status", sa.String(16), nullable=False, default="ready"),
     sa.Column("status_changed_at", UtcDateTime, nullable=False),
     sa.Column("last_used_at", UtcDateTime),
-    # Why it is as it is, for people.
+    # Explanation of the status for users.
     sa.Column("status_info", sa.String(255), nullable=False, default=""),
-    # A directory that was there before us: no quota, never deleted.
+    # A directory that existed before: no quota, never deleted.
     sa.Column("unmanaged_path", sa.String(1024)),
-    # What is being done in the background: the folder it is cloned from, who is to own it.
+    # Background task: the folder it is cloned from, or its new owner.
     sa.Column("source_id", sa.String(64)),
     sa.Column("next_owner_id", sa.String(64)),
-    # What it held when it was last counted.
+    # Usage at the last measurement.
     sa.Column("used_files", sa.BigInteger),
     sa.Column("used_bytes", sa.BigInteger),
     sa.Column("counted_at", UtcDateTime),
@@ -53,7 +53,7 @@ vfolder_grants = sa.Table(
     sa.Column("granted_by", sa.String(64), nullable=False),
 )
 
-# Which live session holds which folder: a folder in use is never deleted.
+# Mounts of live sessions: a folder in use is never deleted.
 vfolder_mounts = sa.Table(
     "vfolder_mounts",
     metadata,
@@ -64,7 +64,7 @@ vfolder_mounts = sa.Table(
     sa.Column("path", sa.String(512), primary_key=True),
 )
 
-# Somebody was asked to use a folder; a grant follows once they accept.
+# Invitation of a user to a folder; a grant follows once they accept.
 vfolder_invitations = sa.Table(
     "vfolder_invitations",
     metadata,
@@ -83,15 +83,15 @@ vfolder_invitations = sa.Table(
     sa.Column("status_changed_at", UtcDateTime, nullable=False),
 )
 
-# One person's or project's bytes on one storage host.
+# Usage of one user or project on one storage host.
 quota_scopes = sa.Table(
     "quota_scopes",
     metadata,
     sa.Column("host", sa.String(64), primary_key=True),
     sa.Column("scope", sa.String(80), primary_key=True),
-    # An administrator's own limit in place of the policy's; -1: none, NULL: the policy's.
+    # An administrator's limit that overrides the policy's; -1: unlimited, NULL: the policy's.
     sa.Column("override_bytes", sa.BigInteger),
-    # What the file system was last told to enforce; -1: nothing, NULL: never told.
+    # The limit last set in the file system; -1: unlimited, NULL: never set.
     sa.Column("enforced_bytes", sa.BigInteger),
     sa.Column("used_bytes", sa.BigInteger),
     sa.Column("counted_at", UtcDateTime),

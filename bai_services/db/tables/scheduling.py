@@ -1,4 +1,4 @@
-"""What the queue keeps beside sessions: who writes it, and what each scope has used by day."""
+"""Scheduling state besides sessions: the write lease, and daily usage of each scope."""
 
 from __future__ import annotations
 
@@ -6,22 +6,22 @@ import sqlalchemy as sa
 
 from .base import UtcDateTime, metadata
 
-# Who may write under a name. ``token`` rises with each holder: one that has been replaced is
-# known by its old token, however late it writes. ``beat`` rises while the holder is well.
+# Holder of the write lease of a name. ``token`` rises with each holder (fencing): a replaced holder
+# is recognised by its old token, however late it writes. ``beat`` rises while the holder is alive.
 leases = sa.Table(
     "leases",
     metadata,
     sa.Column("name", sa.String(32), primary_key=True),
-    # Empty when it was given back.
+    # Empty after release.
     sa.Column("holder", sa.String(255), nullable=False),
     sa.Column("token", sa.BigInteger, nullable=False),
     sa.Column("beat", sa.BigInteger, nullable=False),
     sa.Column("taken_at", UtcDateTime, nullable=False),
 )
 
-# What a domain, project or user used in one day (UTC) in one resource group: amount times
-# seconds. Made of the ledger, and made again whenever it is wanted. No integer is wide enough
-# for the bytes of a large cluster times the seconds of a day.
+# Usage of a domain, project or user on one day (UTC) in one resource group: quantity times seconds.
+# Computed from the ledger, and recomputed on demand. No integer type is wide enough for the bytes
+# of a large cluster times the seconds of a day.
 usage_buckets = sa.Table(
     "usage_buckets",
     metadata,

@@ -11,7 +11,7 @@ sessions = sa.Table(
     metadata,
     identity(),
     created_at(),
-    # Rises with every enqueue: the order of the queue when two rows share a time.
+    # Rises with every creation: the order of the queue when two rows have equal times.
     sa.Column("sequence", sa.BigInteger, nullable=False, unique=True),
     sa.Column("name", sa.String(64), nullable=False),
     # The name while the session lives, then None: unique among the owner's live sessions.
@@ -27,11 +27,11 @@ sessions = sa.Table(
     sa.Column("priority", sa.Integer, nullable=False, default=10),
     sa.Column("requested_slots", Slots, nullable=False),
     sa.Column("shared_memory_bytes", sa.BigInteger, nullable=False),
-    # [{vfolder_id, vfolder, host, path, subpath, permission}]: resolved when it was filed.
+    # [{vfolder_id, vfolder, host, path, subpath, permission}]: resolved at creation.
     sa.Column("mounts", sa.JSON, nullable=False),
     sa.Column("environ", sa.JSON, nullable=False),
     sa.Column("options", sa.JSON, nullable=False),
-    # Kernels that start and end together; ``requested_slots`` are those of each.
+    # Number of kernels, which start and end together; each has ``requested_slots``.
     sa.Column("cluster_size", sa.Integer, nullable=False, default=1, server_default="1"),
     sa.Column(
         "cluster_mode",
@@ -40,32 +40,32 @@ sessions = sa.Table(
         default="single-node",
         server_default="single-node",
     ),
-    # SHA-256 of what was asked: the same name with the same content is the same session.
+    # SHA-256 of the specification: the same name with the same hash is the same session.
     sa.Column("request_hash", sa.String(64), nullable=False),
     sa.Column("status", sa.String(16), nullable=False),
     sa.Column("status_info", sa.String(1024), nullable=False, default=""),
     # Why it waits: [{check, passed, message, …numbers}], rewritten by each pass that changes it.
     sa.Column("reasons", sa.JSON, nullable=False),
-    # Its place in the queue of its resource group, from 1, and when it may start:
-    # {starts_at, certainty}; both only while it waits.
+    # Position in the queue of its resource group, from 1, and estimated start: {starts_at,
+    # certainty}; both only while it waits.
     sa.Column("position", sa.Integer),
     sa.Column("estimate", sa.JSON(none_as_null=True)),
     sa.Column("notices", sa.JSON, nullable=False),
     sa.Column("result", sa.String(16), nullable=False, default="undefined"),
     sa.Column("exit_code", sa.Integer),
-    # Of batch sessions: what runs, not before when, and for how long at most.
+    # For batch sessions: the command, its begin time, and its timeout.
     sa.Column("startup_command", sa.Text),
     sa.Column("starts_at", UtcDateTime),
     sa.Column("batch_timeout_seconds", sa.Integer),
-    # What its owner has added to the lifetime that its keypair's policy gives it.
+    # Extension that its owner has added to the lifetime of its keypair's policy.
     sa.Column(
         "lifetime_extension_seconds", sa.Integer, nullable=False, default=0, server_default="0"
     ),
-    # When somebody last used it, as far as it had said at the other time; both are kept only
-    # while its keypair's policy has an idle timeout.
+    # Time of the last activity, and when the session reported it; both are stored only while its
+    # keypair's policy has an idle timeout.
     sa.Column("used_at", UtcDateTime),
     sa.Column("use_heard_at", UtcDateTime),
-    # Who is told of each step; how far that is, is in ``session_callbacks``.
+    # Callback URL for each step; the delivery state is in ``session_callbacks``.
     sa.Column("callback_url", sa.String(2048)),
     # Hub server of the session ("" = the Hub's unnamed one) and who starts it: manager or hub.
     sa.Column("hub_user", sa.String(64), nullable=False),
@@ -79,11 +79,11 @@ sessions = sa.Table(
     sa.Index("ix_sessions_hub_server", "hub_user", "hub_server"),
     sa.Index("ix_sessions_owner_created", "owner_id", "created_at"),
     sa.Index("ix_sessions_created_at", "created_at"),
-    # A page of a long list is read in its order, not sorted.
+    # Lets a page of a long list be read in index order, without sorting.
     sa.Index("ix_sessions_name", "name"),
     sa.Index("ix_sessions_started_at", "started_at"),
     sa.Index("ix_sessions_owner_started", "owner_id", "started_at"),
-    # Also of one person alone: of tens of thousands that have ended, a few still live.
+    # Also for one user: of tens of thousands of ended sessions, few are live.
     sa.Index("ix_sessions_status_owner", "status", "owner_id", "created_at"),
 )
 
@@ -99,19 +99,19 @@ kernels = sa.Table(
     sa.Column("index", sa.Integer, nullable=False),
     sa.Column("hostname", sa.String(64), nullable=False),  # main1, sub1 …
     sa.Column("agent_id", sa.String(64), index=True),
-    # What the agent says of the preparation: {stage, message, percent}.
+    # Progress of the preparation reported by the agent: {stage, message, percent}.
     sa.Column("progress", sa.JSON, nullable=False),
     sa.Column("injection", sa.JSON(none_as_null=True)),
-    # When the spawner first got the launch plan: from then on something may run.
+    # When the spawner first got the launch plan: from then on a container may run.
     sa.Column("launched_at", UtcDateTime),
     sa.Column("container_id", sa.String(128)),
     sa.Column("usage", sa.JSON(none_as_null=True)),
-    # When a heartbeat of its agent last had it.
+    # When a heartbeat of its agent last reported it.
     sa.Column("last_seen_at", UtcDateTime),
     sa.Column("log", sa.Text),
 )
 
-# The ledger: a row per amount taken, never deleted; freed_at says that it was given back.
+# The ledger: a row per allocated quantity, never deleted; freed_at is set on release.
 allocations = sa.Table(
     "allocations",
     metadata,
@@ -128,7 +128,7 @@ allocations = sa.Table(
     sa.Index("ix_allocations_freed_at", "freed_at"),
 )
 
-# How much each scope holds now. slot "sessions" counts sessions.
+# Usage of each scope. slot "sessions" counts sessions.
 scope_usage = sa.Table(
     "scope_usage",
     metadata,
@@ -162,7 +162,7 @@ status_history = sa.Table(
     sa.Column("reason", sa.String(1024), nullable=False, default=""),
 )
 
-# Requests to file again and again; scope is "user:ID", "project:ID" or "domain:NAME".
+# Reusable requests; scope is "user:ID", "project:ID" or "domain:NAME".
 session_templates = sa.Table(
     "session_templates",
     metadata,
@@ -174,13 +174,13 @@ session_templates = sa.Table(
     sa.Column("owner_id", sa.ForeignKey("users.id", ondelete="CASCADE"), index=True),
     sa.Column("project_id", sa.ForeignKey("projects.id", ondelete="CASCADE"), index=True),
     sa.Column("domain", sa.ForeignKey("domains.name", ondelete="CASCADE"), nullable=False),
-    # The body of a create, checked when it was kept and again whenever it is used.
+    # The body of a create request, validated when stored and again at each use.
     sa.Column("request", sa.JSON, nullable=False),
     sa.Column("changed_at", UtcDateTime, nullable=False),
     sa.UniqueConstraint("scope", "name"),
 )
 
-# One row per name; "sessions" is the last sequence that was given out.
+# One row per name; "sessions" is the last sequence number in use.
 counters = sa.Table(
     "counters",
     metadata,

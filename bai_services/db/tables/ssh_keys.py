@@ -1,4 +1,4 @@
-"""Public keys of people for the SSH servers of their sessions."""
+"""Public keys of users for the SSH servers of their sessions."""
 
 from __future__ import annotations
 

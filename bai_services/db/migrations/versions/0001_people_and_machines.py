@@ -1,6 +1,6 @@
-"""People, their limits, and machines.
+"""Users, policies and agents.
 
-Follows nothing; made 2026-11-21.
+Follows nothing; created 2026-11-21.
 """
 
 from __future__ import annotations

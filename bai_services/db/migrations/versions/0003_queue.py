@@ -110,7 +110,7 @@ def _usage_buckets() -> None:
 
 
 def _caps_of_resource_groups() -> None:
-    """Let resource groups have caps, and count what runs in each of them now."""
+    """Add caps of resource groups, and count what runs in each of them now."""
     with op.batch_alter_table("resource_groups", schema=None) as batch_op:
         batch_op.add_column(
             sa.Column("total_resource_slots", sa.JSON(), server_default="{}", nullable=False)

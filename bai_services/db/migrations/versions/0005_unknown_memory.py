@@ -1,6 +1,6 @@
-"""A device whose memory nobody knows has none written down, instead of zero.
+"""Unknown memory of a device is NULL instead of zero.
 
-Follows 0004; made 2026-11-21.
+Follows 0004; created 2026-11-21.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ down_revision = "0004"
 
 
 def upgrade() -> None:
-    # A new column instead of a changed one: SQLite would make the table anew, and with it
-    # everything that refers to a device.
+    # A new column instead of a changed one: SQLite would recreate the table and everything that
+    # refers to a device.
     op.add_column("devices", sa.Column("known_bytes", sa.BigInteger))
     op.execute("UPDATE devices SET known_bytes = NULLIF(memory_bytes, 0)")
     op.drop_column("devices", "memory_bytes")

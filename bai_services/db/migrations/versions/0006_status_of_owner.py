@@ -1,6 +1,6 @@
-"""An index for the sessions of one person in one status.
+"""Index for a user's sessions in one status.
 
-Follows 0005; made 2026-11-21.
+Follows 0005; created 2026-11-21.
 """
 
 from __future__ import annotations

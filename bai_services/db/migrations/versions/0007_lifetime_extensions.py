@@ -1,6 +1,6 @@
-"""Owners may lengthen the lifetime of their sessions, as far as the keypair's policy lets them.
+"""Owners may extend the lifetime of their sessions, up to a limit of the keypair policy.
 
-Follows 0006; made 2026-11-21.
+Follows 0006; created 2026-11-21.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Who is told of the steps of a session, and how far that is.
+"""Callback URLs of sessions, and the delivery state of their callbacks.
 
-Follows 0007; made 2026-11-21.
+Follows 0007; created 2026-11-21.
 """
 
 from __future__ import annotations

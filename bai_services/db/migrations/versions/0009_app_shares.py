@@ -1,6 +1,6 @@
-"""Apps of sessions may be shared, as far as the owner's policy lets them.
+"""Shares of session apps, with limits in the owner's policy.
 
-Follows 0008; made 2026-11-21.
+Follows 0008; created 2026-11-21.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""People keep public keys for the SSH servers of their sessions.
+"""Public keys of users for the SSH servers of their sessions.
 
-Follows 0009; made 2026-11-21.
+Follows 0009; created 2026-11-21.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Sessions say when they were last used, for the idle timeout of keypair policies.
+"""Last activity of sessions, for the idle timeout of keypair policies.
 
-Follows 0010; made 2026-11-21.
+Follows 0010; created 2026-11-21.
 """
 
 from __future__ import annotations

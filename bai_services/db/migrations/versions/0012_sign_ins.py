@@ -1,6 +1,6 @@
-"""Ending browser sign-ins and API tokens at the Hub is due until it is done.
+"""Pending revocations of browser sign-ins and API tokens at the Hub.
 
-Follows 0015; made 2026-11-22.
+Follows 0015; created 2026-11-22.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""User policies limit how many sessions of a user wait at once.
+"""Limit on the pending sessions of a user, in user policies.
 
-Follows 0011; made 2026-11-22.
+Follows 0011; created 2026-11-22.
 """
 
 from __future__ import annotations

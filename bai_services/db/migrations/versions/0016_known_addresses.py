@@ -1,6 +1,6 @@
-"""Addresses from which accounts have signed in: these are slowed down and never locked out.
+"""Addresses from which accounts have signed in: these are throttled and never locked out.
 
-Follows 0012; made 2026-11-22.
+Follows 0012; created 2026-11-22.
 """
 
 from __future__ import annotations
