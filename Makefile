@@ -1,7 +1,8 @@
 # make install   .venv with everything, for development
 # make run       the demo on this machine: address and accounts are printed, Ctrl-C ends it
 # make test      everything that CI runs
-# make check     format, lint, types, layers
+# make check     format, lint, types, layers, documentation
+# make docs      the documentation, in docs/_build/html
 # make image     the session image, in the Docker engine that answers
 # make clean     remove what these made, also the state in .bai
 
@@ -15,7 +16,7 @@ PROXY_VERSION := 5.3.0
 LABEXT := bai_labext/labextension/.built
 LABEXT_NEEDS := bai_labext/frontend/node_modules/.installed
 
-.PHONY: install run test check image clean
+.PHONY: install run test check docs image clean
 
 install: $(STAMP)-dev $(PROXY)/.installed $(LABEXT)
 
@@ -33,6 +34,11 @@ check: $(STAMP)-dev $(LABEXT_NEEDS)
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	scripts/labext check
+	@$(MAKE) --no-print-directory docs
+
+# Any warning is an error: an unknown page, anchor or directive, or a page that no other one lists.
+docs: $(STAMP)-dev
+	$(BIN)/python -m sphinx --quiet --fresh-env --fail-on-warning --keep-going --jobs 2 -d docs/_build/doctrees docs docs/_build/html
 
 # The scheduler's numeric code, compiled once and kept beside its sources: `make run` lets the
 # manager do it; tests start many managers at once, which would all wait for it.
@@ -45,7 +51,7 @@ image: $(STAMP)-demo $(LABEXT)
 
 clean:
 	rm -rf bai_labext/labextension bai_labext/frontend/lib bai_labext/frontend/node_modules
-	rm -rf $(VENV) .bai build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) .bai build docs/_build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
 
 $(BIN)/python:
 	@$(PYTHON) -c 'import sys; sys.exit("Python 3.11 or newer is needed, this is " + sys.version) if sys.version_info < (3, 11) else 0'

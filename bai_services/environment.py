@@ -1,4 +1,4 @@
-"""Reads what the parts of the manager's side are told (docs/architecture.md, Environment)."""
+"""Reads what the parts of the manager's side are told (docs/admin-guide.md, Environment)."""
 
 from __future__ import annotations
 

@@ -5,11 +5,15 @@ from __future__ import annotations
 import importlib
 import pkgutil
 import re
+import shlex
 from collections.abc import Iterator
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import click
 import pytest
+from cli_reference import cli_reference
+from rest_reference import rest_reference
 from traitlets.config import Configurable
 
 import bai_auth
@@ -22,6 +26,10 @@ from bai_services.core import errors
 
 ROOT = Path(__file__).resolve().parents[1]
 DOCS = ROOT / "docs"
+PAGES = [
+    *(ROOT / name for name in ("README.md", "CHANGELOG.md", "CONTRIBUTING.md")),
+    *(page for page in sorted(DOCS.rglob("*.md")) if "_build" not in page.parts),
+]
 SOURCES = (
     "bai_auth", "bai_labext", "bai_services", "bai_spawner", "benchmarks", "images", "tests",
 )  # fmt: skip
@@ -30,11 +38,6 @@ VARIABLE = re.compile(r"\bBAI_[A-Z][A-Z_]*[A-Z]\b")
 
 def read(name: str) -> str:
     return (DOCS / name).read_text(encoding="utf-8")
-
-
-def quoted(text: str) -> set[str]:
-    """Return what stands between backticks or as indented code."""
-    return set(re.findall(r"`([^`\n]+)`", text))
 
 
 def commands(group: click.Group, path: str) -> Iterator[tuple[str, click.Command]]:
@@ -49,31 +52,96 @@ def commands(group: click.Group, path: str) -> Iterator[tuple[str, click.Command
 
 
 COMMANDS = dict(commands(main, "bai"))
-ENTITY_VERBS = ("create", "list", "show", "update", "delete")
+CLI_REFERENCE = cli_reference()
+EXAMPLE = re.compile(r"^ {4,}(?:bai|\.venv/bin/bai) (.*)$|`bai ([^`]*)`", re.MULTILINE)
+ROUTE = re.compile(r"`(GET|POST|PUT|PATCH|DELETE|HEAD) (?:/services/bai/api/v1)?(/[^`\s?]*)")
 
 
-def documented_commands() -> set[str]:
-    """Return every command that cli.md names; ``a|b`` names two, upper case words are arguments."""
-    found: set[str] = set()
-    for text in quoted(read("cli.md").replace(r"\|", "|")):
-        paths = [""]
-        for word in text.split():
-            if not re.fullmatch(r"[a-z][a-z|-]*", word):
-                break
-            paths = [f"{path} {part}".strip() for path in paths for part in word.split("|")]
-        found.update(paths)
-    return found
+def examples() -> Iterator[tuple[str, list[str]]]:
+    """Yield page and words of every `bai` command that a page shows."""
+    for page in PAGES:
+        for match in EXAMPLE.finditer(page.read_text(encoding="utf-8")):
+            text = re.split(r"\s#|&&|[<>]", match[1] or match[2])[0]
+            try:
+                yield page.name, shlex.split(text.replace("\\|", "|"))
+            except ValueError:
+                continue  # a quotation mark inside of a sentence
 
 
-def test_every_route_is_documented() -> None:
-    rows = set(re.findall(r"^\| `(/[^`]*)` \| ([A-Z]+) \|", read("rest-api.md"), re.MULTILINE))
+def command_of(words: list[str]) -> tuple[click.Command, list[str]]:
+    """Return the command that ``words`` call, and the words after its name."""
+    command: click.Command = main
+    while words and isinstance(command, click.Group):
+        below = command.get_command(click.Context(command), words[0])
+        if below is None:
+            break
+        command, words = below, words[1:]
+    return command, words
+
+
+def test_every_documented_command_exists() -> None:
+    missing = []
+    for page, words in examples():
+        command, rest = command_of(words)
+        # `bai COMMAND --help` and `bai session create|ls` name no single command.
+        is_name = bool(rest) and re.fullmatch(r"[a-z][a-z-]*", rest[0]) is not None
+        if isinstance(command, click.Group) and is_name:
+            missing.append(f"{page}: bai {' '.join(words)}")
+    assert missing == []
+
+
+def test_every_documented_option_exists() -> None:
+    missing = []
+    for page, words in examples():
+        command, rest = command_of(words)
+        if isinstance(command, click.Group):
+            continue
+        known = {
+            option
+            for parameter in command.params
+            for option in (*parameter.opts, *parameter.secondary_opts)
+        }
+        rest = rest[: rest.index("--")] if "--" in rest else rest
+        options = {word.split("=")[0] for word in rest if re.match(r"--?[a-z]", word)}
+        missing += [f"{page}: {' '.join(words)}: {o}" for o in options - known - {"--help"}]
+    assert missing == []
+
+
+def test_the_examples_are_found() -> None:
+    assert len(list(examples())) > 100
+
+
+def test_every_route_is_in_the_reference() -> None:
+    shown = re.findall(r"^### `([A-Z]+) (/\S*)`$", rest_reference(), re.MULTILINE)
     served = {
-        (path_of(pattern), method.upper())
+        (method.upper(), path_of(pattern))
         for pattern, handler in ROUTES
         for method in METHODS
         if hasattr(getattr(handler, method), "operation")
     }
-    assert rows == served
+    assert set(shown) == served
+    assert len(shown) == len(served)
+
+
+def shape_of(path: str) -> str:
+    """Return a path with its variable parts as one sign: ``{key}``, ``NAME`` and ``user:ID``."""
+    return re.sub(r"\{\w+\}|(?<=/)[\w:%-]*[A-Z][\w:%-]*", "*", path.rstrip("/"))
+
+
+def test_every_documented_route_exists() -> None:
+    served = {
+        (method.upper(), shape_of(path_of(pattern)))
+        for pattern, handler in ROUTES
+        for method in METHODS
+        if hasattr(getattr(handler, method), "operation")
+    }
+    missing = [
+        f"{page.name}: {method} {path}"
+        for page in PAGES
+        for method, path in ROUTE.findall(page.read_text(encoding="utf-8"))
+        if "…" not in path and (method, shape_of(path)) not in served
+    ]
+    assert missing == []
 
 
 def test_every_error_code_is_documented() -> None:
@@ -82,32 +150,18 @@ def test_every_error_code_is_documented() -> None:
 
 
 @pytest.mark.parametrize("path", sorted(COMMANDS))
-def test_every_command_is_documented(path: str) -> None:
-    words = path.split()
-    if words[1] == "admin" and len(words) == 4 and words[3] in ENTITY_VERBS:
-        # One table of entities says it for all five.
-        assert f"`{words[2]}`" in read("cli.md")
-        return
-    assert path in documented_commands()
-
-
-@pytest.mark.parametrize("path", sorted(COMMANDS))
-def test_every_option_is_documented(path: str) -> None:
-    text = read("cli.md")
-    missing = [
-        option
-        for parameter in COMMANDS[path].params
-        if isinstance(parameter, click.Option)
-        for option in parameter.opts
-        if not re.search(rf"(?<![\w-]){re.escape(option)}(?![\w-])", text)
-    ]
-    assert missing == []
-
-
-def test_no_documented_command_is_missing() -> None:
-    every = {" ".join(words[:n]) for p in COMMANDS for words in [p.split()] for n in range(1, 9)}
-    named = {path for path in documented_commands() if path.startswith("bai ")}
-    assert named - every == set()
+def test_every_command_explains_itself(path: str) -> None:
+    """The reference is generated: what a command and its options do is in their help."""
+    command = COMMANDS[path]
+    assert command.help
+    assert f"`{path}`" in CLI_REFERENCE
+    for parameter in command.params:
+        if isinstance(parameter, click.Option):
+            assert parameter.help, parameter.name
+            assert (
+                f"`{parameter.opts[0]}" in CLI_REFERENCE
+                or f", {parameter.opts[0]}" in CLI_REFERENCE
+            )
 
 
 def classes() -> Iterator[type[Configurable]]:
@@ -125,7 +179,7 @@ def classes() -> Iterator[type[Configurable]]:
 def documented_traits() -> set[tuple[str, str]]:
     """Return class and trait of every row; a title names the class of the rows below it."""
     found = set()
-    for page in ("admin-guide.md", "quick-start.md", "traits.md"):
+    for page in ("admin-guide.md", "traits.md"):
         title = ""
         for line in read(page).splitlines():
             if line.startswith("## "):
@@ -183,15 +237,34 @@ def test_every_environment_variable_is_documented() -> None:
     assert documented - used == set()
 
 
+def anchors(page: Path) -> set[str]:
+    """Return the anchors of a page's titles, as they are made for its site."""
+    titles = re.findall(r"^#+ (.*)$", page.read_text(encoding="utf-8"), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", title.lower()).strip().replace(" ", "-") for title in titles}
+
+
+LINK = re.compile(r"(?<!`)\[[^\]\n]*\]\(([^)\s]+)\)")
+
+
 def test_every_link_leads_somewhere() -> None:
+    """The build of the site checks its own links; these are those of the pages beside it, too."""
     broken = []
-    for page in [ROOT / "README.md", ROOT / "CHANGELOG.md", *DOCS.glob("*.md")]:
-        for target in re.findall(r"\]\(([^)#\s]+)[^)]*\)", page.read_text(encoding="utf-8")):
-            if "://" not in target and not (page.parent / target).exists():
+    for page in PAGES:
+        for target in LINK.findall(page.read_text(encoding="utf-8")):
+            if "://" in target:
+                continue
+            path, _, anchor = target.partition("#")
+            file = page.parent / path if path else page
+            if not file.exists() or (anchor and anchor not in anchors(file)):
                 broken.append(f"{page.name}: {target}")
     assert broken == []
 
 
-def test_every_page_is_linked_from_the_readme() -> None:
-    readme = (ROOT / "README.md").read_text(encoding="utf-8")
-    assert [p.name for p in DOCS.glob("*.md") if f"docs/{p.name}" not in readme] == []
+def test_external_links_are_well_formed() -> None:
+    broken = []
+    for page in PAGES:
+        for target in LINK.findall(page.read_text(encoding="utf-8")):
+            parts = urlsplit(target)
+            if "://" in target and not (parts.scheme == "https" and "." in parts.netloc):
+                broken.append(f"{page.name}: {target}")
+    assert broken == []

@@ -54,7 +54,7 @@ def make_injection(
     home: Path,
     network: str,
 ) -> dict[str, Any]:
-    """Return the injection of one session, as docs/architecture.md has it.
+    """Return the injection of one session, as docs/protocols.md has it.
 
     ``kinds`` are by family. A session sees no device of a kind of which it has none.
     """

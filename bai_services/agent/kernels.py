@@ -81,7 +81,7 @@ class Task:
         Raises
         ------
         InvalidRequest
-            If an id is no uuid or something has another form than docs/architecture.md says.
+            If an id is no uuid or something has another form than docs/protocols.md says.
         """
         try:
             return cls(

@@ -19,7 +19,7 @@ class HostPlace:
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """Values from the environment (see docs/architecture.md), read once by ``app.py``.
+    """Values from the environment (see docs/admin-guide.md), read once by ``app.py``.
 
     Secrets are left out of the repr.
     """

@@ -161,8 +161,8 @@ def _list(entity: Entity) -> click.Command:
                 help="Only those; FIELD__contains, __in, __gte and so on too. May be repeated.",
             ),
             click.Option(["--sort"], metavar="FIELD[,…]", help="With - in front: descending."),
-            click.Option(["--limit"], type=click.IntRange(1, 500), default=100),
-            click.Option(["--offset"], type=click.IntRange(min=0), default=0),
+            click.Option(["--limit"], type=click.IntRange(1, 500), default=100, help="Entries."),
+            click.Option(["--offset"], type=click.IntRange(min=0), default=0, help="First entry."),
         ],
     )  # fmt: skip
 

@@ -25,9 +25,13 @@ def for_user(run: Callable[..., Awaitable[None]]) -> Callable[..., None]:
     """Give a command a folder's NAME, a USER and the permission that they get."""
     permission = click.Choice(["ro", "rw"])
     command = json_option(connected(run))
-    command = click.option("--permission", type=permission, default="ro", show_default=True)(
-        command
-    )
+    command = click.option(
+        "--permission",
+        type=permission,
+        default="ro",
+        show_default=True,
+        help="ro: read; rw: also write.",
+    )(command)
     return click.argument("name")(click.argument("user")(command))
 
 

@@ -62,8 +62,14 @@ async def create(connection: Connection, name: str, *, as_json: bool, **asked: A
 @vfolder.command("ls")
 @click.option("--trash", is_flag=True, help="Those that were removed and can be restored.")
 @click.option("--sort", metavar="FIELD[,…]", help="With - in front for descending.")
-@click.option("--limit", type=click.IntRange(1, 500), default=100, show_default=True)
-@click.option("--offset", type=click.IntRange(min=0), default=0)
+@click.option(
+    "--limit",
+    type=click.IntRange(1, 500),
+    default=100,
+    show_default=True,
+    help="Number of entries.",
+)
+@click.option("--offset", type=click.IntRange(min=0), default=0, help="First entry.")
 @json_option
 @connected
 async def list_(

@@ -246,8 +246,14 @@ async def create(
 @click.option("--project", metavar="NAME", help="Only of this project.")
 @click.option("--status", metavar="STATUS[,…]", help="Only in these statuses.")
 @click.option("--sort", metavar="FIELD[,…]", help="With - in front for descending.")
-@click.option("--limit", type=click.IntRange(1, 500), default=100, show_default=True)
-@click.option("--offset", type=click.IntRange(min=0), default=0)
+@click.option(
+    "--limit",
+    type=click.IntRange(1, 500),
+    default=100,
+    show_default=True,
+    help="Number of entries.",
+)
+@click.option("--offset", type=click.IntRange(min=0), default=0, help="First entry.")
 @json_option
 @connected
 async def list_(

@@ -62,8 +62,14 @@ async def create(
 
 
 @template.command("ls")
-@click.option("--limit", type=click.IntRange(1, 500), default=100, show_default=True)
-@click.option("--offset", type=click.IntRange(min=0), default=0)
+@click.option(
+    "--limit",
+    type=click.IntRange(1, 500),
+    default=100,
+    show_default=True,
+    help="Number of entries.",
+)
+@click.option("--offset", type=click.IntRange(min=0), default=0, help="First entry.")
 @click.option("--sort", metavar="FIELD[,…]", help="With - in front for descending.")
 @json_option
 @connected

@@ -78,7 +78,7 @@ class LaunchPlans:
         return await self._vfolders.notices(row.owner_id, row.mounts)
 
     async def plan(self, view: SessionKernels) -> dict[str, Any]:
-        """Return the launch plan of a session's main kernel; its format is in docs/architecture.md.
+        """Return the launch plan of a session's main kernel; its format is in docs/protocols.md.
 
         Raises
         ------

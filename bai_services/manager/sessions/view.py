@@ -28,7 +28,7 @@ OF_MOUNT = ("vfolder", "vfolder_id", "path", "permission")
 def describe(
     view: SessionView, settings: Settings, now: datetime, state: WaitState | None = None
 ) -> dict[str, Any]:
-    """Return the session in the format of docs/architecture.md.
+    """Return the session in the format of docs/rest-reference.md.
 
     ``state`` is newer than the stored wait state of a pending session.
     """

@@ -1,0 +1,32 @@
+"""Sphinx extension: replaces ``<!-- generated: NAME -->`` in a page by a generated reference."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping, Set
+
+from cli_reference import cli_reference
+from rest_reference import rest_reference
+from sphinx.application import Sphinx
+from sphinx.environment import BuildEnvironment
+
+REFERENCES: Mapping[str, Callable[[], str]] = {"cli": cli_reference, "rest": rest_reference}
+PAGES = ("cli-reference", "rest-reference")
+_MARKER = re.compile(r"<!-- generated: (\w+) -->")
+
+
+def setup(app: Sphinx) -> dict[str, bool]:
+    app.connect("source-read", _insert)
+    app.connect("env-get-outdated", _always)
+    return {"parallel_read_safe": True, "parallel_write_safe": True}
+
+
+def _insert(app: Sphinx, page: str, source: list[str]) -> None:
+    source[0] = _MARKER.sub(lambda match: REFERENCES[match[1]](), source[0])
+
+
+def _always(
+    app: Sphinx, env: BuildEnvironment, added: Set[str], changed: Set[str], removed: Set[str]
+) -> Iterable[str]:
+    # These pages depend on code, whose changes Sphinx does not see.
+    return [page for page in PAGES if page in env.found_docs]

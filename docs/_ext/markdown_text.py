@@ -1,0 +1,25 @@
+"""Markdown escaping for generated pages."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+
+_SPECIAL = re.compile(r"([\\*_<>\[\]|#$])")
+
+
+def escape(text: str) -> str:
+    """Return ``text`` on one line as Markdown, with code spans kept as they are."""
+    parts = re.split(r"(`[^`]*`)", " ".join(text.split()))
+    return "".join(
+        part.replace("|", r"\|") if part.startswith("`") else _SPECIAL.sub(r"\\\1", part)
+        for part in parts
+    )
+
+
+def table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
+    """Return the lines of a table whose cells are Markdown already; nothing without rows."""
+    lines = [f"| {' | '.join(row)} |" for row in rows]
+    if not lines:
+        return []
+    return ["", f"| {' | '.join(header)} |", f"|{'---|' * len(header)}", *lines, ""]
