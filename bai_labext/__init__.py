@@ -1,4 +1,6 @@
-"""The session's side of bai-hub: apps behind Jupyter's authentication, settings of its server."""
+"""Server extension of a session's JupyterLab: apps behind Jupyter's sign-in, and server
+settings.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +9,7 @@ from typing import Any
 
 
 def config_path() -> str:
-    """Return the folder for ``JUPYTER_CONFIG_PATH`` that gives a server the session's settings."""
+    """Return the folder for ``JUPYTER_CONFIG_PATH`` that contains the session's settings."""
     return str(Path(__file__).parent / "config")
 
 

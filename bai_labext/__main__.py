@@ -24,12 +24,12 @@ def _no_program_found() -> Iterator[None]:
 
 
 def import_without_slow_parts() -> None:
-    """Import JupyterLab without the two things that take most of a session's start.
+    """Import JupyterLab without the two imports that take most of a session's start time.
 
-    - jsonschema checks `iri` formats when rfc3987_syntax is there, which builds a grammar while it
-      is imported: 0.6 s of processor time. No schema of Jupyter has such a format.
-    - JupyterLab asks yarn for its settings when it finds node: 0.3 s, for builds that a session,
-      whose extension manager is read-only, never makes.
+    - jsonschema checks `iri` formats if rfc3987_syntax is installed, which builds a grammar at
+      import: 0.6 s of CPU time. No schema of Jupyter uses that format.
+    - JupyterLab queries yarn's settings if it finds node: 0.3 s. They are for builds, which a
+      session never makes because its extension manager is read-only.
     """
     sys.modules.setdefault("rfc3987_syntax", None)  # type: ignore[arg-type]  # "not installed"
     with _no_program_found():

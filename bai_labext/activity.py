@@ -1,7 +1,7 @@
-"""When a session was last really used, and how the manager hears of it.
+"""Last use of a session, reported to the manager.
 
-An open page that only asks how things are is no use, so this is not what Jupyter itself calls
-activity: that counts every question of JupyterLab's own.
+Requests that an open page sends by itself do not count. Jupyter's own notion of activity does count
+them: every poll of JupyterLab's.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ from bai_labext.manager_link import ManagerLink
 from bai_services.core.errors import BaiError
 from bai_services.core.sessions.idle import REPORT_SECONDS
 
-# A start is not to wait for this.
+# The first report must not slow down the start.
 FIRST_REPORT_SECONDS = 10.0
 READING = frozenset({"GET", "HEAD", "OPTIONS"})
-# What people do in Jupyter's own pages: write files, run kernels and terminals.
+# Use of Jupyter's own interface: writing files, running kernels and terminals.
 JUPYTER = "jupyterlab"
 
 
 class Activity:
-    """Tells the manager, now and then and when asked to, how long nobody has used the session."""
+    """Reports to the manager, regularly and on request, how long the session has been unused."""
 
     def __init__(self, settings: Mapping[str, Any], uses: AppActivity, link: ManagerLink) -> None:
         self._settings = settings
@@ -52,31 +52,31 @@ class Activity:
             kernels.last_kernel_activity,
             *self._settings["last_activity_times"].values(),
         ]
-        # There is none before somebody has opened a terminal.
+        # Missing until the first terminal is opened.
         if (terminals := self._settings.get("terminal_last_activity")) is not None:
             times.append(terminals)
         last: datetime = max(times)
         return max((datetime.now(UTC) - last).total_seconds(), 0.0)
 
     async def report(self) -> None:
-        """Tell the manager; its answer says when to do so again.
+        """Report to the manager; its answer says when to report again.
 
         Raises
         ------
         BaiError
-            As ``ManagerLink`` says.
+            As ``ManagerLink`` raises.
         """
         found = await self._link.report_use(await self.idle_seconds())
         self._pause = float(found["next_report_seconds"])
         self._is_told.set()
 
     async def keep_reporting(self) -> None:
-        """Tell the manager for as long as this runs."""
+        """Report to the manager in a loop."""
         while self._link.session_id:
             self._is_told.clear()
             with suppress(TimeoutError):
                 async with asyncio.timeout(self._pause):
-                    # Somebody else has told it: the pause begins again.
+                    # Somebody else has reported: the pause begins again.
                     await self._is_told.wait()
                 continue
             try:
@@ -85,13 +85,13 @@ class Activity:
                 self._pause = REPORT_SECONDS
 
     async def use(self) -> None:
-        """Note that somebody is at work here, and tell the manager."""
+        """Record a use now, and report it to the manager."""
         self._uses.used(JUPYTER)
         await self.report()
 
 
 class ActivityHandler(PanelHandler):
-    """POST: somebody is at work, or wants the session to be kept alive."""
+    """POST: the user is active, or wants to keep the session alive."""
 
     def initialize(self, activity: Activity) -> None:  # type: ignore[override]
         self.activity = activity
@@ -116,7 +116,7 @@ def _noting(below: str, note: Callable[[], None]) -> type[OutputTransform]:
         def transform_first_chunk(
             self, status_code: int, headers: HTTPHeaders, chunk: bytes, finishing: bool
         ) -> tuple[int, HTTPHeaders, bytes]:
-            # Whoever was refused has used nothing.
+            # A refused request is not a use.
             if self._is_write and status_code < 400:
                 note()
             return status_code, headers, chunk

@@ -1,9 +1,9 @@
 """``python -m bai_labext.batch``: runs the command of a batch session and answers the Hub.
 
 To the Hub it is a single-user server: it answers, and reports activity while the command runs. The
-command begins when the Hub has the server, so that a start that fails has run nothing, and its
-exit code is that of this process. Nothing of the session is shown here: whoever opens its address
-is sent to the Hub. Standard library only, because it starts with every batch session.
+command starts when the Hub has the server, so that a failed start has run nothing, and its exit
+code is that of this process. The session has no pages: its address redirects to the Hub. Standard
+library only, because it starts with every batch session.
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ FIRST_LOOK_SECONDS = 0.1
 MAX_LOOK_SECONDS = 2.0
 ACTIVITY_SECONDS = 300.0
 CALL_SECONDS = 10.0
-# What a Hub answers that does not let a session look at its own server.
+# Statuses of a Hub that does not let a session read its own server.
 REFUSED = (401, 403, 404)
-# Exit codes as shells have them.
+# Exit codes as shells use them.
 NO_SHELL = 127
 SIGNALLED = 128
 
 
 class Hub:
-    """The Hub as this session's own token reaches it."""
+    """The Hub's API, with this session's own token."""
 
     def __init__(self, environ: Mapping[str, str]) -> None:
         self._api = environ.get("JUPYTERHUB_API_URL", "").rstrip("/")
@@ -44,11 +44,11 @@ class Hub:
         self._token = environ.get("JUPYTERHUB_API_TOKEN", "")
         self._user = environ.get("JUPYTERHUB_USER", "")
         self._server = environ.get("JUPYTERHUB_SERVER_NAME", "")
-        # The Hub is near: a proxy for the internet does not lead there.
+        # The Hub is local; a proxy for the internet must not be used.
         self._opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
     def has_server(self) -> bool:
-        """Return whether this server's start is complete; True where the Hub tells nobody.
+        """Return whether this server's start is complete; True if the Hub does not reveal it.
 
         Raises
         ------
@@ -69,7 +69,7 @@ class Hub:
         return bool(model.get("ready"))
 
     def report_activity(self) -> None:
-        """Tell the Hub that this server is not idle; one that is away hears it the next time."""
+        """Report activity to the Hub; a failed report is repaired by the next one."""
         if not self._activity:
             return
         now = datetime.now(UTC).isoformat()
@@ -89,7 +89,7 @@ class Hub:
 
 
 class Runner:
-    """Waits for the Hub, runs the command, and ends with what it ended with."""
+    """Waits for the Hub, runs the command, and exits with its exit code."""
 
     def __init__(self, environ: Mapping[str, str]) -> None:
         self._environ = dict(environ)
@@ -100,7 +100,7 @@ class Runner:
         self._process: subprocess.Popen[bytes] | None = None
 
     def run(self) -> int:
-        """Return the exit code of the command, or of the signal that ended it or the wait."""
+        """Return the exit code of the command, or that of the signal that ended it or the wait."""
         server = self._serve()
         previous = {n: signal.signal(n, self._on_signal) for n in (signal.SIGTERM, signal.SIGINT)}
         try:
@@ -125,10 +125,10 @@ class Runner:
         return server
 
     def _wait_for_hub(self) -> bool:
-        """Return when the Hub has this server; False if the end was asked for before."""
+        """Return when the Hub has this server; False if a stop was requested before."""
         pause = FIRST_LOOK_SECONDS
         while not self._is_over.is_set():
-            # Before somebody has asked for this server there is nothing to look for.
+            # Until somebody requests this server, the Hub need not be queried.
             if self._is_asked_for.wait(FIRST_LOOK_SECONDS):
                 with suppress(OSError, ValueError):
                     if self._hub.has_server():
@@ -142,7 +142,7 @@ class Runner:
         if shell is None:
             print("there is no shell to run the command with", file=sys.stderr)
             return NO_SHELL
-        # What a program prints is to be seen while it runs.
+        # Output must be visible while the program runs.
         environ = {"PYTHONUNBUFFERED": "1", **self._environ}
         with subprocess.Popen(
             [shell, "-c", self._command],
@@ -174,7 +174,9 @@ class Runner:
 
 
 def answers(home: str, is_asked_for: threading.Event) -> type[BaseHTTPRequestHandler]:
-    """Return what answers requests: the Hub's readiness check, and people by a way to the Hub."""
+    """Return a handler for the Hub's readiness check, and for users, who are redirected to the
+    Hub.
+    """
 
     class Answer(BaseHTTPRequestHandler):
         server_version, sys_version = "bai-batch", ""
@@ -193,7 +195,7 @@ def answers(home: str, is_asked_for: threading.Event) -> type[BaseHTTPRequestHan
         do_HEAD = do_GET
 
         def log_message(self, format: str, *args: object) -> None:
-            """Print nothing: the output of a batch session is its command's."""
+            """Print nothing: the output of a batch session is that of its command."""
 
     return Answer
 

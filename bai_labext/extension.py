@@ -1,4 +1,6 @@
-"""The server extension of a session: wires the panel's interface and tells what is not offered."""
+"""Server extension of a session: adds the panel's routes, and explains apps that are not
+offered.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +32,9 @@ from bai_labext.tunnel.sshd import SshHandler, SshServer
 
 
 class NotOfferedHandler(JupyterHandler):
-    """The address of an app that this session does not offer: says so instead of "not found"."""
+    """The address of an app that this session does not offer: shows the reason instead of a 404
+    page.
+    """
 
     def initialize(self, refusal: str) -> None:
         self.refusal = refusal
@@ -38,13 +42,13 @@ class NotOfferedHandler(JupyterHandler):
     @web.authenticated
     def get(self) -> None:
         self.set_status(404)
-        # Not HTTPError: Jupyter's page for a 404 leaves the reason out.
+        # Not HTTPError, because Jupyter's page for a 404 omits the reason.
         page = {"status_code": 404, "status_message": "Not offered", "message": self.refusal}
         self.finish(self.render_template("error.html", **page))  # type: ignore[no-untyped-call]
 
 
 def load(server_app: Any) -> None:
-    """Add the extension's handlers to a Jupyter server, and what stands before it."""
+    """Add the extension's handlers to a Jupyter server, and the fast path in front of it."""
     web_app = server_app.web_app
     fast_path = FastPath(parent=server_app)
     if fast_path.enabled:
@@ -78,7 +82,7 @@ def load(server_app: Any) -> None:
             handlers.append((pattern, NotOfferedHandler, {"refusal": offer.refusal}))
             server_app.log.info("bai_labext: %s", offer.refusal)
     web_app.add_handlers(".*$", handlers)
-    # jupyter-server-proxy is loaded after this extension, and all are before the loop runs.
+    # jupyter-server-proxy is loaded after this extension, but before the loop runs.
     server_app.io_loop.add_callback(running.watch)
     server_app.io_loop.add_callback(shared_apps.serve, web_app, running, shared["link"])
     server_app.io_loop.add_callback(running.stop_idle)
@@ -88,7 +92,9 @@ def load(server_app: Any) -> None:
 
 
 def with_ports(offers: list[Offer], environ: Mapping[str, str]) -> list[Offer]:
-    """Return the offers with the named ports; a label's port goes before the catalogue's."""
+    """Return the offers with the named ports; a label's port takes precedence over the
+    catalogue's.
+    """
     named = named_ports(environ)
     titles = {offer.app.title for offer in named}
     kept = [o for o in offers if o.app.kind is not AppKind.PORT or o.app.title not in titles]
@@ -96,13 +102,13 @@ def with_ports(offers: list[Offer], environ: Mapping[str, str]) -> list[Offer]:
 
 
 def idle_seconds(environ: Mapping[str, str]) -> float:
-    """Return how long an app may run unused: ``BAI_APP_IDLE_MINUTES``, an hour if not set."""
+    """Return how long an app may be unused: ``BAI_APP_IDLE_MINUTES``, one hour if not set."""
     text = environ.get("BAI_APP_IDLE_MINUTES", "60")
     return 60.0 * int(text) if text.isdecimal() else 0.0
 
 
 def log_bytes(environ: Mapping[str, str]) -> int:
-    """Return how much the log of an app may hold: ``BAI_APP_LOG_MIB``, 8 MiB if not set."""
+    """Return the maximum size of an app's log: ``BAI_APP_LOG_MIB``, 8 MiB if not set."""
     text = environ.get("BAI_APP_LOG_MIB", "")
     return int(text) * 2**20 if text.isdecimal() and int(text) else LOG_MOST_BYTES
 

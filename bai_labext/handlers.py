@@ -1,4 +1,4 @@
-"""``bai/api/…`` of a session's Jupyter server: what the panel in JupyterLab asks for."""
+"""Routes ``bai/api/…`` of a session's Jupyter server, for the panel in JupyterLab."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ STATUSES = {
     errors.NotFound: HTTPStatus.NOT_FOUND,
     errors.InvalidRequest: HTTPStatus.BAD_REQUEST,
     errors.Forbidden: HTTPStatus.FORBIDDEN,
-    # Not 401, which would send the browser to sign in: it is the session that is not known.
+    # Not 401, which would redirect the browser to sign in: the session, not the user, is unknown.
     errors.NotSignedIn: HTTPStatus.SERVICE_UNAVAILABLE,
     errors.Conflict: HTTPStatus.CONFLICT,
     errors.AlreadyExists: HTTPStatus.CONFLICT,
@@ -30,14 +30,14 @@ STATUSES = {
 
 
 UNAVAILABLE = HTTPStatus.SERVICE_UNAVAILABLE
-# What the panel shows of an app; that it was just used would be news all the time.
+# Fields of an app in the panel; the time of last use would change all the time.
 OF_AN_APP = ("name", "title", "kind", "path", "state", "message", "arguments")
 
 
 class PanelHandler(APIHandler):
-    """Answers JSON; an error of ours as ``{"error": code, "message": text}``."""
+    """Answers in JSON; our errors as ``{"error": code, "message": text}``."""
 
-    # An open panel asks by itself: that is no sign of somebody at work.
+    # An open panel polls by itself, which does not count as activity.
     _track_activity = False
 
     def initialize(self, link: ManagerLink, running: RunningApps) -> None:
@@ -50,7 +50,7 @@ class PanelHandler(APIHandler):
         self.finish(json.dumps(content, ensure_ascii=False))
 
     def compute_etag(self) -> None:
-        """Give none: nothing of this is kept, and each would be bytes for nothing."""
+        """No Etag: the answers are not cached, so it would only be overhead."""
 
     def write_error(self, status_code: int, **kwargs: Any) -> None:
         error = (kwargs.get("exc_info") or (None, None, None))[1]
@@ -61,12 +61,12 @@ class PanelHandler(APIHandler):
         self.write_json({"error": error.code, "message": str(error)}, status)
 
     def log_exception(self, *exc_info: Any) -> None:
-        # What a person may read is no fault of this server.
+        # Errors that users may read are not defects of this server.
         if not isinstance(exc_info[1], errors.BaiError):
             super().log_exception(*exc_info)
 
     def _log(self) -> None:
-        # Asked every few seconds: the session's log is for what the session does.
+        # Polled every few seconds; such requests would fill the session's log.
         is_routine = self.request.method == "GET"
         if not is_routine or self.get_status() not in (HTTPStatus.OK, UNAVAILABLE):
             super()._log()
@@ -77,12 +77,12 @@ class PanelHandler(APIHandler):
         Raises
         ------
         InvalidRequest
-            If it is missing or no text.
+            If it is missing or not a text.
         """
         body = self.get_json_body()
         found = body.get(name) if isinstance(body, dict) else None
         if not isinstance(found, str) or not found:
-            raise errors.InvalidRequest(f"the body needs {name!r}, a text", field=name)
+            raise errors.InvalidRequest(f"the body needs the text {name!r}", field=name)
         return found
 
 
@@ -102,10 +102,10 @@ class SessionHandler(PanelHandler):
 
 
 class LookHandler(PanelHandler):
-    """``?usage=MARK&apps=MARK…``: what an open panel asks for every few seconds, in one answer.
+    """``?usage=MARK&apps=MARK…``: everything that an open panel polls, in one answer.
 
-    A part that still is what was answered with that mark is left out. Where the manager does not
-    tell its parts, ``error`` and ``message`` say why, beside those that this server knows.
+    A part that has not changed since the given mark is left out. If the manager does not answer,
+    ``error`` and ``message`` say why, and the parts that this server knows are still sent.
     """
 
     @web.authenticated
@@ -123,13 +123,13 @@ class LookHandler(PanelHandler):
         return [
             {name: app[name] for name in OF_AN_APP}
             for app in self.running.described()
-            # Whoever sees the panel is in JupyterLab.
+            # A user who sees the panel is in JupyterLab already.
             if app["state"] is not AppState.MISSING and app["name"] != "jupyterlab"
         ]
 
 
 class LogHandler(PanelHandler):
-    """``?kernel=`` names one of several; with the ``?mark=`` of an answer only what is new.
+    """``?kernel=`` selects a kernel; with the ``?mark=`` of an earlier answer, only new output.
 
     ``?times=true``: each line begins with its time.
     """
@@ -142,7 +142,7 @@ class LogHandler(PanelHandler):
 
 
 class LifetimeHandler(PanelHandler):
-    """``{"seconds": n}``: the session goes on for so much longer."""
+    """``{"seconds": n}``: extend the lifetime of the session."""
 
     @web.authenticated
     async def post(self) -> None:
@@ -167,14 +167,16 @@ class AppsHandler(PanelHandler):
 
 
 class AppHandler(PanelHandler):
-    """Start or restart with POST, stop with DELETE; the answer tells the state from then on."""
+    """POST starts or restarts, DELETE stops; the answer contains the new state."""
 
     @web.authenticated
     async def post(self, name: str) -> None:
         body = self.get_json_body() or {}
         arguments = body.get("arguments") or {} if isinstance(body, dict) else None
         if not isinstance(arguments, dict):
-            raise errors.InvalidRequest("the body is {arguments?: {NAME: text}, restart?: bool}")
+            raise errors.InvalidRequest(
+                "the body must be {arguments?: {NAME: text}, restart?: bool}"
+            )
         is_restart = bool(body.get("restart"))
         await self.running.start(name, self.request, arguments, is_restart)
         self.write_json({"state": self.running.state(name)}, HTTPStatus.ACCEPTED)
@@ -198,7 +200,7 @@ class SharesHandler(PanelHandler):
 
 
 class TextsHandler(PanelHandler):
-    """The texts of the panel in the person's language: ``?lang=``, cookie, Accept-Language."""
+    """The texts of the panel in the user's language: ``?lang=``, cookie, Accept-Language."""
 
     @web.authenticated
     def get(self) -> None:
@@ -207,7 +209,7 @@ class TextsHandler(PanelHandler):
 
 
 def _mark(part: Mapping[str, Any]) -> str:
-    """Return a short word by which an unchanged part is known again."""
+    """Return a short hash by which an unchanged part is recognized."""
     return f"{zlib.crc32(json.dumps(part).encode()):x}"
 
 

@@ -1,7 +1,7 @@
-"""What a session asks of the resource manager, with the session's own token.
+"""A session's requests to the manager, with the session's own token.
 
-The token never leaves the server: the browser asks the session, which asks the manager. It stands
-for the session, not for the person (`bai_services.core.accounts.roles.Role.SESSION`).
+The token never leaves the server: the browser asks the session, which asks the manager. The token
+stands for the session, not for the user (`bai_services.core.accounts.roles.Role.SESSION`).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ LIVE = "PENDING,SCHEDULED,PREPARING,PREPARED,RUNNING,TERMINATING"
 MOST_SESSIONS = 50
 OF_A_SHARE = ("id", "app", "audience", "user", "project", "allowed_addresses", "expires_at", "url")
 MOST_FOLDERS = 200
-# What the panel shows. The rest, environment variables with their secrets among it, stays here.
+# Fields for the panel. All others, such as environment variables with secrets, stay on the server.
 SESSION_FIELDS = (
     *("id", "name", "type", "status", "status_info", "owner", "project", "domain", "image"),
     *("resource_group", "agent", "requested", "shared_memory", "mounts", "notices", "page"),
@@ -42,10 +42,10 @@ OF_A_KERNEL = ("hostname", "role", "agent")
 
 
 class ManagerLink:
-    """Knows which session this is, by the environment that its engine gave it.
+    """Knows its session from the environment that the engine has set.
 
-    Every method raises ``Unavailable`` where the manager cannot be reached or this server is no
-    session of one, and what the manager answers (``NotFound``, ``Forbidden`` …).
+    Every method raises ``Unavailable`` if the manager cannot be reached or this server is not a
+    session, and the errors that the manager returns (``NotFound``, ``Forbidden`` …).
     """
 
     def __init__(self, environ: Mapping[str, str]) -> None:
@@ -56,24 +56,25 @@ class ManagerLink:
 
     @cached_property
     def _client(self) -> Client:
-        # Made at the first question: it costs more than all else of the extension's start.
+        # Created at the first request: it costs more than the rest of the extension's start.
         if not (self.session_id and self._url and self._token):
-            raise Unavailable("this server is no session of a resource manager")
+            raise Unavailable("this server is not a session of a resource manager")
         return Client(self._url, Token(self._token), CALL_SECONDS)
 
     async def session(self) -> dict[str, Any]:
-        """Return the facts of this session; ``devices`` has shares and how they are held."""
+        """Return the facts of this session; ``devices`` has shares and their enforcement levels."""
         found = await self._client.get(self._path(self.session_id))
         return self._shown(found)
 
     async def ssh_keys(self) -> list[str]:
-        """Return the public keys with which the owner may sign in, as they are now."""
+        """Return the public keys with which the owner may sign in now."""
         return [key["public_key"] for key in (await self._client.get("/me/ssh-keys"))["items"]]
 
     async def parts(self, names: Collection[str]) -> tuple[dict[str, Any], BaiError | None]:
-        """Return those of the session, usage, folders and sessions that are named.
+        """Return the named parts of session, usage, folders and sessions.
 
-        After one that cannot be read no other is tried: its error comes beside what was read.
+        The first part that cannot be read ends the query; its error is returned beside the parts
+        before it.
         """
         found: dict[str, Any] = {}
         readers = {
@@ -90,19 +91,19 @@ class ManagerLink:
         return found, None
 
     async def usage(self) -> dict[str, Any]:
-        """Return what the session's kernels use, as their agent last said."""
+        """Return the usage of the session's kernels, as last reported by their agents."""
         found = await self._client.get(self._path(self.session_id) + "/usage")
         return {"kernels": [{"at": k["at"], "usage": k["usage"]} for k in found["kernels"]]}
 
     async def folders(self) -> dict[str, Any]:
-        """Return the owner's folders and quotas; ``path``: where this session has one mounted."""
+        """Return the owner's folders and quotas; ``path``: where this session has mounted one."""
         session = await self._client.get(self._path(self.session_id))
         paths = {mount["vfolder_id"]: mount["path"] for mount in session["mounts"]}
         found = await self._client.get("/vfolders", limit=MOST_FOLDERS, sort="name")
         items = [
             {**_picked(folder, OF_A_FOLDER), "path": paths.get(folder["id"])}
             for folder in found["items"]
-            # The trash is no place to work in.
+            # Folders in the trash cannot be used.
             if not str(folder["status"]).startswith("delete")
         ]
         scopes = await self._client.get("/quota-scopes", limit=MOST_FOLDERS)
@@ -110,7 +111,7 @@ class ManagerLink:
         return {"items": items, "total": found["total"], "quotas": quotas}
 
     async def sessions(self) -> dict[str, Any]:
-        """Return the owner's live sessions but this one, the newest first."""
+        """Return the owner's other live sessions, the newest first."""
         found = await self._client.get(
             "/sessions", status__in=LIVE, limit=MOST_SESSIONS, sort="-created_at"
         )
@@ -118,7 +119,7 @@ class ManagerLink:
         return {"items": [{**_picked(i, OF_ANOTHER), "reason": _reason(i)} for i in others]}
 
     async def log(self, kernel: str, mark: str, has_times: bool = False) -> dict[str, Any]:
-        """Return the output of one kernel, or only what came since the answer with that mark.
+        """Return the output of one kernel, or only the output since the answer with that mark.
 
         ``is_more`` tells the two apart.
         """
@@ -136,29 +137,31 @@ class ManagerLink:
         }
 
     async def visit(self, shown: Mapping[str, str]) -> dict[str, Any]:
-        """Ask whether somebody may use an app; ``shown`` is the app, what they have, and whence."""
+        """Ask whether a visitor may use an app; ``shown`` has the app, the visitor's entry or
+        pass, and address.
+        """
         found = await self._client.post("/app-visits", {"session_id": self.session_id, **shown})
         return dict(found)
 
     async def shares(self) -> dict[str, Any]:
-        """Return who else may open which app of this session."""
+        """Return the shares of this session's apps."""
         found = await self._client.get(
             self._path(self.session_id) + "/app-shares", limit=MOST_FOLDERS
         )
         return {"items": [_picked(item, OF_A_SHARE) for item in found["items"]]}
 
     async def extend(self, seconds: int) -> dict[str, Any]:
-        """Let this session go on for so much longer, as far as its policy allows."""
+        """Extend this session's lifetime by ``seconds``, as far as its policy allows."""
         path = self._path(self.session_id) + "/lifetime"
         return self._shown(await self._client.post(path, {"seconds": seconds}))
 
     async def report_use(self, idle_seconds: float) -> dict[str, Any]:
-        """Say for how long nobody has used this session; the answer says when that ends it."""
+        """Report for how long this session has been unused; the answer says when that ends it."""
         path = self._path(self.session_id) + "/activity"
         return dict(await self._client.post(path, {"idle_seconds": idle_seconds}))
 
     async def rename(self, name: str) -> dict[str, Any]:
-        """Give this session another name."""
+        """Rename this session."""
         found = await self._client.patch(self._path(self.session_id), {"name": name})
         return self._shown(found)
 
@@ -169,7 +172,7 @@ class ManagerLink:
     @staticmethod
     def _path(session_id: str) -> str:
         if not session_id:
-            raise NotFound("no session was named")
+            raise NotFound("no session was given")
         return f"/sessions/{quote(session_id, safe='')}"
 
     def _shown(self, found: Mapping[str, Any]) -> dict[str, Any]:
@@ -189,18 +192,18 @@ class ManagerLink:
 
 
 def _reason(session: Mapping[str, Any]) -> str:
-    """Return what keeps a session waiting, in words."""
+    """Return why a session is pending, in words."""
     failed = (r for r in session.get("reasons") or () if not r.get("passed"))
     return next((str(reason.get("message", "")) for reason in failed), "")
 
 
 def _mark(text: str) -> str:
-    """Return a short word by which a text is known again when more has come."""
+    """Return a short hash by which a text is recognized after more was appended."""
     return f"{len(text)}-{zlib.crc32(text.encode())}"
 
 
 def _known(text: str, mark: str) -> int:
-    """Return how many characters of a text whoever has that mark has; 0 if it is another one."""
+    """Return how many characters of a text the mark covers; 0 if it belongs to another text."""
     length = mark.partition("-")[0]
     count = read_whole(length) or 0
     return count if 0 < count <= len(text) and _mark(text[:count]) == mark else 0

@@ -1,4 +1,4 @@
-"""Ports of a session: which were named, what listens there, and what does not and why."""
+"""Ports of a session: named ports, what listens there, and why one cannot be opened."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from bai_services.core.errors import InvalidRequest
 from bai_services.core.user_input import read_whole
 
 CATEGORY = "Ports"
-# What stands behind no app of the catalogue is not named as a wrong port.
+# The most listening ports that the message about a wrong port suggests.
 MOST_HINTS = 3
 KNOWN_SECONDS = 2.0
 CONNECT_SECONDS = 1.0
@@ -22,9 +22,9 @@ OPENABLE = frozenset({Protocol.HTTP, Protocol.PREOPEN})
 
 
 def named_ports(environ: Mapping[str, str]) -> list[Offer]:
-    """Return the apps that listen by themselves: those of the image's label and of the start.
+    """Return the apps that listen by themselves, from the image's label and the session's request.
 
-    ``BAI_SERVICE_PORTS`` is the label, ``BAI_PREOPEN_PORTS`` are numbers between commas.
+    ``BAI_SERVICE_PORTS`` is the label, ``BAI_PREOPEN_PORTS`` contains numbers separated by commas.
     """
     found: dict[int, Offer] = {}
     try:
@@ -70,14 +70,14 @@ def is_reachable(port: int, found: Iterable[Listener]) -> bool:
 async def ready_host(port: int, found: Iterable[Listener]) -> str:
     """Return the loopback address at which a port answers; empty if nothing listens on it.
 
-    IPv4 where both do: that is what clients without a name for the host try.
+    IPv4 if both do, because clients without a name for the host try that first.
     """
     mine = [each for each in found if each.port == port and each.is_reachable]
     if not mine:
         return ""
     if any(each.address.version == 4 for each in mine):
         return "127.0.0.1"
-    # An IPv6 socket also serves IPv4 unless it is IPv6-only; only a connection shows which.
+    # An IPv6 socket also accepts IPv4 unless it is IPv6-only; only a connection attempt tells.
     return "127.0.0.1" if await _answers("127.0.0.1", port) else "::1"
 
 
@@ -89,7 +89,7 @@ class Hosts:
         self._known: dict[int, tuple[float, str]] = {}
 
     async def of(self, port: int) -> str:
-        """Return the host of a port as a URL has it; ``localhost`` where nothing is known."""
+        """Return the host of a port in the form for URLs; ``localhost`` if unknown."""
         at, host = self._known.get(port, (float("-inf"), ""))
         if self._clock() - at >= KNOWN_SECONDS:
             found = await ready_host(port, listeners())
@@ -103,20 +103,20 @@ async def _answers(host: str, port: int) -> bool:
     try:
         async with asyncio.timeout(CONNECT_SECONDS):
             _, writer = await asyncio.open_connection(host, port)
-    except OSError:  # TimeoutError is one
+    except OSError:  # includes TimeoutError
         return False
     writer.close()
     return True
 
 
 def why_not(port: int, found: Iterable[Listener], known: Iterable[int]) -> str:
-    """Say why a port cannot be opened, and what listens elsewhere instead."""
+    """Return why a port cannot be opened, and which other ports something listens on."""
     everything = list(found)
     elsewhere = sorted({str(each.address) for each in everything if each.port == port})
     if elsewhere:
         return (
-            f"What listens on port {port} takes connections to {', '.join(elsewhere)} only; "
-            "let it listen on 127.0.0.1 or 0.0.0.0."
+            f"What listens on port {port} accepts connections to {', '.join(elsewhere)} only; "
+            "make it listen on 127.0.0.1 or 0.0.0.0."
         )
     expected = set(known)
     others = sorted(
@@ -125,5 +125,5 @@ def why_not(port: int, found: Iterable[Listener], known: Iterable[int]) -> str:
     hint = ""
     if others:
         listed = ", ".join(map(str, others[:MOST_HINTS]))
-        hint = f" Something of yours listens on {listed}."
+        hint = f" Your programs listen on {listed}."
     return f"Nothing listens on port {port} yet.{hint}"

@@ -1,4 +1,4 @@
-"""Settings of a session's Jupyter server: its apps, its home, and no work that slows its start."""
+"""Settings of a session's Jupyter server: apps, home, and no work that slows the start."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from bai_labext.apps import apps
 from bai_labext.apps.arguments import Arguments
 from bai_labext.sign_in_watch import CACHE_SECONDS
 
-# A dict here wins over the files with which packages switch themselves on. What a session does
-# not use costs its start; what is missing is logged by Jupyter and left out.
+# Dicts here override the files with which packages enable themselves. Unused extensions would slow
+# the start; for missing ones Jupyter logs a line and continues.
 SERVER_EXTENSIONS = {
     "bai_labext": True,
     "jupyter_server_proxy": True,
@@ -21,7 +21,7 @@ SERVER_EXTENSIONS = {
     "jupyterlab": True,
     "jupyter_lsp": False,
     "nbclassic": False,
-    # An app of its own, where the image has it.
+    # An app of its own, if the image contains it.
     "notebook": find_spec("notebook") is not None,
     "notebook_shim": False,
 }
@@ -30,18 +30,18 @@ SERVER_EXTENSIONS = {
 def configure(c: Any, environ: Mapping[str, str] | None = None) -> None:
     """Fill a Jupyter server's configuration ``c`` for a session."""
     env = os.environ if environ is None else environ
-    # Jupyter's own way to say "start here"; the Hub's is JUPYTERHUB_ROOT_DIR and wins later.
+    # Jupyter's own setting for the start folder; the Hub's JUPYTERHUB_ROOT_DIR overrides it later.
     c.ServerApp.root_dir = apps.home(env)
     c.ServerApp.open_browser = False
     c.ServerApp.jpserver_extensions = SERVER_EXTENSIONS
-    # A container never runs as root. The process engine does where the whole demo does.
+    # Containers never run as root. The process engine does if the whole demo does.
     c.ServerApp.allow_root = os.geteuid() == 0 and env.get("BAI_SESSION_ENGINE") == "process"
-    # Not a login shell: /etc/profile would take the session's programs off PATH.
+    # Not a login shell: /etc/profile would remove the session's programs from PATH.
     c.ServerApp.terminado_settings = {"shell_command": [shell(env)]}
-    # Trash cannot cross mounts, and inside the home folder it eats the quota unseen.
+    # Trash does not work across mounts, and inside the home folder it uses up the quota unseen.
     c.FileContentsManager.delete_to_trash = False
 
-    # Seconds that a revoked token or cookie still opens a session; the library's default is 300.
+    # A revoked token or cookie opens a session for this many seconds; the library's default is 300.
     c.HubAuth.cache_max_age = CACHE_SECONDS
 
     c.LabApp.news_url = None
@@ -49,7 +49,7 @@ def configure(c: Any, environ: Mapping[str, str] | None = None) -> None:
     c.LabApp.extension_manager = "readonly"
     c.LabApp.collaborative = False
 
-    # Made by `make install`; a session without it has no panel.
+    # Built by `make install`; a session without it has no panel.
     c.LabApp.extra_labextensions_path = [str(Path(__file__).parent / "labextension")]
 
     home = apps.home(env)
@@ -57,7 +57,7 @@ def configure(c: Any, environ: Mapping[str, str] | None = None) -> None:
 
 
 def shell(environ: Mapping[str, str]) -> str:
-    """Return the shell of terminals: the session's, else bash, else what every system has."""
+    """Return the shell of terminals: the session's setting, else bash, else sh."""
     for candidate in (environ.get("SHELL", ""), "/bin/bash"):
         if os.access(candidate, os.X_OK):
             return candidate

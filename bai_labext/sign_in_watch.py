@@ -1,6 +1,6 @@
-"""End open websockets and streams soon after the Hub stops accepting what they were opened with.
+"""Close open websockets and streams soon after the sign-in or token behind them has ended.
 
-Jupyter checks a credential when a request begins; a websocket may stay open for days after that.
+Jupyter checks a credential when a request begins, but a websocket may stay open for days.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from weakref import WeakSet
 from tornado.web import HTTPError, RequestHandler
 from tornado.websocket import WebSocketClosedError
 
-# For how long the Hub's answer to "whose credential is this?" holds, for requests.
+# The Hub's answer about a credential is cached for this time, for requests.
 CACHE_SECONDS = 3
-# With the second below, an open connection ends at most 4.5 s after its sign-in.
+# With the second below, an open connection is closed at most 4.5 s after its sign-in has ended.
 CHECK_SECONDS = 3.5
-# How long the other end of a websocket may take to answer that it closes.
+# The client of a websocket has this long to answer the close frame.
 CLOSE_SECONDS = 1.0
-TEXT = "you are not signed in any more; sign in again"
+TEXT = "you are no longer signed in; sign in again"
 
 log = logging.getLogger(__name__)
 
@@ -31,7 +31,7 @@ Credential = tuple[str, str]
 
 
 class SignInWatch:
-    """The connections of one Jupyter server, and the credential of each."""
+    """The open connections of one Jupyter server, and the credential of each."""
 
     def __init__(self, hub_auth: Any, check_seconds: float = CHECK_SECONDS) -> None:
         self._hub_auth = hub_auth
@@ -39,11 +39,11 @@ class SignInWatch:
         self._handlers: WeakSet[Any] = WeakSet()
 
     def note(self, handler: RequestHandler) -> None:
-        """Watch a request that was let in, if it is still open at the next check; cheap."""
+        """Watch an authorized request, if it is still open at the next check; cheap."""
         self._handlers.add(handler)
 
     async def run(self) -> None:
-        """Check for as long as the server runs."""
+        """Check in a loop."""
         while True:
             await asyncio.sleep(self._check_seconds)
             try:
@@ -52,7 +52,7 @@ class SignInWatch:
                 log.exception("bai_labext: open connections could not be checked")
 
     async def check(self) -> None:
-        """Ask the Hub once for each credential that has open connections; end what it refuses."""
+        """Query the Hub once per credential of open connections; close those that it rejects."""
         by_credential: dict[Credential, list[Any]] = {}
         for handler in list(self._handlers):
             if not _is_open(handler):
@@ -69,8 +69,8 @@ class SignInWatch:
                 token, use_cache=False, session_id=session_id, sync=False
             )
         except HTTPError:
-            return  # the Hub is away; nobody is signed out by that
-        # Requests that begin now need not ask again.
+            return  # the Hub does not answer, which signs nobody out
+        # New requests with this credential need no query of their own.
         auth.cache[_cache_key(credential)] = model
         if model is not None and auth.check_scopes(auth.access_scopes, model):
             return
@@ -85,7 +85,7 @@ class SignInWatch:
 
 
 def end(handler: Any) -> None:
-    """End the connection of a handler, in its own way if it has one."""
+    """Close the connection of a handler, with the handler's own method if it has one."""
     if (connection := getattr(handler, "ws_connection", None)) is not None:
         stream = connection.stream
         own: Callable[[], None] | None = getattr(handler, "sign_in_ended", None)
@@ -94,7 +94,7 @@ def end(handler: Any) -> None:
                 own()
             else:
                 handler.close(1008, TEXT)
-        # A client that does not answer the close frame could go on sending.
+        # A client that does not answer the close frame could continue to send.
         asyncio.get_running_loop().call_later(CLOSE_SECONDS, stream.close)
     elif (stream := getattr(handler.request.connection, "stream", None)) is not None:
         stream.close()

@@ -1,7 +1,7 @@
 """Streamlit on a unix socket: ``python -m bai_labext.streamlit_server SCRIPT SOCKET``.
 
-Its own server listens on TCP only, where other users of the machine would reach it; older ones
-take a unix socket.
+Its own server listens on TCP only, where other users of the machine could reach it; older versions
+accept a unix socket.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import streamlit
 
 
 def main(script: str, unix_socket: str) -> None:
-    # As in `streamlit run`: a script imports what lies beside it.
+    # As in `streamlit run`: a script can import modules beside it.
     sys.path.insert(0, str(Path(script).parent))
     if not hasattr(streamlit, "App"):
         from streamlit.web import cli

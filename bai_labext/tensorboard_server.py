@@ -1,6 +1,6 @@
 """TensorBoard on a unix socket: ``python -m bai_labext.tensorboard_server --host unix://PATH``.
 
-TensorBoard itself listens on TCP only, where other users of the machine would reach it.
+TensorBoard itself listens on TCP only, where other users of the machine could reach it.
 """
 
 from __future__ import annotations
@@ -13,14 +13,18 @@ from tensorboard import default, main_lib, program
 
 
 class UnixSocketServer(program.WerkzeugServer):
-    """Werkzeug's server binds ``unix://`` addresses; only TensorBoard's idea of a URL does not."""
+    """Werkzeug's server can bind ``unix://`` addresses; only TensorBoard's URL needs an
+    override.
+    """
 
     def get_url(self) -> str:
         return str(self._flags.host)
 
 
 class UnixSocketTensorBoard(program.TensorBoard):
-    """Not registered as a server of this machine: ``%tensorboard`` would try to reuse its port."""
+    """Not registered as a server of this machine, because ``%tensorboard`` would try to reuse
+    its port.
+    """
 
     def _register_info(self, server: Any) -> None:
         pass

@@ -1,4 +1,4 @@
-"""Who really uses an app, and when: an open page that only asks how things are does not count."""
+"""Use of apps: requests that an open page sends by itself do not count."""
 
 from __future__ import annotations
 
@@ -14,9 +14,10 @@ from bai_labext.app_proxy.handler import AppProxyHandler
 from bai_labext.apps.catalogue import App
 from bai_labext.ports import Hosts
 
-# The name under which Jupyter's own settings keep the time; the Hub is told of the latest.
+# Name of the last-activity entry in Jupyter's settings; Jupyter reports the latest entry to the
+# Hub.
 ACTIVITY = "bai_labext"
-# What jupyter-server-proxy calls this machine.
+# jupyter-server-proxy's name for this machine.
 LOCAL = "localhost"
 
 hosts = Hosts()
@@ -24,14 +25,14 @@ hosts = Hosts()
 
 @dataclass
 class Use:
-    """When somebody last used an app, and how many websockets to it are open."""
+    """Time of the last use of an app, and its number of open websockets."""
 
     at: datetime | None = None
     websockets: int = 0
 
 
 class AppActivity:
-    """The uses of all apps of one Jupyter server."""
+    """Use of all apps of one Jupyter server."""
 
     def __init__(
         self,
@@ -46,21 +47,22 @@ class AppActivity:
         return self._uses.setdefault(name, Use())
 
     def idle_seconds(self, name: str) -> float | None:
-        """Return for how long nobody has used an app; None if nobody ever has."""
+        """Return how long an app has been unused; None if it was never used."""
         at = self.of(name).at
         return None if at is None else (self._clock() - at).total_seconds()
 
     def used(self, name: str) -> None:
-        """Note a use, which is one of the session as well."""
+        """Record a use of the app, which is also a use of the session."""
         now = self._clock()
         self.of(name).at = now
         self._activity_times()[ACTIVITY] = now
 
 
 def is_use(request: HTTPServerRequest, below: str, polled: str) -> bool:
-    """Return whether a request is somebody's doing; ``below`` is its path inside the app.
+    """Return whether a request counts as use; ``below`` is its path inside the app.
 
-    A websocket's opening is none: a page that lost its connection opens another by itself.
+    Opening a websocket does not count, because a page that lost its connection reconnects by
+    itself.
     """
     if request.headers.get("Upgrade", "").lower() == "websocket":
         return False
@@ -72,7 +74,9 @@ def is_polled(below: str, polled: str) -> bool:
 
 
 def forget_ended(state: dict[str, Any]) -> None:
-    """Let the next request start a process that has ended: jupyter-server-proxy would not."""
+    """Make the next request start an ended process again, which jupyter-server-proxy does not
+    do.
+    """
     process, lock = state.get("proc"), state.get("proc_lock")
     is_busy = lock is not None and lock.locked()
     if process is not None and not is_busy and not process.running:
@@ -82,12 +86,10 @@ def forget_ended(state: dict[str, Any]) -> None:
 
 
 def watched(handler: type, app: App, uses: AppActivity) -> type:
-    """Return a handler of jupyter-server-proxy that notes uses instead of any traffic.
+    """Return a handler of jupyter-server-proxy that records uses instead of any traffic.
 
-    It also reaches what listens over IPv6 alone.
-
-    By itself it counts every byte in either direction, so that an open tab would keep a session
-    alive for ever.
+    It also connects to servers that listen on IPv6 only. The original counts every byte in either
+    direction, so an open tab would keep a session alive for ever.
     """
 
     def note_fast_use_of_app(path: str) -> None:
@@ -127,7 +129,7 @@ def watched(handler: type, app: App, uses: AppActivity) -> type:
 
         async def find_local_host(self, host: str, port: Any) -> None:
             if host == LOCAL and not self.unix_socket:
-                # Not every machine resolves "localhost" to an IPv6 address as well.
+                # Not every system resolves "localhost" to an IPv6 address as well.
                 self._local_host = await hosts.of(int(port))
 
         def get_client_uri(self, protocol: str, host: str, port: Any, path: str) -> str:
@@ -142,6 +144,6 @@ def watched(handler: type, app: App, uses: AppActivity) -> type:
 
 
 def activity_times(settings: Mapping[str, Any]) -> dict[str, datetime]:
-    """Return where a Jupyter server keeps the times of what it does not see itself."""
+    """Return where a Jupyter server stores the times of activity outside of its own handlers."""
     found: dict[str, datetime] = settings["last_activity_times"]
     return found

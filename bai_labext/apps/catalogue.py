@@ -1,4 +1,4 @@
-"""The one catalogue of the apps of a session."""
+"""Catalogue of all apps."""
 
 from __future__ import annotations
 
@@ -11,23 +11,23 @@ ICONS = Path(__file__).parent / "icons"
 
 
 class AppKind(StrEnum):
-    BUILTIN = "builtin"  # the Jupyter server itself serves it
+    BUILTIN = "builtin"  # served by the Jupyter server itself
     PROCESS = "process"  # started at the first request
     PORT = "port"  # whatever listens on a port of the session
-    TCP = "tcp"  # nothing for a browser
+    TCP = "tcp"  # not for browsers
 
 
 class ArgumentKind(StrEnum):
-    FOLDER = "folder"  # made where it is not there yet
-    FILE = "file"  # must be there
+    FOLDER = "folder"  # created if it does not exist
+    FILE = "file"  # must exist
 
 
 @dataclass(frozen=True, slots=True)
 class Argument:
     """An argument of an app's start command.
 
-    ``{folder}`` in ``default`` is the first mounted folder that the session may write to, or the
-    home folder where there is none. Without a default the argument is required.
+    ``{folder}`` in ``default`` is the first mounted folder that the session may write to, else the
+    home folder. An argument without a default is required.
     """
 
     name: str
@@ -35,17 +35,17 @@ class Argument:
     kind: ArgumentKind
     default: str = ""
     variable: str = ""
-    """An environment variable whose value goes before the default."""
+    """An environment variable whose value takes precedence over the default."""
 
 
 @dataclass(frozen=True, slots=True)
 class App:
     """One app of a session, reached at ``path`` below the session's own address.
 
-    What is started listens on a unix socket in a folder that only its user can open, where it
-    can: on a loopback port any other user of the same machine could reach it without Jupyter's
-    authentication. ``{python}``, ``{program}``, ``{home}`` and the arguments are filled in when
-    it starts, ``{unix_socket}``, ``{port}`` and ``{base_url}`` by the proxy.
+    Where possible, an app listens on a unix socket in a folder that only its user can open: any
+    other user of the same machine could reach a loopback port without Jupyter's sign-in.
+    ``{python}``, ``{program}``, ``{home}`` and the arguments are filled in at the start,
+    ``{unix_socket}``, ``{port}`` and ``{base_url}`` by the proxy.
     """
 
     name: str
@@ -60,22 +60,22 @@ class App:
     timeout_seconds: float = 30
     environment: Mapping[str, str] = field(default_factory=dict)
     initial_files: Mapping[str, str] = field(default_factory=dict)
-    """Files below the home folder, by path, that a start creates where they do not exist."""
+    """Initial files below the home folder, by path; created at a start if missing."""
     arguments: tuple[Argument, ...] = ()
     needs_path_prefix: bool = False
-    """The app wants the whole path of a request instead of the part below its own."""
+    """The app expects the full path of a request instead of the part below its own path."""
     uses_tcp: bool = False
     """It cannot listen on a unix socket."""
     port: int = 0
-    """Of what listens by itself: its port where no label names another."""
+    """For an app that listens by itself: its port, unless a label names another."""
     stops_when_idle: bool = False
-    """Nothing of the person's runs in it: it may be ended when nobody uses it."""
+    """Nothing of the user's runs in it, so it may be stopped when unused."""
     quiet_bytes: int = 0
-    """Websocket messages of so many bytes only keep a connection open."""
+    """Websocket messages of up to this many bytes only keep a connection open."""
     polled: str = ""
-    """A pattern of the paths that an open page asks for by itself: no sign of use."""
+    """Pattern of the paths that an open page requests by itself; they do not count as use."""
     aliases: tuple[str, ...] = ()
-    """Other names that images' service-port labels use."""
+    """Other names for it in the service-port labels of images."""
 
     @property
     def is_builtin(self) -> bool:
@@ -89,7 +89,7 @@ class App:
 
 _NOTEBOOKS, _TOOLS, _APPS, _UTILITIES = "Notebook", "Development", "Apps", "Utilities"
 
-# code-server starts with the files, not with its vendor's start page and chat.
+# code-server opens with the files, not with its vendor's start page and chat.
 _CODE_SETTINGS = """\
 {
   "chat.disableAIFeatures": true,
@@ -156,7 +156,7 @@ CATALOGUE: tuple[App, ...] = (
             *("--disable-getting-started-override", "{home}", "--socket", "{unix_socket}"),
         ),
         initial_files={".local/share/code-server/User/settings.json": _CODE_SETTINGS},
-        # The header of its protocol: an acknowledgement or a sign of life has nothing behind it.
+        # Size of its protocol's header: acknowledgements and keep-alives have no content after it.
         quiet_bytes=13,
         aliases=("code-server",),
     ),
@@ -170,7 +170,7 @@ CATALOGUE: tuple[App, ...] = (
         command=(
             *("{python}", "-m", "bai_labext.tensorboard_server", "--logdir", "{log_dir}"),
             *("--host", "unix://{unix_socket}", "--port", "0"),
-            # Its quicker loader is a second server, on a loopback port.
+            # The fast loader is a second server, on a loopback port.
             "--load_fast=false",
         ),
         arguments=(
@@ -198,12 +198,12 @@ CATALOGUE: tuple[App, ...] = (
             *("--backend-store-uri", "sqlite:///{store}/mlflow.db"),
             *("--artifacts-destination", "{store}/artifacts"),
         ),
-        # Seven seconds of CPU time at the first start, but much to read from a disk that is cold.
+        # Seven seconds of CPU time at the first start, and many reads if the disk cache is cold.
         timeout_seconds=240,
         environment={
-            # A job runner of eight processes and 2 GB, of no use in a session.
+            # A job runner of eight processes and 2 GB that sessions do not need.
             "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false",
-            # Guards a port that anyone can reach; here Jupyter authenticates every request.
+            # Meant for publicly reachable ports; here Jupyter authenticates every request.
             "MLFLOW_SERVER_DISABLE_SECURITY_MIDDLEWARE": "true",
         },
         arguments=(
@@ -227,7 +227,7 @@ CATALOGUE: tuple[App, ...] = (
         ready_path="streamlit/_stcore/health",
         program="python:streamlit",
         command=("{python}", "-m", "bai_labext.streamlit_server", "{script}", "{unix_socket}"),
-        # Pandas and Arrow, from a disk that may be cold.
+        # Imports pandas and Arrow, possibly from a cold disk cache.
         timeout_seconds=120,
         environment={
             "STREAMLIT_SERVER_HEADLESS": "true",
@@ -283,9 +283,9 @@ CATALOGUE: tuple[App, ...] = (
 )
 
 BY_NAME: Mapping[str, App] = {app.name: app for app in CATALOGUE}
-# What a label calls it, too.
+# Including the names used in labels.
 BY_ANY_NAME: Mapping[str, App] = {
     name: app for app in CATALOGUE for name in (app.name, *app.aliases)
 }
-# What is opened by its number alone.
+# Ports that are opened by number.
 ANY_PORT = App("ports", "Ports", "Ports", "proxy/", "proxy/", AppKind.PORT)

@@ -1,7 +1,6 @@
-"""Which apps of a session run, start or failed; starts and stops them.
+"""State, start and stop of a session's apps.
 
-The processes are those of jupyter-server-proxy, which also starts one by itself when somebody opens
-its address.
+The processes belong to jupyter-server-proxy, which also starts one when somebody opens its address.
 """
 
 from __future__ import annotations
@@ -32,18 +31,18 @@ from bai_services.core.errors import Conflict, NotFound
 
 STOP_SECONDS = 10.0
 LOOK_SECONDS = 0.25
-# So often a process that dies at once is started.
+# A process that exits at once is started at most this many times.
 TRIES = 3
 IDLE_LOOK_SECONDS = 30.0
 LOG_TAIL_BYTES = 16 * 1024
 LOG_MOST_BYTES = 8 * 2**20
-# What is left of a log that has grown too long.
+# A log that has grown too long is cut to this fraction of its maximum (1/8).
 LOG_KEPT_PART = 8
 
 
 class AppState(StrEnum):
-    BUILTIN = "builtin"  # the Jupyter server itself serves it
-    MISSING = "missing"  # this session does not offer it
+    BUILTIN = "builtin"  # served by the Jupyter server itself
+    MISSING = "missing"  # not offered by this session
     STOPPED = "stopped"
     STARTING = "starting"
     RUNNING = "running"
@@ -52,7 +51,7 @@ class AppState(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Proxied:
-    """How jupyter-server-proxy serves an app: its route, and what all its requests share."""
+    """How jupyter-server-proxy serves an app: its route, and the state shared by its requests."""
 
     rule: Rule
 
@@ -93,7 +92,7 @@ class RunningApps:
         self._log_bytes = log_bytes
         self._starts: dict[str, asyncio.Task[None]] = {}
         self._failures: dict[str, str] = {}
-        # What each running app was started with.
+        # The arguments with which each running app was started.
         self._started_with: dict[str, dict[str, str]] = {}
 
     def described(self) -> list[dict[str, Any]]:
@@ -133,17 +132,18 @@ class RunningApps:
     async def start(
         self, name: str, request: HTTPServerRequest, wanted: Mapping[str, Any], restart: bool
     ) -> None:
-        """Begin to start an app; nothing happens if it runs or starts and nothing else is wanted.
+        """Start an app in the background; does nothing if it is running or starting with these
+        arguments.
 
         Raises
         ------
         NotFound
             If there is no such app.
         Conflict
-            If this session does not offer it, it is not started from here, or it runs with
-            other arguments and is not to be restarted.
+            If this session does not offer it, it cannot be started from here, or it is running
+            with other arguments and ``restart`` is not set.
         InvalidRequest
-            If an argument is missing, unknown or will not do.
+            If an argument is missing, unknown or invalid.
         """
         offer = self.offer(name)
         if not offer.is_offered:
@@ -159,7 +159,7 @@ class RunningApps:
         chosen = self._arguments.choose(offer.app, wanted)
         if is_up and not restart:
             if wanted and chosen != self._started_with.get(name, chosen):
-                raise Conflict(f"{offer.app.title} runs with other arguments; restart it")
+                raise Conflict(f"{offer.app.title} is running with other arguments; restart it")
             return
         self._arguments.check(offer.app)
         if is_up:
@@ -169,16 +169,16 @@ class RunningApps:
         self._starts[name] = asyncio.create_task(self._start(name, proxied, request))
 
     async def stop(self, name: str) -> None:
-        """End an app's process, with SIGKILL where SIGTERM does not; also one that starts.
+        """Stop an app's process, also one that is starting; SIGKILL if SIGTERM has no effect.
 
         Raises
         ------
         Conflict
-            If it is none that this server starts.
+            If it is not started by this server.
         """
         offer = self.offer(name)
         if offer.is_offered and offer.app.kind is not AppKind.PROCESS:
-            raise Conflict(f"{offer.app.title} was not started from here; end it where it runs")
+            raise Conflict(f"{offer.app.title} was not started here; stop it where it runs")
         self._failures.pop(name, None)
         proxied = self.proxied(name)
         process = None if proxied is None else proxied.state.get("proc")
@@ -186,18 +186,18 @@ class RunningApps:
             return
         if process.running:
             await _end(process)
-        # A start that was cut off removes it by itself, once it has noticed.
+        # A cancelled start removes it by itself, once the cancellation has taken effect.
         if task := self._starts.get(name):
             await asyncio.wait([task])
             self._failures.pop(name, None)
         if proxied.state.get("proc") is process:
             del proxied.state["proc"]
-        # The socket of one that ended by a signal is still there; the next start takes another.
+        # A process ended by a signal leaves its socket; the next start uses another one.
         proxied.state.pop("unix_socket", None)
         proxied.state.pop("port", None)
 
     def log(self, name: str) -> str:
-        """Return the end of what an app has printed since its last start."""
+        """Return the end of an app's output since its last start."""
         self.offer(name)
         path = Path(log_path(self._home, name))
         try:
@@ -209,7 +209,7 @@ class RunningApps:
             return ""
 
     def watch(self) -> None:
-        """Note from now on who really uses what; jupyter-server-proxy must be loaded."""
+        """Record use of apps from now on; jupyter-server-proxy must be loaded."""
         for name, offer in self._offers.items():
             proxied = self.proxied(name)
             if proxied is not None:
@@ -229,9 +229,9 @@ class RunningApps:
         return self._uses
 
     async def stop_idle(self) -> None:
-        """End, for as long as this runs, what nobody has used for the time that is allowed.
+        """Stop, in a loop, the apps that have been unused for longer than allowed.
 
-        It also keeps the logs of apps from growing for ever.
+        It also keeps the logs of apps from growing without limit.
         """
         while True:
             await asyncio.sleep(IDLE_LOOK_SECONDS)
@@ -242,7 +242,7 @@ class RunningApps:
                 await asyncio.to_thread(bound, path, self._log_bytes)
 
     def idle(self) -> list[str]:
-        """Return the running apps that nobody uses any more and that may be ended."""
+        """Return the running apps that are unused and may be stopped."""
         if not self._idle_seconds:
             return []
         return [
@@ -294,7 +294,7 @@ class RunningApps:
 
     async def _start(self, name: str, proxied: Proxied, request: HTTPServerRequest) -> None:
         forget_ended(proxied.state)
-        # Its request is only that of whoever asked; nothing is answered to it.
+        # The handler gets the request that asked for the start; no answer is sent with it.
         handler = proxied.handler(self._web_app, request, **proxied.arguments)
         starting = asyncio.ensure_future(handler.ensure_process())
         pids: set[int] = set()
@@ -304,7 +304,8 @@ class RunningApps:
                 continue
             pids.add(process.pid)
             if process.returncode == 0 or len(pids) > TRIES:
-                # What dies would be started again for ever, and what ended be waited for.
+                # Keep jupyter-server-proxy from restarting a dying process for ever, or waiting for
+                # an ended one.
                 process._killed = True
                 starting.cancel()
         app = self._offers[name].app
@@ -312,7 +313,7 @@ class RunningApps:
         try:
             await starting
         except asyncio.CancelledError:
-            self._failures[name] = f"{title} ended before it answered; its log may say why"
+            self._failures[name] = f"{title} ended before it answered; its log may tell why"
         except HTTPError:
             self._failures[name] = (
                 f"{title} did not answer within {app.timeout_seconds:.0f} s; its log may say why"
@@ -325,9 +326,9 @@ class RunningApps:
         return task is not None and not task.done()
 
     def proxied(self, name: str) -> Proxied | None:
-        """Return what serves an app; None where the Jupyter server itself does.
+        """Return the proxy of an app; None if the Jupyter server itself serves it.
 
-        Looked up late: jupyter-server-proxy is loaded after this extension.
+        Looked up late, because jupyter-server-proxy is loaded after this extension.
         """
         prefix = url_path_join(self._web_app.settings["base_url"], name)
         for rule in _rules(self._web_app):
@@ -343,7 +344,7 @@ def _rules(web_app: Application) -> list[Rule]:
 
 
 def bound(path: Path, most_bytes: int = LOG_MOST_BYTES) -> None:
-    """Cut a log that has grown too long to its last part; who writes to it goes on at its end."""
+    """Cut a log that has grown too long to its last part; its writer continues at its end."""
     try:
         if path.stat().st_size <= most_bytes:
             return
@@ -354,7 +355,7 @@ def bound(path: Path, most_bytes: int = LOG_MOST_BYTES) -> None:
             file.truncate()
             file.write(kept)
     except OSError:
-        # Not there, or a disk that is full: the next look may do better.
+        # It does not exist, or the disk is full: the next check may succeed.
         return
 
 

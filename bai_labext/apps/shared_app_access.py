@@ -1,4 +1,4 @@
-"""Who may use a shared app: the manager is asked, and its answer holds for a few seconds."""
+"""Access to shared apps: decided by the manager, whose answer is cached for some seconds."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from typing import Any
 
 from bai_services.core.errors import Forbidden, Unavailable
 
-# A share that was revoked, or a visitor's sign-in that has ended, stays valid this long.
+# A revoked share, or the ended sign-in of a visitor, remains valid for this time.
 ANSWER_SECONDS = 2.0
-# A manager that is away keeps nobody out who was in a moment ago.
+# While the manager is unavailable, visitors admitted within this time keep their access.
 GRACE_SECONDS = 60.0
 MOST_ANSWERS = 1000
 
@@ -20,7 +20,7 @@ Ask = Callable[[Mapping[str, str]], Awaitable[Mapping[str, Any]]]
 
 @dataclass(frozen=True, slots=True)
 class Visit:
-    """An app that somebody uses from somewhere, by the pass that their browser keeps."""
+    """A visitor's access to an app from one address, by the pass in their browser."""
 
     app: str
     client_ip: str
@@ -28,7 +28,7 @@ class Visit:
 
 
 class Visits:
-    """The visitors of one session."""
+    """Visitors of one session."""
 
     def __init__(self, ask: Ask, clock: Callable[[], float] = time.monotonic) -> None:
         self._ask = ask
@@ -36,14 +36,14 @@ class Visits:
         self._admitted: dict[Visit, float] = {}
 
     async def enter(self, app: str, client_ip: str, entry: str) -> Visit:
-        """Return the visit that begins with an entry of the manager's.
+        """Return the visit that starts with an entry created by the manager.
 
         Raises
         ------
         Forbidden
-            If the entry is not right, was used, or is too old.
+            If the entry is invalid, used or expired.
         Unavailable
-            If the manager cannot be asked.
+            If the manager cannot be reached.
         """
         found = await self._ask({"app": app, "client_ip": client_ip, "entry": entry})
         visit = Visit(app, client_ip, str(found["visit"]))
@@ -51,17 +51,17 @@ class Visits:
         return visit
 
     async def check(self, visit: Visit) -> None:
-        """Return if a visit may go on.
+        """Return if a visit may continue.
 
         Raises
         ------
         Forbidden
             If it may not.
         Unavailable
-            If the manager cannot be asked, and has not been for a while.
+            If the manager has been unreachable for longer than the grace period.
         """
         if not visit.text:
-            raise Forbidden("this app is opened by the link of a share")
+            raise Forbidden("open this app with the link of its share")
         age = self._clock() - self._admitted.get(visit, float("-inf"))
         if age < ANSWER_SECONDS:
             return

@@ -1,7 +1,7 @@
-"""``shared/APP/`` below a session's address: one app, for whom its owner shares it with.
+"""Routes ``shared/APP/`` below a session's address: one app, for the visitors it is shared with.
 
-Nobody who comes here is signed in to the session: its other addresses stay closed to them, the
-app's own among these.
+Visitors are not signed in to the session: all its other addresses stay closed to them, including
+the app's own.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ from bai_services.core.errors import BaiError, Unavailable
 
 ENTRY = "bai_entry"
 COOKIE = "bai-visit"
-# How often it is asked whether an open websocket may stay.
+# Interval at which the permission of an open websocket is checked again.
 RECHECK_SECONDS = 2.5
 
 
 def serve(web_app: Application, running: RunningApps, link: ManagerLink) -> None:
-    """Add the addresses of all apps that can be shared; jupyter-server-proxy must be loaded."""
+    """Add the routes of all apps that can be shared; jupyter-server-proxy must be loaded."""
     visits = Visits(link.visit)
     base_url = web_app.settings["base_url"]
     routes: list[tuple[Any, ...]] = []
@@ -49,7 +49,7 @@ def serve(web_app: Application, running: RunningApps, link: ManagerLink) -> None
 
 
 def _handler(offer: Offer, running: RunningApps) -> tuple[type, dict[str, Any]] | None:
-    """Return what serves an app to its owner; None where it is not for others."""
+    """Return the handler that serves an app to its owner; None if it cannot be shared."""
     app = offer.app
     if not offer.is_offered or app.name in WHOLE_SESSION:
         return None
@@ -67,24 +67,26 @@ def _handler(offer: Offer, running: RunningApps) -> tuple[type, dict[str, Any]] 
 
 
 def client_ip(request: HTTPServerRequest) -> str:
-    """Return where a request comes from: what the proxy in front says, which names it last."""
+    """Return the client's address: the last one in the header of the proxy in front."""
     forwarded = request.headers.get("X-Forwarded-For", "")
     return normal_address(forwarded.rpartition(",")[2].strip() or request.remote_ip or "")
 
 
 def without_cookie(header: str) -> str:
-    """Return a ``Cookie`` header without ours: the app must not come by somebody's pass."""
+    """Return a ``Cookie`` header without our cookie, so that the app never receives a visitor's
+    pass.
+    """
     parts = [part.strip() for part in header.split(";")]
     return "; ".join(part for part in parts if part.partition("=")[0].strip() != COOKIE)
 
 
 def shared(handler: type, app: App, visits: Visits) -> type:
-    """Return a handler of an app that asks for a visitor's pass instead of a sign-in."""
+    """Return a handler of an app that requires a visitor's pass instead of a sign-in."""
     return type("Shared", (_Visited, handler), {"shared_app": app, "visits": visits})
 
 
 class _Visited(LocalProxyHandler):
-    """Goes before the handler of an app, which is a local proxy's too."""
+    """Mixin in front of an app's handler, which is a local proxy's, too."""
 
     shared_app: App
     visits: Visits
@@ -95,7 +97,7 @@ class _Visited(LocalProxyHandler):
         self._watch: asyncio.Task[None] | None = None
 
     async def prepare(self, *args: Any, **kwargs: Any) -> None:
-        # Not super().prepare(): that is the session's sign-in, which is not for visitors.
+        # Not super().prepare(), which requires a sign-in to the session.
         self.current_user = None
         address = client_ip(self.request)
         try:
@@ -144,7 +146,7 @@ class _Visited(LocalProxyHandler):
             samesite="Lax",
             secure=self.request.protocol == "https",
         )
-        # An entry is no part of an address that is kept, or that the app gets to see.
+        # Remove the entry from the address, so that neither history nor the app receives it.
         query = [pair for pair in parse_qsl(self.request.query) if pair[0] != ENTRY]
         self.redirect(self.request.path + ("?" + urlencode(query) if query else ""), status=303)
 
@@ -156,7 +158,7 @@ class _Visited(LocalProxyHandler):
         return Visit(self.shared_app.name, address, text)
 
     async def _stay(self) -> None:
-        """Close the websocket of a visitor who may not be here any more."""
+        """Close the websocket of a visitor who is no longer allowed."""
         visit = self._visit(client_ip(self.request))
         while True:
             await asyncio.sleep(RECHECK_SECONDS)

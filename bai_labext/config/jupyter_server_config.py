@@ -1,4 +1,4 @@
-"""What Jupyter reads in a session; the settings themselves are in `bai_labext.settings`."""
+"""Configuration that Jupyter loads in a session; the settings are in `bai_labext.settings`."""
 
 from bai_labext.settings import configure
 

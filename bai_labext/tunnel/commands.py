@@ -19,14 +19,14 @@ NOT_FOUND, NOT_EXECUTABLE = 127, 126
 
 
 class Commands:
-    """Runs them; one that nobody listens to any more is ended with all that it started."""
+    """Runs the commands; one whose client is gone is ended with all its child processes."""
 
     def __init__(self, directory: str) -> None:
         self._directory = directory
         self._running: set[asyncio.Task[None]] = set()
 
     async def serve(self, stream: Stream, text: str) -> None:
-        """Run the words of a JSON list, joined with a stream."""
+        """Run the command, a JSON list of words, and connect it with a stream."""
         words = _words(text)
         ours, theirs = socket.socketpair()
         loop = asyncio.get_running_loop()
@@ -44,7 +44,7 @@ class Commands:
             writer.write(pack(Channel.EXIT, str(code).encode()))
             await writer.drain()
         except ConnectionError:
-            pass  # nobody listens
+            pass  # the client is gone
         finally:
             writer.close()
 
@@ -93,7 +93,7 @@ def _words(text: str) -> list[str]:
     except ValueError:
         words = None
     if not isinstance(words, list) or not words or not all(isinstance(w, str) for w in words):
-        raise InvalidRequest("a command is a JSON list of words, at most 4000 bytes of them")
+        raise InvalidRequest("a command must be a JSON list of words of at most 4000 bytes")
     return words
 
 
@@ -114,7 +114,7 @@ async def _from_process(
 
 
 async def _watch(writer: asyncio.StreamWriter) -> None:
-    """Raise when nobody listens any more, also where the command says nothing."""
+    """Raise when the client is gone, even if the command prints nothing."""
     while True:
         await asyncio.sleep(ALIVE_SECONDS)
         writer.write(pack(Channel.ALIVE))

@@ -29,13 +29,13 @@ from bai_services.tunnel.frames import (
 from bai_services.tunnel.link import Goodbye
 from bai_services.tunnel.memory import keep_freed
 
-# A proxy or a hub that restarts is back by then.
+# A restarting proxy or Hub is back within this time.
 DETACHED_SECONDS = 120.0
 MOST_TUNNELS = 32
 
 
 class Tunnels:
-    """The tunnels of one session; each outlives the loss of its websocket for a while."""
+    """The tunnels of one session; each survives the loss of its websocket for a while."""
 
     def __init__(self, targets: Targets) -> None:
         self._targets = targets
@@ -44,7 +44,7 @@ class Tunnels:
         self._ending: dict[bytes, asyncio.TimerHandle] = {}
 
     def attach(self, hello: Hello, handler: TunnelHandler) -> tuple[End, bool]:
-        """Return the tunnel of a websocket, and whether it is one that was there before.
+        """Return the tunnel of a websocket, and whether it existed before.
 
         Raises
         ------
@@ -55,13 +55,13 @@ class Tunnels:
         is_resumed = end is not None and hello.is_resumed
         if end is None or not is_resumed:
             if end is not None:
-                self.end(end)  # its websocket was lost before the other end heard of it
+                self.end(end)  # its websocket was lost before the client received the answer
             if len(self._ends) >= MOST_TUNNELS and not self._drop_detached():
                 raise Conflict(f"a session has at most {MOST_TUNNELS} tunnels; close some")
             end = self._ends[hello.key] = End(hello.key, self._targets.connect)
         if (timer := self._ending.pop(hello.key, None)) is not None:
             timer.cancel()
-        # A proxy that died may leave the old websocket open here for a long time.
+        # The old websocket may stay open for long if a proxy has died.
         if (before := self._handlers.pop(hello.key, None)) is not None:
             before.replaced()
         self._handlers[hello.key] = handler
@@ -87,7 +87,7 @@ class Tunnels:
         end.close()
 
     def _drop_detached(self) -> bool:
-        """End the tunnel that has been without a websocket for longest; False if none is."""
+        """End the tunnel that has had no websocket for longest; False if there is none."""
         for key in self._ending:
             self.end(self._ends[key])
             return True
@@ -109,25 +109,26 @@ class TunnelHandler(WebSocketMixin, WebSocketHandler, JupyterHandler):
 
     @property
     def ping_interval(self) -> int:
-        return 0  # the tunnel has its own
+        return 0  # the tunnel sends its own
 
     def set_default_headers(self) -> None:
-        """Leave out Jupyter's, which make no sense for a websocket."""
+        """Leave out Jupyter's headers, which do not apply to websockets."""
 
     def get_compression_options(self) -> None:
         return None
 
     @ws_authenticated
     async def get(self) -> None:
-        """Take the websocket of the owner's own program; a cookie is a page's, whoever wrote it.
+        """Accept the websocket of the owner's own program; cookies, which any page may send, are
+        refused.
 
-        Those who may look at the session, administrators and people with whom it is shared, may
-        not go through it as its owner.
+        Others who may open the session, such as administrators and users it is shared with, must
+        not act as its owner through a tunnel.
         """
         if self.owner and self.current_user.username != self.owner:
             raise HTTPError(403, "only the session's owner may open a tunnel to it")
         if self.request.query or not self.request.headers.get("Authorization"):
-            # A query would end up in the logs of every proxy on the way.
+            # A query would be logged by every proxy on the way.
             raise HTTPError(403, "a tunnel needs a token, in the Authorization header only")
         await super().get()
 
@@ -150,7 +151,7 @@ class TunnelHandler(WebSocketMixin, WebSocketHandler, JupyterHandler):
                 self.end.receive(message)
         except ProtocolError as error:
             self.log.warning("bai_labext: a tunnel is closed: %s", error)
-            self._finish(f"this end does not understand: {error}")
+            self._finish(f"the session does not understand: {error}")
         except Conflict as error:
             self._finish(str(error))
         except Goodbye:
@@ -165,7 +166,7 @@ class TunnelHandler(WebSocketMixin, WebSocketHandler, JupyterHandler):
             self.tunnels.detach(self.end, self)
 
     def replaced(self) -> None:
-        """Make room for another websocket of the same tunnel."""
+        """Close this websocket in favour of a newer one of the same tunnel."""
         self.end = None
         if self.sending is not None:
             self.sending.cancel()
@@ -184,11 +185,11 @@ class TunnelHandler(WebSocketMixin, WebSocketHandler, JupyterHandler):
         self.close()
 
     def sign_in_ended(self) -> None:
-        """End the tunnel with all its streams; called by the watch over sign-ins."""
-        self._finish("the token does not hold any more; sign in again")
+        """End the tunnel with all its streams; called by the sign-in watch."""
+        self._finish("the token is no longer valid; sign in again")
 
     def _finish(self, message: str) -> None:
-        """End the tunnel for good, and say why."""
+        """End the tunnel permanently, and send the reason."""
         if self.end is not None:
             self.tunnels.end(self.end)
         with suppress(WebSocketClosedError):

@@ -1,6 +1,6 @@
-"""The session's SSH server: OpenSSH's own, one process for each stream, for its owner only.
+"""The session's SSH server: OpenSSH, one process per stream, for the session's owner only.
 
-It listens nowhere: a stream of the tunnel is its standard input and output. It runs as the
+It listens on no port: a stream of the tunnel is its standard input and output. It runs as the
 session's user and needs no capability.
 """
 
@@ -23,13 +23,13 @@ from bai_labext.manager_link import ManagerLink
 from bai_services.core.errors import Conflict, Unavailable
 from bai_services.tunnel.end import Stream
 
-# What a login makes itself, and what is about this server's own process.
+# Variables set by the login itself, and those of this server's own process.
 OWN_VARIABLES = frozenset({"_", "LOGNAME", "OLDPWD", "PWD", "SHLVL", "TERM", "USER"})
 PRIVILEGE_SEPARATION = "/run/sshd"
 
 
 class SshServer:
-    """Keys and settings in a folder of this process's own, made at the first question."""
+    """Keys and settings in a private folder of this process, created at the first use."""
 
     def __init__(self, environ: Mapping[str, str], link: ManagerLink) -> None:
         self._environ = environ
@@ -51,7 +51,7 @@ class SshServer:
         return {"user": _user(), "host_key": " ".join(host_key)}
 
     async def serve(self, stream: Stream, _: str) -> None:
-        """Join a stream with an SSH server that takes the keys of the owner's settings."""
+        """Connect a stream with an SSH server that accepts the owner's registered keys."""
         folder = await self._prepared()
         await self._renew_keys(folder / "authorized_keys")
         ours, theirs = socket.socketpair()
@@ -69,7 +69,7 @@ class SshServer:
             raise
         finally:
             theirs.close()
-        # Nobody else waits for it: it would stay as a zombie.
+        # Nothing else waits for the process, so it would remain as a zombie.
         ending = asyncio.ensure_future(_wait(process))
         self._ends.add(ending)
         ending.add_done_callback(self._ends.discard)
@@ -85,16 +85,16 @@ class SshServer:
     async def _prepare(self) -> Path:
         program = _program(self._environ)
         if os.geteuid() == 0:
-            # As root it changes into an empty folder before anybody has signed in.
+            # As root, sshd changes to an empty folder before the sign-in.
             os.makedirs(PRIVILEGE_SEPARATION, mode=0o755, exist_ok=True)
-        # Not in the home folder, parts of which may be folders that others see.
+        # Not in the home folder, parts of which may be folders that others can read.
         folder = Path(tempfile.mkdtemp(prefix="bai-ssh-"))
         making = await asyncio.create_subprocess_exec(
             *("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "", "-f", folder / "host_key"),
             stdin=asyncio.subprocess.DEVNULL,
         )
         if await making.wait():
-            raise Unavailable(f"no host key could be made for {program}")
+            raise Unavailable(f"no host key could be created for {program}")
         _write(folder / "config", config(folder, _user(), self._environ))
         return folder
 
@@ -102,7 +102,7 @@ class SshServer:
         try:
             keys = await self._link.ssh_keys()
         except Unavailable:
-            # The manager is away: whoever could sign in before still can.
+            # The manager is unavailable: keys accepted before are still accepted.
             if not os.access(file, os.R_OK):
                 raise
             return
@@ -137,7 +137,7 @@ def config(folder: Path, user: str, environ: Mapping[str, str]) -> str:
         "UseDNS": "no",
         "AcceptEnv": "LANG LC_*",
         "Subsystem": "sftp internal-sftp",
-        # A login does not get the session's environment by itself.
+        # A login does not inherit the session's environment.
         "SetEnv": " ".join(_variables(environ)),
     }
     return "".join(f"{name} {value}\n" for name, value in lines.items() if value)
@@ -150,7 +150,7 @@ def _variables(environ: Mapping[str, str]) -> list[str]:
     return [
         f'"{name}={quoted(value)}"'
         for name, value in sorted(environ.items())
-        # A line cannot hold a line's end.
+        # A setting cannot contain a line break.
         if name not in OWN_VARIABLES and name.isidentifier() and not set(value) & set("\n\r\0")
     ]
 
@@ -179,7 +179,7 @@ def _user() -> str:
 
 
 def _write(path: Path, text: str) -> None:
-    """Write a file for this user only, in one step."""
+    """Write a file, readable for this user only, in one step."""
     handle, name = tempfile.mkstemp(dir=path.parent)
     with os.fdopen(handle, "w", encoding="utf-8") as file:
         file.write(text)

@@ -1,4 +1,4 @@
-"""What a stream of a tunnel may be joined to: a loopback port, the Jupyter server, sshd."""
+"""Targets of a tunnel's streams: a loopback port, the Jupyter server, sshd."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ from bai_services.tunnel.heads import RequestHeads
 LOOPBACK = ("127.0.0.1", "::1")
 CONNECT_SECONDS = 10.0
 
-# Of each kind, under which name its bytes are a use of the session, and how many of them are none:
-# a command asks every few seconds whether anybody still listens. Of HTTP, whoever answers a
-# request knows what it is.
+# Per kind: the name under which its bytes count as use, and the size of messages that do not count,
+# because a command asks every few seconds whether its client is still there. HTTP is counted by the
+# handler of each request.
 USES = {"tcp": ("ports", 0), "ssh": ("ssh", 0), "exec": ("exec", len(pack(Channel.ALIVE)))}
 
 Serve = Callable[[Stream, str], Awaitable[None]]
 
 
 class Targets:
-    """``tcp:PORT`` and whatever ``kinds`` serves; never an address of somewhere else.
+    """``tcp:PORT`` and the kinds in ``kinds``; never an address outside of the session.
 
-    ``used`` is told, by name, of what somebody really uses: an open connection that is silent,
-    and what keeps the tunnel itself open, are no use.
+    ``used`` is called with the name of what is really used: a silent open connection and the
+    tunnel's own keep-alives do not count.
     """
 
     def __init__(self, kinds: Mapping[str, Serve], used: Callable[[str], None]) -> None:
@@ -36,11 +36,11 @@ class Targets:
         self._used = used
 
     async def connect(self, stream: Stream, target: str) -> None:
-        """Join a stream with its target, or refuse it and say why."""
+        """Connect a stream with its target, or refuse it with the reason."""
         kind, _, rest = target.partition(":")
         serve = self._kinds.get(kind)
         if serve is None:
-            stream.refuse(f"this session serves no {kind!r}; update its image")
+            stream.refuse(f"this session has no target {kind!r}; update its image")
             return
         if kind in USES:
             stream.on_bytes = self._noting(*USES[kind])
@@ -60,10 +60,10 @@ class Targets:
 
 
 async def connect_port(stream: Stream, text: str) -> None:
-    """Join a stream with a loopback port, whichever of IPv4 and IPv6 something listens on."""
+    """Connect a stream with a loopback port, on whichever of IPv4 and IPv6 something listens."""
     port = read_whole(text) or 0
     if not 0 < port < 65536:
-        stream.refuse(f"{text!r} is no port between 1 and 65535")
+        stream.refuse(f"{text!r} is not a port between 1 and 65535")
     elif port in RESERVED_PORTS:
         stream.refuse(f"port {port} is reserved; use another one")
     elif not await connect_loopback(stream, port):
@@ -71,7 +71,7 @@ async def connect_port(stream: Stream, text: str) -> None:
 
 
 async def connect_loopback(stream: Stream, port: int) -> bool:
-    """Join a stream with a loopback port; return False where nothing listens."""
+    """Connect a stream with a loopback port; return False if nothing listens."""
     loop = asyncio.get_running_loop()
     for host in LOOPBACK:
         with suppress(OSError, TimeoutError):
@@ -82,15 +82,15 @@ async def connect_loopback(stream: Stream, port: int) -> bool:
 
 
 def jupyter(port: int, base: str, token: str) -> Serve:
-    """Return what joins a stream of HTTP with the session's own Jupyter server.
+    """Return a function that connects a stream of HTTP with the session's own Jupyter server.
 
-    The requests get the session's own token, which every app of it could read anyway: that of
-    whoever opened the tunnel stays with them. The rest of the target is an app's path.
+    The requests get the session's own token, which every app in it could read anyway; the token of
+    the tunnel's owner is not passed on. The rest of the target is an app's path.
     """
 
     async def serve(stream: Stream, path: str) -> None:
         stream.requests = RequestHeads(token, base, path)
         if not await connect_loopback(stream, port):
-            stream.refuse("the session's own server does not answer")
+            stream.refuse("the session's Jupyter server does not answer")
 
     return serve

@@ -267,7 +267,7 @@ async def test_what_is_in_use_is_not_deleted_and_says_by_what(admin: Client) -> 
         pytest.param(
             "/users",
             {"username": "x", "email": "x@example.org", "role": "king"},
-            "'king' is no role",
+            "'king' is not a possible role",
             id="unknown role",
         ),
         pytest.param(

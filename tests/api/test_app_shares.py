@@ -207,8 +207,8 @@ async def test_what_the_policy_does_not_allow_is_refused(
 @pytest.mark.parametrize(
     ("spec", "why"),
     [
-        ({"app": "tensorboard"}, "one of them"),
-        ({"app": "tensorboard", "user": "user2", "public": True}, "one of them"),
+        ({"app": "tensorboard"}, "exactly one of"),
+        ({"app": "tensorboard", "user": "user2", "public": True}, "exactly one of"),
         ({"app": "terminal", "user": "user2"}, "whole session"),
         ({"app": "tensorboard", "user": "user"}, "is the owner"),
         ({"app": "tensorboard", "user": "nobody-here"}, "no user named"),

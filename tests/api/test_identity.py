@@ -188,7 +188,7 @@ async def test_a_keypair_has_its_rate(api: Api, clock: MovableClock) -> None:
     await admin.patch(f"/keypairs/{access_key}", {"rate_limit": 3})
     for _ in range(3):
         await user.get("/me")
-    with pytest.raises(RateLimited, match="may send 3 requests in 15 minutes") as caught:
+    with pytest.raises(RateLimited, match="used up its 3 requests in 15 minutes") as caught:
         await user.get("/me")
     assert 0 < caught.value.details["retry_after_seconds"] <= 910
     await admin.get("/me")

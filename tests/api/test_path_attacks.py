@@ -36,7 +36,7 @@ IN_ADDRESSES = {
     "a bell": "file%07",
     "DEL": "file%7f",
     "half a character": "%ed%a0%80",
-    "no UTF-8": "%ff%fe",
+    "not valid UTF-8": "%ff%fe",
     "one part too long": "x" * 256,
     "too long": "/".join(["x" * 200] * 30),
     "very deep": "d/" * 3000,

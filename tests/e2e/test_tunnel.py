@@ -209,7 +209,7 @@ def test_a_stream_ends_with_its_token_and_says_so(hub: RunningHub) -> None:
                         assert received(here) == received(there) == b""
                 _, errors = process.communicate(timeout=120)
         assert process.returncode != 0
-        assert "the token does not hold any more; sign in again" in errors
+        assert "the token is no longer valid; sign in again" in errors
     # Others go on, and so does the session.
     with opened(hub, rest, session["name"], "jupyterlab") as shown:
         assert httpx.get(shown["address"] + "api/status", timeout=60).status_code == 200

@@ -60,11 +60,11 @@ def test_without_a_folder_a_path_is_temporary_until_one_is_chosen(tmp_path: Path
     ("name", "value", "why"),
     [
         ("log_dir", "a\0b", "control characters"),
-        ("log_dir", " runs", "spaces around"),
+        ("log_dir", " runs", "start or end with spaces"),
         ("log_dir", 7, "a path of at most 1024"),
         ("log_dir", "x" * 1025, "a path of at most 1024"),
-        ("log_dir", "file", "this is no folder"),
-        ("log_dir", "file/below", "this is no folder"),
+        ("log_dir", "file", "no folder"),
+        ("log_dir", "file/below", "no folder"),
         ("port", "8000", "it takes log_dir"),
     ],
 )

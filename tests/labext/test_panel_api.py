@@ -272,7 +272,7 @@ def test_tensorboard_shows_the_folder_that_it_was_told(server: JupyterServer, ho
     [
         ({"arguments": {"log_dir": "a\x00b"}}, "control characters"),
         ({"arguments": {"port": "1"}}, "it takes log_dir"),
-        ({"arguments": ["log_dir"]}, "the body is"),
+        ({"arguments": ["log_dir"]}, "the body must be"),
     ],
 )
 def test_arguments_that_will_not_do_start_nothing(
@@ -366,7 +366,7 @@ def test_a_named_port_is_an_app_as_soon_as_something_listens(
         wait_until(lambda: server.get(path).status_code == 200, 30, "its address")
         assert server.get(path, token=None).status_code in (302, 403)
         stopped = server.request("DELETE", f"bai/api/apps/{name}")
-        assert stopped.status_code == 409 and "not started from here" in stopped.json()["message"]
+        assert stopped.status_code == 409 and "not started here" in stopped.json()["message"]
     wait_until(lambda: app(server, name)["state"] == "stopped", 60, "the port to be closed")
 
 
@@ -398,7 +398,7 @@ def test_a_shared_address_is_closed_without_a_manager(server: JupyterServer) -> 
         answer = server.get(path)
         assert (answer.status_code, answer.text) == (
             403,
-            "this app is opened by the link of a share",
+            "open this app with the link of its share",
         )
         forged = httpx.get(server.url + path, headers={"Cookie": "bai-visit=made.up"}, timeout=60)
         assert forged.status_code == 503

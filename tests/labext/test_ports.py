@@ -89,12 +89,12 @@ def test_a_port_that_is_not_open_says_what_is_instead() -> None:
         Listener(9000, ip_address("10.0.0.7")),
     ]
     assert why_not(8501, found, [8501, 8888]) == (
-        "Nothing listens on port 8501 yet. Something of yours listens on 8502."
+        "Nothing listens on port 8501 yet. Your programs listen on 8502."
     )
     assert why_not(8501, [], []) == "Nothing listens on port 8501 yet."
     assert why_not(9000, found, []) == (
-        "What listens on port 9000 takes connections to 10.0.0.7 only; "
-        "let it listen on 127.0.0.1 or 0.0.0.0."
+        "What listens on port 9000 accepts connections to 10.0.0.7 only; "
+        "make it listen on 127.0.0.1 or 0.0.0.0."
     )
 
 

@@ -154,12 +154,12 @@ async def test_a_reader_that_hangs_holds_up_nobody_else(server: JupyterServer) -
     ("target", "reason"),
     [
         ("tcp:2200", "port 2200 is reserved"),
-        ("tcp:0", "no port between"),
-        ("tcp:70000", "no port between"),
-        ("tcp:10.0.0.1:80", "no port between"),
-        ("tcp:²", "no port between"),
-        ("gopher:1", "serves no 'gopher'"),
-        ("", "serves no ''"),
+        ("tcp:0", "not a port between"),
+        ("tcp:70000", "not a port between"),
+        ("tcp:10.0.0.1:80", "not a port between"),
+        ("tcp:²", "not a port between"),
+        ("gopher:1", "has no target 'gopher'"),
+        ("", "has no target ''"),
     ],
 )
 async def test_only_loopback_ports_that_are_not_reserved(
