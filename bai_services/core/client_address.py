@@ -8,10 +8,9 @@ Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 
 
 def parse_address(text: str) -> Address | None:
-    """Return the IP address that a text is, without its zone; None for any other text.
+    """Return the IP address in a text, without its zone; None for any other text.
 
-    An IPv4 address that a listener for both protocols shows as ``::ffff:192.0.2.1`` is returned
-    as IPv4.
+    An IPv4 address that a dual-stack listener shows as ``::ffff:192.0.2.1`` is returned as IPv4.
     """
     try:
         address = ipaddress.ip_address(text.strip().partition("%")[0])

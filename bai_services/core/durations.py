@@ -1,4 +1,4 @@
-"""Spans of time as people write them: ``90``, ``10min``, ``1h30m``, ``2 days``."""
+"""Durations as users write them: ``90``, ``10min``, ``1h30m``, ``2 days``."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from .errors import InvalidRequest
 from .user_input import number_text, read_whole, shown
 
 MAX_DURATION_CHARACTERS = 40
-# About 68 years, and the most that an integer column keeps.
+# About 68 years, the largest value of an integer column.
 MAX_DURATION_SECONDS = 2**31 - 1
 
 _UNITS = {
@@ -22,19 +22,19 @@ _PART = re.compile(r"\s*(\d{1,9})\s*([a-z]+)\s*", re.ASCII)
 
 
 def parse_duration(text: str | int, field: str) -> int:
-    """Return the seconds that ``text`` means; a bare number counts seconds.
+    """Return the seconds in ``text``; a bare number is in seconds.
 
     Raises
     ------
     InvalidRequest
-        If it is no span of time of at most 40 characters and 2,147,483,647
-        seconds, naming ``field``.
+        If it is not a duration of at most 40 characters and 2,147,483,647
+        seconds; the error names ``field``.
     """
     said = number_text(text)
     seconds = None if said is None else _seconds(said.strip().lower())
     if seconds is None:
         raise InvalidRequest(
-            f"{shown(text)!r} is no span of time; write for instance 90, 10min, 2h or 1h30m",
+            f"{shown(text)!r} is not a duration; write for instance 90, 10min, 2h or 1h30m",
             field=field,
         )
     if seconds > MAX_DURATION_SECONDS:
@@ -63,7 +63,7 @@ def _seconds(text: str) -> int | None:
 
 
 def format_duration(seconds: float) -> str:
-    """Return a span of time in its two largest units: ``1h 30min``."""
+    """Return a duration in its two largest units: ``1h 30min``."""
     left = round(seconds)
     parts = []
     for unit, size in (("d", 86400), ("h", 3600), ("min", 60), ("s", 1)):

@@ -1,26 +1,26 @@
-"""The one tree of errors that a user may read.
+"""Errors that a user may read.
 
-BaiError
-├── InvalidRequest            malformed or contradictory input
-│   ├── InvalidTransition     a move that the session's life cycle does not have
-│   └── ChecksumMismatch      the bytes that arrived are not those that were announced
-├── NotSignedIn               nobody is known to be calling
-│   ├── SignInRefused         wrong name or password, or an account that may not sign in
-│   └── SignInBlocked         too many failures, wait
-├── Forbidden                 somebody is known, and may not do this
-├── NotFound                  no such thing, or none that the caller may see
-├── Conflict                  it clashes with what is there
-│   ├── AlreadyExists
-│   ├── InUse
-│   └── Changed               it is no longer as the caller read it
-├── QuotaExceeded             a resource policy forbids it, however empty the cluster is
-├── InsufficientResources     no agent could ever hold it
-├── RateLimited
-├── TooLarge                  a body or a file over its limit
-├── StorageFull
-└── Unavailable               a part of the system is down
+    BaiError
+    ├── InvalidRequest            malformed or contradictory input
+    │   ├── InvalidTransition     an event that is not valid in the current status
+    │   └── ChecksumMismatch      the received bytes do not match the announced checksum
+    ├── NotSignedIn               the caller is unknown
+    │   ├── SignInRefused         wrong name or password, or an account that may not sign in
+    │   └── SignInBlocked         too many failures, wait
+    ├── Forbidden                 the caller is known, but may not do this
+    ├── NotFound                  no such object, or none that the caller may see
+    ├── Conflict                  the request conflicts with the current state
+    │   ├── AlreadyExists
+    │   ├── InUse
+    │   └── Changed               it has changed since the caller read it
+    ├── QuotaExceeded             a resource policy forbids it, however empty the cluster is
+    ├── InsufficientResources     no agent could ever hold it
+    ├── RateLimited
+    ├── TooLarge                  a body or a file over its limit
+    ├── StorageFull
+    └── Unavailable               a component of the system is down
 
-An error outside this tree is a bug and is shown to nobody but the log.
+An error outside this tree is a bug and is shown only in the log.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ from typing import Any, ClassVar
 class BaiError(Exception):
     """A failure whose message and ``details`` are meant for the caller.
 
-    ``code`` is part of the REST API and never changes; ``details`` is a JSON
-    object with the facts of the message (what was asked, what the limit is).
+    ``code`` is part of the REST API and never changes; ``details`` is a JSON object with the facts
+    of the message (what was requested, what the limit is).
     """
 
     code: ClassVar[str] = "error"
@@ -116,12 +116,12 @@ class Unavailable(BaiError):
 
 
 def by_code() -> dict[str, type[BaiError]]:
-    """Return every error class by its code, for clients that turn answers back into errors."""
+    """Return every error class by its code, for clients that convert responses back to errors."""
     found: dict[str, type[BaiError]] = {}
     waiting: list[type[BaiError]] = [BaiError]
     while waiting:
         cls = waiting.pop()
-        # A subclass without a code of its own is the same error to everybody outside.
+        # A subclass without a code of its own is the same error to clients.
         if "code" in vars(cls):
             found[cls.code] = cls
         waiting.extend(cls.__subclasses__())

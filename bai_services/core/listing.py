@@ -1,4 +1,4 @@
-"""What a caller may ask of any list."""
+"""Query of a list: page, order and filters."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from .user_input import read_whole, shown
 DEFAULT_LIMIT = 50
 MAX_LIMIT = 500
 MAX_OFFSET = 2**31
-# So many rows of a list are counted, or up to the end of the page that was asked for.
+# Rows are counted up to this number, or up to the end of the requested page.
 COUNTED = 1000
 
 T = TypeVar("T")
@@ -23,8 +23,8 @@ T = TypeVar("T")
 class ListQuery:
     """A page of a list: ``sort`` names fields, with ``-`` in front for descending.
 
-    ``filters`` maps a field, or ``field__operator`` (contains, in, gte, lte,
-    gt, lt, ne), to the text it is compared with.
+    ``filters`` maps a field, or ``field__operator`` (contains, in, gte, lte, gt, lt, ne), to the
+    text it is compared with.
     """
 
     limit: int = DEFAULT_LIMIT
@@ -34,12 +34,12 @@ class ListQuery:
 
     @classmethod
     def parse(cls, arguments: Mapping[str, str]) -> ListQuery:
-        """Read the arguments of a request's query string; the last of equal names counts.
+        """Parse the arguments of a query string; the last of equal names counts.
 
         Raises
         ------
         InvalidRequest
-            If ``limit`` or ``offset`` is no number in its range.
+            If ``limit`` or ``offset`` is not a number in its range.
         """
         rest = dict(arguments)
         return cls(
@@ -51,13 +51,13 @@ class ListQuery:
 
 
 def most_counted(limit: int, offset: int) -> int:
-    """Return the highest exact ``total`` of such a page; one more says that there are more."""
+    """Return the highest exact ``total`` of such a page; one more means that there are more."""
     return max(COUNTED, offset + limit)
 
 
 @dataclass(frozen=True, slots=True)
 class Page(Generic[T]):
-    """One page of a list and how many rows the whole list has (see ``most_counted``)."""
+    """One page of a list and the total number of rows (see ``most_counted``)."""
 
     items: Sequence[T]
     total: int
@@ -66,14 +66,14 @@ class Page(Generic[T]):
 
 
 def page_of(items: Sequence[T], query: ListQuery, fields: Sequence[str]) -> Page[T]:
-    """Return a page of a short list that is in memory; ``fields`` may be filtered and sorted.
+    """Return a page of a short list in memory; ``fields`` may be filtered and sorted.
 
     Values are compared as texts: equal, ``ne``, ``in`` and ``contains``.
 
     Raises
     ------
     InvalidRequest
-        If a filter or sort names another field, or a filter another comparison.
+        If a filter or sort names another field, or a filter uses another comparison.
     """
     found = list(items)
     for name, value in query.filters.items():

@@ -1,4 +1,4 @@
-"""Names that people give: what is allowed, checked before they reach anything else."""
+"""Valid names of accounts and networks; checked before anything else sees them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ from .user_input import shown
 MAX_NAME = 64
 MAX_EMAIL = 64
 
-# One form for all: what is safe in a Hub group, a path and a label needs no second name there.
+# One form for all: it is safe in a Hub group, a path and a label, so no second name is needed
+# there.
 _SLUG = re.compile(r"[a-z0-9](?:[a-z0-9_.-]*[a-z0-9])?")
 _USERNAME = re.compile(r"[a-z0-9][a-z0-9_.-]*")
 _EMAIL = re.compile(r"[^@\s<>(),;:\\\"\[\]\x00-\x1f]+@[a-z0-9](?:[a-z0-9.-]*[a-z0-9])?")
@@ -21,13 +22,13 @@ _EMAIL = re.compile(r"[^@\s<>(),;:\\\"\[\]\x00-\x1f]+@[a-z0-9](?:[a-z0-9.-]*[a-z
 def check_slug(what: str, name: str) -> str:
     """Return ``name`` if it may name a domain, project or policy.
 
-    Lower-case letters, digits and ``-_.`` inside, at most 64 characters; no
-    ``--`` and no ``..``, which separate parts of longer names.
+    Lower-case letters, digits and ``-_.`` inside, at most 64 characters; no ``--`` and no ``..``,
+    which separate parts of longer names.
 
     Raises
     ------
     InvalidRequest
-        If it is anything else; ``what`` says of what it is the name.
+        If it is anything else; ``what`` is the kind of thing in the message.
     """
     is_short = len(name) <= MAX_NAME
     if not (is_short and _SLUG.fullmatch(name)) or ".." in name or "--" in name:
@@ -40,12 +41,12 @@ def check_slug(what: str, name: str) -> str:
 
 
 def check_username(name: str) -> str:
-    """Return the user name in lower case, as the Hub keeps it.
+    """Return the user name in lower case, as the Hub stores it.
 
     Raises
     ------
     InvalidRequest
-        If it does not begin with a letter or digit, holds other characters
+        If it does not begin with a letter or digit, contains other characters
         than letters, digits and ``_.-``, or is longer than 64.
     """
     lower = name.strip().lower()
@@ -96,9 +97,9 @@ def check_networks(texts: list[str]) -> list[str]:
 
 
 def is_inside(address: str, networks: list[str] | None) -> bool:
-    """Return whether an address lies in one of the networks; None allows every address.
+    """Return whether an address is in one of the networks; None allows every address.
 
-    An address that is unknown or malformed lies in none.
+    An unknown or malformed address is in none.
     """
     if networks is None:
         return True

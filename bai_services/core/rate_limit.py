@@ -1,4 +1,4 @@
-"""A sliding count of events over the last minutes."""
+"""Sliding-window count of events."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from collections import deque
 from datetime import datetime, timedelta
 
 WINDOW = timedelta(minutes=15)
-# The window slides in steps of this: small beside the window, and few steps to keep.
+# The window slides in steps of this length: short compared with the window, yet few to store.
 STEP = timedelta(seconds=10)
 
 
 class SlidingCount:
-    """Counts events of the last 15 minutes, with a grain of ten seconds."""
+    """Counts events of the last 15 minutes, with a resolution of ten seconds."""
 
     __slots__ = ("_steps", "_total")
 
@@ -20,7 +20,7 @@ class SlidingCount:
         self._total = 0
 
     def total(self, now: datetime) -> int:
-        """Return how many events the window that ends now holds."""
+        """Return the number of events in the window that ends now."""
         oldest = _step(now) - WINDOW // STEP
         while self._steps and self._steps[0][0] <= oldest:
             self._total -= self._steps.popleft()[1]
@@ -34,7 +34,7 @@ class SlidingCount:
         self._total += 1
 
     def seconds_until_room(self, now: datetime) -> int:
-        """Return after how many seconds the oldest events have left the window."""
+        """Return the seconds until the oldest events leave the window."""
         if not self._steps:
             return 0
         leaves = self._steps[0][0] + WINDOW // STEP + 1

@@ -1,4 +1,4 @@
-"""Exact amounts of resource slots; text such as ``4g`` or ``0.5`` exists only here."""
+"""Exact quantities of resource slots; the only place that parses text such as ``4g`` or ``0.5``."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ from .user_input import MAX_NUMBER_CHARACTERS, number_text, read_decimal, shown
 CPU = "cpu"
 MEM = "mem"
 
-# A share is scheduled in thousandths and may be asked in hundredths (accelerators' published step).
+# A share is scheduled in thousandths and can be requested in hundredths (the accelerators'
+# published step).
 SHARE_UNIT = 1000
 SHARE_STEP = 10
 SHARE_MINIMUM = 50
@@ -26,17 +27,17 @@ _MEM = re.compile(
 )
 _SLOT_NAME = re.compile(r"cpu|mem|[a-z][a-z0-9-]*\.[a-z0-9.-]+(?::[a-z0-9.+-]+)?")
 
-# A cap that limits nothing; amounts themselves are never negative.
+# A cap without limit; quantities themselves are never negative.
 UNLIMITED = -1
 UNLIMITED_TEXT = "unlimited"
 MAX_SLOT_NAME = 64
-# Large enough for any cluster, small enough for a signed 64-bit column.
+# Large enough for any cluster, and fits a signed 64-bit column.
 MAX_AMOUNT = 2**60
 
 
 @dataclass(frozen=True, slots=True)
 class SlotType:
-    """How the amounts of one slot are written: ``unit`` integers make the number 1."""
+    """Notation of a slot's quantities: ``unit`` integers make the number 1."""
 
     unit: int
     step: int
@@ -45,15 +46,15 @@ class SlotType:
 
 
 def slot_type(name: str) -> SlotType:
-    """Return how amounts of slot ``name`` are counted.
+    """Return the type of slot ``name``.
 
-    ``cpu`` is in millicores, ``mem`` in bytes, ``*.shares`` in thousandths of a
-    device, every other slot in whole devices.
+    ``cpu`` is in millicores, ``mem`` in bytes, ``*.shares`` in thousandths of a device, every other
+    slot in whole devices.
 
     Raises
     ------
     InvalidRequest
-        If the name is no slot name.
+        If the name is not a slot name.
     """
     if len(name) > MAX_SLOT_NAME or not _SLOT_NAME.fullmatch(name):
         raise InvalidRequest(
@@ -77,17 +78,17 @@ def family_of(slot: str) -> str | None:
 
 
 def parse_amount(slot: str, text: str | int | float) -> int:
-    """Return the integer amount that ``text`` means for ``slot``.
+    """Return the integer quantity in ``text`` for ``slot``.
 
-    Examples: ``("mem", "1.5g")`` is 1610612736, ``("cuda.shares", "0.25")`` is
-    250, ``("cpu", 2)`` is 2000. Zero is allowed and means "none". A text has at
-    most 40 ASCII characters and an exponent of at most two digits; no sign.
+    Examples: ``("mem", "1.5g")`` is 1610612736, ``("cuda.shares", "0.25")`` is 250, ``("cpu", 2)``
+    is 2000. Zero is allowed and means "none". A text has at most 40 ASCII characters and an
+    exponent of at most two digits; no sign.
 
     Raises
     ------
     InvalidRequest
-        If the text is no amount, is negative or too large, lies between two
-        steps of the slot, is no whole number of bytes, or is below its minimum.
+        If the text is not a quantity, is negative or too large, lies between two
+        steps of the slot, is not a whole number of bytes, or is below its minimum.
     """
     kind = slot_type(slot)
     said = number_text(text)
@@ -159,7 +160,7 @@ def _too_fine(slot: str, text: str, exact: Fraction) -> InvalidRequest:
 
 
 def format_amount(slot: str, amount: int) -> str:
-    """Return the shortest exact text of an amount; ``parse_amount`` reads it back."""
+    """Return the shortest exact text of a quantity; ``parse_amount`` reads it back."""
     if slot == MEM:
         for suffix in reversed(MEM_SUFFIXES):
             size = MEM_SUFFIXES[suffix]
@@ -171,7 +172,7 @@ def format_amount(slot: str, amount: int) -> str:
 
 
 def parse_cap(slot: str, text: str | int | float) -> int:
-    """Return the limit that ``text`` means: an amount, or ``UNLIMITED`` for ``unlimited`` and -1.
+    """Return the limit in ``text``: a quantity, or ``UNLIMITED`` for ``unlimited`` and -1.
 
     Raises
     ------
@@ -190,7 +191,7 @@ def format_cap(slot: str, cap: int) -> str:
 
 
 class ResourceSlots(Mapping[str, int]):
-    """An immutable map from slot name to its integer amount; zero amounts are left out."""
+    """An immutable map from slot name to integer quantity; zero quantities are left out."""
 
     __slots__ = ("_amounts",)
 
@@ -199,7 +200,7 @@ class ResourceSlots(Mapping[str, int]):
 
     @classmethod
     def parse(cls, texts: Mapping[str, str | int | float]) -> ResourceSlots:
-        """Read a map of texts, as people and the REST API write it."""
+        """Parse a map of texts, as written by users and the REST API."""
         return cls({slot: parse_amount(slot, text) for slot, text in texts.items()})
 
     def format(self) -> dict[str, str]:
@@ -215,7 +216,7 @@ class ResourceSlots(Mapping[str, int]):
     def __len__(self) -> int:
         return len(self._amounts)
 
-    # As of any mapping, only faster.
+    # Equivalent to that of a mapping, but faster.
     def get(self, slot: str, default: Any = None, /) -> Any:
         return self._amounts.get(slot, default)
 
@@ -244,12 +245,14 @@ class ResourceSlots(Mapping[str, int]):
         )
 
     def fits_in(self, free: Mapping[str, int]) -> bool:
-        """Return whether every amount is there; a slot that ``free`` lacks counts as 0."""
+        """Return whether ``free`` covers every quantity; a slot missing from ``free`` counts as
+        0.
+        """
         return all(need <= free.get(slot, 0) for slot, need in self.items())
 
 
 class Caps(ResourceSlots):
-    """Limits per slot. Unlike amounts they keep their zeros: a cap of 0 forbids the slot.
+    """Limits per slot. Unlike quantities they keep their zeros: a cap of 0 forbids the slot.
 
     ``UNLIMITED`` (-1, as text ``unlimited``) lifts the limit of one slot.
     """
@@ -258,7 +261,7 @@ class Caps(ResourceSlots):
 
     @classmethod
     def parse(cls, texts: Mapping[str, str | int | float]) -> Caps:
-        """Read a map of texts; -1 is ``unlimited`` too."""
+        """Parse a map of texts; -1 is ``unlimited`` too."""
         return cls({slot: parse_cap(slot, text) for slot, text in texts.items()})
 
     def format(self) -> dict[str, str]:

@@ -1,11 +1,11 @@
-"""Numbers in text from users: the length is checked before any arithmetic."""
+"""Numbers in text from users; the length is checked before any arithmetic."""
 
 from __future__ import annotations
 
 import re
 from decimal import Decimal
 
-# int() and Decimal() cost more than linear time in the length of the text.
+# int() and Decimal() take more than linear time in the length of the text.
 MAX_NUMBER_CHARACTERS = 40
 _WHOLE = re.compile(r"[0-9]+")
 _DECIMAL = re.compile(r"(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:e[+-]?[0-9]{1,2})?", re.IGNORECASE)

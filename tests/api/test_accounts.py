@@ -248,7 +248,7 @@ async def test_what_is_in_use_is_not_deleted_and_says_by_what(admin: Client) -> 
         pytest.param(
             "/domains",
             {"name": "x", "allowed_vfolder_hosts": {"local": ["fly"]}},
-            "fly is no permission",
+            "fly is not a permission",
             id="unknown permission",
         ),
         pytest.param("/domains", {"name": "x", "description": "\0"}, "description", id="a NUL"),

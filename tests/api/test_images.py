@@ -33,7 +33,7 @@ async def test_labels_say_amounts_and_apps(api: Api) -> None:
 @pytest.mark.parametrize(
     "body, part",
     [
-        pytest.param({"name": "A B"}, "no image name", id="odd name"),
+        pytest.param({"name": "A B"}, "not an image name", id="odd name"),
         pytest.param(
             {"name": "a", "labels": {"ai.backend.kernelspec": "9"}}, "only 1", id="a wrong label"
         ),

@@ -160,7 +160,7 @@ REFUSALS: dict[str, tuple[dict[str, Any], type[Exception], str]] = {
     "long": ({"name": "x" * 65}, errors.InvalidRequest, "cannot name"),
     "no project": ({"project": "nope"}, errors.NotFound, "no project 'nope'"),
     "no image": ({"image": "nope:1"}, errors.NotFound, "no image"),
-    "odd image": ({"image": "N o!"}, errors.InvalidRequest, "no image name"),
+    "odd image": ({"image": "N o!"}, errors.InvalidRequest, "not an image name"),
     "group": ({"resource_group": "x"}, errors.NotFound, "no resource group"),
     "preset": ({"preset": "x"}, errors.NotFound, "no preset"),
     "type": ({"type": "system"}, errors.InvalidRequest, "cannot be created"),

@@ -106,7 +106,7 @@ def test_broken_rows_are_refused_and_left_out_only_if_asked(files: Path) -> None
     ("name", "text", "message"),
     [
         ("mine.yaml", "scheduler: best\n", "'best' is not a valid scheduler"),
-        ("mine.yaml", "scheduler_opts: {placement: tight}\n", "'tight' is no placement"),
+        ("mine.yaml", "scheduler_opts: {placement: tight}\n", "'tight' is not a valid placement"),
         ("mine.yaml", "{", "is neither YAML nor JSON"),
         ("mine.yaml", "- a\n", "write a map"),
         ("pods.csv", "a,b\n1,2\n", "has no column name"),

@@ -40,10 +40,10 @@ BAD_TIMES = {
     "2026-03-02": "has no time zone",
     "2028-03-02T10:00Z": "more than 365 days ahead",
     "366d": "more than 365 days ahead",
-    "soon": "no span of time",
-    "": "no span of time",
-    "-10min": "no span of time",
-    "10 parsecs": "no span of time",
+    "soon": "not a duration",
+    "": "not a duration",
+    "-10min": "not a duration",
+    "10 parsecs": "not a duration",
 }
 
 

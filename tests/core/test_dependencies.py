@@ -10,7 +10,7 @@ from bai_services.core.errors import Conflict, InvalidRequest
 from bai_services.core.sessions.dependencies import (
     Dependency,
     failure_reason,
-    refuse_circles,
+    refuse_cycles,
     refuse_failed,
     waiting_text,
 )
@@ -43,7 +43,7 @@ CIRCLES = {
 def test_circles_are_named(case: str) -> None:
     items, circle = CIRCLES[case]
     with pytest.raises(InvalidRequest) as caught:
-        refuse_circles(items)
+        refuse_cycles(items)
     told = caught.value.details["circle"]
     assert told[0] == told[-1]
     assert set(told) == set(circle.split(" -> "))
@@ -54,12 +54,12 @@ def test_circles_are_named(case: str) -> None:
 @settings(max_examples=80)
 def test_whoever_waits_for_earlier_ones_only_is_in_no_circle(edges: list[list[int]]) -> None:
     items = {str(n): [str(m) for m in after if m < n] for n, after in enumerate(edges)}
-    refuse_circles({**items, "outside": ["elsewhere"]})
+    refuse_cycles({**items, "outside": ["elsewhere"]})
     if items:
         # The first waits for the last, which waits for all of them.
         last = str(len(items))
         with pytest.raises(InvalidRequest):
-            refuse_circles({**items, "0": [last], last: list(items)})
+            refuse_cycles({**items, "0": [last], last: list(items)})
 
 
 def test_what_failed_is_refused_and_told() -> None:

@@ -63,10 +63,10 @@ def test_spans_of_time_are_kept_in_seconds() -> None:
         pytest.param(
             {"allow_fractional_resource_fragmentation": "yes"}, "true or false", id="no flag"
         ),
-        pytest.param({"pending_timeout": "soon"}, "span of time", id="no span of time"),
-        pytest.param({"pending_timeout": -5}, "span of time", id="negative time"),
-        pytest.param({"pending_timeout": True}, "span of time", id="a flag for a time"),
-        pytest.param({"fair_share": []}, "is a map", id="no map"),
+        pytest.param({"pending_timeout": "soon"}, "duration", id="no span of time"),
+        pytest.param({"pending_timeout": -5}, "duration", id="negative time"),
+        pytest.param({"pending_timeout": True}, "duration", id="a flag for a time"),
+        pytest.param({"fair_share": []}, "must be a map", id="no map"),
         pytest.param({"fair_share": {"half_life_days": 0}}, "from 0.01", id="no half life"),
         pytest.param({"fair_share": {"lookback_days": 10**9}}, "to 366", id="endless look back"),
         pytest.param({"fair_share": {"half": 1}}, "half_life_days", id="unknown part"),

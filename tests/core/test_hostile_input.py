@@ -95,7 +95,7 @@ PARSERS: dict[str, list[Parser]] = {
         lambda t: cluster.check_device(t, "cuda"),
         lambda t: cluster.check_device("0", t),
     ],
-    "sessions.dependencies.refuse_circles": [lambda t: dependencies.refuse_circles({t: [t, "b"]})],
+    "sessions.dependencies.refuse_cycles": [lambda t: dependencies.refuse_cycles({t: [t, "b"]})],
     "durations.parse_duration": [lambda t: durations.parse_duration(t, "field")],
     "cluster.egress.parse_targets": [
         egress.parse_targets,

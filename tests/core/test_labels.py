@@ -93,7 +93,7 @@ def test_service_ports_that_are_refused(text: str, part: str) -> None:
     "given, part",
     [
         pytest.param(labels(kernelspec="2"), "only 1", id="another kernelspec"),
-        pytest.param(labels(nonsense="1"), "no such label", id="unknown label of ours"),
+        pytest.param(labels(nonsense="1"), "unknown label", id="unknown label of ours"),
         pytest.param(labels(features="batch fly"), "fly", id="unknown feature"),
         pytest.param({"ai.backend.min-cuda": "new"}, "12.4", id="no version"),
         pytest.param(labels(role="BOSS"), "COMPUTE", id="unknown role"),
@@ -107,7 +107,7 @@ def test_service_ports_that_are_refused(text: str, part: str) -> None:
         ),
         pytest.param(labels(resource__min__gold="1"), "resource slot", id="unknown slot"),
         pytest.param(labels(resource__min__mem="much"), "memory", id="no amount"),
-        pytest.param(labels(endpoint_ports="x"), "no service port", id="endpoint without port"),
+        pytest.param(labels(endpoint_ports="x"), "service port cannot", id="endpoint without port"),
         pytest.param(labels(envs__corecount="A-B"), "variable", id="no variable's name"),
         pytest.param({"x": "y" * 5000}, "longer", id="too long"),
         pytest.param({f"x{i}": "" for i in range(300)}, "at most 256", id="too many"),

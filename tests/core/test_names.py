@@ -102,5 +102,5 @@ def test_host_permissions_are_known_and_ordered() -> None:
     given = {"local": ["upload-file", "create-vfolder", "upload-file"]}
     assert check_hosts(given) == {"local": ["create-vfolder", "upload-file"]}
     assert check_hosts({"local": list(reversed(PERMISSIONS))}) == {"local": list(PERMISSIONS)}
-    with pytest.raises(InvalidRequest, match="fly is no permission"):
+    with pytest.raises(InvalidRequest, match="fly is not a permission"):
         check_hosts({"local": ["fly"]})

@@ -379,7 +379,7 @@ async def check_that_each_field_says_what_is_wrong(page: Page, tmp_path: Path) -
     await page.locator("#bai-refused").wait_for()
     wrong = {
         "#bai-amount-cpu": "cpu=-1",
-        "#bai-mount-0-path": "it must not hold '..'",
+        "#bai-mount-0-path": "it must not contain '..'",
         "#bai-shm": "mem=-1m",
         "#bai-ports": "port 2200 belongs to the session itself",
         "#bai-variable-BAI_X": "BAI_X is reserved",

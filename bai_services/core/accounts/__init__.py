@@ -1,1 +1,1 @@
-"""Users, domains, projects, roles, keypairs, policies and sign-in."""
+"""Accounts: users, domains, projects, roles, keypairs, policies and sign-in."""

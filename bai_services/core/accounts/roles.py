@@ -1,4 +1,4 @@
-"""Who may do what: roles, reaches and the one table of actions."""
+"""Permissions: roles, reaches and the table of actions."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import IntEnum, StrEnum
 
-# The Hub's scope that a server's own token carries, filtered to that server. It makes whoever
-# holds the token a `Role.SESSION`, never the person.
+# The Hub scope of a server's own token, filtered to that server. The holder of such a token is a
+# `Role.SESSION`, never the user.
 SESSION_SCOPE = "custom:bai:session"
 
 
@@ -18,11 +18,13 @@ class Role(StrEnum):
     MONITOR = "monitor"  # reads everything, changes nothing
     HUB = "hub"  # the Hub itself: authenticator and spawner
     AGENT = "agent"
-    SESSION = "session"  # what runs in a session, for its owner: far less than the owner
+    SESSION = "session"  # code in a session, acting for its owner with far fewer permissions
 
 
 class Reach(IntEnum):
-    """How far an action of a role goes; each reach holds all smaller ones."""
+    """Set of objects on which a role may perform an action; each reach includes all smaller
+    ones.
+    """
 
     NONE = 0
     OWN = 1
@@ -33,7 +35,7 @@ class Reach(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """The person or part of the system behind one request.
+    """The user or component that sent a request.
 
     ``domain`` is None for the Hub and for agents; ``projects`` holds project ids.
     """
@@ -57,9 +59,9 @@ class Owner:
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """Where a thing lies; None means that it has no such scope (a policy, a resource group).
+    """Scope of a resource; None means that it has no such scope (a policy, a resource group).
 
-    What belongs to a project has no owner, whoever created it.
+    A project's resource has no owner, whoever created it.
     """
 
     domain: str | None = None
@@ -81,7 +83,7 @@ class Visibility:
     hidden_roles: frozenset[Role] = frozenset()
 
     def covers(self, domain: str, project_id: str, owner_id: str) -> bool:
-        """Return whether a row lies in the scope, whatever the role of its owner."""
+        """Return whether a row is in the scope, ignoring the role of its owner."""
         return (
             self.domain in (None, domain)
             and (self.project_ids is None or project_id in self.project_ids)
@@ -109,7 +111,7 @@ _HUB = {Role.HUB: Reach.ALL}
 _AGENT = {Role.AGENT: Reach.ALL}
 _SESSION = {Role.SESSION: Reach.OWN}
 
-# Every action of the product. A role that is missing in a row has no reach.
+# Every action of the product. A role missing in a row has no reach.
 ACTIONS: Mapping[str, Mapping[Role, Reach]] = {
     "domain.read": _reaches(R.DOMAIN, R.DOMAIN, R.ALL),
     "domain.write": _SUPERADMIN,
@@ -149,14 +151,14 @@ ACTIONS: Mapping[str, Mapping[Role, Reach]] = {
     # Environment, command, callback and output, which may contain secrets of the owner.
     "session.read-private": {**_OWN_WRITES, **_HUB, **_SESSION},
     "session.write": {**_OWN_WRITES, **_HUB, **_SESSION},
-    # Beyond what the keypair's policy lets its owner ask for.
+    # To exceed the limit that the keypair's policy sets for its owner.
     "session.prioritize": _DOMAIN_WRITES,
-    # To say which agents it goes to.
+    # To designate the agents of a session.
     "session.designate": _DOMAIN_WRITES,
-    # To let others use an app of it; to take that back.
+    # To share one of its apps, and to revoke the share.
     "session.share": _reaches(R.OWN, R.OWN, R.NONE),
     "session.unshare": _reaches(R.OWN, R.DOMAIN, R.NONE),
-    # To work inside of it as its owner does; what runs there is theirs alone.
+    # To work inside a session with its owner's rights; reserved for the owner.
     "session.enter": {**_reaches(R.OWN, R.OWN, R.OWN), Role.SUPERADMIN: R.OWN},
     "session.launch": _HUB,
     "template.read": _reaches(R.PROJECT, R.DOMAIN, R.ALL),
@@ -172,22 +174,22 @@ ACTIONS: Mapping[str, Mapping[Role, Reach]] = {
 
 
 def reach(role: Role, action: str) -> Reach:
-    """Return how far ``role`` may go with ``action``; an unknown action is a KeyError (a bug)."""
+    """Return the reach of ``role`` for ``action``; an unknown action is a KeyError (a bug)."""
     return ACTIONS[action].get(role, Reach.NONE)
 
 
 # A role cannot act on resources whose owner's role has a higher rank.
 _RANKS: Mapping[Role, int] = {Role.USER: 0, Role.MONITOR: 0, Role.ADMIN: 1, Role.SUPERADMIN: 2}
-# Lists of accounts, keypairs and quotas hold no files, environments or secrets, and
-# administrators need the accounts of their domain to share and to see what limits apply.
+# Lists of accounts, keypairs and quotas contain no files, environments or secrets, and
+# administrators need the accounts of their domain for sharing and for seeing limits.
 _METADATA_READS = frozenset({"user.read", "keypair.read", "quota.read"})
-# Whoever changes an account or a keypair can sign in as its owner. A monitor reads every domain,
+# Whoever can change an account or a keypair can sign in as its owner. A monitor reads every domain,
 # so for these actions it ranks above a domain admin.
 _CREDENTIAL_WRITES = frozenset({"user.write", "keypair.write"})
 
 
 def reaches(caller: Caller, action: str, target: Target) -> bool:
-    """Return whether the caller may do ``action`` to something that lies at ``target``.
+    """Return whether the caller may perform ``action`` on ``target``.
 
     Resources of an owner with a higher role are out of reach, unless the caller's reach is ALL.
     """

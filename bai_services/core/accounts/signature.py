@@ -1,4 +1,4 @@
-"""Signatures of requests by keypair: one function for the caller and for the checker."""
+"""Keypair signatures of requests, shared by client and server."""
 
 from __future__ import annotations
 
@@ -34,10 +34,9 @@ def sign(
 ) -> str:
     """Return the hex signature of a request.
 
-    ``path`` holds the query string; ``date`` is the aware time of the ``Date``
-    header in ISO 8601. ``content_digest`` is the value of the ``Content-Digest``
-    header. Without one the body is not part of the signature, as in the scheme
-    that this one is compatible with.
+    ``path`` includes the query string; ``date`` is the timezone-aware time of the ``Date`` header
+    in ISO 8601. ``content_digest`` is the value of the ``Content-Digest`` header. Without it the
+    body is not signed, as in the scheme that this one is compatible with.
     """
     day = date.strftime("%Y%m%d")
     digest = (f"content-digest:{content_digest}",) if content_digest else ()
@@ -63,7 +62,7 @@ def content_digest(body: bytes) -> str:
 
 
 def check_body(header: str, body: bytes) -> None:
-    """Raise ``NotSignedIn`` unless a body has the digest of its ``Content-Digest`` header."""
+    """Raise ``NotSignedIn`` unless a body matches its ``Content-Digest`` header."""
     if not hmac.compare_digest(header.encode(), content_digest(body).encode()):
         raise NotSignedIn(
             "the body does not match the Content-Digest header that the signature covers; "
@@ -82,7 +81,7 @@ def parse_authorization(header: str) -> tuple[str, str]:
     Raises
     ------
     NotSignedIn
-        If the header is not in the scheme's form.
+        If the header does not have the scheme's form.
     """
     match = _CREDENTIAL.fullmatch(header)
     if match is None:
@@ -91,7 +90,7 @@ def parse_authorization(header: str) -> tuple[str, str]:
 
 
 def check_date(date: datetime, now: datetime) -> None:
-    """Raise ``NotSignedIn`` if a signed date lies outside the clock window."""
+    """Raise ``NotSignedIn`` if a signed date is outside the clock window."""
     if abs(now - date) > CLOCK_WINDOW:
         raise NotSignedIn(
             f"the request is dated {date.isoformat()}, more than "

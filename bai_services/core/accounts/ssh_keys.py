@@ -1,4 +1,4 @@
-"""Public keys that people give for the SSH servers of their sessions."""
+"""Public keys of users for the SSH servers of their sessions."""
 
 from __future__ import annotations
 
@@ -31,19 +31,19 @@ _NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9@._-]{0,62}[A-Za-z0-9])?")
 
 @dataclass(frozen=True, slots=True)
 class PublicKey:
-    """``text`` is type and key without comment; ``fingerprint`` as `ssh-keygen -l` shows it."""
+    """``text`` is type and key without comment; ``fingerprint`` is as shown by `ssh-keygen -l`."""
 
     text: str
     fingerprint: str
 
 
 def check_key_name(name: str) -> str:
-    """Return ``name`` if a key may be called so.
+    """Return ``name`` if it is valid for a key.
 
     Raises
     ------
     InvalidRequest
-        If it may not.
+        If it is not.
     """
     if _NAME.fullmatch(name) is None:
         raise InvalidRequest(
@@ -55,12 +55,12 @@ def check_key_name(name: str) -> str:
 
 
 def parse_public_key(text: str) -> PublicKey:
-    """Return the key of a line as it stands in ``id_ed25519.pub``; its comment is dropped.
+    """Return the key of a line in the format of ``id_ed25519.pub``; its comment is dropped.
 
     Raises
     ------
     InvalidRequest
-        If it is none, has options in front, is weak, or is a private key.
+        If it is not a key, has options in front, is weak, or is a private key.
     """
     if "PRIVATE KEY" in text:
         raise _wrong(
@@ -88,7 +88,7 @@ def parse_public_key(text: str) -> PublicKey:
 
 
 def _fields(blob: bytes) -> list[bytes]:
-    """Return the texts that a key is made of, each of which has its length in front."""
+    """Return the length-prefixed fields of a key."""
     found = []
     while blob:
         (size,) = struct.unpack_from("!I", blob)

@@ -1,4 +1,4 @@
-"""Sharing one app of a session: with whom, where a policy allows it, and how a visit is proved."""
+"""Shares of a session's app: audience, limits of the policy, and sealed passes of visitors."""
 
 from __future__ import annotations
 
@@ -16,11 +16,12 @@ from ..errors import Forbidden, InvalidRequest
 
 MAX_ADDRESSES = 64
 DEFAULT_LIFE = timedelta(days=7)
-# What an address with an entry is good for, and how long a visit goes on without another one.
+# Lifetime of the entry pass in a link, and of a visit before another entry is needed.
 ENTRY_LIFE = timedelta(minutes=1)
 PASS_LIFE = timedelta(hours=12)
 
-# Whoever has one of these has the whole session: its files, its shell, its owner's tokens.
+# Access to one of these means access to the whole session: its files, its shell, its owner's
+# tokens.
 WHOLE_SESSION = frozenset(
     {"jupyterlab", "notebook", "terminal", "filebrowser", "ssh", "vscode", "rstudio"}
 )
@@ -36,7 +37,7 @@ class Audience(StrEnum):
 
 
 class Sharing(StrEnum):
-    """How far a user policy lets people share; each reaches as far as those before it."""
+    """Widest audience that a user policy allows; each includes those before it."""
 
     NONE = "none"
     USER = "user"
@@ -45,13 +46,13 @@ class Sharing(StrEnum):
 
 
 class PassKind(StrEnum):
-    ENTRY = "entry"  # in an address, once
+    ENTRY = "entry"  # in an address, valid once
     VISIT = "visit"  # in a cookie
 
 
 @dataclass(frozen=True, slots=True)
 class Pass:
-    """Who comes by which share; ``user_id`` is empty for somebody whom nobody knows."""
+    """A visitor and the share that admits them; ``user_id`` is empty for an anonymous visitor."""
 
     kind: PassKind
     share_id: str
@@ -66,11 +67,11 @@ def check_app(name: str) -> str:
     Raises
     ------
     InvalidRequest
-        If it is no name of an app, or would give away the whole session.
+        If it is not the name of an app, or would give away the whole session.
     """
     if not _APP.fullmatch(name):
         raise InvalidRequest(
-            f"{name[:64]!r} is no name of an app; write for instance tensorboard or port-8501",
+            f"{name[:64]!r} is not the name of an app; write for instance tensorboard or port-8501",
             field="app",
         )
     if name in WHOLE_SESSION:
@@ -82,7 +83,7 @@ def check_app(name: str) -> str:
 
 
 def check_sharing(allowed: str, audience: Audience) -> None:
-    """Return if a policy that allows ``allowed`` lets an app be shared with such an audience.
+    """Check that a policy that allows ``allowed`` permits sharing with such an audience.
 
     Raises
     ------
@@ -92,7 +93,7 @@ def check_sharing(allowed: str, audience: Audience) -> None:
     order = list(Sharing)
     if order.index(Sharing(audience.value)) > order.index(Sharing(allowed)):
         raise Forbidden(
-            f"your user policy lets you share apps with: {allowed}; {audience} was asked for. "
+            f"your user policy lets you share apps with: {allowed}; {audience} was requested. "
             "An administrator can change the policy (app_sharing)",
             asked=audience,
             limit=allowed,
@@ -105,7 +106,7 @@ def check_addresses(audience: Audience, texts: Sequence[str]) -> list[str] | Non
     Raises
     ------
     InvalidRequest
-        If there are more than 64 or one is no network.
+        If there are more than 64 or one is not a network.
     """
     if len(texts) > MAX_ADDRESSES:
         raise InvalidRequest(
@@ -118,7 +119,7 @@ def check_addresses(audience: Audience, texts: Sequence[str]) -> list[str] | Non
             found.append(str(ipaddress.ip_network(text.strip())))
         except ValueError:
             raise InvalidRequest(
-                f"{text[:64]!r} is no address or network; write 192.0.2.7 or 192.0.2.0/24",
+                f"{text[:64]!r} is not an address or network; write 192.0.2.7 or 192.0.2.0/24",
                 field="allowed_addresses",
             ) from None
     if audience is Audience.PUBLIC and not found:
@@ -131,19 +132,19 @@ def check_addresses(audience: Audience, texts: Sequence[str]) -> list[str] | Non
 
 
 def end_of(now: datetime, seconds: int | None, most: int) -> datetime:
-    """Return when a share ends: after ``seconds``, a week if none are given; 0 is no limit.
+    """Return when a share ends: after ``seconds``, by default a week; 0 means no limit.
 
     Raises
     ------
     InvalidRequest
-        If that is longer than the policy lets a share be.
+        If the policy does not allow such a long share.
     """
     if seconds is None:
         asked = int(DEFAULT_LIFE.total_seconds())
         seconds = min(asked, most) if most else asked
     if most and seconds > most:
         raise InvalidRequest(
-            f"a share of {seconds} s was asked for; your policy allows {most} s",
+            f"a share of {seconds} s was requested; your policy allows {most} s",
             field="expires_in",
             asked=seconds,
             limit=most,
@@ -152,14 +153,14 @@ def end_of(now: datetime, seconds: int | None, most: int) -> datetime:
 
 
 def seal(key: bytes, found: Pass) -> str:
-    """Return a pass as a text that only who has ``key`` can have made."""
+    """Return a pass as an authenticated text; only a holder of ``key`` can create one."""
     until = str(int(found.expires_at.timestamp()))
     body = ".".join([found.kind, found.share_id, found.user_id, until, found.nonce])
     return f"{body}.{_mac(key, body)}"
 
 
 def unseal(key: bytes, text: str, kind: PassKind, now: datetime) -> Pass | None:
-    """Return the pass of a text; None if it is none of ours, of another kind, or too old."""
+    """Return the pass in a text; None if the text is forged, of another kind, or expired."""
     body, _, mac = text.rpartition(".")
     if not hmac.compare_digest(_mac(key, body).encode(), mac.encode(errors="backslashreplace")):
         return None
@@ -171,7 +172,7 @@ def unseal(key: bytes, text: str, kind: PassKind, now: datetime) -> Pass | None:
 
 
 def _mac(key: bytes, body: str) -> str:
-    # A key of its own: the manager's key encrypts other things.
+    # A derived key: the manager's key itself encrypts other things.
     own = hashlib.sha256(b"app shares:" + key).digest()
     digest = hmac.digest(own, body.encode(errors="backslashreplace"), "sha256")
     return base64.urlsafe_b64encode(digest).rstrip(b"=").decode()

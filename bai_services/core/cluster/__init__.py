@@ -1,1 +1,1 @@
-"""Agents, devices, images, resource groups and presets."""
+"""Cluster: agents, devices, images, resource groups and presets."""

@@ -1,4 +1,4 @@
-"""How firmly a part of a device is held, and which parts of it a session may have."""
+"""Enforcement levels of device shares, and the shares that a session may have."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from typing import Any
 from ..errors import InvalidRequest
 from ..resources import SHARE_MINIMUM, SHARE_UNIT, format_amount, parse_amount
 
-# More than any session could ask for.
+# More than any session could request.
 ANY_SHARE = 2**40
 _SLOT = "any.shares"
 
 
 class Level(StrEnum):
-    """What keeps a session to its part of a device, the firmest last."""
+    """Enforcement level of a session's share of a device, the strictest last."""
 
     NONE = "none"
     SOFT = "soft"
@@ -34,13 +34,12 @@ class Level(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Sharing:
-    """Which shares a session may have of a device, in thousandths, and how they are held.
+    """The shares of a device that a session may have, in thousandths, and their enforcement level.
 
-    ``most`` 0 offers none. A finite ``most`` also says that a session's share
-    must lie on one device: it is compared with all that the session asks.
-    ``is_paused`` says that just now nothing can be had. Where shares are
-    ``is_uniform``, all sessions on the device have the same: that of the first
-    one, until the device is empty.
+    ``most`` 0 offers none. A finite ``most`` also requires a session's share to be on one device:
+    it is compared with the whole request. ``is_paused`` means that nothing can be allocated just
+    now. Where shares are ``is_uniform``, all sessions on the device have the same share: that of
+    the first one, until the device is empty.
     """
 
     level: Level = Level.NONE
@@ -55,23 +54,29 @@ class Sharing:
 
     @property
     def clients(self) -> int:
-        """How many sessions the device can bear at once by their shares; 0: it is not shared."""
+        """Maximum number of sessions on the device, given its smallest share; 0: it is not
+        shared.
+        """
         return SHARE_UNIT // self.least if self.most else 0
 
     def in_force(self, shares: Iterable[int]) -> int:
-        """Return the share that the next session must have beside those with ``shares``; 0: any."""
+        """Return the share that the next session must have, given the current ``shares``; 0:
+        any.
+        """
         return max(shares, default=0) if self.is_uniform else 0
 
     def bears(self, share: int, in_force: int) -> bool:
-        """Return whether a session may have that share of the device, whatever is free on it."""
+        """Return whether a session may have that share of the device, ignoring what is free on
+        it.
+        """
         return self.least <= share <= self.most_now and in_force in (0, share)
 
     def holding(self, minimum: Level) -> Sharing:
-        """Return what is left to offer where shares must be held at least that firmly."""
+        """Return the sharing that remains where at least that enforcement level is required."""
         return self if self.level.is_at_least(minimum) else Sharing(self.level, self.least, 0)
 
     def to_facts(self) -> dict[str, Any]:
-        """Return what a device's facts say of it; ``of`` reads it back."""
+        """Return the entries for a device's facts; ``of`` reads them back."""
         if not self.most:
             return {"enforcement": self.level.value, "shares": None}
         most = min(self.most, SHARE_UNIT)
@@ -86,7 +91,7 @@ class Sharing:
 
     @classmethod
     def of(cls, facts: Mapping[str, Any]) -> Sharing:
-        """Read the facts of a device; an agent that says nothing of it offers any share."""
+        """Read the facts of a device; without such entries any share is offered."""
         said = facts.get("enforcement")
         level = Level(said) if said in set(Level) else Level.NONE
         shares = facts.get("shares", {})
@@ -98,5 +103,5 @@ class Sharing:
             flags = (bool(shares.get(name)) for name in ("is_paused", "is_uniform"))
             return cls(level, least, most, *flags)
         except (AttributeError, KeyError, TypeError, InvalidRequest):
-            # Of what nobody understands nothing is given out.
+            # Unknown values may come from a newer agent: offer nothing.
             return cls(level, most=0)

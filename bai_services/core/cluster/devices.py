@@ -1,4 +1,4 @@
-"""Devices of agents, and amounts on them."""
+"""Devices of agents, and quantities allocated on them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from .device_sharing import ANY_SHARE, Sharing
 
 SHARES = "shares"
 DEVICE = "device"
-# How the slots of MIG instances go on after the family: cuda.mig-1g.10gb.
+# The slot of a MIG instance is the family followed by this: cuda.mig-1g.10gb.
 MIG = ".mig-"
 
 
@@ -27,34 +27,34 @@ class Device:
     is_healthy: bool = True
     is_simulated: bool = False
     model: str = ""
-    numa_node: int | None = None  # None or -1: not known
-    # Devices that this one reaches by a direct link (NVLink); None: not known.
+    numa_node: int | None = None  # None or -1: unknown
+    # Devices connected by a direct link (NVLink); None: unknown.
     links: tuple[str, ...] | None = None
-    # By what it is asked for where it is a part of a device, such as a MIG instance; empty: as a
-    # whole device or in shares.
+    # The slot of a part of a device, such as a MIG instance; empty for a device that is allocated
+    # as a whole or in shares.
     slot: str = ""
     sharing: Sharing = field(default_factory=Sharing)
-    # The share that all sessions on it have, where they must have the same; 0: any will do.
+    # The share that all sessions on it must have; 0: any.
     share_in_force: int = 0
 
     @property
     def pool(self) -> str:
-        """Return what devices have in common that one request may take: see ``pool_of``."""
+        """The pool of devices from which one request may be served: see ``pool_of``."""
         return self.slot or self.family
 
     def at_best(self) -> Device:
-        """Return the device as it could be one day: empty, healthy, its shares to be had."""
+        """Return the device in its best possible state: empty, healthy, its shares available."""
         sharing = replace(self.sharing, is_paused=False)
         return replace(self, used=0, is_healthy=True, sharing=sharing, share_in_force=0)
 
     @property
     def free(self) -> int:
-        """What a session may still take: nothing of a device that is not healthy."""
+        """Free thousandths; 0 if the device is not healthy."""
         return self.capacity - self.used if self.is_healthy else 0
 
     @property
     def most_alone(self) -> int:
-        """The largest share that one session could have of this device now."""
+        """The largest share of this device that one session could have now."""
         most = min(self.free, self.sharing.most_now)
         if self.share_in_force:
             return self.share_in_force if self.share_in_force <= most else 0
@@ -71,7 +71,7 @@ class DeviceAmount(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Shortage:
-    """Why an amount does not fit: what was asked of ``slot`` and the most that one could have."""
+    """Why a request does not fit: the requested quantity of ``slot`` and the most available."""
 
     slot: str
     asked: int
@@ -84,10 +84,10 @@ def is_device_slot(slot: str) -> bool:
 
 
 def pool_of(slot: str) -> str:
-    """Return the devices that a slot is taken from.
+    """Return the pool of devices that serves a slot.
 
-    Shares and whole devices of a family come from the same ones (``cuda``); a slot
-    for parts of devices (``cuda.mig-1g.10gb``) has its own.
+    Shares and whole devices of a family are served from the same pool (``cuda``); a slot for parts
+    of devices (``cuda.mig-1g.10gb``) has its own.
     """
     family, _, kind = slot.partition(".")
     return family if kind in (SHARES, DEVICE) else slot
@@ -99,12 +99,12 @@ def thousandths(slot: str, amount: int) -> int:
 
 
 def check_exclusive(slots: Mapping[str, int]) -> None:
-    """Refuse two ways of asking for the same family.
+    """Refuse two kinds of slots of the same family.
 
     Raises
     ------
     InvalidRequest
-        If two slots of one family (``cuda.shares`` and ``cuda.device``) are asked for.
+        If two slots of one family (``cuda.shares`` and ``cuda.device``) are requested.
     """
     slot_of: dict[str, str] = {}
     for slot in sorted(slots):
@@ -113,7 +113,7 @@ def check_exclusive(slots: Mapping[str, int]) -> None:
             continue
         if family in slot_of:
             raise InvalidRequest(
-                f"{slot_of[family]} and {slot} exclude each other; ask for one of them",
+                f"{slot_of[family]} and {slot} exclude each other; request one of them",
                 slots=[slot_of[family], slot],
             )
         slot_of[family] = slot
@@ -125,7 +125,7 @@ def check_unique(slots: Mapping[str, int]) -> None:
     Raises
     ------
     InvalidRequest
-        If more than one MIG instance is asked for.
+        If more than one MIG instance is requested.
     """
     for slot, amount in slots.items():
         if MIG in slot and amount > 1:
@@ -137,10 +137,10 @@ def check_unique(slots: Mapping[str, int]) -> None:
 
 
 def split_shares(amount: int) -> list[int]:
-    """Return the parts of a share on as few devices as can hold it, largest first.
+    """Return the parts of a share on the fewest possible devices, largest first.
 
-    Up to one device the share stays whole. Above, it is split evenly over
-    ceil(amount) devices in steps of 0.01; parts differ by at most one step.
+    Up to one device the share stays whole. Above, it is split evenly over ceil(amount) devices in
+    steps of 0.01; parts differ by at most one step.
     """
     count = -(-amount // SHARE_UNIT)
     if count <= 1:
@@ -155,24 +155,26 @@ def split_shares(amount: int) -> list[int]:
 def most_shares(free: Iterable[int]) -> int:
     """Return the largest share that devices with that much free could hold.
 
-    Up to one device it is on one; above, in equal parts (to one step) on any number of them.
+    Up to one device it is on one; above, it is split into equal parts (within one step) on any
+    number of devices.
     """
     rooms = sorted(
         (min(room, SHARE_UNIT) // SHARE_STEP * SHARE_STEP for room in free), reverse=True
     )
     best = max(rooms[:1], default=0)
     for count, room in enumerate(rooms[1:], start=2):
-        # The n-th room bounds the smaller parts; roomier devices may hold one step more.
+        # The n-th largest room bounds the smaller parts; devices with more room may hold one step
+        # more.
         roomier = sum(other > room for other in rooms[:count])
         held = room * count + SHARE_STEP * roomier
-        # What one device could hold is never spread, and no part is below the smallest share.
+        # A share that fits on one device is never split, and no part is below the smallest share.
         if held > SHARE_UNIT and room >= SHARE_MINIMUM:
             best = max(best, held)
     return best
 
 
 def most_of(devices: Iterable[Device], slot: str) -> int:
-    """Return the largest amount of ``slot`` that could be taken from ``devices`` now."""
+    """Return the largest quantity of ``slot`` available on ``devices`` now."""
     mine = [d for d in devices if d.pool == pool_of(slot)]
     if not slot.endswith(f".{SHARES}"):
         return sum(d.is_healthy and d.used == 0 for d in mine)

@@ -1,4 +1,4 @@
-"""Which networks the containers of sessions may reach, as rules for iptables."""
+"""Egress rules: the networks that session containers may reach, as iptables rules."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
 DNS_PORT = 53
 TCP, UDP = "tcp", "udp"
-# Neighbour discovery: without it IPv6 finds no gateway.
+# Neighbour discovery: IPv6 needs it to find a gateway.
 _NEIGHBOUR_DISCOVERY = ("133", "134", "135", "136")
 _ESTABLISHED = "-m conntrack --ctstate RELATED,ESTABLISHED -j RETURN"
 _REJECT = {4: "icmp-admin-prohibited", 6: "icmp6-adm-prohibited"}
 
-# Everything that is not the public internet, and services of clouds at public addresses.
+# All networks outside the public internet, and cloud services at public addresses.
 BLOCKED: tuple[Network, ...] = tuple(
     ipaddress.ip_network(text)
     for text in (
@@ -53,7 +53,7 @@ BLOCKED: tuple[Network, ...] = tuple(
 
 
 class Policy(StrEnum):
-    """What sessions may reach beside the Hub, the manager and what is allowed by name."""
+    """Networks that sessions may reach besides the Hub, the manager and the allowed targets."""
 
     DEFAULT = "default"  # the internet
     OPEN = "open"  # everything
@@ -82,7 +82,7 @@ class Target:
 
 @dataclass(frozen=True, slots=True, order=True)
 class Source:
-    """Where packets of our containers come in: a bridge, or one address on a shared one."""
+    """Where packets of our containers enter: a bridge, or one address on a shared bridge."""
 
     interface: str
     address: str = ""
@@ -93,7 +93,7 @@ class Source:
 
 @dataclass(frozen=True, slots=True)
 class Chains:
-    """Names of one agent's chains; several agents may use one machine's tables."""
+    """Names of one agent's chains; several agents may share one machine's tables."""
 
     forwarded: str
     forwarded_rules: str
@@ -106,8 +106,7 @@ class Chains:
         return cls(f"{key}-FWD", f"{key}-FWD-P", f"{key}-IN", f"{key}-IN-P")
 
     def all(self) -> tuple[str, ...]:
-        # The first of each pair refers to the second: this is the order in which they can be
-        # deleted.
+        # The first of each pair refers to the second; chains must be deleted in this order.
         return (self.forwarded, self.local, self.forwarded_rules, self.local_rules)
 
 
@@ -146,9 +145,9 @@ def ruleset(
     sources: Iterable[Source],
     targets: Sequence[Target],
 ) -> str:
-    """Return the input of ``iptables-restore --noflush`` that sets all of our chains at once.
+    """Return the input of ``iptables-restore --noflush`` that sets all of our chains atomically.
 
-    Packets that return from our chains meet Docker's own rules next, so nothing here opens what
+    Packets that return from our chains continue to Docker's own rules, so nothing here opens what
     Docker closes. Packets between containers of one network stay allowed.
     """
     lines = ["*filter", *(f":{chain} - [0:0]" for chain in chains.all())]

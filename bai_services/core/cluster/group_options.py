@@ -1,4 +1,4 @@
-"""The options of a resource group: how its sessions are ordered, placed and let past each other."""
+"""Options of a resource group: order, placement and backfill of its sessions."""
 
 from __future__ import annotations
 
@@ -23,33 +23,33 @@ MINIMUM = "minimum_enforcement"
 
 @dataclass(frozen=True, slots=True)
 class GroupOptions:
-    """What ``scheduler_opts`` of a resource group says, with a default for all that it does not."""
+    """The ``scheduler_opts`` of a resource group, with defaults."""
 
     placement: Policy = Policy.PRICED
     backfill: Backfill = Backfill.RESERVING
     strategy: Strategy = Strategy.EVENLY
-    # Whether a share may be spread over more devices than it needs; a request may say otherwise.
+    # Whether a share may be spread over more devices than it needs; a request may override this.
     allow_fractional_resource_fragmentation: bool = False
-    # Seconds after which a session that still waits is cancelled; 0: never.
+    # Seconds after which a pending session is cancelled; 0: never.
     pending_timeout: int = 0
     fair_share: FairShare = field(default_factory=FairShare)
-    # How firmly a share of a device must be held; shares held less firmly are not given out.
+    # Minimum enforcement level; shares with a lower level are not allocated.
     minimum_enforcement: Level = Level.NONE
 
     @classmethod
     def of(cls, options: Mapping[str, Any]) -> GroupOptions:
-        """Read options as they are sent and kept.
+        """Read options in their REST and database form.
 
         Raises
         ------
         InvalidRequest
-            If one is unknown or cannot be what it is given as, naming the choices.
+            If one is unknown or has an invalid value; the message names the choices.
         """
         _refuse_unknown("option of a resource group", options, _READERS)
         return cls(**{name: _READERS[name](name, value) for name, value in options.items()})
 
     def state(self, name: str, order: str, is_active: bool) -> GroupState:
-        """Return the group as a scheduling pass looks at it."""
+        """Return the group as input of a scheduling pass."""
         return GroupState(
             name=name,
             is_active=is_active,
@@ -61,7 +61,7 @@ class GroupOptions:
 
 
 def check_options(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the options as they are kept: spans of time in seconds, nothing that is unknown.
+    """Return the options in their stored form: durations in seconds, no unknown options.
 
     Raises
     ------
@@ -79,7 +79,7 @@ def _one_of(choices: type[StrEnum]) -> Callable[[str, Any], StrEnum]:
     def read(name: str, value: Any) -> StrEnum:
         if not isinstance(value, str) or value not in set(choices):
             raise InvalidRequest(
-                f"{shown(value)!r} is no {name}; there are {', '.join(choices)}",
+                f"{shown(value)!r} is not a valid {name}; valid are {', '.join(choices)}",
                 field=f"{FIELD}.{name}",
             )
         return choices(value)
@@ -89,7 +89,7 @@ def _one_of(choices: type[StrEnum]) -> Callable[[str, Any], StrEnum]:
 
 def _flag(name: str, value: Any) -> bool:
     if not isinstance(value, bool):
-        raise InvalidRequest(f"{name} is true or false", field=f"{FIELD}.{name}")
+        raise InvalidRequest(f"{name} must be true or false", field=f"{FIELD}.{name}")
     return value
 
 
@@ -97,7 +97,7 @@ def _seconds(name: str, value: Any) -> int:
     if value is None:
         return 0
     if isinstance(value, bool) or not isinstance(value, int | str):
-        raise InvalidRequest(f"{name} is a span of time such as 2h", field=f"{FIELD}.{name}")
+        raise InvalidRequest(f"{name} must be a duration such as 2h", field=f"{FIELD}.{name}")
     return parse_duration(value, f"{FIELD}.{name}")
 
 
@@ -135,7 +135,7 @@ def _weights(name: str, value: Any, least: float) -> dict[str, float]:
 
 def _map(name: str, value: Any) -> Mapping[str, Any]:
     if not isinstance(value, Mapping):
-        raise InvalidRequest(f"{name} is a map", field=f"{FIELD}.{name}")
+        raise InvalidRequest(f"{name} must be a map", field=f"{FIELD}.{name}")
     return value
 
 
@@ -143,7 +143,7 @@ def _number(name: str, value: Any, least: float, most: float = MAX_WEIGHT) -> fl
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
     if not is_number or not least <= value <= most:
         raise InvalidRequest(
-            f"{name} is a number from {least:g} to {most:g}, not {shown(value)}",
+            f"{name} must be a number from {least:g} to {most:g}, not {shown(value)}",
             field=f"{FIELD}.{name}",
         )
     return float(value)

@@ -1,4 +1,4 @@
-"""What the labels of a session image say: its apps, its least and most amounts, its features."""
+"""Labels of a session image: its apps, resource bounds and features."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ MIN_CUDA = PREFIX + "min-cuda"
 # Inside a session these belong to the platform: interpreter, remote shell, terminal.
 RESERVED_PORTS = frozenset({2000, 2001, 2002, 2003, 2200, 7681})
 LOWEST_PORT, HIGHEST_PORT = 1025, 65534
-# Where the session's own server listens in a container.
+# Port of the session's own server in a container.
 SERVER_PORT = 8888
 MAX_PREOPEN_PORTS = 32
 
@@ -35,7 +35,7 @@ _BETWEEN_PORTS = re.compile(r",(?![^\[]*\])")
 class Protocol(StrEnum):
     HTTP = "http"
     TCP = "tcp"
-    PREOPEN = "preopen"  # something listens there already, nothing is to be started
+    PREOPEN = "preopen"  # already listening when the session starts; nothing is started
     VNC = "vnc"
     RDP = "rdp"
 
@@ -58,7 +58,7 @@ class ServicePort:
 
 @dataclass(frozen=True, slots=True)
 class ImageFacts:
-    """Everything that labels say; what is missing there is empty here.
+    """Everything that labels declare; missing labels give empty values.
 
     ``preferred_shared_memory_bytes`` is None where no label gives it.
     """
@@ -75,7 +75,7 @@ class ImageFacts:
     base_distro: str = ""
     accelerators: tuple[str, ...] = ()
     corecount_variables: tuple[str, ...] = ()
-    min_cuda: str = ""  # the CUDA version that the driver must serve at least, such as "12.4"
+    min_cuda: str = ""  # minimum CUDA version that the driver must support, such as "12.4"
 
     @property
     def apps(self) -> list[str]:
@@ -84,18 +84,18 @@ class ImageFacts:
 
     @property
     def is_private(self) -> bool:
-        """Whether the image is left out where people choose one."""
+        """Whether the image is hidden where users choose one."""
         return "private" in self.features
 
 
 def parse_labels(labels: Mapping[str, str]) -> ImageFacts:
-    """Read an image's labels; those of other programs are left alone.
+    """Parse an image's labels; labels of other programs are ignored.
 
     Raises
     ------
     InvalidRequest
-        If a label of ours is malformed, unknown, or contradicts another: a
-        minimum over its maximum, two apps on one port.
+        If one of our labels is malformed, unknown, or contradicts another: a
+        minimum above its maximum, two apps on one port.
     """
     mine = {
         name.removeprefix(PREFIX): text for name, text in labels.items() if name.startswith(PREFIX)
@@ -124,15 +124,15 @@ def parse_labels(labels: Mapping[str, str]) -> ImageFacts:
 
 
 def parse_service_ports(text: str) -> tuple[ServicePort, ...]:
-    """Read ``name:protocol:port`` or ``name:protocol:[port,port]``, comma separated.
+    """Parse ``name:protocol:port`` or ``name:protocol:[port,port]``, comma separated.
 
     ``jupyterlab:http:8090,triton:http:[8000,8001]``. ``pty`` entries are left out.
 
     Raises
     ------
     InvalidRequest
-        If an entry is malformed, a name or a port comes twice, or a port is
-        outside of 1025 to 65534 or reserved.
+        If an entry is malformed, a name or a port is repeated, or a port is
+        outside 1025 to 65534 or reserved.
     """
     if len(text) > MAX_LABEL_TEXT:
         raise _wrong("service-ports", text, f"it has more than {MAX_LABEL_TEXT} characters")
@@ -151,13 +151,13 @@ def parse_service_ports(text: str) -> tuple[ServicePort, ...]:
 
 
 def check_preopen_ports(ports: Sequence[int], labels: Mapping[str, str]) -> tuple[int, ...]:
-    """Return the ports that somebody names at a session's start, in their order.
+    """Check and return the ports that a user declares for a session, in their order.
 
     Raises
     ------
     InvalidRequest
-        If there are more than 32, one comes twice, is reserved, outside of 1025
-        to 65534, or an app of the image listens there.
+        If there are more than 32, one is repeated, reserved, outside 1025
+        to 65534, or used by an app of the image.
     """
     if len(ports) > MAX_PREOPEN_PORTS:
         raise _wrong_port(f"{len(ports)} ports; at most {MAX_PREOPEN_PORTS} are allowed")
@@ -200,7 +200,9 @@ def _with_endpoints(mine: Mapping[str, str]) -> tuple[ServicePort, ...]:
     endpoints = set(_words(mine.get("endpoint-ports", "")))
     unknown = endpoints - {port.name for port in ports}
     if unknown:
-        raise _wrong("endpoint-ports", ",".join(sorted(unknown)), "no service port is named so")
+        raise _wrong(
+            "endpoint-ports", ",".join(sorted(unknown)), "a service port cannot have this name"
+        )
     return tuple(
         ServicePort(p.name, p.protocol, p.ports, is_inference=p.name in endpoints) for p in ports
     )
@@ -225,18 +227,18 @@ def _check_range(low: ResourceSlots, preferred: ResourceSlots, high: ResourceSlo
     for slot, amount in preferred.items():
         if amount < low.get(slot, 0) or amount > high.get(slot, amount):
             raise InvalidRequest(
-                f"the preferred amount of {slot} lies outside of its minimum and maximum",
+                f"the preferred amount of {slot} is outside its minimum and maximum",
                 slot=slot,
             )
 
 
 def check_bounds(low: ResourceSlots, high: ResourceSlots) -> None:
-    """Refuse a minimum above its maximum; a slot that ``high`` lacks has no maximum.
+    """Refuse a minimum above its maximum; a slot missing from ``high`` has no maximum.
 
     Raises
     ------
     InvalidRequest
-        If there is one; it names slot and both amounts.
+        If there is one; the message has the slot and both quantities.
     """
     for slot, most in high.items():
         least = low.get(slot, 0)
@@ -272,7 +274,7 @@ def _check_known(mine: Mapping[str, str]) -> None:
     for name, text in mine.items():
         is_amount = re.fullmatch(r"resource\.(min|max|preferred)\..+", name) is not None
         if name not in _KNOWN and not is_amount and not name.startswith("customized-image."):
-            raise _wrong(name, text, "there is no such label")
+            raise _wrong(name, text, "unknown label")
 
 
 def _check_sizes(labels: Mapping[str, str]) -> None:
@@ -304,7 +306,7 @@ def _variables(text: str) -> tuple[str, ...]:
     words = tuple(_words(text))
     for word in words:
         if not _VARIABLE.fullmatch(word):
-            raise _wrong("envs.corecount", word, "it is no name of a variable")
+            raise _wrong("envs.corecount", word, "it is not a valid variable name")
     return words
 
 

@@ -1,4 +1,4 @@
-"""Words and rules of resource groups, agents and devices."""
+"""Terms and rules of resource groups, agents and devices."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ MAX_NAME = 64
 MAX_IMAGE_NAME = 255
 MAX_DEVICE_ID = 128
 
-# Letters of any case: a machine is called what it is called.
+# Letters of either case, because host names may have them.
 _AGENT_ID = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9_.-]{0,62}[A-Za-z0-9])?")
 _DEVICE_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:/-]*")
 _FAMILY = re.compile(r"[a-z][a-z0-9-]{0,31}")
@@ -25,7 +25,7 @@ _IMAGE = re.compile(
 class AgentStatus(StrEnum):
     ALIVE = "ALIVE"
     LOST = "LOST"  # silent for longer than the deadline; may come back
-    TERMINATED = "TERMINATED"  # said goodbye
+    TERMINATED = "TERMINATED"  # shut down in an orderly way
 
 
 class EngineName(StrEnum):
@@ -34,7 +34,7 @@ class EngineName(StrEnum):
 
 
 class LinkKind(StrEnum):
-    """Who may use a resource group that is not public; the target is named by its id.
+    """Who may use a resource group that is not public; the target is identified by its id.
 
     A domain by its name, a project and a user by their ids, a keypair by its access key.
     """
@@ -46,7 +46,7 @@ class LinkKind(StrEnum):
 
 
 def check_agent_id(agent_id: str) -> str:
-    """Return the id if it may name an agent.
+    """Return the id if it is valid for an agent.
 
     Raises
     ------
@@ -63,21 +63,22 @@ def check_agent_id(agent_id: str) -> str:
 
 
 def check_device(device_id: str, family: str) -> None:
-    """Refuse an id or a family that cannot be a device's.
+    """Refuse an invalid device id or device family.
 
     Raises
     ------
     InvalidRequest
-        If the id has odd characters or over 128 of them, or the family is no slot's beginning.
+        If the id has invalid characters or over 128 of them, or the family is not the first part
+        of a slot name.
     """
     if len(device_id) > MAX_DEVICE_ID or not _DEVICE_ID.fullmatch(device_id):
         raise InvalidRequest(f"{device_id[:80]!r} cannot be the id of a device", field="devices")
     if not _FAMILY.fullmatch(family):
-        raise InvalidRequest(f"{family[:80]!r} cannot be a family of devices", field="devices")
+        raise InvalidRequest(f"{family[:80]!r} is not a valid device family", field="devices")
 
 
 def canonical_image(name: str) -> str:
-    """Return an image's name with its tag, ``latest`` where none is given.
+    """Return an image's name with its tag, by default ``latest``.
 
     Raises
     ------
@@ -86,7 +87,7 @@ def canonical_image(name: str) -> str:
     """
     if len(name) > MAX_IMAGE_NAME or not _IMAGE.fullmatch(name):
         raise InvalidRequest(
-            f"{name[:80]!r} is no image name; write for instance python:3.12 or "
+            f"{name[:80]!r} is not an image name; write for instance python:3.12 or "
             "registry.example.org/team/python:3.12",
             field="name",
         )

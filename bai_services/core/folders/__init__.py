@@ -1,1 +1,1 @@
-"""Virtual folders: files, uploads, grants, invitations, quotas and storage hosts."""
+"""Folders: vfolders, files, uploads, grants, invitations, quotas and storage hosts."""

@@ -1,4 +1,4 @@
-"""Where folders appear in a session: the rules of mount paths."""
+"""Mount paths of folders in a session."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ..errors import InvalidRequest
 from .vfolders import Permission, is_reserved
 
 HOME = "/home/work"
-# What makes a container a system: folders go elsewhere.
+# Top-level directories of the operating system: folders must be mounted elsewhere.
 SYSTEM_DIRECTORIES = frozenset(
     [
         "bin",
@@ -36,7 +36,7 @@ SYSTEM_DIRECTORIES = frozenset(
         "var",
     ]
 )
-# Folders whose content works at one place only.
+# Folders whose content works only at a fixed path.
 OWN_PLACES: Mapping[str, str] = {".linuxbrew": "/home/linuxbrew/.linuxbrew"}
 MAX_PATH = 255
 MAX_PART = 64
@@ -48,11 +48,10 @@ _PART = re.compile(r"[A-Za-z0-9._][A-Za-z0-9._-]*")
 
 @dataclass(frozen=True, slots=True)
 class MountRequest:
-    """A folder (id or name) that somebody wants in a session.
+    """A folder (id or name) to be mounted in a session.
 
-    An empty ``path`` is the folder's default place; no ``permission`` is the
-    most that they have been granted; ``subpath`` is a directory in the folder
-    that is mounted in place of all of it.
+    An empty ``path`` is the folder's default path; without ``permission`` the highest granted one
+    applies; ``subpath`` is a directory in the folder that is mounted instead of the whole folder.
     """
 
     vfolder: str
@@ -63,19 +62,19 @@ class MountRequest:
 
 @dataclass(frozen=True, slots=True)
 class ResolvedMount:
-    """A folder, its place in the session and what the session may do there."""
+    """A folder, its path in the session and the session's permission."""
 
     vfolder_id: str
     vfolder: str
     host: str
     path: str
     permission: Permission
-    # Nobody asked for it: its owner has it in every session.
+    # Not requested: its owner has it in every session.
     is_auto: bool = False
     subpath: str = ""
 
     def as_row(self) -> dict[str, Any]:
-        """Return what is kept in the session's row."""
+        """Return the value stored in the session's row."""
         row = {**asdict(self), "permission": str(self.permission)}
         for name in ("is_auto", "subpath"):
             if not row[name]:
@@ -86,20 +85,20 @@ class ResolvedMount:
 def mount_path(folder: str, asked: str) -> str:
     """Return the absolute path at which a folder is mounted.
 
-    Nothing asked is ``/home/work/FOLDER``; a relative path lies below
-    ``/home/work``; an absolute one is taken as given.
+    Default: ``/home/work/FOLDER``. A relative path is below ``/home/work``; an absolute one is used
+    as given.
 
     Raises
     ------
     InvalidRequest
         If the path covers something that the session needs, is too long or
-        holds odd characters.
+        contains invalid characters.
     """
     if not asked:
         return OWN_PLACES.get(folder, f"{HOME}/{folder}")
     parts = [part for part in asked.split("/") if part not in ("", ".")]
     if ".." in parts:
-        raise _refused(asked, "it must not hold '..'")
+        raise _refused(asked, "it must not contain '..'")
     if not asked.startswith("/"):
         if not parts:
             raise _refused(asked, f"{HOME} is the session's own; give a path below it")
@@ -122,7 +121,7 @@ def check_subpath(subpath: str) -> str:
     Raises
     ------
     InvalidRequest
-        If it is absolute, holds ``..`` or control characters, or is too long.
+        If it is absolute, contains ``..`` or control characters, or is too long.
     """
     parts = [part for part in subpath.split("/") if part not in ("", ".")]
     shown = subpath if len(subpath) <= MAX_PATH else subpath[:MAX_PATH] + "…"
@@ -130,32 +129,32 @@ def check_subpath(subpath: str) -> str:
     if subpath.startswith("/"):
         reason = "give it relative to the folder, without / in front"
     elif ".." in parts:
-        reason = "it must not hold '..'"
+        reason = "it must not contain '..'"
     elif any(ord(c) < 32 or ord(c) == 127 for c in subpath):
-        reason = "it must not hold control characters"
+        reason = "it must not contain control characters"
     elif len(subpath) > MAX_SUBPATH or any(len(part) > MAX_PATH for part in parts):
         reason = f"it has more than {MAX_SUBPATH} characters, or {MAX_PATH} between two /"
     if reason:
-        raise InvalidRequest(f"{shown!r} is no directory of a folder: {reason}", field="mounts")
+        raise InvalidRequest(f"{shown!r} is not a directory of a folder: {reason}", field="mounts")
     return "/".join(parts)
 
 
 def _check_place(asked: str, parts: list[str]) -> None:
     if not parts or parts[0] in SYSTEM_DIRECTORIES:
-        raise _refused(asked, "the system's own directories are not covered; use another place")
+        raise _refused(asked, "the system's own directories must not be covered; use another path")
     if parts[0] == "home" and len(parts) < 3:
         raise _refused(asked, f"{HOME} is the session's own; give a path below it")
     if parts[:2] == ["home", "work"] and is_reserved(parts[2]):
-        raise _refused(asked, f"{parts[2]} is brought by the session itself")
+        raise _refused(asked, f"{parts[2]} is provided by the session itself")
 
 
 def check_apart(folder_of_path: Iterable[tuple[str, str]]) -> None:
-    """Return if no two folders meet: pairs of mount path and folder name.
+    """Check that no mounts overlap; ``folder_of_path`` maps mount paths to folder names.
 
     Raises
     ------
     InvalidRequest
-        If two have one path, or one lies inside another.
+        If two have one path, or one is inside another.
     """
     seen: dict[str, str] = {}
     for path, folder in folder_of_path:

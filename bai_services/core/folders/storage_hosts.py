@@ -1,4 +1,4 @@
-"""What may be done with folders on a storage host, as domains, projects and policies allow it."""
+"""Permissions on storage hosts, as granted by domains, projects and policies."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ PERMISSIONS = (
     "set-user-specific-permission",
 )
 
-# The storage host of this machine, and everything on it: what a new domain and policy start with.
+# The storage host of this machine with all permissions: the default of a new domain and policy.
 LOCAL = "local"
 EVERYTHING_LOCAL: Mapping[str, Sequence[str]] = {LOCAL: list(PERMISSIONS)}
 
 
 def granted_on(host: str, maps: Sequence[Mapping[str, Sequence[str]]]) -> frozenset[str]:
-    """Return what may be done on a host: whatever one of the maps grants."""
+    """Return the permissions on a host: the union over the maps."""
     return frozenset(name for found in maps for name in found.get(host, ()))
 
 
@@ -40,7 +40,7 @@ def beyond(
 
 
 def check_hosts(hosts: Mapping[str, Sequence[str]]) -> dict[str, list[str]]:
-    """Return a map of storage host to permissions in canonical order, each once.
+    """Return a map of storage host to permissions in canonical order, without duplicates.
 
     Raises
     ------
@@ -51,8 +51,8 @@ def check_hosts(hosts: Mapping[str, Sequence[str]]) -> dict[str, list[str]]:
         unknown = sorted(set(permissions) - set(PERMISSIONS))
         if unknown or not host or len(host) > 64:
             raise InvalidRequest(
-                f"{shown(', '.join(unknown) or repr(host))} is no permission of a storage host; "
-                f"there are {', '.join(PERMISSIONS)}",
+                f"{shown(', '.join(unknown) or repr(host))} is not a permission of a storage host; "
+                f"valid are {', '.join(PERMISSIONS)}",
                 field="allowed_vfolder_hosts",
             )
     return {

@@ -1,4 +1,4 @@
-"""Folders: names, permissions and the one table of their life."""
+"""Folders: names, permissions and the table of their lifecycle."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from ..errors import InvalidRequest, InvalidTransition
 MAX_NAME = 64
 
 _NAME = re.compile(r"[A-Za-z0-9.][A-Za-z0-9._-]*")
-# Files of the home folder that a session's own set-up brings; a folder must not cover them.
+# Files of the home folder that a session's own set-up creates; a folder must not cover them.
 RESERVED_NAMES = frozenset({".terminfo", ".jupyter", ".tmux.conf", ".ssh"})
 _RESERVED_PATTERNS = (re.compile(r"\.[a-z0-9]+rc"), re.compile(r"\.[a-z0-9]+_profile"))
 
 
 class Permission(StrEnum):
-    """What somebody may do with a folder's files; each holds the ones before it."""
+    """A user's permission on a folder; each includes the ones before it."""
 
     RO = "ro"
     RW = "rw"
@@ -36,19 +36,19 @@ _ORDER = {permission: rank for rank, permission in enumerate(Permission)}
 
 
 def effective(granted: Permission, asked: Permission | None) -> Permission:
-    """Return the lower of the two; nothing asked is what was granted."""
+    """Return the lower of the two permissions; without ``asked`` the granted one."""
     if asked is None or asked.allows(granted):
         return granted
     return asked
 
 
 class VfolderStatus(StrEnum):
-    """What the database keeps. A ready folder that a live session holds is also *mounted*."""
+    """Stored status of a folder. A ready folder in use by a live session is also *mounted*."""
 
     CLONING = "cloning"  # its files are still being copied from another folder
     READY = "ready"
-    PERFORMING = "performing"  # it is on its way to another owner
-    ERROR = "error"  # it could not be cloned or handed over; status_info says why
+    PERFORMING = "performing"  # being transferred to another owner
+    ERROR = "error"  # cloning or transfer failed; status_info says why
     DELETE_PENDING = "delete-pending"  # in the trash
     DELETE_ONGOING = "delete-ongoing"
     DELETE_COMPLETE = "delete-complete"  # only the row is left
@@ -56,20 +56,20 @@ class VfolderStatus(StrEnum):
 
 
 class VfolderEvent(StrEnum):
-    COPIED = "copied"  # all files of a clone are there
-    HANDED_OVER = "handed-over"  # its files are to move to another owner's place
+    COPIED = "copied"  # all files of a clone are complete
+    HANDED_OVER = "handed-over"  # its files are to be moved to another owner
     ARRIVED = "arrived"
-    BROKEN = "broken"  # a clone or a hand-over failed
+    BROKEN = "broken"  # cloning or transfer failed
     TRASHED = "trashed"
     RESTORED = "restored"
-    PURGED = "purged"  # the bytes are to go
-    EMPTIED = "emptied"  # the bytes are gone
+    PURGED = "purged"  # the bytes are to be deleted
+    EMPTIED = "emptied"  # the bytes are deleted
     FAILED = "failed"
 
 
 S, E = VfolderStatus, VfolderEvent
 
-# A pair that is missing here is illegal. Nothing leads back once bytes began to go.
+# A pair that is missing here is illegal. There is no way back once deletion of the bytes has begun.
 TRANSITIONS: Mapping[tuple[VfolderStatus, VfolderEvent], VfolderStatus] = {
     (S.CLONING, E.COPIED): S.READY,
     (S.CLONING, E.BROKEN): S.ERROR,
@@ -88,7 +88,7 @@ TRANSITIONS: Mapping[tuple[VfolderStatus, VfolderEvent], VfolderStatus] = {
 _ADVICE = {
     S.CLONING: "its files are still being copied; wait until it is ready",
     S.READY: "it is not in the trash; put it there first",
-    S.PERFORMING: "it is on its way to another owner; wait until it is ready",
+    S.PERFORMING: "it is being transferred to another owner; wait until it is ready",
     S.ERROR: "it could not be completed; put it in the trash",
     S.DELETE_PENDING: "it is in the trash; restore it first",
     S.DELETE_ONGOING: "its files are being deleted",
@@ -103,7 +103,7 @@ def next_status(status: VfolderStatus, event: VfolderEvent) -> VfolderStatus:
     Raises
     ------
     InvalidTransition
-        If a folder in that status cannot have that event.
+        If the event is not valid in that status.
     """
     try:
         return TRANSITIONS[status, event]
@@ -116,7 +116,7 @@ def next_status(status: VfolderStatus, event: VfolderEvent) -> VfolderStatus:
 
 
 def origins(event: VfolderEvent) -> frozenset[VfolderStatus]:
-    """Return the statuses in which a folder can have ``event``."""
+    """Return the statuses in which ``event`` is valid."""
     return frozenset(status for status, known in TRANSITIONS if known is event)
 
 
@@ -125,7 +125,7 @@ NAMED = frozenset({S.CLONING, S.READY, S.PERFORMING, S.ERROR})
 
 
 class UsageMode(StrEnum):
-    """What a folder is for; names that begin with a dot are mounted into every session."""
+    """Purpose of a folder; folders whose names begin with a dot are mounted into every session."""
 
     GENERAL = "general"
     MODEL = "model"
@@ -133,7 +133,7 @@ class UsageMode(StrEnum):
 
 
 def is_auto_mounted(name: str) -> bool:
-    """Return whether a folder of that name comes into every session of its owner."""
+    """Return whether a folder of that name is mounted into every session of its owner."""
     return name.startswith(".")
 
 
@@ -145,10 +145,10 @@ class InvitationStatus(StrEnum):
 
 
 def check_name(name: str) -> str:
-    """Return ``name`` if a folder may have it.
+    """Return ``name`` if it is valid for a folder.
 
-    1 to 64 ASCII letters, digits and ``. _ -``, beginning with a letter, a digit
-    or a dot; not only dots, and not the name of a file that sessions bring.
+    1 to 64 ASCII letters, digits and ``. _ -``, beginning with a letter, a digit or a dot; not only
+    dots, and not the name of a file that sessions create.
 
     Raises
     ------
@@ -172,15 +172,15 @@ def check_name(name: str) -> str:
 
 
 def is_reserved(name: str) -> bool:
-    """Return whether something in a session's home folder has this name already."""
+    """Return whether a session's home folder already contains this name."""
     return name in RESERVED_NAMES or any(p.fullmatch(name) for p in _RESERVED_PATTERNS)
 
 
 @dataclass(frozen=True, slots=True)
 class Expected:
-    """What must be true of a file before it is replaced.
+    """Precondition for replacing a file.
 
-    ``etag`` is the one that somebody read; ``is_new`` that there is nothing yet.
+    ``etag`` must still be the current one; ``is_new`` requires that the file does not exist.
     """
 
     etag: str | None = None

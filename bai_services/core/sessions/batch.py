@@ -1,4 +1,4 @@
-"""What a batch session may be asked for: its command, when it may start, how long it may run."""
+"""Fields of a batch session: command, begin time and timeout."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ COMMAND_BYTES = 16 * 1024
 MAX_TIME_CHARACTERS = 40
 LATEST_START = timedelta(days=365)
 LONGEST_TIMEOUT = 365 * 86400
-# How the reason of a session begins that was stopped because its time was over.
+# Prefix of the end reason of a session that was stopped by a time limit.
 TIMED_OUT = "BATCH_TIMEOUT_EXCEEDED"
 
 BATCH_FIELDS = ("startup_command", "starts_at", "batch_timeout")
@@ -25,7 +25,7 @@ BATCH_FIELDS = ("startup_command", "starts_at", "batch_timeout")
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """The part of a request that only batch sessions have; all None for others."""
+    """Fields that only batch sessions have; all None for others."""
 
     startup_command: str | None = None
     starts_at: datetime | None = None
@@ -33,22 +33,22 @@ class Batch:
 
 
 def check_batch(kind: SessionType, asked: Mapping[str, Any], now: datetime) -> Batch:
-    """Return what was asked of a session of that type, checked.
+    """Check the fields of a session of that type.
 
-    ``asked`` holds ``startup_command``, ``starts_at`` and ``batch_timeout`` as they
-    were sent, None where nothing was.
+    ``asked`` holds ``startup_command``, ``starts_at`` and ``batch_timeout`` as received, None if
+    missing.
 
     Raises
     ------
     InvalidRequest
         If a batch session has no command, another one has any of the three, the
-        start lies in the past, or a text cannot be read.
+        begin time is past, or a text cannot be parsed.
     """
     if kind is not SessionType.BATCH:
         given = [name for name in BATCH_FIELDS if asked.get(name) is not None]
         if given:
             raise InvalidRequest(
-                f"{', '.join(given)}: only batch sessions have that; ask for type=batch",
+                f"{', '.join(given)}: only batch sessions have that; use type=batch",
                 field=given[0],
             )
         return Batch()
@@ -61,12 +61,12 @@ def check_batch(kind: SessionType, asked: Mapping[str, Any], now: datetime) -> B
 
 
 def not_before(text: str, now: datetime) -> datetime:
-    """Return the time that ``text`` means: ISO 8601 with its zone, or a span from now on.
+    """Return the time in ``text``: ISO 8601 with a time zone, or a duration from now.
 
     Raises
     ------
     InvalidRequest
-        If it cannot be read, has no zone, is past or more than a year ahead.
+        If it cannot be parsed, has no zone, is past or more than a year ahead.
     """
     at = _time(text, now)
     if at.tzinfo is None:
@@ -106,7 +106,7 @@ def _command(text: str | None) -> str:
 
 
 def _time(text: str, now: datetime) -> datetime:
-    # A bare number counts seconds, also one of eight digits, which ISO 8601 takes for a date.
+    # A bare number is in seconds, even one of eight digits, which ISO 8601 would read as a date.
     if len(text) <= MAX_TIME_CHARACTERS and not text.strip().isdigit():
         with suppress(ValueError):
             return datetime.fromisoformat(text.strip())

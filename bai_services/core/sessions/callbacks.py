@@ -1,4 +1,4 @@
-"""Callbacks of sessions: where they may go, what they say, how they are signed and tried again."""
+"""Callbacks of sessions: allowed targets, content, signature and retries."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from ..errors import InvalidRequest
 from ..user_input import shown
 
 MAX_URL = 2048
-# A change that nobody took after so many tries, over about four minutes, is given up.
+# A delivery is abandoned after this many attempts, over about four minutes.
 TRIES = 8
 FIRST_WAIT = timedelta(seconds=2)
 LONGEST_WAIT = timedelta(minutes=2)
@@ -33,7 +33,7 @@ Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 _URL = re.compile(r"[!-~]+")
 _HOST = re.compile(r"(\*\.)?[a-z0-9]([a-z0-9.-]*[a-z0-9])?")
 _SECRET_OF = b"bai callback secret"
-# All that is routed on the public internet; what lies elsewhere may carry an IPv4 address (NAT64).
+# Everything routed on the public internet; other ranges may embed an IPv4 address (NAT64).
 _PUBLIC_IPV6 = ipaddress.IPv6Network("2000::/3")
 _NOT_PUBLIC = (
     ipaddress.IPv4Network("192.0.0.0/24"),  # metadata of some clouds
@@ -45,7 +45,7 @@ _NOT_PUBLIC = (
 
 
 def is_public(address: Address) -> bool:
-    """Return whether anybody on the internet could reach the address as well."""
+    """Return whether an address is reachable from the public internet."""
     if any(address in network for network in _NOT_PUBLIC if network.version == address.version):
         return False
     if isinstance(address, ipaddress.IPv6Address) and address not in _PUBLIC_IPV6:
@@ -55,10 +55,10 @@ def is_public(address: Address) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Reach:
-    """Where callbacks may go: public addresses, and the networks that an administrator adds.
+    """Allowed targets: public addresses, and the networks that an administrator adds.
 
-    With ``hosts`` only to these names (``*.example.org``: any below it) and to
-    addresses in ``networks``.
+    With ``hosts`` only these names (``*.example.org``: any name below it) and addresses in
+    ``networks``.
     """
 
     hosts: tuple[str, ...] = ()
@@ -67,7 +67,7 @@ class Reach:
 
     @classmethod
     def parse(cls, hosts: str, networks: str) -> Reach:
-        """Read two comma separated lists; ``none`` for the hosts turns callbacks off.
+        """Parse two comma separated lists; ``none`` for the hosts turns callbacks off.
 
         Raises
         ------
@@ -82,7 +82,7 @@ class Reach:
         return cls(names, ranges, is_off=names == ("none",))
 
     def allows_name(self, host: str) -> bool:
-        """Return whether a callback may name that host; its addresses are another matter."""
+        """Return whether a callback may name that host; its addresses are checked separately."""
         address = parse_address(host)
         if address is not None and self._is_added(address):
             return True
@@ -113,12 +113,12 @@ def _is_below(host: str, pattern: str) -> bool:
 
 
 def check_url(url: str | None, reach: Reach) -> str | None:
-    """Return a callback's URL, None for none; names are looked up when it is called.
+    """Return a callback's URL, None for none; names are resolved at each call.
 
     Raises
     ------
     InvalidRequest
-        If it is no URL that a callback may have.
+        If it is not a valid URL of a callback.
     """
     if not url:
         return None
@@ -140,7 +140,7 @@ def check_url(url: str | None, reach: Reach) -> str | None:
     if parts.scheme not in ("http", "https") or not host or port == 0:
         raise refused("it must begin with http:// or https:// and a host")
     if "@" in parts.netloc:
-        raise refused("it must not hold a name or a password; check the signature instead")
+        raise refused("it must not contain a name or a password; check the signature instead")
     if parts.fragment:
         raise refused("it must not have a fragment (#)")
     if not reach.allows_name(host):
@@ -151,24 +151,24 @@ def check_url(url: str | None, reach: Reach) -> str | None:
 
 
 def body_of(change: Mapping[str, Any]) -> bytes:
-    """Return what is sent of a change: compact JSON, keys in order."""
+    """Return the body for a change: compact JSON with sorted keys."""
     content = {"event": EVENT, **change}
     return json.dumps(content, ensure_ascii=False, separators=(",", ":"), sort_keys=True).encode()
 
 
 def secret_of(secret_key: str) -> str:
-    """Return the secret that a keypair's callbacks are signed with; it opens nothing else."""
+    """Return the signing secret of a keypair's callbacks; it grants no access."""
     return hmac.new(secret_key.encode(), _SECRET_OF, hashlib.sha256).hexdigest()
 
 
 def signature(secret: str, timestamp: int, body: bytes) -> str:
-    """Return the value of the signature's header; the time is part of what is signed."""
+    """Return the value of the signature header; the timestamp is signed too."""
     text = f"{timestamp}.".encode() + body
     return "v1=" + hmac.new(secret.encode(), text, hashlib.sha256).hexdigest()
 
 
 def wait_after(tries: int) -> timedelta | None:
-    """Return how long to wait after so many failed tries of one change; None: no longer."""
+    """Return the delay after that many failed attempts; None: give up."""
     if tries >= TRIES:
         return None
     return min(FIRST_WAIT * (1 << (tries - 1)), LONGEST_WAIT)

@@ -1,4 +1,4 @@
-"""Which sessions wait for which: met, still open, or in vain."""
+"""Dependencies between sessions: met, pending, or failed."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from ..user_input import shown
 from .lifecycle import ENDED, Result, Status
 
 MAX_DEPENDENCIES = 100
-# How the reason of a session begins that was cancelled because of another one.
+# Prefix of the end reason of a session that was cancelled because of a failed dependency.
 FAILED = "DEPENDENCY_FAILED"
 
 
 @dataclass(frozen=True, slots=True)
 class Dependency:
-    """A session that another one waits for, as it is now."""
+    """The current state of a session that another one depends on."""
 
     id: str
     name: str
@@ -30,26 +30,26 @@ class Dependency:
 
     @property
     def is_failed(self) -> bool:
-        """Return whether it ended, but not with success: whoever waits for it waits in vain."""
+        """Return whether it ended without success, so that its dependents can never start."""
         return self.status in ENDED and not self.is_met
 
     @property
     def end(self) -> str:
-        """Return how it ended, for people: ``TERMINATED with failure``."""
+        """Return how it ended as text for users: ``TERMINATED with failure``."""
         if self.status is Status.TERMINATED:
             return f"{self.status} with {self.result}"
         return str(self.status)
 
 
-def refuse_circles(items: Mapping[str, Sequence[str]]) -> None:
-    """Check that sessions filed together, by name with what each depends on, can all start.
+def refuse_cycles(items: Mapping[str, Sequence[str]]) -> None:
+    """Check that sessions created together, by name with their dependencies, have no cycle.
 
-    Names that are no key are sessions outside.
+    Names that are not keys are sessions outside.
 
     Raises
     ------
     InvalidRequest
-        If some wait for each other in a circle, naming it.
+        If there is a cycle, naming it.
     """
     sorter = TopologicalSorter(
         {name: [other for other in after if other in items] for name, after in items.items()}
@@ -71,19 +71,19 @@ def refuse_failed(dependencies: Sequence[Dependency]) -> None:
     if failed:
         names = ", ".join(f"{d.name} ({d.end})" for d in failed)
         raise Conflict(
-            f"depends on what has ended without success: {names}; a session starts only after the "
-            "success of all that it depends on",
+            f"depends on sessions that ended without success: {names}; a session starts only "
+            "after the success of all its dependencies",
             dependencies=[d.id for d in failed],
         )
 
 
 def failure_reason(dependency: Dependency) -> str:
-    """Return why a session is cancelled whose dependency failed."""
+    """Return the end reason of a session whose dependency failed."""
     return f"{FAILED}: session {dependency.name} it depends on is {dependency.end}"
 
 
 def waiting_text(dependencies: Sequence[Dependency]) -> str:
-    """Return what a session waits for; empty when all are met."""
+    """Return which dependencies a session waits for; empty when all are met."""
     left = [f"{d.name} ({d.status})" for d in dependencies if not d.is_met]
     if not left:
         return ""

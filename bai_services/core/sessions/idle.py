@@ -1,4 +1,4 @@
-"""Since when nobody uses a session, and when that ends it."""
+"""Idle time of sessions, and when the idle timeout ends them."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from datetime import datetime, timedelta
 
 from .lifecycle import SessionType
 
-# How the reason of a session begins that was stopped because nobody used it.
+# Prefix of the end reason of a session that was stopped by the idle timeout.
 IDLE_TIMEOUT = "idle-timeout"
-# What a session said is taken for the present for so long.
+# An activity report is considered current for this long.
 FRESH = timedelta(seconds=60)
-# The end is told of when it is this near, and not before half of the limit is over.
+# Users are warned this long before the end, but not before half of the limit has passed.
 WARNING = timedelta(minutes=30)
-# How long a session waits until it says again when it was used.
+# Interval between activity reports of a session.
 REPORT_SECONDS = 60.0
 UNLIMITED_REPORT_SECONDS = 300.0
 _LEAST_REPORT_SECONDS = 1.0
@@ -21,9 +21,9 @@ _LEAST_REPORT_SECONDS = 1.0
 
 @dataclass(frozen=True, slots=True)
 class Idleness:
-    """Nobody has used a session ``since`` then, as far as it had said at ``heard_at``.
+    """A session without activity ``since`` then, as reported at ``heard_at``.
 
-    It ends at ``ends_at`` unless somebody uses it.
+    It is stopped at ``ends_at`` unless there is activity.
     """
 
     since: datetime
@@ -31,17 +31,17 @@ class Idleness:
     heard_at: datetime | None
 
     def is_over(self, now: datetime) -> bool:
-        """Return whether it is to be ended now.
+        """Return whether it must be stopped now.
 
-        Only a session that itself said just now that nobody has used it until its end: whoever
-        was away, manager or session, does not know what it was used for meanwhile.
+        Only if the session itself has reported recently that it was idle until its end: after an
+        interruption of manager or session the activity meanwhile is unknown.
         """
         if self.heard_at is None or self.heard_at < self.ends_at:
             return False
         return self.ends_at <= now <= self.heard_at + FRESH
 
     def is_near(self, now: datetime) -> bool:
-        """Return whether its end is near enough to be told of."""
+        """Return whether its end is near enough for a warning."""
         return self.ends_at - now <= min(WARNING, (self.ends_at - self.since) / 2)
 
 
@@ -52,19 +52,19 @@ def network_timeout(
     heard_at: datetime | None,
     timeout_seconds: int,
 ) -> Idleness | None:
-    """Return since when nobody uses a running session; None where no such limit is for it.
+    """Return the idleness of a running session; None where it has no idle timeout.
 
-    Batch sessions have none, as all that nobody sits at; 0 seconds are no limit.
+    Batch sessions have none, because they run unattended; 0 seconds mean no limit.
     """
     if timeout_seconds <= 0 or kind is not SessionType.INTERACTIVE or started_at is None:
         return None
-    # One that was started again is used by that.
+    # A restart counts as activity.
     since = started_at if used_at is None else max(started_at, used_at)
     return Idleness(since, since + timedelta(seconds=timeout_seconds), heard_at)
 
 
 def next_report_seconds(idleness: Idleness | None, timeout_seconds: int, now: datetime) -> float:
-    """Return when a session is to say again when it was used: at its end, and now and then."""
+    """Return when a session must report its activity next: at its end, and at regular intervals."""
     if timeout_seconds <= 0:
         return UNLIMITED_REPORT_SECONDS
     left = (idleness.ends_at - now).total_seconds() if idleness else 0.0

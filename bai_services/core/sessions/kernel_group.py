@@ -13,14 +13,14 @@ from ..scheduling.placement import Designation, Mode, Request
 
 MAIN, SUB = "main", "sub"
 MAIN_HOST = "main1"
-# More than any policy should allow; it bounds what one request can make us write.
+# More than any policy should allow; it bounds the rows written for one request.
 MAX_KERNELS = 256
 _WHOLE = "a cluster session runs with all of its kernels or not at all"
 
 
 @dataclass(frozen=True, slots=True)
 class KernelName:
-    """Which kernel of its session one is; ``index`` counts from 0, the main kernel first."""
+    """A kernel of a session; ``index`` counts from 0, the main kernel first."""
 
     role: str
     index: int
@@ -34,14 +34,14 @@ def kernel_names(size: int) -> tuple[KernelName, ...]:
 
 
 def folder_name(session_id: str, hostname: str) -> str:
-    """Return the name of a kernel's folder on its agent; the main kernel has the session's."""
+    """Return the name of a kernel's folder on its agent; the main kernel has the session's name."""
     return session_id if hostname in ("", MAIN_HOST) else f"{session_id}.{hostname}"
 
 
 def gang_end(hostname: str, how: str, code: int | None) -> str:
-    """Return why a cluster session ends of which a kernel beside the main one has ended.
+    """Return the end reason of a cluster session after the end of a sub kernel.
 
-    Whatever its exit code: the session has failed, and what is left of it is ended.
+    Whatever the exit code, the session has failed, and its other kernels are stopped.
     """
     with_code = "" if code is None else f" with exit code {code}"
     return f"{hostname} {how}{with_code}; {_WHOLE}"
@@ -58,28 +58,29 @@ def check_cluster(size: int, mode: str) -> Mode:
     Raises
     ------
     InvalidRequest
-        If there is no such mode, or the size is below 1 or beyond what is ever possible.
+        If there is no such mode, or the size is below 1 or above ``MAX_KERNELS``.
     """
     if mode not in set(Mode):
         raise InvalidRequest(
-            f"{mode[:40]!r} is no cluster_mode; there are {', '.join(Mode)}", field="cluster_mode"
+            f"{mode[:40]!r} is not a valid cluster_mode; valid are {', '.join(Mode)}",
+            field="cluster_mode",
         )
     if not 1 <= size <= MAX_KERNELS:
         raise InvalidRequest(
-            f"cluster_size is 1 to {MAX_KERNELS}, not {size}", field="cluster_size"
+            f"cluster_size must be 1 to {MAX_KERNELS}, not {size}", field="cluster_size"
         )
     return Mode(mode)
 
 
 def total_slots(slots: Mapping[str, int], size: int) -> ResourceSlots:
-    """Return what all kernels of a session take together."""
+    """Return the total resources of all kernels of a session."""
     return ResourceSlots({slot: amount * size for slot, amount in slots.items()})
 
 
 def request_of(
     plain: Request, group: GroupOptions, size: int, mode: str, options: Mapping[str, Any]
 ) -> Request:
-    """Return a request with what its group and the session's own options say of its place."""
+    """Return a request with the placement options of its group and of the session."""
     fragments = options.get("allow_fractional_resource_fragmentation")
     return replace(
         plain,
@@ -97,10 +98,10 @@ def request_of(
 def cluster_environ(
     name: KernelName, hostnames: Sequence[str], mode: str, local_rank: int
 ) -> dict[str, str]:
-    """Return what a kernel of a cluster session may know of its cluster.
+    """Return the environment that describes its cluster to a kernel.
 
-    ``hostnames`` are those of all kernels in order, ``local_rank`` counts the
-    kernels of the session on one agent from 0.
+    ``hostnames`` are those of all kernels in order, ``local_rank`` counts the kernels of the
+    session on one agent from 0.
     """
     return {
         "BAI_CLUSTER_SIZE": str(len(hostnames)),

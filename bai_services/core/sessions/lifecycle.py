@@ -1,4 +1,4 @@
-"""The life of a session: statuses, events and the one table of legal moves."""
+"""Lifecycle of a session: statuses, events and the table of legal transitions."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from enum import StrEnum
 
 from ..errors import InvalidTransition
 
-# The option of a Hub server that names the session which the server runs.
+# The option of a Hub server that contains the id of its session.
 HUB_OPTION = "bai_session_id"
 
 
@@ -24,15 +24,15 @@ class Status(StrEnum):
 
 
 class Event(StrEnum):
-    PLACED = "placed"  # a pass chose agent and devices, counters have moved
-    DISPATCHED = "dispatched"  # the agent took the work
-    PREPARED = "prepared"  # image there, injection made; the Hub may start it
-    DISPLACED = "displaced"  # its agent was lost before anything was started: it waits again
-    STARTED = "started"  # the spawner saw the server answer
+    PLACED = "placed"  # a pass chose agent and devices, counters are updated
+    DISPATCHED = "dispatched"  # the agent accepted the work
+    PREPARED = "prepared"  # image and injection are ready; the Hub may start it
+    DISPLACED = "displaced"  # its agent was lost before anything was started: it is pending again
+    STARTED = "started"  # the spawner got a response from the server
     STOP_REQUESTED = "stop-requested"
-    EXITED = "exited"  # the engine says that nothing of it runs any more
+    EXITED = "exited"  # the engine reports that nothing of it runs any more
     FAILED = "failed"
-    ABORTED = "aborted"  # stopped by request before it was RUNNING, and nothing of it runs any more
+    ABORTED = "aborted"  # stopped by request before RUNNING, and nothing of it runs any more
 
 
 class SessionType(StrEnum):
@@ -50,8 +50,8 @@ class Result(StrEnum):
 
 S, E = Status, Event
 
-# A pair that is missing here is illegal: nothing is ignored silently.
-# Before PREPARED nothing of the session can run, so a stop there ends it at once.
+# A pair that is missing here is illegal and raises an error. Before PREPARED nothing of the session
+# can run, so a stop ends it at once.
 TRANSITIONS: Mapping[tuple[Status, Event], Status] = {
     (S.PENDING, E.PLACED): S.SCHEDULED,
     (S.PENDING, E.STOP_REQUESTED): S.CANCELLED,
@@ -79,7 +79,7 @@ TRANSITIONS: Mapping[tuple[Status, Event], Status] = {
 
 ENDED = frozenset({Status.TERMINATED, Status.CANCELLED, Status.ERROR})
 LIVE = frozenset(Status) - ENDED
-# Usage counts from the placement to the end.
+# It counts against quotas from the placement to the end.
 OCCUPYING = LIVE - {Status.PENDING}
 
 
@@ -89,7 +89,7 @@ def next_status(status: Status, event: Event) -> Status:
     Raises
     ------
     InvalidTransition
-        If a session in that status cannot have that event.
+        If the event is not valid in that status.
     """
     try:
         return TRANSITIONS[status, event]
@@ -102,7 +102,7 @@ def next_status(status: Status, event: Event) -> Status:
 def end_event(event: Event, status: Status, result: str, *, has_run: bool) -> Event:
     """Return ``ABORTED`` for the end of a session whose start was cancelled, else ``event``.
 
-    A start that failed has the result ``failure`` before it ends, and stays a failure.
+    A failed start has the result ``failure`` before it ends, and remains a failure.
     """
     is_end = status is Status.TERMINATING and event in (Event.EXITED, Event.FAILED)
     is_aborted = is_end and not has_run and result == Result.UNDEFINED
@@ -115,7 +115,7 @@ def result_of(exit_code: int) -> Result:
 
 
 def command_end(exit_code: int) -> str:
-    """Return how a command ended, for people."""
+    """Return how a command ended as text for users."""
     if exit_code > 128:
         return f"the command was ended by signal {exit_code - 128} (exit code {exit_code})"
     return f"the command ended with exit code {exit_code}"

@@ -1,43 +1,43 @@
-"""Output of kernels as text: times of lines, what was added, what holds a word."""
+"""Output of kernels as text: timestamps of lines, added lines, search."""
 
 from __future__ import annotations
 
 import re
 from dataclasses import dataclass
 
-# How Docker writes the time before a line: nine digits of a second, always UTC.
+# Docker's timestamp before a line: nine digits of a second, always UTC.
 _STAMP = r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{9}Z "
 _STAMPED = re.compile(_STAMP)
-# A longer line is kept in pieces, each with a time of its own.
+# A longer line is stored in pieces, each with its own timestamp.
 _PIECE_BYTES = 16_384
-# Of what is known already, so much is looked for in what came now.
+# Length of the known tail that is searched for in the new output.
 _OVERLAP = 2048
 
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """The lines that hold a word, with their numbers from 1, and how many lines there are."""
+    """The lines that contain a text, with their numbers from 1, and the total number of lines."""
 
     lines: tuple[tuple[int, str], ...]
     total: int
 
 
 def is_timed(text: str) -> bool:
-    """Return whether the lines of an output begin with their times.
+    """Return whether the lines of an output begin with timestamps.
 
-    The first line may be the rest of one whose beginning is gone.
+    The first line may be the rest of a truncated one.
     """
     first, _, rest = text.partition("\n")
     return bool(_STAMPED.match(first) or _STAMPED.match(rest))
 
 
 def without_times(text: str) -> str:
-    """Return an output as the program wrote it."""
+    """Return an output without timestamps."""
     if not is_timed(text):
         return text
 
     def kept(found: re.Match[str]) -> str:
-        # No further back than a piece: an output need not have any line break.
+        # Search back at most one piece: an output may have no line break at all.
         low = max(0, found.start() - _PIECE_BYTES)
         begin = max(low, text.rfind("\n", low, found.start()) + 1)
         before = found.start() - begin
@@ -54,7 +54,7 @@ def last_lines(text: str, most: int) -> str:
 
 
 def search(text: str, words: str) -> Found:
-    """Return the lines that hold ``words``, in whatever case."""
+    """Return the lines that contain ``words``, ignoring case."""
     lines = text.splitlines()
     wanted = words.casefold()
     found = ((number, line) for number, line in enumerate(lines, 1) if wanted in line.casefold())
@@ -62,9 +62,9 @@ def search(text: str, words: str) -> Found:
 
 
 def added(before: str, after: str) -> tuple[str, bool]:
-    """Return what an output has more than before, and whether some of it may be missing.
+    """Return what was added to an output, and whether some of it may be missing.
 
-    Both are the ends of one output, of which the older part may be cut off.
+    Both are tails of one output, of which older parts may be cut off.
     """
     if after.startswith(before):
         return after[len(before) :], False

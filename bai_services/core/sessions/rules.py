@@ -1,4 +1,4 @@
-"""What a session may be called and asked for: names, environment, shared memory, amounts."""
+"""Rules for requests: session names, environment, shared memory, resources."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ ENVIRON_COUNT = 100
 ENVIRON_NAME_MAX = 128
 ENVIRON_VALUE_BYTES = 32 * 1024
 ENVIRON_TOTAL_BYTES = 128 * 1024
-# What the platform itself says to a session, and what would open a device that is not its own.
+# Set by the platform, or able to open a device that is not the session's own.
 RESERVED_ENVIRON = ("BAI_", "JUPYTERHUB_", "JPY_", "NVIDIA_", "CUDA_VISIBLE_DEVICES", "CUDA_MPS_")
 
 _NAME = re.compile(r"\w[\w.-]*\w", re.ASCII)
@@ -28,7 +28,7 @@ _HUB_HEX = 6
 
 
 def check_session_name(name: str) -> str:
-    """Return ``name`` if a session may have it.
+    """Return ``name`` if it is valid for a session.
 
     Raises
     ------
@@ -54,9 +54,9 @@ def check_session_name(name: str) -> str:
 
 
 def session_name_from(text: str) -> str:
-    """Return a session's name for what a server is called in the Hub.
+    """Return a session name for the name of a Hub server.
 
-    The Hub's names may be shorter: ``gpu`` is ``session-gpu``.
+    The Hub's names may be shorter: ``gpu`` becomes ``session-gpu``.
 
     Raises
     ------
@@ -78,8 +78,8 @@ def _suggested(text: str) -> str:
 def hub_server_name(name: str, session_id: str) -> str:
     """Return the Hub's name for a session's server: a slug of the name and six digits of the id.
 
-    It has at most 30 characters, begins with a letter, holds lower-case
-    letters, digits and single hyphens, and does not end with one.
+    It has at most 30 characters, begins with a letter, contains lower-case letters, digits and
+    single hyphens, and does not end with one.
     """
     slug = re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")
     slug = slug if slug[:1].isalpha() else f"s-{slug}"
@@ -88,13 +88,13 @@ def hub_server_name(name: str, session_id: str) -> str:
 
 
 def check_environ(environ: Mapping[str, str]) -> dict[str, str]:
-    """Return the environment if a session may bring it.
+    """Return the environment if it is valid for a session.
 
     Raises
     ------
     InvalidRequest
-        If a name is malformed or reserved, a value holds a NUL, or it is too
-        much: 100 variables, 32 KiB each, 128 KiB together.
+        If a name is malformed or reserved, a value contains a NUL, or it is too
+        large: 100 variables, 32 KiB each, 128 KiB together.
     """
     if len(environ) > ENVIRON_COUNT:
         raise InvalidRequest(
@@ -139,10 +139,10 @@ def _check_variable(name: str, value: str) -> None:
 def fill_slots(
     asked: ResourceSlots, preset: ResourceSlots, minimum: Mapping[str, int]
 ) -> ResourceSlots:
-    """Return the amounts of a session: as asked, else the preset's, else the image's minimum.
+    """Return the resources of a session: requested, else the preset's, else the image's minimum.
 
-    Only cpu and mem are filled in from the image (else 1 core and 1 GiB).
-    Asking for a device slot leaves out what the preset has of its family.
+    The image only supplies cpu and mem (else 1 core and 1 GiB). A requested device slot replaces
+    the slots of the same family in the preset.
     """
     families = {slot.partition(".")[0] for slot in asked if "." in slot}
     filled = {slot: n for slot, n in preset.items() if slot.partition(".")[0] not in families}
@@ -158,14 +158,14 @@ def check_amounts(
     image: str,
     bounds: tuple[Mapping[str, int], Mapping[str, int]],
 ) -> None:
-    """Check amounts against what an image needs and can use, and shared memory against mem.
+    """Check resources against the image's bounds, and shared memory against mem.
 
-    ``bounds`` are the image's smallest and largest amounts.
+    ``bounds`` are the image's minimum and maximum resources.
 
     Raises
     ------
     InvalidRequest
-        Naming the slot, what was asked and the bound.
+        Naming the slot, the requested quantity and the bound.
     """
     least, most = bounds
     for slot, amount in sorted(least.items()):

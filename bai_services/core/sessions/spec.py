@@ -65,7 +65,7 @@ class SessionSpec:
     # Username of the owner, and the name of the Hub server: only the Hub may give them.
     owner: str | None = _field(None, is_content=False, is_hub_option=False, has_columns=True)
     hub_server: str | None = _field(None, is_content=False, is_hub_option=False, has_columns=True)
-    # Of batch sessions alone.
+    # Only for batch sessions.
     startup_command: str | None = _field(
         None, is_private=True, is_hub_option=False, has_columns=True
     )
@@ -74,13 +74,13 @@ class SessionSpec:
     callback_url: str | None = _field(None, is_private=True, has_columns=True)
     # Ids or names of sessions of the same owner that must end with success first.
     dependencies: Sequence[str] = _field((), is_set=True, is_hub_option=False, has_columns=True)
-    # Ports on which a program of the owner's will listen.
+    # Ports on which a program of the owner will listen.
     preopen_ports: Sequence[int] = _field((), has_columns=True)
     # Accept the live session of that name, whatever its content.
     reuse: bool = _field(False, is_content=False, is_hub_option=False, has_columns=True)
     cluster_size: int = _field(1, has_columns=True)
     cluster_mode: str = _field(Mode.SINGLE_NODE, has_columns=True)
-    # Agents chosen by an administrator. Strict: only these; preferred: these first.
+    # Agents designated by an administrator. Strict: only these; preferred: these first.
     agent_list: Sequence[str] = _field((), is_set=True, is_hub_option=False)
     agent_selection: str = _field(Designation.STRICT, is_hub_option=False)
     allow_fractional_resource_fragmentation: bool | None = _field(None, is_hub_option=False)
@@ -103,9 +103,9 @@ class SessionSpec:
     def digest(self, project_id: str, mounts: Sequence[ResolvedMount]) -> str:
         """Return the digest of the content: equal for equal content, whatever its notation.
 
-        ``project_id`` and ``mounts`` are what the request's project and mounts resolve to.
-        Digests are stored, so those of existing requests must never change: a field that was
-        added later counts only where it is given.
+        ``project_id`` and ``mounts`` are the resolved project and mounts of the request. Digests
+        are stored, so those of existing requests must never change: a field that was added later
+        counts only where it is given.
         """
         content: dict[str, Any] = {
             "project": project_id,
@@ -162,7 +162,7 @@ def default_of(one: Field[Any]) -> Any:
 
 
 def _plain(value: Any) -> Any:
-    """Return a value as JSON has it."""
+    """Return a value in its JSON form."""
     if isinstance(value, Mapping):
         return dict(value)
     if isinstance(value, Sequence) and not isinstance(value, str):

@@ -125,7 +125,7 @@ def test_a_policy_is_what_a_resource_group_has() -> None:
         ({"scheduler": ["fifo"]}, "is not a valid scheduler"),
         ({"scheduler_opts": []}, None),
         ({"scheduler_opts": "x"}, "scheduler_opts must be a map"),
-        ({"scheduler_opts": {"placement": "tight"}}, "'tight' is no placement"),
+        ({"scheduler_opts": {"placement": "tight"}}, "'tight' is not a valid placement"),
         ({"scheduler_opts": {"color": 1}}, "'color'"),
     ],
 )

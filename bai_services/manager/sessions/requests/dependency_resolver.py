@@ -10,7 +10,7 @@ from bai_services.core.errors import InvalidRequest, NotFound
 from bai_services.core.sessions.dependencies import (
     MAX_DEPENDENCIES,
     Dependency,
-    refuse_circles,
+    refuse_cycles,
     refuse_failed,
 )
 from bai_services.db.sessions.session_insert import NewSession
@@ -45,7 +45,7 @@ class DependencyResolver:
                     f"{MAX_DEPENDENCIES} are allowed",
                     field="dependencies",
                 )
-        refuse_circles({new.name: keys for new, keys in zip(news, self._asked, strict=True)})
+        refuse_cycles({new.name: keys for new, keys in zip(news, self._asked, strict=True)})
         self._own = {new.name: new.id for new in news}
 
     @property
