@@ -1,4 +1,4 @@
-"""An account of bai-hub in the words of the Hub's authentication."""
+"""Conversion of a bai-hub account to JupyterHub's authentication model."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from typing import Any
 from jupyterhub import orm
 from jupyterhub.user import User
 
-# What bai-hub lets an account be called; the Hub takes the same.
+# User names valid in bai-hub; the Hub accepts the same.
 USERNAME_PATTERN = r"[a-z0-9][a-z0-9_.-]{0,63}"
-# The Hub's own role of every user.
+# The Hub's built-in role of every user.
 USER_ROLE = "user"
 _USERNAME = re.compile(USERNAME_PATTERN)
 
@@ -23,11 +23,11 @@ def is_username(name: str) -> bool:
 
 
 def authentication(account: Mapping[str, Any], default_roles: Sequence[Role]) -> dict[str, Any]:
-    """Return what ``Authenticator.authenticate`` and ``refresh_user`` hand to the Hub.
+    """Return the result of ``Authenticator.authenticate`` and ``refresh_user`` for the Hub.
 
-    The Hub strips every role that is not listed, also its own role ``user``:
-    ``default_roles`` holds that role as it is in the Hub's database. Nobody is an
-    admin of the Hub: such an admin could start servers and issue tokens for others.
+    The Hub removes every role that is not listed, including its own role ``user``:
+    ``default_roles`` contains that role as it is in the Hub's database. Nobody is an admin of the
+    Hub: such an admin could start servers and issue tokens for others.
     """
     return {
         "name": account["username"],
@@ -41,9 +41,10 @@ def authentication(account: Mapping[str, Any], default_roles: Sequence[Role]) ->
 
 
 def is_up_to_date(user: User, account: Mapping[str, Any]) -> bool:
-    """Return whether the Hub has the person as ``authentication`` would say.
+    """Return whether the Hub's record of the user already equals ``authentication``.
 
-    Nothing is to be done then; else the Hub writes groups and roles anew, before each start too.
+    If so, nothing needs to be written; otherwise the Hub rewrites groups and roles, before each
+    start too.
     """
     roles = {role.name: role for role in user.orm_user.roles}
     told = account["hub_roles"]

@@ -1,4 +1,4 @@
-"""Signs people in with the accounts of bai-hub's manager."""
+"""JupyterHub authenticator for the accounts of bai-hub's manager."""
 
 from __future__ import annotations
 
@@ -29,11 +29,10 @@ Model = dict[str, Any]
 
 
 class BaiAuthenticator(Authenticator):
-    """Accounts, groups and roles come from bai-hub's database, through its manager.
+    """Takes accounts, groups and roles from bai-hub's database, through its manager.
 
-    A person signs in with a user name or an e-mail address. Domains and projects
-    arrive as Hub groups, administrators of a domain as a Hub role that is
-    filtered by the group of their domain.
+    Users sign in with a user name or an e-mail address. Domains and projects become Hub groups.
+    Administrators of a domain get a Hub role that is filtered by the group of their domain.
     """
 
     manager_url = Unicode(
@@ -80,7 +79,8 @@ class BaiAuthenticator(Authenticator):
     def _hub_token_file_default(self) -> str:
         return os.environ.get("BAI_HUB_TOKEN_FILE", "")
 
-    # The manager has the last word on all of these; who it lets in is let in.
+    # The manager alone decides who may sign in; these settings of the Hub must not restrict it
+    # further.
     @default("allow_all")
     def _allow_all_default(self) -> bool:
         return True
@@ -99,7 +99,7 @@ class BaiAuthenticator(Authenticator):
 
     @default("auth_refresh_strict")
     def _auth_refresh_strict_default(self) -> bool:
-        # Tokens of a person who was deactivated must not outlive the account.
+        # Tokens of a deactivated user must not outlive the account.
         return True
 
     @default("username_pattern")
@@ -108,7 +108,7 @@ class BaiAuthenticator(Authenticator):
 
     @property
     def client(self) -> ServiceClient:
-        """The one connection to the manager.
+        """The connection to the manager.
 
         Raises
         ------
@@ -145,7 +145,8 @@ class BaiAuthenticator(Authenticator):
         return secret
 
     def get_handlers(self, app: Any) -> list[tuple[str, type[BaseHandler]]]:
-        # Asked once at start: a wrong setting ends the start, not the first sign-in.
+        # Read at start, so that a wrong setting ends the start instead of failing the first
+        # sign-in.
         _ = self.client
         self._trusted()
         browser_sign_ins.install()
@@ -159,7 +160,7 @@ class BaiAuthenticator(Authenticator):
         SignInFailed
             With the status and the text of the page.
         PasswordChangeNeeded
-            When the password is right and has to be replaced first.
+            When the password is right but must be replaced first.
         """
         body = {
             "name": data.get("username", ""),
@@ -178,12 +179,12 @@ class BaiAuthenticator(Authenticator):
         return authentication(account, _default_roles(handler))
 
     async def change_password(self, handler: BaseHandler, name: str, old: str, new: str) -> None:
-        """Set a new password; the old one proves that it is theirs.
+        """Set a new password; the old one authenticates the user.
 
         Raises
         ------
         BaiError
-            As the manager names it: wrong password, blocked, against the rule, down.
+            The manager's error: wrong password, blocked, password rule broken, unavailable.
         """
         await self.client.post(
             "/auth/password",
@@ -192,29 +193,31 @@ class BaiAuthenticator(Authenticator):
                 "old_password": old,
                 "new_password": new,
                 "client_ip": self.client_address(handler.request),
-                # The browser in which it is changed stays signed in.
+                # The browser in which the password is changed stays signed in.
                 "keep_session": handler.get_session_cookie() if handler.current_user else "",
             },
         )
 
     async def refresh_user(self, user: User, handler: BaseHandler | None = None) -> bool | Model:
-        """Read the account again: False when it is gone or inactive.
+        """Read the account again: False when it was deleted or is inactive.
 
-        While the manager is down everybody stays as they were: nobody is signed
-        out by an outage, and what they would start is refused by the manager.
+        While the manager is unavailable all users stay signed in, and the manager refuses what they
+        would start.
         """
         if not is_username(user.name):
             return False
         try:
             account = await self._read_account(user.name)
         except errors.NotFound:
-            self.log.warning("%s has no account any more", user.name)
+            self.log.warning("The account of %s no longer exists", user.name)
             return False
         except errors.BaiError as error:
-            self.log.warning("%s stays as signed in: %s", user.name, error)
+            self.log.warning(
+                "%s stays signed in, because the account cannot be read: %s", user.name, error
+            )
             return True
         if not account["is_active"]:
-            self.log.warning("The account of %s is not active", user.name)
+            self.log.warning("The account of %s is inactive", user.name)
             return False
         if handler is None or is_up_to_date(user, account):
             return True
@@ -228,8 +231,8 @@ class BaiAuthenticator(Authenticator):
         return await self._accounts(name)
 
     def client_address(self, request: HTTPServerRequest) -> str:
-        """Return the address a request comes from, as far as it can be believed."""
-        # Not request.remote_ip: the Hub takes it from X-Real-Ip, which clients may send.
+        """Return the client address of a request, as far as proxy headers can be trusted."""
+        # Not request.remote_ip: the Hub takes it from X-Real-Ip, which clients can forge.
         context = getattr(request.connection, "context", None)
         address = getattr(context, "address", None)
         # A Unix socket has no address; only processes of this machine reach it.

@@ -1,8 +1,8 @@
-"""Browser sign-ins that end one by one: each is a row of the Hub's table of tokens.
+"""Browser sign-ins that can be revoked one by one: each is a row of the Hub's token table.
 
-JupyterHub's own login cookie holds a value that all browsers of a user share and that stays valid
-after a logout. Here it holds a token without any scope. Whatever deletes the token ends the
-sign-in: a logout, the Hub's token page, or a request to its REST API.
+JupyterHub's own login cookie holds a value that all browsers of a user share and that remains valid
+after a logout. This cookie holds a token without any scope instead. Deleting the token ends the
+sign-in: by a logout, on the Hub's token page, or by a request to its REST API.
 """
 
 from __future__ import annotations
@@ -17,15 +17,17 @@ from jupyterhub.handlers.base import SESSION_COOKIE_NAME
 from sqlalchemy.orm import Session
 
 NOTE = "Browser sign-in"
-# OAuth tokens belong to the client of their service or server; the Hub's own tokens to this one.
+# OAuth client of these tokens; other OAuth tokens belong to the client of a service or server.
 HUB_CLIENT = "jupyterhub"
-# Where the authenticator leaves the limit for the handler that sets the cookie.
+# Attribute by which the authenticator passes the limit to the handler that sets the cookie.
 LIMIT_ATTRIBUTE = "bai_max_concurrent_logins"
 DAY_SECONDS = 24 * 3600
 
 
 def install() -> None:
-    """Replace how JupyterHub writes and reads its login cookie; it has no setting for that."""
+    """Replace the functions that write and read JupyterHub's login cookie; there is no setting for
+    that.
+    """
     BaseHandler._set_user_cookie = _set_user_cookie
     BaseHandler._user_for_cookie = _user_for_cookie
     if not sa.event.contains(Session, "before_flush", _end_whole_session):
@@ -33,11 +35,11 @@ def install() -> None:
 
 
 def _set_user_cookie(handler: Any, user: Any, server: Any) -> None:
-    """Begin a sign-in of this browser; the oldest of the user ends where there are too many."""
+    """Start a sign-in of this browser; the user's oldest sign-in ends if there are too many."""
     if (before := _sign_in_of(handler, handler.get_secure_cookie(server.cookie_name))) is not None:
         handler.db.delete(before)
     _make_room(handler, user)
-    # Never the browser's: somebody else may know or have planted that one.
+    # Always a new session id: an attacker may know or have planted the browser's current one.
     handler._session_id = uuid.uuid4().hex
     handler.set_session_cookie()
     token = orm.APIToken.new(
@@ -64,23 +66,23 @@ def _make_room(handler: Any, user: Any) -> None:
         .order_by(orm.APIToken.created.desc(), orm.APIToken.id.desc())
     )
     for oldest in current.all()[max(0, limit - 1) :]:
-        handler.log.info("Signed in elsewhere: the oldest sign-in of %s ends", user.name)
+        handler.log.info("Too many sign-ins: the oldest one of %s ends", user.name)
         handler.db.delete(oldest)
 
 
 def _user_for_cookie(handler: Any, cookie_name: str, cookie_value: str | None = None) -> Any:
-    """Return the user of a login cookie, None if it is not (or no longer) one."""
+    """Return the user of a login cookie, None if the cookie is invalid or revoked."""
     value = handler.get_secure_cookie(
         cookie_name, cookie_value, max_age_days=handler.cookie_max_age_days
     )
     sign_in = _sign_in_of(handler, value)
     if sign_in is None:
         if handler.get_cookie(cookie_name):
-            handler.log.warning("The login cookie is not valid (any more)")
+            handler.log.warning("The login cookie is invalid or revoked")
             handler.clear_cookie(cookie_name, path=handler.hub.base_url)
         return None
-    # OAuth tokens get this id: whoever holds the cookie cannot choose another one and thereby
-    # tokens that outlive the sign-in.
+    # OAuth tokens get this session id from the server side: the holder of the cookie cannot choose
+    # another one and thereby keep tokens that outlive the sign-in.
     handler._session_id = sign_in.session_id
     if handler.get_cookie(SESSION_COOKIE_NAME) != sign_in.session_id:
         handler.set_session_cookie()
@@ -103,7 +105,7 @@ def _is_sign_in(token: Any) -> bool:
 
 
 def _end_whole_session(session: Session, *_: object) -> None:
-    """Delete, with a sign-in, its OAuth tokens and the codes that would become such tokens."""
+    """Delete the OAuth tokens of a sign-in, and the codes that could still become such tokens."""
     for token in list(session.deleted):
         if not isinstance(token, orm.APIToken) or not _is_sign_in(token):
             continue

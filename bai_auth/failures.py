@@ -1,4 +1,4 @@
-"""Sign-ins that do not succeed: what the person reads, and the status of the page."""
+"""Failed sign-ins: message for the user and HTTP status of the page."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from bai_services.core import errors
 from bai_services.core.accounts.passwords import MIN_LENGTH
 from bai_services.i18n.catalogue import Translator
 
-# Reasons that the manager names; anything else reads like a wrong password, which gives away least.
+# Reasons given by the manager; any other is shown like a wrong password, which reveals the least.
 REASONS = {
     "inactive": "sign_in.inactive",
     "before-verification": "sign_in.before_verification",
@@ -20,9 +20,9 @@ REASONS = {
 
 
 class SignInFailed(HTTPError):
-    """A sign-in that did not succeed, said in the person's language.
+    """A failed sign-in, with a message in the user's language.
 
-    ``headers`` go into the answer (the Hub copies them from the exception).
+    ``headers`` are added to the response (the Hub copies them from the exception).
     """
 
     def __init__(self, status: HTTPStatus, text: str) -> None:
@@ -31,7 +31,7 @@ class SignInFailed(HTTPError):
 
 
 class PasswordChangeNeeded(Exception):
-    """The password was right, and has to be replaced before anything else."""
+    """The password is right but must be replaced before anything else."""
 
     def __init__(self, username: str) -> None:
         super().__init__(f"{username} must set a new password")
@@ -39,9 +39,9 @@ class PasswordChangeNeeded(Exception):
 
 
 def sign_in_failed(error: errors.BaiError, translate: Translator) -> SignInFailed:
-    """Return the failure that tells the person what the manager answered.
+    """Return the failure for an error of the manager.
 
-    A manager that is down is said to be down (503), never taken for a refusal.
+    An unavailable manager is reported as such (503), never as a refusal.
     """
     if isinstance(error, errors.SignInBlocked):
         seconds = _seconds(error)
@@ -55,7 +55,7 @@ def sign_in_failed(error: errors.BaiError, translate: Translator) -> SignInFaile
 
 
 def blocked_text(seconds: int, translate: Translator) -> str:
-    """Say how long a block still lasts: minutes, rounded up, or seconds below one minute."""
+    """Return the remaining time of a block: minutes, rounded up, or seconds below one minute."""
     if seconds < 60:
         return translate("sign_in.blocked_seconds", count=seconds)
     return translate("sign_in.blocked_minutes", count=math.ceil(seconds / 60))
@@ -66,11 +66,11 @@ def rule_text(translate: Translator) -> str:
 
 
 def password_text(error: errors.BaiError, translate: Translator) -> str:
-    """Say why a new password was not taken."""
+    """Return why a new password was refused."""
     if isinstance(error, errors.InvalidRequest):
         if "broken_rules" in error.details:
             return translate("password.rule_broken")
-        # The manager's own words are better than none, in English as they are.
+        # Without a translation the manager's English message is shown.
         return error.message
     if isinstance(error, errors.SignInRefused) and "reason" in error.details:
         key = REASONS.get(str(error.details["reason"]), "password.wrong")

@@ -1,4 +1,4 @@
-"""The login page and the page that changes a password."""
+"""Login page and page for changing a password."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ YEAR_SECONDS = 365 * 24 * 3600
 
 
 class Page(BaseHandler):
-    """Gives every template of ours its texts."""
+    """Provides the translated texts to our templates."""
 
     def render_template(self, name: str, sync: bool = False, **ns: Any) -> Any:
         translate = catalogue.translator_for(self)
@@ -30,7 +30,7 @@ class Page(BaseHandler):
         return super().render_template(name, sync=sync, **ns)
 
     def remember_language(self) -> None:
-        """Keep the language that ``?lang=`` picks for this browser's next pages."""
+        """Remember the language of ``?lang=`` for this browser's next pages."""
         chosen = self.get_query_argument(catalogue.ARGUMENT, "")
         if chosen in catalogue.LANGUAGES:
             self.set_cookie(
@@ -44,7 +44,7 @@ class Page(BaseHandler):
             )
 
     def _language_links(self, current: str) -> list[dict[str, Any]]:
-        """One link per language, to this page as it is."""
+        """Return one link per language to the current page."""
         kept = {
             name: self.get_argument(name)
             for name in ("next", "username")
@@ -75,7 +75,7 @@ class Page(BaseHandler):
 
 
 class LoginHandler(Page, HubLoginHandler):
-    """The Hub's own login, with our page, and the way to a new password."""
+    """The Hub's login with our page, and the redirect to the password change."""
 
     async def get(self) -> None:
         self.remember_language()
@@ -96,9 +96,9 @@ class LoginHandler(Page, HubLoginHandler):
 
 
 class ChangePasswordHandler(Page):
-    """A new password, for whoever is signed in or has just proved the old one.
+    """Password change for a signed-in user, or for one whose old password was just verified.
 
-    The old password is asked again each time: nothing keeps it between two pages.
+    The old password must be entered each time: it is not stored between two pages.
     """
 
     @web.authenticated
@@ -108,7 +108,7 @@ class ChangePasswordHandler(Page):
 
     async def post(self) -> None:
         user = self.current_user
-        # Who is signed in changes their own password, whatever the form says.
+        # Signed-in users change their own password, whatever name the form contains.
         name = user.name if user else self.get_body_argument("username", "")
         must_change = user is None
         old = self.get_body_argument("old_password", "", strip=False)
@@ -129,7 +129,7 @@ class ChangePasswordHandler(Page):
             self.finish(await self.render_change_form(name, is_done=True))
 
     def _problem(self, old: str, new: str) -> tuple[HTTPStatus, str, str] | None:
-        """Return what is wrong before the manager is asked: status, field, text."""
+        """Return a problem that needs no request to the manager: status, field, text."""
         translate = catalogue.translator_for(self)
         if new != self.get_body_argument("repeat_password", "", strip=False):
             return HTTPStatus.BAD_REQUEST, "repeat_password", translate("password.differs")
@@ -138,7 +138,7 @@ class ChangePasswordHandler(Page):
         return None
 
     async def _change(self, name: str, old: str, new: str) -> tuple[HTTPStatus, str, str] | None:
-        """Ask the manager; return what it found wrong."""
+        """Change the password through the manager; return the problem, if any."""
         try:
             await self.authenticator.change_password(self, name, old, new)
         except errors.InvalidRequest as error:
@@ -148,7 +148,7 @@ class ChangePasswordHandler(Page):
             text = password_text(error, catalogue.translator_for(self))
             return HTTPStatus.FORBIDDEN, "old_password", text
         except errors.BaiError as error:
-            self.log.error("A password cannot be changed: %s", error)
+            self.log.error("A password was not changed: %s", error)
             text = password_text(error, catalogue.translator_for(self))
             return HTTPStatus.SERVICE_UNAVAILABLE, "", text
         return None

@@ -1,4 +1,4 @@
-"""The Hub's pages about servers and users, with what the manager knows about sessions."""
+"""The Hub's pages about servers and users, extended by the manager's sessions."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ from bai_services.core.sessions.lifecycle import LIVE, Status
 from .handlers import Page
 from .server_rules import ServerHandler, StartsOwnServers
 
-# What the manager may list at once.
+# Maximum page size of the manager's lists.
 MAX_SESSIONS = 500
 USERS_PER_PAGE = 50
-# The manager is near; a page without its sessions is better than none.
+# Short, because the manager is local and a page without its sessions is better than no page.
 SESSIONS_SECONDS = 5.0
 WAITING = (Status.PENDING, Status.SCHEDULED, Status.PREPARING, Status.PREPARED)
 
@@ -40,7 +40,7 @@ class SessionsPage(Page):
     async def sessions(self, owners: Sequence[str], statuses: Sequence[Status]) -> list[Session]:
         """Return sessions of these users that the caller may see, oldest first.
 
-        None while the manager is away.
+        Empty while the manager is unavailable.
         """
         if not owners or self.current_user is None:
             return []
@@ -62,12 +62,12 @@ class SessionsPage(Page):
         return found
 
     async def waiting(self, owner: str) -> dict[str, Session]:
-        """Return the sessions of a user that have not started yet, by Hub server."""
+        """Return a user's sessions that have not started yet, by Hub server."""
         return {found["hub_server"]: found for found in await self.sessions([owner], WAITING)}
 
 
 class HomePage(SessionsPage, HomeHandler):
-    """The user's servers; one whose session waits is shown as waiting."""
+    """The user's servers; a server whose session waits is shown as waiting."""
 
     waiting_sessions: Mapping[str, Session] = {}
 
@@ -83,7 +83,7 @@ class HomePage(SessionsPage, HomeHandler):
 
 
 class SpawnPage(StartsOwnServers, SessionsPage, SpawnHandler):
-    """The start form, of one's own servers only."""
+    """The start form, only for the user's own servers."""
 
     async def get(self, user_name: str | None = None, server_name: str = "") -> None:
         if user_name is not None:
@@ -92,7 +92,7 @@ class SpawnPage(StartsOwnServers, SessionsPage, SpawnHandler):
         if isinstance(user, User) and not self._is_active(user, server_name):
             session = (await self.waiting(user.name)).get(server_name)
             if session is not None:
-                # Its form would be refused: the session exists and starts by itself.
+                # The form would be refused: the session exists and starts by itself.
                 self.redirect(session["page"])
                 return
         if (answer := super().get(user_name, server_name)) is not None:
@@ -100,7 +100,7 @@ class SpawnPage(StartsOwnServers, SessionsPage, SpawnHandler):
 
     @web.authenticated
     async def delete(self, user_name: str | None = None, server_name: str = "") -> None:
-        """Forget the options of the last start, which the form would offer again."""
+        """Delete the options of the last start, which the form would offer again."""
         user = self.current_user
         if not isinstance(user, User):
             raise web.HTTPError(HTTPStatus.FORBIDDEN, "only users have a start form")
@@ -143,11 +143,10 @@ class SpawnPage(StartsOwnServers, SessionsPage, SpawnHandler):
 
 
 class AdminPage(SessionsPage, AdminHandler):
-    """Users of the caller's domain, or all, with their live sessions.
+    """Users of the caller's domain, or all users, with their live sessions.
 
-    It takes the place of the Hub's own page, whose buttons add and change users, start servers of
-    others and shut the Hub down: none of that is allowed. What may be done to a session is on the
-    session's page.
+    It replaces the Hub's own page, whose buttons add and change users, start servers of others and
+    shut the Hub down: none of that is allowed. Actions on a session are on the session's page.
     """
 
     @web.authenticated
@@ -200,7 +199,7 @@ class AdminPage(SessionsPage, AdminHandler):
 def _in_place_of(
     stock: type[BaseHandler], ours: type[BaseHandler]
 ) -> list[tuple[str, type[BaseHandler]]]:
-    """Return ours for every route of the Hub's own handler; the first match of a path counts."""
+    """Return our handler for every route of the Hub's own one; the first match of a path wins."""
     found = [(path, ours) for path, cls, *_ in (*PAGE_ROUTES, *API_ROUTES) if cls is stock]
     if not found:
         raise RuntimeError(f"this JupyterHub has no route for {stock.__name__}")

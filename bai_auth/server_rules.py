@@ -1,4 +1,4 @@
-"""The Hub's routes that start and stop servers, under bai-hub's rules."""
+"""The Hub's routes that start and stop servers, with bai-hub's additional rules."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tornado import web
 
 from bai_services.core.sessions.lifecycle import HUB_OPTION
 
-# A stop is over before that, or has failed; then the Hub's own answer is as good.
+# A stop finishes or fails within this time; afterwards the Hub's own response is correct.
 REMOVAL_SECONDS = 20.0
 REMOVAL_STEP_SECONDS = 0.05
 
@@ -29,14 +29,14 @@ Key = tuple[str, str]
 class Turns:
     """Starts, changes and removals in progress, by user and server.
 
-    The Hub awaits other things between the look at a server's record and its use or deletion:
-    another request for the same server in between makes it fail with an internal error.
+    The Hub awaits between reading a server's record and using or deleting it: a concurrent request
+    for the same server would make it fail with an internal error.
     """
 
     def __init__(self) -> None:
         self.starting: Counter[Key] = Counter()
         self._removals: dict[Key, asyncio.Task[None]] = {}
-        # A lock lives as long as somebody holds it or waits for it.
+        # Weak values: a lock lives as long as a task holds it or waits for it.
         self._locks: WeakValueDictionary[Key, asyncio.Lock] = WeakValueDictionary()
 
     @contextmanager
@@ -51,13 +51,13 @@ class Turns:
 
     @asynccontextmanager
     async def alone(self, key: Key) -> AsyncIterator[None]:
-        """Let no other change or removal of the server happen meanwhile, and no start begin."""
+        """Exclude other changes and removals of the server, and new starts."""
         lock = self._locks.setdefault(key, asyncio.Lock())
         async with lock:
             yield
 
     def begin_removal(self, key: Key, user: User) -> None:
-        """Let starts wait until the server's record is gone, or its stop has failed."""
+        """Block starts until the server's record is deleted, or its stop has failed."""
         if key not in self._removals:
             task = asyncio.create_task(_until_removed(user, key[1]))
             self._removals[key] = task
@@ -77,7 +77,7 @@ class Turns:
             lock = self._locks.get(key)
             if task := self._removals.get(key):
                 await asyncio.wait([task])
-                # Its own callback takes it from the list, perhaps after us.
+                # The task's own callback removes it from the list, possibly after this point.
                 await asyncio.sleep(0)
             elif lock is not None and lock.locked():
                 async with lock:
@@ -89,13 +89,13 @@ class Turns:
 async def _until_removed(user: User, server: str) -> None:
     loop = asyncio.get_running_loop()
     deadline = loop.time() + REMOVAL_SECONDS
-    # The Hub has no event for it.
+    # The Hub has no event for it, so poll.
     while server in user.orm_user.orm_spawners and loop.time() < deadline:  # noqa: ASYNC110
         await asyncio.sleep(REMOVAL_STEP_SECONDS)
 
 
 class StartsOwnServers(BaseHandler):
-    """Only the owner of a server starts it; a start waits for a removal of the same server."""
+    """Only the owner of a server may start it; a start waits for a removal of the same server."""
 
     @property
     def turns(self) -> Turns:
@@ -103,7 +103,7 @@ class StartsOwnServers(BaseHandler):
         return found
 
     def require_owner(self, owner: str) -> None:
-        """Raise a 403 where a user asks for a server of another user, whatever their role."""
+        """Raise a 403 if a user requests another user's server, whatever their role."""
         caller = self.current_user
         if isinstance(caller, User) and caller.name != owner:
             raise web.HTTPError(
@@ -129,14 +129,14 @@ class StartsOwnServers(BaseHandler):
                 task = asyncio.current_task()
                 if task is not None and task.cancelling():
                     raise
-                # A stop has cancelled the start, not this request.
+                # The stop cancelled the start, not this request.
                 raise web.HTTPError(
                     HTTPStatus.CONFLICT,
                     f"the start of the server {server_name or user.name} was stopped; start it"
                     " again if it is still wanted",
                 ) from None
             except RuntimeError as error:
-                # The Hub's word for it, where another start was quicker while it looked.
+                # The same error as the Hub's, if another start came first.
                 if not spawner.pending:
                     raise
                 raise web.HTTPError(
@@ -166,7 +166,7 @@ class ServerHandler(StartsOwnServers, UserServerAPIHandler):
         await self.turns.free(key)
         user = self.find_user(user_name)
         if user is not None and self.is_about_to_start(user, server_name):
-            # As the Hub answers where it sees the start.
+            # The same response as the Hub's when it sees the start.
             self.set_status(HTTPStatus.ACCEPTED)
             return
         with self.turns.start(key):
@@ -182,7 +182,9 @@ class ServerHandler(StartsOwnServers, UserServerAPIHandler):
             await super().patch(user_name, server_name)
 
     def _check(self, owner: str) -> None:
-        """Raise a 403 unless the owner asks, or a service with the id of a session alone."""
+        """Raise a 403 unless the caller is the owner, or a service that sends only the id of a
+        session.
+        """
         self.require_owner(owner)
         options = self.get_server_json_body()["user_options"] or {}
         if isinstance(self.current_user, orm.Service) and set(options) - {HUB_OPTION}:
@@ -204,7 +206,7 @@ class ServerHandler(StartsOwnServers, UserServerAPIHandler):
             await super().delete(user_name, server_name)
             return
         if HUB_OPTION in body and not self._serves(user, server_name, str(body[HUB_OPTION])):
-            # A newer session has the server, or is about to have it.
+            # A newer session has the server, or is about to get it.
             self.set_status(HTTPStatus.NO_CONTENT)
             return
         key = (user.name, server_name)
@@ -229,7 +231,7 @@ class ServerHandler(StartsOwnServers, UserServerAPIHandler):
             self.turns.begin_removal((user.name, server_name), user)
 
     async def stop_single_user(self, user: User, server_name: str = "") -> Any:
-        """Stop a server; nothing is left to do where a start that was cancelled has stopped it."""
+        """Stop a server; a cancelled start that has already stopped it counts as success."""
         loop = asyncio.get_running_loop()
         deadline = loop.time() + REMOVAL_SECONDS
         while server_name in user.spawners and user.spawners[server_name].pending:
@@ -245,7 +247,7 @@ class ServerHandler(StartsOwnServers, UserServerAPIHandler):
         return await super().stop_single_user(user, server_name)
 
     def _serves(self, user: User, server_name: str, session_id: str) -> bool:
-        """Return whether the server is that session's, and not a later one's."""
+        """Return whether the server belongs to that session, and not to a later one."""
         spawner = user.spawners[server_name]
         if self.is_about_to_start(user, server_name):
             return False

@@ -1,4 +1,4 @@
-"""One question for everybody who wants to ask it now."""
+"""Single-flight: concurrent callers share one call."""
 
 from __future__ import annotations
 
@@ -10,11 +10,10 @@ T = TypeVar("T")
 
 
 class SingleFlight(Generic[T]):
-    """Runs a call once for each key at a time; whoever comes meanwhile shares the next one.
+    """Runs one call per key at a time; callers that arrive meanwhile share the next call.
 
-    So every answer is to a question that was sent after it was asked for: a burst of starts of
-    one person reads their account twice, not once for each start, and none of them sees an old
-    one.
+    So every result comes from a call that began after it was requested: a burst of starts of one
+    user reads their account twice, not once per start, and no start sees outdated data.
     """
 
     def __init__(self, call: Callable[[str], Awaitable[T]]) -> None:
@@ -26,7 +25,7 @@ class SingleFlight(Generic[T]):
         task = self._next.get(key)
         if task is None:
             task = self._next[key] = asyncio.create_task(self._in_turn(key))
-        # One that gives up must not take the answer from the others.
+        # Shielded: a cancelled caller must not cancel the call for the others.
         return await asyncio.shield(task)
 
     async def _in_turn(self, key: str) -> T:

@@ -1,7 +1,7 @@
-"""Starts the manager: `bai-manager`. It listens at once and answers when all of it is there.
+"""Entry point of the manager, `bai-manager`: listen first, then load and serve.
 
-What serves takes more than a second to import. Whoever calls meanwhile, the Hub above all, waits
-for the answer in place of finding nobody and looking again some seconds later.
+The imports take more than a second. Clients that connect meanwhile, above all the Hub, wait for the
+response; with no listener they would retry only seconds later.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from urllib.parse import urlsplit
 from tornado.netutil import bind_sockets
 
 DEFAULT_URL, DEFAULT_PORT = "http://127.0.0.1:8091", 8091
-# An orphan of a Hub that was killed may hold the port until it has noticed.
+# An orphaned manager of a killed Hub may hold the port until it has noticed.
 BIND_PATIENCE_SECONDS = 20.0
 STEP_SECONDS = 0.25
 
@@ -27,7 +27,7 @@ log = logging.getLogger("bai.manager")
 
 
 class JsonFormatter(logging.Formatter):
-    """One JSON object a line."""
+    """One JSON object per line."""
 
     def format(self, record: logging.LogRecord) -> str:
         content = {
@@ -54,18 +54,18 @@ def set_up_logging(environ: Mapping[str, str]) -> None:
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(environ.get("BAI_LOG_LEVEL", "INFO").upper())
-    # They log each request of theirs; the first with its whole URL.
+    # They log each of their requests; the first logs the whole URL, secrets included.
     for noisy in ("httpx", "httpcore", "alembic", "tornado.access"):
         logging.getLogger(noisy).setLevel(logging.WARNING)
 
 
 def listen(host: str, port: int) -> list[socket.socket]:
-    """Listen on each address of the host, waiting a while for whoever still holds one.
+    """Listen on each address of the host, waiting a while for ports that are still in use.
 
     Raises
     ------
     SystemExit
-        When somebody holds it for too long, or it is no address of this machine.
+        When a port stays in use, or the host is not an address of this machine.
     """
     deadline = time.monotonic() + BIND_PATIENCE_SECONDS
     is_told = False
@@ -76,7 +76,7 @@ def listen(host: str, port: int) -> list[socket.socket]:
             if error.errno != errno.EADDRINUSE or time.monotonic() > deadline:
                 raise SystemExit(f"cannot listen on {host}:{port}: {error.strerror}") from None
         if not is_told:
-            log.warning("%s:%d is in use; waiting for whoever holds it", host, port)
+            log.warning("%s:%d is in use; waiting until it is free", host, port)
             is_told = True
         time.sleep(STEP_SECONDS)
 

@@ -1,4 +1,4 @@
-"""What a hub needs before the first account: policies and a domain."""
+"""Prerequisites of the first account: policies and a domain."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ KEYPAIR_POLICY = {
 async def ensure_basics(
     manager: Manager, caller: Caller, domain: str, description: str = ""
 ) -> None:
-    """Make the default policies and the domain where they are missing."""
+    """Create the default policies and the domain where they are missing."""
     for policies, spec in (
         (manager.keypair_policies, KEYPAIR_POLICY),
         (manager.user_policies, {"name": "default"}),
@@ -31,7 +31,7 @@ async def ensure_basics(
 
 
 async def is_missing(nouns: Any, caller: Caller, key: str) -> bool:
-    """Return whether one of the manager's nouns lacks ``key``."""
+    """Return whether one of the manager's collections lacks ``key``."""
     try:
         await nouns.get(caller, key)
     except NotFound:

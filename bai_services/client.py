@@ -1,4 +1,4 @@
-"""The REST client of people: CLI, sessions, scripts; see ``part_client.py`` for Hub and agent."""
+"""REST client of the CLI, sessions and scripts; Hub and agent use ``service_client.py``."""
 
 from __future__ import annotations
 
@@ -78,19 +78,19 @@ class _KeypairAuth(httpx.Auth):
 
 
 def _digest_of(request: httpx.Request) -> str:
-    """Return the digest of a body in JSON; those of files are stored while they arrive."""
+    """Return the digest of a JSON body; file uploads are hashed as they arrive."""
     is_json = request.headers.get("Content-Type", "").startswith("application/json")
     return signature.content_digest(request.content) if is_json else ""
 
 
 @cache
 def _authorities(trusts_environment: bool) -> ssl.SSLContext:
-    # Read once: that takes longer than many calls.
+    # Loaded once: that takes longer than many calls.
     return httpx.create_ssl_context(trust_env=trusts_environment)
 
 
 class Client:
-    """Calls ``{url}/api/v1``; an error answer is raised as the ``BaiError`` that it names.
+    """Calls ``{url}/api/v1``; an error response is raised as the ``BaiError`` that it names.
 
     A manager that cannot be reached raises ``Unavailable``.
     """
@@ -104,7 +104,8 @@ class Client:
         elif isinstance(credential, Keypair):
             auth = _KeypairAuth(credential)
         self.url = url.rstrip("/")
-        # A proxy of the environment leads out, never back to this machine or its neighbours.
+        # Proxies of the environment are for the outside world, not for this machine or private
+        # networks.
         trusts = not is_near(httpx.URL(self.url).host)
         self._http = httpx.AsyncClient(
             base_url=self.url + "/api/v1",
@@ -179,7 +180,7 @@ class Client:
         headers: Mapping[str, str] | None = None,
         timeout_seconds: float | None = None,
     ) -> httpx.Response:
-        """Send one request and return the answer, for those of which the headers count."""
+        """Send one request and return the response, for callers that need its headers."""
         options: dict[str, Any] = {} if timeout_seconds is None else {"timeout": timeout_seconds}
         if body is not None:
             options["json"] = body
@@ -198,7 +199,7 @@ class Client:
     async def stream(
         self, path: str, /, headers: Mapping[str, str] | None = None, **query: Any
     ) -> AsyncIterator[httpx.Response]:
-        """Open a GET whose body is read bit by bit (a download, events)."""
+        """Open a GET whose body is read in pieces (a download, events)."""
         try:
             async with self._http.stream(
                 "GET", path, params=query, headers=dict(headers or {})
@@ -212,23 +213,23 @@ class Client:
 
 
 def raise_for_error(response: httpx.Response) -> None:
-    """Raise what an error answer means; return if it is none."""
+    """Raise the error of a response, if it is one."""
     if response.is_error or response.is_redirect:
         place = response.headers.get("Location", "")
         raise_for_answer(response.url.host, response.status_code, response.content, place)
 
 
 def raise_for_answer(host: str, status: int, content: bytes, location: str = "") -> None:
-    """Raise what an answer of ``host`` means that is an error; return if it is none."""
+    """Raise the error of a response from ``host``, if it is one."""
     if status < HTTPStatus.MULTIPLE_CHOICES:
         return
     if status < HTTPStatus.BAD_REQUEST:
-        raise errors.BaiError(f"{host} sends elsewhere, to {location}; use that address")
+        raise errors.BaiError(f"{host} redirects to {location}; use that address")
     try:
         found = json.loads(content)
         code, text, details = found["error"], found["message"], found.get("details") or {}
     except (ValueError, KeyError, TypeError):
-        # Not ours: the proxy or the Hub answered in the manager's place.
+        # Not ours: the response of the proxy or the Hub instead of the manager.
         cls = _BY_STATUS.get(status, errors.BaiError)
         raise cls(f"{host} answered {status}") from None
     cls = _ERRORS.get(code) or _BY_STATUS.get(status, errors.BaiError)

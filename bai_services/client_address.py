@@ -1,4 +1,4 @@
-"""The address of a client behind reverse proxies: which ``X-Forwarded-For`` entries to believe."""
+"""Client addresses behind reverse proxies: which ``X-Forwarded-For`` entries to trust."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ def interface_addresses() -> frozenset[Address]:
 
 @dataclass
 class TrustedProxies:
-    """Proxies whose ``X-Forwarded-For`` is believed.
+    """Proxies whose ``X-Forwarded-For`` is trusted.
 
-    A proxy on this machine may reach us with any address of the machine: Docker masquerades
-    connections to the address of its own bridge. The kernel drops packets from elsewhere with such
-    a source address, so a container cannot use one.
+    A proxy on this machine may connect from any address of the machine: Docker masquerades
+    connections to the address of its own bridge. The kernel drops external packets with such a
+    source address, so a container cannot use one.
     """
 
     networks: tuple[Network, ...] = ()
@@ -57,16 +57,16 @@ class TrustedProxies:
     def client_address(self, peer: str, forwarded: str) -> str:
         """Return the client's address from the TCP peer and ``X-Forwarded-For``.
 
-        The header counts only if the peer is trusted. Its last entry is what that proxy saw;
-        entries that are trusted by name are further proxies, and the one before them is believed.
-        ``own`` does not skip entries: sessions of the process engine have such addresses too.
+        The header counts only if the peer is trusted. Its last entry is what that proxy saw; an
+        entry that is itself a trusted proxy is skipped, and the one before it is used. ``own`` does
+        not skip entries: sessions of the process engine have such addresses too.
         """
         if not forwarded.strip() or not self._is_trusted_peer(peer):
             return normal_address(peer)
         entries = [entry.strip() for entry in forwarded.split(",")]
         while len(entries) > 1 and self._is_named(entries[-1]):
             entries.pop()
-        # A proxy that writes no address (a port, "unknown") is no reason to believe more of it.
+        # An entry without an address (a port, "unknown") ends the chain of trust.
         found = parse_address(entries[-1])
         return normal_address(peer) if found is None else str(found)
 

@@ -1,4 +1,4 @@
-"""Files the demo into the database: `python -m bai_services.demo`; again and again is harmless."""
+"""Create the demo in the database: `python -m bai_services.demo`; idempotent."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from bai_services.manager.accounts.passwords import Passwords
 from bai_services.manager.manager import Manager
 
 DOMAINS = {"default": "Demo domain", "acme": "Another tenant"}
-# Beside the project default that every domain has.
+# In addition to the project default of every domain.
 PROJECTS = {"research": "default"}
 GROUP = "default"
 ALIAS = "python"
@@ -56,7 +56,7 @@ PRESETS: Mapping[str, Mapping[str, str]] = {
     "gpu-whole": {"cpu": "2", "mem": "8g", "cuda.device": "1"},
 }
 
-# What the image of images/session says of itself.
+# The labels of images/session.
 IMAGE_LABELS = {
     "ai.backend.role": "COMPUTE",
     "ai.backend.features": "batch query uid-match",
@@ -65,12 +65,12 @@ IMAGE_LABELS = {
     "ai.backend.resource.preferred.shmem": "64m",
 }
 APPS = {"jupyterlab": 8090, "notebook": 8091, "tensorboard": 6006, "vscode": 8180, "mlflow": 5000}
-# What a machine may lack whose own programs sessions have.
+# Programs that may be missing on a machine and that sessions of the process engine use.
 PROGRAMS = {"vscode": "code-server", "mlflow": "mlflow", "notebook": "jupyter-notebook"}
 
 
 def _service_ports(image: str) -> str:
-    """Return the apps that an image has; sessions as processes have this machine's programs."""
+    """Return the apps of an image; sessions as processes use this machine's programs."""
     lacks = {name for name, program in PROGRAMS.items() if shutil.which(program) is None}
     missing = lacks if image == PROCESS_IMAGE else set()
     return ",".join(f"{name}:http:{port}" for name, port in APPS.items() if name not in missing)
@@ -83,16 +83,16 @@ class Keys:
 
 
 class Demo:
-    """Makes what is missing, through the manager's own use cases."""
+    """Creates what is missing, through the manager's use cases."""
 
     def __init__(self, manager: Manager) -> None:
         self._manager = manager
         self._caller = Caller(Role.SUPERADMIN, username="demo")
 
     async def create(self, engine: str, image: str) -> dict[str, Keys]:
-        """Bring the demo into the database and return the keypairs of the people it made.
+        """Create the demo in the database and return the keypairs of new users.
 
-        ``image`` is what the alias ``python`` means, which the projects take by default.
+        ``image`` is the target of the alias ``python``, the default image of the projects.
         """
         for name, description in DOMAINS.items():
             await ensure_basics(self._manager, self._caller, name, description)
@@ -158,7 +158,7 @@ class Demo:
 
 
 class DemoPasswords:
-    """Gives the accounts passwords that need not keep the rule: checks set what they like."""
+    """Sets passwords that may break the password rules: automated checks use simple ones."""
 
     def __init__(self, manager: Manager) -> None:
         settings = manager.settings
@@ -167,7 +167,7 @@ class DemoPasswords:
         self._passwords = Passwords(settings.password_memory_kib, settings.password_rounds)
 
     async def has(self, username: str) -> bool:
-        """Return whether a password was ever set: a first run may have been cut short."""
+        """Return whether a password was ever set: an earlier run may have been interrupted."""
         row = await self._users.find(username)
         return row is not None and row["password_changed_at"] is not None
 
@@ -182,13 +182,13 @@ class DemoPasswords:
 
 
 def random_password() -> str:
-    """Return a password that is easy to type and keeps the rule."""
+    """Return a password that is easy to type and follows the rules."""
     groups = ["".join(secrets.choice(_WORDS) for _ in range(5)) for _ in range(3)]
     return "-".join(groups) + str(secrets.randbelow(90) + 10)
 
 
 async def prepare(manager: Manager, arguments: argparse.Namespace, password: str) -> str:
-    """File the demo, set passwords, and return what to tell people of the accounts."""
+    """Create the demo, set passwords, and return the text about the accounts."""
     engine = arguments.engine
     image = arguments.image if engine == "docker" else PROCESS_IMAGE
     await Demo(manager).create(engine, image)
@@ -204,7 +204,7 @@ async def prepare(manager: Manager, arguments: argparse.Namespace, password: str
 
 
 def accounts_text(shown: Mapping[str, str], is_given: bool) -> str:
-    """Return the table of accounts, with the passwords that were made just now."""
+    """Return the table of accounts, with the passwords that were just generated."""
     lines = ["  Accounts:"]
     for person in PEOPLE:
         password = shown.get(person.username, "")

@@ -14,20 +14,20 @@ from types import TracebackType
 
 # Descriptors of the deepest directories that stay open; the ones above are opened again.
 OPEN_DIRECTORIES = 16
-# A removal starts again when something appears while it runs; at most this often.
+# Maximum restarts of a removal when new entries appear meanwhile.
 MAX_REMOVAL_ROUNDS = 20
 DIRECTORY_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-# A descriptor of a directory that needs no right to read it.
+# A descriptor of a directory that requires no permission to read it.
 _PATH_FLAGS = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-# What opening a directory reports when it was removed or replaced since its name was read.
+# Errors when a directory was removed or replaced since its name was read.
 GONE = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP)
 
 
 class Descent:
-    """A position in a tree: ``here`` is the descriptor of the directory that it is in.
+    """A position in a tree: ``here`` is the descriptor of the current directory.
 
-    It follows no link and never leaves the tree. It goes up through ``..`` only if that is
-    the directory it came through (by device and inode number), else down again from the root.
+    It follows no link and never leaves the tree. It goes up through ``..`` only if that is the
+    directory it came through (by device and inode number), else down again from the root.
     """
 
     def __init__(self, root: int) -> None:
@@ -54,7 +54,7 @@ class Descent:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The names of the directories on the way here from the root."""
+        """The names of the directories from the root to here."""
         return tuple(self._names)
 
     @property
@@ -97,7 +97,7 @@ class Descent:
         return self._reopened()
 
     def _reopened(self) -> int:
-        """Open the directory above by the names on the way to it."""
+        """Open the directory above by its path from the root."""
         here = os.open(".", DIRECTORY_FLAGS, dir_fd=self._root)
         try:
             for name, known in zip(self._names[:-1], self._known[1:-1], strict=True):
@@ -113,10 +113,10 @@ class Descent:
 
 
 def remove_tree(path: str | os.PathLike[str], dir_fd: int | None = None) -> None:
-    """Remove a directory with everything in it, however deep; one that is gone is fine.
+    """Remove a directory with everything in it, however deep; a missing one is no error.
 
-    Links are removed, not followed. Directories whose owner has taken the own rights away are
-    opened up. After an interruption the next call continues.
+    Links are removed, not followed. Directories without owner permissions are made accessible
+    first. After an interruption the next call continues.
 
     Raises
     ------
@@ -143,11 +143,13 @@ def remove_tree(path: str | os.PathLike[str], dir_fd: int | None = None) -> None
                 raise
             if removal.error is not None:
                 raise removal.error from None
-    raise OSError(errno.ENOTEMPTY, "others still write to the directory that is being removed")
+    raise OSError(
+        errno.ENOTEMPTY, "other processes still write to the directory that is being removed"
+    )
 
 
 class _Removal:
-    """Empty one open directory; ``error`` is the first thing that could not be removed."""
+    """Empties one open directory; ``error`` is the first entry that could not be removed."""
 
     def __init__(self, top: int) -> None:
         self._top = top
@@ -167,7 +169,7 @@ class _Removal:
                 try:
                     name = at.leave()
                 except OSError:
-                    return  # moved meanwhile: the next round begins at the top
+                    return  # moved meanwhile: the next round starts at the top
                 self._try_rmdir(name, at.here)
 
     def _unlink_files(self, here: int) -> list[str]:
@@ -210,15 +212,15 @@ class _Removal:
                 self._note(error)
 
     def _note(self, error: OSError) -> None:
-        # What is gone or was replaced is found again in the next round.
+        # Entries that were removed or replaced are handled in the next round.
         if self.error is None and error.errno not in (*GONE, errno.EISDIR):
             self.error = error
 
 
 def open_up(name: str | os.PathLike[str], dir_fd: int | None = None) -> None:
-    """Give the owner of a directory all rights to it; a link is not followed.
+    """Give the owner of a directory all permissions; a link is not followed.
 
-    Others may put links in its place: the mode is changed through a descriptor.
+    Others may replace it by a link, so the mode is changed through a descriptor.
     """
     number = os.open(name, _PATH_FLAGS, dir_fd=dir_fd)
     try:

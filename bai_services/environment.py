@@ -1,4 +1,4 @@
-"""Reads what the parts of the manager's side are told (docs/admin-guide.md, Environment)."""
+"""Read the manager's settings from the environment (docs/admin-guide.md, Environment)."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ _HOST_NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
 
 
 def read_settings(environ: Mapping[str, str]) -> Settings:
-    """Return the manager's settings; secrets that no file is named for are kept in ``BAI_HOME``.
+    """Return the manager's settings; secrets without a configured file are stored in ``BAI_HOME``.
 
     Raises
     ------
     SystemExit
-        If a file that is named cannot be read, with its variable and path.
+        If a configured file cannot be read, with its variable and path.
     """
     home = Home(Path(environ.get("BAI_HOME") or DEFAULT_HOME))
     sqlite = f"sqlite+aiosqlite:///{home.path / 'bai.sqlite'}"

@@ -1,9 +1,9 @@
-"""Runs a module that must not outlive the process which started it.
+"""Run a module that must end with the process that started it.
 
     python -m bai_services.exit_with_parent MODULE [ARGUMENT …]
 
-When that process is gone, also after a kill -9, this one gets SIGTERM: the ports that it holds
-are free again for whoever takes over.
+When that process ends, also after a kill -9, this one gets SIGTERM, so that its ports are free for
+a successor.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ def _end_with(parent: int) -> None:
         time.sleep(CHECK_SECONDS)
     os.kill(os.getpid(), signal.SIGTERM)
     time.sleep(GRACE_SECONDS)
-    # It did not listen; what it keeps on disk has to stand a kill anyway.
+    # It ignored SIGTERM; its files must survive a kill anyway.
     os.kill(os.getpid(), signal.SIGKILL)
 
 

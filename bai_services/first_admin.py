@@ -1,4 +1,4 @@
-"""Makes the first superadmin of a hub without the demo: `python -m bai_services.first_admin`."""
+"""Create the first superadmin of a hub without the demo: `python -m bai_services.first_admin`."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ REFUSED = 3
 
 
 async def make(manager: Manager, spec: Mapping[str, str]) -> str:
-    """Make the account, and what every account needs; return its access key and secret.
+    """Create the account and its prerequisites; return its access key and secret.
 
     Raises
     ------
     AlreadyExists
-        If there is an active superadmin, who can make others; or the name or e-mail is taken.
+        If there is an active superadmin, who can create others; or the name or e-mail is taken.
     BaiError
         If the name, the e-mail or the password breaks a rule.
     """

@@ -1,4 +1,4 @@
-"""The state folder of one machine: secrets and ports that stay the same over restarts."""
+"""State folder of one machine: secrets and ports that stay the same over restarts."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from pathlib import Path
 
 from bai_services.ports import free_port, is_free
 
-# Where each part listens, counted from the public port.
+# Port of each service, relative to the public port.
 RESERVED_SECONDS = 300
 PORT_OFFSETS = {"proxy_api": 1, "hub": 81, "manager": 91}
 
 
 class Home:
-    """Makes what is missing and leaves what is there; nobody but the owner can read it."""
+    """Creates missing files and keeps existing ones; only the owner can read them."""
 
     def __init__(self, path: Path) -> None:
         self.path = path.absolute()
@@ -41,17 +41,17 @@ class Home:
         return path
 
     def database(self, name: str) -> Path:
-        """Return the file of an SQLite database, made empty where it is missing."""
+        """Return the file of an SQLite database, created empty if missing."""
         path = self.path / name
         _write_once(path, "")
         return path
 
     def ports(self, public: int) -> dict[str, int]:
-        """Return the port of each part behind ``public``.
+        """Return the port of each service behind ``public``.
 
-        Sessions hold the Hub's address, so a port that was handed out once stays
-        for as long as nobody else takes it. Ports that another installation of this user
-        was given in the last minutes count as taken: its servers may not listen yet.
+        Sessions know the Hub's address, so an assigned port is kept unless another process takes
+        it. Ports recently assigned to another installation of this user count as taken: its servers
+        may not listen yet.
         """
         with _port_lock():
             return self._ports(public)
@@ -66,7 +66,7 @@ class Home:
             is_ours = is_free(preferred) and preferred not in taken
             ports[part] = preferred if is_ours else _any_port(set(ports.values()) | taken)
         if self.has_proxy() and "proxy_api" in kept:
-            # Ours from before: the Hub ends it and takes its port over.
+            # The port is in use by our own earlier process, which the Hub stops and replaces.
             ports["proxy_api"] = kept["proxy_api"]
         if ports != kept:
             written = path.with_suffix(f".{os.getpid()}")
@@ -103,7 +103,7 @@ def _port_lock() -> Iterator[None]:
 
 
 def _reserved(own: Path) -> set[int]:
-    """Return the ports that other installations have reserved; drop what is too old."""
+    """Return the ports reserved by other installations; delete expired reservations."""
     found: set[int] = set()
     for file in _registry().glob("*.json"):
         if time.time() - file.stat().st_mtime > RESERVED_SECONDS:
@@ -128,7 +128,7 @@ def _any_port(taken: set[int]) -> int:
 
 
 def _write_once(path: Path, text: str) -> None:
-    """Make a file with mode 0600, unless it exists; of several writers only one can win."""
+    """Create a file with mode 0600, unless it exists; of concurrent writers only one succeeds."""
     if path.exists():
         return
     descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f"{path.name}.", suffix=".new")
@@ -136,7 +136,7 @@ def _write_once(path: Path, text: str) -> None:
     with open(descriptor, "w") as file:
         file.write(text)
     try:
-        # A link fails where the name is taken, and never shows half a file.
+        # A link fails if the name exists, and never exposes a partial file.
         os.link(written, path)
     except FileExistsError:
         pass

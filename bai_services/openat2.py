@@ -1,4 +1,4 @@
-"""Opening a path below a directory by the kernel, so that no link or ``..`` leads out of it."""
+"""Open a path below a directory with openat2(2), so that no link or ``..`` leads out of it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import os
 _SYS_OPENAT2 = 437  # the same on every architecture
 _RESOLVE_NO_MAGICLINKS = 0x02
 _RESOLVE_BENEATH = 0x08
-# The kernel answers EAGAIN when something was renamed on the way and it cannot be sure.
+# The kernel returns EAGAIN when a concurrent rename prevents a safe answer.
 _TRIES = 64
 
 _libc = ctypes.CDLL(None, use_errno=True)
@@ -28,8 +28,8 @@ class _OpenHow(ctypes.Structure):
 def open_beneath(root: int, path: str, flags: int) -> int:
     """Return a descriptor of ``path`` below the open directory ``root``.
 
-    Links inside of it work; one that leads out of it is an OSError (EXDEV). ENOSYS: a kernel
-    before 5.6; EPERM: a sandbox that does not know the call.
+    Links inside it are followed; one that leads out of it is an OSError (EXDEV). ENOSYS: a kernel
+    before 5.6; EPERM: a sandbox that blocks the call.
     """
     how = _OpenHow(flags | os.O_CLOEXEC, 0, _RESOLVE_BENEATH | _RESOLVE_NO_MAGICLINKS)
     number = errno.EAGAIN

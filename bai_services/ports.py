@@ -1,4 +1,4 @@
-"""Free ports for servers, out of the way of those that the kernel lends to clients."""
+"""Free ports for servers, outside the kernel's range for client connections."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from contextlib import closing
 from pathlib import Path
 
 HIGHEST = 65535
-# Above the ports of well-known servers, below those that Linux lends by default.
+# Above the ports of well-known servers, below Linux's default ephemeral range.
 _LOWEST, _COUNT = 20_000, 12_000
 _TRIES = 100
 _LENT_TO_CLIENTS = Path("/proc/sys/net/ipv4/ip_local_port_range")
@@ -28,12 +28,12 @@ def is_free(port: int) -> bool:
 
 
 def free_port(lowest: int = _LOWEST, count: int = _COUNT) -> int:
-    """Return one of ``count`` ports from ``lowest`` up that nobody listens on.
+    """Return one of ``count`` ports from ``lowest`` up that is not in use.
 
-    One that the kernel proposes comes from the range of which it also takes a port
-    for every outgoing connection: between the proposal and `listen` it can be gone.
-    So the choice falls below that range (Linux, ip(7)); where the machine lends these
-    ports too, or none of many is free, it is the kernel's proposal after all.
+    A port proposed by the kernel is in the ephemeral range, from which it also takes a port for
+    every outgoing connection: it may be taken between the proposal and `listen`. So the choice is
+    below that range (Linux, ip(7)). If the machine's ephemeral range includes these ports too, or
+    none of many is free, the kernel's proposal is used after all.
     """
     if lowest + count <= _first_lent_port():
         for _ in range(_TRIES):

@@ -1,4 +1,4 @@
-"""The manager as a process: migrates, serves, ends in order."""
+"""The manager process: migrate the database, serve, shut down in order."""
 
 from __future__ import annotations
 
@@ -35,13 +35,13 @@ log = logging.getLogger("bai.manager")
 
 
 def run(environ: Mapping[str, str], sockets: Sequence[socket.socket]) -> None:
-    """Serve on sockets that listen already."""
+    """Serve on sockets that already listen."""
     with asyncio.Runner(loop_factory=new_loop) as runner:
         runner.run(serve(environ, sockets))
 
 
 async def migrate(url: str) -> None:
-    """Bring the database to the newest schema, waiting a while for one that is starting itself."""
+    """Migrate the database to the newest schema, waiting a while if it is still starting."""
     deadline = time.monotonic() + DATABASE_PATIENCE_SECONDS
     while True:
         try:
@@ -55,13 +55,13 @@ async def migrate(url: str) -> None:
 
 
 async def parent_gone(parent: int) -> None:
-    """Return when the process that started this one has ended: a new Hub starts its own manager."""
+    """Return when the parent process has ended: a new Hub starts its own manager."""
     while os.getppid() == parent:  # noqa: ASYNC110  # nothing tells of it
         await asyncio.sleep(STEP_SECONDS)
 
 
 def cookie_secret(settings: Settings) -> bytes:
-    """Return the key of our cookies: the same after a restart, so that open pages go on."""
+    """Return the key of our cookies: the same after a restart, so that open pages keep working."""
     return hashlib.sha256(b"bai cookies" + settings.key).digest()
 
 
@@ -79,8 +79,8 @@ async def serve(environ: Mapping[str, str], sockets: Sequence[socket.socket]) ->
         cookie_secret=cookie_secret(settings),
     )
     server = HTTPServer(app, chunk_size=BODY_CHUNK_BYTES)
-    # Before anybody gets an answer: who sees it serve may tell it to end.
-    told = _told_to_end()
+    # Install the signal handlers first: a client that gets a response may stop the manager.
+    told = _stop_requested()
     server.add_sockets(sockets)
     await manager.start()
     host, port = sockets[0].getsockname()[:2]
@@ -96,8 +96,8 @@ async def serve(environ: Mapping[str, str], sockets: Sequence[socket.socket]) ->
             await asyncio.wait_for(manager.stop(), STOP_SECONDS)
 
 
-def _told_to_end() -> asyncio.Event:
-    """Return what is set by SIGTERM or SIGINT, from now on."""
+def _stop_requested() -> asyncio.Event:
+    """Return an event that SIGTERM or SIGINT sets."""
     told = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):

@@ -1,4 +1,4 @@
-"""The REST client of the parts that call the manager for every session: Hub and agent."""
+"""REST client of the services that call the manager for every session: Hub and agent."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from bai_services.core import errors
 
 
 class ServiceClient:
-    """Calls ``{url}/api/v1`` as ``Client`` does, JSON alone, for a quarter of the CPU time.
+    """Calls ``{url}/api/v1`` as ``Client`` does, only with JSON, at a quarter of the CPU time.
 
-    That counts where several calls belong to each start of a session. A manager that cannot be
-    reached raises ``Unavailable``, an error answer the ``BaiError`` that it names.
+    This matters because each start of a session needs several calls. A manager that cannot be
+    reached raises ``Unavailable``, an error response the ``BaiError`` that it names.
     """
 
     def __init__(self, url: str, token: Token, timeout_seconds: float = 30) -> None:
@@ -52,11 +52,12 @@ class ServiceClient:
     @property
     def _http(self) -> ClientSession:
         if self._session is None:
-            # Made at the first call: it belongs to the loop that it is made in.
+            # Created at the first call, because it belongs to the running event loop.
             self._session = ClientSession(
                 cookie_jar=DummyCookieJar(),
                 headers={"Authorization": f"Bearer {self._token.value}"},
-                # A proxy of the environment leads out, never back to this machine or near it.
+                # Proxies of the environment are for the outside world, not for this machine or
+                # private networks.
                 trust_env=not is_near(self._host),
             )
             weakref.finalize(self, _leave, self._session)
@@ -71,7 +72,7 @@ class ServiceClient:
         query: Mapping[str, Any] | None = None,
         timeout_seconds: float | None = None,
     ) -> Any:
-        # Names in the path are quoted already; they must arrive as they are.
+        # Names in the path are already quoted; they must not be quoted again.
         question = f"?{urlencode(query)}" if query else ""
         url = URL(f"{self.url}/api/v1{path}{question}", encoded=True)
         content, headers = None, {}
@@ -100,9 +101,9 @@ class ServiceClient:
 
 
 def _leave(session: ClientSession) -> None:
-    """Close what nobody closed, at the latest when the process ends: the Hub has no last word.
+    """Close an unclosed session when the process ends: the Hub offers no shutdown hook.
 
-    There is no loop any more in which anything could be waited for.
+    No event loop runs any more, so nothing can be awaited.
     """
     with suppress(StopIteration):
         session.close().send(None)

@@ -1,9 +1,9 @@
-"""Keeps a module running: one that is killed is there again at once.
+"""Supervise a module: restart it as soon as it ends.
 
     python -m bai_services.supervisor PACKAGE:MODULE [ARGUMENT …]
 
-The Hub looks after its services every 30 seconds only. One that ends by itself just after its
-start cannot start: its exit code is handed on to the Hub, which tells of it and tries again.
+The Hub itself checks its services every 30 seconds only. A module that ends repeatedly just after
+its start cannot start: its exit code is passed to the Hub, which reports it and tries again.
 """
 
 from __future__ import annotations
@@ -15,18 +15,18 @@ import sys
 import time
 
 CHECK_SECONDS = 0.25
-# Whoever ends so soon after the start has not come up; so often in a row, it never will.
+# An exit within this time counts as a failed start; give up after this many in a row.
 QUICK_SECONDS = 5.0
 MOST_QUICK = 3
 STOP_SECONDS = 20.0
 
 _TOLD = {signal.SIGTERM, signal.SIGINT}
-# They wait until they are asked for: none comes between a start and what is known of it.
+# Blocked signals, fetched by sigwait: none can arrive between starting a process and recording it.
 _WATCHED = {*_TOLD, signal.SIGCHLD}
 
 
 def keep(command: list[str]) -> int:
-    """Run a command again and again until told to stop, or our parent is gone; return its code."""
+    """Run a command again and again until a signal arrives or our parent ends; return its code."""
     parent = os.getppid()
     quick = 0
     while True:
@@ -45,7 +45,7 @@ def keep(command: list[str]) -> int:
 
 
 def _start(command: list[str]) -> subprocess.Popen[bytes]:
-    # What is blocked here would be blocked there, too.
+    # A blocked signal would stay blocked in the child, too.
     return subprocess.Popen(
         command, preexec_fn=lambda: signal.pthread_sigmask(signal.SIG_UNBLOCK, _WATCHED)
     )
@@ -66,7 +66,7 @@ def main() -> None:
         sys.exit("usage: python -m bai_services.supervisor PACKAGE:MODULE [ARGUMENT …]")
     signal.pthread_sigmask(signal.SIG_BLOCK, _WATCHED)
     module = sys.argv[1].replace(":", ".")
-    # Attached, so that it ends also where this process is killed.
+    # With exit_with_parent, so that it also ends if this process is killed.
     attached = [sys.executable, "-m", "bai_services.exit_with_parent"]
     sys.exit(keep([*attached, module, *sys.argv[2:]]))
 

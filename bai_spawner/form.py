@@ -1,4 +1,4 @@
-"""The start form: what it offers comes from the manager, what it sends goes there unchecked."""
+"""The start form: its offer comes from the manager, and its input goes there unchecked."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from bai_services.i18n.catalogue import LANGUAGES, Translator, translator
 from .refused_fields import problems_of, refused_fields
 from .server import SessionServer
 
-# Each project and resource group offers something else; beyond this many, the first ones' offer
-# is shown for the rest, and the manager says what is wrong with the choice.
+# Each combination of project and resource group has its own offer. Beyond this number, the
+# remaining ones show the first one's offer, and the manager validates the choice.
 MOST_OFFERS = 24
 RESOURCE = "resource:"
 UNIT = ":unit"
@@ -35,9 +35,9 @@ Form = Mapping[str, Sequence[str]]
 
 @dataclass(frozen=True, slots=True)
 class Sent:
-    """What a person sent: shown again, in their language, when the Hub shows the form again.
+    """Values that a user sent, shown again when the Hub shows the form again.
 
-    The start, a task of the same request, adds the fields that it was refused for.
+    The start, a task of the same request, adds the refused fields.
     """
 
     options: Mapping[str, Any]
@@ -45,11 +45,11 @@ class Sent:
     problems: list[tuple[str, str]] = field(default_factory=list)
 
 
-# The Hub renders a refused form out of another spawner object, in the same request.
+# The Hub renders a refused form from another spawner object, in the same request.
 _sent: ContextVar[Sent | None] = ContextVar("bai_start_form", default=None)
 
-# Secret values of the form that this request sent. The Hub stores the options of a start, so they
-# are passed to it beside them; tasks that the request begins inherit the context.
+# Secret form values of this request. The Hub stores the options of a start, so secrets are passed
+# separately; tasks that the request starts inherit the context.
 _secrets: ContextVar[Mapping[str, str] | None] = ContextVar("bai_start_secrets", default=None)
 
 _templates = Environment(
@@ -62,9 +62,9 @@ _templates = Environment(
 
 
 def parse(form: Form) -> dict[str, Any]:
-    """Return the session that a form (lists of texts by field) asks for, empty fields left out.
+    """Return the session request in a form (lists of texts by field), without empty fields.
 
-    Nothing is checked here: the manager checks every request alike.
+    Nothing is validated here: the manager validates every request alike.
     """
     found: dict[str, Any] = {}
     for name in PLAIN:
@@ -103,7 +103,7 @@ def _first(form: Form, name: str) -> str:
 
 
 def _amount(form: Form, name: str) -> str:
-    """Return an amount with its unit: ``1.5`` and the unit field ``g`` are ``1.5g``."""
+    """Return a quantity with its unit: ``1.5`` and the unit field ``g`` become ``1.5g``."""
     text = _first(form, name)
     return text + _first(form, name + UNIT) if text else ""
 
@@ -120,7 +120,7 @@ def _mounts(form: Form) -> list[dict[str, str]]:
 
 
 def _environ(form: Form) -> tuple[dict[str, str], dict[str, str]]:
-    """Return the variables of a form: those that are kept for the next form, and the secret."""
+    """Return the variables of a form: those stored for the next form, and the secret ones."""
     fields = ("environ_name", "environ_value", "environ_secret")
     rows = zip_longest(*(form.get(name, ()) for name in fields), fillvalue="")
     found: tuple[dict[str, str], dict[str, str]] = {}, {}
@@ -136,7 +136,7 @@ def with_secrets(options: Mapping[str, Any]) -> dict[str, Any]:
     Raises
     ------
     InvalidRequest
-        If a value is not known: the options are those of an earlier start.
+        If a value is unknown, because the options are those of an earlier start.
     """
     names = options.get("secret_environ")
     if not names:
@@ -151,13 +151,13 @@ def with_secrets(options: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def note_problems(error: errors.BaiError) -> None:
-    """Keep the fields that a refusal is about, for the form that this request is answered with."""
+    """Store the refused fields for the form in the response to this request."""
     if (sent := _sent.get()) is not None:
         sent.problems[:] = problems_of(error)
 
 
 def has_problems() -> bool:
-    """Return whether the form that this request is answered with says itself what is wrong."""
+    """Return whether the form in this response shows the problems itself."""
     sent = _sent.get()
     return sent is not None and bool(sent.problems)
 
@@ -171,13 +171,13 @@ def secrets_missing(names: Sequence[str]) -> errors.InvalidRequest:
 
 
 def _ports(form: Form) -> list[int | str]:
-    """Return the ports of a field, between spaces or commas; what is none stays as it was sent."""
+    """Return the ports of a field, separated by spaces or commas; invalid ones stay texts."""
     words = _first(form, PORTS).replace(",", " ").split()
     return [int(word) if _PORT.fullmatch(word) else word for word in words]
 
 
 async def render(spawner: SessionServer) -> str:
-    """Return the form's HTML, or a message in its place when the manager is away."""
+    """Return the form's HTML, or a message if the manager is unavailable."""
     sent = _sent.get()
     translate = spawner.translate
     if sent is not None and sent.language:
@@ -217,7 +217,7 @@ async def render(spawner: SessionServer) -> str:
 
 
 def showable(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what of saved options the form can show; REST callers may have saved anything."""
+    """Return the saved options that the form can show; REST callers may have saved anything."""
     found: dict[str, Any] = {
         name: str(options[name]) for name in (*PLAIN, "shared_memory") if options.get(name)
     }
@@ -234,18 +234,17 @@ def showable(options: Mapping[str, Any]) -> dict[str, Any]:
 
 
 async def gather_offers(spawner: SessionServer, values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what each project and resource group of the person offers.
+    """Return the offer of each project and resource group of the user.
 
-    The answer holds ``projects``, the chosen ``project`` and ``resource_group``
-    and ``by_choice``: the manager's answers by ``PROJECT/GROUP``, of which
-    ``PROJECT/`` is the project's first choice.
+    The result has ``projects``, the chosen ``project`` and ``resource_group`` and ``by_choice``:
+    the manager's offers by ``PROJECT/GROUP``, where ``PROJECT/`` is the project's default.
     """
     owner = spawner.user.name
     asked = str(values.get("project") or "")
     try:
         first = await spawner.sessions.options(owner, asked)
     except (errors.NotFound, errors.Forbidden):
-        # The project of the last time is not theirs any more.
+        # The user is no longer in the project used last time.
         asked, first = "", await spawner.sessions.options(owner)
     projects = [project["name"] for project in first["projects"]]
     chosen = asked if asked in projects else next(iter(projects), "")
@@ -294,7 +293,9 @@ def label_of(slot: str, translate: Translator) -> str:
 
 
 def as_json(value: Any) -> Markup:
-    """Return JSON for a script element: nothing in it can end the element or begin another."""
+    """Return JSON that is safe inside a script element: it cannot close the element or open
+    another.
+    """
     text = json.dumps(value, ensure_ascii=False)
     for character, escaped in (("<", "\\u003c"), (">", "\\u003e"), ("&", "\\u0026")):
         text = text.replace(character, escaped)

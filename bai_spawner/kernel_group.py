@@ -1,4 +1,4 @@
-"""The kernels of one session as one thing: all of them run, or none."""
+"""Start, watch and stop all kernels of one session together: all run, or none."""
 
 from __future__ import annotations
 
@@ -18,21 +18,21 @@ T = TypeVar("T")
 async def start(
     engine: Engine, plan: LaunchPlan, environ: Mapping[str, str], command: Sequence[str]
 ) -> Running:
-    """Start every kernel of a session, the main one last; leave nothing where one fails.
+    """Start every kernel of a session, the main one last; if one fails, leave none.
 
-    The Hub's environment is the main kernel's alone: the others are no servers.
+    Only the main kernel gets the Hub's environment: the others are not servers.
 
     Raises
     ------
     EngineError
-        As ``Engine.start``, naming the kernel that failed where there are several.
+        As ``Engine.start``, naming the failed kernel if there are several.
     """
     starting = [asyncio.ensure_future(_start_sub(engine, sub)) for sub in plan.subs]
     try:
         subs = await asyncio.gather(*starting)
         main = await engine.start(plan, environ, command)
     except BaseException:
-        # Those that still start are given up; each of them leaves nothing behind.
+        # Cancel the starts in progress; each cleans up after itself.
         for task in starting:
             task.cancel()
         ended = await asyncio.gather(*starting, return_exceptions=True)
@@ -42,12 +42,12 @@ async def start(
 
 
 async def poll(engine: Engine, running: Running) -> Exit | None:
-    """Return None while every kernel runs, else how the first that does not has ended.
+    """Return None while every kernel runs, else how the first ended one has ended.
 
     Raises
     ------
     EngineUnreachable
-        If the engine of the main kernel does not say. A silent one of another says nothing.
+        If the main kernel's engine does not respond. That of a sub kernel is ignored.
     """
     ended = await engine.poll(running)
     if ended is not None or not running.subs:
@@ -57,7 +57,7 @@ async def poll(engine: Engine, running: Running) -> Exit | None:
     )
     for sub, how in zip(running.subs, found, strict=True):
         if isinstance(how, Exit):
-            # No code: that of a session is the main kernel's.
+            # Without code: the exit code of a session is that of its main kernel.
             return Exit(None, gang_end(sub.hostname, how.reason, how.code))
         if isinstance(how, BaseException) and not isinstance(how, EngineUnreachable):
             raise how
@@ -65,25 +65,25 @@ async def poll(engine: Engine, running: Running) -> Exit | None:
 
 
 async def stop(engine: Engine, running: Running, now: bool = False) -> Exit:
-    """End all kernels side by side and return how the main one ended.
+    """Stop all kernels concurrently and return how the main one ended.
 
     Raises
     ------
     EngineUnreachable
-        If an engine does not answer: a kernel may still run.
+        If an engine does not respond: a kernel may still run.
     """
     return (await _of_all(running, lambda one: engine.stop(one, now)))[0]
 
 
 async def remove(engine: Engine, running: Running) -> None:
-    """Remove what is left of all kernels."""
+    """Remove the remains of all kernels."""
     await _of_all(running, engine.remove)
 
 
 async def read_logs(engine: Engine, running: Running, max_bytes: int) -> tuple[str, dict[str, str]]:
-    """Return the end of what the main kernel printed, and of the others by hostname.
+    """Return the end of the main kernel's output, and of the others' by hostname.
 
-    ``max_bytes`` is for all of them; the main kernel gets half where there are others.
+    ``max_bytes`` is the total; the main kernel gets half of it if there are others.
     """
     if not running.subs:
         return await engine.read_log(running, max_bytes), {}
@@ -103,7 +103,7 @@ async def _start_sub(engine: Engine, plan: LaunchPlan) -> Running:
 
 
 async def _of_all(running: Running, act: Callable[[Running], Awaitable[T]]) -> list[T]:
-    """Do something with all kernels, main first; raise the first failure after all are done."""
+    """Run an action on all kernels, main first; raise the first error after all have finished."""
     done = await asyncio.gather(
         *(act(one) for one in (running, *running.subs)), return_exceptions=True
     )
@@ -114,7 +114,7 @@ async def _of_all(running: Running, act: Callable[[Running], Awaitable[T]]) -> l
 
 
 async def _end_all(engine: Engine, started: Sequence[Running]) -> None:
-    """End kernels of a start that failed; whatever cannot be ended is found by its label."""
+    """Stop the kernels of a failed start; the reconciler finds the remaining ones by label."""
     for running in started:
         try:
             await engine.stop(running, now=True)

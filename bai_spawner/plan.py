@@ -1,4 +1,4 @@
-"""What the manager tells the spawner to start."""
+"""Launch plan: the manager's instructions to the spawner."""
 
 from __future__ import annotations
 
@@ -15,10 +15,11 @@ HOME = "/home/work"
 
 @dataclass(frozen=True, slots=True)
 class Mount:
-    """A folder of the agent's machine at a place in the session.
+    """A folder of the agent's machine mounted in the session.
 
-    ``is_own`` says that it belongs to the session's user, who may then read and write it anyway.
-    With a ``subpath`` it is that directory of the folder: opened beneath it and bound as opened.
+    ``is_own``: it belongs to the session's user, who may read and write it anyway. With a
+    ``subpath`` only that directory of the folder is mounted; it is opened with openat2, which keeps
+    links from leaving the folder.
     """
 
     source: str
@@ -33,18 +34,18 @@ class Mount:
         for path in (source, target):
             parts = PurePosixPath(path).parts
             if not path.startswith("/") or ".." in parts or "\0" in path:
-                raise InvalidRequest(f"{path!r} is no absolute path", path=path)
+                raise InvalidRequest(f"{path!r} is not an absolute path", path=path)
         facts = bool(data.get("read_only")), bool(data.get("is_own"))
         return cls(source, target, *facts, subpath=str(data.get("subpath") or ""))
 
 
 @dataclass(frozen=True, slots=True)
 class Injection:
-    """What the devices of a session need inside it; the agent that owns them made it."""
+    """What a session's devices require inside it; created by the agent that owns them."""
 
     environ: Mapping[str, str] = field(default_factory=dict)
     defaults: Mapping[str, str] = field(default_factory=dict)
-    """Variables for which whatever the user has set counts instead."""
+    """Variables that are overridden by the user's."""
     device_nodes: Sequence[Any] = ()
     device_requests: Sequence[Mapping[str, Any]] = ()
     mounts: Sequence[Mount] = ()
@@ -54,7 +55,7 @@ class Injection:
     layer_limit_bytes: int = 0
     """Size of the container's writable layer; 0 where the engine cannot limit it."""
     memlock: bool = False
-    """Drivers that map a session's memory need it locked, without limit."""
+    """Some drivers require locked memory without limit."""
 
     @classmethod
     def of(cls, data: Mapping[str, Any]) -> Injection:
@@ -74,7 +75,7 @@ class Injection:
 
 @dataclass(frozen=True, slots=True)
 class LaunchPlan:
-    """One kernel to start: amounts are integers (millicores, bytes), paths are the agent's."""
+    """Plan of one kernel: quantities are integers (millicores, bytes), paths are the agent's."""
 
     session_id: str
     kernel_id: str
@@ -94,18 +95,18 @@ class LaunchPlan:
     environ: Mapping[str, str]
     injection: Injection
     labels: Mapping[str, str]
-    # Of a cluster session: the plans of its other kernels, and a key pair for its SSH.
+    # For cluster sessions: the plans of the other kernels, and a key pair for SSH between them.
     subs: tuple[LaunchPlan, ...] = ()
     cluster_key: Mapping[str, str] = field(default_factory=dict)
 
     @classmethod
     def of(cls, data: Mapping[str, Any]) -> LaunchPlan:
-        """Read the answer of ``POST /sessions/{id}/launch``.
+        """Parse the response of ``POST /sessions/{id}/launch``.
 
         Raises
         ------
         InvalidRequest
-            If an id is no uuid or a path not absolute: both name files and containers.
+            If an id is not a UUID or a path not absolute: both name files and containers.
         """
         try:
             session_id = str(uuid.UUID(str(data["session_id"])))
@@ -141,18 +142,18 @@ class LaunchPlan:
 
     @property
     def cluster_hosts(self) -> tuple[str, ...]:
-        """The names of all kernels of a cluster session."""
+        """The host names of all kernels of a cluster session."""
         return tuple(filter(None, self.environ.get("BAI_CLUSTER_HOSTS", "").split(",")))
 
     @property
     def all_mounts(self) -> tuple[Mount, ...]:
-        """The mounts of folders and devices, outer places first."""
+        """The mounts of folders and devices, outer paths first."""
         mounts = (*self.injection.mounts, *self.mounts)
         return tuple(sorted(mounts, key=lambda m: len(PurePosixPath(m.target).parts)))
 
     @property
     def marks(self) -> dict[str, str]:
-        """The environment by which the agent knows a process or container as ours."""
+        """The environment by which the agent recognises our processes and containers."""
         return {
             "BAI_SESSION_ID": self.session_id,
             "BAI_KERNEL_ID": self.kernel_id,

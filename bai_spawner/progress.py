@@ -1,4 +1,4 @@
-"""What the Hub's page of a pending start says, out of what the manager says of the session."""
+"""Progress events of the Hub's page for a pending start, from the manager's session."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ PREPARING_SPAN = 40
 
 
 def event_of(session: Mapping[str, Any], translate: Translator) -> dict[str, Any]:
-    """Return the progress event for a session as it is now."""
+    """Return the progress event for the current state of a session."""
     status = session["status"]
     percent = AT_STATUS.get(status, 10)
     if status == Status.PENDING:

@@ -1,4 +1,4 @@
-"""Waiting until a server that was started answers."""
+"""Wait until a started server responds."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ async def wait_for_answer(
     step_seconds: float,
     ended: Callable[[], Awaitable[Exit | None]],
 ) -> Exit | None:
-    """Return None when a GET of ``url`` got any HTTP answer below 500, or how the server ended.
+    """Return None after any response below 500 to a GET of ``url``, or how the server ended.
 
     Raises
     ------
@@ -41,7 +41,7 @@ async def wait_for_answer(
 
 
 async def _answers(url: str, timeout_seconds: float) -> bool:
-    # A bare request: a client's own set-up costs more than a local server's answer.
+    # A raw request: setting up an HTTP client costs more than a local server's response.
     parts = urlsplit(url)
     try:
         async with asyncio.timeout(timeout_seconds):

@@ -1,4 +1,4 @@
-"""How the Hub is told, and the person shown, that a start does not happen."""
+"""Errors that tell the Hub and the user why a start failed."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ STATUS: Mapping[str, HTTPStatus] = {
 
 
 class StartRefused(SpawnException):
-    """A start that does not happen; the Hub shows the text on every page that tells of it.
+    """A start that failed or was refused; the Hub shows the text on its pages.
 
-    ``session_page`` is where the session can be followed, empty where there is none;
-    ``title`` and ``language`` are for our template of the Hub's page.
+    ``session_page`` is the page of the session, empty where there is none; ``title`` and
+    ``language`` are for our template of the Hub's error page.
     """
 
     title = ""
@@ -43,14 +43,14 @@ class StartRefused(SpawnException):
         self, message: str, *, reason: str, status: int, html: Markup, session_page: str = ""
     ) -> None:
         super().__init__(message, reason=reason, status_code=status, message_html=str(html))
-        # The names under which the Hub's pages and its REST API look for what may be shown.
+        # The attribute names under which the Hub's pages and REST API look for a message.
         self.jupyterhub_message = message
         self.jupyterhub_html_message = str(html)
         self.session_page = session_page
 
 
 def queued(session: Mapping[str, Any], page: str, translate: Translator) -> StartRefused:
-    """Return what is raised when the grace is over and the session waits on."""
+    """Return the error for a session that remains queued after the grace period."""
     name = session["name"]
     text = translate("spawn.queued", name=name)
     link = Markup('<a class="alert-link" data-bai-queued href="{}">{}</a>').format(
@@ -68,7 +68,7 @@ def queued(session: Mapping[str, Any], page: str, translate: Translator) -> Star
 
 
 def of_manager(error: errors.BaiError, translate: Translator, page: str = "") -> StartRefused:
-    """Return what is raised for a refusal of the manager, in the manager's words."""
+    """Return the error for a refusal by the manager, with the manager's message."""
     text = error.message
     if isinstance(error, errors.Unavailable):
         # The request may have arrived: do not claim that nothing was started.
@@ -81,7 +81,7 @@ def of_manager(error: errors.BaiError, translate: Translator, page: str = "") ->
 
 
 def of_engine(error: EngineError, page: str, translate: Translator) -> StartRefused:
-    """Return what is raised when an engine could not start or keep the session."""
+    """Return the error for an engine that could not start the session or keep it running."""
     text = translate("spawn.not-started", reason=str(error))
     status = (
         HTTPStatus.SERVICE_UNAVAILABLE

@@ -1,4 +1,4 @@
-"""Which fields of the start form a refusal of the manager is about, and why."""
+"""Mapping of a refusal by the manager to fields of the start form."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 from bai_services.core import errors
 from bai_services.i18n.catalogue import Translator
 
-# Fields of a request: the key of the label's text and the element of the form.
+# Fields of a request: the key of the label's text and the id of the form element.
 FIELDS: Mapping[str, tuple[str, str]] = {
     "name": ("name", "bai-name"),
     "project": ("project", "bai-project"),
@@ -26,7 +26,7 @@ PARTS_OF_MOUNTS: Mapping[str, str] = {
     "path": "mount-path",
     "permission": "permission",
 }
-# Sections whose rows the page's script makes.
+# Sections whose rows are created by the page's script.
 SECTIONS: Mapping[str, tuple[str, str]] = {
     "resources": ("resources", "bai-amounts"),
     "mounts": ("folders", "bai-mounts"),
@@ -38,10 +38,10 @@ IN_DETAILS = ("bai-name", "bai-shm", "bai-ports", "bai-environ")
 
 @dataclass(frozen=True, slots=True)
 class RefusedField:
-    """A field of a request, what is wrong with it, and where the form shows that.
+    """A refused field of a request, the problem, and where the form shows it.
 
-    ``element`` is the id of the form's element, empty where the form has none; ``section`` the id
-    of the element that holds the rows of which it is one; ``key`` the slot, variable or row.
+    ``element`` is the id of the form element, empty where the form has none; ``section`` the id of
+    the element that contains the rows, if it is a row; ``key`` the slot, variable or row.
     """
 
     field: str
@@ -61,7 +61,7 @@ class RefusedField:
 
 
 def problems_of(error: errors.BaiError) -> tuple[tuple[str, str], ...]:
-    """Return the field and the problem of everything that a refusal reports by field."""
+    """Return field and problem for everything that a refusal reports by field."""
     given = error.details.get("problems")
     if isinstance(given, list):
         found = [each for each in given if isinstance(each, Mapping)]
@@ -73,7 +73,7 @@ def problems_of(error: errors.BaiError) -> tuple[tuple[str, str], ...]:
 def refused_fields(
     problems: Sequence[tuple[str, str]], translate: Translator, label_of: Any
 ) -> list[RefusedField]:
-    """Return where the form shows each problem; ``label_of`` names a slot."""
+    """Return where the form shows each problem; ``label_of`` returns the label of a slot."""
     return [_placed(field, text, translate, label_of) for field, text in problems]
 
 

@@ -1,4 +1,4 @@
-"""What a Hub server that is a session is made of."""
+"""Settings and resources of a Hub server that is a session."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ SESSION_ID = HUB_OPTION
 
 
 class SessionServer(Spawner):
-    """A Hub server that is a session: its settings and what runs behind it."""
+    """A Hub server that is a session: its settings and its resources."""
 
     manager_url = Unicode(
         help="""
@@ -74,7 +74,7 @@ class SessionServer(Spawner):
         0.02,
         min=0.001,
         max=1,
-        help="Seconds between two looks whether a server that was started answers.",
+        help="Seconds between two checks whether a started server answers.",
     ).tag(config=True)
 
     engine_classes = Dict(
@@ -110,8 +110,9 @@ class SessionServer(Spawner):
 
     @default("server_token_scopes")
     def _default_server_token_scopes(self) -> list[str]:
-        # The Hub's own default; a look at the session's own server: a batch session begins its
-        # command when the Hub has it; and what makes the manager know the token as a session's.
+        # Required: the Hub's own default; reading the session's own server, because a batch session
+        # starts its command when the Hub knows the server; and the scope by which the manager
+        # recognises the token as a session's.
         own = ["users:activity!user", "access:servers!server", "read:servers!server"]
         return [*own, f"{SESSION_SCOPE}!server"] if SESSION_SCOPE in scope_definitions else own
 
@@ -120,7 +121,7 @@ class SessionServer(Spawner):
 
     @property
     def _shared(self) -> MutableMapping[str, Any]:
-        """What all spawners of this Hub share: connections, threads, what was probed."""
+        """Resources shared by all spawners of this Hub: connections, threads, probe results."""
         shared: MutableMapping[str, Any] = self.user.settings.setdefault(SHARED, {})
         return shared
 
@@ -155,7 +156,7 @@ class SessionServer(Spawner):
         Raises
         ------
         EngineError
-            If this Hub has none of that name.
+            If this Hub has no engine of that name.
         """
         if name not in self.engine_classes:
             raise EngineError(f"this Hub has no engine {name!r}", reason="no-engine")
@@ -165,7 +166,7 @@ class SessionServer(Spawner):
         return found
 
     def own_command(self) -> list[str]:
-        """Return the command of the Hub's configuration, nothing where it is the Hub's default."""
+        """Return the command of the Hub's configuration, empty where it is the Hub's default."""
         words, arguments = list(self.cmd), list(self.get_args())
         is_default = words == ["jupyterhub-singleuser"] and not arguments
         return [] if is_default else [*words, *arguments]
@@ -179,32 +180,34 @@ class SessionServer(Spawner):
         return str(url_path_join(base, "services/bai/sessions", session_id))
 
     def remember_session(self, session_id: str, options: Mapping[str, Any]) -> None:
-        """Keep the id beside the options: a later start or removal of this server finds it."""
+        """Store the session id with the options: a later start or removal of this server needs
+        it.
+        """
         self.orm_spawner.user_options = {**options, SESSION_ID: session_id}
         self._commit()
 
     def forget_session(self) -> None:
-        """Let the next start of this server be that of a new session."""
+        """Make the next start of this server create a new session."""
         options = dict(self.orm_spawner.user_options or {})
         options.pop(SESSION_ID, None)
         self.orm_spawner.user_options = options
         self._commit()
 
     def forget_options(self) -> None:
-        """Keep the id of the session only: the rest would be used by the owner's next start."""
+        """Keep only the session id: the owner's next start would use the other options."""
         options = self.orm_spawner.user_options or {}
         kept = {name: value for name, value in options.items() if name == SESSION_ID}
         self.user_options = self.orm_spawner.user_options = kept
         self._commit()
 
     def remember(self, running: Running) -> None:
-        """Save what runs at once: the Hub itself would save it only after ``start``."""
+        """Save the running kernels at once: the Hub itself would save only after ``start``."""
         self._running, self._is_reported = running, False
         self.orm_spawner.state = self.get_state()
         self._commit()
 
     def _commit(self) -> None:
-        # The session that the row is in: ``Spawner.db`` is going away, and says so in each start.
+        # The row's database session: ``Spawner.db`` is deprecated and warns at each start.
         session = object_session(self.orm_spawner)
         assert session is not None, "the row of a server is always in the Hub's session"
         session.commit()
@@ -213,13 +216,17 @@ class SessionServer(Spawner):
         self._running, self._is_reported = None, False
 
     async def report_started(self) -> None:
-        """Tell the manager that the server answers; ``poll`` does it where the manager is away."""
+        """Report to the manager that the server responds; ``poll`` repeats it if the manager was
+        unavailable.
+        """
         if self._running is None or self._is_reported:
             return
         try:
             await self.sessions.started(self._running)
         except errors.Unavailable as error:
-            self.log.warning("%s runs, but the manager is not told: %s", self._log_name, error)
+            self.log.warning(
+                "%s runs, but the manager could not be notified: %s", self._log_name, error
+            )
         else:
             self._is_reported = True
 

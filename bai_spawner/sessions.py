@@ -1,4 +1,4 @@
-"""The manager's sessions, as the spawner uses them."""
+"""Client of the manager's sessions for the spawner."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from bai_services.service_client import ServiceClient
 from .engines.base import Running
 from .plan import LaunchPlan
 
-# A body of the API may have one MiB; the log is cut so that it fits as JSON.
+# A body of the API may have one MiB; the log is truncated so that it fits as JSON.
 MAX_LOG_BYTES = 2**20 - 4096
 REPORT_TRIES = 4
 REPORT_FIRST_WAIT_SECONDS = 0.2
 LONG_POLL_SECONDS = 20
-# What the main kernel of a session printed, and its other kernels by hostname.
+# Output of a session's main kernel, and of its other kernels by hostname.
 Logs = tuple[str, Mapping[str, str]]
 NO_LOGS: Logs = ("", {})
 ANSWER_SECONDS = 15
@@ -37,9 +37,9 @@ def is_ended(session: Mapping[str, Any]) -> bool:
 
 
 def is_overtaken(session: Mapping[str, Any]) -> bool:
-    """Return whether a stop came before the start that the manager had asked for.
+    """Return whether a session was stopped before a start that the manager requested.
 
-    Filing the session anew then would start what nobody wants any more.
+    Creating it again would start a session that nobody wants any more.
     """
     was_stopped = session["status"] in (Status.CANCELLED, Status.TERMINATED)
     return was_stopped and session["started_by"] == "manager" and not session["started_at"]
@@ -50,14 +50,14 @@ def is_waiting(session: Mapping[str, Any]) -> bool:
 
 
 class Sessions:
-    """Speaks to the manager with the Hub's secret; every method may raise a ``BaiError``."""
+    """Calls the manager with the Hub's secret; every method may raise a ``BaiError``."""
 
     def __init__(self, client: ServiceClient) -> None:
         self._client = client
 
     @classmethod
     def connect(cls, manager_url: str, token_file: str, timeout_seconds: float) -> Sessions:
-        """Return the sessions of the manager at ``manager_url``; nothing is sent yet.
+        """Return a client for the manager at ``manager_url``; nothing is sent yet.
 
         Raises
         ------
@@ -76,26 +76,26 @@ class Sessions:
         await self._client.close()
 
     async def options(self, owner: str, project: str = "", group: str = "") -> dict[str, Any]:
-        """Return what the start form offers to ``owner``."""
+        """Return the offer of the start form for ``owner``."""
         query = {"owner": owner, "project": project, "resource_group": group}
         return await self._get("/sessions/options", **{k: v for k, v in query.items() if v})
 
     async def create(self, body: Mapping[str, Any]) -> dict[str, Any]:
-        """File a session; the live one of that name and content is returned as it is."""
+        """Create a session; a live one of that name and content is returned unchanged."""
         return await self._post("/sessions", body)
 
     async def get(self, session_id: str) -> dict[str, Any]:
         return await self._get(_path(session_id))
 
     async def find_live(self, hub_user: str, hub_server: str) -> dict[str, Any] | None:
-        """Return the live session of a Hub server, if it has one."""
+        """Return the live session of a Hub server, None if there is none."""
         query = {"hub_user": hub_user, "hub_server": hub_server, "sort": "-created_at", "limit": 20}
         page = await self._get("/sessions", **query)
         live = (s for s in page["items"] if s["status"] in LIVE)
         return next(live, None)
 
     async def wait_until_prepared(self, session_id: str, seconds: float) -> dict[str, Any]:
-        """Return the session when it no longer waits, or as it is after ``seconds``."""
+        """Return the session when it no longer waits, or its state after ``seconds``."""
         loop = asyncio.get_running_loop()
         deadline = loop.time() + seconds
         while True:
@@ -111,7 +111,7 @@ class Sessions:
                 return session
 
     async def detach(self, session_id: str) -> dict[str, Any]:
-        """Leave the start of a waiting session to the manager."""
+        """Let the manager start a waiting session later."""
         return await self._post(_path(session_id, "detach"), {})
 
     async def launch(self, session_id: str, user: str, server: str) -> LaunchPlan:
@@ -140,9 +140,9 @@ class Sessions:
     async def report_exit(
         self, session_id: str, exit_code: int | None, reason: str, logs: Logs, to: logging.Logger
     ) -> bool:
-        """Tell the manager of an end, a few times if it is away; return whether it knows.
+        """Report an end to the manager, with retries; return whether it was received.
 
-        Where it does not, its reconciler finds out from the agent.
+        If not, the manager's reconciler learns it from the agent.
         """
         wait = REPORT_FIRST_WAIT_SECONDS
         for attempt in range(REPORT_TRIES):
@@ -151,7 +151,7 @@ class Sessions:
                 return True
             except errors.Unavailable as error:
                 if attempt == REPORT_TRIES - 1:
-                    to.warning("Session %s: its end is not reported: %s", session_id, error)
+                    to.warning("Session %s: its end could not be reported: %s", session_id, error)
             except errors.BaiError as error:
                 to.warning("Session %s: its end was not accepted: %s", session_id, error)
                 return False
@@ -172,7 +172,7 @@ class Sessions:
 
 
 def fitting(log: str, max_bytes: int = MAX_LOG_BYTES) -> str:
-    """Return the longest end of ``log``, in whole lines, that fits into one body as JSON."""
+    """Return the longest suffix of ``log``, in whole lines, that fits into one JSON body."""
 
     def is_too_long(cut: int) -> bool:
         return len(json.dumps(log[cut:], ensure_ascii=False).encode(errors="replace")) > max_bytes
@@ -184,6 +184,6 @@ def fitting(log: str, max_bytes: int = MAX_LOG_BYTES) -> str:
 
 
 def _path(session_id: str, verb: str = "") -> str:
-    # An id may come from a request to the Hub: it must not lead to another route.
+    # Escaped, because an id may come from a request to the Hub and must not select another route.
     path = f"/sessions/{quote(session_id, safe='')}"
     return f"{path}/{verb}" if verb else path

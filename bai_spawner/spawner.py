@@ -1,4 +1,4 @@
-"""The Hub's spawner: it takes a session of the manager and hands it to an engine."""
+"""The Hub's spawner: gets a session from the manager and passes it to an engine."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ STOPPED = "stopped through the Hub"
 
 
 class BaiSpawner(SessionServer):
-    """Starts sessions of the resource manager; it decides nothing and keeps no books."""
+    """Starts sessions of the resource manager; makes no decisions and keeps no records."""
 
     _start: Start | None = None
     _last_exit = 0
@@ -38,7 +38,7 @@ class BaiSpawner(SessionServer):
 
     @default("apply_user_options")
     def _default_apply_user_options(self) -> Any:
-        # ``Start`` reads them; the Hub warns in each start where nobody is said to.
+        # Needed by ``Start``; without an auth-state consumer the Hub warns at each start.
         return lambda spawner, options: None
 
     async def start(self) -> str:
@@ -47,22 +47,22 @@ class BaiSpawner(SessionServer):
             self._start = Start(self)
             return await self._start.run()
         except errors.BaiError as error:
-            # The secret cannot be read: nothing has been asked of anybody yet.
+            # The secret cannot be read, so no request has been sent yet.
             raise refusals.of_manager(error, self.translate) from error
         finally:
             self._start = None
 
     @property
     def is_refused_by_field(self) -> bool:
-        """Whether the form of this request shows why it was refused, for the Hub's page."""
+        """Whether the form in this response shows why the start was refused, for the Hub's page."""
         return form.has_problems()
 
     def serves(self, session_id: str) -> bool:
-        """Return whether what runs, starts or is left here belongs to that session."""
+        """Return whether what runs, starts or remains here belongs to that session."""
         if self._start is not None:
             return self._start.serves(session_id)
         if self.pending == "spawn":
-            return False  # a start that has not begun yet: its session is not known
+            return False  # a start that has not begun yet: its session is unknown
         if self._running is not None:
             return self._running.session_id == session_id
         return bool((self.orm_spawner.user_options or {}).get(SESSION_ID) == session_id)
@@ -76,7 +76,7 @@ class BaiSpawner(SessionServer):
             ended = await kernel_group.stop(engine, running, now)
         except EngineUnreachable as error:
             self.log.error("%s cannot be stopped now: %s", self._log_name, error)
-            # The Hub forgets it in any case; the manager goes on trying through the agent.
+            # The Hub forgets it in any case; the manager keeps trying through the agent.
             await self._leave_to_manager(running.session_id)
             return
         await self._finish(engine, running, ended, STOPPED)
@@ -89,15 +89,15 @@ class BaiSpawner(SessionServer):
         try:
             ended = await kernel_group.poll(engine, running)
         except EngineUnreachable as error:
-            self.log.warning("%s is taken as running: %s", self._log_name, error)
+            self.log.warning("%s is assumed to be running: %s", self._log_name, error)
             return None
         if self._start is not None:
-            return None  # its own start sees what is wrong, and says it
+            return None  # the start in progress detects and reports the problem
         if ended is None:
             await self._report_late()
             return None
         if running.subs:
-            # One has ended: the others go before anybody is told that nothing runs.
+            # One kernel has ended: stop the others before the end is reported.
             try:
                 main = await kernel_group.stop(engine, running, now=True)
                 ended = Exit(main.code, ended.reason)
@@ -117,15 +117,15 @@ class BaiSpawner(SessionServer):
         try:
             await self.report_started()
         except errors.BaiError as error:
-            # It has ended for the manager, whose reconciler takes it from here.
-            self.log.warning("%s is not the manager's any more: %s", self._log_name, error)
+            # For the manager it has ended, and its reconciler cleans up.
+            self.log.warning("%s no longer exists in the manager: %s", self._log_name, error)
             self._is_reported = True
 
     async def _leave_to_manager(self, session_id: str) -> None:
         try:
             await self.sessions.cancel(session_id)
         except errors.BaiError as error:
-            self.log.warning("Session %s is not ended: %s", session_id, error)
+            self.log.warning("Session %s was not ended: %s", session_id, error)
 
     async def get_url(self) -> str:
         if self._running is None:
@@ -150,7 +150,7 @@ class BaiSpawner(SessionServer):
         self.forget()
 
     async def progress(self) -> AsyncIterator[dict[str, Any]]:
-        """Yield what the manager says of the session until the start ends."""
+        """Yield the manager's progress of the session until the start ends."""
         translate, last = self.translate, None
         while self.pending == "spawn":
             if (start := self._start) is not None and start.session_id:
@@ -165,7 +165,7 @@ class BaiSpawner(SessionServer):
             await asyncio.sleep(PROGRESS_STEP_SECONDS)
 
     async def delete_forever(self) -> None:
-        """Cancel the session that waits for this server, which is being removed."""
+        """Cancel the waiting session of this server, which is being removed."""
         session_id = (self.orm_spawner.user_options or {}).get(SESSION_ID)
         if not session_id:
             return
@@ -175,4 +175,4 @@ class BaiSpawner(SessionServer):
             if own and not is_ended(session):
                 await self.sessions.cancel(session["id"])
         except errors.BaiError as error:
-            self.log.warning("Session %s is not cancelled: %s", session_id, error)
+            self.log.warning("Session %s was not cancelled: %s", session_id, error)

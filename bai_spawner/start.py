@@ -1,4 +1,4 @@
-"""One start: from what was asked of the Hub to a server that answers, or to nothing at all."""
+"""One start of a server: from the Hub's request to a running session, or a clean failure."""
 
 from __future__ import annotations
 
@@ -22,14 +22,15 @@ from .server import SESSION_ID, SessionServer
 from .sessions import MAX_LOG_BYTES, NO_LOGS, is_ended, is_overtaken, is_waiting
 
 DEFAULT_NAME = "default"
-# Kept of start_timeout for the end of a start that fails, so that our words reach the person.
+# Reserved at the end of start_timeout for a failing start, so that our message reaches the user
+# instead of the Hub's.
 MARGIN_SECONDS = 5
 LOG_TAIL_LINES = 15
 CANCEL_SECONDS = 10
 
 
 class Start:
-    """One attempt of one spawner, whose ``progress`` reads ``session_id``."""
+    """One start by one spawner; the spawner's ``progress`` reads ``session_id``."""
 
     def __init__(self, spawner: SessionServer) -> None:
         self._spawner = spawner
@@ -44,7 +45,7 @@ class Start:
         Raises
         ------
         StartRefused
-            With the reason; nothing of the start is left, except a session that is queued.
+            With the reason; nothing of the start remains, except a session that is queued.
         """
         try:
             self._check_requester()
@@ -54,7 +55,7 @@ class Start:
                 await self._wait(session)
                 plan = await self._launch(self.session_id)
         except errors.BaiError as error:
-            # The live session of that name, where it is in the way.
+            # The live session of that name, if it is the conflict.
             twin = error.details.get("session") if error.code == "already-exists" else None
             session_id = self.session_id or str(twin or "")
             page = self._spawner.page_of(session_id) if session_id else ""
@@ -66,16 +67,19 @@ class Start:
         return await self._bring_up(plan)
 
     def serves(self, session_id: str) -> bool:
-        """Return whether this start is for that session; one by the owner may create another."""
+        """Return whether this start is for that session; a start by the owner may create another
+        one.
+        """
         if self.session_id or self._spawner.is_requested_by_owner:
             return self.session_id == session_id
         return bool((self._spawner.user_options or {}).get(SESSION_ID) == session_id)
 
     def _check_requester(self) -> None:
-        """Raise ``Forbidden`` unless the owner, or a service with nothing but an id, asks.
+        """Raise ``Forbidden`` unless requested by the owner, or by a service with only a session
+        id.
 
-        The manager starts sessions with the id alone: the owner has created such a session
-        through the manager. Options of anyone else would run their code as the owner.
+        The manager starts sessions by id only: the owner has created such a session through the
+        manager. Options from anyone else would run their code as the owner.
         """
         spawner = self._spawner
         if spawner.is_requested_by_owner:
@@ -96,9 +100,9 @@ class Start:
         return await self._sessions.launch(session_id, self._spawner.user.name, self._spawner.name)
 
     async def _plan_of_prepared(self) -> LaunchPlan | None:
-        """Return the plan of the session that the manager starts here, None where it does not.
+        """Return the plan of the session that the manager starts here, None for other starts.
 
-        The manager asks for a start when everything is prepared: one question is enough then.
+        The manager requests a start when everything is prepared, so one call is enough.
         """
         asked = (self._spawner.user_options or {}).get(SESSION_ID)
         if asked is None:
@@ -106,12 +110,12 @@ class Start:
         try:
             plan = await self._launch(str(asked))
         except errors.Conflict:
-            return None  # it waits still, or has ended
+            return None  # it still waits, or has ended
         self.session_id = plan.session_id
         return plan
 
     async def _obtain(self) -> dict[str, Any]:
-        """Return the session that this start is for, filed now if there is none."""
+        """Return the session of this start; create it if there is none."""
         options = dict(self._spawner.user_options or {})
         asked = options.pop(SESSION_ID, None)
         if asked is not None:
@@ -120,16 +124,16 @@ class Start:
                 self.session_id = session["id"]
                 return session
             if is_overtaken(session):
-                # The next start of this server is a person's.
+                # The next start of this server will be requested by a user.
                 self._spawner.forget_session()
                 raise errors.Conflict(f"session {session['name']} was stopped before its start")
             if session.get("type") == SessionType.BATCH:
                 raise errors.Conflict(
-                    f"the batch session {session['name']} has ended; file it anew to run it again"
+                    f"the batch session {session['name']} has ended; create it again to rerun it"
                 )
             if not self._spawner.is_requested_by_owner:
                 raise self._not_the_owner()
-            # A server that is started again brings the id of its last session.
+            # A restarted server sends the id of its last session.
             options = options or request_again(session)
         session = await self._sessions.create(self._order(options))
         self.session_id = session["id"]
@@ -140,7 +144,7 @@ class Start:
         session = await self._sessions.get(session_id)
         server = (session["hub_user"], session["hub_server"])
         if server != (self._spawner.user.name, self._spawner.name):
-            # The same words as for one that does not exist.
+            # The same message as for a session that does not exist.
             raise errors.NotFound(f"there is no session {session_id} for this server")
         return session
 
@@ -155,7 +159,7 @@ class Start:
         spawner = self._spawner
         options = form.with_secrets(options)
         if isinstance(options.get("mounts"), Sequence):
-            # The name is for the form, should the folder be gone by then.
+            # The name is for the form, in case the folder has been deleted by then.
             options["mounts"] = [
                 {k: v for k, v in mount.items() if k != "name"}
                 if isinstance(mount, Mapping)
@@ -184,14 +188,14 @@ class Start:
             raise errors.Conflict(f"the session {session['name']} ended before its start: {why}")
 
     async def _withdraw(self) -> None:
-        """Cancel the session of a start that the person gave up, or that took too long."""
+        """Cancel the session of a start that the user cancelled, or that timed out."""
         if not self.session_id:
             return
         try:
             async with asyncio.timeout(CANCEL_SECONDS):
                 await self._sessions.cancel(self.session_id)
         except (errors.BaiError, TimeoutError) as error:
-            self._spawner.log.warning("Session %s is not cancelled: %s", self.session_id, error)
+            self._spawner.log.warning("Session %s was not cancelled: %s", self.session_id, error)
 
     async def _bring_up(self, plan: LaunchPlan) -> str:
         running: Running | None = None
@@ -214,7 +218,7 @@ class Start:
             await self._undo(engine, running, "start-cancelled", "the start was cancelled")
             raise
         except Exception:
-            # A bug of ours: the Hub logs it, and it must not leave a session behind either.
+            # A bug: the Hub logs it, and it must not leave a session behind either.
             await self._undo(engine, running, "internal", "internal error")
             raise
         return running.url
@@ -224,14 +228,14 @@ class Start:
         spawner.ip, spawner.port = await engine.address(plan)
         environ = {**spawner.get_env(), "BAI_MANAGER_URL": spawner.session_manager_url}
         if not engine.is_local:
-            # The Hub's own paths and Python mean nothing elsewhere.
+            # The Hub's own paths and Python are meaningless on another machine.
             for name in spawner.env_keep:
                 if name not in spawner.environment:
                     environ.pop(name, None)
         return await kernel_group.start(engine, plan, environ, spawner.own_command())
 
     async def _answer(self, engine: Engine, running: Running) -> None:
-        """Wait for the server; raise an EngineError with its last lines if it does not answer."""
+        """Wait for the server; raise an EngineError with its last output if it does not respond."""
         spawner = self._spawner
         url = url_path_join(running.url, spawner.server.base_url, "api")
 
@@ -263,7 +267,7 @@ class Start:
     async def _undo(
         self, engine: Engine | None, running: Running | None, reason: str, text: str
     ) -> None:
-        """Leave nothing of the start, and tell the manager why it ended."""
+        """Clean up after the start, and report to the manager why it ended."""
         logs, code = NO_LOGS, None
         if engine is not None and running is not None:
             try:
@@ -272,7 +276,7 @@ class Start:
                 await kernel_group.remove(engine, running)
             except EngineError as error:
                 self._spawner.log.warning(
-                    "Session %s may have left something: %s", self.session_id, error
+                    "Session %s may not be cleaned up completely: %s", self.session_id, error
                 )
         self._spawner.forget()
         told = f"{reason}: {text.splitlines()[0] if text else ''}"
@@ -288,12 +292,12 @@ def request_again(session: Mapping[str, Any]) -> dict[str, Any]:
     Raises
     ------
     InvalidRequest
-        If it had secret variables, whose values nobody can read back.
+        If it had secret variables, whose values cannot be read back.
     """
     if session.get("secret_environ"):
         raise form.secrets_missing(session["secret_environ"])
     wanted = {
-        # The priority is decided anew: the session's may be an administrator's.
+        # The priority is not copied: an administrator may have set the ended session's.
         **{name: session.get(name) for name in HUB_OPTIONS - {"priority"}},
         "resources": session["requested"],
         "mounts": [

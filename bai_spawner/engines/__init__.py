@@ -1,1 +1,1 @@
-"""How a session is started, watched and ended: one engine per kind of agent."""
+"""Engines, which start, watch and stop sessions: one per kind of agent."""

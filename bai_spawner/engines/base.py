@@ -1,4 +1,4 @@
-"""What every engine offers to the spawner."""
+"""Interface between the spawner and its engines."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from bai_spawner.plan import LaunchPlan
 
 
 class EngineError(Exception):
-    """An engine could not do what was asked; the text is meant for the user.
+    """An engine failed; the text is meant for the user.
 
-    ``reason`` is the short word for metrics and for the session's history.
+    ``reason`` is a short code for metrics and for the session's history.
     """
 
     def __init__(self, message: str, reason: str = "engine-failed") -> None:
@@ -26,7 +26,7 @@ class EngineError(Exception):
 
 
 class EngineUnreachable(EngineError):
-    """The engine does not answer, so nothing is known about what it runs."""
+    """The engine does not respond, so the state of its kernels is unknown."""
 
     def __init__(self, message: str) -> None:
         super().__init__(message, reason="engine-unreachable")
@@ -34,7 +34,7 @@ class EngineUnreachable(EngineError):
 
 @dataclass(frozen=True, slots=True)
 class Running:
-    """One started kernel: all that a later Hub needs to watch it and to end it."""
+    """A started kernel: everything that a restarted Hub needs to watch and to stop it."""
 
     engine: str
     session_id: str
@@ -47,12 +47,12 @@ class Running:
     subs: tuple[Running, ...] = ()
     """The other kernels of a cluster session."""
     pid: int = 0
-    """Process engine: what was started, and the first process of its sandbox (0 without one)."""
+    """Process engine: the started process, and the first process of its sandbox (0 without one)."""
     pid_started: str = ""
     init_pid: int = 0
     init_started: str = ""
     log_pid: int = 0
-    """Process engine: what keeps the log; it ends by itself when nothing can print any more."""
+    """Process engine: the log writer; it ends by itself when no process can print any more."""
     log_started: str = ""
 
     def to_state(self) -> dict[str, Any]:
@@ -68,29 +68,29 @@ class Running:
 
 @dataclass(frozen=True, slots=True)
 class Exit:
-    """How a kernel ended; ``code`` is None where nobody knows it any more."""
+    """How a kernel ended; ``code`` is None if it is unknown."""
 
     code: int | None
     reason: str = "exited"
 
     @property
     def as_poll(self) -> int:
-        """The number that the Hub wants: 0 is a clean end."""
+        """The number for JupyterHub's ``poll``: 0 is a clean end."""
         return 1 if self.code is None else self.code
 
 
 class Engine(LoggingConfigurable):
-    """Starts, watches and ends kernels; holds nothing that `Running` does not hold too."""
+    """Starts, watches and stops kernels; its whole state is in `Running`."""
 
     name: ClassVar[str]
     is_local: ClassVar[bool] = False
-    """It runs on the Hub's own machine, with the Hub's own programs."""
+    """Whether it runs on the Hub's own machine, with the Hub's own programs."""
 
     stop_grace_seconds = Float(
         10,
         min=0,
         help="""
-        Seconds between the polite signal (SIGTERM) and the final one (SIGKILL) when a session
+        Seconds between SIGTERM and SIGKILL when a session
         stops. 0 sends the final one at once.
         """,
     ).tag(config=True)
@@ -140,7 +140,7 @@ class Engine(LoggingConfigurable):
 
     @abstractmethod
     async def remove(self, running: Running) -> None:
-        """Remove what is left of an ended kernel; nothing to remove is no error."""
+        """Remove the remains of an ended kernel; idempotent."""
 
 
 def tail(text: str, max_bytes: int) -> str:
@@ -155,10 +155,10 @@ def tail(text: str, max_bytes: int) -> str:
 def merged_environ(
     plan: LaunchPlan, hub: Mapping[str, str], engine: Mapping[str, str]
 ) -> dict[str, str]:
-    """Return the whole environment of a kernel; what comes later in this list wins.
+    """Return the whole environment of a kernel.
 
-    What serves the devices well, the plan's (what the user asked for among it), the
-    Hub's, the devices', the engine's, our marks. The Hub's own names are never the user's to set.
+    Sources in ascending priority: device defaults, the plan's (including the user's variables), the
+    Hub's, the devices', the engine's, our marks. Users cannot set the Hub's own variables.
     """
     own = {
         name: value

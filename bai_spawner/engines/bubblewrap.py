@@ -1,4 +1,4 @@
-"""A sandbox of bubblewrap: what a session sees of the machine, and whether it works here."""
+"""Bubblewrap sandbox: what a session sees of the machine, and a probe whether it works here."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from types import MappingProxyType
 
 from bai_spawner.plan import HOME, LaunchPlan, Mount
 
-# Programs and their settings. Everything else of the machine (homes, /var, /run with its sockets,
-# bai-hub's own state) is not there at all.
+# Programs and their configuration. Everything else of the machine (homes, /var, /run with its
+# sockets, bai-hub's own state) is not visible at all.
 SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/opt", "/etc", "/sys")
 EMPTY = ("/tmp", "/var/tmp", "/run")
 PROBE_TIMEOUT_SECONDS = 10
@@ -27,13 +27,13 @@ SMALLEST_SHM_BYTES = 64 * 2**20
 
 @dataclass(frozen=True, slots=True)
 class Bubblewrap:
-    """A bubblewrap that was seen to work here."""
+    """A bubblewrap installation that was probed successfully."""
 
     program: str
     has_users: bool
-    """User namespaces work: the session runs under its own uid and without any privilege."""
+    """User namespaces work: the session runs under its own uid without any privilege."""
     hidden: tuple[str, ...]
-    """Files and folders of /etc that not everyone may read."""
+    """Files and folders of /etc that are not world-readable."""
 
     def arguments(
         self,
@@ -42,7 +42,7 @@ class Bubblewrap:
         readable: Iterable[str],
         opened: Mapping[Mount, int] = MappingProxyType({}),
     ) -> list[str]:
-        """Return the options that make the sandbox of ``plan`` around its ``home`` folder.
+        """Return the options for the sandbox of ``plan`` with its ``home`` folder.
 
         ``opened`` are the descriptors of those mounts that are directories of folders.
         """
@@ -80,7 +80,7 @@ def bind_words(mount: Mount) -> list[str]:
 
 
 def device_paths(plan: LaunchPlan) -> list[str]:
-    """Return the device nodes of a plan; a map names its place on the machine as ``path``."""
+    """Return the device nodes of a plan; in a mapping, ``path`` is the path on the machine."""
     return [
         str(node["path"]) if isinstance(node, Mapping) else str(node)
         for node in plan.injection.device_nodes
@@ -88,7 +88,7 @@ def device_paths(plan: LaunchPlan) -> list[str]:
 
 
 def system_words(readable: Iterable[str]) -> list[str]:
-    """Return the options that show the system's programs, and ``readable`` paths, read-only."""
+    """Return the options that expose the system's programs and ``readable`` paths, read-only."""
     words: list[str] = []
     for path in SYSTEM:
         if os.path.islink(path):
@@ -106,7 +106,7 @@ def system_words(readable: Iterable[str]) -> list[str]:
 
 
 def python_paths() -> list[str]:
-    """Return where this Python, and our packages that sessions load, lie."""
+    """Return the paths of this Python, and of our packages that sessions load."""
     paths = [sys.prefix, sys.base_prefix, sys.exec_prefix]
     for package in ("bai_labext", "bai_services"):
         spec = find_spec(package)
@@ -115,7 +115,7 @@ def python_paths() -> list[str]:
 
 
 def not_for_everyone(folder: str, depth: int = 3) -> Iterator[str]:
-    """Yield what below ``folder`` other users may not read, not looking into what it yields."""
+    """Yield what other users may not read below ``folder``, without descending into it."""
     try:
         entries = list(os.scandir(folder))
     except OSError:
@@ -132,14 +132,14 @@ def not_for_everyone(folder: str, depth: int = 3) -> Iterator[str]:
 
 
 def probe(uid: int, gid: int, hostname: str = "main1") -> Bubblewrap | str:
-    """Return a bubblewrap that isolates a real process here, or why there is none.
+    """Return a bubblewrap that isolates a real process here, or why it does not work.
 
     Takes some hundredths of a second and blocks: run it in a thread, once.
     """
     program = shutil.which("bwrap")
     if program is None:
         return "bubblewrap (bwrap) is not installed"
-    # What this process cannot read, a session under the same uid cannot read either.
+    # Files unreadable to this process are unreadable to a session under the same uid.
     hidden = tuple(path for path in not_for_everyone("/etc") if os.access(path, os.R_OK))
     reason = "bubblewrap does not run here"
     for has_users in (True, False) if os.geteuid() == 0 else (True,):
@@ -173,11 +173,11 @@ def _probe_plan(uid: int, gid: int, hostname: str) -> LaunchPlan:
 def handed_over(
     words: Sequence[str], environ: Mapping[str, str], user: str, hosts: Sequence[str] = ()
 ) -> Iterator[list[int]]:
-    """Give the descriptors that bubblewrap reads its options and the session's user list from.
+    """Yield descriptors from which bubblewrap reads its options and the session's user list.
 
-    Options carry the environment, tokens among it: on a command line any user
-    of the machine could read them, and a loader's variable (LD_PRELOAD) in
-    bubblewrap's own environment would act outside of the sandbox.
+    Options include the environment, with tokens. On a command line any user of the machine could
+    read them, and a loader variable (LD_PRELOAD) in bubblewrap's own environment would act outside
+    the sandbox.
     """
     descriptors: list[int] = []
     try:
@@ -191,7 +191,8 @@ def handed_over(
         accounts = ["--ro-bind-data", str(descriptors[0]), "/etc/passwd"]
         accounts += ["--ro-bind-data", str(descriptors[1]), "/etc/group"]
         if hosts:
-            # Processes share the machine's network: the names of a cluster are its own address.
+            # Processes share the machine's network: all host names of a cluster map to its own
+            # address.
             names = f"127.0.0.1 localhost {' '.join(hosts)}\n::1 localhost\n"
             descriptors.append(_descriptor_of(names))
             accounts += ["--ro-bind-data", str(descriptors[-1]), "/etc/hosts"]

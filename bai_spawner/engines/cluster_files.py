@@ -1,4 +1,4 @@
-"""What the containers of a cluster session need to log in to each other by SSH."""
+"""Files for SSH between the containers of a cluster session."""
 
 from __future__ import annotations
 
@@ -13,10 +13,11 @@ PORT = 2200
 
 
 def archive(plan: LaunchPlan) -> bytes:
-    """Return a tar archive for the root of a container: one key for all, and both ends' options.
+    """Return a tar archive for the root of a container: one key pair, and SSH client and server
+    options.
 
-    The key lives as long as the containers and opens nothing but them. It is
-    host key and login at once, so that the far end is known before the first contact.
+    The key lives as long as the containers and is valid only between them. It is both host key and
+    login key, so that the server is known before the first contact.
     """
     private, public = plan.cluster_key["private"], plan.cluster_key["public"]
     files = {
@@ -51,7 +52,7 @@ def _ssh_config(plan: LaunchPlan) -> str:
 
 
 def _sshd_config(plan: LaunchPlan) -> str:
-    # A login does not get the container's environment by itself.
+    # sshd does not pass the container's environment to logins by itself.
     given = {k: plan.environ.get(k, v) for k, v in plan.injection.defaults.items()}
     given |= {k: v for k, v in plan.environ.items() if k.startswith("BAI_")}
     given |= plan.injection.environ

@@ -1,4 +1,4 @@
-"""Sessions as containers of the Docker engine of the agent that was chosen."""
+"""Sessions as containers of the Docker engine of the chosen agent."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ SERVER_FAULT = 500
 
 
 class DockerEngine(Engine):
-    """Runs a session's image as one container: no privileges, the plan's limits, its network.
+    """Runs a session's image as a container: no privileges, the plan's limits and network.
 
-    DockerSpawner makes and starts it (`KernelContainer`); here is what it would do wrong: `poll`
-    takes no failing daemon for a stopped session, `stop` keeps no thread waiting, and what has
-    ended keeps its log and its exit code until they are read.
+    DockerSpawner creates and starts it (`KernelContainer`). This class replaces what DockerSpawner
+    does wrong: `poll` does not take a failing daemon for a stopped session, `stop` blocks no
+    thread, and an ended container keeps its log and its exit code until they are read.
     """
 
     name = "docker"
@@ -54,7 +54,7 @@ class DockerEngine(Engine):
         60,
         min=1,
         help="""
-        Seconds after which a call to Docker counts as not answered. A session that runs goes on
+        Seconds after which a call to Docker fails with a timeout. A running session keeps
         running: a silent engine says nothing about it.
         """,
     ).tag(config=True)
@@ -100,7 +100,7 @@ class DockerEngine(Engine):
     def __init__(self, shared: MutableMapping[str, Any] | None = None, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         shared = {} if shared is None else shared
-        # Of the whole Hub: threads and clients are shared by all of its sessions.
+        # Shared by all engines of the Hub: threads and clients.
         if "docker" not in shared:
             limits = CallLimits(self.threads, self.calls_per_user, self.call_timeout_seconds)
             shared["docker"] = DockerCalls(limits, self.tls_folder)
@@ -164,7 +164,7 @@ class DockerEngine(Engine):
         except docker.errors.APIError as error:
             if error.status_code == MISSING:
                 return Exit(None, "removed from outside")
-            # A daemon in trouble says nothing about the container.
+            # A daemon error says nothing about the container's state.
             raise EngineUnreachable(f"the Docker engine answered: {error.explanation}") from error
         state = facts["State"]
         if state["Running"] or state["Status"] in ("created", "restarting", "paused"):
@@ -221,7 +221,7 @@ class DockerEngine(Engine):
                 lambda client: client.kill(running.container_id, number),
             )
         except docker.errors.APIError as error:
-            # 404 and 409 mean that it has ended already.
+            # 404 and 409 mean that it has already ended.
             if error.status_code not in (MISSING, NAME_TAKEN):
                 raise EngineUnreachable(
                     f"the Docker engine answered: {error.explanation}"
@@ -232,15 +232,15 @@ class DockerEngine(Engine):
             try:
                 client.remove_container(container, force=True, v=True)
             except docker.errors.APIError as error:
-                # 409: somebody removes it at this moment.
+                # 409: its removal is in progress.
                 if error.status_code not in (MISSING, NAME_TAKEN):
                     raise
 
         try:
             await self._run(endpoint, user, remove, True)
         except (docker.errors.APIError, EngineUnreachable) as error:
-            # The reconciler finds it by its label.
-            self.log.warning("Container %s is left at %s: %s", container, endpoint, error)
+            # The reconciler will find it by its label.
+            self.log.warning("Container %s was not removed at %s: %s", container, endpoint, error)
 
     async def _fail_without_address(self, running: Running) -> None:
         ended = await self.poll(running)
@@ -256,7 +256,7 @@ class DockerEngine(Engine):
 
 def _end_of(state: Mapping[str, Any]) -> str:
     if state.get("OOMKilled"):
-        return "was killed for more memory than its limit"
+        return "was killed for exceeding its memory limit"
     return "exited"
 
 
@@ -264,10 +264,10 @@ def _start_error(error: docker.errors.APIError, image: str) -> EngineError:
     text = str(error.explanation or error)
     if error.status_code == MISSING and "image" in text.lower():
         return EngineError(
-            f"the image {image} is not on the machine that was chosen", reason="image-missing"
+            f"the image {image} is not on the chosen machine", reason="image-missing"
         )
     if "no space left" in text.lower():
-        return EngineError("the disk of the machine that was chosen is full", reason="storage-full")
+        return EngineError("the disk of the chosen machine is full", reason="storage-full")
     if "could not attach to network" in text.lower():
         text += (
             "; a network over several machines is made by a Swarm manager that has a kernel of the "

@@ -1,4 +1,4 @@
-"""The address of this machine at which containers on Docker's own bridge reach it."""
+"""This machine's address on Docker's default bridge, as seen from containers."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ def bridge_address(client: docker.DockerClient) -> str:
 
 
 def address_of(network: Mapping[str, Any]) -> str:
-    """Return the address of a bridge that Docker describes so (``docker network inspect``).
+    """Return the gateway address in the output of ``docker network inspect``.
 
-    Older engines (seen with 20.10) name no gateway from the start that made the bridge on, so
-    the interface is asked then.
+    Older engines (seen with 20.10) report no gateway after the start that created the bridge, so
+    the interface is queried instead.
     """
     for config in network["IPAM"]["Config"]:
         if gateway := config.get("Gateway"):

@@ -1,4 +1,4 @@
-"""Docker's blocking client, off the event loop: no endpoint and no user holds up another."""
+"""Docker's blocking client in threads: no endpoint and no user can block the others."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ class CallLimits:
 
 
 class DockerCalls:
-    """Runs calls in threads of its own: a pool per endpoint, a client per thread.
+    """Runs calls in threads: one pool per endpoint, one client per thread.
 
-    A call that never ends costs its endpoint one thread until the timeout, and
-    one user at most ``calls_per_user`` threads.
+    A call that never returns occupies one thread of its endpoint until the timeout; one user
+    occupies at most ``calls_per_user`` threads.
     """
 
     def __init__(self, limits: CallLimits, tls_folder: str = "") -> None:
@@ -46,15 +46,14 @@ class DockerCalls:
     async def run(
         self, endpoint: str, user: str, call: Callable[[docker.APIClient], T], shield: bool = False
     ) -> T:
-        """Return what ``call`` returns; it gets the endpoint's client of its thread.
+        """Return the result of ``call``; its argument is the thread's client for the endpoint.
 
-        With ``shield`` a cancellation waits until the call, which cannot be
-        stopped, has done what it does.
+        With ``shield`` a cancellation waits for the end of the call, which cannot be interrupted.
 
         Raises
         ------
         EngineUnreachable
-            If the endpoint does not answer in time. Docker's own refusals pass as they are.
+            If the endpoint does not answer in time. Errors reported by Docker are passed through.
         """
         pool = self._pools.get(endpoint)
         if pool is None:
@@ -76,7 +75,7 @@ class DockerCalls:
                 raise
 
     def close(self) -> None:
-        """End the threads and close their connections; calls that still run are not waited for."""
+        """Stop the threads and close their connections without waiting for running calls."""
         for pool in self._pools.values():
             pool.shutdown(wait=False, cancel_futures=True)
         for client in self._all_clients:
@@ -86,7 +85,7 @@ class DockerCalls:
         try:
             return call(self._client(endpoint))
         except (requests.exceptions.RequestException, urllib3.exceptions.HTTPError) as error:
-            # docker's own APIError is one of requests' errors: an answer, not a silence.
+            # docker's APIError is a subclass of requests' errors: it is a response, not a timeout.
             if isinstance(error, docker.errors.APIError):
                 raise
             raise EngineUnreachable(

@@ -1,4 +1,4 @@
-"""One kernel's container: DockerSpawner, with what a launch plan says and without its traps."""
+"""Container of one kernel: DockerSpawner configured by a launch plan."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ REMOVED_MEANWHILE = 409
 
 @dataclass(frozen=True, slots=True)
 class ContainerLimits:
-    """What the engine's settings say of every container."""
+    """Limits of every container, from the engine's settings."""
 
     pids: int
     log_max_size: str
@@ -34,12 +34,13 @@ class ContainerLimits:
 
 
 class KernelContainer(DockerSpawner):
-    """Creates and starts a container as DockerSpawner does, on the endpoint that the plan names.
+    """Creates and starts a container as DockerSpawner does, on the endpoint in the plan.
 
-    What an administrator has set for containers (``c.DockerSpawner.extra_host_config``,
-    ``extra_create_kwargs``, ``volumes``, ``post_start_cmd`` …) holds here too; where the plan says
-    something, it wins. Ours are: the client and its threads, which DockerSpawner has one of for
-    the whole Hub; no pull, the agent has done that; the words of a plan are no templates.
+    The administrator's container settings (``c.DockerSpawner.extra_host_config``,
+    ``extra_create_kwargs``, ``volumes``, ``post_start_cmd`` …) apply here too; the plan overrides
+    them. Differences: the client and its threads (DockerSpawner has one thread for the whole Hub);
+    no pull, because the agent has already pulled the image; strings of a plan are not treated as
+    templates.
     """
 
     def __init__(
@@ -63,7 +64,7 @@ class KernelContainer(DockerSpawner):
             use_internal_hostname=False,
             mem_limit=plan.slots.get("mem") or None,
             cpu_limit=None,
-            # A container of that name was left by a start that a crash cut off.
+            # Name conflict: an interrupted start left a container of that name.
             remove=True,
             **kwargs,
         )
@@ -72,11 +73,11 @@ class KernelContainer(DockerSpawner):
 
     @property
     def client(self) -> docker.APIClient:
-        """The client that forms the host configuration; it sends nothing by itself."""
+        """The client that builds the host configuration; it sends no request."""
         return self._client
 
     async def docker(self, method: str, *args: Any, **kwargs: Any) -> Any:
-        # Shielded: a start that is given up ends after its call, so that what it made is found.
+        # Shielded: a cancelled start waits for its call, so that the created container is known.
         return await self._calls.run(
             self._plan.endpoint,
             self._plan.user,
@@ -85,7 +86,9 @@ class KernelContainer(DockerSpawner):
         )
 
     async def start(self) -> tuple[str, int]:
-        """Return address and port; the address is empty if the container ended at once."""
+        """Create and start the container; return address and port, the address empty if it ended at
+        once.
+        """
         self._client = await self._calls.run(
             self._plan.endpoint, self._plan.user, lambda client: client
         )
@@ -97,8 +100,8 @@ class KernelContainer(DockerSpawner):
     async def _outer_ip(self) -> str:
         """Return the address by which its machine reaches it; empty where that is the usual one.
 
-        No address of a network over several machines is known outside of it. Docker gives each
-        container on one a second address, on a bridge of the machine.
+        Addresses of a multi-host network are not reachable from outside it. Docker gives each
+        container on such a network a second address, on a bridge of the machine.
         """
         network = await self.docker("inspect_network", self._plan.injection.network)
         if network["Driver"] != "overlay":
@@ -108,7 +111,9 @@ class KernelContainer(DockerSpawner):
         return address.partition("/")[0]
 
     async def create_object(self) -> Mapping[str, Any]:
-        """Create the container out of the administrator's options and the plan's, which win."""
+        """Create the container from the administrator's options and the plan's, which take
+        precedence.
+        """
         own = {
             "extra_create_kwargs": _create_options(self._plan),
             "extra_host_config": _host_options(self._plan, self._limits),
@@ -127,10 +132,10 @@ class KernelContainer(DockerSpawner):
         return made
 
     async def pull_image(self, image: str) -> None:
-        """Do nothing: the agent has the image ready, with progress, before a plan is given."""
+        """Do nothing: the agent has pulled the image before the plan is issued."""
 
     async def remove_object(self) -> None:
-        """Remove the container, running or not, with its volumes; one that is gone is no error."""
+        """Remove the container, running or not, with its volumes; idempotent."""
         try:
             await self.docker("remove_container", self.object_name, force=True, v=True)
         except docker.errors.APIError as error:
@@ -145,7 +150,7 @@ class KernelContainer(DockerSpawner):
 
     @property
     def mount_binds(self) -> list[Mount]:
-        """The administrator's mounts and the plan's folders, outer places first."""
+        """The administrator's mounts and the plan's folders, outer paths first."""
         return [
             *super().mount_binds,
             *(
@@ -155,7 +160,7 @@ class KernelContainer(DockerSpawner):
         ]
 
     def template_namespace(self) -> dict[str, str]:
-        """Return the names that the administrator's templates may use."""
+        """Return the names available in the administrator's templates."""
         user, server = self._plan.user, self._plan.name
         return {
             "username": self.escape(user),
@@ -189,7 +194,7 @@ def _create_options(plan: LaunchPlan) -> dict[str, Any]:
         "labels": {**plan.labels, **labels_of(plan)},
     }
     if plan.is_cluster:
-        # The network is the session's own: there its kernels are called by these names.
+        # The network belongs to the session: its kernels have these host names there.
         endpoint = {"Aliases": [plan.hostname]}
         options["networking_config"] = {"EndpointsConfig": {plan.injection.network: endpoint}}
     return options
@@ -202,7 +207,7 @@ def _host_options(plan: LaunchPlan, limits: ContainerLimits) -> dict[str, Any]:
         "privileged": False,
         "pids_limit": limits.pids,
         "init": True,
-        # Its exit code and its log are read after its end; only then it is removed.
+        # No auto-remove: exit code and log are read after the end; then it is removed.
         "auto_remove": False,
         "restart_policy": {"Name": "no"},
         "log_config": {
@@ -214,7 +219,7 @@ def _host_options(plan: LaunchPlan, limits: ContainerLimits) -> dict[str, Any]:
         "device_requests": [_request(request) for request in plan.injection.device_requests],
     }
     if mem := plan.slots.get("mem"):
-        host["memswap_limit"] = mem  # the same as the memory: no swap beside it
+        host["memswap_limit"] = mem  # equal to the memory limit: no swap in addition
     if cpu := plan.slots.get("cpu"):
         host["nano_cpus"] = cpu * 1_000_000
     if size := plan.injection.layer_limit_bytes:
@@ -225,7 +230,7 @@ def _host_options(plan: LaunchPlan, limits: ContainerLimits) -> dict[str, Any]:
 
 
 def with_rights(host: Mapping[str, Any], injection: Injection) -> dict[str, Any]:
-    """Return host options with what the devices need beside what the administrator gave."""
+    """Return host options with the devices' requirements added to the administrator's."""
     ulimits = list(host.get("ulimits") or ())
     if injection.memlock:
         ulimits = [limit for limit in ulimits if Ulimit(**limit).name != "memlock"]
@@ -239,7 +244,7 @@ def with_rights(host: Mapping[str, Any], injection: Injection) -> dict[str, Any]
 
 
 def _device(node: Any) -> str:
-    """Return Docker's text for a device node, which may be a path or a map with more."""
+    """Return Docker's text for a device node, given as a path or as a mapping with details."""
     if not isinstance(node, Mapping):
         return f"{node}:{node}:rw"
     path = node["path"]
@@ -247,13 +252,13 @@ def _device(node: Any) -> str:
 
 
 def _request(request: Mapping[str, Any]) -> dict[str, Any]:
-    """Return Docker's request for devices by a vendor's runtime."""
+    """Return Docker's device request for a vendor's runtime."""
     known = ("driver", "count", "device_ids", "capabilities", "options")
     return {name: request[name] for name in known if name in request}
 
 
 def _literal(value: Any) -> Any:
-    """Return a value that comes out of DockerSpawner's templates as it went in."""
+    """Escape a value so that DockerSpawner's templates leave it unchanged."""
     if isinstance(value, str):
         return value.replace("{", "{{").replace("}", "}}")
     if isinstance(value, dict):

@@ -1,4 +1,4 @@
-"""Sessions as processes of this machine, in a sandbox of bubblewrap where it runs."""
+"""Sessions as processes of this machine, in a bubblewrap sandbox where that works."""
 
 from __future__ import annotations
 
@@ -28,16 +28,16 @@ from .base import Engine, EngineError, Exit, Running, merged_environ, tail
 from .bubblewrap import Bubblewrap, handed_over, probe
 
 STEP_SECONDS = 0.02
-# -P: what lies in the home folder must not be imported in place of what the server needs.
-# Jupyter's own single-user server, without the imports that take most of its start.
+# -P: modules in the home folder must not shadow those that the server imports. This is Jupyter's
+# single-user server without the imports that dominate its start time.
 SINGLEUSER = (sys.executable, "-P", "-m", "bai_labext")
 SANDBOX_WAIT_SECONDS = 5
-# What was printed last is on its way to the log when nothing of a kernel runs any more.
+# Grace period for the last output to reach the log after all processes of a kernel have ended.
 LOG_WAIT_SECONDS = 5
 LEAST_LOG_BYTES = 64 * 1024
 
-# Runs the words after the first two in folder $2 and keeps their exit code in file $1: the Hub
-# that started them may be gone when they end.
+# Runs the command (from the third argument on) in folder $2 and writes its exit code to file $1:
+# the Hub that started it may have ended by then.
 STAND_IN = """
 status=$1 folder=$2; shift 2
 cd "$folder" && "$@"
@@ -50,8 +50,8 @@ exit "$code"
 class ProcessEngine(Engine):
     """Runs ``jupyterhub-singleuser`` of the Hub's own Python, one process tree per session.
 
-    The tree outlives the Hub. With bubblewrap it sees programs, its home and its
-    folders; without, it runs as the Hub's user like any other process, and says so.
+    The tree outlives the Hub. With bubblewrap it sees programs, its home and its folders; without,
+    it runs like any other process of the Hub's user, and reports that.
     """
 
     name = "process"
@@ -106,7 +106,7 @@ class ProcessEngine(Engine):
 
     def __init__(self, shared: MutableMapping[str, Any] | None = None, **kwargs: Any) -> None:
         super().__init__(**kwargs)
-        # Of the whole Hub: what the probe found is kept there.
+        # Shared by all engines of the Hub: stores the result of the probe.
         self._shared = {} if shared is None else shared
 
     async def address(self, plan: LaunchPlan) -> tuple[str, int]:
@@ -137,7 +137,7 @@ class ProcessEngine(Engine):
     async def poll(self, running: Running) -> Exit | None:
         if await asyncio.to_thread(processes.is_alive, running.pid, running.pid_started):
             return None
-        # The sandbox may outlive its first process; nothing of a session runs after its end.
+        # The sandbox may outlive its first process; kill everything that is left of the session.
         await asyncio.to_thread(self._end_rest, running)
         code = processes.read_status(self._status_file(_name_of(running))).get("exit-code")
         reason = "killed from outside" if code in (None, 128 + signal.SIGKILL) else "exited"
@@ -161,7 +161,7 @@ class ProcessEngine(Engine):
         return await self.poll(running) or Exit(None, "killed")
 
     async def remove(self, running: Running) -> None:
-        """Take the links to folders away; the agent removes the rest when it has its log."""
+        """Remove the links to folders; the agent removes the rest once it has the log."""
         await asyncio.to_thread(_unlink_folders, self._folder(_name_of(running)) / "home")
 
     def _folder(self, name: str) -> Path:
@@ -172,7 +172,7 @@ class ProcessEngine(Engine):
 
     async def _sandbox(self, plan: LaunchPlan) -> Bubblewrap | str:
         if self.isolation == "none":
-            return "the Hub's configuration wants none"
+            return "the Hub's configuration disables it"
         if "bubblewrap" not in self._shared:
             self._shared["bubblewrap"] = await asyncio.to_thread(probe, plan.uid, plan.gid)
         found: Bubblewrap | str = self._shared["bubblewrap"]
@@ -183,7 +183,7 @@ class ProcessEngine(Engine):
         return found
 
     def _prepare(self, plan: LaunchPlan, mounts: Sequence[Mount]) -> tuple[Path, str]:
-        """Return the session's folder and the folder that is its home."""
+        """Create and return the session's folder and its home folder."""
         folder = self._folder(_name_of(plan))
         try:
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -195,7 +195,9 @@ class ProcessEngine(Engine):
             raise EngineError(f"the session's folder cannot be made: {error.strerror}") from error
         for mount in mounts:
             if not os.path.exists(mount.source):
-                raise EngineError(f"what belongs at {mount.target} is missing on the machine")
+                raise EngineError(
+                    f"the source of the mount at {mount.target} is missing on the machine"
+                )
         return folder, home
 
     def _launch_in(
@@ -227,9 +229,9 @@ class ProcessEngine(Engine):
     def _spawn(
         self, words: list[str], plan: LaunchPlan, environ: Mapping[str, str], files: list[int]
     ) -> Running:
-        """Start ``words`` in a process session of their own, printing to the kernel's log.
+        """Start a command in a process session of its own, with output to the kernel's log.
 
-        They inherit the descriptors ``files`` and no others.
+        It inherits the descriptors ``files`` and no others.
         """
         reading, log = os.pipe()
         try:
@@ -252,18 +254,18 @@ class ProcessEngine(Engine):
         )
 
     def _keep_log(self, folder: Path, reading: int) -> int:
-        """Start what writes the log, and return its pid; it ends when ``reading`` does."""
+        """Start the log writer and return its pid; it ends when ``reading`` reaches its end."""
         size = str(parse_amount(MEM, self.log_max_size))
         words = [sys.executable, "-I", "-S", timed_log.__file__, str(folder / "session.log"), size]
-        # Without the kernel's marks: it is none of the processes that end with the kernel.
+        # Without the kernel's marks: it must not be killed with the kernel's processes.
         loader = {k: v for k, v in os.environ.items() if k == "LD_LIBRARY_PATH"}
         quiet = [(os.POSIX_SPAWN_OPEN, n, "/dev/null", os.O_WRONLY, 0) for n in (1, 2)]
         actions = [(os.POSIX_SPAWN_DUP2, reading, 0), *quiet]
         return os.posix_spawn(sys.executable, words, loader, file_actions=actions, setsid=True)
 
     def _ask_to_end(self, running: Running) -> None:
-        # The server itself: kernels and apps are its own to end in good order. A moment after
-        # the start it may not be there yet.
+        # Signal the server itself, so that it can stop kernels and apps in order. Just after the
+        # start it may not exist yet.
         parent = running.init_pid or running.pid
         deadline = time.monotonic() + SANDBOX_WAIT_SECONDS
         while not (servers := processes.children(parent)) and time.monotonic() < deadline:
@@ -275,11 +277,11 @@ class ProcessEngine(Engine):
     def _end_rest(self, running: Running) -> None:
         first = running.init_pid
         if first and processes.is_alive(first, running.init_started):
-            # The first process of its process space takes all others with it.
+            # Killing the first process of the pid namespace kills all others in it.
             os.kill(first, signal.SIGKILL)
         if running.kernel_id:
             processes.kill_kernel(running.kernel_id)
-        else:  # saved before kernels had their own
+        else:  # started by a version that saved no log_pid
             processes.kill_session(running.session_id)
         if running.log_pid:
             processes.outlast(running.log_pid, running.log_started, LOG_WAIT_SECONDS)
@@ -295,7 +297,7 @@ async def _undone_if_cancelled(launch: Callable[[], Running], kernel_id: str) ->
     try:
         return await asyncio.shield(task)
     except asyncio.CancelledError:
-        # A thread cannot be stopped: wait for it, then undo what it did.
+        # A thread cannot be cancelled: wait for it, then undo its work.
         await asyncio.wait([task])
         await asyncio.to_thread(processes.kill_kernel, kernel_id)
         raise
@@ -319,9 +321,9 @@ def _spawned(words: list[str], environ: Mapping[str, str], output: int, files: l
 
 
 def _url_of(environ: Mapping[str, str]) -> str:
-    """Return where the server will listen, from the address the Hub was told."""
+    """Return the URL at which the server will listen, from the address configured by the Hub."""
     if "JUPYTERHUB_SERVICE_URL" not in environ:
-        return ""  # a kernel beside the main one listens on nothing of the Hub's
+        return ""  # a sub kernel runs no server
     scheme, _, rest = environ["JUPYTERHUB_SERVICE_URL"].partition("://")
     return f"{scheme}://{rest.partition('/')[0]}"
 
@@ -343,7 +345,7 @@ def _own_environ(plan: LaunchPlan, home: str) -> dict[str, str]:
 
 
 def _wait_for_init(pid: int, status: Path) -> int:
-    """Return the first process of a sandbox, 0 if it ended before it told."""
+    """Return the first process of a sandbox, 0 if it ended before reporting its pid."""
     deadline = time.monotonic() + SANDBOX_WAIT_SECONDS
     while time.monotonic() < deadline:
         found = processes.read_status(status)
@@ -357,12 +359,12 @@ def _wait_for_init(pid: int, status: Path) -> int:
 
 @contextmanager
 def _opened(mount: Mount) -> Iterator[int]:
-    """Give a descriptor of the directory of a folder that a mount is.
+    """Yield a descriptor of the mounted directory of a folder.
 
     Raises
     ------
     EngineError
-        If it is not there any more, or a link leads out of the folder.
+        If it no longer exists, or a link leads out of the folder.
     """
     try:
         directory = open_directory_beneath(mount.source, mount.subpath)
@@ -377,7 +379,7 @@ def _opened(mount: Mount) -> Iterator[int]:
 
 
 def _located(mount: Mount) -> Mount:
-    """Return a mount with the path at which its directory lies."""
+    """Return a mount with the resolved path of its directory."""
     if not mount.subpath:
         return mount
     with _opened(mount) as directory:
@@ -385,12 +387,12 @@ def _located(mount: Mount) -> Mount:
 
 
 def _link_folders(home: str, mounts: Sequence[Mount]) -> None:
-    """Make folders appear as links below ``home``: without a sandbox nothing can be mounted.
+    """Link folders below ``home``: without a sandbox nothing can be mounted.
 
     Raises
     ------
     EngineError
-        If a folder would be writable that its owner granted read-only, or lies outside of home.
+        If a read-only folder would become writable, or lies outside the home folder.
     """
     for mount in mounts:
         if mount.target == HOME:
@@ -405,8 +407,7 @@ def _link_folders(home: str, mounts: Sequence[Mount]) -> None:
         place = PurePosixPath(mount.target)
         if not place.is_relative_to(HOME):
             raise EngineError(
-                f"the folder at {mount.target} lies outside of {HOME}, which needs a sandbox: "
-                f"{advice}",
+                f"the folder at {mount.target} is outside {HOME}, which needs a sandbox: {advice}",
                 reason="not-isolated",
             )
         link = Path(home) / place.relative_to(HOME)
@@ -421,7 +422,7 @@ def _link_folders(home: str, mounts: Sequence[Mount]) -> None:
 
 
 def _unlink_folders(home: Path) -> None:
-    """Remove links at the top of a scratch home, so that nothing that walks it leaves it."""
+    """Remove links at the top of a scratch home, so that a later tree walk stays inside it."""
     try:
         entries = list(home.iterdir())
     except OSError:

@@ -1,4 +1,4 @@
-"""Processes of this machine: which are a session's, whether they live, how they end."""
+"""Processes of this machine: find, watch and kill those of a session."""
 
 from __future__ import annotations
 
@@ -20,14 +20,16 @@ STEP_SECONDS = 0.002
 
 
 def is_alive(pid: int, started: str) -> bool:
-    """Return whether process ``pid`` is still the one that started then; a zombie is not alive."""
+    """Return whether process ``pid`` is still the one with that start time; a zombie is not
+    alive.
+    """
     reap(pid)
     now = _stat(pid)
     return now is not None and now.started == started and now.state not in "ZX"
 
 
 def reap(pid: int) -> None:
-    """Take the exit status of an ended child, so that it does not stay a zombie."""
+    """Reap an ended child process, so that it does not remain a zombie."""
     try:
         os.waitpid(pid, os.WNOHANG)
     except ChildProcessError:
@@ -35,10 +37,9 @@ def reap(pid: int) -> None:
 
 
 def started_at(pid: int) -> str:
-    """Return which boot of this machine and which clock tick of it a process started in.
+    """Return the boot id and clock tick at which a process started; empty without such a process.
 
-    Not the time of day: who sets the clock must not make a process look like another.
-    Empty if there is no such process.
+    Not the time of day: setting the clock must not make a process look like another one.
     """
     found = _stat(pid)
     return found.started if found else ""
@@ -55,7 +56,7 @@ class _Stat(NamedTuple):
 
 
 def _stat(pid: int) -> _Stat | None:
-    """Return what the kernel says of a process (proc_pid_stat(5), fields 3, 4 and 22)."""
+    """Return the kernel's record of a process (proc_pid_stat(5), fields 3, 4 and 22)."""
     try:
         text = Path(f"/proc/{pid}/stat").read_text(errors="replace")
     except OSError:
@@ -70,12 +71,12 @@ def _boot() -> str:
 
 
 def of_kernel(kernel_id: str) -> list[psutil.Process]:
-    """Return every process that carries the kernel's mark, however it left its parent."""
+    """Return every process with the kernel's mark, even if it was reparented."""
     return _marked(f"BAI_KERNEL_ID={kernel_id}".encode())
 
 
 def of_session(session_id: str) -> list[psutil.Process]:
-    """Return every process that carries the session's mark, however it left its parent."""
+    """Return every process with the session's mark, even if it was reparented."""
     return _marked(f"BAI_SESSION_ID={session_id}".encode())
 
 
@@ -91,7 +92,7 @@ def _marked(mark: bytes) -> list[psutil.Process]:
 
 
 def _those(is_meant: Callable[[int], bool]) -> list[psutil.Process]:
-    """Return the processes of this machine that are meant and still there."""
+    """Return the matching processes of this machine."""
     found = []
     for pid in (int(name) for name in os.listdir("/proc") if name.isdigit()):
         with suppress(psutil.Error):
@@ -109,12 +110,12 @@ def signal_all(processes: list[psutil.Process], number: signal.Signals) -> None:
 
 
 def kill_kernel(kernel_id: str) -> None:
-    """End every process of a kernel for good; what forks meanwhile is found again."""
+    """Kill every process of a kernel; repeat until no newly forked one is left."""
     _kill(lambda: of_kernel(kernel_id))
 
 
 def kill_session(session_id: str) -> None:
-    """End every process of a session for good; what forks meanwhile is found again."""
+    """Kill every process of a session; repeat until no newly forked one is left."""
     _kill(lambda: of_session(session_id))
 
 
@@ -139,7 +140,7 @@ def _lives(process: psutil.Process) -> bool:
 
 
 def outlast(pid: int, started: str, seconds: float) -> None:
-    """Wait for a process that is about to end by itself, and end it if it does not."""
+    """Wait for a process that is about to end, and kill it if it does not."""
     deadline = time.monotonic() + seconds
     while is_alive(pid, started) and time.monotonic() < deadline:
         time.sleep(STEP_SECONDS)
@@ -148,7 +149,7 @@ def outlast(pid: int, started: str, seconds: float) -> None:
 
 
 def read_status(path: Path) -> dict[str, int]:
-    """Return what a sandbox or its stand-in wrote: ``child-pid``, later ``exit-code``."""
+    """Read the status file of a sandbox: ``child-pid``, later ``exit-code``."""
     found: dict[str, int] = {}
     try:
         text = path.read_text()
@@ -158,14 +159,14 @@ def read_status(path: Path) -> dict[str, int]:
     while (position := text.find("{", position)) >= 0:
         try:
             values, position = decoder.raw_decode(text, position)
-        except ValueError:  # half written
+        except ValueError:  # partially written
             break
         found.update(values)
     return found
 
 
 def read_tail(path: Path, max_bytes: int) -> str:
-    """Return the end of a file, empty if there is none."""
+    """Return the end of a file, empty if it does not exist."""
     try:
         with open(path, "rb") as file:
             file.seek(max(0, os.fstat(file.fileno()).st_size - max_bytes))

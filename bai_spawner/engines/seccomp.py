@@ -1,8 +1,8 @@
-"""The seccomp profile of session containers: system calls that programs need, and no others.
+"""Seccomp profile of session containers: an allow-list of system calls.
 
-Engines bring a profile of their own; older ones (Docker 20.10) allow ``io_uring`` and ``AF_VSOCK``
-sockets in it, which reach large parts of the kernel and the hypervisor. This one allows neither on
-any engine. What is not listed fails with EPERM.
+Engines have a profile of their own; older ones (Docker 20.10) allow ``io_uring`` and ``AF_VSOCK``
+sockets, which expose large parts of the kernel and the hypervisor. This one blocks both on any
+engine. A call that is not listed fails with EPERM.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Any
 
 ENGINES_OWN = "engine"
 
-# By what they are for. Names that an architecture does not have are ignored there.
+# Grouped by purpose. Names that an architecture does not have are ignored there.
 ALLOWED: Mapping[str, str] = {
     "files": """
         access chdir chmod chown close close_range copy_file_range creat dup dup2 dup3 faccessat
@@ -78,8 +78,8 @@ ALLOWED: Mapping[str, str] = {
         timer_settime timerfd_create timerfd_gettime timerfd_settime times
     """,
     "the machine": "arch_prctl getrandom sysinfo uname riscv_flush_icache",
-    # `socketcall` is left out: a filter cannot see the address family behind its pointer. 32-bit
-    # programs that know no other way have no sockets.
+    # `socketcall` is excluded: a filter cannot see the address family behind its pointer. 32-bit
+    # programs that use only this call have no sockets.
     "programs of 32 bits": """
         _llseek _newselect arm_fadvise64_64 arm_sync_file_range breakpoint cacheflush chown32
         clock_adjtime64 clock_getres_time64 clock_gettime64 clock_nanosleep_time64 fadvise64_64
@@ -94,7 +94,8 @@ ALLOWED: Mapping[str, str] = {
         utimensat_time64 waitpid
     """,
 }
-# Sessions have no capability unless a device or an administrator adds one.
+# Allowed, but the kernel requires a capability, which sessions only get from a device or an
+# administrator.
 WITH_CAPABILITY: Mapping[str, str] = {
     "CAP_SYS_PTRACE": "kcmp pidfd_getfd process_madvise",
     "CAP_SYS_NICE": "get_mempolicy mbind set_mempolicy set_mempolicy_home_node",
@@ -112,11 +113,13 @@ FAMILIES = (
     socket.AF_INET,
     socket.AF_INET6,
     socket.AF_NETLINK,
-    socket.AF_PACKET,  # the kernel asks for a capability
+    socket.AF_PACKET,  # the kernel requires a capability
 )
-# Linux itself, with UNAME26 and as a 32-bit machine, and the question what is set.
+# personality(): Linux itself, with UNAME26, as a 32-bit machine, and the query of the current
+# value.
 PERSONALITIES = (0x0, 0x8, 0x20000, 0x20008, 0xFFFFFFFF)
-# The kernel reads these arguments as 32 bits; a filter sees 64, of which a caller chooses all.
+# The kernel reads these arguments as 32 bits; a filter sees 64, and the caller controls all of
+# them.
 INT = 0xFFFFFFFF
 # CLONE_NEWNS, NEWCGROUP, NEWUTS, NEWIPC, NEWUSER, NEWPID and NEWNET.
 NEW_NAMESPACES = 0x7E020000
@@ -141,7 +144,7 @@ def own_profile() -> str:
         *(_allow(["personality"], _equals(0, INT, number)) for number in PERSONALITIES),
         {**_allow(["clone"], _equals(0, NEW_NAMESPACES, 0)), "excludes": no_admin},
         {**_allow(["clone"]), "includes": no_admin},
-        # ENOSYS has the C library fall back to clone, whose flags a filter can read.
+        # ENOSYS makes the C library fall back to clone, whose flags a filter can read.
         {
             "names": ["clone3"],
             "action": "SCMP_ACT_ERRNO",
@@ -187,5 +190,5 @@ def _allow(names: Sequence[str], *arguments: Rule) -> Rule:
 
 
 def _equals(index: int, mask: int, value: int) -> Rule:
-    """Return the condition that the bits of an argument under a mask have a value."""
+    """Return the condition that the masked bits of an argument have a value."""
     return {"index": index, "value": mask, "valueTwo": int(value), "op": "SCMP_CMP_MASKED_EQ"}

@@ -1,11 +1,10 @@
-"""Keeps what a kernel of the process engine prints, as Docker keeps a container's output.
+"""Log writer of the process engine, in the format of Docker's container logs.
 
-A program of its own, because it outlives the Hub, and one that imports little, because every start
-waits for it:
+A separate program, because it outlives the Hub, with few imports, because every start waits for it:
 
     python -I -S timed_log.py FILE MOST_BYTES
 
-It reads standard input to its end. Each line gets the time at which it came.
+It reads standard input to its end and prefixes each line with its time of arrival.
 """
 
 from __future__ import annotations
@@ -15,12 +14,12 @@ import sys
 import time
 
 READ_BYTES = 64 * 1024
-# A longer line is kept in pieces, each with a time of its own.
+# A longer line is stored in pieces, each with its own timestamp.
 PIECE_BYTES = 16 * 1024
 
 
 class TimedLog:
-    """A file that never grows beyond ``most_bytes``: then the older half of it goes."""
+    """A log file of at most ``most_bytes``: when full, its older half is dropped."""
 
     def __init__(self, path: str, most_bytes: int) -> None:
         self._path = path
@@ -30,7 +29,7 @@ class TimedLog:
         self._size = os.fstat(self._file).st_size
 
     def feed(self, content: bytes) -> None:
-        """Take what was printed; a line that is not at its end waits for the rest."""
+        """Append output; an incomplete line is buffered."""
         at = stamp(time.time_ns())
         *lines, rest = (self._rest + content).split(b"\n")
         written = [piece for line in lines for piece in (*_pieces(at, line), b"\n")]
@@ -41,7 +40,7 @@ class TimedLog:
         self._write(b"".join(written))
 
     def close(self) -> None:
-        """Write what never came to the end of its line."""
+        """Write the last incomplete line."""
         if self._rest:
             self._write(stamp(time.time_ns()) + self._rest)
         os.close(self._file)
@@ -54,7 +53,7 @@ class TimedLog:
                 self._size += count
                 view = view[count:]
         except OSError:
-            # A full disk: what is printed is lost, and whoever prints it runs on.
+            # Disk full: output is lost, and the program keeps running.
             return
         if self._size > self._most_bytes:
             self._drop_older_half()
@@ -66,7 +65,7 @@ class TimedLog:
                 old.seek(-(self._most_bytes // 2), os.SEEK_END)
                 old.readline()
                 new.write(old.read())
-            # Whoever reads it meanwhile has the old file or the new one.
+            # Atomic replacement: a concurrent reader sees the old file or the new one.
             os.replace(part, self._path)
             before, self._file = self._file, _opened(self._path)
             os.close(before)
@@ -76,7 +75,7 @@ class TimedLog:
 
 
 def stamp(nanoseconds: int) -> bytes:
-    """Return a time as it stands before a line: nine digits of a second, always UTC."""
+    """Return the timestamp before a line: nine digits of a second, always UTC."""
     seconds, rest = divmod(nanoseconds, 10**9)
     return time.strftime(f"%Y-%m-%dT%H:%M:%S.{rest:09d}Z ", time.gmtime(seconds)).encode()
 
@@ -98,7 +97,7 @@ def main(path: str, most_bytes: str) -> None:
     try:
         log = TimedLog(path, int(most_bytes))
     except OSError:
-        # Nothing can be kept, but whoever prints must not be stopped by that.
+        # The log cannot be written, but the program must not be blocked by that.
         while os.read(0, READ_BYTES):
             pass
         return

@@ -40,7 +40,7 @@ def test_since_when_a_session_is_idle(
 
 
 @pytest.mark.parametrize(
-    ("heard", "now", "is_over"),
+    ("reported", "now", "is_over"),
     [
         pytest.param(600, 600, True, id="it said at its end that nobody has come"),
         pytest.param(640, 641, True, id="or a little later"),
