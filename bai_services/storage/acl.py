@@ -1,4 +1,4 @@
-"""Access lists of files that sessions with different uids share through one group."""
+"""Access control lists for files that sessions with different uids share through one group."""
 
 from __future__ import annotations
 
@@ -14,23 +14,24 @@ _NOBODY = 0xFFFFFFFF
 
 
 def share_directory(directory: int) -> bool:
-    """Let whatever is made in the directory be writable by its group and by this process's user.
+    """Make new entries of a directory writable by its group and by this process's user.
 
-    The umask of whoever makes it no longer counts. Returns False where the
-    file system knows no access lists.
+    It overrides the umask of the creating process. Returns False where the file system has no
+    access lists.
     """
     return _set(directory, _DEFAULT, 7) and _set(directory, _ACCESS, 7)
 
 
 def share_file(file: int, is_executable: bool) -> bool:
-    """Do for one file what ``share_directory`` does for those made later."""
+    """Apply to one file what ``share_directory`` sets for new ones."""
     return _set(file, _ACCESS, 7 if is_executable else 6)
 
 
 def _set(descriptor: int, name: str, bits: int) -> bool:
     entries = (
         (_USER_OBJ, bits, _NOBODY),
-        # The manager, and sessions of the process engine: its user, but without root's powers.
+        # This process's user: the manager, and sessions of the process engine without root's
+        # capabilities.
         (_USER, bits, os.geteuid()),
         (_GROUP_OBJ, bits, _NOBODY),
         (_MASK, bits, _NOBODY),

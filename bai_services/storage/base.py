@@ -1,4 +1,4 @@
-"""What the code that touches the bytes of folders speaks of."""
+"""Types shared by the code that reads and writes folders."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ class FileType(StrEnum):
 
 
 class Capability(StrEnum):
-    """What a storage host can do beyond keeping files."""
+    """An optional capability of a storage host."""
 
-    QUOTA = "quota"  # its file system refuses what is over a scope's quota, for sessions too
-    FAST_USAGE = "fast-usage"  # it counts what a scope holds, so nobody has to walk it
-    FAST_CLONE = "fast-clone"  # copies share their blocks until one of them changes
+    QUOTA = "quota"  # the file system enforces quotas, also on writes by sessions
+    FAST_USAGE = "fast-usage"  # the file system counts usage, so no tree must be walked
+    FAST_CLONE = "fast-clone"  # copies share blocks until one of them changes (reflinks)
 
 
 class HostStatus(StrEnum):
@@ -30,19 +30,21 @@ class HostStatus(StrEnum):
     FULL = "full"
     READ_ONLY = "read-only"
     SLOW = "slow"
-    GONE = "gone"  # not mounted, broken, or it does not answer within its time
+    GONE = "gone"  # not mounted, broken, or not responding in time
 
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """Whose bytes count together against one quota: ``kind`` is ``user`` or ``project``."""
+    """A user or project whose usage counts against one quota; ``kind`` is ``user`` or
+    ``project``.
+    """
 
     kind: str
     id: str
 
     @classmethod
     def parse(cls, text: str) -> Scope:
-        """Read the form of the database: ``user:ID``."""
+        """Parse the database form: ``user:ID``."""
         kind, _, key = text.partition(":")
         return cls(kind, key)
 
@@ -51,18 +53,18 @@ class Scope:
 
     @property
     def parts(self) -> tuple[str, str]:
-        """Return its place below a host's root: by ids only, never by names that people give."""
+        """Return its path below a host's root: ids only, never names given by users."""
         if self.kind not in ("user", "project"):
-            raise ValueError(f"{self.kind!r} is no kind of quota scope")
+            raise ValueError(f"{self.kind!r} is not a kind of quota scope")
         return self.kind, str(uuid.UUID(self.id))
 
 
 @dataclass(frozen=True, slots=True)
 class Location:
-    """Where a folder's bytes lie.
+    """Location of a folder's files.
 
-    ``unmanaged_path`` is the absolute path of a directory that was there before
-    us: used as it is, without a quota, and never deleted.
+    ``unmanaged_path`` is the absolute path of a directory that existed before: used as it is,
+    without a quota, and never deleted.
     """
 
     scope: Scope
@@ -72,7 +74,7 @@ class Location:
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One thing in a directory; ``size`` in bytes, 0 for what is no file.
+    """One entry of a directory; ``size`` in bytes, 0 unless it is a file.
 
     ``etag`` changes whenever the content of a file may have changed.
     """
@@ -86,7 +88,7 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class Entries:
-    """A page of a directory, and how many entries it holds in all."""
+    """A page of a directory, and the total number of its entries."""
 
     items: list[Entry]
     total: int
@@ -94,9 +96,9 @@ class Entries:
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """What a folder holds: files and directories below it, and the bytes of its files.
+    """Usage of a folder: number of files and directories below it, and bytes of its files.
 
-    ``bytes`` is the size that files show, holes included; ``disk_bytes`` what they take on disk.
+    ``bytes`` is the apparent size, holes included; ``disk_bytes`` the allocated size.
     """
 
     files: int
@@ -106,7 +108,7 @@ class Usage:
 
 @dataclass(frozen=True, slots=True)
 class Health:
-    """How a host was when it was last looked at."""
+    """Health of a host at the last check."""
 
     status: HostStatus
     message: str
@@ -116,7 +118,7 @@ class Health:
 
 
 class Copying:
-    """How far a copy is; read by one thread while another writes it."""
+    """Progress of a copy; written by one thread and read by another."""
 
     def __init__(self) -> None:
         self.files = 0
@@ -126,6 +128,6 @@ class Copying:
         self.is_cancelled = False
 
     def check(self) -> None:
-        """Raise ``Conflict`` once the copy was cancelled."""
+        """Raise ``Conflict`` if the copy was cancelled."""
         if self.is_cancelled:
             raise Conflict("the copy was cancelled")

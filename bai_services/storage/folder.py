@@ -1,4 +1,4 @@
-"""One folder, opened: everything in it is reached from its descriptor and never from outside."""
+"""One open folder: everything in it is reached from its descriptor, so no path can leave it."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ from .base import Copying, Entries, Entry, FileType
 from .safe_paths import Opener, open_regular
 from .trees import copy_facts, copy_file, copy_tree, descriptor, opened
 
-# A folder of its own group: everybody who has it mounted writes, nobody else on the machine reads.
+# For a folder with a group of its own: all who have it mounted may write, no other user may read.
 SHARED_MODE = 0o2770
 PRIVATE_MODE = 0o700
 _RENAME_NOREPLACE = 1
-# A directory keeps its time of change for as long as a tick of the kernel's clock.
+# Modification times have the resolution of the kernel's clock tick.
 _SETTLED_NS = 2 * 10**9
 _CACHED_DIRECTORIES = 4
 
@@ -43,20 +43,21 @@ SORTS: dict[str, Callable[[Entry], tuple[object, str]]] = {
 
 @dataclass(frozen=True, slots=True)
 class Owner:
-    """To whom new files are given; ``gid`` is the group of all sessions."""
+    """Owner of new files; ``gid`` is the group of all sessions."""
 
     uid: int
     gid: int
 
 
-# Of two that replace a file which they have both read, one must see the other's.
+# Serializes replacements: of two writers that read the same version, the second must see the
+# first's change.
 _replacing = threading.Lock()
 
 
 class OpenFolder:
-    """Paths are tuples of checked parts (``beneath.parse_path``); the folder itself is ``()``.
+    """Paths are tuples of checked parts (``safe_paths.parse_path``); the folder itself is ``()``.
 
-    Without an owner, what is made stays with the manager's own user.
+    Without an owner, new files belong to the manager's own user.
     """
 
     def __init__(self, root: int, opener: Opener, owner: Owner | None = None) -> None:
@@ -66,7 +67,7 @@ class OpenFolder:
 
     @contextlib.contextmanager
     def directory(self, parts: Sequence[str], makes: bool = False) -> Iterator[int]:
-        """Give a descriptor of a directory; with ``makes`` the ones on the way are made."""
+        """Yield a descriptor of a directory; with ``makes``, missing directories are created."""
         flags = os.O_RDONLY | os.O_DIRECTORY
         try:
             number = self._opener(self.root, parts, flags)
@@ -82,7 +83,7 @@ class OpenFolder:
     def list(self, parts: Sequence[str], offset: int, limit: int, sort: str, text: str) -> Entries:
         """Return a page: ``sort`` is ``name`` or one of SORTS, with ``-`` in front for descending.
 
-        With ``text`` only names that hold it count, whatever their case.
+        With ``text`` only names that contain it, ignoring case.
         """
         field, is_down = sort.removeprefix("-"), sort.startswith("-")
         with self.directory(parts) as here:
@@ -99,7 +100,7 @@ class OpenFolder:
         return Entries(found, len(names))
 
     def entry(self, parts: Sequence[str]) -> Entry:
-        """Return what is at a path; a link is not followed."""
+        """Return the entry at a path; a link is not followed."""
         with self.directory(parts[:-1]) as here:
             found = entry_of(parts[-1], here)
         if found is None:
@@ -107,16 +108,16 @@ class OpenFolder:
         return found
 
     def make_directory(self, parts: Sequence[str], exists_ok: bool) -> None:
-        """Make a directory and those on the way to it."""
+        """Create a directory and its missing parents."""
         if not self._make_all(parts) and not exists_ok:
             raise FileExistsError(errno.EEXIST, "exists")
 
     def put(
         self, temporary: Path, file: int, parts: Sequence[str], expected: Expected = ANYTHING
     ) -> Entry:
-        """Move a complete file to its place, replacing a regular file that is there.
+        """Move a complete file to its path, replacing an existing regular file.
 
-        It is on the disk before it appears.
+        It is flushed to the disk before it appears.
         """
         with self.directory(parts[:-1], makes=True) as parent:
             name = parts[-1]
@@ -131,7 +132,7 @@ class OpenFolder:
         return found or _describe(name, os.fstat(file))
 
     def check_place(self, parts: Sequence[str], expected: Expected = ANYTHING) -> None:
-        """Raise what ``put`` would raise now, before the bytes are sent in vain."""
+        """Raise the error that ``put`` would raise now, before the bytes are sent for nothing."""
         try:
             with self.directory(parts[:-1]) as parent:
                 existing_mode(parent, parts[-1])
@@ -141,9 +142,9 @@ class OpenFolder:
                 raise Changed(f"{parts[-1]} is no longer there", etag=None) from None
 
     def move(self, source: Sequence[str], target: Sequence[str], replaces: bool) -> Entry:
-        """Rename something inside the folder; directories on the way to its new place are made."""
+        """Rename something inside the folder; missing parents of the target are created."""
         if tuple(target[: len(source)]) == tuple(source):
-            raise InvalidRequest("something cannot be moved into itself", field="target")
+            raise InvalidRequest("a directory cannot be moved into itself", field="target")
         with (
             self.directory(source[:-1]) as outer,
             self.directory(target[:-1], makes=True) as inner,
@@ -162,9 +163,9 @@ class OpenFolder:
     def copy(
         self, source: Sequence[str], target: Sequence[str], staging: Path, progress: Copying
     ) -> Entry:
-        """Copy a file, or a directory with everything in it; it appears when it is whole."""
+        """Copy a file, or a directory with everything in it; it appears when complete."""
         if tuple(target[: len(source)]) == tuple(source):
-            raise InvalidRequest("something cannot be copied into itself", field="target")
+            raise InvalidRequest("a directory cannot be copied into itself", field="target")
         with self.directory(source[:-1]) as outer:
             facts = os.stat(source[-1], dir_fd=outer, follow_symlinks=False)
             if stat.S_ISDIR(facts.st_mode):
@@ -194,7 +195,7 @@ class OpenFolder:
     def remove(self, parts: Sequence[str], trash: Path | None) -> bool:
         """Remove a file, a link or an empty directory; with ``trash`` a tree is moved there.
 
-        Returns whether something now waits in ``trash``.
+        Returns whether ``trash`` now contains something to delete.
         """
         with self.directory(parts[:-1]) as parent:
             facts = os.stat(parts[-1], dir_fd=parent, follow_symlinks=False)
@@ -209,7 +210,8 @@ class OpenFolder:
             except OSError as error:
                 if error.errno != errno.EXDEV:
                     raise
-                remove_tree(parts[-1], dir_fd=parent)  # a folder on a file system of its own
+                # a mounted file system, which cannot be renamed
+                remove_tree(parts[-1], dir_fd=parent)
                 return False
             return True
 
@@ -217,14 +219,14 @@ class OpenFolder:
         return open_regular(self._opener, self.root, parts)
 
     def give(self, file: int, is_executable: bool) -> None:
-        """Make a new file usable by everybody who has the folder."""
+        """Make a new file accessible to all users of the folder."""
         if self._owner is None:
             os.fchmod(file, 0o700 if is_executable else 0o600)
             return
         os.fchmod(file, 0o770 if is_executable else 0o660)
         is_listed = acl.share_file(file, is_executable)
-        # Without access lists a file that is given away would be lost to sessions that run as
-        # the manager's user.
+        # Without access lists, changing the owner would lock out sessions that run as the manager's
+        # user.
         os.fchown(file, self._owner.uid if is_listed else -1, self._owner.gid)
 
     def _make_all(self, parts: Sequence[str]) -> bool:
@@ -252,7 +254,7 @@ class OpenFolder:
 
 
 def give_directory(directory: int, owner: Owner) -> None:
-    """Make a new directory usable by everybody who has the folder."""
+    """Make a new directory accessible to all users of the folder."""
     os.fchmod(directory, SHARED_MODE)
     is_listed = acl.share_directory(directory)
     os.fchown(directory, owner.uid if is_listed else -1, owner.gid)
@@ -264,7 +266,7 @@ def etag_of(facts: os.stat_result) -> str:
 
 
 def entry_of(name: str, directory: int) -> Entry | None:
-    """Describe one thing in an open directory; None if it is gone."""
+    """Describe one entry of an open directory; None if it no longer exists."""
     try:
         return _describe(name, os.stat(name, dir_fd=directory, follow_symlinks=False))
     except FileNotFoundError:
@@ -280,7 +282,7 @@ def _describe(name: str, facts: os.stat_result) -> Entry:
     elif stat.S_ISLNK(facts.st_mode):
         kind = FileType.LINK
     is_file = kind is FileType.FILE
-    # A name that is no UTF-8 is shown as far as it is; nothing of ours can have made it.
+    # A name that is not UTF-8 is shown with replacements; the manager cannot have created it.
     return Entry(
         os.fsencode(name).decode("utf-8", "replace"),
         kind,
@@ -291,7 +293,7 @@ def _describe(name: str, facts: os.stat_result) -> Entry:
 
 
 def existing_mode(parent: int, name: str) -> int | None:
-    """Return the mode of the regular file of that name, None if there is nothing."""
+    """Return the mode of the regular file of that name, None if it does not exist."""
     try:
         facts = os.stat(name, dir_fd=parent, follow_symlinks=False)
     except FileNotFoundError:
@@ -304,7 +306,7 @@ def existing_mode(parent: int, name: str) -> int | None:
 
 
 def check_expected(parent: int, name: str, expected: Expected) -> None:
-    """Raise ``Changed`` unless the file is as somebody expects it."""
+    """Raise ``Changed`` unless the file meets the caller's expectation."""
     if expected == ANYTHING:
         return
     try:
@@ -321,7 +323,7 @@ def check_expected(parent: int, name: str, expected: Expected) -> None:
 
 
 def rename_new(source: int | None, name: str, target: int, new_name: str) -> None:
-    """Rename something unless there is anything of the new name."""
+    """Rename something unless the new name exists."""
     at_cwd = -100
     result = _libc.renameat2(
         at_cwd if source is None else source,
@@ -335,18 +337,17 @@ def rename_new(source: int | None, name: str, target: int, new_name: str) -> Non
     number = ctypes.get_errno()
     if number != errno.EINVAL:
         raise OSError(number, os.strerror(number))
-    # A file system without that flag (NFS): as near as it gets.
+    # The file system lacks that flag (NFS): check, then rename, which leaves a small race.
     if entry_of(new_name, target) is not None:
         raise FileExistsError(errno.EEXIST, "exists")
     os.rename(name, new_name, src_dir_fd=source, dst_dir_fd=target)
 
 
 def carry(source: int | None, name: str, target: int, new_name: str, is_new: bool = False) -> None:
-    """Move something from where it was staged to its place in a folder; with ``is_new`` only if
-    there is nothing.
+    """Move something from staging into a folder; with ``is_new`` only if the target does not exist.
 
-    A folder that was there before us may lie on another file system: then it is
-    copied beside its place first, by descriptors only, for others can write there.
+    An unmanaged folder may be on another file system. Then it is copied next to its target first,
+    through descriptors only, because others can write there.
     """
     move = rename_new if is_new else _rename
     try:
@@ -392,21 +393,21 @@ def _rename(source: int | None, name: str, target: int, new_name: str) -> None:
 
 
 def sync_file_system(directory: int) -> None:
-    """Bring everything of a file system to the disk: quicker than file by file for many."""
+    """Flush a whole file system to the disk: for many files faster than one by one."""
     if _libc.syncfs(directory) != 0:
         number = ctypes.get_errno()
         raise OSError(number, os.strerror(number))
 
 
 class _Names:
-    """The sorted names of the directories that were listed last: pages come one after another."""
+    """Cache of the sorted names of the directories listed last, for page after page."""
 
     def __init__(self) -> None:
         self._known: dict[tuple[int, int], tuple[int, list[str]]] = {}
         self._lock = threading.Lock()
 
     def of(self, directory: int) -> list[str]:
-        """Return the names in an open directory; in order only if they were listed before."""
+        """Return the names in an open directory; sorted only if they were listed before."""
         facts = os.fstat(directory)
         key, changed = (facts.st_dev, facts.st_ino), facts.st_mtime_ns
         with self._lock:

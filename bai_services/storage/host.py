@@ -1,4 +1,4 @@
-"""A storage host: a backend on a mounted path, and the only way to the bytes of folders."""
+"""A storage host: a backend on a mounted path; all access to folders goes through it."""
 
 from __future__ import annotations
 
@@ -42,27 +42,26 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 THREADS = 8
-# For what may take hours: copies, counts, deletions. Nobody's request waits for it.
+# Pool for work that may take hours: copies, counts, deletions. No request waits for it.
 LONG_THREADS = 4
 # Processes that unpack archives, each with up to 512 MiB.
 UNPACKERS = 4
 PROBE_SECONDS = 5.0
 SLOW_SECONDS = 1.0
-# A host with less room than this is called full: directories and databases need some.
+# A host with less free space counts as full: directories and databases need some.
 FULL_BYTES = 16 * 2**20
 MAX_ARCHIVE_PATHS = 1000
 
 
 class StorageHost:
-    """Keeps a folder at ``ROOT/KIND/SCOPE/FOLDER``, all three by their ids.
+    """Stores a folder at ``ROOT/KIND/SCOPE/FOLDER``, all three by their ids.
 
-    What is on its way in or out waits in ``ROOT/KIND/SCOPE/.staging``: on the
-    same file system, counted against the same quota, and never in a session.
-    No path leads out of its folder, whatever links lie inside. Every method
-    raises ``NotFound`` for what is not there, ``Conflict`` where something else
-    is there, ``InvalidRequest`` for a path that is none, ``Forbidden`` for one that
-    leads out, ``StorageFull`` or ``QuotaExceeded`` when there is no room, and
-    ``Unavailable`` when the host is away.
+    Uploads and downloads in progress are in ``ROOT/KIND/SCOPE/.staging``: on the same file system,
+    counted against the same quota, and never visible in a session. No path leads out of its folder,
+    whatever links it contains. Every method raises ``NotFound`` for a missing entry, ``Conflict``
+    where something else exists, ``InvalidRequest`` for an invalid path, ``Forbidden`` for one that
+    leads out, ``StorageFull`` or ``QuotaExceeded`` when there is no room, and ``Unavailable`` when
+    the host does not respond.
     """
 
     def __init__(
@@ -74,13 +73,13 @@ class StorageHost:
     ) -> None:
         """With ``shared_gid`` (needs root) every member of that group may use every folder.
 
-        It is the group of all containers, and a container sees only the folders
-        that are mounted into it. Without it folders are the manager's user's alone.
+        It is the group of all containers, and a container sees only the folders that are mounted
+        into it. Without it only the manager's user can use folders.
         """
         self.name = name
         self.backend = backend
         self.capabilities: frozenset[Capability] = frozenset()
-        self.health = Health(HostStatus.GONE, "not looked at yet", 0, 0, datetime.now(UTC))
+        self.health = Health(HostStatus.GONE, "not checked yet", 0, 0, datetime.now(UTC))
         self._root = backend.root.absolute()
         self._shared_gid = shared_gid
         self._opener = opener or safe_paths.best_opener()
@@ -90,7 +89,7 @@ class StorageHost:
         self._turns: WeakValueDictionary[Scope, asyncio.Lock] = WeakValueDictionary()
 
     async def start(self) -> None:
-        """Make the host ready; one that is away is reported, and is not fatal."""
+        """Prepare the host; an unavailable one is logged, and is not fatal."""
         self._workers.start()
         self._long.start()
         try:
@@ -100,11 +99,11 @@ class StorageHost:
         await self.probe()
 
     async def stop(self) -> None:
-        """Finish what runs, within seconds; what is long goes on at the next start."""
+        """Finish running work, within seconds; long work continues at the next start."""
         await asyncio.gather(self._long.stop(), self._workers.stop())
 
     async def probe(self) -> Health:
-        """Look how the host is, within a few seconds."""
+        """Check the host's health, within a few seconds."""
         started = time.monotonic()
         now = datetime.now(UTC)
         try:
@@ -121,7 +120,7 @@ class StorageHost:
         return self.health
 
     async def create(self, location: Location) -> None:
-        """Make an empty folder."""
+        """Create an empty folder."""
         await self._workers.run(self._create, location)
 
     async def check_unmanaged(self, path: str) -> None:
@@ -129,7 +128,7 @@ class StorageHost:
         await self._workers.run(self._check_unmanaged, path)
 
     async def delete(self, location: Location) -> None:
-        """Delete a folder with everything in it; one that is gone already is fine."""
+        """Delete a folder with everything in it; idempotent."""
         if location.unmanaged_path is None:
             await self._long.run(self._delete, location, seconds=None)
 
@@ -155,11 +154,11 @@ class StorageHost:
         await self._long.run(self._copy_folder, source, target_host, target, progress, seconds=None)
 
     async def move_folder(self, source: Location, target: Location, progress: Copying) -> None:
-        """Move a folder to another scope; again after it was cut off is fine."""
+        """Move a folder to another scope; can be repeated after an interruption."""
         await self._long.run(self._move_folder, source, target, progress, seconds=None)
 
     async def reach(self, location: Location, seconds: float) -> None:
-        """Raise ``Unavailable`` or ``NotFound`` unless the folder can be looked at in that time."""
+        """Raise ``Unavailable`` or ``NotFound`` unless the folder can be accessed in that time."""
         await self._workers.run(self._reach, location, seconds=seconds)
 
     async def list(
@@ -189,12 +188,12 @@ class StorageHost:
     async def copy(
         self, location: Location, source: str, target: str, uid: int | None, progress: Copying
     ) -> Entry:
-        """Copy something inside a folder; it appears when it is whole."""
+        """Copy something inside a folder; it appears when complete."""
         old, new = safe_paths.file_parts(source), safe_paths.file_parts(target, is_new=True)
         return await self._long.run(self._copy, location, uid, old, new, progress, seconds=None)
 
     async def remove(self, location: Location, path: str, is_recursive: bool = False) -> None:
-        """Remove a file, a link or an empty directory; a whole tree where that is asked for."""
+        """Remove a file, a link or an empty directory; with ``is_recursive`` a whole tree."""
         parts = safe_paths.file_parts(path)
         left = await self._workers.run(self._remove, location, parts, is_recursive)
         if left is not None:
@@ -209,7 +208,7 @@ class StorageHost:
     async def open_archive(
         self, location: Location, paths: Sequence[str], form: str
     ) -> ArchiveStream:
-        """Begin a zip or tar of what lies at some paths; the caller closes it."""
+        """Start a zip or tar archive of some paths; the caller closes it."""
         if form not in FORMATS or not paths or len(paths) > MAX_ARCHIVE_PATHS:
             raise InvalidRequest(
                 f"an archive is {' or '.join(FORMATS)}, of at most {MAX_ARCHIVE_PATHS} paths",
@@ -230,7 +229,7 @@ class StorageHost:
         self, location: Location, upload_id: str | None = None,
         checksum: tuple[str, bytes] | None = None,
     ) -> Writer:  # fmt: skip
-        """Return what appends to an upload; without an id, to something new, sent in one go."""
+        """Return a writer that appends to an upload; without an id, to a new one-shot upload."""
         staging = self.staging(location)
         if upload_id is None:
             return await self._workers.run(staging.once)
@@ -239,7 +238,7 @@ class StorageHost:
     async def check_place(
         self, location: Location, path: str, size_bytes: int, expected: Expected = ANYTHING
     ) -> None:
-        """Raise what ``land`` would raise now, before the bytes are sent in vain."""
+        """Raise the error that ``land`` would raise now, before the bytes are sent for nothing."""
         parts = safe_paths.file_parts(path, is_new=True)
         await self._in(location, None, OpenFolder.check_place, parts, expected)
         await self._workers.run(self._check_room, size_bytes)
@@ -248,16 +247,16 @@ class StorageHost:
         self, location: Location, writer: Writer, path: str, uid: int | None,
         expected: Expected = ANYTHING,
     ) -> Entry:  # fmt: skip
-        """Put what was written in its place: whole, durably, at once."""
+        """Move a written file to its path: complete, durably and atomically."""
         parts = safe_paths.file_parts(path, is_new=True)
         return await self._workers.run(self._land, location, writer, parts, uid, expected)
 
     async def unpack(
         self, location: Location, writer: Writer, path: str, uid: int | None, max_bytes: int
     ) -> Unpacked:
-        """Unpack a tar archive that was written at a directory of the folder.
+        """Unpack a written tar archive at a directory of the folder.
 
-        Cancelled, it stops, unless its files appear already.
+        A cancellation stops it, unless its files have begun to appear.
         """
         parts = safe_paths.parse_new_path(path)
         staging = await self._workers.run(self.staging(location).fresh, ".unpacked")
@@ -272,7 +271,7 @@ class StorageHost:
             has_kernel_opener=self._opener is safe_paths.open_with_kernel,
             cpu_seconds=cpu_seconds(writer.size),
         )
-        # One at a time for each owner, so that nobody keeps all others waiting.
+        # One archive at a time per owner, so that no owner blocks all others.
         async with self._turns.setdefault(location.scope, asyncio.Lock()), self._unpackers:
             try:
                 return await unpack(job)
@@ -282,37 +281,37 @@ class StorageHost:
                     await asyncio.shield(asyncio.ensure_future(removal))
 
     async def discard(self, writer: Writer) -> None:
-        """Close a writer of something that was sent in one go, and forget what it wrote."""
+        """Close the writer of a one-shot upload and delete what it wrote."""
         await self._workers.run(writer.discard)
 
     async def run(self, work: Callable[..., T], *arguments: Any) -> T:
-        """Do a step of file work on what ``staging`` gave, in a thread."""
+        """Run one step of file work with the result of ``staging``, in a thread."""
         return await self._workers.run(work, *arguments)
 
     async def join(self, location: Location, facts: UploadFacts, parts: Sequence[str]) -> None:
-        """Make an upload of the parts that it was sent in."""
+        """Create an upload from the partial uploads that it consists of."""
         await self._long.run(self.staging(location).join, facts, parts, seconds=None)
 
     async def sweep(self, is_start: bool = False) -> int:
-        """Remove uploads that have expired and what a crash left; return how many."""
+        """Remove expired uploads and the remains of a crash; return the number of uploads."""
         return await self._long.run(sweep_all, self._root, time.time(), is_start, seconds=None)
 
     async def unfinished(self) -> Sequence[tuple[Scope, UploadFacts]]:
-        """Return every upload that has not landed, with its quota scope."""
+        """Return every unfinished upload with its quota scope."""
         return await self._long.run(unfinished_uploads, self._root, seconds=None)
 
     def staging(self, location: Location) -> Staging:
-        """Return where uploads to a folder wait."""
+        """Return the staging area of a folder's uploads."""
         return Staging(self._staging_path(location))
 
     def source_path(self, location: Location) -> str:
-        """Return the absolute path at which machines see the folder, for mounts."""
+        """Return the absolute path of the folder on the agents' machines, for mounts."""
         return str(self._path(location))
 
     async def _in(
         self, location: Location, uid: int | None, work: Callable[..., T], *arguments: Any
     ) -> T:
-        """Do work on the opened folder, in a thread; ``uid`` is whose new files will be."""
+        """Run work on the opened folder, in a thread; ``uid`` will own new files."""
         return await self._workers.run(self._opened_for, location, uid, work, *arguments)
 
     def _opened_for(
@@ -344,7 +343,7 @@ class StorageHost:
         return self._scope_path(location.scope) / str(uuid.UUID(location.vfolder_id))
 
     def _staging_path(self, location: Location) -> Path:
-        # Never in the folder itself: sessions could put a link in its place.
+        # Never in the folder itself: sessions could replace it by a link.
         return self._scope_path(location.scope) / DIRECTORY
 
     def _prepare(self) -> None:
@@ -367,7 +366,7 @@ class StorageHost:
     def _create(self, location: Location) -> None:
         self.backend.create(self._scope_path(location.scope))
         if location.unmanaged_path is not None:
-            return  # only what is on its way in has a place of ours
+            return  # the staging area is only for files in transfer
         path = self._path(location)
         path.mkdir(mode=folder.PRIVATE_MODE)
         if self._shared_gid is None:
@@ -387,19 +386,20 @@ class StorageHost:
                 field="unmanaged_path",
             )
         if not place.is_dir():
-            raise InvalidRequest(f"{path} is no directory", field="unmanaged_path")
+            raise InvalidRequest(f"{path} is not a directory", field="unmanaged_path")
         root = self._root.resolve()
         if len(place.parts) < 3 or place in (root, *root.parents) or root in place.parents:
             raise InvalidRequest(
-                f"{path} holds more than one folder's files; name a directory of its own",
+                f"{path} contains more than one folder's files; give a separate directory",
                 field="unmanaged_path",
             )
 
     def _delete(self, location: Location) -> None:
         gone = self._staging_path(location) / f"{uuid.UUID(location.vfolder_id)}.trash"
-        # What an interrupted deletion has left would be in the way of the rename.
+        # The remains of an interrupted deletion would block the rename.
         remove_tree(gone)
-        # Renamed first: whoever still has it open or mounted finds no way in by its path.
+        # Renamed first, so that processes that have it open or mounted no longer reach it by its
+        # path.
         with contextlib.suppress(FileNotFoundError):
             gone.parent.mkdir(mode=folder.PRIVATE_MODE, exist_ok=True)
             os.rename(self._path(location), gone)
@@ -436,7 +436,7 @@ class StorageHost:
         old, new = self._path(source), self._path(target)
         if not old.exists():
             if new.exists():
-                return  # done before it was cut off
+                return  # an interrupted call has done it already
             raise FileNotFoundError(old)
         self.backend.create(self._scope_path(target.scope))
         try:
@@ -444,7 +444,10 @@ class StorageHost:
                 os.rename(old, new)
                 return
         except OSError:
-            log.info("folder %s goes to another quota scope by a copy", source.vfolder_id)
+            log.info(
+                "folder %s is copied to another quota scope, because it cannot be renamed",
+                source.vfolder_id,
+            )
         self._copy_folder(source, self, target, progress)
         self._delete(source)
 

@@ -1,7 +1,7 @@
-"""Opening paths below a directory so that nothing ever leads out of it.
+"""Open paths below a directory so that none leads out of it.
 
-The kernel does it where it can (``openat2`` with ``RESOLVE_BENEATH``): links inside the
-directory work, links out of it do not. Elsewhere we walk part by part and follow no link.
+With ``openat2`` and ``RESOLVE_BENEATH`` where the kernel has it: links inside the directory work,
+links out of it fail. Elsewhere part by part, refusing every link.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from bai_services.core.errors import Conflict, Forbidden, InvalidRequest
 from bai_services.openat2 import open_beneath
 
-MAX_PATH_BYTES = 4000  # below PATH_MAX, so that the system has the last word on nothing
+MAX_PATH_BYTES = 4000  # below PATH_MAX, so that our limit applies before the kernel's
 MAX_PART_BYTES = 255
 
 Opener = Callable[[int, Sequence[str], int], int]
@@ -26,23 +26,23 @@ def parse_path(path: str) -> tuple[str, ...]:
     Raises
     ------
     InvalidRequest
-        If it is absolute, holds ``..`` or a NUL, or is too long.
+        If it is absolute, contains ``..`` or a NUL, or is too long.
     """
     if path in ("", "/"):
         return ()
     if path.startswith("/"):
         raise InvalidRequest(
-            "the path must be relative to the folder: leave the / in front out", field="path"
+            "the path must be relative to the folder: remove the leading /", field="path"
         )
     if "\0" in path:
-        raise InvalidRequest("a path cannot hold a NUL", field="path")
+        raise InvalidRequest("a path cannot contain a NUL", field="path")
     parts = tuple(part for part in path.split("/") if part not in ("", "."))
     if ".." in parts:
-        raise InvalidRequest("the path must not hold '..'", field="path")
+        raise InvalidRequest("the path must not contain '..'", field="path")
     try:
         sizes = [len(part.encode()) for part in parts]
     except UnicodeEncodeError:
-        raise InvalidRequest("the path is no UTF-8 text", field="path") from None
+        raise InvalidRequest("the path is not UTF-8 text", field="path") from None
     if max(sizes, default=0) > MAX_PART_BYTES or sum(sizes) + len(sizes) > MAX_PATH_BYTES:
         raise InvalidRequest(
             f"the path is too long: at most {MAX_PART_BYTES} bytes between two / and "
@@ -53,32 +53,32 @@ def parse_path(path: str) -> tuple[str, ...]:
 
 
 def parse_new_path(path: str) -> tuple[str, ...]:
-    """Return the parts of a path at which something is to be made.
+    """Return the parts of a path at which something is created.
 
     Raises
     ------
     InvalidRequest
-        As ``parse_path``, and if it holds control characters.
+        As ``parse_path``, and if it contains control characters.
     """
     parts = parse_path(path)
     if any(ord(c) < 32 or ord(c) == 127 for c in path):
-        raise InvalidRequest("the path must not hold control characters", field="path")
+        raise InvalidRequest("the path must not contain control characters", field="path")
     return parts
 
 
 def file_parts(path: str, is_new: bool = False) -> tuple[str, ...]:
-    """Return the parts of the path of one thing inside a folder, never the folder itself.
+    """Return the parts of the path of an entry inside a folder, never the folder itself.
 
     Raises
     ------
     InvalidRequest
-        As ``parse_path``, and if it names the folder itself or ends with ``/``.
+        As ``parse_path``, and if it is the folder itself or ends with ``/``.
     """
     parts = parse_new_path(path) if is_new else parse_path(path)
     if not parts:
         raise InvalidRequest("say which file: path=…", field="path")
     if path.endswith("/"):
-        raise InvalidRequest("a path that ends with / is no file's", field="path")
+        raise InvalidRequest("a path that ends with / is not the path of a file", field="path")
     return parts
 
 
@@ -88,7 +88,7 @@ def open_with_kernel(root: int, parts: Sequence[str], flags: int) -> int:
 
 
 def open_walking(root: int, parts: Sequence[str], flags: int) -> int:
-    """Do as ``open_with_kernel``, but refuse every link on the way."""
+    """As ``open_with_kernel``, but refuse every link on the way."""
     here = os.dup(root)
     try:
         for part in parts[:-1]:
@@ -104,7 +104,7 @@ def _open_no_link(directory: int, name: str, flags: int) -> int:
     try:
         opened = os.open(name, flags | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=directory)
     except NotADirectoryError:
-        # What O_DIRECTORY says of a link, before O_NOFOLLOW has a say.
+        # The kernel checks O_DIRECTORY before O_NOFOLLOW, so a link gives ENOTDIR.
         if _is_link(directory, name):
             raise OSError(errno.ELOOP, os.strerror(errno.ELOOP)) from None
         raise
@@ -116,13 +116,13 @@ def _open_no_link(directory: int, name: str, flags: int) -> int:
 
 
 def best_opener() -> Opener:
-    """Return the kernel's way where it is allowed here, else the walk."""
+    """Return the opener that uses openat2 if that is permitted here, else the other one."""
     root = os.open("/", os.O_PATH | os.O_CLOEXEC)
     try:
         os.close(open_with_kernel(root, (), os.O_PATH))
         return open_with_kernel
     except OSError as error:
-        # ENOSYS: a kernel before 5.6; EPERM: a sandbox that does not know the call.
+        # ENOSYS: a kernel before 5.6; EPERM: a sandbox that blocks the call.
         if error.errno not in (errno.ENOSYS, errno.EPERM):
             raise
         return open_walking
@@ -133,13 +133,13 @@ def best_opener() -> Opener:
 def open_regular(opener: Opener, root: int, parts: Sequence[str]) -> int:
     """Return a descriptor for reading a regular file.
 
-    Opening a pipe could wait for ever and opening a device could do anything, so
-    it is looked at before it is opened.
+    The type is checked before opening: opening a pipe could block for ever, and opening a device
+    could have side effects.
 
     Raises
     ------
     Conflict
-        If it is a directory or something special.
+        If it is a directory or a special file.
     """
     path = opener(root, parts, os.O_PATH)
     try:
@@ -147,14 +147,14 @@ def open_regular(opener: Opener, root: int, parts: Sequence[str]) -> int:
         if stat.S_ISDIR(mode):
             raise Conflict("that is a directory, not a file")
         if not stat.S_ISREG(mode):
-            raise Conflict("that is no regular file; pipes, sockets and devices are not opened")
+            raise Conflict("that is not a regular file; pipes, sockets and devices are not opened")
         return os.open(f"/proc/self/fd/{path}", os.O_RDONLY | os.O_CLOEXEC)
     finally:
         os.close(path)
 
 
 def leads_out() -> Forbidden:
-    """Return the error for a path that a link takes out of its folder."""
+    """Return the error for a path that leads out of its folder through a link."""
     return Forbidden("the path leads out of the folder through a link", field="path")
 
 

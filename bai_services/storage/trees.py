@@ -21,17 +21,17 @@ _libc.sync_file_range.argtypes = (ctypes.c_int, ctypes.c_int64, ctypes.c_int64, 
 _SYNC_FILE_RANGE_WRITE = 2
 _FICLONE = 0x40049409
 _PIECE_BYTES = 8 * 2**20
-# Zeros of that size are written as holes.
+# Blocks of zeros of this size become holes.
 HOLE_BYTES = 64 * 2**10
 _ZEROS = bytes(HOLE_BYTES)
-# The unit of ``st_blocks``, whatever the file system's own is.
+# The unit of ``st_blocks`` on every file system.
 _BLOCK_BYTES = 512
-# What a file system, or a pair of them, answers that cannot copy by itself.
+# Errors of file systems, or pairs of them, that do not support the copy call.
 _NO_KERNEL_COPY = (errno.EXDEV, errno.EOPNOTSUPP, errno.EINVAL, errno.ENOSYS, errno.ENOTTY)
 
 
 def count(directory: int) -> Usage:
-    """Count what lies below an open directory."""
+    """Count everything below an open directory."""
     files = size = on_disk = 0
     with Descent(directory) as at:
         waiting = []
@@ -55,7 +55,7 @@ def count(directory: int) -> Usage:
 def advance(at: Descent, waiting: list[list[str]]) -> bool:
     """Go to the next directory of a tree, depth first; return False at its end.
 
-    ``waiting`` holds the names that are still to be entered, for each level down to ``at``.
+    ``waiting`` has the names still to be entered, for each level down to ``at``.
     """
     while True:
         while waiting[-1]:
@@ -68,7 +68,7 @@ def advance(at: Descent, waiting: list[list[str]]) -> bool:
 
 
 def entered(at: Descent, name: str) -> bool:
-    """Go into a directory; return False if it was removed or replaced meanwhile."""
+    """Enter a directory; return False if it was removed or replaced meanwhile."""
     try:
         at.enter(name)
     except OSError as error:
@@ -79,10 +79,10 @@ def entered(at: Descent, name: str) -> bool:
 
 
 def copy_tree(source: int, target: int, progress: Copying) -> None:
-    """Copy what lies in one open directory into another: files, directories and links as they are.
+    """Copy files, directories and links from one open directory to another.
 
-    Special files are left out. Owners, modes, times and access lists are kept
-    where this process may, and so are holes in files.
+    Special files are left out. Owners, modes, times and access lists are kept where this process
+    may, and so are holes in files.
 
     Raises
     ------
@@ -108,7 +108,7 @@ def copy_tree(source: int, target: int, progress: Copying) -> None:
 
 
 def _copy_files(source: int, target: int, progress: Copying) -> list[str]:
-    """Copy everything but directories; return the names of those."""
+    """Copy everything but directories; return the directories' names."""
     directories = []
     with os.scandir(source) as entries:
         for entry in entries:
@@ -130,7 +130,7 @@ def _copy_entry(source: int, target: int, name: str, progress: Copying) -> None:
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
         with (
             descriptor(
-                # Not to wait for ever should it have become a pipe.
+                # Non-blocking, in case it was replaced by a pipe.
                 os.open(
                     name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=source
                 )
@@ -142,7 +142,8 @@ def _copy_entry(source: int, target: int, name: str, progress: Copying) -> None:
 
 
 def copy_file(source: int, target: int, progress: Copying | None = None) -> None:
-    """Append a file's content to another: by the file system itself, else by the kernel.
+    """Append a file's content to another: by reflink or copy in the kernel, else by reading and
+    writing.
 
     Holes stay holes, whatever their size.
     """
@@ -165,7 +166,7 @@ def copy_file(source: int, target: int, progress: Copying | None = None) -> None
                 progress.check()
             moved = _copy_piece(source, begin, target, start + begin, end - begin)
             if not moved:
-                return  # it became shorter meanwhile
+                return  # truncated meanwhile
             begin += moved
             if progress is not None:
                 progress.bytes += begin - done
@@ -176,7 +177,7 @@ def copy_file(source: int, target: int, progress: Copying | None = None) -> None
 
 
 def data_segments(file: int, size: int) -> Iterator[tuple[int, int]]:
-    """Yield where the data of a file begin and end; between them are holes."""
+    """Yield start and end of the data segments of a file; between them are holes."""
     at = 0
     while at < size:
         try:
@@ -187,7 +188,7 @@ def data_segments(file: int, size: int) -> Iterator[tuple[int, int]]:
                 return  # only a hole is left
             if error.errno not in _NO_KERNEL_COPY:
                 raise
-            begin, end = at, size  # a file system that does not know its holes
+            begin, end = at, size  # a file system that does not report holes
         if begin >= size:
             return
         yield begin, min(end, size)
@@ -206,9 +207,9 @@ def _copy_piece(source: int, begin: int, target: int, place: int, size: int) -> 
 
 
 def write_sparsely(file: int, piece: bytes | memoryview, place: int) -> None:
-    """Write a piece of a file and leave holes for blocks of zeros.
+    """Write a piece of a file, with holes for blocks of zeros.
 
-    The caller makes the file as long as it is to be.
+    The caller sets the final size of the file.
     """
     with memoryview(piece) as view:
         begin = 0
@@ -223,18 +224,18 @@ def write_sparsely(file: int, piece: bytes | memoryview, place: int) -> None:
 
 
 def _is_zero(block: memoryview) -> bool:
-    # Nearly every block that is not zero is known by its first or last byte.
+    # Cheap pre-check: nearly every block with data has a non-zero first or last byte.
     return block[0] == 0 == block[-1] and block.tobytes() == _ZEROS[: len(block)]
 
 
 def begin_writing(file: int, offset: int, size: int) -> None:
-    """Let the kernel begin to bring a part of a file to the disk; nothing is promised by it."""
-    # An error is no matter here: fsync tells of it, and not every file system can do this.
+    """Ask the kernel to start flushing a part of a file, without any guarantee."""
+    # Errors are ignored: fsync reports them, and not every file system supports the call.
     _libc.sync_file_range(file, offset, size, _SYNC_FILE_RANGE_WRITE)
 
 
 def copy_facts(source: int, target: int) -> None:
-    """Give an open file or directory the owner, access list, mode and times of another."""
+    """Copy owner, access list, mode and times to an open file or directory."""
     facts = os.fstat(source)
     with contextlib.suppress(PermissionError):
         os.fchown(target, facts.st_uid, facts.st_gid)
@@ -246,7 +247,7 @@ def copy_facts(source: int, target: int) -> None:
 
 
 def can_share_blocks(directory: Path) -> bool:
-    """Return whether copies share their blocks there (reflinks)."""
+    """Return whether copies in that directory can share blocks (reflinks)."""
     try:
         with (
             tempfile.TemporaryFile(dir=directory) as source,
@@ -270,6 +271,6 @@ def descriptor(number: int) -> Iterator[int]:
 
 
 def opened(directory: int, name: str) -> contextlib.AbstractContextManager[int]:
-    """Open a directory in another one, if it is no link."""
+    """Open a subdirectory, unless it is a link."""
     flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
     return descriptor(os.open(name, flags, dir_fd=directory))

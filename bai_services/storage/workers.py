@@ -1,4 +1,4 @@
-"""Threads for file work: never on the event loop, and never waited for without end."""
+"""Threads for file work, with timeouts, so that the event loop never blocks on a file system."""
 
 from __future__ import annotations
 
@@ -31,18 +31,18 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 _Job: TypeAlias = "tuple[concurrent.futures.Future[Any], Callable[[], Any]]"
 
-# How long the end of the process waits for what runs: what a dead mount holds never ends.
+# Grace period at the end of the process: work in a dead mount never ends.
 STOP_SECONDS = 3.0
 # One step of file work: a piece of a file, a page of a directory, a rename.
 STEP_SECONDS = 60.0
 
 
 class Workers:
-    """A pool of threads of one storage host, so that a slow one holds up no other.
+    """A thread pool of one storage host, so that a slow host cannot block others.
 
-    A thread that hangs in a dead mount cannot be ended: who waits for it is told
-    after its time, and once all hang, everybody is told at once. The threads are
-    daemons, those of a ``ThreadPoolExecutor`` would hold up the end of the process.
+    A thread that hangs in a dead mount cannot be stopped: its caller gets an error after a timeout,
+    and once all threads hang, every caller gets it at once. The threads are daemons, because those
+    of a ``ThreadPoolExecutor`` would block the end of the process.
     """
 
     def __init__(self, name: str, threads: int) -> None:
@@ -64,7 +64,7 @@ class Workers:
             thread.start()
 
     async def stop(self, seconds: float = STOP_SECONDS) -> None:
-        """Finish what runs, as far as it goes in that time; nothing else is begun."""
+        """Finish running work within that time; queued work is not started."""
         if self._jobs is None:
             return
         jobs, self._jobs = self._jobs, None
@@ -80,19 +80,21 @@ class Workers:
             thread.join(max(0.0, deadline - time.monotonic()))
         hanging = sum(thread.is_alive() for thread in self._threads)
         if hanging:
-            log.warning("storage host %s: %d steps of file work do not end", self._name, hanging)
+            log.warning(
+                "storage host %s: %d steps of file work are still running", self._name, hanging
+            )
 
     async def run(
         self, work: Callable[..., T], *arguments: Any, seconds: float | None = STEP_SECONDS
     ) -> T:
-        """Do file work in a thread; ``seconds`` None waits as long as it takes.
+        """Run file work in a thread; ``seconds`` None means no timeout.
 
         Raises
         ------
         Unavailable
-            If it is not done in its time; it may still be done later.
+            If it is not finished in time; it may still finish later.
         BaiError
-            What an OSError of the work means.
+            The error for an OSError of the work.
         """
         if self._jobs is None:
             raise self._stopped()
@@ -129,7 +131,7 @@ class Workers:
 
 
 def _work(jobs: queue.SimpleQueue[_Job | None]) -> None:
-    """Do one job after another, until there is None."""
+    """Run one job after another, until None arrives."""
     while job := jobs.get():
         future, work = job
         if future.set_running_or_notify_cancel():
@@ -137,12 +139,12 @@ def _work(jobs: queue.SimpleQueue[_Job | None]) -> None:
                 future.set_result(work())
             except BaseException as error:
                 future.set_exception(error)
-        # What it held is not kept until the next one comes.
+        # Release the references of the job before waiting for the next one.
         del job, future, work
 
 
 def _looked_at(future: asyncio.Future[Any]) -> None:
-    """Take the error of work that nobody waits for any more."""
+    """Consume the error of work whose caller has given up."""
     if not future.cancelled():
         future.exception()
 
@@ -182,7 +184,7 @@ for _number in (errno.ENOSPC, errno.EFBIG):
 
 
 def translated(work: Callable[..., T], *arguments: Any) -> T:
-    """Do file work and turn an OSError into what it means to a person."""
+    """Run file work and convert an OSError to an error for users."""
     try:
         return work(*arguments)
     except OSError as error:

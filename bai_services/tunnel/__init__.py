@@ -1,1 +1,1 @@
-"""Many TCP streams over one websocket, kept over its loss; both ends are made of this."""
+"""Tunnel: many TCP streams over one websocket, which survive its loss; both ends."""

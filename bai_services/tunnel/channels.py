@@ -1,4 +1,4 @@
-"""What a command in a session says over one stream: output, errors and its exit code, in pieces."""
+"""Framing of a command's output, errors and exit code in one stream."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _HEADER = struct.Struct("!BI")
 
 
 class Channel(IntEnum):
-    ALIVE = 0  # nothing; shows whether anybody still listens
+    ALIVE = 0  # empty; a keep-alive that shows whether the receiver is still there
     OUTPUT = 1
     ERRORS = 2
     EXIT = 3  # the exit code as text, the last piece
@@ -23,18 +23,18 @@ def pack(channel: Channel, content: bytes = b"") -> bytes:
 
 
 class ChannelReader:
-    """Finds the pieces in what comes, however it is cut."""
+    """Parses pieces from a byte stream, however it is split."""
 
     def __init__(self) -> None:
         self._buffer = bytearray()
 
     def feed(self, content: bytes) -> Iterator[tuple[Channel, bytes]]:
-        """Yield every piece that is whole now.
+        """Yield every complete piece.
 
         Raises
         ------
         ProtocolError
-            If something else comes.
+            If the bytes are not a valid piece.
         """
         self._buffer += content
         while len(self._buffer) >= _HEADER.size:

@@ -1,4 +1,4 @@
-"""The client's end: connects to a session, again after each loss, and hands out streams."""
+"""Client end of a tunnel: connects to a session, reconnects after each loss, opens streams."""
 
 from __future__ import annotations
 
@@ -37,7 +37,8 @@ log = logging.getLogger(__name__)
 
 CONNECT_SECONDS = 20.0
 GOODBYE_SECONDS = 2.0
-# A proxy or a hub that restarts is back by then; a session's end keeps its streams as long.
+# Time to reconnect: a restarted proxy or hub is back by then, and the session's end keeps its
+# streams as long.
 PATIENCE_SECONDS = 100.0
 FIRST_PATIENCE_SECONDS = 15.0
 LEAST_PAUSE_SECONDS = 0.2
@@ -61,7 +62,7 @@ class _Wire:
 class TunnelClient:
     """A tunnel to the session's server at ``url`` (http or https), with the token in the header.
 
-    ``on_change`` is told of losses and returns and of streams that came to nothing.
+    ``on_change`` is called for losses, reconnections and failed streams.
     """
 
     def __init__(self, url: str, token: str, on_change: Callable[[str], None] = log.info) -> None:
@@ -80,9 +81,9 @@ class TunnelClient:
         Raises
         ------
         NotSignedIn, Forbidden
-            If the session does not take the token, or its owner is somebody else.
+            If the session refuses the token, or has another owner.
         Unavailable
-            If it does not answer.
+            If it does not respond.
         """
         keep_freed()
         first = await self._patiently(FIRST_PATIENCE_SECONDS)
@@ -101,24 +102,24 @@ class TunnelClient:
                 await self._keeping
 
     def stream(self, target: str) -> Stream:
-        """Return a stream as the protocol of a local connection that is to come."""
+        """Return a stream as the protocol of a new local connection."""
         return Stream(self._end, target)
 
     def renew(self, token: str) -> None:
-        """Go on with another token, before the one so far has ended; streams notice nothing."""
+        """Switch to a new token before the old one expires; streams continue."""
         self._token = token
         if self._connection is not None:
             self._is_renewing = True
             self._connection.leave()
 
     async def attach(self, target: str, local: socket.socket) -> None:
-        """Join a connected socket with a stream."""
+        """Connect a socket with a stream."""
         local.setblocking(False)
         loop = asyncio.get_running_loop()
         await loop.create_connection(lambda: self.stream(target), sock=local)
 
     async def wait_lost(self) -> None:
-        """Return never, but raise when the tunnel is over for good."""
+        """Wait until the tunnel has failed for good, and raise its error."""
         assert self._keeping is not None
         await asyncio.shield(self._keeping)
 
@@ -138,7 +139,7 @@ class TunnelClient:
             self._end.close()
 
     async def _patiently(self, seconds: float) -> _Connection:
-        """Connect, trying again while what lies between may be starting."""
+        """Connect, with retries while components on the way may be starting."""
         loop = asyncio.get_running_loop()
         deadline, pause = loop.time() + seconds, LEAST_PAUSE_SECONDS
         while True:
@@ -185,7 +186,7 @@ class _Connection:
         self._websocket: WebSocketClientConnection | None = None
 
     async def begin(self, websocket: WebSocketClientConnection, *, is_resumed: bool) -> None:
-        """Say hello, and wait until the other end has."""
+        """Send HELLO, and wait for that of the other end."""
         self._websocket = websocket
         protocol = websocket.protocol
         if protocol is not None and protocol.stream is not None:
@@ -199,22 +200,22 @@ class _Connection:
             raise StreamClosedError()
 
     async def say_goodbye(self) -> None:
-        """Have the other end end the tunnel at once, in place of waiting for a return."""
+        """Make the other end close the tunnel at once, instead of waiting for a reconnection."""
         if self._websocket is not None:
             await self._websocket.write_message(encode_text(FrameKind.BYE, 0, ""), binary=True)
 
     def leave(self) -> None:
-        """Give up this websocket, for another of the same tunnel."""
+        """Close this websocket, to continue on another one."""
         if self._websocket is not None:
             self._websocket.close()
 
     async def run(self) -> None:
-        """Carry the tunnel until this websocket is lost.
+        """Run the tunnel until this websocket is lost.
 
         Raises
         ------
         BaiError
-            If the other end has ended the tunnel, or speaks another language.
+            If the other end has closed the tunnel, or has another protocol version.
         """
         assert self._websocket is not None
         wire = _Wire(self._websocket)
@@ -232,7 +233,7 @@ class _Connection:
         assert self._websocket is not None
         self._websocket.close()
         await asyncio.wait((self._closed,), timeout=GOODBYE_SECONDS)
-        # Of a websocket that does not answer any more.
+        # For a websocket that no longer responds.
         if (protocol := self._websocket.protocol) is not None and protocol.stream is not None:
             protocol.stream.close()
         self._over(None)
@@ -259,7 +260,7 @@ class _Connection:
             raise Goodbye(frame.text)
         hello = decode_hello(frame)
         if not hello.is_resumed:
-            self._end.reset_all("the session's server was started anew")
+            self._end.reset_all("the session's server was restarted")
         self._received.set_result(hello.received)
 
     def _over(self, error: BaiError | None) -> None:
@@ -272,12 +273,12 @@ class _Connection:
 
 
 def _refuse_final(error: Exception) -> None:
-    """Raise what trying again would not change."""
+    """Raise errors that a retry would not change."""
     if not isinstance(error, HTTPClientError):
         return
     if error.code == 403:
         raise Forbidden(
-            "the session refuses: only its owner may open a tunnel to it, with a token that holds"
+            "the session refuses: only its owner may open a tunnel to it, with a valid token"
         ) from error
     if error.code == 401 or 300 <= error.code < 400:
         raise NotSignedIn("the session does not take this token; sign in again") from error

@@ -1,4 +1,4 @@
-"""One end of a tunnel in an event loop: sockets on one side, websockets one by one on the other."""
+"""One end of a tunnel in an event loop: sockets on one side, successive websockets on the other."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from .heads import Refused, RequestHeads
 from .link import Link
 from .streams import Data, Event, Finished, Opened, Reset, Streams, Writable
 
-# Shorter than what proxies on the way take for an idle connection.
+# Keep-alive interval: shorter than the idle timeout of usual proxies.
 PING_SECONDS = 25.0
 SILENCE_SECONDS = 70.0
 
@@ -19,7 +19,9 @@ Connect = Callable[["Stream", str], Awaitable[None]]
 
 
 class Wire(Protocol):
-    """A websocket: sends one message, waiting while the other end does not read."""
+    """A websocket: sends one message, and blocks while the other end does not read
+    (back-pressure).
+    """
 
     async def send(self, message: bytes) -> None: ...
 
@@ -32,9 +34,9 @@ class Stream(asyncio.Protocol):
     def __init__(self, end: End, target: str) -> None:
         self.number = 0
         self.target = target
-        # Set where what comes from the other end are a browser's requests.
+        # Set where the data from the other end are a browser's requests.
         self.requests: RequestHeads | None = None
-        # Told how many bytes go either way, where somebody wants to know whether it is used.
+        # Called with the bytes in either direction, to track activity.
         self.on_bytes: Callable[[int], None] | None = None
         self._end = end
         self._transport: asyncio.Transport | None = None
@@ -67,12 +69,12 @@ class Stream(asyncio.Protocol):
         self._is_finished_here = True
         self._end.link.streams.finish(self.number)
         self._end.wake()
-        # The other way stays open until it is at its end too; then the socket is closed.
+        # Half-close: the socket is closed when the other direction ends, too.
         return not self._is_finished_there
 
     def connection_lost(self, error: Exception | None) -> None:
         if error is None and self._is_finished_here and self._is_finished_there:
-            self._end.forget(self)  # its last data may still be on the way
+            self._end.forget(self)  # its last data may still be in transit
         else:
             self._end.gone(self, "" if error is None else str(error))
 
@@ -85,7 +87,7 @@ class Stream(asyncio.Protocol):
         self._end.consumed(self.number, count)
 
     def handle(self, event: Event) -> None:
-        """Do to the local socket what the tunnel says."""
+        """Apply an event of the tunnel to the local socket."""
         transport = self._transport
         if isinstance(event, Reset):
             if transport is not None:
@@ -95,7 +97,7 @@ class Stream(asyncio.Protocol):
                 transport.resume_reading()
         elif transport is None:
             assert isinstance(event, Data | Finished)
-            self._early.append(event)  # no more than the first window
+            self._early.append(event)  # at most the first window
         elif isinstance(event, Finished):
             self._is_finished_there = True
             if self._is_finished_here:
@@ -110,7 +112,7 @@ class Stream(asyncio.Protocol):
                 self._end.consumed(self.number, len(event.content))
 
     def refuse(self, message: str) -> None:
-        """Tell the other end that there will be no connection."""
+        """Tell the other end that there is no connection."""
         self._end.gone(self, message)
 
     def _write(self, transport: asyncio.Transport, content: memoryview) -> None:
@@ -124,16 +126,16 @@ class Stream(asyncio.Protocol):
                 transport.write(piece)
         except Refused as refused:
             self._end.answer(self.number, refused.answer)
-            # There is no more to come from here, and what comes from there is for nobody.
+            # Nothing more to send, and received data have no receiver.
             self._is_finished_here = self._is_finished_there = True
             transport.abort()
 
 
 class End:
-    """One end. Give it a websocket with ``run``, again after each loss, and ``close`` it at last.
+    """One end. Pass it a websocket with ``run``, again after each loss, and finally call ``close``.
 
-    ``connect`` makes the local connection of a stream that the other end opened; ``on_reset`` is
-    told why a stream of this end came to nothing.
+    ``connect`` makes the local connection of a stream opened by the other end; ``on_reset`` is
+    called with the reason when a stream of this end fails.
     """
 
     def __init__(
@@ -152,7 +154,7 @@ class End:
         self.is_closed = False
 
     def open(self, stream: Stream) -> None:
-        """Open a stream for a local connection; it stays at number 0 where there are too many."""
+        """Open a stream for a local connection; its number stays 0 if there are too many."""
         number = None if self.is_closed else self.link.streams.open(stream.target)
         if number is not None:
             stream.number = number
@@ -162,17 +164,17 @@ class End:
             self._on_reset(self.link.streams.limit)
 
     def gone(self, stream: Stream, message: str) -> None:
-        """Take note that the local connection of a stream broke off."""
+        """Note that the local connection of a stream broke."""
         self.link.streams.reset(stream.number, message)
         self.forget(stream)
         self.wake()
 
     def forget(self, stream: Stream) -> None:
-        """Take note that the local connection of a stream came to its end."""
+        """Note that the local connection of a stream has ended."""
         self._streams.pop(stream.number, None)
 
     def answer(self, number: int, content: bytes) -> None:
-        """Send something in place of a local connection, and no more."""
+        """Send a final answer instead of a local connection."""
         self.link.streams.send(number, content)
         self.link.streams.finish(number)
         self.wake()
@@ -185,13 +187,14 @@ class End:
         self._news.set()
 
     def hello(self, *, is_resumed: bool) -> bytes:
-        """Return what to say first on a new websocket."""
+        """Return the first message for a new websocket."""
         return encode_hello(self.link.hello(is_resumed=is_resumed))
 
     async def run(self, wire: Wire, received: int) -> None:
-        """Send over ``wire`` until it breaks or falls silent; ``received`` the other end has got.
+        """Send over ``wire`` until it breaks or falls silent; ``received`` frames have arrived
+        there.
 
-        What comes from there goes to ``receive``.
+        Messages from there are passed to ``receive``.
         """
         self.link.connected(received)
         loop = asyncio.get_running_loop()
@@ -207,14 +210,14 @@ class End:
             keeping.cancel()
 
     def receive(self, message: bytes) -> None:
-        """Take a message of the websocket.
+        """Process a message of the websocket.
 
         Raises
         ------
         ProtocolError
-            If no end may send it.
+            If the message is invalid.
         Goodbye
-            If the other end has ended the tunnel.
+            If the other end has closed the tunnel.
         """
         self._heard_at = asyncio.get_running_loop().time()
         frame = self.link.receive(decode(message))
@@ -224,7 +227,7 @@ class End:
         self.wake()
 
     def reset_all(self, message: str) -> None:
-        """End all streams: the other end knows nothing of them any more."""
+        """End all streams, which the other end no longer knows."""
         for reset in self.link.streams.end_all(message):
             self._handle(reset)
         self.link.restart()
@@ -244,7 +247,7 @@ class End:
         try:
             await wire.send(message)
         finally:
-            # Also where it was lost: the link has kept it.
+            # Also after a loss: the link keeps the frame.
             if event is not None:
                 self._handle(event)
         return True

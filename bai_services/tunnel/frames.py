@@ -1,4 +1,4 @@
-"""The frames of a tunnel: one byte of kind, four of stream, then what the kind says.
+"""Frames of a tunnel: one byte kind, four bytes stream number, then the payload of the kind.
 
 A frame is one binary message of the websocket.
 """
@@ -24,22 +24,22 @@ HEADER_BYTES = _HEADER.size
 
 
 class ProtocolError(Exception):
-    """The other end sent what no end may send; the connection has to go."""
+    """The other end violated the protocol; the connection must be closed."""
 
 
 class FrameKind(IntEnum):
-    # Of streams: delivered once each, in order, also when the websocket is lost in between.
+    # Kinds that belong to a stream: delivered exactly once, in order, even across a lost websocket.
     OPEN = 1  # text: the target
     DATA = 2  # bytes
-    FINISH = 3  # no more data this way; the other way stays open
-    RESET = 4  # text: why the stream is over, both ways
-    CREDIT = 5  # count: bytes more that the other end may send
-    # Of one websocket.
+    FINISH = 3  # no more data in this direction; the other one stays open
+    RESET = 4  # text: why the stream has ended, in both directions
+    CREDIT = 5  # count: additional bytes that the other end may send
+    # Kinds that belong to one websocket.
     HELLO = 16
     ACK = 17  # number: frames of streams received so far
     PING = 18
     PONG = 19
-    BYE = 20  # text: why this tunnel ends for good
+    BYE = 20  # text: why this tunnel is closed for good
 
 
 STREAM_KINDS = frozenset(
@@ -64,7 +64,7 @@ class Frame:
         Raises
         ------
         ProtocolError
-            If there is none.
+            If the payload is not one.
         """
         return int(_unpacked(_COUNT, self.payload)[0])
 
@@ -76,7 +76,7 @@ class Frame:
 
 @dataclass(frozen=True, slots=True)
 class Hello:
-    """What both ends say first: which tunnel this is and how many frames came before."""
+    """First message of both ends: which tunnel this is and how many frames were received."""
 
     key: bytes
     is_resumed: bool
@@ -105,12 +105,12 @@ def encode_hello(hello: Hello) -> bytes:
 
 
 def decode(message: bytes) -> Frame:
-    """Return the frame of a message.
+    """Return the frame in a message.
 
     Raises
     ------
     ProtocolError
-        If it is none, or too long.
+        If it is invalid or too long.
     """
     if not HEADER_BYTES <= len(message) <= MOST_FRAME_BYTES:
         raise ProtocolError(f"a frame of {len(message)} bytes")
@@ -123,12 +123,12 @@ def decode(message: bytes) -> Frame:
 
 
 def decode_hello(frame: Frame) -> Hello:
-    """Return what a HELLO says.
+    """Return the content of a HELLO.
 
     Raises
     ------
     ProtocolError
-        If the frame is another one, or of another version of this protocol.
+        If the frame is another one, or of another protocol version.
     """
     if frame.kind is not FrameKind.HELLO:
         raise ProtocolError(f"{frame.kind.name} before HELLO")
@@ -142,4 +142,4 @@ def _unpacked(form: struct.Struct, payload: memoryview) -> tuple[Any, ...]:
     try:
         return form.unpack(payload)
     except struct.error:
-        raise ProtocolError(f"{len(payload)} bytes where {form.size} belong") from None
+        raise ProtocolError(f"{len(payload)} bytes instead of {form.size}") from None

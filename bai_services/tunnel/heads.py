@@ -1,7 +1,7 @@
-"""Requests of a browser on their way to a Jupyter server: each gets a token, and maybe a path.
+"""Rewrites a browser's requests to a Jupyter server: adds the token, and a path prefix if needed.
 
-A browser that opens a local port knows no token, and any page that it has open may send requests
-there; what such a page may not do is refused here. Bytes in, bytes out; no I/O.
+A browser that opens a local port has no token, and any page that it has open may send requests
+there, so requests of foreign pages are refused here. Bytes in, bytes out; no I/O.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from urllib.parse import urlsplit
 MOST_HEAD_BYTES = 64 * 1024
 MOST_CHUNK_LINE_BYTES = 1024
 MAX_LENGTH_DIGITS = 18
-# Replaced, never passed on: what a page sends here means another server.
+# Replaced, never passed on: values from a page refer to another server.
 _DROPPED = frozenset({"authorization", "proxy-authorization"})
 _END = b"\r\n\r\n"
 
 
 class Refused(Exception):
-    """A request that goes no further; ``answer`` is what its sender gets."""
+    """A request that is refused; ``answer`` is sent back."""
 
     def __init__(self, status: HTTPStatus, message: str) -> None:
         super().__init__(message)
@@ -39,13 +39,13 @@ class _State(Enum):
     BODY = auto()
     CHUNK_LINE = auto()
     TRAILERS = auto()
-    RAW = auto()  # no HTTP any more: a websocket
+    RAW = auto()  # a websocket: no HTTP any more
 
 
 class RequestHeads:
     """The requests of one connection.
 
-    A path that does not begin with ``base`` is taken for one below ``base`` and ``prefix``, so
+    A path that does not begin with ``base`` is taken as relative to ``base`` and ``prefix``, so
     that an app is found at ``/`` as well as at its own address.
     """
 
@@ -59,12 +59,12 @@ class RequestHeads:
         self._then = _State.HEAD
 
     def feed(self, content: bytes | memoryview) -> Iterator[bytes | memoryview]:
-        """Yield what goes on of what has come.
+        """Yield what to forward of the received bytes.
 
         Raises
         ------
         Refused
-            If a request may not go on.
+            If a request must not be forwarded.
         """
         view = memoryview(content)
         while view:
@@ -83,7 +83,7 @@ class RequestHeads:
                 yield done
 
     def _gather(self, view: memoryview) -> tuple[bytes | None, memoryview]:
-        """Take from ``view`` up to the end of a head or a line; return it as it goes on."""
+        """Take from ``view`` up to the end of a head or a line; return it rewritten."""
         end, most = (
             (b"\r\n", MOST_CHUNK_LINE_BYTES)
             if self._state is _State.CHUNK_LINE or self._state is _State.TRAILERS
@@ -115,7 +115,7 @@ class RequestHeads:
         if size < 0:
             raise Refused(HTTPStatus.BAD_REQUEST, "a chunk without a size")
         if size:
-            # With its line's end.
+            # The chunk and its line end.
             self._left, self._state, self._then = size + 2, _State.BODY, _State.CHUNK_LINE
         else:
             self._state = _State.TRAILERS
@@ -149,19 +149,20 @@ class RequestHeads:
             self._state = _State.RAW
         elif coding is not None:
             if coding.lower() != "chunked" or length is not None:
-                raise Refused(HTTPStatus.BAD_REQUEST, "a body of unclear length")
+                raise Refused(HTTPStatus.BAD_REQUEST, "a body of ambiguous length")
             self._state = _State.CHUNK_LINE
         elif length is not None:
             if not (length.isascii() and length.isdecimal() and len(length) <= MAX_LENGTH_DIGITS):
-                raise Refused(HTTPStatus.BAD_REQUEST, "a body of unclear length")
+                raise Refused(HTTPStatus.BAD_REQUEST, "a body of ambiguous length")
             if int(length):
                 self._left, self._state, self._then = int(length), _State.BODY, _State.HEAD
 
 
 def _refuse_foreign(fields: dict[str, str]) -> None:
-    """Refuse what another site's page sends through the browser of whoever opened the port.
+    """Refuse requests that another site's page sends through the browser that uses the port.
 
-    A name that leads here may be anybody's (DNS rebinding); a number or localhost is nobody's.
+    Any host name may resolve to this address (DNS rebinding); numeric addresses and localhost
+    cannot be abused that way.
     """
     host = fields.get("host", "")
     name = urlsplit(f"//{host}").hostname or ""

@@ -1,4 +1,4 @@
-"""One tunnel over one websocket after another: what was lost with one is sent again on the next."""
+"""One tunnel over successive websockets: frames lost with one are sent again on the next."""
 
 from __future__ import annotations
 
@@ -7,18 +7,18 @@ from collections import deque
 from .frames import Frame, FrameKind, Hello, ProtocolError, encode, encode_ack, encode_text
 from .streams import Event, Streams
 
-# What may be on its way or kept for the case that it was lost.
+# Maximum bytes kept for retransmission.
 MOST_KEPT_BYTES = 8 * 1024 * 1024
 ACK_EVERY_BYTES = 512 * 1024
 ACK_EVERY_FRAMES = 64
 
 
 class Goodbye(Exception):
-    """The other end has ended the tunnel for good, and says why."""
+    """The other end has closed the tunnel for good, with a reason."""
 
 
 class Link:
-    """Counts the frames of streams, keeps those that are not acknowledged; no I/O."""
+    """Numbers the frames of streams, and keeps those that are not acknowledged; no I/O."""
 
     def __init__(self, key: bytes, streams: Streams) -> None:
         self.key = key
@@ -26,7 +26,8 @@ class Link:
         self._received = 0
         self._unacked_bytes = 0
         self._unacked_frames = 0
-        # Number of the oldest kept frame, the kept ones, and how many of them went out here.
+        # Number of the oldest kept frame, the kept frames, and how many of them were sent on this
+        # websocket.
         self._first_kept = 0
         self._kept: deque[bytes] = deque()
         self._kept_bytes = 0
@@ -34,16 +35,16 @@ class Link:
         self._control: deque[bytes] = deque()
 
     def hello(self, *, is_resumed: bool) -> Hello:
-        """Return what to say first on a new websocket."""
+        """Return the HELLO for a new websocket."""
         return Hello(self.key, is_resumed, self._received)
 
     def connected(self, received: int) -> None:
-        """Begin on a new websocket; the other end has got ``received`` frames so far.
+        """Start on a new websocket; the other end has received ``received`` frames so far.
 
         Raises
         ------
         ProtocolError
-            If it cannot have.
+            If that number is impossible.
         """
         self._control.clear()
         self._resend.clear()
@@ -52,7 +53,7 @@ class Link:
         self._resend = deque(self._kept)
 
     def restart(self) -> None:
-        """Begin anew with an end that knows nothing of before."""
+        """Start again with an end that has lost its state."""
         self._received = self._first_kept = self._kept_bytes = 0
         self._kept.clear()
         self._resend.clear()
@@ -66,14 +67,14 @@ class Link:
         self._control.append(encode_text(FrameKind.BYE, 0, message))
 
     def receive(self, frame: Frame) -> Frame | None:
-        """Return a frame that is for the streams, None for one that is not.
+        """Return a frame that belongs to a stream, None for any other.
 
         Raises
         ------
         ProtocolError
-            If no such frame may come.
+            If the frame is not allowed.
         Goodbye
-            If it is the last one.
+            If the other end closes the tunnel.
         """
         match frame.kind:
             case FrameKind.PING:
@@ -85,14 +86,14 @@ class Link:
             case FrameKind.BYE:
                 raise Goodbye(frame.text)
             case FrameKind.HELLO:
-                raise ProtocolError("HELLO in the middle")
+                raise ProtocolError("HELLO after the start")
             case _:
                 self._count(len(frame.payload))
                 return frame
         return None
 
     def next_frame(self) -> tuple[bytes | None, Event | None]:
-        """Return the frame to send now, if any, and what its leaving means here."""
+        """Return the frame to send now, if any, and the event that sending it causes here."""
         if self._control:
             return self._control.popleft(), None
         if self._resend:
@@ -115,7 +116,7 @@ class Link:
 
     def _acknowledged(self, number: int) -> None:
         count = number - self._first_kept
-        # What is to be sent again cannot have arrived on this websocket yet.
+        # A frame that is sent again cannot have arrived on this websocket yet.
         if not 0 <= count <= len(self._kept) - len(self._resend):
             raise ProtocolError(f"{number} frames acknowledged that were not sent")
         for _ in range(count):

@@ -1,4 +1,4 @@
-"""The streams of a tunnel: credit, half-close, resets, turns. Events in, frames out; no I/O."""
+"""Streams of a tunnel: credit, half-close, resets, fairness. Events in, frames out; no I/O."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ from .frames import (
     encode_text,
 )
 
-# What either end may send before it hears from the other.
+# Initial window: bytes that either end may send before it receives credit.
 FIRST_WINDOW_BYTES = 64 * 1024
 MOST_WINDOW_BYTES = 4 * 1024 * 1024
-# What all windows together may have grown by: the most that streams whose receivers hang can hold.
+# Limit on the total growth of all windows: the maximum memory used by streams whose receivers hang.
 GROWTH_BYTES = 32 * 1024 * 1024
 MOST_STREAMS = 1024
 
 
 @dataclass(frozen=True, slots=True)
 class Opened:
-    """The other end asks for a stream to ``target``."""
+    """The other end opens a stream to ``target``."""
 
     stream: int
     target: str
@@ -48,7 +48,7 @@ class Finished:
 
 @dataclass(frozen=True, slots=True)
 class Reset:
-    """The stream is over, both ways; a message says why, if anybody knows."""
+    """The stream has ended in both directions; the message has the reason, if known."""
 
     stream: int
     message: str
@@ -56,7 +56,7 @@ class Reset:
 
 @dataclass(frozen=True, slots=True)
 class Writable:
-    """All that was given to ``send`` is on its way."""
+    """All data given to ``send`` have been sent."""
 
     stream: int
 
@@ -71,14 +71,14 @@ class _Stream:
     is_finishing: bool = False
     has_finished: bool = False
     window: int = FIRST_WINDOW_BYTES
-    # What the other end may still send, and what was taken off it since it was last told.
+    # What the other end may still send, and what was consumed since the last CREDIT.
     granted: int = FIRST_WINDOW_BYTES
     consumed: int = 0
     is_finished_there: bool = False
 
 
 class Streams:
-    """One end's streams. The client opens them; the server is told."""
+    """One end's streams. Only the client opens streams."""
 
     def __init__(self, *, is_client: bool, most_streams: int = MOST_STREAMS) -> None:
         self._is_client = is_client
@@ -87,7 +87,7 @@ class Streams:
         self._last = 0
         self._growth = 0
         self._control: deque[bytes] = deque()
-        # Streams with something to send and credit for it, whose turn is next in front.
+        # Streams with data and credit, in round-robin order.
         self._turns: OrderedDict[int, None] = OrderedDict()
 
     def __len__(self) -> int:
@@ -98,11 +98,11 @@ class Streams:
 
     @property
     def limit(self) -> str:
-        """What to say where there are as many streams as may be."""
+        """Return the message for too many streams."""
         return f"a tunnel has at most {self._most} streams; close some"
 
     def open(self, target: str) -> int | None:
-        """Return a new stream to ``target``; None where there are as many as may be."""
+        """Return a new stream to ``target``; None if there are too many."""
         if len(self._streams) >= self._most:
             return None
         self._last += 1
@@ -111,27 +111,27 @@ class Streams:
         return self._last
 
     def send(self, stream: int, content: bytes) -> None:
-        """Take data for a stream; the caller gives no more before ``Writable`` comes."""
+        """Send data on a stream; the caller waits for ``Writable`` before sending more."""
         found = self._streams.get(stream)
         if found is not None and not found.is_finishing:
             found.waiting.append(memoryview(content))
             self._queue(stream, found)
 
     def finish(self, stream: int) -> None:
-        """Send no more, after what was given."""
+        """Send no more after the data given so far."""
         found = self._streams.get(stream)
         if found is not None:
             found.is_finishing = True
             self._queue(stream, found)
 
     def reset(self, stream: int, message: str = "") -> None:
-        """End a stream both ways; what waits to be sent is dropped."""
+        """End a stream in both directions; unsent data are dropped."""
         if stream in self._streams:
             self._control.append(encode_text(FrameKind.RESET, stream, message))
             self._forget(stream)
 
     def consume(self, stream: int, count: int) -> None:
-        """Say that ``count`` bytes received have been handed on: the other end may send more."""
+        """Note that ``count`` received bytes were passed on, so the other end may send more."""
         found = self._streams.get(stream)
         if found is None:
             return
@@ -139,7 +139,8 @@ class Streams:
         if found.is_finished_there or found.consumed * 2 < found.window:
             return
         grant = found.consumed
-        # Nearly all was used up before word of more came: the window is what holds this stream.
+        # Nearly all credit was used before more was granted: the window limits this stream, so grow
+        # it.
         if found.granted * 4 <= found.window < MOST_WINDOW_BYTES:
             growth = min(found.window, GROWTH_BYTES - self._growth)
             self._growth += growth
@@ -150,12 +151,12 @@ class Streams:
         self._control.append(encode_credit(stream, grant))
 
     def receive(self, frame: Frame) -> Sequence[Event]:
-        """Return what a frame of the other end means.
+        """Return the events of a frame of the other end.
 
         Raises
         ------
         ProtocolError
-            If it may not be.
+            If it is not allowed.
         """
         if frame.kind is FrameKind.OPEN:
             return self._opened(frame)
@@ -163,7 +164,7 @@ class Streams:
             raise ProtocolError(f"{frame.kind.name} for stream {frame.stream}, never opened")
         found = self._streams.get(frame.stream)
         if found is None:
-            return ()  # sent before word of its end arrived there
+            return ()  # sent before the end of the stream was known there
         match frame.kind:
             case FrameKind.DATA:
                 return self._data(frame, found)
@@ -181,10 +182,12 @@ class Streams:
                 self._forget(frame.stream)
                 return (Reset(frame.stream, frame.text),)
             case _:
-                raise ProtocolError(f"{frame.kind.name} is not of a stream")
+                raise ProtocolError(f"{frame.kind.name} does not belong to a stream")
 
     def next_frame(self) -> tuple[bytes | None, Event | None]:
-        """Return the frame to send now and what its leaving means here; streams take turns."""
+        """Return the frame to send now and the event that sending it causes; round-robin over
+        streams.
+        """
         if self._control:
             return self._control.popleft(), None
         if not self._turns:
@@ -208,7 +211,7 @@ class Streams:
         return encode(FrameKind.DATA, stream, piece), Writable(stream) if is_writable else None
 
     def end_all(self, message: str) -> list[Reset]:
-        """Forget every stream, as after the loss of the other end, and say which there were."""
+        """Remove every stream, after the loss of the other end, and return them."""
         ended = [Reset(stream, message) for stream in self._streams]
         for reset in ended:
             self._forget(reset.stream)

@@ -70,7 +70,7 @@ async def test_a_backend_of_another_package(tmp_path: Path) -> None:
 
 @pytest.mark.usefixtures("tape")
 def test_what_is_no_backend_is_refused() -> None:
-    with pytest.raises(Unavailable, match="'odd' of bai.storage is no storage backend"):
+    with pytest.raises(Unavailable, match="'odd' of bai.storage is not a storage backend"):
         find_backend("odd")
     with pytest.raises(Unavailable, match="there is: btrfs, cephfs, ext4, local, odd, tape, xfs"):
         find_backend("none")

@@ -293,7 +293,7 @@ async def test_special_files_are_listed_and_never_opened(
             os.mknod(here / "device", stat.S_IFCHR | 0o600, os.makedev(1, 3))
             names.append("device")
         for name in names:
-            with pytest.raises(Conflict, match="no regular file"):
+            with pytest.raises(Conflict, match="not a regular file"):
                 await asyncio.wait_for(get(storage, folder, name), 5)
             with pytest.raises(Conflict, match="something special"):
                 await put(storage, folder, name, b"x")

@@ -1,1 +1,1 @@
-"""File systems that a storage host can use."""
+"""Storage backends for different file systems."""

@@ -1,4 +1,4 @@
-"""What a storage host's file system must be able to do."""
+"""Interface of a storage backend."""
 
 from __future__ import annotations
 
@@ -14,45 +14,47 @@ PRIVATE_MODE = 0o700
 
 
 class Backend:
-    """The contract of a storage backend: six verbs about the directory of a quota scope.
+    """Operations on the directory of a quota scope.
 
-    Each method gets a path that only the platform chooses, is called in a thread
-    of its own, and raises OSError as the file system says it. What is here suits
-    any mounted file system; a leaf overrides what its own does better.
+    Each method gets a path chosen by the platform alone, is called in a thread, and raises OSError
+    from the file system. The implementations here suit any mounted file system; a subclass
+    overrides what its file system does better.
     """
 
     def __init__(self, root: Path) -> None:
         self.root = root
 
     def capabilities(self) -> frozenset[Capability]:
-        """Return what this file system can do, as it is mounted now.
+        """Return the capabilities of this file system as it is mounted now.
 
         Raises
         ------
         Unavailable
-            If the root is no file system of this backend; the message says the remedy.
+            If the root is not a file system of this backend; the message has the remedy.
         """
         return frozenset()
 
     def create(self, scope: Path) -> None:
-        """Make the directory of a scope; one that is there is fine."""
+        """Create the directory of a scope; idempotent."""
         scope.parent.mkdir(mode=PRIVATE_MODE, parents=True, exist_ok=True)
         scope.mkdir(mode=PRIVATE_MODE, exist_ok=True)
 
     def delete(self, scope: Path) -> None:
-        """Delete a scope with everything in it; one that is gone already is fine."""
+        """Delete a scope with everything in it; idempotent."""
         remove_tree(scope)
 
     def usage(self, scope: Path) -> int | None:
-        """Return the bytes that a scope holds, by the file system's counter; None: it has none."""
+        """Return the bytes used by a scope, from the file system's counter; None: it has none."""
         return None
 
     def quota(self, scope: Path) -> int | None:
-        """Return the limit that the file system enforces on a scope; None: none."""
+        """Return the limit enforced by the file system on a scope; None: none."""
         return None
 
     def set_quota(self, scope: Path, limit_bytes: int | None) -> None:
-        """Let the file system refuse more than that; None: nothing. Harmless where it cannot."""
+        """Set the limit enforced by the file system; None: no limit. No effect where
+        unsupported.
+        """
 
     def clone(self, source: Path, target: Path, progress: Copying) -> None:
         """Copy a tree into an empty directory, sharing blocks where the file system can."""

@@ -56,7 +56,7 @@ class BtrfsBackend(Backend):
         return int(limit) if limit.isdecimal() else None
 
     def set_quota(self, scope: Path, limit_bytes: int | None) -> None:
-        # Zero would mean none at all to the tool; a byte refuses just as much.
+        # The tool takes 0 for "no limit"; 1 byte refuses just as much.
         text = "none" if limit_bytes is None else str(max(limit_bytes, 1))
         run_tool("btrfs", "qgroup", "limit", text, str(scope))
 

@@ -1,4 +1,4 @@
-"""CephFS: quotas and counters as attributes of a scope's directory."""
+"""CephFS: quotas and usage counters are extended attributes of a scope's directory."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class CephfsBackend(Backend):
         return self._read(scope, self.limit_attribute) or None
 
     def set_quota(self, scope: Path, limit_bytes: int | None) -> None:
-        # Zero would mean none at all to Ceph; a byte refuses just as much.
+        # Ceph takes 0 for "no limit"; 1 byte refuses just as much.
         value = 0 if limit_bytes is None else max(limit_bytes, 1)
         os.setxattr(scope, self.limit_attribute, str(value).encode())
 

@@ -1,4 +1,4 @@
-"""What is mounted where, and the tools that file systems have."""
+"""Mounted file systems and their command line tools."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def filesystem_of(path: Path) -> str:
         fields = words.split()
         place = fields[4].encode().decode("unicode_escape")
         is_above = os.path.join(str(path.absolute()), "").startswith(os.path.join(place, ""))
-        # A btrfs subvolume has a device number of its own that no line shows.
+        # A btrfs subvolume has its own device number, which is missing from the mount table.
         is_better = len(place) >= best if fields[2] == wanted else len(place) > best
         if is_above and is_better:
             best, kind = len(place), rest.split()[0]
@@ -29,7 +29,7 @@ def filesystem_of(path: Path) -> str:
 
 
 def require_filesystem(path: Path, kinds: tuple[str, ...], backend: str) -> None:
-    """Raise ``Unavailable`` unless a directory lies on one of these file systems."""
+    """Raise ``Unavailable`` unless a directory is on one of these file systems."""
     kind = filesystem_of(path)
     if kind not in kinds:
         raise Unavailable(
@@ -41,12 +41,12 @@ def require_filesystem(path: Path, kinds: tuple[str, ...], backend: str) -> None
 
 
 def run_tool(*words: str) -> str:
-    """Run a tool of a file system and return what it says.
+    """Run a file system tool and return its output.
 
     Raises
     ------
     Unavailable
-        If it is not installed, fails, or does not end in its time.
+        If it is not installed, fails, or times out.
     """
     try:
         done = subprocess.run(

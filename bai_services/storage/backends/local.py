@@ -8,10 +8,10 @@ from .backend import Backend
 
 
 class LocalBackend(Backend):
-    """Knows nothing of the file system but what every one can do.
+    """Uses only what every file system supports.
 
-    Quotas are held by refusing further writes through us; what a session writes
-    by itself is only counted.
+    Quotas are enforced by refusing further writes through the manager; what a session writes
+    directly is only counted.
     """
 
     def capabilities(self) -> frozenset[Capability]:

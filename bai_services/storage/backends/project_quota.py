@@ -32,15 +32,15 @@ _QIF_BLIMITS = 1
 _SYS_QUOTACTL_FD = 443  # since Linux 5.14, the same on every architecture
 
 _NUMBERS = ".projects"
-_FIRST_NUMBER = 2**20  # below it administrators have theirs
+_FIRST_NUMBER = 2**20  # administrators use the numbers below
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
 class ProjectQuotaBackend(Backend):
-    """What both file systems do alike, through the kernel's one interface; needs root.
+    """Common part of both file systems, through the kernel's shared interface; needs root.
 
-    A scope's number is given to its directory, from where everything that is made
-    in it inherits it. Numbers are kept in ``ROOT/.projects``.
+    A scope's number is set on its directory, and everything created in it inherits the number.
+    Numbers are stored in ``ROOT/.projects``.
     """
 
     filesystem = ""
@@ -73,7 +73,7 @@ class ProjectQuotaBackend(Backend):
         return self._read(scope, project_of(scope))[0] * _BLOCK_BYTES or None
 
     def set_quota(self, scope: Path, limit_bytes: int | None) -> None:
-        # Zero would mean none at all to the kernel; one block refuses nearly as much.
+        # The kernel takes 0 for "no limit"; one block refuses nearly as much.
         blocks = 0 if limit_bytes is None else max(-(-limit_bytes // _BLOCK_BYTES), 1)
         wanted = _DQBLK.pack(blocks, 0, 0, 0, 0, 0, 0, 0, _QIF_BLIMITS)
         _quotactl(scope, _Q_SETQUOTA, project_of(scope), wanted)
@@ -94,7 +94,7 @@ class ProjectQuotaBackend(Backend):
                     os.write(file, name.encode())
                 return number
             except FileExistsError:
-                # Ours from before, or, rarely, somebody else's: the next one then.
+                # Used before by us or, rarely, by someone else: try the next one.
                 if mark.read_text() in (name, ""):
                     mark.write_text(name)
                     return number
@@ -116,13 +116,13 @@ class Ext4Backend(ProjectQuotaBackend):
 
 
 def project_of(path: Path) -> int:
-    """Return the project number of a file or directory."""
+    """Return the project id of a file or directory."""
     with descriptor(os.open(path, os.O_RDONLY | os.O_CLOEXEC)) as file:
         return int(_FSXATTR.unpack(fcntl.ioctl(file, _FSGETXATTR, bytes(_FSXATTR.size)))[3])
 
 
 def set_project(directory: Path, number: int) -> None:
-    """Give a directory a project number that whatever is made in it inherits."""
+    """Set a directory's project number, which everything created in it inherits."""
     with descriptor(os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)) as file:
         known = list(_FSXATTR.unpack(fcntl.ioctl(file, _FSGETXATTR, bytes(_FSXATTR.size))))
         known[0] |= _XFLAG_PROJINHERIT

@@ -1,4 +1,4 @@
-"""Backends by name: ours, and those of other packages."""
+"""Backends by name: built-in ones, and those of other packages."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from .cephfs import CephfsBackend
 from .local import LocalBackend
 from .project_quota import Ext4Backend, XfsBackend
 
-# A package adds its own under this group: NAME = "package.module:Class".
+# Other packages register theirs in this group: NAME = "package.module:Class".
 ENTRY_POINTS = "bai.storage"
 
 BUILT_IN: Mapping[str, type[Backend]] = {
@@ -31,7 +31,7 @@ def find_backend(name: str) -> type[Backend]:
     Raises
     ------
     Unavailable
-        If there is none, or what an installed package has under it is no backend.
+        If there is none, or the entry point of that name is not a backend.
     """
     if name in BUILT_IN:
         return BUILT_IN[name]
@@ -41,5 +41,5 @@ def find_backend(name: str) -> type[Backend]:
         raise Unavailable(f"there is no storage backend {name!r}; there is: {known}", backend=name)
     loaded = others[name].load()
     if not (isinstance(loaded, type) and issubclass(loaded, Backend)):
-        raise Unavailable(f"the entry point {name!r} of {ENTRY_POINTS} is no storage backend")
+        raise Unavailable(f"the entry point {name!r} of {ENTRY_POINTS} is not a storage backend")
     return loaded

@@ -1,1 +1,1 @@
-"""Uploads, downloads and archives."""
+"""Transfers: uploads, downloads and archives."""

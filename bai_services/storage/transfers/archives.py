@@ -1,4 +1,4 @@
-"""Trees as one stream, zip or tar, made while they are sent and without a copy on the disk."""
+"""Archives (zip, tar) created while they are sent, without a copy on the disk."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from ..trees import advance, data_segments, descriptor
 
 FORMATS = {"zip": "application/zip", "tar": "application/x-tar"}
 PIECE_BYTES = 2**20
-# The longest path that a zip archive can hold.
+# The longest path that a zip archive can store.
 MAX_PATH_BYTES = 65_535
-# Of a sparse file's data; the map of them is in memory.
+# Data segments of a sparse file; their map is kept in memory.
 MAX_SEGMENTS = 10_000
 _ZIP_EPOCH = (1980, 1, 1, 0, 0, 0)
 
@@ -32,9 +32,9 @@ Parts = tuple[str, ...]
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """Something that goes into an archive: ``path`` is its path there.
+    """A member of an archive; ``path`` is its path there.
 
-    It is called ``name`` in the open ``directory``, until the next member is asked for.
+    It is the entry ``name`` of the open ``directory``; valid until the next member is requested.
     """
 
     path: str
@@ -44,10 +44,10 @@ class Member:
 
 
 def walk(folder: OpenFolder, tops: Sequence[Parts]) -> Iterator[Member]:
-    """Yield what lies at some paths and below them, a directory before what is in it.
+    """Yield what is at some paths and below them, a directory before its entries.
 
-    Special files are left out, no link is followed, and directories may be nested as deep as
-    the paths of archives allow.
+    Special files are left out, no link is followed, and directories may be nested as deep as the
+    paths of archives allow.
 
     Raises
     ------
@@ -83,14 +83,16 @@ def _entries(here: int, above: str, directories: list[str]) -> Iterator[Member]:
                 continue
             path = f"{above}/{entry.name}" if above else entry.name
             if len(os.fsencode(path)) > MAX_PATH_BYTES:
-                raise Conflict(f"a path of more than {MAX_PATH_BYTES} bytes fits in no archive")
+                raise Conflict(
+                    f"a path of more than {MAX_PATH_BYTES} bytes does not fit in an archive"
+                )
             if stat.S_ISDIR(facts.st_mode):
                 directories.append(entry.name)
             yield Member(path, here, entry.name, facts)
 
 
 class _Sink:
-    """What an archive writer writes to: pieces that wait to be sent."""
+    """Output of an archive writer: pieces to be sent."""
 
     def __init__(self) -> None:
         self._waiting = bytearray()
@@ -117,9 +119,9 @@ class _Sink:
 
 
 def packed(folder: OpenFolder, tops: Sequence[Parts], form: str) -> Generator[bytes, None, None]:
-    """Yield a zip or tar archive of what lies at some paths, piece by piece.
+    """Yield a zip or tar archive of some paths, piece by piece.
 
-    Files go in as they are when their turn comes.
+    Each file is read when its turn comes, in its state at that time.
     """
     sink = _Sink()
     make = _zip if form == "zip" else _tar
@@ -130,7 +132,8 @@ def packed(folder: OpenFolder, tops: Sequence[Parts], form: str) -> Generator[by
 
 
 def _zip(folder: OpenFolder, tops: Sequence[Parts], sink: _Sink) -> Iterator[None]:
-    # Not compressed: what is big in such folders is compressed already, and the wire is quicker.
+    # Not compressed: large files are usually compressed already, and the network is faster than
+    # compression.
     with zipfile.ZipFile(cast(IO[bytes], sink), "w", zipfile.ZIP_STORED) as archive:
         for member in walk(folder, tops):
             info = zipfile.ZipInfo(member.path, _zip_time(member.facts.st_mtime))
@@ -179,7 +182,7 @@ def _tar(folder: OpenFolder, tops: Sequence[Parts], sink: _Sink) -> Iterator[Non
 
 
 def _data_of(member: Member) -> list[tuple[int, int]]:
-    """Return where a file's data begin and end; what many holes divide is taken as one."""
+    """Return start and end of a file's data segments; one segment if there are too many."""
     size = member.facts.st_size
     found: list[tuple[int, int]] = []
     with descriptor(_open(member)) as file:
@@ -191,7 +194,9 @@ def _data_of(member: Member) -> list[tuple[int, int]]:
 
 
 def _make_sparse(info: tarfile.TarInfo, segments: Sequence[tuple[int, int]]) -> bytes:
-    """Make a header that of a sparse file (GNU format 1.0) and return the map behind it."""
+    """Turn a header into that of a sparse file (GNU format 1.0) and return the map that follows
+    it.
+    """
     rows = [(begin, end - begin) for begin, end in segments]
     rows.append((info.size, 0))
     text = "".join(f"{number}\n" for number in (len(rows), *chain.from_iterable(rows))).encode()
@@ -209,7 +214,7 @@ def _make_sparse(info: tarfile.TarInfo, segments: Sequence[tuple[int, int]]) -> 
 
 
 def _content(member: Member, segments: Sequence[tuple[int, int]]) -> Iterator[bytes]:
-    """Yield exactly as many bytes as the archive's head says."""
+    """Yield exactly as many bytes as the archive's header announces."""
     with descriptor(_open(member)) as file:
         for place, end in segments:
             while place < end:

@@ -1,4 +1,4 @@
-"""Files and archives on their way out."""
+"""Downloads of files and archives."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ from ..workers import Workers
 T = TypeVar("T")
 
 CHUNK_BYTES = 2**20
-# So much goes out before whoever else waits for a worker has a turn.
+# Bytes sent before another task waiting for a worker gets its turn.
 TURN_BYTES = 16 * CHUNK_BYTES
 
 
 class Descriptor:
-    """A file descriptor that steps in workers use and that is closed while none does.
+    """A file descriptor used by steps in workers; it is closed only while no step runs.
 
-    A step whose caller has given up (time limit, disconnect) still runs, or waits for its turn.
-    Were the descriptor closed under it, its number could be reused: bytes would go to another
+    A step whose caller has given up (timeout, disconnect) still runs, or is queued. If the
+    descriptor was closed meanwhile, its number could be reused: bytes would go to another
     connection or come from another file.
     """
 
@@ -38,7 +38,7 @@ class Descriptor:
         self._step = threading.Lock()
 
     def use(self, step: Callable[..., T], *given: object) -> T:
-        """Run a step with the number before ``given``; blocks, for workers.
+        """Run a step with the descriptor number before ``given``; blocking, for workers.
 
         Raises
         ------
@@ -47,16 +47,16 @@ class Descriptor:
         """
         with self._step:
             if self._number < 0:
-                raise OSError(errno.EBADF, "nobody waits for this step")
+                raise OSError(errno.EBADF, "the caller of this step has given up")
             return step(self._number, *given)
 
     async def close(self) -> None:
-        """Close it now, or in a worker when the step that runs has ended."""
+        """Close it now, or in a worker when the running step has ended."""
         if self._step.acquire(blocking=False):
             self._step.release()
             self._close()
             return
-        # A host that stops or hangs closes it later, or with the process.
+        # A stopped or hanging host closes it later, or when the process ends.
         with contextlib.suppress(Unavailable):
             await self._workers.run(self._close)
 
@@ -68,7 +68,7 @@ class Descriptor:
 
 
 class Download:
-    """A file that was opened for reading; what happens to its name no longer matters.
+    """A file opened for reading; later changes of its name have no effect.
 
     ``close`` must be called, also after an error.
     """
@@ -93,12 +93,12 @@ class Download:
             yield chunk
 
     async def send(self, wire: socket.socket, start: int, length: int) -> int:
-        """Let the kernel move ``length`` bytes from ``start`` into a socket; return how many went.
+        """Send ``length`` bytes from ``start`` to a socket with sendfile; return the number sent.
 
-        Fewer if the file shrank, the connection broke or the file system cannot: whoever sends
-        the rest with `chunks` finds out which.
+        It is lower if the file shrank, the connection broke or the file system does not support it:
+        sending the rest with `chunks` shows which.
         """
-        # A number of our own: the event loop watches the socket under its other one.
+        # A duplicate: the event loop watches the socket under its original number.
         number, sent = os.dup(wire.fileno()), 0
         out = Descriptor(number, self._workers)
         try:
@@ -124,13 +124,13 @@ class Download:
 
 
 class ArchiveStream:
-    """An archive that is made while it is sent."""
+    """An archive that is created while it is sent."""
 
     def __init__(self, root: int, pieces: Generator[bytes, None, None], workers: Workers) -> None:
         self._root = root
         self._pieces = pieces
         self._workers = workers
-        # A step that nobody waits for any more still runs, and uses descriptors.
+        # An abandoned step still runs, and uses descriptors.
         self._step_lock = threading.Lock()
 
     async def chunks(self) -> AsyncIterator[bytes]:
@@ -140,7 +140,7 @@ class ArchiveStream:
     async def close(self) -> None:
         if self._root >= 0:
             root, self._root = self._root, -1
-            # A host that stops or hangs closes it later, or with the process.
+            # A stopped or hanging host closes it later, or when the process ends.
             with contextlib.suppress(Unavailable):
                 await self._workers.run(self._end, root)
 
@@ -155,7 +155,7 @@ class ArchiveStream:
 
 
 def _send_some(file: int, out: int, start: int, length: int) -> tuple[int, bool]:
-    """Return how much went out, and whether the socket takes no more for now."""
+    """Return the number of bytes sent, and whether the socket accepts no more for now."""
     went = 0
     try:
         while went < length and (moved := os.sendfile(out, file, start + went, length - went)):
@@ -168,7 +168,7 @@ def _send_some(file: int, out: int, start: int, length: int) -> tuple[int, bool]
 
 
 async def _writable(number: int) -> None:
-    """Wait until a socket takes more, or is broken."""
+    """Wait until a socket is writable or broken."""
     loop, ready = asyncio.get_running_loop(), asyncio.Event()
     loop.add_writer(number, ready.set)
     try:

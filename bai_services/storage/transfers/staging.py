@@ -1,7 +1,7 @@
-"""Files on their way in: kept beside the folders of their scope until they are whole.
+"""Staging of uploads: files are stored next to the folders of their scope until complete.
 
-An upload that can be resumed is two files, its bytes and ``ID.json``. How far it
-is, is the size of the first, so that nothing has to be written down with each piece.
+A resumable upload consists of two files, its bytes and ``ID.json``. Its progress is the size of the
+first, so nothing else is written for each piece.
 """
 
 from __future__ import annotations
@@ -27,18 +27,18 @@ from ..trees import begin_writing, copy_file, descriptor, write_sparsely
 DIRECTORY = ".staging"
 _FACTS = ".json"
 _DATA = ".data"
-# Where a piece with a checksum began: what comes after it does not count until it was checked.
+# Offset of a piece with a checksum: bytes after it do not count until verified.
 _UNCHECKED = ".unchecked"
-# Sent in one go: worth nothing once its connection is gone.
+# One-shot uploads: useless once their connection is lost.
 _ONCE = ".once"
 ONCE_SECONDS = 24 * 3600.0
-# A piece of this size goes on to the disk at once, so that little is left to wait for at the end.
+# Flushing starts after this many bytes, so that little remains for the final sync.
 EARLY_BYTES = 2**20
 
 
 @dataclass(frozen=True, slots=True)
 class UploadFacts:
-    """What is known of an upload that can be resumed; ``offset`` is how many bytes are here."""
+    """State of a resumable upload; ``offset`` is the number of bytes received."""
 
     id: str
     vfolder_id: str
@@ -47,7 +47,7 @@ class UploadFacts:
     user_id: str
     created_at: float
     expires_at: float
-    is_partial: bool = False  # a part that another upload will be joined from
+    is_partial: bool = False  # a part of an upload that is joined later
     is_archive: bool = False  # a tar archive that is unpacked at ``path``
     etag: str | None = None
     is_new: bool = False
@@ -56,20 +56,20 @@ class UploadFacts:
 
 
 class Staging:
-    """The waiting room of one scope."""
+    """The staging area of one scope."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
 
     def begin(self, facts: UploadFacts) -> None:
-        """Write an upload down, durably, before anybody is told of it."""
+        """Store an upload durably, before it is acknowledged."""
         self._directory.mkdir(mode=0o700, exist_ok=True)
         with descriptor(os.open(self.data(facts.id), _NEW, 0o600)):
             pass
         self._write(facts)
 
     def read(self, upload_id: str) -> UploadFacts:
-        """Return what is known of an upload; what was not checked before a crash is cut off."""
+        """Return the state of an upload; bytes not verified before a crash are cut off."""
         try:
             known = json.loads(self._path(upload_id, _FACTS).read_text())
         except (FileNotFoundError, ValueError):
@@ -80,11 +80,11 @@ class Staging:
         try:
             return replace(facts, offset=os.stat(self.data(facts.id)).st_size)
         except FileNotFoundError:
-            # It landed, and a crash came before that was written down.
+            # Completed, but a crash prevented the record of it.
             return replace(facts, is_done=True, offset=facts.length)
 
     def recover(self, upload_id: str) -> UploadFacts:
-        """Read an upload that nobody is writing to."""
+        """Read an upload that has no writer."""
         with contextlib.suppress(FileNotFoundError, ValueError):
             start = int(self._path(upload_id, _UNCHECKED).read_text())
             os.truncate(self.data(upload_id), start)
@@ -92,7 +92,7 @@ class Staging:
         return self.read(upload_id)
 
     def finish(self, facts: UploadFacts) -> None:
-        """Remember that an upload has landed: whoever did not hear of it asks again."""
+        """Mark an upload as complete: a client that missed the response asks again."""
         self._write(replace(facts, is_done=True))
         self.data(facts.id).unlink(missing_ok=True)
 
@@ -101,7 +101,7 @@ class Staging:
             self._path(upload_id, suffix).unlink(missing_ok=True)
 
     def join(self, facts: UploadFacts, parts: Sequence[str]) -> None:
-        """Make an upload whose bytes are those of whole parts, in their order."""
+        """Create an upload from complete parts, in their order."""
         self.begin(facts)
         with descriptor(os.open(self.data(facts.id), os.O_RDWR | os.O_CLOEXEC)) as target:
             for part in parts:
@@ -109,19 +109,21 @@ class Staging:
                     copy_file(source, target)
 
     def writer(self, upload_id: str, checksum: tuple[str, bytes] | None) -> Writer:
-        """Return what appends to an upload; ``checksum`` is the algorithm and the digest."""
+        """Return a writer that appends to an upload; ``checksum`` is the algorithm and the
+        digest.
+        """
         if checksum is not None:
             size = os.stat(self.data(upload_id)).st_size
             self._path(upload_id, _UNCHECKED).write_text(str(size))
         return Writer(self.data(upload_id), os.O_RDWR, checksum, self._path(upload_id, _UNCHECKED))
 
     def once(self) -> Writer:
-        """Return a writer of something new that is sent in one go."""
+        """Return the writer of a new one-shot upload."""
         self._directory.mkdir(mode=0o700, exist_ok=True)
         return Writer(self.fresh(_ONCE), _NEW)
 
     def fresh(self, suffix: str = _ONCE) -> Path:
-        """Return a path that nothing has."""
+        """Return an unused path."""
         self._directory.mkdir(mode=0o700, exist_ok=True)
         return self._path(str(uuid.uuid4()), suffix)
 
@@ -129,11 +131,11 @@ class Staging:
         return self._path(upload_id, _DATA)
 
     def unfinished(self) -> list[UploadFacts]:
-        """Return the uploads that have not landed; how far they are is left out."""
+        """Return the incomplete uploads; their offset is not set."""
         found = []
         for name in _listed(self._directory):
             if name.endswith(_FACTS):
-                # One that ends meanwhile, or whose record a crash has cut short.
+                # Completed meanwhile, or with a record truncated by a crash.
                 with contextlib.suppress(OSError, ValueError, TypeError):
                     facts = UploadFacts(**json.loads((self._directory / name).read_text()))
                     if not facts.is_done:
@@ -141,10 +143,10 @@ class Staging:
         return found
 
     def sweep(self, now: float, is_start: bool) -> int:
-        """Remove what has expired, and return how many uploads that were.
+        """Remove expired uploads, and return their number.
 
-        At the start of the manager nobody can be sending what is sent in one go, and
-        no copy or deletion that was cut off goes on by itself.
+        At the start of the manager one-shot uploads, interrupted copies and deletions are removed
+        too: none of them can be continued.
         """
         gone = 0
         for name in _listed(self._directory):
@@ -181,7 +183,7 @@ class Staging:
 
 
 class Writer:
-    """Appends to one staged file; its methods are called one after another, in threads."""
+    """Appends to one staged file; its methods run one after another, in threads."""
 
     def __init__(
         self, path: Path, flags: int, checksum: tuple[str, bytes] | None = None,
@@ -198,20 +200,20 @@ class Writer:
     @property
     def file(self) -> int:
         if self._file < 0:
-            raise Conflict("the upload has ended already")
+            raise Conflict("the upload has already ended")
         return self._file
 
     @property
     def is_unchecked(self) -> bool:
-        """Whether what was written counts only once its checksum was seen."""
+        """Whether written bytes count only after their checksum is verified."""
         return self._expected is not None
 
     def write(self, piece: bytes | memoryview) -> None:
-        """Append, zeros as holes; after an error nothing of the piece is left."""
+        """Append, with zeros as holes; after an error nothing of the piece remains."""
         before = self.size
         try:
             write_sparsely(self.file, piece, before)
-            # A hole at the end makes the file longer only by this.
+            # A hole at the end does not extend the file by itself.
             os.ftruncate(self.file, before + len(piece))
         except OSError:
             os.ftruncate(self.file, before)
@@ -223,12 +225,12 @@ class Writer:
             self._hash.update(piece)
 
     def sync(self) -> None:
-        """Bring what was written to the disk: from now on it may be acknowledged.
+        """Flush what was written: afterwards it may be acknowledged.
 
         Raises
         ------
         ChecksumMismatch
-            If it is not what was announced; then it is gone.
+            If it does not match the checksum; then it is removed.
         """
         if self._expected is not None:
             if self._hash.digest() != self._expected[1]:
@@ -239,7 +241,7 @@ class Writer:
         self._unmark()
 
     def drop(self) -> None:
-        """Forget what was written since this writer was made, if it was never checked."""
+        """Remove what this writer has written and not verified."""
         if self._file >= 0 and self._expected is not None:
             os.ftruncate(self._file, self._start)
             self.size = self._start
@@ -252,7 +254,7 @@ class Writer:
             os.close(number)
 
     def discard(self) -> None:
-        """Close it and forget what was written."""
+        """Close the writer and delete its file."""
         self.close()
         self.path.unlink(missing_ok=True)
 
@@ -265,13 +267,13 @@ _NEW = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
 
 
 def expiry(seconds: float) -> tuple[float, float]:
-    """Return now and the end of a time that begins now."""
+    """Return the current time and the time ``seconds`` later."""
     now = time.time()
     return now, now + seconds
 
 
 def remove_any(path: Path) -> None:
-    """Remove a file or a directory with everything in it; one that is gone is fine."""
+    """Remove a file or a directory with everything in it; a missing one is no error."""
     try:
         is_directory = stat.S_ISDIR(os.lstat(path).st_mode)
     except FileNotFoundError:
@@ -283,7 +285,7 @@ def remove_any(path: Path) -> None:
 
 
 def staging_areas(root: Path) -> list[tuple[Scope, Staging]]:
-    """Return the waiting room of every quota scope below a storage host's root."""
+    """Return the staging area of every quota scope below a storage host's root."""
     return [
         (Scope(kind, place.name), Staging(place / DIRECTORY))
         for kind in ("user", "project")
@@ -292,17 +294,17 @@ def staging_areas(root: Path) -> list[tuple[Scope, Staging]]:
 
 
 def sweep_all(root: Path, now: float, is_start: bool) -> int:
-    """Remove what has expired below a storage host's root; return how many uploads that were."""
+    """Remove expired uploads below a storage host's root; return their number."""
     return sum(area.sweep(now, is_start) for _, area in staging_areas(root))
 
 
 def unfinished_uploads(root: Path) -> list[tuple[Scope, UploadFacts]]:
-    """Return every upload below a storage host's root that has not landed."""
+    """Return every incomplete upload below a storage host's root."""
     return [(scope, facts) for scope, area in staging_areas(root) for facts in area.unfinished()]
 
 
 def subdirectories(path: Path) -> list[Path]:
-    """Return the directories in a directory, none if there is none."""
+    """Return the subdirectories of a directory, none if it does not exist."""
     try:
         found = list(os.scandir(path))
     except FileNotFoundError:

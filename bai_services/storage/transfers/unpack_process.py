@@ -18,7 +18,7 @@ from .unpacking import Unpacked
 
 log = logging.getLogger(__name__)
 
-# The limit of processor time is BASE_CPU_SECONDS plus 1 s per BYTES_PER_CPU_SECOND.
+# The CPU time limit is BASE_CPU_SECONDS plus 1 s per BYTES_PER_CPU_SECOND.
 BASE_CPU_SECONDS = 300
 BYTES_PER_CPU_SECOND = 4 * 2**20
 # The limit of elapsed time as a multiple of that: the process also waits for disks.
@@ -34,16 +34,16 @@ def cpu_seconds(archive_bytes: int) -> int:
 
 
 async def unpack(job: Job) -> Unpacked:
-    """Unpack in a separate process; cancelling this call ends it unless it is placing files.
+    """Unpack in a separate process; cancelling this call stops it unless it is placing files.
 
     Raises
     ------
     InvalidRequest
-        If the archive is refused, or takes more time or memory than one may.
+        If the archive is refused, or exceeds its limit of time or memory.
     BaiError
-        Whatever else the process reports.
+        Any other error that the process reports.
     """
-    # No secret of the manager's environment goes along.
+    # Pass no secret from the manager's environment.
     environ = {name: os.environ[name] for name in _PASSED_ON if name in os.environ}
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-P", "-m", "bai_services.storage.transfers.unpack_worker"),

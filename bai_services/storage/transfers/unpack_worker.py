@@ -29,7 +29,7 @@ from .unpacking import Unpacked, Unpacking
 
 MEMORY_BYTES = 512 * 2**20
 OPEN_FILES = 256
-# Behind the manager and the sessions' requests.
+# Lower priority than the manager and the sessions' requests.
 NICENESS = 5
 _PR_SET_PDEATHSIG = 1
 _PR_SET_NO_NEW_PRIVS = 38
@@ -40,8 +40,8 @@ _CLONE_NEWNET = 0x40000000
 class Job:
     """Absolute paths, and ``above``: the directory in the folder to unpack at.
 
-    ``owner`` is uid and gid of new files, None for the manager's own; ``cpu_seconds`` is the most
-    processor time.
+    ``owner`` is uid and gid of new files, None for the manager's own; ``cpu_seconds`` is the limit
+    of processor time.
     """
 
     folder: str
@@ -66,7 +66,7 @@ def main() -> None:
 
 
 def _confine(cpu_seconds: int) -> None:
-    """Take away what unpacking does not need; where the system refuses, the limits remain."""
+    """Drop privileges that unpacking does not need; resource limits apply even where that fails."""
     for kind, most in (
         (resource.RLIMIT_AS, MEMORY_BYTES),
         (resource.RLIMIT_CPU, cpu_seconds),

@@ -27,11 +27,11 @@ from ..folder import OpenFolder, carry, existing_mode, sync_file_system
 from ..trees import descriptor, write_sparsely
 
 PIECE_BYTES = 2**20
-# Members of an archive, the directories on the way to them included.
+# Maximum members of an archive, their parent directories included.
 MAX_MEMBERS = 200_000
-# Size of one extension header, and of all global pax headers together.
+# Maximum size of one extension header, and of all global pax headers together.
 MAX_HEADER_BYTES = 256 * 2**10
-# Such headers in front of one member; tar itself writes up to three.
+# Maximum extension headers of one member; tar itself writes up to three.
 MAX_HEADERS = 8
 MAX_DEPTH = 256
 # A compressed archive may unpack to MAX_RATIO times its own size, and always to MIN_UNPACKED_BYTES.
@@ -54,7 +54,7 @@ _BROKEN = (
 
 @dataclass(frozen=True, slots=True)
 class Unpacked:
-    """What came out of an archive."""
+    """Result of unpacking an archive."""
 
     files: int
     bytes: int
@@ -68,7 +68,7 @@ class _Archive(tarfile.TarFile):
 
 
 class _Head(tarfile.TarInfo):
-    """A member header; one that is unreadable is an error, not the end of the archive."""
+    """A member header; an unreadable one is an error, not the end of the archive."""
 
     @classmethod
     def fromtarfile(cls, archive: tarfile.TarFile) -> _Head:
@@ -154,7 +154,7 @@ class _Stream(io.RawIOBase):
 
 
 def _check_records(content: bytes) -> None:
-    """Refuse pax records that are not well-formed: the library takes quadratic time for some."""
+    """Refuse malformed pax records: the library takes quadratic time for some."""
     place, end = 0, len(content)
     while place < end:
         space = content.find(b" ", place, place + MAX_LENGTH_DIGITS + 1)
@@ -165,7 +165,7 @@ def _check_records(content: bytes) -> None:
             raise tarfile.ReadError("a pax header is malformed")
         place += size
     if _MANY_DIGITS.search(content):
-        raise tarfile.ReadError("a pax header holds a number that is too long")
+        raise tarfile.ReadError("a pax header contains a number that is too long")
 
 
 def _readable(file: IO[bytes], size: int) -> IO[bytes]:
@@ -214,9 +214,9 @@ class Unpacking:
         Raises
         ------
         InvalidRequest
-            If it is not a tar archive, exceeds a limit, or holds a member that is not allowed.
+            If it is not a tar archive, exceeds a limit, or contains a forbidden member.
         Conflict
-            If something else is at the place of a file.
+            If something else exists at the path of a file.
         """
         self._staging.mkdir(mode=0o700)
         with descriptor(os.open(self._staging, os.O_RDONLY | os.O_DIRECTORY)) as here:
