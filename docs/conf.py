@@ -21,6 +21,9 @@ nitpicky = True
 myst_enable_extensions = ["colon_fence", "deflist"]
 myst_heading_anchors = 4
 
+# "--user" must stay as it is.
+smartquotes = False
+
 html_theme = "pydata_sphinx_theme"
 html_title = f"bai-hub {__version__}"
 html_static_path = ["_static"]

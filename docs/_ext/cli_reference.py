@@ -47,6 +47,6 @@ def _usage(command: click.Command, context: click.Context) -> Iterator[str]:
     rows = []
     for parameter in command.get_params(context):
         record = parameter.get_help_record(context)
-        if record is not None and "--help" not in record[0]:
+        if record is not None and record[1] and "--help" not in record[0]:
             rows.append((f"`{record[0].replace('|', chr(92) + '|')}`", escape(record[1])))
     yield from table(("option", "meaning"), rows)
