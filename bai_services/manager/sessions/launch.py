@@ -291,7 +291,7 @@ def _end_of_batch(
 
 
 def _run_as(uid: int | None, gid: int | None) -> tuple[int, int]:
-    """Return the user and group id that a session runs as; see "Who owns files" in
+    """Return the user and group id that a session runs as; see "Ownership" in
     docs/security.md.
     """
     if os.geteuid() != 0:
