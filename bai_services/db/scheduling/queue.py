@@ -141,6 +141,12 @@ class QueueStore:
         async with self._db.read() as tx:
             return *await read_recent(tx, group, limit), await read_agents(tx, [group])
 
+    async def created_after(self, sequence: int) -> dict[str, int]:
+        """Return the sequences of the sessions that any manager created after one, by id."""
+        query = sa.select(sessions.c.id, sessions.c.sequence).where(sessions.c.sequence > sequence)
+        async with self._db.read() as tx:
+            return {row.id: row.sequence for row in await tx.execute(query)}
+
     async def last_sequence(self) -> int:
         """Return the sequence of the session that was created last, by any manager."""
         async with self._db.read() as tx:

@@ -209,12 +209,12 @@ class Scheduler:
 
     async def _current(self) -> Queue:
         """Return the queue as it is in the database now."""
-        newest = await self._store.last_sequence()
-        # Sessions created by another manager are not reported to this one.
-        is_strange = newest > self._last_sequence and not self._touched
+        created = await self._new_sessions()
+        # Another manager creates sessions, and changes agents, without notifying this one.
+        is_strange = bool(created) and not self._touched
         is_old = time.monotonic() - self._read_at > FULL_SECONDS
         # Changes from here on belong to the next pass.
-        touched, self._touched = self._touched, set()
+        touched, self._touched = self._touched | created.keys(), set()
         if self._queue is None or is_strange or is_old or len(touched) > MANY:
             self._read_at = time.monotonic()
             snapshot = await self._store.snapshot(self._clock())
@@ -227,8 +227,17 @@ class Scheduler:
             changes = await self._store.changes(_with_places(self._queue, touched))
             await self._in_thread(self._queue.apply, changes)
             self._is_said = False
-        self._last_sequence = newest
         return self._queue
+
+    async def _new_sessions(self) -> dict[str, int]:
+        """Return the sessions created since the last call, with their sequences."""
+        if self._queue is None:
+            # It is about to be read as a whole.
+            self._last_sequence = await self._store.last_sequence()
+            return {}
+        created = await self._store.created_after(self._last_sequence)
+        self._last_sequence = max(created.values(), default=self._last_sequence)
+        return created
 
     async def _tell_placed(self, session_ids: tuple[str, ...]) -> None:
         self._states.forget(session_ids)
