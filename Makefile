@@ -1,6 +1,8 @@
 # make install   .venv with everything, for development
 # make run       the demo on this machine: address and accounts are printed, Ctrl-C ends it
 # make test      everything that CI runs
+# make test-fast the tests of core, database and REST API
+# make soak      long forms of two tests: 200 cycles of faults, 100,000 made-up requests
 # make check     format, lint, types, layers, documentation
 # make docs      the documentation, in docs/_build/html
 # make image     the session image, in the Docker engine that answers
@@ -16,17 +18,31 @@ PROXY_VERSION := 5.3.0
 LABEXT := bai_labext/labextension/.built
 LABEXT_NEEDS := bai_labext/frontend/node_modules/.installed
 
-.PHONY: install run test check docs image clean
+.PHONY: install run test test-fast soak check docs image clean
 
 install: $(STAMP)-dev $(PROXY)/.installed $(LABEXT)
 
 run: $(STAMP)-demo $(PROXY)/.installed $(LABEXT)
 	@exec $(BIN)/python scripts/run
 
+# A file of tests stays on one worker; tests/testbed/plugin.py puts the longest files first.
+PYTEST := $(BIN)/python -m pytest --numprocesses=2 --dist=loadfile --no-loadscope-reorder
+# More options for the tests of whole demos, for example --reruns=1.
+E2E_OPTIONS ?=
+
 # Tests of whole demos after the others: each of them nearly fills a small machine by itself.
 test: install check $(STAMP)-compiled
-	$(BIN)/python -m pytest --ignore=tests/e2e --numprocesses=2 --dist=loadfile
-	$(BIN)/python -m pytest tests/e2e --numprocesses=2 --dist=loadfile
+	$(PYTEST) --ignore=tests/e2e
+	$(PYTEST) tests/e2e $(E2E_OPTIONS)
+
+test-fast: install $(STAMP)-compiled
+	$(PYTEST) tests/core tests/db tests/api
+
+# Each of the 318 fuzz tests sends 320 requests.
+soak: export BAI_FAULT_CYCLES = 200
+soak: export BAI_FUZZ_EXAMPLES = 320
+soak: install $(STAMP)-compiled
+	$(PYTEST) --timeout=3600 tests/api/test_fuzz.py tests/e2e/test_faults.py
 
 check: $(STAMP)-dev $(LABEXT_NEEDS)
 	$(BIN)/ruff format --check . scripts/run images/session/build

@@ -92,7 +92,8 @@ def _authorities(trusts_environment: bool) -> ssl.SSLContext:
 class Client:
     """Calls ``{url}/api/v1``; an error response is raised as the ``BaiError`` that it names.
 
-    A manager that cannot be reached raises ``Unavailable``.
+    A manager that cannot be reached raises ``Unavailable``. ``http`` sends requests below that
+    address with the same credential and returns their answers unread.
     """
 
     def __init__(
@@ -107,7 +108,7 @@ class Client:
         # Proxies of the environment are for the outside world, not for this machine or private
         # networks.
         trusts = not is_near(httpx.URL(self.url).host)
-        self._http = httpx.AsyncClient(
+        self.http = httpx.AsyncClient(
             base_url=self.url + "/api/v1",
             auth=auth,
             timeout=timeout_seconds,
@@ -122,7 +123,7 @@ class Client:
         await self.close()
 
     async def close(self) -> None:
-        await self._http.aclose()
+        await self.http.aclose()
 
     async def get(self, path: str, /, timeout_seconds: float | None = None, **query: Any) -> Any:
         return await self.call("GET", path, query=query, timeout_seconds=timeout_seconds)
@@ -189,7 +190,7 @@ class Client:
         if headers is not None:
             options["headers"] = dict(headers)
         try:
-            response = await self._http.request(method, path, params=dict(query or {}), **options)
+            response = await self.http.request(method, path, params=dict(query or {}), **options)
         except httpx.TransportError as error:
             raise unreachable(self.url) from error
         raise_for_error(response)
@@ -201,7 +202,7 @@ class Client:
     ) -> AsyncIterator[httpx.Response]:
         """Open a GET whose body is read in pieces (a download, events)."""
         try:
-            async with self._http.stream(
+            async with self.http.stream(
                 "GET", path, params=query, headers=dict(headers or {})
             ) as response:
                 if not response.is_success:

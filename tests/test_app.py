@@ -15,10 +15,10 @@ from pathlib import Path
 import httpx
 import pytest
 
-from tests.conftest import missing
 from tests.testbed import PartMissing
 from tests.testbed.dead_mount import dead_mount
 from tests.testbed.ports import free_port
+from tests.testbed.required import missing
 from tests.testbed.wait import wait_until
 
 ENVIRON = {k: v for k, v in os.environ.items() if not k.startswith(("BAI_", "JUPYTERHUB_"))}

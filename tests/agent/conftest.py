@@ -17,16 +17,11 @@ from tests.testbed.manager import (
     AGENT_TOKEN,
     Api,
     MovableClock,
-    make_world,
+    known_world,
     manager_on,
     serving,
 )
 from tests.testbed.wait import wait_until_async
-
-
-@pytest.fixture
-def clock() -> MovableClock:
-    return MovableClock()
 
 
 @pytest.fixture
@@ -37,12 +32,13 @@ def agent_home(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-async def api(tmp_path: Path, clock: MovableClock) -> AsyncIterator[Api]:
-    """The manager's HTTP server on SQLite; its own tests run on PostgreSQL too."""
-    url = f"sqlite+aiosqlite:///{tmp_path}/bai.sqlite"
+async def api(demo_database_url: str, tmp_path: Path, clock: MovableClock) -> AsyncIterator[Api]:
+    """The manager's HTTP server, with its loops running."""
     async with (
-        manager_on(url, tmp_path, clock, heartbeat_interval_seconds=1) as manager,
-        serving(await make_world(manager, clock)) as served,
+        manager_on(
+            demo_database_url, tmp_path, clock, is_migrated=True, heartbeat_interval_seconds=1
+        ) as manager,
+        serving(await known_world(manager, clock)) as served,
     ):
         await manager.start()
         yield served

@@ -19,9 +19,9 @@ from bai_services.agent.folders.bind_mounts import BindMounts
 from bai_services.agent.folders.kernel_folders import Folders
 from bai_services.agent.kernels import Task
 from bai_services.core.errors import Forbidden, NotFound, Unavailable
-from tests.conftest import missing
 from tests.testbed import PartMissing
 from tests.testbed.dead_mount import dead_mount
+from tests.testbed.required import missing
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="only root mounts")
 

@@ -22,11 +22,11 @@ from bai_services.agent.docker.layers import Layers
 from bai_services.agent.docker.networks import CLUSTER_PREFIX, Networks, read_pool
 from bai_services.agent.kernels import Cluster, Task
 from bai_services.core.cluster.egress import Chains, Policy, Target, parse_targets
-from tests.conftest import missing
 from tests.testbed import PartMissing, second_machine
 from tests.testbed.docker_engine import DockerEngine
 from tests.testbed.images import base_image
 from tests.testbed.ports import free_port
+from tests.testbed.required import missing
 from tests.testbed.second_machine import SecondMachine
 from tests.testbed.wait import wait_until
 

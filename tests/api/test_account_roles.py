@@ -109,7 +109,6 @@ async def test_what_is_read_and_what_is_refused(api: Api, who: int) -> None:
 
 
 # Each in a world of its own, as it changes it; that both databases take it is shown elsewhere.
-@pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
 @pytest.mark.parametrize("who, route, body", CHANGES)
 async def test_what_may_be_changed(api: Api, who: str, route: str, body: object) -> None:
     assert await outcome(api, who, route, body) == OK

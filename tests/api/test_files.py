@@ -66,7 +66,7 @@ async def put(client: Client, path: str, content: Any, key: str = "data") -> dic
 
 
 async def get(client: Client, path: str, **headers: str) -> httpx.Response:
-    return await client._http.get(
+    return await client.http.get(
         "/vfolders/data/content",
         params={"path": path},
         headers={name.replace("_", "-"): value for name, value in headers.items()},
@@ -371,7 +371,7 @@ async def test_a_hostile_archive_does_not_delay_other_requests(api: Api, user: C
     slowest = 0.0
     while not sending.done():
         began = time.monotonic()
-        assert (await user._http.get("/health")).status_code == 200
+        assert (await user.http.get("/health")).status_code == 200
         slowest = max(slowest, time.monotonic() - began)
         await asyncio.wait([sending], timeout=0.05)
     await sending
@@ -491,7 +491,7 @@ async def test_memory_stays_flat_for_a_big_file(served: Served) -> None:
         assert (await put(client, "big", pieces()))["size"] == size
         known = {"Content-Length": str(size)}
         path = "/vfolders/data/content?path=known"
-        answer = await client._http.put(path, content=pieces(), headers=known)
+        answer = await client.http.put(path, content=pieces(), headers=known)
         assert answer.json()["size"] == size
         received = 0
         async with client.stream("/vfolders/data/content", path="big") as answer:

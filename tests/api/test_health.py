@@ -48,7 +48,7 @@ async def test_the_audit_of_counters_names_what_differs(api: Api) -> None:
 async def test_metrics_are_for_those_who_watch(api: Api) -> None:
     with pytest.raises(Forbidden):
         await (await api.client("user")).get("/metrics")
-    async with (await api.client("monitor"))._http as http:
+    async with (await api.client("monitor")).http as http:
         text = (await http.get("/metrics")).text
     assert "bai_requests_total" in text
 

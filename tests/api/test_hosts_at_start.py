@@ -23,12 +23,12 @@ from bai_services.manager.settings import HostPlace
 from bai_services.storage import host as storage_host
 from bai_services.storage.backends.registry import ENTRY_POINTS
 from bai_services.storage.host import FULL_BYTES
-from tests.conftest import missing
 from tests.testbed import PartMissing
 from tests.testbed.agent_voice import AgentVoice
 from tests.testbed.dead_mount import dead_mount
 from tests.testbed.distribution import install
 from tests.testbed.manager import Api, MovableClock, make_world, manager_on, serving
+from tests.testbed.required import missing
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="only root mounts")
 
@@ -207,7 +207,7 @@ async def test_one_that_goes_between_preparing_and_starting(
     session = await user.get(f"/sessions/{session['id']}", wait="PREPARED", timeout="20")
     assert session["status"] == "PREPARED", session
     where = {"user": session["hub_user"], "server": session["hub_server"]}
-    answer = await api.hub._http.post(f"/sessions/{session['id']}/launch", json=where)
+    answer = await api.hub.http.post(f"/sessions/{session['id']}/launch", json=where)
     assert answer.status_code == 503 and "does not answer" in answer.json()["message"]
 
 

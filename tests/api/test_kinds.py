@@ -293,6 +293,7 @@ def chain(*names: str) -> list[dict[str, Any]]:
     ]
 
 
+@pytest.mark.both_databases
 async def test_many_at_once_by_name(api: Api, agent: AgentVoice, user: Client) -> None:
     # In any order: the last one is told first.
     body = {"sessions": chain("load", "train", "test")[::-1]}
@@ -337,6 +338,7 @@ BULK_REFUSALS: dict[str, tuple[list[dict[str, Any]], type[Exception], str]] = {
 }
 
 
+@pytest.mark.both_databases
 async def test_many_at_once_all_or_none(api: Api, agent: AgentVoice, user: Client) -> None:
     admin = await api.client("admin")
     await admin.patch("/keypair-policies/default", {"max_pending_sessions": 3})

@@ -11,6 +11,8 @@ from bai_services.api.routes import ROUTES
 from tests.api.things import Things
 from tests.testbed.manager import Api
 
+pytestmark = pytest.mark.both_databases
+
 VALUES = (
     "",
     "true",
@@ -63,7 +65,7 @@ async def things(api: Api) -> Things:
 
 @pytest.mark.parametrize("path", sorted(set(LISTS) - UNSORTED))
 async def test_fields_operators_and_values(api: Api, things: Things, path: str) -> None:
-    http = (await api.client("admin"))._http
+    http = (await api.client("admin")).http
     # Something of everything, so that rows are compared and not only columns.
     await things.session()
     url = await things.fill(BELOW.get(path, path))

@@ -9,15 +9,9 @@ from pathlib import Path
 import pytest
 
 from bai_services.client import Client
-from tests.testbed.manager import Api, sqlite_copy
+from tests.testbed.manager import Api
 
 ENTRIES = 100_000
-
-
-@pytest.fixture
-def database_url(tmp_path: Path, _filed_sqlite: Path) -> str:
-    """One database is enough: what lies in a folder is asked of the file system."""
-    return sqlite_copy(_filed_sqlite, tmp_path)
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ import pytest
 
 from bai_services.client import Client
 from bai_services.storage.transfers.staging import DIRECTORY
-from tests.testbed.manager import Api, sqlite_copy
+from tests.testbed.manager import Api
 
 REFUSALS = ("http-400", "invalid-request", "forbidden", "conflict", "not-found")
 SECRET = b"a secret of somebody else"
@@ -56,11 +56,6 @@ HARMLESS = {
     "a slash that is none",
     "dots of one letter",
 }
-
-
-@pytest.fixture
-def database_url(tmp_path: Path, _filed_sqlite: Path) -> str:
-    return sqlite_copy(_filed_sqlite, tmp_path)
 
 
 @pytest.fixture
@@ -138,7 +133,7 @@ async def test_nothing_outside_of_a_folder_is_reached(
     before = everything_but(root, top)
     done = []
     for method, path, options in requests_with(address, text, raw):
-        answer = await user._http.request(method, f"/vfolders/data{path}", **options)
+        answer = await user.http.request(method, f"/vfolders/data{path}", **options)
         called = f"{method} {path[:60]}"
         assert SECRET not in answer.content and b"root:x:0" not in answer.content, called
         assert answer.status_code < 500, (called, answer.text)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import httpx
@@ -14,7 +13,7 @@ from bai_services.api.routes import ROUTES
 from bai_services.client import Client, Token
 from bai_services.demo import Keys
 from tests.api.things import Things
-from tests.testbed.manager import AGENT_TOKEN, HUB_TOKEN, SUPERADMIN, Api, sqlite_copy
+from tests.testbed.manager import AGENT_TOKEN, HUB_TOKEN, SUPERADMIN, Api
 
 # `user` owns what has an owner, all in domain default; `stranger` and `other-admin` are of acme.
 ROLES = (
@@ -356,12 +355,6 @@ def test_every_route_is_in_the_table() -> None:
 
 
 @pytest.fixture
-def database_url(tmp_path: Path, _filed_sqlite: Path) -> str:
-    """One database is enough: who may call is decided before it is asked."""
-    return sqlite_copy(_filed_sqlite, tmp_path)
-
-
-@pytest.fixture
 async def things(api: Api) -> Things:
     manager = api.world.manager
     await manager.vfolders.start()
@@ -392,6 +385,7 @@ async def outcome(http: httpx.AsyncClient, things: Things, row: Row) -> str:
     return {"forbidden": "no", "not-found": "nil"}.get(code, code)
 
 
+@pytest.mark.both_databases
 @pytest.mark.parametrize("role", ROLES)
 async def test_who_may_do_what(api: Api, things: Things, role: str) -> None:
     column = ROLES.index(role)
@@ -399,7 +393,7 @@ async def test_who_may_do_what(api: Api, things: Things, role: str) -> None:
     async with await client_of(api, role) as client:
         for row in TABLE:
             expected = row.outcomes.split()[column]
-            found = await outcome(client._http, things, row)
+            found = await outcome(client.http, things, row)
             if found != expected:
                 differs.append(f"{row.call} {row.body or ''}: {found}, not {expected}")
     assert not differs, "\n".join(differs)

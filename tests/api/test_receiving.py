@@ -18,8 +18,8 @@ from bai_services.core.accounts import signature
 from bai_services.manager.folders.write_buffer import PIECE_BYTES
 from bai_services.manager.settings import HostPlace
 from bai_services.storage.transfers.staging import DIRECTORY
-from tests.conftest import missing
-from tests.testbed.manager import Api, MovableClock, known_world, manager_on, serving, sqlite_copy
+from tests.testbed.manager import Api, MovableClock, known_world, manager_on, serving
+from tests.testbed.required import missing
 from tests.testbed.wait import wait_until_async
 
 from .test_uploads import MIB, PIECE, begin, offset_of
@@ -42,11 +42,11 @@ def disk(tmp_path: Path) -> Iterator[Path]:
 
 
 @pytest.fixture
-async def api(tmp_path: Path, disk: Path, _filed_sqlite: Path) -> AsyncIterator[Api]:
-    url, clock = sqlite_copy(_filed_sqlite, tmp_path), MovableClock()
+async def api(tmp_path: Path, disk: Path, demo_database_url: str) -> AsyncIterator[Api]:
+    clock = MovableClock()
     hosts = (HostPlace("local", "local", disk),)
     async with (
-        manager_on(url, tmp_path, clock, storage_hosts=hosts) as manager,
+        manager_on(demo_database_url, tmp_path, clock, storage_hosts=hosts) as manager,
         serving(await known_world(manager, clock)) as served,
     ):
         await manager.vfolders.start()
@@ -119,7 +119,7 @@ async def wire(api: Api) -> AsyncIterator[Wire]:
 
 
 async def content_of(user: Client, path: str) -> bytes:
-    return (await user._http.get(CONTENT, params={"path": path})).content
+    return (await user.http.get(CONTENT, params={"path": path})).content
 
 
 async def test_one_connection_serves_request_after_request(api: Api, user: Client) -> None:

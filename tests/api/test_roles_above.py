@@ -28,7 +28,6 @@ from tests.testbed.manager import (
     known_world,
     manager_on,
     serving,
-    sqlite_copy,
 )
 from tests.testbed.wait import wait_until_async
 
@@ -214,11 +213,6 @@ class OwnedThings(Things):
 
 
 @pytest.fixture
-def database_url(tmp_path: Path, _filed_sqlite: Path) -> str:
-    return sqlite_copy(_filed_sqlite, tmp_path)
-
-
-@pytest.fixture
 async def hub() -> AsyncIterator[HubVoice]:
     async with speaking() as voice:
         yield voice
@@ -315,7 +309,7 @@ async def test_nobody_acts_on_what_belongs_to_a_higher_role(crowd: Api, role: st
             continue
         async with client_of(crowd, caller) as client:
             for row in OWNED_ROWS:
-                answer = await ask(client._http, things, row)
+                answer = await ask(client.http, things, row)
                 wrong += wrongs(caller, owner, row, answer)
                 closed -= {row.call} if answer.is_ok else set()
                 if answer.is_ok and not row.call.startswith(("GET", "HEAD")):
@@ -341,7 +335,7 @@ async def test_lists_leave_out_what_belongs_to_a_higher_role(crowd: Api) -> None
     for caller in CALLERS:
         async with client_of(crowd, caller) as client:
             for path in sorted(LISTS):
-                answer = await client._http.get(path, params={"limit": 500})
+                answer = await client.http.get(path, params={"limit": 500})
                 name = f"{caller.name}{' session' * caller.is_session} {path}"
                 is_reader = caller.role in ("monitor", "superadmin") and not caller.is_session
                 for role, found in ids.items():

@@ -111,7 +111,7 @@ async def test_an_agent_has_a_session_stopped_for_its_disk_space_and_the_reason_
 
 
 async def test_the_same_twice_is_one_and_says_so(api: Api, agent: AgentVoice) -> None:
-    async with (await api.client("user"))._http as http:
+    async with (await api.client("user")).http as http:
         body = {"name": "lab1", "resources": QUARTER}
         made = await http.post("/sessions", json=body)
         again = await http.post("/sessions", json={**body, "resources": {"mem": "1024m"} | QUARTER})

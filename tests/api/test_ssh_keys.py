@@ -43,6 +43,7 @@ async def test_a_key_of_ones_own_is_added_and_removed(api: Api) -> None:
         await user.delete("/me/ssh-keys/home")
 
 
+@pytest.mark.both_databases
 async def test_there_are_at_most_so_many_keys_also_of_those_that_come_at_once(api: Api) -> None:
     user = await api.client("user")
     specs = [

@@ -26,19 +26,13 @@ from bai_services.core.accounts import signature
 from bai_services.core.errors import Forbidden
 from bai_services.manager.folders.open_uploads import OpenUploads
 from bai_services.manager.folders.quotas import location_of
-from tests.testbed.manager import Api, sqlite_copy
+from tests.testbed.manager import Api
 from tests.testbed.wait import wait_until, wait_until_async
 
 MIB = 2**20
 PIECE = {"Content-Type": "application/offset+octet-stream", "Tus-Resumable": "1.0.0"}
 UPLOADS = "/vfolders/data/uploads"
 NOTHING: dict[str, str] = {}
-
-
-@pytest.fixture
-def database_url(tmp_path: Path, _filed_sqlite: Path) -> str:
-    """One database is enough: an upload lives on the storage host."""
-    return sqlite_copy(_filed_sqlite, tmp_path)
 
 
 @pytest.fixture
@@ -58,7 +52,7 @@ async def begin(
     headers: dict[str, str] = NOTHING,
 ) -> str:  # fmt: skip
     """Begin an upload, with ``more`` metadata, and return its path below the API."""
-    answer = await client._http.post(
+    answer = await client.http.post(
         UPLOADS,
         headers={
             "Upload-Length": str(length),
@@ -74,19 +68,19 @@ async def piece(
     client: Client, upload: str, offset: int, content: bytes, **headers: str
 ) -> httpx.Response:
     more = {name.replace("_", "-"): value for name, value in headers.items()}
-    return await client._http.patch(
+    return await client.http.patch(
         upload, content=content, headers={**PIECE, "Upload-Offset": str(offset), **more}
     )
 
 
 async def content_of(client: Client, path: str) -> bytes:
-    answer = await client._http.get("/vfolders/data/content", params={"path": path})
+    answer = await client.http.get("/vfolders/data/content", params={"path": path})
     assert answer.status_code == 200, answer.text
     return answer.content
 
 
 async def offset_of(client: Client, upload: str) -> int:
-    return int((await client._http.head(upload)).headers["Upload-Offset"])
+    return int((await client.http.head(upload)).headers["Upload-Offset"])
 
 
 async def names(client: Client) -> list[str]:
@@ -124,25 +118,25 @@ async def test_a_file_arrives_in_pieces_and_appears_with_the_last(user: Client) 
 async def test_what_is_refused(api: Api, user: Client) -> None:
     upload = await begin(user, 5, "f")
     assert (await piece(user, upload, 0, b"123456")).status_code == 413
-    untyped = await user._http.patch(upload, content=b"1", headers={"Upload-Offset": "0"})
+    untyped = await user.http.patch(upload, content=b"1", headers={"Upload-Offset": "0"})
     assert untyped.status_code == 415
-    old = await user._http.post(UPLOADS, headers={"Tus-Resumable": "0.2.2", "Upload-Length": "5"})
+    old = await user.http.post(UPLOADS, headers={"Tus-Resumable": "0.2.2", "Upload-Length": "5"})
     assert (old.status_code, old.headers["Tus-Version"]) == (412, "1.0.0")
     for headers in (
         {},
         {"Upload-Length": "-1"},
         {"Upload-Length": "5", "Upload-Metadata": "path %"},
     ):
-        assert (await user._http.post(UPLOADS, headers=headers)).status_code == 400
+        assert (await user.http.post(UPLOADS, headers=headers)).status_code == 400
     outside = {"Upload-Length": "1", "Upload-Metadata": metadata(path="../x")}
-    assert (await user._http.post(UPLOADS, headers=outside)).status_code == 400
+    assert (await user.http.post(UPLOADS, headers=outside)).status_code == 400
     # Nobody else sees it, not even who may write there too.
     await api.lend("user", "data", "user2", "rw")
     guest = await api.client("user2")
     folder = (await user.get("/vfolders/data"))["id"]
     theirs = upload.replace(upload.split("/")[2], folder)
-    assert (await guest._http.head(theirs)).status_code == 404
-    assert (await user._http.head(f"{UPLOADS}/..%2F..%2Fx")).status_code == 404
+    assert (await guest.http.head(theirs)).status_code == 404
+    assert (await user.http.head(f"{UPLOADS}/..%2F..%2Fx")).status_code == 404
 
 
 async def test_a_piece_with_a_wrong_checksum_does_not_count(user: Client) -> None:
@@ -172,18 +166,18 @@ async def test_parts_that_are_sent_side_by_side_become_one_file(user: Client) ->
     assert {answer.status_code for answer in done} == {204}
     assert await names(user) == []
     final = {"Upload-Concat": "final;" + " ".join(uploads), "Upload-Metadata": metadata(path="big")}
-    answer = await user._http.post(UPLOADS, headers=final)
+    answer = await user.http.post(UPLOADS, headers=final)
     assert answer.status_code == 201, answer.text
     assert await content_of(user, "big") == content
-    again = await user._http.post(UPLOADS, headers=final)
+    again = await user.http.post(UPLOADS, headers=final)
     assert again.status_code == 404  # its parts are gone
 
 
 async def test_an_upload_that_is_given_up_is_gone(user: Client) -> None:
     upload = await begin(user, 10, "f")
     await piece(user, upload, 0, b"12345")
-    assert (await user._http.delete(upload)).status_code == 204
-    assert (await user._http.head(upload)).status_code == 404
+    assert (await user.http.delete(upload)).status_code == 204
+    assert (await user.http.head(upload)).status_code == 404
 
 
 async def test_an_upload_that_nobody_goes_on_with_expires(api: Api, user: Client) -> None:
@@ -193,7 +187,7 @@ async def test_an_upload_that_nobody_goes_on_with_expires(api: Api, user: Client
     staging = host.staging(location_of(row))
     assert staging.sweep(0, is_start=False) == 0
     assert staging.sweep(2**40, is_start=False) == 1
-    assert (await user._http.head(upload)).status_code == 404
+    assert (await user.http.head(upload)).status_code == 404
 
 
 async def test_who_comes_last_goes_on(api: Api, user: Client) -> None:
@@ -206,7 +200,7 @@ async def test_who_comes_last_goes_on(api: Api, user: Client) -> None:
         await asyncio.Event().wait()
 
     headers = {**PIECE, "Upload-Offset": "0", "Content-Length": str(len(content))}
-    first = asyncio.create_task(user._http.patch(upload, content=stuck(), headers=headers))
+    first = asyncio.create_task(user.http.patch(upload, content=stuck(), headers=headers))
     await wait_until_async(
         lambda: any(path.stat().st_size for path in staged.glob("*/*/.staging/*.data")),
         60,
@@ -236,7 +230,7 @@ async def test_a_user_has_a_limit_of_unfinished_uploads(api: Api, user: Client) 
 
     async def post(length: int = 4) -> httpx.Response:
         headers = {"Upload-Length": str(length), "Upload-Metadata": metadata(path="f")}
-        return await user._http.post(UPLOADS, headers=headers)
+        return await user.http.post(UPLOADS, headers=headers)
 
     # All at once: none slips through between the check and the count.
     answers = await asyncio.gather(*(post() for _ in range(12)))
@@ -249,12 +243,12 @@ async def test_a_user_has_a_limit_of_unfinished_uploads(api: Api, user: Client) 
     # Another user has an own limit; what ends makes room again.
     guest = await api.client("user2")
     await guest.post("/vfolders", {"name": "theirs"})
-    answer = await guest._http.post(
+    answer = await guest.http.post(
         "/vfolders/theirs/uploads",
         headers={"Upload-Length": "4", "Upload-Metadata": metadata(path="f")},
     )
     assert answer.status_code == 201
-    assert (await user._http.delete(paths[0])).status_code == 204
+    assert (await user.http.delete(paths[0])).status_code == 204
     assert (await piece(user, paths[1], 0, b"done")).status_code == 204
     assert [(await post()).status_code for _ in range(3)] == [201, 201, 403]
 
@@ -267,9 +261,9 @@ async def test_unfinished_uploads_are_counted_after_a_restart_and_until_they_exp
     moment = time.time()
     uploads._open = OpenUploads(api.world.manager.storage_hosts, 1, lambda: moment)
     headers = {"Upload-Length": "4", "Upload-Metadata": metadata(path="g")}
-    assert (await user._http.post(UPLOADS, headers=headers)).status_code == 403
+    assert (await user.http.post(UPLOADS, headers=headers)).status_code == 403
     moment += 25 * 3600
-    assert (await user._http.post(UPLOADS, headers=headers)).status_code == 201
+    assert (await user.http.post(UPLOADS, headers=headers)).status_code == 201
 
 
 async def test_unfinished_uploads_together_stay_within_the_quota(api: Api, user: Client) -> None:
@@ -280,7 +274,7 @@ async def test_unfinished_uploads_together_stay_within_the_quota(api: Api, user:
     await admin.put(f"/quota-scopes/{scope['host']}/{scope['scope']}", {"limit_bytes": 10})
     await begin(user, 6, "f")
     headers = {"Upload-Length": "6", "Upload-Metadata": metadata(path="g")}
-    answer = await user._http.post(UPLOADS, headers=headers)
+    answer = await user.http.post(UPLOADS, headers=headers)
     assert (answer.status_code, answer.json()["error"]) == (403, "quota-exceeded")
 
 
@@ -288,7 +282,7 @@ async def test_the_right_to_write_is_asked_at_the_end_too(api: Api, user: Client
     await api.lend("user", "data", "user2", "rw")
     folder = (await user.get("/vfolders/data"))["id"]
     guest = await api.client("user2")
-    answer = await guest._http.post(
+    answer = await guest.http.post(
         f"/vfolders/{folder}/uploads",
         headers={"Upload-Length": "4", "Upload-Metadata": metadata(filename="f")},
     )

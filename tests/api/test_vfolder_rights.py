@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
 from typing import Any
 
 import httpx
@@ -13,7 +12,7 @@ from bai_services.api.routes import ROUTES
 from bai_services.client import Client
 from bai_services.core.errors import Forbidden
 from bai_services.core.folders.storage_hosts import PERMISSIONS
-from tests.testbed.manager import Api, sqlite_copy
+from tests.testbed.manager import Api
 
 from .test_permissions import METHODS
 
@@ -70,12 +69,6 @@ def test_every_route_of_a_folder_is_in_the_table() -> None:
 
 
 @pytest.fixture
-def database_url(tmp_path: Path, _filed_sqlite: Path) -> str:
-    """One database is enough: what a grant allows is decided before anything is asked of it."""
-    return sqlite_copy(_filed_sqlite, tmp_path)
-
-
-@pytest.fixture
 async def api(api: Api) -> Api:
     await api.world.manager.vfolders.start()
     return api
@@ -118,7 +111,7 @@ async def test_what_a_grant_allows(api: Api, standing: str) -> None:
     client, key = await folder_for(api, standing)
     for call, outcomes, options in TABLE:
         expected = outcomes.split()[column]
-        found = await outcome(client._http, key, call, options)
+        found = await outcome(client.http, key, call, options)
         # Somebody may do it, and there is nothing to do it to: it was let through.
         if expected == "ok" and found in ("nil", "invalid-request", "invalid-transition"):
             found = "ok"

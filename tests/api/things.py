@@ -135,7 +135,7 @@ class Things:
     async def upload_folder(self) -> str:
         """A folder into which ``user`` has begun an upload."""
         key = await self.folder()
-        answer = await self._user._http.post(
+        answer = await self._user.http.post(
             f"/vfolders/{key}/uploads", params={"path": "f"}, headers={"Upload-Length": "5"}
         )
         self._upload = answer.headers["Location"].rpartition("/")[2]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,11 +14,7 @@ import pytest
 from click.testing import CliRunner
 
 from bai_services.cli.main import main
-from tests.manager.conftest import _filed_sqlite, _migrated_sqlite, clock, manager, world
-from tests.testbed.agent_voice import AgentVoice
-from tests.testbed.manager import Api, World, serving, sqlite_copy
-
-__all__ = ["_filed_sqlite", "_migrated_sqlite", "clock", "manager", "world"]
+from tests.testbed.manager import Api
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,29 +36,6 @@ class Done:
         """The one JSON document on standard error of a command that failed."""
         assert (self.code == 0, self.stdout) == (False, "")
         return json.loads(self.stderr)
-
-
-@pytest.fixture
-def database_url(tmp_path: Path, _filed_sqlite: Path) -> str:
-    # What the command does is the same on every database; tests/api runs on both.
-    return sqlite_copy(_filed_sqlite, tmp_path)
-
-
-@pytest.fixture
-async def api(world: World) -> AsyncIterator[Api]:
-    async with serving(world) as served:
-        yield served
-
-
-@pytest.fixture
-async def agent(api: Api) -> AsyncIterator[AgentVoice]:
-    """An agent that has said hello, beside running loops."""
-    voice = AgentVoice(api.agent)
-    await voice.beat()
-    await api.world.manager.start()
-    yield voice
-    await api.world.manager.session_parts.stop()
-    assert await api.world.manager.ledger.audit() == []
 
 
 Bai = Callable[..., Awaitable[Done]]

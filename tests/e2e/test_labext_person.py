@@ -54,6 +54,9 @@ async def allow(page: Page, hub: RunningHub) -> None:
     await window.wait_for_url(f"{hub.url}/services/bai/panel-login?**")
     async with page.expect_response("**/auth/code/redeem"), window.expect_event("close"):
         await window.click('form button[type="submit"]')
+    # An element of a page in the background takes the focus without a focus event.
+    await page.bring_to_front()
+    await page.wait_for_function("document.hasFocus()")
 
 
 async def test_a_folder_is_shared_by_name(

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 import httpx
 import pytest
 
-from tests.conftest import missing
 from tests.e2e.engines import checked, start, stop
 from tests.hub import RunningHub
 from tests.testbed import PartMissing, second_machine
+from tests.testbed.required import missing
 from tests.testbed.second_machine import SecondMachine
 
 if TYPE_CHECKING:

@@ -14,10 +14,10 @@ import pytest
 
 from bai_labext.apps.catalogue import BY_ANY_NAME, AppKind
 from bai_services.core.cluster.image_labels import parse_labels
-from tests.conftest import missing
 from tests.testbed import PartMissing, images
 from tests.testbed.jupyter import JupyterServer
 from tests.testbed.ports import free_port
+from tests.testbed.required import missing
 from tests.testbed.wait import wait_until, wait_until_async
 
 if TYPE_CHECKING:

@@ -35,8 +35,8 @@ class Shutter:
 
 
 @pytest.fixture
-def shutter(postgres_server: Postgres, _migrated_postgres: str) -> Iterator[Shutter]:
-    with postgres_server.database(_migrated_postgres) as url:
+def shutter(postgres_server: Postgres, migrated_postgres: str) -> Iterator[Shutter]:
+    with postgres_server.database(migrated_postgres) as url:
         yield Shutter(postgres_server, url)
 
 

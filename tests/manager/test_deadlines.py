@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from datetime import datetime, timedelta
 
+import pytest
 import sqlalchemy as sa
 
 from bai_services.core.resources import ResourceSlots
@@ -25,6 +26,8 @@ from bai_services.manager.sessions.deadlines import Deadlines
 from bai_services.manager.sessions.lifecycle import Lifecycle
 from tests.db.test_queue_kills import kill_everywhere, until_killed
 from tests.db.world import NOW, World, make_world
+
+pytestmark = pytest.mark.both_databases
 
 LATER = NOW + timedelta(hours=1)
 SMALL = ResourceSlots.parse({"cpu": "0.1", "mem": "64m"})

@@ -17,10 +17,10 @@ from bai_services.core.errors import Unavailable
 from bai_services.core.sessions.lifecycle import Status
 from bai_services.db.sessions.store import SessionStore
 from bai_services.manager.scheduling.jit_warmup import warm_up
-from tests.conftest import missing
 from tests.testbed.agent_voice import AgentVoice
 from tests.testbed.manager import Api, MovableClock, make_world, manager_on, serving
 from tests.testbed.postgres import Postgres
+from tests.testbed.required import missing
 from tests.testbed.wait import wait_until_async
 
 MIB = 2**20
@@ -93,11 +93,11 @@ def postgres_disk(server: Postgres, migrated: str) -> Iterator[SmallDisk]:
 @pytest.fixture(params=["sqlite", pytest.param("postgres", marks=pytest.mark.postgres)])
 def disk(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[SmallDisk]:
     if request.param == "sqlite":
-        with sqlite_disk(tmp_path / "small", request.getfixturevalue("_migrated_sqlite")) as made:
+        with sqlite_disk(tmp_path / "small", request.getfixturevalue("migrated_sqlite")) as made:
             yield made
         return
     server: Postgres = request.getfixturevalue("postgres_server")
-    with postgres_disk(server, request.getfixturevalue("_migrated_postgres")) as made:
+    with postgres_disk(server, request.getfixturevalue("migrated_postgres")) as made:
         yield made
 
 

@@ -23,7 +23,7 @@ from tests.testbed.manager import (
     Api,
     MovableClock,
     World,
-    make_world,
+    known_world,
     manager_on,
     serving,
 )
@@ -75,13 +75,20 @@ def key_of(session: dict[str, Any]) -> Key:
 
 
 @pytest.fixture
-async def cluster(database_url: str, tmp_path: Path, clock: MovableClock) -> AsyncIterator[Cluster]:
+async def cluster(
+    demo_database_url: str, tmp_path: Path, clock: MovableClock
+) -> AsyncIterator[Cluster]:
     async with (
         speaking() as hub,
         manager_on(
-            database_url, tmp_path, clock, hub_api_url=hub.url, hub_api_token="t"
+            demo_database_url,
+            tmp_path,
+            clock,
+            is_migrated=True,
+            hub_api_url=hub.url,
+            hub_api_token="t",
         ) as manager,
-        serving(await make_world(manager, clock)) as api,
+        serving(await known_world(manager, clock)) as api,
     ):
         cluster = Cluster(api, hub, clock)
         cluster.user = await api.world.caller("user")

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
+import pytest
 import sqlalchemy as sa
 
 from bai_services.core.sessions.lifecycle import Status
@@ -20,6 +21,8 @@ from bai_services.db.scheduling.lease import LeaseStore
 from bai_services.db.tables.cluster import agents
 from tests.db.world import World, make_world
 from tests.testbed.wait import wait_until_async
+
+pytestmark = pytest.mark.both_databases
 
 LEASE_SECONDS = 3.0
 

@@ -152,6 +152,7 @@ async def test_a_block_reads_the_same_for_known_and_unknown_names(person: World)
     assert await attempt(person, "user", PASSWORD) == await attempt(person, "no-such-person", "x")
 
 
+@pytest.mark.both_databases
 async def test_attempts_at_once_do_not_get_past_the_limit(person: World) -> None:
     answers = await asyncio.gather(
         *(attempt(person, "user", "wrong horse 1!") for _ in range(FAILURES_ALLOWED + 10))

@@ -10,7 +10,10 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from bai_services.core.sessions.lifecycle import Status
+from bai_services.core.sessions.spec import SessionSpec
 from bai_services.db.database import Database
 from bai_services.db.scheduling.lease import LeaseStore
 from bai_services.manager.manager import Manager
@@ -20,6 +23,8 @@ from tests.manager.test_scheduler_lease import stop_between_writes
 from tests.testbed.hub_voice import speaking
 from tests.testbed.manager import MovableClock, make_world, manager_on, serving, settings
 from tests.testbed.wait import wait_until_async
+
+pytestmark = pytest.mark.both_databases
 
 # Long enough for no test to see it pass, and short enough to wait for.
 LONG, SHORT = 600.0, 3.0
@@ -68,6 +73,21 @@ async def test_a_standby_starts_nothing(
         cluster.hub.set_up(asked[0])
         await cluster.until(session["id"], Status.RUNNING)
         assert cluster.hub.asked == asked
+
+
+async def test_a_session_created_by_a_standby_is_placed_at_once(
+    database_url: str, tmp_path: Path, clock: MovableClock
+) -> None:
+    async with two_managers(database_url, tmp_path, clock, LONG) as (cluster, standby):
+        await cluster.manager.start()
+        assert cluster.user is not None
+        # The scheduler learns of the first one directly and of the second from the database.
+        for number in range(3):
+            theirs = SessionSpec(name=f"theirs-{number}", resources={"cpu": "1", "mem": "512m"})
+            created, _ = await standby.sessions.create(cluster.user, theirs)
+            own = await cluster.create(f"own-{number}", resources={"cpu": "1", "mem": "512m"})
+            await cluster.until(own["id"], Status.SCHEDULED)
+            await cluster.until(created["id"], Status.SCHEDULED)
 
 
 async def test_a_standby_mends_nothing(
@@ -160,7 +180,8 @@ async def test_one_that_is_stopped_in_a_start_and_woken(
                 await beat()
                 return (await cluster.store.find(session["id"])).status is status
 
-            await wait_until_async(is_there, 120, f"{status} of {session['name']}")
+            # Far less than the interval at which a manager reads the whole queue.
+            await wait_until_async(is_there, 20, f"{status} of {session['name']}")
 
         async def holds(token: int) -> bool:
             row = await leases.read()
@@ -176,6 +197,8 @@ async def test_one_that_is_stopped_in_a_start_and_woken(
             await until_held(1)
             with lone_manager(database_url, tmp_path / "b", hub.url):
                 await wait_until_async(lambda: "this one waits" in log_of("b"), 60, "b to wait")
+                # A manager reads agents together with sessions that another one created.
+                await beat()
                 hub.starts = [202]
                 one = await prepared_now("lab1")
                 await wait_until_async(lambda: hub.askers == ["a"], 30, "the start by a")

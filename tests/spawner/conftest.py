@@ -11,19 +11,9 @@ import pytest
 
 from bai_services.manager.scheduling.jit_warmup import warm_up
 from bai_spawner.engines import processes
-from tests.api.conftest import api
-from tests.manager.conftest import _filed_sqlite, _migrated_sqlite, clock, manager, world
 from tests.spawner.bare_hub import BareHub
 from tests.testbed.agent_voice import AgentVoice
-from tests.testbed.manager import HUB_TOKEN, Api, sqlite_copy
-
-__all__ = ["_filed_sqlite", "_migrated_sqlite", "api", "clock", "manager", "world"]
-
-
-@pytest.fixture
-def database_url(tmp_path: Path, _filed_sqlite: Path) -> str:
-    """SQLite only: what is tested here never sees the database."""
-    return sqlite_copy(_filed_sqlite, tmp_path)
+from tests.testbed.manager import HUB_TOKEN, Api
 
 
 @pytest.fixture

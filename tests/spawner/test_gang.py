@@ -26,12 +26,12 @@ from bai_spawner.engines.docker import DockerEngine as Docker
 from bai_spawner.engines.docker_container import container_name
 from bai_spawner.engines.process import ProcessEngine
 from bai_spawner.plan import LaunchPlan
-from tests.conftest import missing
 from tests.spawner import standin
 from tests.spawner.plans import plan
 from tests.spawner.standin import ask
 from tests.testbed import PartMissing, images
 from tests.testbed.docker_engine import DockerEngine
+from tests.testbed.required import missing
 from tests.testbed.wait import wait_until_async
 
 pytestmark = pytest.mark.filterwarnings(

@@ -21,10 +21,10 @@ from bai_spawner import kernel_group
 from bai_spawner.engines.base import EngineError, Running
 from bai_spawner.engines.docker import DockerEngine as Docker
 from bai_spawner.plan import LaunchPlan
-from tests.conftest import missing
 from tests.spawner.test_gang import gang_plan
 from tests.testbed import PartMissing, images, swarm
 from tests.testbed.docker_engine import DockerEngine
+from tests.testbed.required import missing
 from tests.testbed.wait import wait_until_async
 
 pytestmark = [

@@ -22,7 +22,7 @@ from bai_services.storage.backends.project_quota import Ext4Backend, XfsBackend
 from bai_services.storage.backends.registry import BUILT_IN, find_backend
 from bai_services.storage.base import Capability, Copying, HostStatus, Location, Scope
 from bai_services.storage.host import StorageHost
-from tests.conftest import missing
+from tests.testbed.required import missing
 
 MIB = 2**20
 IMAGE_BYTES = 400 * MIB

@@ -97,7 +97,7 @@ def succeeds(words: list[str]) -> bool:
 
 def leftovers(storage: StorageHost) -> list[str]:
     """Return what waits beside the folders."""
-    return [str(path) for path in storage._root.glob(f"*/*/{DIRECTORY}/*")]
+    return [str(path) for path in storage.backend.root.glob(f"*/*/{DIRECTORY}/*")]
 
 
 async def test_what_is_sent_comes_back(storage: StorageHost, folder: Location) -> None:
@@ -116,7 +116,7 @@ async def test_what_is_sent_comes_back(storage: StorageHost, folder: Location) -
 
 async def test_a_folder_lies_by_its_id(storage: StorageHost, folder: Location) -> None:
     name, scope = folder.vfolder_id, folder.scope
-    assert place(storage, folder).relative_to(storage._root) == Path("user", scope.id, name)
+    assert place(storage, folder).relative_to(storage.backend.root) == Path("user", scope.id, name)
     for odd in (Location(scope, "../../etc"), Location(Scope("..", scope.id), name),
                 Location(Scope("user", "../x"), name)):  # fmt: skip
         with pytest.raises(ValueError):

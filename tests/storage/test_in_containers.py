@@ -17,8 +17,6 @@ from bai_services.core.errors import BaiError, Forbidden
 from bai_services.core.folders.mounts import MountRequest
 from bai_services.core.folders.vfolders import Permission
 from bai_services.manager.settings import HostPlace
-from tests.conftest import missing
-from tests.manager.conftest import _filed_sqlite, _migrated_sqlite
 from tests.storage.test_backends import IMAGE_BYTES, run
 from tests.testbed import PartMissing
 from tests.testbed.docker_engine import DockerEngine
@@ -29,10 +27,8 @@ from tests.testbed.manager import (
     World,
     known_world,
     manager_on,
-    sqlite_copy,
 )
-
-__all__ = ["_filed_sqlite", "_migrated_sqlite"]
+from tests.testbed.required import missing
 
 MIB = 2**20
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="only root gives files away")
@@ -57,10 +53,11 @@ def disk(tmp_path: Path) -> Iterator[Path]:
 
 
 @pytest.fixture
-async def world(disk: Path, tmp_path: Path, _filed_sqlite: Path) -> AsyncIterator[World]:
-    url = sqlite_copy(_filed_sqlite, tmp_path)
+async def world(disk: Path, tmp_path: Path, demo_database_url: str) -> AsyncIterator[World]:
     hosts = (HostPlace("local", "btrfs", disk),)
-    async with manager_on(url, tmp_path, MovableClock(), storage_hosts=hosts) as manager:
+    async with manager_on(
+        demo_database_url, tmp_path, MovableClock(), storage_hosts=hosts
+    ) as manager:
         made = await known_world(manager, manager.clock)  # type: ignore[arg-type]
         await manager.vfolders.start()
         yield made

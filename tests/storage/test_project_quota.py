@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.conftest import missing
+from tests.testbed.required import missing
 
 SOURCE = Path(__file__).parent / "quota_calls.c"
 MIB = 2**20

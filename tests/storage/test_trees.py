@@ -143,7 +143,7 @@ async def test_a_folder_of_deep_directories_is_copied_moved_and_deleted(in_memor
             left = host.staging(location).fresh().with_name(f"{location.vfolder_id}.trash")
             (left / "d").mkdir(parents=True)
             await host.delete(location)
-        assert [path for path in host._root.glob("*/*/*/*")] == []
+        assert [path for path in host.backend.root.glob("*/*/*/*")] == []
     finally:
         await host.stop()
 

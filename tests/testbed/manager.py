@@ -67,10 +67,16 @@ def settings(database_url: str, home: Path, **others: object) -> Settings:
 
 @asynccontextmanager
 async def manager_on(
-    database_url: str, home: Path, clock: MovableClock, **others: object
+    database_url: str,
+    home: Path,
+    clock: MovableClock,
+    *,
+    is_migrated: bool = False,
+    **others: object,
 ) -> AsyncIterator[Manager]:
-    """Give a manager without its loops on a database that is brought to the newest schema."""
-    await asyncio.to_thread(schema.upgrade, database_url)
+    """Give a manager whose loops do not run; migrate its database unless it ``is_migrated``."""
+    if not is_migrated:
+        await asyncio.to_thread(schema.upgrade, database_url)
     made = Manager(settings(database_url, home, **others), Database(database_url), clock)
     try:
         yield made
@@ -134,7 +140,7 @@ async def known_world(manager: Manager, clock: MovableClock) -> World:
 
 
 async def create_demo(database_url: str, home: Path) -> None:
-    """Make a database from which those of tests are copied: filing takes longer."""
+    """Create the demo in a database of which each test gets a copy, which takes less time."""
     clock = MovableClock()
     async with manager_on(database_url, home, clock) as manager:
         await make_world(manager, clock)

@@ -1,0 +1,10 @@
+"""Databases without rows: the tests of this folder insert their own small cluster."""
+
+from __future__ import annotations
+
+import pytest
+
+
+@pytest.fixture
+def database_url(migrated_database_url: str) -> str:
+    return migrated_database_url

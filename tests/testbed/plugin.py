@@ -1,0 +1,333 @@
+"""The pytest plugin of this test suite: real parts, databases, managers and their HTTP server.
+
+A part that is missing skips the tests that need it. ``BAI_REQUIRE=docker,postgres,browser,btrfs``
+turns these skips into failures, so that CI cannot pass without having run them.
+
+Tests run on SQLite. Those below ``tests/db`` and those marked ``both_databases`` (races, lists,
+permissions) run on PostgreSQL too.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import warnings
+from collections.abc import AsyncIterator, Iterator
+from contextlib import AsyncExitStack, ExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from bai_services.client import Client
+from bai_services.db import schema
+from bai_services.manager.manager import Manager
+from tests.testbed import PartMissing
+from tests.testbed.agent_voice import AgentVoice
+from tests.testbed.manager import (
+    Api,
+    MovableClock,
+    World,
+    create_demo,
+    known_world,
+    manager_on,
+    serving,
+    sqlite_copy,
+)
+from tests.testbed.required import missing
+
+if TYPE_CHECKING:
+    from playwright.async_api import Browser
+
+    from tests.testbed.docker_engine import DockerEngine
+    from tests.testbed.postgres import Postgres
+
+TESTS = Path(__file__).resolve().parents[1]
+DATABASE_ENGINES = ["sqlite", "postgres"]
+# The marker of a test follows from its fixtures, so that `-m "not docker"` deselects by both.
+MARKER_OF_FIXTURE = {
+    "docker_engine": "docker",
+    "session_image": "docker",
+    "postgres_url": "postgres",
+    "postgres_server": "postgres",
+    "browser": "browser",
+}
+FIXTURE_OF_MARKER = {"docker": "docker_engine", "postgres": "postgres_server"}
+BUILD_TIMEOUT_SECONDS = 1200
+# Files that take longer than 20 s on two cores, the longest first: with --no-loadscope-reorder
+# the workers begin with them, so that none of them is left for the end of the run.
+LONGEST_FIRST = (
+    "spawner/test_spawner.py",
+    "api/test_lists.py",
+    "manager/test_hub.py",
+    "labext/test_images.py",
+    "api/test_permissions.py",
+    "manager/test_standby.py",
+    "labext/test_panel_api.py",
+    "agent/test_mig.py",
+    "api/test_fuzz.py",
+    "manager/test_scheduler_lease.py",
+    "db/test_races.py",
+    "manager/test_hub_side.py",
+    "db/test_schema.py",
+    "test_app.py",
+    "test_demo.py",
+    "db/test_sessions.py",
+    "db/test_queue_kills.py",
+    "agent/test_watchdog.py",
+    "e2e/test_sign_in.py",
+    "e2e/test_labext.py",
+    "e2e/test_start_form.py",
+    "e2e/test_run.py",
+    "e2e/test_gang.py",
+    "e2e/test_journey_browser.py",
+    "e2e/test_faults.py",
+    "e2e/test_journey_rest.py",
+    "e2e/test_remote_cli.py",
+    "e2e/test_labext_person.py",
+    "e2e/test_hub_roles.py",
+    "e2e/test_ssh.py",
+)
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Run a test on both databases where its folder or its marker asks for that."""
+    if "database_engine" not in metafunc.fixturenames:
+        return
+    definition = metafunc.definition
+    if TESTS / "db" in definition.path.parents or definition.get_closest_marker("both_databases"):
+        metafunc.parametrize("database_engine", DATABASE_ENGINES, indirect=True)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    ranks = {TESTS / name: rank for rank, name in enumerate(LONGEST_FIRST)}
+    items.sort(key=lambda item: ranks.get(item.path, len(ranks)))
+    for item in items:
+        names = set(getattr(item, "fixturenames", ()))
+        markers = {MARKER_OF_FIXTURE[name] for name in names & MARKER_OF_FIXTURE.keys()}
+        callspec = getattr(item, "callspec", None)
+        if callspec is not None and callspec.params.get("database_engine") == "postgres":
+            markers.add("postgres")
+        for marker in markers:
+            item.add_marker(marker)
+        # The first test that asks for the session image waits until it is built.
+        may_build = item.get_closest_marker("docker") or item.get_closest_marker("e2e")
+        if may_build and not item.get_closest_marker("timeout"):
+            item.add_marker(pytest.mark.timeout(BUILD_TIMEOUT_SECONDS))
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Show why a test failed at its first attempt, if it was run again."""
+    for report in terminalreporter.getreports("rerun"):
+        terminalreporter.section(f"RERUN {report.nodeid}", sep="-")
+        terminalreporter.write_line(report.longreprtext)
+
+
+@pytest.fixture(autouse=True)
+def _parts_of_markers(request: pytest.FixtureRequest) -> None:
+    """Require the part behind a marker also where the test does not name its fixture."""
+    for marker, fixture in FIXTURE_OF_MARKER.items():
+        if request.node.get_closest_marker(marker) and fixture not in request.fixturenames:
+            request.getfixturevalue(fixture)
+
+
+# --- real parts
+
+
+@pytest.fixture
+def refused_sockets() -> Iterator[None]:
+    """Collect the unclosed sockets that docker-py leaves of refused connections."""
+    yield
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ResourceWarning)
+        gc.collect()
+
+
+@pytest.fixture(scope="session")
+def docker_engine() -> Iterator[DockerEngine]:
+    """A Docker engine that answers: ``host`` is its endpoint, ``client`` a docker-py client."""
+    from tests.testbed import docker_engine
+
+    try:
+        engine = docker_engine.acquire()
+    except PartMissing as reason:
+        missing("docker", reason)
+    try:
+        yield engine
+    finally:
+        engine.release()
+
+
+@pytest.fixture(scope="session")
+def session_image(docker_engine: DockerEngine) -> str:
+    """The name of the session image of this working tree, in the engine of `docker_engine`."""
+    from tests.testbed import images
+
+    try:
+        return images.session_image(docker_engine)
+    except PartMissing as reason:
+        missing("docker", reason)
+
+
+@pytest.fixture
+async def browser() -> AsyncIterator[Browser]:
+    """A headless Chromium with a fresh profile, through Playwright's async interface."""
+    from tests.testbed import chromium
+
+    async with AsyncExitStack() as stack:
+        try:
+            launched = await stack.enter_async_context(chromium.launched())
+        except PartMissing as reason:
+            missing("browser", reason)
+        yield launched
+
+
+# --- databases
+
+
+@pytest.fixture(scope="session")
+def postgres_server() -> Iterator[Postgres]:
+    """The PostgreSQL server of the test run."""
+    from tests.testbed import postgres
+
+    with ExitStack() as stack:
+        try:
+            server = stack.enter_context(postgres.running())
+        except PartMissing as reason:
+            missing("postgres", reason)
+        yield server
+
+
+@pytest.fixture
+def postgres_url(postgres_server: Postgres) -> Iterator[str]:
+    """The SQLAlchemy URL of a fresh, empty PostgreSQL database."""
+    with postgres_server.database() as url:
+        yield url
+
+
+@pytest.fixture
+def database_engine(request: pytest.FixtureRequest) -> str:
+    """``sqlite``, or each of `DATABASE_ENGINES` in turn: see `pytest_generate_tests`."""
+    return str(getattr(request, "param", "sqlite"))
+
+
+@pytest.fixture
+def empty_database_url(request: pytest.FixtureRequest, database_engine: str, tmp_path: Path) -> str:
+    """The SQLAlchemy URL of a fresh database without tables."""
+    if database_engine == "sqlite":
+        return f"sqlite+aiosqlite:///{tmp_path}/bai.sqlite"
+    return str(request.getfixturevalue("postgres_url"))
+
+
+# Templates: to copy a database takes 20 ms; to migrate one or to create the demo takes seconds.
+
+
+@pytest.fixture(scope="session")
+def migrated_sqlite(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("migrated") / "bai.sqlite"
+    schema.upgrade(f"sqlite+aiosqlite:///{path}")
+    return path
+
+
+@pytest.fixture(scope="session")
+def migrated_postgres(postgres_server: Postgres) -> str:
+    name = postgres_server.create_database()
+    schema.upgrade(postgres_server.url(name))
+    return name
+
+
+@pytest.fixture(scope="session")
+def demo_sqlite(migrated_sqlite: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("demo")
+    asyncio.run(create_demo(sqlite_copy(migrated_sqlite, folder), folder))
+    return folder / "bai.sqlite"
+
+
+@pytest.fixture(scope="session")
+def demo_postgres(
+    postgres_server: Postgres, migrated_postgres: str, tmp_path_factory: pytest.TempPathFactory
+) -> str:
+    name = postgres_server.create_database(migrated_postgres)
+    asyncio.run(create_demo(postgres_server.url(name), tmp_path_factory.mktemp("demo")))
+    return name
+
+
+@pytest.fixture
+def migrated_database_url(
+    request: pytest.FixtureRequest, database_engine: str, tmp_path: Path
+) -> Iterator[str]:
+    """The SQLAlchemy URL of a fresh database with all tables and no rows."""
+    yield from _copied(request, "migrated", database_engine, tmp_path)
+
+
+@pytest.fixture
+def demo_database_url(
+    request: pytest.FixtureRequest, database_engine: str, tmp_path: Path
+) -> Iterator[str]:
+    """The SQLAlchemy URL of a fresh database with the demo in it; `known_world` reads its keys."""
+    yield from _copied(request, "demo", database_engine, tmp_path)
+
+
+def _copied(
+    request: pytest.FixtureRequest, stage: str, database_engine: str, folder: Path
+) -> Iterator[str]:
+    template = request.getfixturevalue(f"{stage}_{database_engine}")
+    if database_engine == "sqlite":
+        yield sqlite_copy(template, folder)
+        return
+    server: Postgres = request.getfixturevalue("postgres_server")
+    with server.database(template) as url:
+        yield url
+
+
+@pytest.fixture
+def database_url(
+    request: pytest.FixtureRequest, database_engine: str, tmp_path: Path
+) -> Iterator[str]:
+    """The database of `manager`: with the demo where the test uses `world`, else without rows."""
+    stage = "demo" if "world" in request.fixturenames else "migrated"
+    yield from _copied(request, stage, database_engine, tmp_path)
+
+
+# --- the manager and its HTTP server
+
+
+@pytest.fixture
+def clock() -> MovableClock:
+    return MovableClock()
+
+
+@pytest.fixture
+async def manager(database_url: str, tmp_path: Path, clock: MovableClock) -> AsyncIterator[Manager]:
+    """A manager whose loops do not run unless the test starts them."""
+    async with manager_on(database_url, tmp_path, clock, is_migrated=True) as made:
+        yield made
+
+
+@pytest.fixture
+async def world(manager: Manager, clock: MovableClock) -> World:
+    """The manager with the demo in it."""
+    return await known_world(manager, clock)
+
+
+@pytest.fixture
+async def api(world: World) -> AsyncIterator[Api]:
+    """A server and its clients: ``await api.client("user")``, ``api.hub``, ``api.agent``."""
+    async with serving(world) as served:
+        yield served
+
+
+@pytest.fixture
+async def agent(api: Api) -> AsyncIterator[AgentVoice]:
+    """An agent of the demo's group after its first heartbeat, beside running loops."""
+    voice = AgentVoice(api.agent)
+    await voice.beat()
+    await api.world.manager.start()
+    yield voice
+    await api.world.manager.session_parts.stop()
+    assert await api.world.manager.ledger.audit() == []
+
+
+@pytest.fixture
+async def user(api: Api) -> Client:
+    return await api.client("user")
