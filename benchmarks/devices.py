@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from bai_services.agent.devices.base import Granted
-from bai_services.agent.devices.device_grants import Holdings
+from bai_services.agent.devices.device_grants import DeviceGrants
 from bai_services.agent.devices.inventory import Inventory
 from bai_services.agent.devices.memory_watchdog import Action, Watchdog
 from bai_services.agent.devices.nvidia.cuda import CudaGpus
@@ -68,7 +68,7 @@ async def measure(folder: Path, options: argparse.Namespace) -> dict[str, Any]:
     """Return medians, in milliseconds, of whole looks after the first one."""
     inventory = Inventory([CudaGpus()])
     engine = ProcessEngine(AGENT, Folders(folder), 1.0)
-    holdings = Holdings(Folders(folder))
+    holdings = DeviceGrants(Folders(folder))
     watchdog = Watchdog(inventory, engine, holdings, Action.WARN)
     started = time.perf_counter()
     await inventory.look()
@@ -122,7 +122,7 @@ def give(
     processes: list[subprocess.Popen[bytes]],
     folder: Path,
     inventory: Inventory,
-    holdings: Holdings,
+    holdings: DeviceGrants,
 ) -> None:
     """Give each session a share, and let its process hold some memory of that GPU."""
     devices = sorted(inventory.devices.values(), key=lambda d: d.index)

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from bai_services.agent.devices.base import Device, Granted
-from bai_services.agent.devices.device_grants import Holdings
+from bai_services.agent.devices.device_grants import DeviceGrants
 from bai_services.agent.devices.inventory import Inventory
 from bai_services.agent.devices.memory_watchdog import LOOK_SECONDS, Action, Watchdog
 from bai_services.agent.devices.nvidia.cuda import CudaGpus
@@ -168,7 +168,7 @@ async def watchdog_seconds(gpu: Device, total: int, folder: Path) -> float | Non
     inventory, folders = Inventory([CudaGpus()]), Folders(folder)
     await inventory.look()
     engine = ProcessEngine(AGENT, folders, 1.0)
-    holdings = Holdings(folders)
+    holdings = DeviceGrants(folders)
     watchdog = Watchdog(inventory, engine, holdings, Action.TERMINATE)
     session = str(uuids.uuid4())
     task = Task("bench", "prepare", session, session)
