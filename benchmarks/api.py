@@ -1,6 +1,6 @@
-"""How long the API takes to answer: alone, while a big scheduling pass runs, and for big lists.
+"""Response times of the API: idle, during a large scheduling pass, and for large lists.
 
-A manager serves in a process of its own; callers sign with keypairs from this one.
+The manager serves in a separate process; clients sign with keypairs from this one.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ PAGE = 50
 
 
 class Call(NamedTuple):
-    """One request, by a name under which its times are shown."""
+    """One request, with the name under which its times are shown."""
 
     name: str
     send: Callable[[Client], Awaitable[Any]]
 
 
 class Taken(NamedTuple):
-    """How many milliseconds an answer took."""
+    """Duration of a response in milliseconds."""
 
     name: str
     ms: float
@@ -65,7 +65,7 @@ def _parser() -> argparse.ArgumentParser:
 
 @contextmanager
 def _database(kind: str) -> Iterator[str | None]:
-    """Give a database's URL, "" for the one in the folder, None where the part is missing."""
+    """Yield a database's URL, "" for the one in the folder, None where the server is missing."""
     if kind == "sqlite":
         yield ""
         return
@@ -96,7 +96,7 @@ async def _measure(served: Served, spec: argparse.Namespace) -> dict[str, Any]:
     try:
         for client in clients:
             await client.post("/vfolders", {"name": "bench"})
-        await _timed(clients, MIX, 100)  # what is built at the first call is not measured
+        await _timed(clients, MIX, 100)  # caches that the first calls fill are not measured
         began = served.ask("cpu")["seconds"]
         alone = await _timed(clients, MIX, spec.requests)
         cpu_seconds = served.ask("cpu")["seconds"] - began
@@ -144,7 +144,7 @@ def _by_name(taken: Sequence[Taken]) -> dict[str, dict[str, float]]:
 async def _during_pass(
     served: Served, clients: Sequence[Client]
 ) -> tuple[list[Taken], dict[str, Any]]:
-    """Ask until the pass is over and return how long each answer took."""
+    """Send requests until the pass is over and return the duration of each."""
     running = asyncio.create_task(asyncio.to_thread(served.ask, "pass"))
     taken: list[Taken] = []
     turns = 0
@@ -173,7 +173,7 @@ async def _timed(clients: Sequence[Client], calls: Sequence[Call], count: int) -
 
 
 async def _time(client: Client, call: Call) -> Taken:
-    """Return how many milliseconds a call takes; one that is refused is no figure, and raises."""
+    """Return the duration of a call; a refused call raises, because it is not a measurement."""
     began = time.perf_counter()
     await call.send(client)
     return Taken(call.name, (time.perf_counter() - began) * 1000)
@@ -190,7 +190,7 @@ def _write(client: Client) -> Awaitable[Any]:
     return client.patch("/vfolders/bench", {"permission": permission})
 
 
-# What people's pages and scripts ask, one in eight a write.
+# Typical requests of pages and scripts, one in eight a write.
 MIX: Sequence[Call] = (
     _get("/me"),
     _get("/sessions", limit=20, status="RUNNING"),

@@ -1,12 +1,13 @@
-"""What reserving backfill is worth: bounded slowdown against first come, first served, on a replay.
+"""Effect of reserving backfill: bounded slowdown compared with first come, first served, on a
+replay.
 
-One JSON object on standard output. Without ``--workload`` the jobs are drawn, from a fixed
-seed, as in the model of Lublin and Feitelson of parallel supercomputers: a quarter of the jobs is
-serial; the logarithms of the other sizes fall on two uniform stages, three quarters of them on a
-power of two; the logarithm of the run time is one of two gamma variables, of which the longer
-is likelier for larger jobs; gaps between arrivals are exponentials of a gamma variable, shorter
-by day than by night. Users ask for up to five times the time that they need. Arrivals are then
-stretched so that the machine is offered the given load.
+One JSON object on standard output. Without ``--workload`` jobs are generated, from a fixed seed, by
+the model of Lublin and Feitelson of parallel supercomputers: a quarter of the jobs is serial; the
+logarithms of the other sizes follow a two-stage uniform distribution, three quarters of them on a
+power of two; the logarithm of the run time is one of two gamma variables, of which the longer is
+likelier for larger jobs; gaps between arrivals are exponentials of a gamma variable, shorter by day
+than by night. Users request up to five times the time that they need. Arrivals are then stretched
+to the given load.
 """
 
 from __future__ import annotations
@@ -33,12 +34,12 @@ SEED = 20
 PROCESSORS = 128
 USERS = 60
 LONGEST_SECONDS = 36 * 3600
-# Users ask for whole quarters of an hour.
+# Users request multiples of a quarter of an hour.
 ASK_STEP_SECONDS = 900
 
 
 def draw_workload(count: int, load: float, seed: int = SEED) -> list[str]:
-    """Return the lines of a drawn workload in the Standard Workload Format."""
+    """Return the lines of a generated workload in the Standard Workload Format."""
     rng = random.Random(seed)
     sizes = [_size(rng) for _ in range(count)]
     seconds = [_seconds(rng, size) for size in sizes]
@@ -83,7 +84,7 @@ def _arrivals(rng: random.Random, count: int) -> list[float]:
     at, found = 0.0, []
     for _ in range(count):
         hour = at / 3600 % 24
-        # By day four times as many come as in the middle of the night.
+        # Four times as many arrivals by day as in the middle of the night.
         pace = 0.4 + 0.6 * (1 - math.cos(2 * math.pi * (hour - 3) / 24)) / 2
         at += math.exp(rng.gammavariate(10.2303, 0.4871)) / pace
         found.append(at)
@@ -93,7 +94,7 @@ def _arrivals(rng: random.Random, count: int) -> list[float]:
 def measure(
     jobs: Sequence[Job], agents: Sequence[AgentState], backfill: Backfill
 ) -> tuple[dict[str, Any], float]:
-    """Return the report of a replay under a way of backfill, and how long the replay took."""
+    """Return the report of a replay with a backfill mode, and its duration."""
     state = GroupState(GROUP, placement=Policy.BEST_FIT, backfill=backfill)
     began = time.perf_counter()
     found = replay(jobs, agents, state)
@@ -117,7 +118,7 @@ def main() -> int:
     except InvalidRequest as error:
         print(error, file=sys.stderr)
         return 2
-    # A few jobs first: compiling the kernels is no part of a replay.
+    # A few jobs first: compilation must not be measured.
     measure(workload.jobs[:50], workload.agents, Backfill.RESERVING)
     fifo, fifo_seconds = measure(workload.jobs, workload.agents, Backfill.OFF)
     reserving, seconds = measure(workload.jobs, workload.agents, Backfill.RESERVING)

@@ -1,4 +1,4 @@
-"""A JupyterHub with nothing of ours in it: how many servers a second it can start at most."""
+"""A JupyterHub without our components: its maximum rate of starts."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ c.JupyterHub.load_roles = [
 
 
 class NoopSpawner(Spawner):  # type: ignore[misc]
-    """Starts nothing: the address of every server is that of the one that answers everything."""
+    """Starts nothing: every server has the address of one HTTP server that answers all requests."""
 
     _is_up = False
 
@@ -60,7 +60,7 @@ class NoopSpawner(Spawner):  # type: ignore[misc]
 
 
 class BareHub:
-    """A running Hub with its proxy, and the token that may start servers."""
+    """A running Hub with its proxy, and a token that may start servers."""
 
     def __init__(self, process: psutil.Popen, url: str, token: str) -> None:
         self.process = process
@@ -72,7 +72,9 @@ class BareHub:
         self._http.post("/users", json={"usernames": list(users)}).raise_for_status()
 
     def start_servers(self, users: tuple[str, ...], first: int, number: int, callers: int) -> None:
-        """Start that many named servers, in turn for each user, and return when all are up."""
+        """Start that many named servers, round-robin over the users, and return when all are
+        ready.
+        """
 
         def start(index: int) -> None:
             path = f"/users/{users[index % len(users)]}/servers/bench-{index}"

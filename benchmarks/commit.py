@@ -2,8 +2,8 @@
 
 Each decision is what the scheduler writes: the session's status and history, the kernel's agent,
 the ledger, and every counter of domain, project, user, keypair, resource group, agent and device
-that it moves. PostgreSQL commits to disk; SQLite's write-ahead log survives the end of any process.
-Python looks for rubbish as seldom as it does in a manager.
+that it changes. PostgreSQL commits to disk; SQLite's write-ahead log survives the end of any
+process. Python's garbage collector is configured as in the manager.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ def _run(measure: Coroutine[None, None, float]) -> float:
 
 
 async def _measure(url: str, spec: argparse.Namespace) -> float:
-    """Return the decisions per second of one run on a database of its own."""
+    """Return the decisions per second of one run on a new database."""
     world = await make_world(url)
     settle()
     try:

@@ -1,6 +1,6 @@
-"""The few calls of CUDA's driver and of cuBLAS that a measurement needs, through ctypes.
+"""The few calls of the CUDA driver and of cuBLAS that the measurements need, through ctypes.
 
-Nothing has to be installed but the driver and, for matrix products, cuBLAS.
+Only the driver is required, and cuBLAS for matrix products.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class CudaFailed(Exception):
 
 
 class Cuda:
-    """A context on the first device that this process sees."""
+    """A context on the first device visible to this process."""
 
     def __init__(self) -> None:
         """Open it.
@@ -51,7 +51,7 @@ class Cuda:
             raise CudaFailed(name, code)
 
     def allocate(self, size: int) -> int:
-        """Return the address of so many bytes of plain device memory."""
+        """Return the address of newly allocated device memory."""
         address = c_uint64()
         self.call("cuMemAlloc_v2", ctypes.byref(address), c_size_t(size))
         return address.value
@@ -64,7 +64,7 @@ class Cuda:
 
 
 class Copy:
-    """A copy from one place of the device's memory to another, again and again."""
+    """Repeated copy within the device's memory."""
 
     def __init__(self, cuda: Cuda, size: int) -> None:
         self._cuda, self._size = cuda, size
@@ -72,14 +72,14 @@ class Copy:
         cuda.clear(self._source, size)
 
     def run(self, times: int) -> None:
-        """Copy that many times and wait for the last one."""
+        """Copy that many times and wait for the last copy."""
         target, source = c_uint64(self._target), c_uint64(self._source)
         for _ in range(times):
             self._cuda.call("cuMemcpyDtoD_v2", target, source, c_size_t(self._size))
         self._cuda.wait()
 
 
-# A kernel that writes where there is nothing.
+# A kernel that writes to an invalid address.
 STRAY_WRITE = b""".version 6.0
 .target sm_50
 .address_size 64
@@ -93,7 +93,7 @@ STRAY_WRITE = b""".version 6.0
 
 
 def write_astray(cuda: Cuda) -> int:
-    """Let a kernel fault and return the error that the device gives; 0: it gave none."""
+    """Let a kernel fault and return the device's error; 0: none."""
     module, function = c_void_p(), c_void_p()
     cuda.call("cuModuleLoadData", ctypes.byref(module), STRAY_WRITE)
     cuda.call("cuModuleGetFunction", ctypes.byref(function), module, b"stray")
@@ -106,7 +106,7 @@ def write_astray(cuda: Cuda) -> int:
 
 
 class Product:
-    """The product of two square matrices of bf16, again and again."""
+    """Repeated product of two square matrices of bf16."""
 
     def __init__(self, cuda: Cuda, size: int) -> None:
         self._cuda, self._size = cuda, size
@@ -121,7 +121,7 @@ class Product:
 
     @property
     def operations(self) -> int:
-        """How many additions and multiplications one product takes."""
+        """Return the number of additions and multiplications of one product."""
         return 2 * int(self._size) ** 3
 
     def run(self, times: int) -> None:
@@ -153,7 +153,9 @@ def _open_cublas() -> ctypes.CDLL:
 
 
 def _places() -> Iterator[str]:
-    """Yield where cuBLAS may be: the loader's places, the toolkit, packages of this Python."""
+    """Yield possible locations of cuBLAS: the loader's paths, the toolkit, packages of this
+    Python.
+    """
     yield from CUBLAS
     folders = [Path("/usr/local/cuda/lib64"), Path("/usr/local/cuda/targets/x86_64-linux/lib")]
     folders += [Path(entry) / "nvidia" / "cublas" / "lib" for entry in sys.path if entry]

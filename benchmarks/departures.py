@@ -1,10 +1,10 @@
-"""How well a policy fills a cluster when sessions also end: a steady state, and lost requests.
+"""Utilisation of a cluster under a policy when sessions also end: steady state, and lost requests.
 
-Requests of a published trace come at random (Poisson) and stay as long as they did there, but no
-longer than ten times the median; what fits nowhere is lost. One JSON object on standard output:
-per policy and load the GPUs held on average over the second half of the requests, and the part of
-the demand that was lost, means over the seeds. Placement is that of a scheduling pass.
-`--mix cpu-bound` asks for shares without the largest ones, so that cpu runs out first.
+Requests of a published trace arrive at random (Poisson) and stay as long as they did there, but at
+most ten times the median; a request that does not fit is lost. One JSON object on standard output:
+per policy and load the mean percentage of GPUs in use over the second half of the requests, and the
+fraction of the demand that was lost, means over the seeds. Placement is that of a scheduling pass.
+`--mix cpu-bound` requests shares without the largest ones, so that cpu runs out first.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ from bai_services.core.scheduling.placement.tables import Variant
 from .trace import FIRST_SEED, MISSING, BadFile, Pod, make_tables, read_files
 
 POLICIES = ("priced", "fgd", "best-fit", "pack", "spread", "random")
-# In the cpu-bound mix so much of the demand is shares, and none of them is as large as this.
+# In the cpu-bound mix this fraction of the demand is shares, each smaller than this limit.
 SHARED_PART, LARGE = 0.6, 800
-# No request stays longer than so many times the median.
+# Maximum stay as a multiple of the median.
 LONGEST = 10
 
 
 def weights_of(pods: Sequence[Pod], mix: str) -> list[float]:
-    """Return how often each row is asked for."""
+    """Return the frequency of each row."""
     if mix == "own":
         return [1.0] * len(pods)
     is_share = [0 < pod.gpu_milli < 1000 for pod in pods]
@@ -49,7 +49,7 @@ def weights_of(pods: Sequence[Pod], mix: str) -> list[float]:
 
 
 class SteadyState:
-    """A cluster to which requests come and from which they leave."""
+    """A cluster at which requests arrive and from which they leave."""
 
     def __init__(
         self, pods: Sequence[Pod], weights: Sequence[float], capacity: int, load: float
@@ -61,7 +61,7 @@ class SteadyState:
         self._capacity = capacity
 
     def run(self, placer: Placer, arrivals: int, seed: int) -> tuple[float, float]:
-        """Return percent of the GPUs held, and of the demand lost, in the second half."""
+        """Return the percentage of GPUs in use, and of lost demand, in the second half."""
         rng = random.Random(seed)
         ends: list[tuple[float, int, int, tuple[Placement, ...]]] = []
         now = held = area = 0.0
@@ -88,7 +88,7 @@ class SteadyState:
 
 
 def weighted(pods: Sequence[Pod], weights: Sequence[float]) -> list[Pod]:
-    """Return rows in the proportions of the weights, for the tables to learn from."""
+    """Return rows in the proportions of the weights, from which the tables learn."""
     scale = 4 / max(min(w for w in weights if w), 1e-9)
     return [p for p, w in zip(pods, weights, strict=True) for _ in range(min(40, round(w * scale)))]
 
@@ -98,7 +98,7 @@ def measure(
 ) -> dict[str, Any]:
     capacity = sum(len(node.devices) for node in nodes) * 1000
     weights = weights_of(pods, args.mix)
-    # A few rows ran a thousand times as long as most: no steady state would come about.
+    # A few rows ran a thousand times as long as most: no steady state would be reached.
     longest = int(LONGEST * statistics.median(pod.seconds for pod in pods))
     pods = [replace(pod, seconds=min(pod.seconds, longest)) for pod in pods]
     learned = weighted(pods, weights)

@@ -1,8 +1,8 @@
-"""How long a look at the devices of a machine takes: discovery, a sample, whose memory it is.
+"""Duration of a device check of an agent: discovery, sampling, and memory per process.
 
-``python -m benchmarks.devices`` builds a library that answers as NVML does,
-with 8 GPUs and the processes of 64 sessions, and looks through the real
-binding. Exits with 6 where there is no C compiler.
+``python -m benchmarks.devices`` builds a library that answers like NVML, with 8 GPUs and the
+processes of 64 sessions, and reads it through the real binding. Exits with 6 where there is no C
+compiler.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def main() -> int:
     parser.add_argument("--gpus", type=int, default=8)
     parser.add_argument("--sessions", type=int, default=64)
     parser.add_argument("--runs", type=int, default=21)
-    # For itself: the library is found by a variable that must be set before the start.
+    # A new process: the library's path must be in the environment before the start.
     parser.add_argument("--inside", type=Path, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.inside is not None:
@@ -65,7 +65,7 @@ def main() -> int:
 
 
 async def measure(folder: Path, options: argparse.Namespace) -> dict[str, Any]:
-    """Return medians, in milliseconds, of whole looks after the first one."""
+    """Return medians, in milliseconds, of complete checks after the first one."""
     inventory = Inventory([CudaGpus()])
     engine = ProcessEngine(AGENT, Folders(folder), 1.0)
     holdings = DeviceGrants(Folders(folder))
@@ -102,7 +102,7 @@ async def measure(folder: Path, options: argparse.Namespace) -> dict[str, Any]:
 
 
 def start_sessions(sessions: list[str]) -> list[subprocess.Popen[bytes]]:
-    """Start a process for each session, with the marks by which the agent knows it."""
+    """Start a process for each session, with the marks by which the agent recognises it."""
     return [
         subprocess.Popen(
             ["sleep", "600"],
@@ -124,7 +124,7 @@ def give(
     inventory: Inventory,
     holdings: DeviceGrants,
 ) -> None:
-    """Give each session a share, and let its process hold some memory of that GPU."""
+    """Give each session a share, and let its process use some memory of that GPU."""
     devices = sorted(inventory.devices.values(), key=lambda d: d.index)
     lines = []
     for number, (session, process) in enumerate(zip(sessions, processes, strict=True)):

@@ -1,17 +1,18 @@
-"""How true estimated starts are, how many are simulated in a second, and what they cost a pass.
+"""Accuracy of estimated starts, simulation speed, and their cost for a pass.
 
-`known_exact_percent` is the share of estimates labelled `known` that came true to the second when
-every session ran until its limit, `known_late_percent` the share that started later. Both count two
-workloads on drawn clusters with reservations: `together`, where all sessions are submitted at once,
-and `arriving`, where they come one after the other with equal priority. What came true is what a
-replay does that makes a new queue for each pass. `exact_percent` is the same for all estimates of
-`together`, whatever their label, and `known_percent` is how many of them are `known`.
+`known_exact_percent` is the percentage of estimates labelled `known` that were exact to the second
+when every session ran until its limit, `known_late_percent` the percentage that started later. Both
+count two workloads on generated clusters with reservations: `together`, where all sessions are
+submitted at once, and `arriving`, where they arrive one after the other with equal priority. The
+reference is a replay that builds a new queue for each pass. `exact_percent` is the same for all
+estimates of `together`, whatever their label, and `known_percent` is the percentage of `known`
+estimates among them.
 
-`horizon_sessions` is how many starts are simulated in one second of CPU time where 2,000 sessions
-wait for a full cluster (2,000 if that is all of them), `horizon_seconds` the CPU time that all of
-them take; both are medians. `pass_delay_ms` is how much longer a pass on that cluster takes while
-estimates are made all the time in another thread, which gives way as in the manager: the median
-difference of short turns with and without estimates that follow one another.
+`horizon_sessions` is the number of starts simulated in one second of CPU time where 2,000 sessions
+wait for a full cluster (2,000 if that is all of them), `horizon_seconds` the CPU time for all of
+them; both are medians. `pass_delay_ms` is how much longer a pass on that cluster takes while
+estimates run continuously in another thread, which yields as in the manager: the median difference
+between short series of passes with and without estimates.
 """
 
 from __future__ import annotations
@@ -46,12 +47,12 @@ from bai_services.manager.scheduling.idle_scheduling import WorkGate
 from .queue_world import GROUP, NOW, Wish, world
 
 AMPLE = Budget(sessions=10**6, seconds=600)
-_TURN = 10  # passes with estimates, or without, before it is the other's turn
+_TURN = 10  # passes per series, with or without estimates
 _LIMITS = (600, 900, 1800, 3600, 5400, 7200, 14400, 28800)
 
 
 class _Claim(NamedTuple):
-    """An estimate, and when its session did start."""
+    """An estimate, and the real start of its session."""
 
     session_id: str
     estimate: Estimate
@@ -99,11 +100,11 @@ def _off(pair: tuple[_Claim, datetime]) -> float:
     return (started - claim.estimate.starts_at).total_seconds()
 
 
-# ---- Truth ----
+# ---- Accuracy ----
 
 
 def _truth(rng: random.Random, count: int, *, arrive: bool) -> list[tuple[_Claim, datetime]]:
-    """Replay a drawn workload; return each estimate of each pass with when it did start."""
+    """Replay a generated workload; return each estimate of each pass with the real start."""
     agents = [_agent(n, rng.choice((2, 4, 8))) for n in range(rng.randint(1, 3))]
     coming = _workload(rng, count, arrive=arrive)
     running: dict[str, Running] = {}
@@ -174,7 +175,7 @@ def _snapshot(
 
 
 class _Speed:
-    """A full cluster, on which sessions end one after the other, with a long queue."""
+    """A full cluster with a long queue, on which sessions end one after the other."""
 
     def __init__(self, agents: int, waiting: int) -> None:
         rng = random.Random(3)
@@ -184,7 +185,7 @@ class _Speed:
         )
         self.queue = Queue(base)
         self.queue.run(NOW)
-        # What has started has run for a while: the ends are spread.
+        # Sessions have run for different times, so their ends are spread.
         spread = [
             replace(
                 r, ends_at=_end(r) - timedelta(seconds=rng.randrange(int(left.total_seconds())))
@@ -198,7 +199,9 @@ class _Speed:
         self.queue.run(NOW)
 
     def horizon(self) -> int:
-        """Return how many starts are simulated in one second of CPU time, the median of five."""
+        """Return the number of starts simulated in one second of CPU time, the median of five
+        runs.
+        """
         budget = Budget(sessions=10**6, seconds=1.0, clock=time.thread_time)
         found = []
         for _ in range(5):
@@ -207,7 +210,7 @@ class _Speed:
         return int(statistics.median(found))
 
     def horizon_seconds(self) -> float:
-        """Return the CPU time in which all starts are simulated, the median of five."""
+        """Return the CPU time to simulate all starts, the median of five runs."""
         found = []
         for _ in range(5):
             began = time.thread_time()
@@ -216,7 +219,7 @@ class _Speed:
         return round(statistics.median(found), 2)
 
     def pass_delay_ms(self, passes: int) -> float:
-        """Return how much longer a pass takes beside estimates: the median of pairs of turns."""
+        """Return how much longer a pass takes during estimates: the median over pairs of series."""
         gate = WorkGate()
         stop = threading.Event()
         fork = self.queue.fork()
@@ -229,7 +232,7 @@ class _Speed:
         found = []
         for pair in range(max(1, passes // (2 * _TURN))):
             medians: dict[bool, float] = {}
-            # What comes first changes, as the load of the machine drifts.
+            # Alternate the order, because the load of the machine drifts.
             for is_beside in (False, True) if pair % 2 else (True, False):
                 stop.clear()
                 thread = threading.Thread(target=estimate)
@@ -247,7 +250,7 @@ class _Speed:
         return round(statistics.median(found) * 1000, 3)
 
     def _pass(self, gate: WorkGate) -> float:
-        """Return the seconds that the next end and its pass take."""
+        """Return the duration of the next end and its pass, in seconds."""
         ends = {r.id: _end(r) for r in self.queue.all_running()}
         first = min(ends, key=lambda key: (ends[key], key))
         began = time.perf_counter()

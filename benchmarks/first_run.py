@@ -1,7 +1,7 @@
-"""`make run` in a fresh clone until the login page answers, and once more where all is set up.
+"""`make run` in a new clone until the login page responds, and again with everything installed.
 
-Everything is installed anew, so the first time holds every download; how long those take is a
-matter of the network and of what pip and npm have kept.
+The first run includes all downloads, so its duration depends on the network and on the caches of
+pip and npm.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def main() -> int:
 
 
 def seconds_to_a_page(clone: Path) -> float:
-    """Return how long `make run` takes until somebody can sign in; end it again."""
+    """Return how long `make run` takes until a user can sign in; then stop it."""
     port = free_port()
     environ = {
         **os.environ,
@@ -61,7 +61,7 @@ def seconds_to_a_page(clone: Path) -> float:
 
 @contextmanager
 def running(clone: Path, environ: Mapping[str, str]) -> Iterator[subprocess.Popen[bytes]]:
-    """Give `make run`; a Ctrl-C ends it."""
+    """Run `make run` until the end of the block; stop it with Ctrl-C."""
     process = subprocess.Popen(
         ["make", "run"],
         cwd=clone,

@@ -1,4 +1,4 @@
-"""Tenants of a GPU side by side, and what is left of them when one is killed or has a fault."""
+"""Interference between tenants of a GPU, and the effect of killed or faulting neighbours."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ RECOVERY_SECONDS = 60.0
 
 @dataclass(frozen=True, slots=True)
 class Kinds:
-    """The words of a tenant of each kind, and what it does in a second alone."""
+    """Command line of a tenant of each kind, and its rate alone."""
 
     words: Mapping[str, Sequence[object]]
     alone: Mapping[str, float]
@@ -31,9 +31,10 @@ class Kinds:
         return cls(words, {kind: median_rate(w, environ, runs) for kind, w in words.items()})
 
     def side_by_side(self, kinds: Sequence[str], environ: Environ) -> dict[str, float]:
-        """Return the sum of each tenant's part of its own best, and how equal the parts are.
+        """Return the sum of the tenants' rates relative to their rates alone, and Jain's index.
 
-        One after the other they would make 1; Jain's index of the parts is 1 where all are equal.
+        Tenants one after the other would give a sum of 1; the index is 1 if all relative rates are
+        equal.
         """
         rates = together([(self.words[kind], environ) for kind in kinds])
         parts = [rate / self.alone[kind] for rate, kind in zip(rates, kinds, strict=True)]
@@ -41,7 +42,7 @@ class Kinds:
         return {"of_one_alone": round(sum(parts), 3), "fairness": round(fairness, 3)}
 
     def pairs(self, environ: Environ) -> dict[str, dict[str, float]]:
-        """Return what two tenants do beside each other: large work, small work, work and copies."""
+        """Return the interference of pairs: large work, small work, work and copies."""
         pairs = (("large", "large"), ("small", "small"), ("large", "copy"))
         return {f"{a}+{b}": self.side_by_side([a, b], environ) for a, b in pairs}
 
@@ -50,7 +51,9 @@ class Kinds:
 
 
 def killed_neighbour(words: Sequence[object], environ: Environ) -> dict[str, Any]:
-    """Kill a tenant at work; return whether its neighbour goes on and when a new one computes."""
+    """Kill a working tenant; return whether its neighbour continues and when a new one can
+    compute.
+    """
     with Tenant(words, environ) as killed, Tenant(words, environ) as neighbour:
         for tenant in (killed, neighbour):
             tenant.answer()
@@ -62,7 +65,9 @@ def killed_neighbour(words: Sequence[object], environ: Environ) -> dict[str, Any
 
 
 def fault_of_a_neighbour(words: Sequence[object], environ: Environ) -> dict[str, Any]:
-    """Let a tenant's kernel fault; return its error, its neighbour's fate, when a new one works."""
+    """Let a tenant's kernel fault; return its error, the effect on its neighbour, and the recovery
+    time.
+    """
     with Tenant(words, environ) as neighbour:
         neighbour.answer()
         neighbour.go()
@@ -76,7 +81,7 @@ def fault_of_a_neighbour(words: Sequence[object], environ: Environ) -> dict[str,
 
 
 def seconds_until_one_works(words: Sequence[object], environ: Environ) -> float | None:
-    """Return how long it takes until a new tenant is ready; None: it outlasted our patience."""
+    """Return how long it takes until a new tenant is ready; None after a timeout."""
     started = time.perf_counter()
     while time.perf_counter() - started < RECOVERY_SECONDS:
         with Tenant(words, environ) as new:

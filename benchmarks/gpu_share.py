@@ -1,8 +1,8 @@
-"""What a share of a GPU holds: memory, computing, the price of MPS, neighbours, the watchdog.
+"""Enforcement of a GPU share: memory, computing, overhead of MPS, neighbours, the watchdog.
 
 ``python -m benchmarks.gpu_share`` needs one NVIDIA GPU with driver and cuBLAS, no Docker and no
-root, and changes no setting of the device: compute mode, MIG, clocks stay as they are. Without
-nvidia-cuda-mps-control what needs it is null. Exits with 6 where there is no GPU.
+root. It changes no setting of the device: compute mode, MIG and clocks stay as they are. Without
+nvidia-cuda-mps-control the figures that need it are null. Exits with 6 where there is no GPU.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from .gpu_tenants import Tenant, ask, median_rate, mps
 MISSING = 6
 AGENT = "bench"
 PERCENTS = (5, 10, 25, 50, 75, 100)
-# Below this a share is coarser than the GPU can be divided.
+# A smaller share is below the granularity of the GPU.
 LEAST_COMPARED = 10
 WHOLE, QUARTER = 1000, 250
 CROWDS = (2, 4, 10)
@@ -63,7 +63,7 @@ def main() -> int:
 
 
 def measure(gpu: Device, total: int, folder: Path, spec: argparse.Namespace) -> dict[str, Any]:
-    """Return every figure; None where the machine has not what it takes."""
+    """Return every figure; None where the machine lacks what it needs."""
     alone = Kinds.measure(plain(gpu), spec.seconds, spec.size, spec.runs)
     figures: dict[str, Any] = {
         "level": "soft",
@@ -96,7 +96,7 @@ def measure(gpu: Device, total: int, folder: Path, spec: argparse.Namespace) -> 
 def with_mps(
     gpu: Device, total: int, alone: Kinds, folder: Path, spec: argparse.Namespace
 ) -> dict[str, Any]:
-    """Return what is held by MPS; the fault comes last, whatever is left after it."""
+    """Return the figures with MPS; the fault comes last, because it may break the daemon."""
     large = alone.words["large"]
     rates, found = {}, {}
     for share in PERCENTS:
@@ -124,7 +124,7 @@ def with_mps(
         "overhead_percent": overhead(alone.alone["large"], rates[100]),
         "copy_overhead_percent": overhead(alone.alone["copy"], copied),
         "memory_percent_at_quarter": memory,
-        # Known: in the compute mode DEFAULT nobody is kept from leaving MPS. The watchdog sees it.
+        # Known limit: in compute mode DEFAULT a client can bypass MPS. The watchdog detects it.
         "memory_percent_past_mps": bypass,
         "teraflops_by_percent": {str(p): teraflops(rate) for p, rate in rates.items()},
         "with_mps": found,
@@ -134,7 +134,7 @@ def with_mps(
 
 
 def overhead(before: float, after: float) -> float:
-    """Return by how many percent a rate has sunk."""
+    """Return by how many percent a rate has dropped."""
     return round((1 - after / before) * 100, 2)
 
 
@@ -143,7 +143,9 @@ def launch(environ: Mapping[str, str]) -> float:
 
 
 def quarter(environ: Mapping[str, str], total: int) -> dict[str, float]:
-    """Return the largest allocation at a quarter, whatever a tenant says in its environment."""
+    """Return the largest allocation at a quarter share, whatever a tenant sets in its
+    environment.
+    """
     raised = {
         "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT": "0=1000G",
         "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE": "100",
@@ -153,7 +155,7 @@ def quarter(environ: Mapping[str, str], total: int) -> dict[str, float]:
 
 
 def compute_error(rates: Mapping[int, float]) -> float:
-    """Return the largest difference from proportional, in percent of the share."""
+    """Return the largest deviation from proportional rates, in percent of the share."""
     whole = rates[100]
     errors = [
         abs(rate / whole * 100 - share) / share * 100
@@ -164,7 +166,7 @@ def compute_error(rates: Mapping[int, float]) -> float:
 
 
 async def watchdog_seconds(gpu: Device, total: int, folder: Path) -> float | None:
-    """Return how long a session that holds twice its share lives; None: it outlived us."""
+    """Return how long a session with twice its share of memory survives; None after a timeout."""
     inventory, folders = Inventory([CudaGpus()]), Folders(folder)
     await inventory.look()
     engine = ProcessEngine(AGENT, folders, 1.0)

@@ -1,4 +1,4 @@
-"""Tenants of a GPU as processes, with MPS or without, for the measurements of gpu_share."""
+"""Tenants of a GPU as processes, with or without MPS, for gpu_share."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ Environ = Mapping[str, str]
 
 
 class Tenant:
-    """One worker; it waits until ``go`` where it computes or holds memory."""
+    """A worker process; compute and hold workers wait until ``go``."""
 
     def __init__(self, words: Sequence[object], environ: Environ) -> None:
-        # With MPS a tenant sees its GPU as the first one, whatever it is outside.
+        # With MPS a tenant sees its GPU as number 0, whatever its number outside.
         kept = {
             name: text
             for name, text in os.environ.items()
@@ -44,12 +44,12 @@ class Tenant:
         self.process.communicate()
 
     def answer(self) -> dict[str, Any]:
-        """Return the next thing that it says.
+        """Return the worker's next message.
 
         Raises
         ------
         RuntimeError
-            If it ends without a word, or CUDA fails.
+            If it ends without a message, or CUDA fails.
         """
         assert self.process.stdout is not None
         line = self.process.stdout.readline()
@@ -67,15 +67,15 @@ class Tenant:
 
 
 def ask(words: Sequence[object], environ: Environ) -> dict[str, Any]:
-    """Run a worker to its end and return what it says."""
+    """Run a worker to its end and return its result."""
     with Tenant(words, environ) as tenant:
         return tenant.answer()
 
 
 def together(tasks: Sequence[tuple[Sequence[object], Environ]]) -> list[float]:
-    """Let tenants work at the same time and return what each does in a second.
+    """Run tenants at the same time and return the rate of each.
 
-    A task is the words of a worker that computes or copies, and its environment.
+    A task is the command line of a worker that computes or copies, and its environment.
     """
     tenants = [Tenant(words, environ) for words, environ in tasks]
     try:
@@ -90,13 +90,13 @@ def together(tasks: Sequence[tuple[Sequence[object], Environ]]) -> list[float]:
 
 
 def median_rate(words: Sequence[object], environ: Environ, runs: int) -> float:
-    """Return the median of what one tenant does in a second."""
+    """Return the median rate of one tenant."""
     return statistics.median(together([(words, environ)])[0] for _ in range(runs))
 
 
 @contextmanager
 def mps(folder: Path, uuid: str, limits: Limits) -> Iterator[dict[str, str]]:
-    """Run a daemon with these limits; gives what a client's environment must have."""
+    """Run an MPS daemon with these limits; yield the environment for its clients."""
     control = MpsControl(folder / "mps", uuid, has_own_shm=False)
     control.start(limits)
     try:

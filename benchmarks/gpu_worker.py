@@ -1,10 +1,10 @@
-"""One tenant of a GPU, in a process of its own: ``python -m benchmarks.gpu_worker WHAT``.
+"""One tenant of a GPU in a separate process: ``python -m benchmarks.gpu_worker ACTION``.
 
-``check`` says why it cannot work, ``fill`` how many bytes it could get, ``hold BYTES`` takes so
-much and stays, ``compute SECONDS SIZE`` multiplies matrices, ``copy SECONDS`` copies memory,
-``launch`` says how many microseconds a tiny piece of work takes, ``fault`` writes where there is
-nothing. Each prints one JSON object, with the key ``error`` where CUDA fails; what stays, computes
-or copies prints ``{"ready": true}`` first and begins when a line comes on its input.
+``check`` reports why it cannot work, ``fill`` how many bytes it could allocate, ``hold BYTES``
+allocates that much and stays, ``compute SECONDS SIZE`` multiplies matrices, ``copy SECONDS`` copies
+memory, ``launch`` reports the microseconds for a tiny kernel, ``fault`` writes to an invalid
+address. Each prints one JSON object, with the key ``error`` where CUDA fails; hold, compute and
+copy print ``{"ready": true}`` first and start when they read a line from standard input.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ LAUNCHES = 2000
 
 
 def fill() -> int:
-    """Take memory until there is no more, and return how much there was."""
+    """Allocate memory until none is left, and return the allocated bytes."""
     cuda, held = Cuda(), 0
     for step in (STEP, STEP // 16):
         try:
@@ -44,18 +44,18 @@ def hold(size: int) -> None:
 
 
 def compute(seconds: float, size: int) -> float:
-    """Return how many operations a second were done."""
+    """Return the operations per second."""
     product = Product(Cuda(), size)
     return rate(product.run, seconds) * product.operations
 
 
 def copy(seconds: float) -> float:
-    """Return how many bytes a second were copied."""
+    """Return the copied bytes per second."""
     return rate(Copy(Cuda(), STEP).run, seconds) * STEP
 
 
 def rate(run: Callable[[int], None], seconds: float) -> float:
-    """Return how often something is done in a second, from the sign to begin on."""
+    """Return the rate of an action, measured after the start signal."""
     run(AT_ONCE)
     say({"ready": True})
     sys.stdin.readline()
@@ -67,7 +67,7 @@ def rate(run: Callable[[int], None], seconds: float) -> float:
 
 
 def launch() -> float:
-    """Return the microseconds that a tiny piece of work takes, with the wait for its end."""
+    """Return the microseconds for a tiny kernel, including the wait for its end."""
     cuda = Cuda()
     address = cuda.allocate(STEP)
     cuda.clear(address, 1)

@@ -1,8 +1,8 @@
-"""What a pass costs while 10,000 sessions wait that cannot start.
+"""Cost of a pass while 10,000 sessions wait that cannot start.
 
-`milliseconds` is a pass with nothing changed since the last one. `after_a_change_milliseconds` is
-one after a session more was filed that cannot start either: it looks at every distinct request once
-more. `first_milliseconds` is the first pass over all of them.
+`milliseconds` is a pass with no change since the last one. `after_a_change_milliseconds` is one
+after another session was created that cannot start either: it examines every distinct request
+again. `first_milliseconds` is the first pass over all of them.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def main() -> int:
         agents=[replace(a, used=dict(a.capacity)) for a in snapshot.agents],
         running=[_holder(a) for a in snapshot.agents],
     )
-    run_pass(replace(snapshot, waiting=snapshot.waiting[:200]))  # compiles
+    run_pass(replace(snapshot, waiting=snapshot.waiting[:200]))  # compiles the hot loops
     queue = Queue(snapshot)
     first = _seconds(queue, 0)
     idle = [_seconds(queue, n) for n in range(1, spec.rounds)]
@@ -58,7 +58,7 @@ def _holder(agent: AgentState) -> Running:
 
 
 def _seconds(queue: Queue, second: int) -> float:
-    """Return how long a pass takes that decides nothing, so many seconds on."""
+    """Return the duration of a pass without decisions at that second."""
     now = queue.now + timedelta(seconds=second)
     start = time.perf_counter()
     result = queue.run(now)

@@ -1,4 +1,4 @@
-"""What the session panel weighs, how soon it is there and what it costs, in a real JupyterLab."""
+"""Size, load time and running cost of the session panel in a real JupyterLab."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ LOADS = 5
 MINUTES = 3
 OPEN_SECONDS = 60
 SETTLE_SECONDS = 10
-# The panel's scripts; without them JupyterLab is as it would be without us.
+# The panel's scripts; blocking them gives JupyterLab without the extension.
 SCRIPTS = "**/lab/extensions/bai-labext/**"
-# Who works for an open panel, by a word of the command line that only this process has.
+# Processes that serve an open panel, by a word that only their command line contains.
 PARTS = {"session": "-m bai_labext", "manager": "bai_services.app", "hub_proxy": "http-proxy"}
 PATIENCE_MS = 120_000
-# Milliseconds from JupyterLab's first picture of itself to the panel's tab, and to its content.
+# Milliseconds from JupyterLab's first paint to the panel's tab, and to its content.
 READY = """
 () => new Promise(done => {
     const seen = {};
@@ -50,13 +50,13 @@ READY = """
 
 
 def bundle_bytes() -> tuple[int, int]:
-    """Return the bytes of the scripts as they are, and compressed as a proxy would send them."""
+    """Return the size of the scripts in bytes, plain and compressed as a proxy would send them."""
     scripts = [path.read_bytes() for path in sorted(STATIC.glob("*.js"))]
     return sum(map(len, scripts)), sum(len(gzip.compress(script)) for script in scripts)
 
 
 async def minute_of(page: Page, hub: RunningHub) -> dict[str, float]:
-    """Let a minute pass and return what it cost: requests with headers and bodies, CPU time."""
+    """Wait a minute and return its cost: requests, bytes of headers and bodies, CPU time."""
     asked: list[Response] = []
 
     def note(response: Response) -> None:
@@ -79,7 +79,7 @@ async def minute_of(page: Page, hub: RunningHub) -> dict[str, float]:
 
 
 async def bytes_of(response: Response) -> int:
-    """Return the bytes of headers and bodies, there and back."""
+    """Return the bytes of headers and bodies in both directions."""
     sizes = await response.request.sizes()
     headers = sizes["requestHeadersSize"] + sizes["responseHeadersSize"]
     return headers + sizes["requestBodySize"] + sizes["responseBodySize"]
@@ -89,7 +89,7 @@ def parts_of(hub: RunningHub) -> dict[str, psutil.Process]:
     found: dict[str, psutil.Process] = {}
     for process in hub.left_running():
         words = " ".join(process.cmdline())
-        # What shuts a session in has the session's words too.
+        # The sandbox wrapper has the session's command line too; count it only once.
         is_shell = "bwrap" in words
         found |= {name: process for name, word in PARTS.items() if word in words and not is_shell}
     return found
@@ -101,7 +101,7 @@ def cpu_seconds(parts: Mapping[str, psutil.Process]) -> dict[str, float]:
 
 
 async def page_seconds(browser: CDPSession) -> dict[str, float]:
-    """Return how long the page's thread has worked until now, and ran scripts of that."""
+    """Return the CPU seconds of the page's main thread so far, and those in scripts."""
     metrics = (await browser.send("Performance.getMetrics"))["metrics"]
     found = {metric["name"]: metric["value"] for metric in metrics}
     return {"page": found["TaskDuration"], "page_script": found["ScriptDuration"]}
@@ -139,7 +139,7 @@ async def minutes(page: Page, hub: RunningHub, url: str) -> dict[str, Any]:
 
 
 async def settled(page: Page) -> None:
-    """Let what a page does once, after it is there, be over."""
+    """Wait until the page's one-time work after loading is done."""
     await page.evaluate("ms => new Promise(done => setTimeout(done, ms))", SETTLE_SECONDS * 1000)
 
 

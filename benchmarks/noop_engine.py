@@ -1,4 +1,4 @@
-"""An engine whose kernels cost nothing: what is left is Hub, manager, agent and spawner."""
+"""An engine without kernels, to measure only Hub, manager, agent and spawner."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from typing import Any
 from bai_spawner.engines.base import Engine, Exit, Running
 from bai_spawner.plan import LaunchPlan
 
-# Where something listens that answers every request; every session is sent there.
+# URL of an HTTP server that answers every request; all sessions have this address.
 URL_VARIABLE = "BAI_BENCH_SERVER"
 
 
 class NoopEngine(Engine):
     name = "process"
 
-    _ended: set[str] = set()  # of the whole Hub, like real kernels
+    _ended: set[str] = set()  # shared by the whole Hub, like real kernels
 
     def __init__(self, shared: Any = None, **kwargs: Any) -> None:
         super().__init__(**kwargs)

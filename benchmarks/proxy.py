@@ -1,9 +1,9 @@
-"""What the way to a session's app costs, and what `bai app --tcp` carries.
+"""Overhead of the path to a session's app, and throughput of `bai app --tcp`.
 
-An app (HTTP, a websocket, plain TCP) runs beside a session of the process engine and is asked
-directly, through a bare configurable-http-proxy, and as people ask it: through the Hub's proxy,
-the session's authentication and jupyter-server-proxy. App and asker are as light as can be, so
-that the time is that of the way. Cases take turns; medians of the rounds.
+An app (HTTP, a websocket, plain TCP) runs beside a session of the process engine. It is called
+directly, through a bare configurable-http-proxy, and as users call it: through the Hub's proxy, the
+session's authentication and jupyter-server-proxy. App and client are as light as possible, so that
+the path dominates the time. Cases take turns; results are medians over the rounds.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ from tests.testbed.wait import wait_until
 EXIT_MISSING = 6
 MIB = 2**20
 AT_ONCE = 32
-# Far more than it takes; something hangs then.
+# Far more than needed; after that something hangs.
 WAYS_SECONDS = 240
-# Who works for an app's answer, by a word of the command line.
+# Processes that take part in an app's response, by a word of the command line.
 PARTS = {
     "proxy": "configurable-http-proxy",
     "session": "bai_labext",
@@ -109,7 +109,7 @@ def _measure(hub: RunningHub, spec: argparse.Namespace) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Way:
-    """Where the app answers, and where its websocket is."""
+    """A path to the app: its HTTP address, and that of its websocket."""
 
     place: str
     path: str
@@ -121,7 +121,7 @@ class Way:
 async def _ways(
     hub: RunningHub, ways: Mapping[str, Way], spec: argparse.Namespace
 ) -> dict[str, dict[str, float]]:
-    """Return the medians of each way, which take turns."""
+    """Return the medians of each path, measured in turns."""
     found: dict[str, dict[str, list[float]]] = {name: {} for name in ways}
     for _ in range(spec.rounds):
         for name, way in ways.items():
@@ -159,7 +159,7 @@ async def _big(way: Way, spec: argparse.Namespace) -> float:
 
 
 async def _ratios(bare: Way, hub: Way, spec: argparse.Namespace) -> dict[str, list[float]]:
-    """Compare the two in pairs, one right after the other: the machine's speed changes."""
+    """Compare the two in pairs, one right after the other, because the machine's speed varies."""
     found: dict[str, list[float]] = {"throughput": [], "requests": []}
     for _ in range(3 * spec.rounds):
         big = [await _big(way, spec) for way in (bare, hub)]
@@ -191,7 +191,9 @@ def _compared(
 
 
 def _tcp(hub: RunningHub, port: int, spec: argparse.Namespace) -> dict[str, Any]:
-    """Carry much over one stream and over fifty, there and back; watch the memory of both ends."""
+    """Transfer data over one stream and over fifty, in both directions; record the memory of both
+    ends.
+    """
     parts = _parts(hub)
     ends = [parts["session"], parts["bai"]]
     before = sum(p.memory_info().rss for p in ends)
@@ -220,7 +222,9 @@ def _tcp(hub: RunningHub, port: int, spec: argparse.Namespace) -> dict[str, Any]
 
 
 def _parts(hub: RunningHub) -> dict[str, psutil.Process]:
-    """Return who works for an answer: the Hub's proxy, the session, and who runs from here."""
+    """Return the processes that take part in a response: the Hub's proxy, the session, this
+    process.
+    """
     found: dict[str, psutil.Process] = {}
     for process in [*psutil.Process().children(), *hub.left_running()]:
         try:
@@ -229,7 +233,7 @@ def _parts(hub: RunningHub) -> dict[str, psutil.Process]:
             continue
         for name, word in PARTS.items():
             if word in words:
-                # The bare proxy comes first, and then the Hub's own.
+                # The bare proxy was started first, the Hub's own proxy second.
                 found[name] = process
     return found
 

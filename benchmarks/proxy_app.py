@@ -1,4 +1,4 @@
-"""An app to be asked: small and big answers, a websocket that echoes, TCP that gives and takes."""
+"""Test app: small and large responses, an echo websocket, and TCP in both directions."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ SMALL = b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: 500\r\n
 
 
 class Http(asyncio.Protocol):
-    """Answers `/small` at once and `/big?BYTES` piece by piece; as bare as can be."""
+    """Answers `/small` at once and `/big?BYTES` in pieces, with minimal overhead."""
 
     _transport: asyncio.Transport
     _left = 0
@@ -62,7 +62,7 @@ class Echo(tornado.websocket.WebSocketHandler):
 
 
 async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    """Give as many bytes as the first line says, or with 0 take all and say how many."""
+    """Send as many bytes as the first line says, or with 0 receive all and report their number."""
     left = int(await reader.readline())
     if left:
         while left > 0:

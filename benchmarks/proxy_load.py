@@ -1,4 +1,4 @@
-"""Who asks the app of `benchmarks.proxy`; plain sockets, so that little of the time is theirs."""
+"""Client of `benchmarks.proxy`, on plain sockets for minimal overhead."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class _Connection(asyncio.BufferedProtocol):
                 return
             self._begin(head.lower())
         if self._is_chunked:
-            # Only at its very end an answer of the app has these bytes.
+            # These bytes occur only at the very end of the app's response.
             self._end = (self._end + data)[-5:]
             if self._end == b"0\r\n\r\n":
                 self._answer.set_result(None)
@@ -92,7 +92,9 @@ class _Connection(asyncio.BufferedProtocol):
 
 
 async def latencies(place: str, path: str, headers: Mapping[str, str], count: int) -> list[float]:
-    """Return the sorted seconds of requests, one after the other on one connection."""
+    """Return the sorted durations of requests, one after the other on one connection, in
+    seconds.
+    """
     connection = _Connection(place, path, headers)
     await connection.open()
     taken = []
@@ -107,7 +109,7 @@ async def latencies(place: str, path: str, headers: Mapping[str, str], count: in
 async def fetched(
     place: str, path: str, headers: Mapping[str, str], count: int, at_once: int
 ) -> float:
-    """Return requests per second over some connections, each of which has been used before."""
+    """Return requests per second over several connections that have been used before."""
     connections = [_Connection(place, path, headers) for _ in range(at_once)]
     for connection in connections:
         await connection.open()
@@ -129,7 +131,7 @@ async def fetched(
 async def websocket_times(
     place: str, path: str, headers: Mapping[str, str], count: int
 ) -> list[float]:
-    """Return the seconds of round trips over one websocket."""
+    """Return the durations of round trips over one websocket, in seconds."""
     websocket = await websocket_connect(HTTPRequest(f"ws://{place}{path}", headers=dict(headers)))
     taken = []
     for _ in range(count):
@@ -142,7 +144,7 @@ async def websocket_times(
 
 
 def copied(port: int, streams: int, each: int, *, is_push: bool) -> float:
-    """Return bytes per second of all streams together."""
+    """Return the total bytes per second of all streams."""
     failures: list[str] = []
 
     def one() -> None:

@@ -1,4 +1,4 @@
-"""A made-up cluster with its queue, the same for the same numbers: what the queue's figures use."""
+"""A generated cluster with its queue, deterministic, for the queue benchmarks."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ GROUP = "main"
 NOW = datetime(2030, 1, 1, 12, tzinfo=UTC)
 GIB = 2**30
 _DAYS = 28
-# What sessions ask for: cores, GiB, devices. Together about 40 distinct requests.
+# Requests: cores, GiB, devices. Together about 40 distinct ones.
 _CORES, _GIBS = (1, 2, 4, 8), (4, 8, 16)
 _DEVICES: tuple[dict[str, int], ...] = (
     {},

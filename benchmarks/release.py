@@ -1,7 +1,7 @@
-"""From the release of a place to the decision that fills it, while thousands wait.
+"""Time from the release of resources to the decision that uses them, while thousands wait.
 
-A manager's scheduler runs on a full cluster; sessions end one after the other, and each time the
-clock runs from the moment that the end is written until the next one is SCHEDULED in the database.
+A manager's scheduler runs on a full cluster. Sessions end one after the other, and each time the
+clock runs from the commit of the end until the next session is SCHEDULED in the database.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ async def _measure(url: str, home: Path, spec: argparse.Namespace) -> dict[str, 
 
 
 async def _release(manager: Manager) -> float:
-    """End one session and return the milliseconds until another has its place."""
+    """End one session and return the milliseconds until another has its resources."""
     placed = asyncio.Event()
 
     def listen(row: SessionRow) -> None:

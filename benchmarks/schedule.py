@@ -1,10 +1,10 @@
-"""Decisions a second of the scheduling pass, with quota tree, history and reasons.
+"""Decisions per second of the scheduling pass, with quota tree, history and reasons.
 
-One process, no database: what the pass itself costs. Each round files a fresh queue, in which
-most sessions start and the rest are told why not, and times the pass over it: order, admission in
-five scopes, node and device, reservations, reasons. Columns are kept from round to round, as the
-manager keeps them; `cold_decisions_per_second` builds all of it anew from a snapshot instead. A
-decision is a session that was given its place or told why not.
+One process, no database: the cost of the pass itself. Each round creates a new queue, in which most
+sessions start and the rest get reasons, and times the pass over it: order, admission in five
+scopes, node and device, reservations, reasons. Columns are kept between rounds, as in the manager;
+`cold_decisions_per_second` rebuilds everything from a snapshot instead. A decision is a session
+that was placed or got its reasons.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from bai_services.core.scheduling.queue import Backfill, Changes, Order, Queue, 
 from .queue_world import Wish, world
 
 ROUNDS = 5
-# The other two sizes of the figure: agents, pending.
+# The other two sizes in the figures: agents, pending sessions.
 SMALL, LARGE = (200, 1_000), (10_000, 10_000)
 
 
@@ -49,7 +49,7 @@ def main() -> int:
 def measure(spec: Wish, rounds: int) -> dict[str, float]:
     """Return the figures of one size: medians over the rounds."""
     snapshot = world(spec)
-    run_pass(replace(snapshot, waiting=snapshot.waiting[:200]))  # compiles
+    run_pass(replace(snapshot, waiting=snapshot.waiting[:200]))  # compiles the hot loops
     cold = [_cold(snapshot) for _ in range(min(3, rounds))]
     queue = Queue(snapshot)
     placed = len(queue.run(snapshot.now).decisions)
@@ -76,12 +76,12 @@ def _cold(snapshot: Snapshot) -> float:
 
 
 def _warm(queue: Queue, snapshot: Snapshot) -> float:
-    """Return the seconds of a pass over all sessions filed again on an empty cluster."""
+    """Return the duration of a pass over all sessions, created again on an empty cluster."""
     queue.apply(Changes(waiting=snapshot.waiting))
     gc.collect()
     start = time.perf_counter()
     result = queue.run(snapshot.now)
-    len(result.changed)  # the reasons are there
+    len(result.changed)  # computes the reasons
     return time.perf_counter() - start
 
 

@@ -1,4 +1,4 @@
-"""A manager in a process of its own that does what a benchmark tells it, a line of JSON each."""
+"""A manager in a separate process, controlled by a benchmark with one JSON object per line."""
 
 from __future__ import annotations
 
@@ -25,7 +25,9 @@ _AT_ONCE = 2_000
 
 
 class Served:
-    """The benchmark's side. ``keys`` maps a demo person to access key and secret key."""
+    """Controller in the benchmark's process. ``keys`` maps a demo user to access key and secret
+    key.
+    """
 
     def __init__(self, home: Path, database_url: str) -> None:
         self._command = [sys.executable, "-m", "benchmarks.served", str(home), database_url]
@@ -46,7 +48,7 @@ class Served:
         self._process.stdout.close()
 
     def ask(self, what: str, **facts: Any) -> dict[str, Any]:
-        """Have something done and return what came of it."""
+        """Send an order and return its result."""
         assert self._process.stdin is not None
         self._process.stdin.write(json.dumps({"what": what, **facts}) + "\n")
         self._process.stdin.flush()
@@ -62,7 +64,7 @@ class Served:
 
 
 class Orders:
-    """The manager's side: one method per order."""
+    """Orders executed in the manager's process, one method each."""
 
     def __init__(self, world: World) -> None:
         self._world = world
@@ -70,12 +72,12 @@ class Orders:
         self._sequence = 0
 
     async def fill(self, sessions: int) -> dict[str, Any]:
-        """Write ended sessions of two people."""
+        """Insert ended sessions of two users."""
         await self._write_sessions(sessions, "TERMINATED")
         return {}
 
     async def queue(self, pending: int, agents: int) -> dict[str, Any]:
-        """Write waiting sessions, and machines with room for them."""
+        """Insert waiting sessions, and agents with room for them."""
         now = self._world.clock()
         machines = [f"bench-{number}" for number in range(agents)]
         async with self._database.write() as tx:
@@ -112,12 +114,12 @@ class Orders:
         return {}
 
     async def warm(self) -> dict[str, Any]:
-        """Do what a manager has done that has been up for a moment."""
+        """Warm up caches and compiled code, as in a manager that has run for a while."""
         await warm_up()
         return {}
 
     async def pass_(self) -> dict[str, Any]:
-        """Run one scheduling pass and tell what it took."""
+        """Run one scheduling pass and return its duration."""
         began, cpu_began = time.perf_counter(), time.process_time()
         await self._world.manager.scheduler.run_pass()
         seconds, cpu_seconds = time.perf_counter() - began, time.process_time() - cpu_began
@@ -134,7 +136,7 @@ class Orders:
         }
 
     async def cpu(self) -> dict[str, Any]:
-        """Tell how much CPU time this process has taken."""
+        """Return the CPU time of this process."""
         return {"seconds": time.process_time()}
 
     async def _write_sessions(self, count: int, status: str) -> None:
@@ -188,7 +190,7 @@ class Orders:
             await self._insert(rows)
         if not self._database.is_sqlite:
             async with self._database.write() as tx:
-                # PostgreSQL does so by itself within a minute: until then it guesses.
+                # PostgreSQL's autovacuum does this within a minute; until then its planner guesses.
                 await tx.execute(sa.text("ANALYZE"))
 
     async def _insert(self, rows: list[dict[str, Any]]) -> None:

@@ -1,8 +1,8 @@
-"""From POST /sessions to a usable JupyterLab, beside a bare `docker run` of the same image.
+"""Time from POST /sessions to a usable JupyterLab, compared with `docker run` of the same image.
 
-Both are measured in turns on the same machine, and medians are printed. Usable means that GET
-/lab answers 200 and the kernels API answers. Then the same on processes, and how many sessions a
-second start where the engine does nothing, beside a Hub without us; `--only-rate` measures that
+Both are measured in turns on the same machine, and medians are printed. Usable means that GET /lab
+answers 200 and the kernels API answers. Then the same on processes, and starts per second with an
+engine that does nothing, compared with a Hub without our components; `--only-rate` measures that
 alone and needs no Docker.
 """
 
@@ -103,7 +103,7 @@ def on_processes(runs: int) -> dict[str, Any]:
 def in_turns(
     runs: int, one: Callable[[], float], other: Callable[[], float]
 ) -> tuple[list[float], list[float]]:
-    """Measure both, one after the other; the first of each only warms up."""
+    """Measure both, one after the other; the first run of each only warms up."""
     measured = [(one(), other()) for _ in range(runs + 1)][1:]
     return [pair[0] for pair in measured], [pair[1] for pair in measured]
 
@@ -119,7 +119,7 @@ def demo(engine: str, environment: dict[str, str] | None = None) -> Iterator[Run
 
 
 def session_seconds(hub: RunningHub) -> float:
-    """Start one session, wait until JupyterLab can be used through the proxy, stop it."""
+    """Start one session, wait until JupyterLab is usable through the proxy, stop it."""
     with hub.rest("user") as rest:
         body = {"name": f"bench-{secrets.token_hex(4)}", "resources": AMOUNTS}
         began = time.perf_counter()

@@ -1,7 +1,7 @@
-"""Sessions started a second on an engine that does nothing, beside a Hub without us.
+"""Sessions started per second with an engine that does nothing, compared with a plain Hub.
 
-Both are driven alike, in turns in one run: as many callers, users and servers, the same proxy,
-and one server that answers for every session. So the ratio says what we add, on any machine.
+Both are driven alike, in turns in one run: as many clients, users and servers, the same proxy, and
+one HTTP server that answers for every session. So the ratio measures our overhead, on any machine.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ PAGE = 500
 
 
 def rates(starts: int) -> dict[str, Any]:
-    """Measure both in turns; medians, and the CPU time of each part for one start."""
+    """Measure both in turns; return medians, and the CPU time of each process per start."""
     most = (ROUNDS + 1) * starts
     with answering() as url, tempfile.TemporaryDirectory(prefix="bai-bench-") as name:
         folder = Path(name)
@@ -65,7 +65,7 @@ def _in_turns(ours: _Sessions, bare: _Servers, starts: int) -> dict[str, Any]:
         rate = ours.start(number, starts)
         after = ours.cpu_seconds()
         peer = bare.start(number, starts)
-        if number:  # the first of each only warms up
+        if number:  # the first run of each only warms up
             found.append(rate)
             peers.append(peer)
             costs.append({part: (after[part] - before[part]) / starts for part in PARTS})
@@ -79,7 +79,7 @@ def _in_turns(ours: _Sessions, bare: _Servers, starts: int) -> dict[str, Any]:
 
 
 class _Sessions:
-    """Our side: a demo whose engine does nothing."""
+    """Our system: a demo whose engine does nothing."""
 
     def __init__(self, hub: RunningHub) -> None:
         self._processes = {part: psutil.Process(hub.process_of(part).pid) for part in PARTS}
@@ -93,7 +93,7 @@ class _Sessions:
         return {part: spent.user + spent.system for part, spent in times.items()}
 
     def start(self, round_number: int, starts: int) -> float:
-        """Start that many sessions and return how many a second it were, to the last one."""
+        """Start that many sessions and return the rate until the last one runs."""
 
         def post(index: int) -> None:
             body = {
@@ -109,7 +109,7 @@ class _Sessions:
         return starts / (self._last_start(round_number, starts) - began)
 
     def _last_start(self, round_number: int, starts: int) -> float:
-        """Wait until all of a round run and return when the last one did."""
+        """Wait until all sessions of a round run and return the time of the last start."""
         query: dict[str, str | int] = {
             "status": "RUNNING",
             "name__contains": f"bench-{round_number}-",
@@ -127,7 +127,7 @@ class _Sessions:
 
 
 class _Servers:
-    """The other side: a Hub with the same number of servers for the same users."""
+    """The reference: a Hub with the same number of servers for the same users."""
 
     def __init__(self, hub: BareHub) -> None:
         self._hub = hub
@@ -141,7 +141,7 @@ class _Servers:
 
 @contextmanager
 def answering() -> Iterator[str]:
-    """Answer everything with 200: the address of every session of an engine that does nothing."""
+    """Answer everything with 200: this is the address of every session of the no-op engine."""
     loop = asyncio.new_event_loop()
 
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

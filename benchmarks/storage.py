@@ -1,7 +1,8 @@
-"""How quick and how lean files go through the manager, against a plain copy on the same disk.
+"""Throughput and memory of file transfers through the manager, compared with a copy on the same
+disk.
 
-A manager serves in a process of its own; the client sends and receives with as little work as
-it can, so that the manager is what is measured.
+The manager serves in a separate process; the client does as little work as possible, so that the
+manager is what is measured.
 """
 
 from __future__ import annotations
@@ -91,7 +92,7 @@ async def _serve(home: Path) -> None:
 
 
 class _Client:
-    """Speaks HTTP over plain sockets, with the kernel moving what it can."""
+    """HTTP client on plain sockets that uses sendfile and splice where possible."""
 
     def __init__(self, facts: dict[str, Any], process: int) -> None:
         self.folder = facts["folder"]
@@ -110,7 +111,7 @@ class _Client:
             self._answer(wire)
 
     def get(self, path: str, target: Path) -> None:
-        """Receive a file and bring it to the disk, as the copy does."""
+        """Receive a file and flush it to the disk, as the copy does."""
         with target.open("wb") as file, self._connected() as wire:
             self._head(wire, "GET", f"/content?path={quote(path)}")
             head, left = self._answer(wire)
@@ -125,7 +126,7 @@ class _Client:
             os.fsync(file.fileno())
 
     def page_seconds(self, path: str) -> float:
-        """Return how long the first page of a directory takes."""
+        """Return the duration of the first page of a directory listing."""
         began = time.perf_counter()
         with self._connected() as wire:
             self._head(wire, "GET", f"/files?limit={PAGE}&path={quote(path)}")
@@ -139,7 +140,7 @@ class _Client:
         raise RuntimeError("the manager of the benchmark has ended")
 
     def _connected(self) -> socket.socket:
-        # No time limit: that would make the socket one that never waits.
+        # No timeout: it would make the socket non-blocking.
         return socket.create_connection((self._url.hostname, self._url.port))
 
     def _head(self, wire: socket.socket, method: str, rest: str, more: str = "") -> None:
@@ -162,7 +163,7 @@ class _Client:
 
     @staticmethod
     def _answer(wire: socket.socket) -> tuple[bytes, int]:
-        """Return what came of the body with the head, and how long the body is."""
+        """Return the part of the body that arrived with the head, and the length of the body."""
         got = b""
         while b"\r\n\r\n" not in got:
             piece = wire.recv(65536)
@@ -234,16 +235,16 @@ def _compared(client: _Client, home: Path, streams: int, size_mib: int) -> dict[
 
 
 def _clear(client: _Client, home: Path) -> None:
-    """Let copy and upload begin alike: with files that are not there."""
+    """Delete the target files, so that copy and upload start alike."""
     for path in (*home.glob("copy-*"), *_folder(client, home).glob("file-*")):
         path.unlink()
 
 
 def _make_room(home: Path, size_mib: int) -> None:
-    """Let each step begin with as much memory as it needs that was free just before.
+    """Allocate and free as much memory as a step needs, before the step.
 
-    A virtual machine gives memory that stays free back to its host, and a step that has to ask for
-    it again takes up to three times as long: it must not matter which one comes first.
+    A virtual machine returns free memory to its host, and a step that must get it back takes up to
+    three times as long: the order of the steps must not matter.
     """
     block = bytes(MIB)
     with (home / "room").open("wb") as file:
@@ -265,7 +266,7 @@ def _seconds(streams: int, work: Callable[[int], None]) -> float:
 
 
 def _copy(source: Path, target: Path) -> None:
-    """Copy as ``cp`` does, and bring it to the disk: an upload is there when it is answered."""
+    """Copy as ``cp`` does, and flush to the disk: an upload is durable when it is acknowledged."""
     with source.open("rb") as a, target.open("wb") as b:
         shutil.copyfileobj(a, b, MIB)
         b.flush()
@@ -283,7 +284,7 @@ def _fill(path: Path, size_mib: int) -> None:
 
 @contextlib.contextmanager
 def _most_resident(client: _Client) -> Iterator[list[int]]:
-    """Give a list whose one element is the most memory that the manager had meanwhile."""
+    """Yield a list whose one element is the manager's peak resident memory meanwhile."""
     most, over = [client.resident_bytes()], threading.Event()
 
     def watch() -> None:
@@ -318,7 +319,7 @@ def _listing(client: _Client, home: Path, entries: int) -> dict[str, float]:
     big.mkdir()
     for number in range(entries):
         os.close(os.open(big / f"entry-{number:06}", os.O_CREAT | os.O_WRONLY))
-    # The first is what somebody sees who opens it; nothing of it is known yet.
+    # The first page is uncached: this is what a user sees who opens the directory.
     cold = client.page_seconds("big")
     rest = [client.page_seconds("big") for _ in range(9)]
     return {

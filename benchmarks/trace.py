@@ -1,9 +1,9 @@
-"""How much of a cluster a policy fills: a published GPU trace, placed row by row.
+"""GPU allocation under a policy: a published GPU trace, placed row by row.
 
-One JSON object on standard output. The protocol is the published one: all rows in a shuffled
-order, more of them drawn until the load is reached, nothing ever leaves, what fits nowhere is
-dropped at once; the GPU allocation is the mean over the rows at the final load. Placement is
-that of a scheduling pass.
+One JSON object on standard output. The protocol is the published one: all rows in a shuffled order,
+additional rows drawn until the load is reached, nothing ever leaves, rows that do not fit are
+dropped at once; the GPU allocation is the mean over the rows at the final load. Placement is that
+of a scheduling pass.
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ POLICIES = ("random", "best-fit", "fgd", "priced", "pack", "spread", "round-robi
 
 
 class BadFile(Exception):
-    """A file that cannot be used; says where and why."""
+    """An unusable file; the message has the position and the problem."""
 
 
 @dataclass(frozen=True, slots=True)
 class Pod:
-    """A row of the workload; ``gpu_milli`` is per GPU, ``seconds`` how long it ran."""
+    """A row of the workload; ``gpu_milli`` is per GPU, ``seconds`` its run time."""
 
     request: Request
     gpu_milli: int
@@ -80,7 +80,7 @@ def _pod(job: Job) -> Pod:
 
 
 def mix_of(pods: Iterable[Pod]) -> Mix:
-    """Return how often each kind of request is in a workload."""
+    """Return the frequency of each kind of request in a workload."""
     counts: Counter[Any] = Counter()
     for pod in pods:
         for kind, times in kinds_of(pod.request):
@@ -109,7 +109,7 @@ def arrivals(pods: Sequence[Pod], capacity: int, load: float, seed: int) -> list
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """What one seed gave; ``trace_seconds`` is for as many rows as the file has."""
+    """Result of one seed; ``trace_seconds`` is for as many rows as the file has."""
 
     seconds: float
     deciding_seconds: float
@@ -136,7 +136,7 @@ def run(
     ranked = list(nodes)
     random.Random(-seed).shuffle(ranked)
     placed = np.zeros(len(rows), np.bool_)
-    # As in the queue: equal requests are told apart when they are filed, not in a pass.
+    # As in the queue: requests are deduplicated at creation, not during a pass.
     kinds: dict[Request, int] = {}
     of_row = [kinds.setdefault(pod.request, len(kinds)) for pod in rows]
     began = time.perf_counter()
@@ -181,10 +181,10 @@ def make_tables(
     *,
     have_ends: bool = False,
 ) -> Tables:
-    """Return what is known beforehand: the mix of the workload, nothing of its order.
+    """Return the tables that are known beforehand: the mix of the workload, nothing of its order.
 
-    Priced and fgd use it; for the others it only measures fragmentation.
-    ``have_ends``: also how long requests run, where they do end.
+    priced and fgd use them; for the other policies they only measure fragmentation. ``have_ends``:
+    also the run times of requests, where they end.
     """
     mix = mix_of(pods)
     if policy == Policy.PRICED and variant == "chosen":
@@ -249,7 +249,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     began = time.perf_counter()
     tables = make_tables(pods, nodes, policy, args.variant)
     table_seconds = time.perf_counter() - began
-    # Compilation is no part of a decision: a manager has it behind it when it starts.
+    # Compilation is not part of a decision: a manager compiles at its start.
     warm = Placer(nodes[:1], policy, tables)
     warm.place(warm.prepare(pods[0].request))
     runs = [run(nodes, pods, policy, tables, args.load, FIRST_SEED + i) for i in range(args.seeds)]

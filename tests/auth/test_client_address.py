@@ -1,4 +1,4 @@
-"""Whose address counts: the proxy's word is taken, a stranger's is not."""
+"""Client addresses: headers of a trusted proxy are used, those of a stranger are not."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ class AddressHandler(RequestHandler):
 
 @pytest.fixture
 async def address_of(request: pytest.FixtureRequest) -> AsyncIterator[str]:
-    """The URL of a server that believes the proxies of the test's parameter."""
+    """Return the URL of a server that trusts the proxies of the test's parameter."""
     authenticator = BaiAuthenticator(trusted_proxies=request.param)
     application = Application([("/", AddressHandler)], authenticator=authenticator)
     listening, port = bind_unused_port()
-    # As the Hub does it: headers of proxies are read.
+    # As the Hub does: it evaluates proxy headers.
     server = HTTPServer(application, xheaders=True)
     server.add_socket(listening)
     yield f"http://127.0.0.1:{port}/"

@@ -1,4 +1,4 @@
-"""What a person reads when a sign-in does not succeed."""
+"""Messages for failed sign-ins."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ DEFAULT_ROLES = [
 
 
 def test_an_account_keeps_the_hubs_own_roles() -> None:
-    """The Hub strips what is not listed, and without `user` nobody may do anything."""
+    """The Hub removes roles that are not listed, and without `user` an account may do nothing."""
     role = {"name": "bai-domain-admin-x", "description": "", "scopes": ["admin-ui"]}
     model = authentication(account(hub_roles=[role]), DEFAULT_ROLES)
     assert model == {

@@ -1,4 +1,4 @@
-"""Accounts that are read before each start: one question for a burst, nothing written twice."""
+"""Refreshing accounts before each start: shared calls for a burst, no needless writes."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ ACCOUNT: dict[str, Any] = {
 
 @pytest.fixture
 def known() -> Iterator[Any]:
-    """A person as the Hub has them after ``authentication`` was applied."""
+    """Return a user as the Hub has them after ``authentication`` was applied."""
     user = orm.User(name="ada", admin=False)
     user.groups = [orm.Group(name=name) for name in ACCOUNT["hub_groups"]]
     user.roles = [orm.Role(name="user", description="", scopes=["self"]), orm.Role(**ROLE)]
@@ -59,12 +59,12 @@ def test_an_admin_of_the_hub_is_no_longer_one(known: Any) -> None:
 
 
 def test_changes_reach_who_is_signed_in_within_five_minutes() -> None:
-    """What the guide promises; tests/e2e/test_account_changes.py shows that it is kept."""
+    """The guide promises it; tests/e2e/test_account_changes.py shows that it holds."""
     assert BaiAuthenticator().auth_refresh_age <= 300
 
 
 class Source:
-    """Answers with the number of the question, when told to."""
+    """Answers each call with its number, when released."""
 
     def __init__(self) -> None:
         self.asked = 0

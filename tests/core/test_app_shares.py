@@ -1,4 +1,4 @@
-"""Passes of visitors, and what a policy lets people share."""
+"""Sealed passes of visitors, and the policy's limits on sharing."""
 
 from __future__ import annotations
 

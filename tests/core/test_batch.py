@@ -1,4 +1,4 @@
-"""What batch sessions may be asked for."""
+"""Fields of batch sessions."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ TIMES: dict[str, datetime] = {
     "2 days": NOW + timedelta(days=2),
     "2026-03-02T19:00+09:00": NOW + timedelta(hours=1),
     "2026-03-02T10:00:00Z": NOW + timedelta(hours=1),
-    # A date in ISO 8601's short form too.
+    # Also a date in ISO 8601's basic format.
     "13440801": NOW + timedelta(seconds=13440801),
 }
 
@@ -90,7 +90,7 @@ def test_check_batch(kind: SessionType, asked: dict[str, Any], expected: Batch |
 @given(st.integers(0, 10**8))
 @settings(max_examples=60)
 def test_a_span_is_read_as_it_is_written(seconds: int) -> None:
-    # Two units are shown, so what is read is at most an hour or so less.
+    # The message has two units, so it may be up to an hour off.
     shown = parse_duration(format_duration(seconds), "x")
     assert shown <= seconds < shown + 3600
     if seconds < 3600:

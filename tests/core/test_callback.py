@@ -1,4 +1,4 @@
-"""Where callbacks may go, how they are signed, when they are tried again."""
+"""Callbacks: allowed targets, signature, retries."""
 
 from __future__ import annotations
 

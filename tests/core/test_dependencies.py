@@ -1,4 +1,4 @@
-"""Which sessions wait for which."""
+"""Dependencies between sessions."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def test_only_success_meets_a_dependency(status: Status, result: Result) -> None
     is_success = status is Status.TERMINATED and result is Result.SUCCESS
     assert found.is_met == is_success
     assert found.is_failed == (status in ENDED and not is_success)
-    # What is neither met nor failed may still become either.
+    # A dependency that is neither met nor failed may still become either.
     assert not (found.is_met and found.is_failed)
 
 
@@ -56,7 +56,7 @@ def test_whoever_waits_for_earlier_ones_only_is_in_no_circle(edges: list[list[in
     items = {str(n): [str(m) for m in after if m < n] for n, after in enumerate(edges)}
     refuse_cycles({**items, "outside": ["elsewhere"]})
     if items:
-        # The first waits for the last, which waits for all of them.
+        # The first depends on the last, which depends on all of them.
         last = str(len(items))
         with pytest.raises(InvalidRequest):
             refuse_cycles({**items, "0": [last], last: list(items)})

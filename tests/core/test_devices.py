@@ -1,4 +1,4 @@
-"""Amounts on devices: even splits, and the most that could be had."""
+"""Quantities on devices: even splits, and the maximum available."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from bai_services.core.errors import InvalidRequest
 
 
 def gpus(*used: int | None) -> list[Device]:
-    """Devices g0, g1 … with that much used; None is a device that is not healthy."""
+    """Return devices g0, g1 … with these thousandths in use; None is an unhealthy device."""
     return [
         Device(f"g{i}", "cuda", used=n or 0, is_healthy=n is not None) for i, n in enumerate(used)
     ]
@@ -59,7 +59,7 @@ def test_the_most_of_a_slot(devices: list[Device], slot: str, most: int) -> None
 
 
 def shared(*amounts: tuple[int, int], used: int = 0) -> list[Device]:
-    """Devices g0, g1 … that bear shares from the first to the second of each."""
+    """Return devices g0, g1 … that accept shares between the two bounds of each."""
     return [
         Device(f"g{i}", "cuda", used=used, sharing=Sharing(Level.PROCESS, *of))
         for i, of in enumerate(amounts)

@@ -1,4 +1,4 @@
-"""What the egress policy means, as rules."""
+"""Egress policies as iptables rules."""
 
 from __future__ import annotations
 

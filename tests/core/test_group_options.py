@@ -1,4 +1,4 @@
-"""The options of a resource group: what each means, and what is refused with which words."""
+"""Options of a resource group: their meaning, and the messages for invalid ones."""
 
 from __future__ import annotations
 

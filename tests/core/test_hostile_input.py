@@ -47,7 +47,7 @@ from bai_services.core.sessions import (
 )
 from bai_services.core.sessions.lifecycle import SessionType
 
-# Generous: the slowest takes some 50 ms of CPU time for the longest text.
+# Generous: the slowest takes about 50 ms of CPU time for the longest text.
 CPU_SECONDS = 1.0
 NOW = datetime(2030, 1, 1, tzinfo=UTC)
 KEY = b"k" * 32
@@ -61,7 +61,8 @@ def row(column: str, text: Any) -> dict[str, Any]:
     return {"sessions": [{**known, column: text}]}
 
 
-# Each public function of core that takes text or a document of a user, given one hostile text.
+# Each public function of core that takes text or a document from a user, called with one hostile
+# text.
 PARSERS: dict[str, list[Parser]] = {
     "apps.shares.check_addresses": [
         lambda t: app_shares.check_addresses(app_shares.Audience.PROJECT, [t])
@@ -206,7 +207,7 @@ PARSERS: dict[str, list[Parser]] = {
     "folders.vfolders.is_reserved": [vfolder.is_reserved],
     "cluster.devices.is_device_slot": [devices.is_device_slot],
 }
-# Text of ours, or values that another function has read already.
+# These take text of our own, or values that another function has already parsed.
 NOT_FROM_USERS = {
     "accounts.roles.Visibility.covers",
     "accounts.roles.reach",
@@ -277,7 +278,7 @@ def discovered() -> Iterator[str]:
     root = bai_services.core
     for info in pkgutil.walk_packages(root.__path__, root.__name__ + "."):
         if ".placement" in info.name or ".queue" in info.name:
-            continue  # what these take has been read by the rest
+            continue  # parameters of these types have already been parsed
         module = importlib.import_module(info.name)
         for name, found in vars(module).items():
             if getattr(found, "__module__", None) != info.name or name.startswith("_"):
@@ -309,7 +310,7 @@ def check(parser: Parser, text: str) -> None:
     try:
         parser(text)
     except (BaiError, ValueError, workload.RowError) as error:
-        # Nobody catches these where a text is read.
+        # Exceptions that no caller catches where it parses text.
         assert not isinstance(error, (UnicodeError, csv.Error)), error
         assert len(str(error)) < 2000, "the message repeats the text"
     took = time.process_time() - begun

@@ -1,4 +1,4 @@
-"""Since when a session is idle, and when that ends it."""
+"""Idle time of sessions, and the end by the idle timeout."""
 
 from __future__ import annotations
 
@@ -117,7 +117,7 @@ def test_nobody_is_ended_who_may_have_been_used_within_the_limit(
     assert idleness.since == at(max(started, used or 0))
     if idleness.is_over(at(now)):
         assert reported is not None and at(now) <= at(reported) + FRESH
-        # All that time it ran, nobody used it, and it has said so itself.
+        # It ran all the time without activity, and reported that itself.
         assert reported >= started + timeout and reported >= (used or 0) + timeout
         assert idleness.is_near(at(now))
     assert 1 <= next_report_seconds(idleness, timeout, at(now)) <= 300

@@ -1,4 +1,4 @@
-"""What labels of images mean, and which are refused."""
+"""Labels of images: their meaning, and which are refused."""
 
 from __future__ import annotations
 

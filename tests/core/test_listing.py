@@ -1,4 +1,4 @@
-"""Pages of short lists that are in memory."""
+"""Pages of short lists in memory."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Times, words and additions of outputs."""
+"""Timestamps, search and additions of outputs."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ AT = "2026-05-01T12:00:00.123456789Z "
         ("one\ntwo\n", "one\ntwo\n"),
         (f"{AT}one\n{AT}two", "one\ntwo"),
         (f"{AT}\n{AT}\n", "\n\n"),
-        # What the program itself wrote so stays.
+        # Text that the program itself wrote in that form stays.
         (f"{AT}{AT}one\n", f"{AT}one\n"),
-        # The rest of a line whose beginning was cut off.
+        # The rest of a truncated line.
         (f"456789Z one\n{AT}two\n", "456789Z one\ntwo\n"),
-        # A long line is kept in pieces, each with its time.
+        # A long line is stored in pieces, each with its timestamp.
         (f"{AT}{'x' * 16_384}{AT}y\n", f"{'x' * 16_384}y\n"),
         (f"{AT}{'한' * 5461}{AT}글\n", f"{'한' * 5461}글\n"),
         (f"one {AT}\n", f"one {AT}\n"),
@@ -54,7 +54,7 @@ def test_the_last_lines() -> None:
         ("", "one\n", "one\n", False),
         ("one\n", "one\n", "", False),
         ("one\n", "one\ntwo\n", "two\n", False),
-        # The beginning was cut off meanwhile.
+        # The beginning was truncated meanwhile.
         ("one\ntwo\n", "two\nthree\n", "two\nthree\n", True),
         (f"one\n{'two' * 2000}\n", f"{'two' * 1000}\nthree\n", "three\n", False),
         ("one\n", "", "", True),

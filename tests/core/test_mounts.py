@@ -1,4 +1,4 @@
-"""Where folders appear in a session."""
+"""Mount paths of folders in a session."""
 
 from __future__ import annotations
 

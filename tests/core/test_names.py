@@ -1,4 +1,4 @@
-"""Names that people give."""
+"""Names given by users."""
 
 from __future__ import annotations
 

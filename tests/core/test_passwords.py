@@ -1,4 +1,4 @@
-"""The rule for passwords."""
+"""Rules for passwords."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Caps: what binds, what is left, what a refusal says."""
+"""Caps: violations, remaining resources, messages."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The sliding count."""
+"""The sliding-window count."""
 
 from __future__ import annotations
 

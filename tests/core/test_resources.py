@@ -1,4 +1,4 @@
-"""Amounts: text in, integers inside, the same text out."""
+"""Quantities: text in, integers inside, the same text out."""
 
 from __future__ import annotations
 

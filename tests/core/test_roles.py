@@ -1,4 +1,4 @@
-"""Who reaches what."""
+"""Permissions of roles."""
 
 from __future__ import annotations
 
@@ -141,7 +141,7 @@ def test_an_unknown_action_is_a_bug() -> None:
 
 
 def test_superadmin_reaches_everything_but_what_is_of_others_or_of_parts_of_the_system() -> None:
-    # Nobody works in somebody else's session.
+    # Nobody may work in another user's session.
     personal = {"session.enter": Reach.OWN}
     for action, row in ACTIONS.items():
         expected = Reach.ALL if Role.USER in row else Reach.NONE

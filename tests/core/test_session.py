@@ -1,4 +1,4 @@
-"""The shape of the life cycle; not its rows, which are their own statement."""
+"""Structure of the session lifecycle; the table itself is its own specification."""
 
 from __future__ import annotations
 

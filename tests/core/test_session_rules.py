@@ -1,4 +1,4 @@
-"""Names, environment and amounts of sessions."""
+"""Names, environment and resources of sessions."""
 
 from __future__ import annotations
 

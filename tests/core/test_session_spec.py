@@ -70,7 +70,7 @@ def test_a_body_keeps_every_value_on_the_way_to_the_spec() -> None:
 
 
 def test_digests_of_stored_requests_do_not_change() -> None:
-    """They are in the database: another digest makes a repeated request a conflict."""
+    """They are stored: another digest would turn a repeated request into a conflict."""
     full = SessionSpec(**{name: value for changes in CONTENT for name, value in changes.items()})
     assert SessionSpec().digest("p", ()).startswith("822432af471c5475")
     assert full.digest("p", MOUNTS).startswith("31484f1266eb6410")
@@ -110,7 +110,7 @@ def test_secrets_of_the_owner_are_private_and_no_privileged_field_is_a_hub_optio
 
 @dataclass(frozen=True, slots=True)
 class Extended(SessionSpec):
-    """A spec with a field that nothing else knows of."""
+    """A spec with a field that no other code knows."""
 
     flavour: str | None = None
 

@@ -1,4 +1,4 @@
-"""What an agent says of how a device is shared, and what is made of it."""
+"""Sharing facts reported by agents, and their interpretation."""
 
 from __future__ import annotations
 

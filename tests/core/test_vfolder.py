@@ -1,4 +1,4 @@
-"""Names, permissions and the life of folders."""
+"""Names, permissions and lifecycle of folders."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ def test_every_folder_can_come_to_its_end_and_stays_there() -> None:
     end = VfolderStatus.DELETE_COMPLETE
     assert reachable(end) == {end}
     assert all(end in reachable(status) for status in VfolderStatus)
-    # Once bytes began to go nothing makes the folder usable again.
+    # Once deletion of the bytes has begun, nothing makes the folder usable again.
     assert VfolderStatus.READY not in reachable(VfolderStatus.DELETE_ONGOING)
 
 

@@ -1,4 +1,4 @@
-"""Races over accounts: what must hold, holds whatever comes at once."""
+"""Races over accounts: invariants hold under concurrency."""
 
 from __future__ import annotations
 
@@ -137,7 +137,7 @@ async def test_a_member_is_added_once_whoever_adds(database: Database, domain: s
 
 async def test_exactly_as_many_attempts_as_allowed_get_through(database: Database) -> None:
     store = SignInFailureStore(database)
-    # Many subjects in different orders: no two attempts wait for each other.
+    # Many subjects in different orders: no two attempts deadlock.
     orders = ({"s": 10, "t": None}, {"t": None, "s": 10})
     counted = await asyncio.gather(
         *(store.attempt(orders[number % 2], NOW, BLOCK) for number in range(25))

@@ -1,4 +1,4 @@
-"""Decisions that are written: in how many statements, and what of them has lost its race."""
+"""Commits of decisions: number of statements, and which decisions lose a race."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ async def world(database_url: str) -> AsyncIterator[World]:
 
 
 async def decide(world: World, *shares: str) -> tuple[Decision, ...]:
-    """File a session for each share of a device and return where they all go."""
+    """Create a session for each share of a device and return where they all are placed."""
     count = len(await world.sessions.in_status(*Status))
     for number, share in enumerate(shares, count):
         slots = {"cpu": "0.1", "mem": "64m", "cuda.shares": share}
@@ -35,7 +35,7 @@ async def decide(world: World, *shares: str) -> tuple[Decision, ...]:
 
 @contextmanager
 def statements() -> Iterator[list[bool]]:
-    """Collect whether each statement that is executed meanwhile was sent once for each row."""
+    """Record for each executed statement whether it was sent once per row."""
     seen: list[bool] = []
 
     def note(*args: object) -> None:
@@ -69,7 +69,7 @@ async def test_postgres_gets_many_decisions_in_as_few_statements_as_one(postgres
 async def test_a_device_whose_shares_must_be_equal_gets_no_other(
     world: World, is_uniform: bool
 ) -> None:
-    """Two shares go to one device, as nothing was known of its rule when that was decided."""
+    """Two shares go to one device, because its rule was unknown at the decision."""
     await world.write(
         sa.update(cluster.devices).where(cluster.devices.c.index > 0).values(is_healthy=False)
     )

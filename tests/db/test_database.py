@@ -1,4 +1,4 @@
-"""Connections: what is found when the server has ended them, and what a read sees."""
+"""Database connections: recovery after the server has closed them, and read consistency."""
 
 from __future__ import annotations
 

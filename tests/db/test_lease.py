@@ -1,4 +1,4 @@
-"""Who may write the queue: one at a time, and nobody who has been replaced."""
+"""The write lease: one holder at a time; a replaced holder cannot write."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ async def test_a_stale_manager_writes_nothing(world: World, store: LeaseStore) -
 
 
 async def test_a_batch_loses_only_what_lost_its_race(world: World, store: LeaseStore) -> None:
-    """Nine sessions, one of which has gone, on devices of which one has become full."""
+    """Nine sessions, one of which has ended, on devices of which one is full."""
     rows = [(await world.sessions.enqueue(world.new(f"lab{n}"), NOW))[0] for n in range(8)]
     token = await store.take("a", None, NOW)
     decisions = await decide(world)
@@ -98,7 +98,7 @@ async def test_a_batch_loses_only_what_lost_its_race(world: World, store: LeaseS
 
 
 class Watch:
-    """A monotonic clock that a test moves."""
+    """A monotonic clock controlled by the test."""
 
     def __init__(self) -> None:
         self.now = 0.0

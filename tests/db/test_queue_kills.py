@@ -1,4 +1,4 @@
-"""kill -9 between any two statements of a commit: nothing is lost, nothing is done twice."""
+"""kill -9 between any two statements of a commit: nothing is lost or done twice."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ async def end(world: World, decisions: Sequence[Decision]) -> None:
 
 
 async def until_killed(world: World, job: Callable[[], Coroutine[Any, Any, Any]]) -> None:
-    """Run the job and die by SIGKILL before its statement of number KILL_AT."""
+    """Run the job and die by SIGKILL before statement number KILL_AT."""
     left = int(os.environ["KILL_AT"])
 
     @sa.event.listens_for(sa.Engine, "before_cursor_execute")
@@ -66,11 +66,11 @@ def _run(job: Job, url: str, decisions: Sequence[Decision], kill_at: int) -> Non
 def kill_everywhere(
     url: str, job: Job, decisions: Sequence[Decision], is_whole: Callable[[], None]
 ) -> int:
-    """Kill the job before each of its statements in turn; return how many those were.
+    """Kill the job before each of its statements in turn; return the number of statements.
 
-    ``is_whole`` checks after each death that nothing of it is there.
+    ``is_whole`` checks after each kill that nothing partial is there.
     """
-    # A server that has everything loaded and forks: a fresh interpreter for each takes seconds.
+    # A fork server with everything imported: a new interpreter for each run would take seconds.
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload([__name__])
     for kill_at in range(1, 100):

@@ -1,4 +1,4 @@
-"""What a pass is told of agents and requests beside amounts: CUDA, links, failed places."""
+"""Facts of agents and requests for a pass besides resources: CUDA, links, failed agents."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ async def test_who_waits_is_read_page_by_page(
 
 
 async def test_a_session_tells_whose_end_it_awaits(world: World) -> None:
-    """Estimates let it in when these have ended; those that ended well are left out."""
+    """Estimates release it when these have ended; those that ended with success are left out."""
     ids = {}
     for name in ("ended", "runs", "waits"):
         await world.sessions.enqueue(world.new(name), NOW)

@@ -1,4 +1,4 @@
-"""Buckets of use by day, and run times, as the queue learns them."""
+"""Daily usage buckets and learned run times of the queue."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ async def test_what_runs_over_midnight_counts_in_both_days(world: World) -> None
     end = NOW + timedelta(hours=21)
     await world.sessions.move(row.id, Event.STOP_REQUESTED, end)
     assert await store.first_day() == day
-    for _ in range(2):  # twice gives the same
+    for _ in range(2):  # idempotent
         await store.fill(day, end, token=None)
         await store.fill(day + 1, end, token=None)
     found = (await store.history(day))["main"]

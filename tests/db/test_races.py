@@ -1,4 +1,4 @@
-"""Many writers at once: the last share is given once, and it is given."""
+"""Concurrent writers: the last share is given exactly once."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ WRITERS = 8
 
 
 def in_threads(jobs: list[Callable[[], Coroutine[Any, Any, None]]]) -> None:
-    """Run each job in a thread with an event loop and engine of its own, all released at once."""
+    """Run each job in a thread with its own event loop and engine, all started at once."""
     barrier = threading.Barrier(len(jobs))
     failures: list[BaseException] = []
 
@@ -81,7 +81,9 @@ def test_eight_writers_race_for_the_last_share(database_url: str, cap: str | Non
 
 
 def test_two_resource_groups_share_one_users_cap(database_url: str) -> None:
-    """Each group has a writer that sees room for all of its own; together they keep the cap."""
+    """Each group has a writer that sees room for all of its own sessions; together they keep the
+    cap.
+    """
     slots = {"cpu": "0.1", "mem": "64m"}
 
     async def prepare() -> None:

@@ -1,4 +1,4 @@
-"""What a request for a session reads of the agents."""
+"""Facts of agents that a request for a session reads."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Migrations: from nothing and from every version, on both databases."""
+"""Migrations from an empty database and from every version, on both databases."""
 
 from __future__ import annotations
 

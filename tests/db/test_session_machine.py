@@ -1,4 +1,4 @@
-"""A state machine over sessions, quotas and devices, beside a small oracle that knows no SQL."""
+"""Stateful test of sessions, quotas and devices against a small oracle without SQL."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ amounts = st.fixed_dictionaries(
 
 @dataclass
 class Known:
-    """What the oracle remembers of a session."""
+    """A session as the oracle knows it."""
 
     id: str
     user: int
@@ -50,7 +50,7 @@ class Known:
 
 
 class SessionMachine(RuleBasedStateMachine):
-    """Everything that happens to sessions, in any order."""
+    """All events of sessions, in any order."""
 
     template: Path | None = None
 
@@ -77,7 +77,7 @@ class SessionMachine(RuleBasedStateMachine):
         self.world = World(f"sqlite+aiosqlite:///{target}")
 
     async def _make(self, path: Path) -> None:
-        # The last connection that closes leaves one file, which is copied for each run.
+        # When the last connection closes one file remains, which is copied for each run.
         await (await make_world(f"sqlite+aiosqlite:///{path}")).close()
 
     def teardown(self) -> None:
@@ -183,7 +183,7 @@ class SessionMachine(RuleBasedStateMachine):
         return [k for k in self.known if k.status in OCCUPYING]
 
     def _is_within_caps(self, user: int, slots: dict[str, int]) -> bool:
-        """Whether ``slots`` fit on top of what is held now, in each of the four scopes."""
+        """Return whether ``slots`` fit on top of the current usage, in each of the four scopes."""
         for scope, limits in self.caps.items():
             is_shared = scope in ("domain", "project")
             mine = [k for k in self._holding() if is_shared or k.user == user]
@@ -226,7 +226,9 @@ class SessionMachine(RuleBasedStateMachine):
         return len(free) == 2 and min(free) >= shares // 2
 
     def _nobody_waits_in_vain(self) -> None:
-        """After a pass the first who may start does not fit; who could never fit is passed by."""
+        """After a pass the first eligible session does not fit; sessions that could never fit are
+        passed.
+        """
         if not self.is_alive:
             return
         healthy = sum(self.healthy.values())

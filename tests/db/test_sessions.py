@@ -1,4 +1,4 @@
-"""Rows of sessions: filed once, placed all or nothing, ended with everything given back."""
+"""Sessions in the database: created once, placed all or nothing, everything freed at the end."""
 
 from __future__ import annotations
 

@@ -10,7 +10,9 @@ from bai_services.db.tables.sessions import sessions
 
 
 def test_one_of_many_is_asked_so_that_an_index_finds_it() -> None:
-    """Plainly on SQLite, where a list is bound at each call, and with one array on PostgreSQL."""
+    """As a list of parameters on SQLite, where it is bound at each call, and as one array on
+    PostgreSQL.
+    """
     select = sa.select(sessions.c.id)
     plain = select.where(sessions.c.id.in_(sa.bindparam("ids", expanding=True)))
     among = select.where(Among(sessions.c.id, "ids"))

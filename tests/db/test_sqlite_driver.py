@@ -1,4 +1,4 @@
-"""The SQLite driver: short statements in place, long and waiting ones out of the way."""
+"""The SQLite driver: short statements run in place, long and waiting ones in threads."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ async def test_a_writer_of_another_process_is_waited_for_in_the_background(
             await tx.execute(sa.text("INSERT INTO words (word) VALUES ('ours')"))
 
     task = asyncio.create_task(write())
-    for _ in range(20):  # the loop goes on, and so do readers, who see nothing of either
+    for _ in range(20):  # the loop keeps running, and readers see nothing of either write
         assert await words_of(database) == []
     assert not task.done()
     other.execute("COMMIT")
@@ -141,7 +141,7 @@ async def test_whoever_is_cancelled_leaves_a_connection_that_works(database: Dat
 async def test_a_database_that_is_busy_for_any_reason_is_waited_for(
     tmp_path: Path, code: int
 ) -> None:
-    """The second one comes up when two open a database that nobody had open."""
+    """The second code occurs when two connections open a database for the first time."""
     connections = Connections(str(tmp_path / "test.sqlite"), 5, 1)
     connection = await connections.open()
     calls = []

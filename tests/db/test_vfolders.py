@@ -1,4 +1,4 @@
-"""Folders in the database, and who wins when a delete and a start meet."""
+"""Folders in the database, and races between a deletion and a start."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A small cluster in a real database: people, caps, agents with devices, and sessions to file."""
+"""A small cluster in a real database: users, caps, agents with devices, and sessions to create."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ DEFAULT_SLOTS = {"cpu": "1", "mem": "1g", "cuda.shares": "0.25"}
 
 
 class World:
-    """Stores on one database, and what is filed in it by default.
+    """Stores on one database, and defaults for new sessions.
 
-    Domain ``d``, project ``p`` (id ``p1``), users ``ann`` (id ``u1``, keypair ``AK1``) and
-    ``bob``; resource group ``main`` with agent ``a1``: 8 cores, 16 GiB, two devices.
+    Domain ``d``, project ``p`` (id ``p1``), users ``ann`` (id ``u1``, keypair ``AK1``) and ``bob``;
+    resource group ``main`` with agent ``a1``: 8 cores, 16 GiB, two devices.
     """
 
     def __init__(self, url: str) -> None:
@@ -129,7 +129,7 @@ class World:
         )
 
     def new(self, name: str, slots: Mapping[str, str] | None = None, **facts: Any) -> NewSession:
-        """Return a session to file; ``facts`` replace any field."""
+        """Return a session to create; ``facts`` replace any field."""
         number = facts.pop("user", 1)
         values: dict[str, Any] = {
             "id": str(uuid.uuid4()),
@@ -158,7 +158,7 @@ class World:
         return NewSession(**{**values, **facts})
 
     async def run_pass(self) -> list[str]:
-        """Run one pass as the scheduler does, and return who was placed."""
+        """Run one pass as the scheduler does, and return the placed sessions."""
         queue = Queue(await self.queue.snapshot(self.now))
         result = queue.run(self.now)
         committed = await self.queue.commit(result.decisions, self.now, token=None)

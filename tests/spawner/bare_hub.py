@@ -1,4 +1,4 @@
-"""A real Hub in a subprocess with nothing but our spawner in it, beside the test's own manager."""
+"""A real Hub in a subprocess with our spawner only, next to the test's own manager."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ c.BaiSpawner.pre_spawn_hook = choose
 
 
 class BareHub:
-    """Starts, kills and asks the Hub; its folder and its sessions outlive a `kill`."""
+    """Starts, kills and calls the Hub; its folder and its sessions survive a `kill`."""
 
     def __init__(self, folder: Path, manager_url: str, hub_token: str) -> None:
         self.folder = folder
@@ -88,13 +88,13 @@ class BareHub:
         )
 
     async def add_user(self) -> None:
-        """Create ``user``, in whose name `post_server` starts servers."""
+        """Create ``user``, on whose behalf `post_server` starts servers."""
         await self.api.post("/users/user")
         answer = await self.api.post("/users/user/tokens")
         self._as_user = self._client(answer.json()["token"])
 
     def start(self) -> None:
-        """Start the Hub and wait until it answers; raise with its log if it does not."""
+        """Start the Hub and wait until it responds; raise with its log if it does not."""
         config = self.folder / "config.py"
         config.write_text(
             CONFIG.format(
@@ -137,7 +137,9 @@ class BareHub:
     async def post_server(
         self, server: str, options: Any = None, *, as_service: bool = False
     ) -> httpx.Response:
-        """Start a server of ``user``, as that user or as a service, and return the Hub's answer."""
+        """Start a server of ``user``, as that user or as a service, and return the Hub's
+        response.
+        """
         path = f"/users/user/servers/{server}" if server else "/users/user/server"
         body = {} if options is None else {"user_options": options}
         assert self._as_user is not None

@@ -1,4 +1,4 @@
-"""A proxy that routes nothing, for a Hub whose servers are asked directly."""
+"""A proxy without routing, for a Hub whose servers are accessed directly."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from jupyterhub.proxy import Proxy
 
 
 class BareProxy(Proxy):
-    """Remembers routes; no process, no port."""
+    """Records routes; no process, no port."""
 
     should_start = False
 

@@ -1,4 +1,4 @@
-"""A manager with its HTTP server, an agent that prepares what it is told, and a Hub."""
+"""A manager with its HTTP server, an agent that prepares sessions, and a Hub."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from tests.testbed.manager import HUB_TOKEN, Api
 
 @pytest.fixture
 async def agent(api: Api) -> AsyncIterator[AgentVoice]:
-    """An agent that has said hello, beside the manager's running loops; it prepares nothing yet."""
-    # Compiled code is loaded in this process, which answers nobody meanwhile.
+    """An agent that has registered, with the manager's loops running; it prepares nothing yet."""
+    # Loading compiled code blocks this process, so it is done before anything else waits for it.
     await warm_up()
     voice = AgentVoice(api.agent)
     await voice.beat()
@@ -46,7 +46,7 @@ async def preparing(agent: AgentVoice) -> AsyncIterator[AgentVoice]:
 
 @pytest.fixture
 async def bare_hub(api: Api, tmp_path: Path) -> AsyncIterator[BareHub]:
-    """A Hub that is not started yet; sessions it leaves are ended after the test."""
+    """A Hub that is not started yet; its remaining sessions are stopped after the test."""
     folder = tmp_path / "hub"
     folder.mkdir()
     hub = BareHub(folder, api.url, HUB_TOKEN)

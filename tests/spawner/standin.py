@@ -1,4 +1,4 @@
-"""A small server in the place of Jupyter: it does inside a session what a path names."""
+"""A small server instead of Jupyter: it performs inside a session the action in the path."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ http.server.ThreadingHTTPServer((host, int(port)), Handler).serve_forever()
 
 
 async def ask(running: Running, what: str, **query: str) -> tuple[int, Any]:
-    """Return status and answer of a request to the server inside."""
+    """Return status and body of a request to the server inside."""
     async with httpx.AsyncClient(timeout=10) as client:
         response = await client.get(f"{running.url}/user/ada/{what}", params=query)
     return response.status_code, response.json()

@@ -1,4 +1,4 @@
-"""Where containers find this machine, as engines of different versions tell it."""
+"""This machine's address as seen from containers, as reported by different engine versions."""
 
 from __future__ import annotations
 

@@ -129,7 +129,7 @@ async def test_a_container_gets_its_limits_and_no_privilege(
     assert facts["Config"]["Labels"]["bai.session-id"] == given.session_id
     assert facts["Config"]["Labels"]["bai.kernel-id"] == given.kernel_id
 
-    # what a process inside really finds
+    # Values as seen by a process inside.
     _, (_, status) = await ask(running, "run", command="cat /proc/self/status")
     found = dict(line.split(":\t", 1) for line in status.splitlines() if ":\t" in line)
     assert found["CapEff"] == found["CapBnd"] == "0000000000000000"
@@ -143,7 +143,7 @@ async def test_a_container_gets_its_limits_and_no_privilege(
     assert environ["BAI_SESSION_ID"] == given.session_id
 
 
-# Prints what each attempt ends with: an error's name, or ok.
+# Prints the result of each attempt: an error's name, or ok.
 ATTEMPTS = """
 import ctypes, errno, json, multiprocessing, os, platform, socket, subprocess, threading
 libc = ctypes.CDLL(None, use_errno=True)
@@ -212,7 +212,7 @@ async def test_the_rights_that_devices_need_arrive_and_no_others(
         assert (host["GroupAdd"] or []) == given.get("groups", [])
         assert not host["Ulimits"]
 
-        # what a process inside really finds
+        # Values as seen by a process inside.
         _, (_, status) = await ask(running, "run", command="cat /proc/self/status")
         assert f"CapBnd:\t{caps:016x}\n" in status and "NoNewPrivs:\t1\n" in status
         assert await ask(running, "run", command="id -G") == (200, [0, f"{groups}\n"])
@@ -267,7 +267,7 @@ async def test_memory_may_be_locked_without_limit_where_devices_need_it(
     try:
         _, running = await begin(given)
     except EngineError as refused:
-        # The engine of this machine may not raise a hard limit itself, but it was asked to.
+        # This machine's engine may not raise a hard limit itself, but the request reached it.
         assert f"rlimit type {resource.RLIMIT_MEMLOCK}: operation not permitted" in str(refused)
         assert resource.getrlimit(resource.RLIMIT_MEMLOCK)[1] != resource.RLIM_INFINITY
     else:
@@ -430,7 +430,7 @@ async def test_a_failed_start_leaves_no_container(
 
 def containers_of(docker_engine: DockerEngine, given: LaunchPlan) -> list[Any]:
     label = f"bai.session-id={given.session_id}"
-    # A container is listed a moment before it can be looked at.
+    # A container is listed slightly before it can be inspected.
     return list(
         docker_engine.client.containers.list(
             all=True, filters={"label": label}, ignore_removed=True
@@ -454,7 +454,7 @@ async def test_one_that_dies_at_once_is_seen_with_what_it_printed(
 ) -> None:
     try:
         engine, running = await begin(make_plan(command=words), False)
-    except EngineError as error:  # it was gone before it had an address
+    except EngineError as error:  # it ended before it had an address
         assert f"code {code}" in str(error) and printed in str(error)
         assert error.reason == "exited-at-start"
     else:
@@ -491,7 +491,7 @@ async def test_an_engine_that_is_away_says_nothing(shared: dict[str, Any], tmp_p
 async def test_a_silent_endpoint_holds_up_no_other(
     docker_engine: DockerEngine, tmp_path: Path, shared: dict[str, Any]
 ) -> None:
-    """Thirty calls that are never answered, and one that is: at once."""
+    """Thirty calls that are never answered do not delay one to another endpoint."""
     path = str(tmp_path / "silent.sock")
     with socket.socket(socket.AF_UNIX) as silent:
         silent.bind(path)

@@ -1,4 +1,4 @@
-"""docs/traits.md names every setting, and no other."""
+"""docs/traits.md lists every setting, and no other."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the start form sends, and what it shows again."""
+"""Values that the start form sends, and values that it shows again."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Cluster sessions on real engines: all kernels run, find each other, and end together."""
+"""Cluster sessions on real engines: all kernels run, reach each other, and end together."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ UID = images.SSH_UID
 
 
 def gang_plan(size: int, injections: Callable[[str], dict[str, Any]], **shared: Any) -> LaunchPlan:
-    """Return the plan of a cluster session, as the manager would send it."""
+    """Return the plan of a cluster session, in the manager's form."""
     names = kernel_names(size)
     hosts = [name.hostname for name in names]
     base = {
@@ -79,7 +79,7 @@ def network(docker_engine: DockerEngine) -> Iterator[str]:
 async def docker(
     docker_engine: DockerEngine, network: str, tmp_path: Path
 ) -> AsyncIterator[tuple[Engine, Callable[..., LaunchPlan]]]:
-    """The docker engine, and what makes plans for it; nothing is left behind."""
+    """The docker engine, and a function that makes plans for it; cleaned up afterwards."""
     shared: dict[str, Any] = {}
     engine = Docker(shared, stop_grace_seconds=1)
     image = images.base_image(docker_engine)
@@ -194,16 +194,16 @@ async def test_the_main_kernel_logs_in_to_the_others(
         return text if code == 0 else ""
 
     for host in ("sub1", "sub2"):
-        # Its server begins to listen a moment after the container.
+        # Its server starts to listen slightly after the container.
         assert await wait_until_async(lambda host=host: name_of(host), 30, "its sshd") == host
         told = await run(f"ssh {host} 'echo $BAI_CLUSTER_HOST $BAI_CLUSTER_SIZE; id -u'")
         assert told == (0, f"{host} 3\n{UID}")
-    # Nobody else gets in: neither without the key nor with one of their own.
+    # Login is impossible without the key or with another key.
     await run("ssh-keygen -q -t ed25519 -N '' -f /tmp/other")
     for key in ("/dev/null", "/tmp/other"):
         code, text = await run(f"ssh -F none -p 2200 -i {key} -o StrictHostKeyChecking=no sub1 id")
         assert code == 255 and "Permission denied (publickey)" in text, text
-    # And nobody else is taken for one of them.
+    # A server with another host key is not accepted.
     code, text = await run(
         "ssh-keygen -q -t ed25519 -N '' -f /tmp/host; echo \"* $(cut -d' ' -f1,2 /tmp/host.pub)\" "
         "> /tmp/known; ssh -o UserKnownHostsFile=/tmp/known sub1 id"

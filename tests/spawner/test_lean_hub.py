@@ -1,4 +1,4 @@
-"""What the Hub is spared in each start; the real functions of JupyterHub in a real database."""
+"""Patches of the Hub, with the real functions of JupyterHub and a real database."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from bai_spawner.hub_patches import make_lean
 
 @pytest.fixture
 def lean(monkeypatch: pytest.MonkeyPatch) -> None:
-    # Put back what is there now at the end: it is of this process.
+    # Restore the current state at the end: the patches apply to this process.
     for module, name in ((provider, "hash_token"), (orm, "register_ping_connection")):
         monkeypatch.setattr(module, name, getattr(module, name))
     make_lean()
@@ -72,7 +72,7 @@ def test_a_file_is_not_asked_whether_it_is_there(db: Session) -> None:
 
 
 def test_a_server_of_databases_is_asked(lean: None) -> None:
-    # Only the dialect counts, nothing is connected to.
+    # Only the dialect matters, no connection is made.
     engine = sa.create_engine("postgresql+psycopg://nobody@127.0.0.1:1/none")
     assert not engine.dispatch.engine_connect
     orm.register_ping_connection(engine)

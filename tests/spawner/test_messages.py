@@ -1,4 +1,4 @@
-"""What the spawner sends, says and shows: plans, logs, refusals, progress."""
+"""Messages of the spawner: plans, logs, refusals, progress."""
 
 from __future__ import annotations
 

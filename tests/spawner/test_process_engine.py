@@ -1,4 +1,4 @@
-"""The process engine with real processes, in a sandbox and without."""
+"""The process engine with real processes, with and without a sandbox."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ Start = Callable[..., Any]
 
 @pytest.fixture
 async def begin(tmp_path: Path) -> AsyncIterator[Start]:
-    """Start a plan in an engine of a kind; everything is ended after the test."""
+    """Start a plan in an engine of a kind; everything is stopped after the test."""
     begun: list[tuple[ProcessEngine, Running]] = []
 
     async def start(
@@ -118,7 +118,7 @@ async def test_a_later_hub_watches_and_ends_it_from_saved_state(begin: Start, ki
 async def test_a_clock_that_is_set_ends_nothing(
     begin: Start, kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The time of the boot, as the kernel tells it, moves with the clock of the machine."""
+    """The kernel's boot time changes with the machine's clock."""
     engine, running = await begin(kind)
     booted = psutil.boot_time()
     monkeypatch.setattr("psutil._pslinux.boot_time", lambda: booted - 7)
@@ -242,7 +242,7 @@ async def test_two_sandboxes_do_not_see_each_other(begin: Start) -> None:
     await ask(first, "write", path="/tmp/secret")
 
     assert (await ask(second, "ls", path="/home/work"))[1] == []
-    # Where Python itself lies below /tmp, that is seen.
+    # Visible if Python itself is below /tmp.
     assert "secret" not in (await ask(second, "ls", path="/tmp"))[1]
 
 
@@ -302,7 +302,7 @@ async def test_isolation_that_is_wanted_but_missing_refuses_the_start(begin: Sta
 
 @needs_sandbox
 async def test_a_server_that_survives_its_parent(tmp_path: Path) -> None:
-    """The Hub's process may be killed at any moment; what it started runs on."""
+    """The Hub's process may be killed at any moment; its sessions keep running."""
     given = plan()
     code = (
         "import asyncio, sys, json\n"

@@ -92,7 +92,7 @@ async def test_a_start_that_a_stop_overtook_files_nothing_new(hub: BareHub, user
     await user.delete(f"/sessions/{session['id']}")
     await reached(user, session["id"], "CANCELLED")
 
-    # The manager's own request, which was on its way when the person stopped the session.
+    # The manager's own request, in transit when the user stopped the session.
     server = session["hub_server"]
     late = await hub.post_server(server, {"bai_session_id": session["id"]}, as_service=True)
     assert late.status_code == 409, late.text
@@ -103,21 +103,21 @@ async def test_a_start_that_a_stop_overtook_files_nothing_new(hub: BareHub, user
 async def test_only_the_owner_starts_a_session_through_the_hub(
     hub: BareHub, preparing: AgentVoice, user: Client
 ) -> None:
-    """A service with the scope start:servers stands for everybody who is not the owner."""
+    """A service with the scope start:servers represents everybody who is not the owner."""
     chosen = {**SMALL, "environ": {"PYTHONPATH": "/home/work/theirs"}}
     answer = await hub.post_server("lab", chosen, as_service=True)
     assert answer.status_code == 403, answer.text
     assert "only its owner" in message(answer)
     assert (await user.get("/sessions"))["total"] == 0
 
-    # Nothing of it is left for the owner's own next start, which takes what is remembered.
+    # Nothing of it remains for the owner's next start, which uses the stored options.
     assert not (await hub.server("lab"))["user_options"]
     assert (await hub.post_server("lab", SMALL)).status_code == 201
     session = await newest(user, "lab")
     await hub.delete_server("lab")
     await reached(user, session["id"], "TERMINATED")
 
-    # Neither what is remembered nor the id of a session that has ended starts a new one.
+    # Neither stored options nor the id of an ended session start a new one.
     for options in (None, {"bai_session_id": session["id"]}):
         answer = await hub.post_server("lab", options, as_service=True)
         assert answer.status_code == 403, answer.text
@@ -259,7 +259,7 @@ async def test_a_session_of_another_server_is_not_given_out(
 
 
 async def test_a_manager_that_is_away_is_said_to_be(bare_hub: BareHub) -> None:
-    # Nobody listens on the discard port.
+    # Nothing listens on the discard port.
     bare_hub.manager_url = "http://127.0.0.1:9/services/bai"
     await asyncio.to_thread(bare_hub.start)
     await bare_hub.add_user()

@@ -1,4 +1,4 @@
-"""Cluster sessions over the machines of a Docker Swarm: their kernels find each other by name."""
+"""Cluster sessions over the machines of a Docker Swarm: kernels reach each other by name."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ CONNECT = "import socket, sys; socket.create_connection((sys.argv[1], 9000), 3);
 
 @pytest.fixture(scope="module")
 def nodes(docker_engine: DockerEngine) -> Iterator[list[DockerEngine]]:
-    """The engines of a Swarm of two machines, the manager first, with the base image."""
+    """The engines of a two-machine Swarm, the manager first, with the base image."""
     try:
         image = images.base_image(docker_engine)
         made = swarm.running(2)
@@ -58,7 +58,9 @@ def nodes(docker_engine: DockerEngine) -> Iterator[list[DockerEngine]]:
 
 
 class Machines:
-    """The networks of each agent of the Swarm, and the Hub's engine that starts on all of them."""
+    """The networks of each agent of the Swarm, and the Hub's engine that starts kernels on all of
+    them.
+    """
 
     def __init__(self, nodes: list[DockerEngine], image: str) -> None:
         self.nodes = nodes
@@ -99,7 +101,7 @@ class Machines:
             await kernel_group.remove(self.engine, started)
 
     async def run(self, kernel: Running, *command: str) -> tuple[int, str]:
-        """Run a command inside a kernel; return its exit code and what it prints."""
+        """Run a command inside a kernel; return its exit code and its output."""
         node = next(node for node in self.nodes if node.host == kernel.endpoint)
         container = node.client.containers.get(kernel.container_id)
         code, output = await asyncio.to_thread(container.exec_run, list(command))
@@ -145,10 +147,11 @@ async def test_kernels_on_two_machines_reach_each_other_and_nobody_elses(
             code, text = await machines.run(kernel, "hostname", "-i")
             assert code == 0
             addresses[kernel.kernel_id] = text.split()
-        # Equal names, other machines: those of one's own session answer, on the same machine too.
+        # Equal names on other machines: only those of one's own session respond, also on the same
+        # machine.
         code, found = await machines.run(my_sub, "getent", "hosts", "main1")
         assert code == 0 and found.split()[0] in addresses[mine.kernel_id]
-        # The machine that the main kernel is on reaches it, and so does a Hub there.
+        # The machine of the main kernel reaches it, and so does a Hub there.
         machine = machines.nodes[0].client.info()["Name"]
         inside = ["nsenter", f"--net=/var/run/netns/{machine}", "python3", "-c", CONNECT]
         host = urlsplit(mine.url).hostname or ""
@@ -168,7 +171,7 @@ async def test_a_network_over_machines_is_tidied_away(machines: Machines) -> Non
     manager = machines.networks[0]
     async with machines.running(plan):
         assert plan.injection.network not in await manager.tidy(0)
-    # Whichever agent asks: only the one that made it has it to remove.
+    # Whichever agent tries: only the one that created the network may remove it.
     assert await machines.networks[1].tidy(0) == []
 
     async def is_removed() -> bool:
@@ -191,7 +194,7 @@ async def test_making_it_twice_at_once_makes_one(machines: Machines) -> None:
 
 
 async def test_without_a_manager_among_them_the_start_says_so(machines: Machines) -> None:
-    # The only machine that could make the network has no kernel of the session.
+    # The only machine that could create the network has no kernel of the session.
     cluster = Cluster(f"bai-c-{uuid.uuid4()}", is_spread=True)
     await machines.networks[1].ensure_cluster(cluster, "ann")
     plan = machines.plan(cluster.network, "ann", 1, 1)

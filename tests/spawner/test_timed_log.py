@@ -1,4 +1,4 @@
-"""The log of a kernel of the process engine: times, long lines, its size, a full disk."""
+"""Logs of the process engine's kernels: timestamps, long lines, size limit, full disk."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ STAMP = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{9}Z ")
 
 
 def kept(path: Path, *pieces: bytes, most_bytes: int = 2**20) -> str:
-    """Return the log of what is printed in pieces."""
+    """Return the log of output that arrives in pieces."""
     log = TimedLog(str(path), most_bytes)
     for piece in pieces:
         log.feed(piece)

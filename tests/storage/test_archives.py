@@ -1,4 +1,4 @@
-"""Trees as one stream: what an archive may hold, and what it never does."""
+"""Trees as archives: what they may contain, and what is refused."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ END = b"\0" * 1024
 
 
 def unpack_here(host: StorageHost, folder: Location, archive: bytes, path: str = "") -> None:
-    """Unpack in this process: what a process of its own costs, many small cases need not pay."""
+    """Unpack in this process: many small cases do not need a process each."""
     staging = host.staging(folder)
     source, place = staging.fresh(".tar"), staging.fresh(".unpacked")
     source.write_bytes(archive)
@@ -219,7 +219,7 @@ async def test_a_link_that_is_swapped_in_while_unpacking_leads_nowhere(
 
 
 def long_header(kind: bytes, size: int = 64 * 2**20) -> bytes:
-    """A header that claims a size, with that many bytes of content."""
+    """Return a header that claims a size, with that many bytes of content."""
     info = tarfile.TarInfo("header")
     info.type, info.size = kind, size
     content = b"30 comment=" if kind in (tarfile.XHDTYPE, tarfile.SOLARIS_XHDTYPE) else b"n"
@@ -253,7 +253,7 @@ def negative() -> bytes:
 
 
 def sparse_map(text: bytes) -> bytes:
-    """A GNU sparse file (1.0) whose map is ``text``."""
+    """Return a GNU sparse file (1.0) whose map is ``text``."""
     body = text + b"\0" * (-len(text) % 512)
     info = tarfile.TarInfo("GNUSparseFile.0/s")
     info.size = len(body)
@@ -317,13 +317,13 @@ async def test_an_archive_expands_no_more_than_200_times(
         unpack_here(host, folder, archive)
     monkeypatch.undo()
     unpack_here(host, folder, archive)
-    # Its zeros are holes.
+    # Its zeros become holes.
     made = os.stat(f"{host.source_path(folder)}/zeros")
     assert (made.st_size, made.st_blocks) == (32 * 2**20, 0)
 
 
 def test_what_needs_too_much_memory_ends_only_its_own_process(tmp_path: Path) -> None:
-    """A dictionary of 1.5 GiB, as an xz header may claim it."""
+    """A dictionary of 1.5 GiB, the maximum that an xz header may claim."""
     made = StorageHost("local", LocalBackend(tmp_path / "root"))
     filters = [{"id": lzma.FILTER_LZMA2, "preset": 0, "dict_size": 1536 * 2**20}]
     archive = small_dictionary_claim(filters)
@@ -341,7 +341,7 @@ def test_what_needs_too_much_memory_ends_only_its_own_process(tmp_path: Path) ->
 
 
 def small_dictionary_claim(filters: list[dict[str, int]]) -> bytes:
-    """Compress with a small dictionary, then claim a big one in the block's header."""
+    """Compress with a small dictionary, then claim a large one in the block's header."""
     small = lzma.compress(member("a", os.urandom(2000)) + END, check=lzma.CHECK_NONE, filters=[
         {"id": lzma.FILTER_LZMA2, "preset": 0, "dict_size": 2**16}
     ])  # fmt: skip
@@ -408,7 +408,7 @@ async def packed(host: StorageHost, folder: Location, form: str, *paths: str) ->
 
 @pytest.fixture
 def tree(host: StorageHost, folder: Location, tmp_path: Path) -> dict[str, bytes]:
-    """Files, with links and special files that must not lead anywhere."""
+    """Files, with links and special files that must not be followed."""
     root = Path(host.source_path(folder))
     files = {"a/big": os.urandom(3 * 2**20 + 1), "a/b/한글.txt": b"hi", "top": b"", "z/x": b"9"}
     for path, content in files.items():
@@ -454,7 +454,7 @@ async def test_what_goes_out_comes_in_again(
 
 @pytest.mark.parametrize("form", ["zip", "tar"])
 def test_deep_directories_go_out(tmp_path: Path, form: str) -> None:
-    # In memory if there is such a directory: disks take a second for 1,000 directories.
+    # In memory if possible: disks take a second for 1,000 directories.
     shared = Path("/dev/shm")
     top = Path(tempfile.mkdtemp(dir=shared if os.access(shared, os.W_OK) else tmp_path))
     depth = 4000

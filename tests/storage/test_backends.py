@@ -1,4 +1,4 @@
-"""One suite over all backends: what each promises, on a real file system of its own."""
+"""One suite for all backends, each on a real file system of its own."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ IMAGE_BYTES = 400 * MIB
 
 
 class StandInCephfs(CephfsBackend):
-    """CephFS as far as its attributes go: they are kept, but nobody counts or refuses."""
+    """CephFS as far as its attributes: they are stored, but nothing counts or refuses."""
 
     filesystems = ("ext4", "xfs", "btrfs", "tmpfs", "overlay", "ext3", "ext2")
     limit_attribute = "user.ceph.quota.max_bytes"
@@ -42,7 +42,7 @@ class StandInCephfs(CephfsBackend):
 
 @dataclass
 class Leaf:
-    """A backend and how to make a file system for it."""
+    """A backend and how to create a file system for it."""
 
     name: str
     backend: type[Backend]
@@ -68,7 +68,7 @@ LEAVES = [
 
 
 def run(*words: str) -> str | None:
-    """Run a tool; return why it failed, None if it did not."""
+    """Run a tool; return the reason of a failure, else None."""
     if shutil.which(words[0]) is None:
         return f"{words[0]} is not installed"
     done = subprocess.run(words, capture_output=True, text=True, env={**os.environ, "LC_ALL": "C"})
@@ -79,7 +79,7 @@ def run(*words: str) -> str | None:
 def mounted(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[tuple[Leaf, Path]]:
-    """A leaf with the root of its file system."""
+    """A backend with the root of its file system."""
     leaf: Leaf = request.param
     place = tmp_path_factory.mktemp(leaf.name)
     if not leaf.make:
@@ -166,7 +166,7 @@ async def test_two_folders_of_a_scope_share_its_limit(
     assert host.backend.quota(root.joinpath(*one.scope.parts)) == 8 * MIB
     with pytest.raises(QuotaExceeded, match="quota is used up"):
         await put(host, other, "second", os.urandom(5 * MIB))
-    # What a session writes meets the same limit, and hears the ordinary words.
+    # Writes by a session meet the same limit, with the usual error.
     said = run(
         "dd", "if=/dev/urandom", f"of={host.source_path(other)}/by-hand", "bs=1M", "count=6",
         "conv=fsync",
@@ -203,7 +203,7 @@ async def test_a_clone_has_everything_and_stands_alone(host: StorageHost) -> Non
     (path / "run").chmod(0o755)
     progress = Copying()
     await host.copy_folder(source, host, target, progress)
-    await host.copy_folder(source, host, target, progress)  # after one that was cut off
+    await host.copy_folder(source, host, target, progress)  # after an interrupted copy
     there = Path(host.source_path(target))
     assert (there / "a/b").read_bytes() == b"one"
     assert os.readlink(there / "link") == "a/b"
@@ -255,7 +255,7 @@ async def test_a_host_on_the_wrong_file_system_says_so_and_breaks_nothing(
 
 
 class Dead(LocalBackend):
-    """A mount that does not answer until somebody lets go."""
+    """A mount that does not respond until the test releases it."""
 
     def __init__(self, root: Path) -> None:
         super().__init__(root)
@@ -273,7 +273,7 @@ async def test_a_dead_mount_is_waited_for_no_longer_than_its_time(tmp_path: Path
         for _ in range(8):
             with pytest.raises(Unavailable, match="does not answer"):
                 await host._workers.run(backend.create, tmp_path, seconds=0.05)
-        # All threads hang: everybody is told at once.
+        # All threads hang: every caller gets an error at once.
         with pytest.raises(Unavailable, match="does not answer"):
             await host.reach(fresh(), 5)
         assert (await host.probe()).status is HostStatus.GONE

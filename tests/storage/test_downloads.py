@@ -1,4 +1,4 @@
-"""Downloads whose client or time limit is gone while a step still runs."""
+"""Downloads whose client has disconnected or timed out while a step still runs."""
 
 from __future__ import annotations
 
@@ -60,6 +60,6 @@ async def test_a_step_that_comes_after_the_end_uses_nothing(
     await descriptor.close()
     may_end.set()
     await busy
-    with pytest.raises(OSError, match="nobody waits"):
+    with pytest.raises(OSError, match="has given up"):
         await late
     assert used == []

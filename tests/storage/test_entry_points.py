@@ -1,4 +1,4 @@
-"""A backend of another package: found by its entry point, used like ours."""
+"""A backend of another package: found by its entry point, used like built-in ones."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The storage host on this machine's disk: real files, real links, real full disks."""
+"""The storage host on this machine's disk: real files, links and full disks."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root mounts and 
 
 @pytest.fixture(params=["kernel", "walking"])
 def opener(request: pytest.FixtureRequest) -> Opener:
-    """Every test runs with the kernel's help and without."""
+    """Every test runs with and without openat2."""
     return best_opener() if request.param == "kernel" else open_walking
 
 
@@ -96,7 +96,7 @@ def succeeds(words: list[str]) -> bool:
 
 
 def leftovers(storage: StorageHost) -> list[str]:
-    """Return what waits beside the folders."""
+    """Return the contents of the staging area."""
     return [str(path) for path in storage.backend.root.glob(f"*/*/{DIRECTORY}/*")]
 
 
@@ -259,7 +259,7 @@ async def test_a_link_that_changes_all_the_time_never_leads_out(
         steps = [("way", "safe"), ("trap", "way"), ("way", "trap"), ("safe", "way")]
         while not stop.is_set():
             for before, after in steps:
-                # An upload may have made a `way` of its own in between.
+                # An upload may have created its own `way` meanwhile.
                 with contextlib.suppress(OSError):
                     os.rename(here / before, here / after)
 
@@ -363,7 +363,7 @@ async def test_delete_takes_everything_also_what_is_locked_away(
     (here / "deep" / "link").symlink_to(outside)
     (here / "deep").chmod(0)
     await storage.delete(folder)
-    await storage.delete(folder)  # twice is harmless
+    await storage.delete(folder)  # idempotent
     assert not here.exists()
     assert leftovers(storage) == []
     assert outside.read_bytes() == b"stays"
@@ -420,7 +420,7 @@ async def test_a_full_disk_is_said_and_nothing_is_left(small_disk: Path) -> None
     assert (await storage.probe()).status is HostStatus.FULL
     assert await get(storage, location, "keep") == b"old"
     assert leftovers(storage) == []
-    # There is room again for what fits.
+    # There is room again for a smaller file.
     await put(storage, location, "fits", b"x" * 2**20)
     await storage.stop()
 
@@ -435,7 +435,7 @@ async def test_sessions_with_different_uids_share_a_folder_and_nobody_else_gets_
     location = fresh_location()
     await storage.create(location)
     await put(storage, location, "a/up", b"up", uid=100_001)
-    # A container sees the folder at another place; here the way to it is opened up instead.
+    # A container has the folder mounted; here the directories above it are made accessible instead.
     for path in (tmp_path, *tmp_path.parents, root, root / "user", place(storage, location).parent):
         if path != Path("/") and not path.stat().st_mode & 0o001:
             path.chmod(path.stat().st_mode | 0o011)
@@ -448,7 +448,8 @@ async def test_sessions_with_different_uids_share_a_folder_and_nobody_else_gets_
     assert may(100_001, 4711, "cat a/up && chmod +x a/up && echo mine > mine")
     assert may(100_002, 4711, "cat a/up mine && echo more >> mine && echo x > a/theirs")
     assert not may(100_003, 100_003, "ls")
-    # The process engine's sessions are the manager's user, in a sandbox without root's powers.
+    # The process engine's sessions run as the manager's user, in a sandbox without root's
+    # capabilities.
     bare = ["setpriv", "--bounding-set=-all", "--inh-caps=-all", "--clear-groups"]
     assert succeeds([*bare, "sh", "-c", f"cd {here} && cat a/up mine a/theirs && echo >> mine"])
     await storage.stop()
@@ -473,7 +474,7 @@ async def test_a_folder_that_was_there_may_lie_on_another_file_system(
     assert sorted(os.listdir(small_disk)) == ["a", "b", "c"]
     await storage.remove(location, "b", is_recursive=True)
     assert sorted(os.listdir(small_disk)) == ["a", "c"]
-    # What is staged never lies where sessions could put a link in its place.
+    # Staged files are never where sessions could replace them by a link.
     assert Path(storage.staging(location).fresh()).is_relative_to(tmp_path / "root")
     await storage.delete(location)
     assert await get(storage, location, "a/f") == b"two"

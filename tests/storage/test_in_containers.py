@@ -1,4 +1,4 @@
-"""Folders inside containers: who may write, what unsharing changes, and a quota that is hit."""
+"""Folders in containers: permissions, revocation of shares, and quotas."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="only root gives files
 
 @pytest.fixture
 def disk(tmp_path: Path) -> Iterator[Path]:
-    """A btrfs of its own, with quotas."""
+    """A btrfs file system of its own, with quotas."""
     image, root = tmp_path / "image", tmp_path / "mounted"
     root.mkdir()
     with image.open("wb") as file:
@@ -65,14 +65,14 @@ async def world(disk: Path, tmp_path: Path, demo_database_url: str) -> AsyncIter
 
 @dataclass
 class Containers:
-    """Runs a person's commands where their session would: their uid, the group of all sessions."""
+    """Runs a user's commands as in their session: with their uid and the group of all sessions."""
 
     world: World
     engine: DockerEngine
     image: str
 
     async def mounts(self, person: str, *asked: MountRequest) -> list[Mount]:
-        """Return the mounts that the person's session would have."""
+        """Return the mounts of the user's sessions."""
         owner = await self.world.user_id(person)
         project = await self.world.project_id()
         mounts = self.world.manager.mounts
@@ -84,7 +84,7 @@ class Containers:
         ]
 
     async def sh(self, uid: int, mounts: list[Mount], script: str) -> tuple[int, str]:
-        """Run a script in a fresh container; return its exit code and what it says."""
+        """Run a script in a new container; return its exit code and its output."""
 
         def work() -> tuple[int, str]:
             made: Any = self.engine.client.containers.create(
@@ -126,7 +126,7 @@ async def test_grants_hold_inside_of_containers(containers: Containers) -> None:
     code, said = await containers.sh(100_001, mine, "cd /home/work/data && echo mine > f && ls")
     assert (code, said) == (0, "f\n")
 
-    # Read-only is read-only, whoever the guest is and whatever they try.
+    # Read-only holds for any guest and any operation.
     await lend(world, Permission.RO)
     with pytest.raises(Forbidden):
         await containers.mounts("user2", MountRequest("data", permission=Permission.RW))
@@ -139,7 +139,7 @@ async def test_grants_hold_inside_of_containers(containers: Containers) -> None:
     )
     assert "Read-only file system" in said
 
-    # Read and write: both may change what the other made.
+    # With read-write permission both users may change each other's files.
     await lend(world, Permission.RW)
     writing = await containers.mounts("user2", MountRequest("data"))
     code, said = await containers.sh(
@@ -151,7 +151,7 @@ async def test_grants_hold_inside_of_containers(containers: Containers) -> None:
 
 
 async def test_unsharing_while_it_is_mounted(containers: Containers) -> None:
-    """Who has the folder mounted keeps that mount until their session ends; nothing new begins."""
+    """A running session keeps its mount of a revoked share; new sessions do not get it."""
     world = containers.world
     owner = await world.caller("user")
     guest, project = await world.user_id("user2"), await world.project_id()
@@ -164,7 +164,7 @@ async def test_unsharing_while_it_is_mounted(containers: Containers) -> None:
     assert (await containers.sh(100_002, held, "echo x > /home/work/data/f"))[0] == 0
     with pytest.raises(BaiError):
         await containers.mounts("user2", MountRequest("data"))
-    # A session that was filed before and starts now does not get it either.
+    # Neither does a session that was created before and starts now.
     with pytest.raises(Forbidden, match="no longer shared"):
         await mounts.sources(guest, [mount.as_row() for mount in created])
 

@@ -1,4 +1,4 @@
-"""Any sequence of operations does to a folder what it does to a model of one."""
+"""Random sequences of operations have the same effect on a folder and on a model of it."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ Path_ = tuple[str, ...]
 
 
 class Model:
-    """A folder as a map: the content of files, None for directories."""
+    """A folder as a mapping: the content of files, None for directories."""
 
     def __init__(self) -> None:
         self.tree: dict[Path_, bytes | None] = {(): None}
@@ -36,7 +36,7 @@ class Model:
         return path in self.tree and self.tree[path] is None
 
     def way(self, path: Path_) -> bool:
-        """Return whether something may be made there: no file lies on the way."""
+        """Return whether something may be created there: no file is on the path."""
         return all(self.tree.get(path[:n]) is None for n in range(len(path)))
 
     def make_way(self, path: Path_) -> None:
@@ -99,7 +99,7 @@ class FolderMachine(RuleBasedStateMachine):
         shutil.rmtree(self.home)
 
     def do(self, work: Coroutine[Any, Any, Any]) -> bool:
-        """Do work and return whether it was done; a refusal must be one for people."""
+        """Do work and return whether it succeeded; a refusal must be a ``BaiError``."""
         try:
             self.loop.run_until_complete(work)
         except BaiError:
@@ -111,7 +111,7 @@ class FolderMachine(RuleBasedStateMachine):
         done = model()
         assert self.do(work) is done
         if not done:
-            # Directories on the way may have been made before it was refused.
+            # Parent directories may have been created before the refusal.
             self.model.tree = before
             self._take_new_directories()
 

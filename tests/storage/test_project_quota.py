@@ -1,6 +1,6 @@
-"""Project quotas where the kernel has none: what we pack, read by the kernel's own headers.
+"""Project quotas without kernel support: our structures, read with the kernel's own headers.
 
-The same backends on real file systems are in test_backends.py, where the kernel has the formats.
+The same backends are tested in test_backends.py where the kernel supports the file systems.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ assert backend.quota(one) is None
 
 @pytest.fixture(scope="module")
 def stand_in(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The compiled library; skipped, or failed in CI, where nothing compiles C."""
+    """The compiled library; without a C compiler skipped, or failed in CI."""
     if shutil.which("gcc") is None:
         missing("gcc", "it is not installed")
     library = tmp_path_factory.mktemp("quota") / "quota_calls.so"
@@ -67,7 +67,7 @@ def test_what_is_asked_of_the_kernel(stand_in: Path, tmp_path: Path, kind: str) 
     done = subprocess.run(words, env=environ, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     limit, none_left, used, project = map(int, done.stdout.split())
-    # In blocks of 1024 bytes, rounded up; nothing at all cannot be said but as one block.
+    # In blocks of 1024 bytes, rounded up; a limit of 0 must be set as one block.
     assert (limit, none_left, used) == (50 * MIB + 1024, 1024, 123456789)
     assert project >= 2**20
     said = calls.read_text().splitlines()

@@ -1,4 +1,4 @@
-"""Trees that others can still write to: nothing outside of them is touched."""
+"""Trees that others can still write to: nothing outside them is touched."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ DEEP = 20_000
 
 
 def make_deep(top: Path, depth: int = DEEP) -> None:
-    """Make nested directories with a file in the last, however long their path is."""
+    """Create nested directories with a file in the last, however long the path is."""
     here = os.open(top, os.O_RDONLY)
     for _ in range(depth):
         os.mkdir("d", dir_fd=here)
@@ -93,7 +93,7 @@ def make_deep(top: Path, depth: int = DEEP) -> None:
 
 @pytest.fixture
 def in_memory(tmp_path: Path) -> Iterator[Path]:
-    """A directory in memory if there is one: disks take a second for 1,000 directories."""
+    """A directory in memory if possible: disks take a second for 1,000 directories."""
     shared = Path("/dev/shm")
     made = Path(tempfile.mkdtemp(dir=shared if os.access(shared, os.W_OK) else tmp_path))
     yield made
@@ -139,7 +139,7 @@ async def test_a_folder_of_deep_directories_is_copied_moved_and_deleted(in_memor
         assert (await host.usage(three)).files == 2 * (DEEP + 1)
         await host.remove(three, "f", is_recursive=True)
         for location in (one, three):
-            # An earlier deletion was interrupted, and its folder was made again meanwhile.
+            # An earlier deletion was interrupted, and its folder was created again meanwhile.
             left = host.staging(location).fresh().with_name(f"{location.vfolder_id}.trash")
             (left / "d").mkdir(parents=True)
             await host.delete(location)
@@ -149,7 +149,7 @@ async def test_a_folder_of_deep_directories_is_copied_moved_and_deleted(in_memor
 
 
 def test_a_removal_that_was_interrupted_is_continued(deep: Path) -> None:
-    # As if the first one had ended in the middle: far down, with a locked directory on the way.
+    # As if the first one was interrupted: deep inside, with a locked directory on the way.
     with descriptor(os.open(deep, os.O_RDONLY)) as top, Descent(top) as at:
         for _ in range(DEEP // 2):
             at.enter("d")
@@ -167,7 +167,7 @@ def test_directories_that_are_moved_during_a_walk_lead_nowhere(tmp_path: Path) -
     with descriptor(os.open(tree, os.O_RDONLY)) as top, Descent(top) as at:
         for _ in range(levels):
             at.enter("d")
-        # ``..`` of the third directory is now outside of the tree.
+        # ``..`` of the third directory is now outside the tree.
         os.rename(tree / "d/d/d", outside / "d")
         (tree / "d/d/d").symlink_to(outside / "d")
         while at.depth > 2:

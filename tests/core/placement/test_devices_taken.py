@@ -1,4 +1,4 @@
-"""Which devices of an agent are taken: strategies, the guard against fragments, closeness."""
+"""Choice of an agent's devices: strategies, fragmentation guard, topology."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Devices that bear certain shares only, and parts of devices with slots of their own."""
+"""Devices that accept only certain shares, and parts of devices with slots of their own."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Devices whose sessions all have the same share: that of the first one, until it is empty."""
+"""Devices whose sessions must all have the same share: that of the first one, until it is empty."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ SHARES = (50, 250, 300, 500, 700, 1000)
 
 
 def uniform(name: str, *state: tuple[int, int], sharing: Sharing = UNIFORM) -> AgentState:
-    """An agent whose devices have so much in use, and serve such shares."""
+    """Return an agent with devices in use up to these thousandths, with this sharing."""
     plain = agent(name, tuple(used for used, _ in state), cpu=10_000, mem=10_000)
     return replace(
         plain,
@@ -110,7 +110,7 @@ def test_what_is_kept_for_later_leaves_only_what_serves_both() -> None:
     assert then.place(half) is not None
     both = now.fork()
     both.lower(["a"], now, then)
-    # A quarter here now would keep the half from starting, however much memory is left.
+    # A quarter started here now would prevent the half from starting, however much memory is left.
     assert not both.fits(quarter) and not both.fits(half)
 
 
@@ -133,7 +133,7 @@ def test_an_empty_group_could_hold_what_a_busy_one_cannot_now() -> None:
 
 
 class Oracle:
-    """The rule as a sentence: a list of shares per device, all equal."""
+    """Reference rule: a list of shares per device, all equal."""
 
     def __init__(self, count: int) -> None:
         self.on: list[list[int]] = [[] for _ in range(count)]
@@ -178,7 +178,7 @@ def test_placement_keeps_to_the_rule(
         (state,) = placer.agents()
         assert [d.share_in_force for d in state.devices] == [max(h, default=0) for h in oracle.on]
         assert most_of(state.devices, "cuda.shares") == oracle.most()
-        # Built anew from what is known, it decides as the one that went on.
+        # A placer rebuilt from the state decides as the one that continued.
         anew = Placer([state], Policy.BEST_FIT)
         for other in SHARES:
             wanted = request(shares=other / 1000)

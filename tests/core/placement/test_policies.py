@@ -1,4 +1,4 @@
-"""Which agent is chosen: policies, who may take a request, gangs, and what a refusal tells."""
+"""Choice of the agent: policies, suitable agents, multi-kernel sessions, and refusals."""
 
 from __future__ import annotations
 

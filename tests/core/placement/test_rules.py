@@ -1,4 +1,6 @@
-"""What holds for any agents and requests, whatever the policy; scores beside slow, plain ones."""
+"""Properties of placement for any agents and requests under every policy; scores against
+references.
+"""
 
 from __future__ import annotations
 
@@ -140,7 +142,7 @@ def test_what_is_kept_between_decisions_changes_nothing(
         assert placer.place(placer.prepare(ask)) == fresh.place(fresh.prepare(ask))
 
 
-# ---- Slow and plain: the scores as they are written down ----
+# ---- Reference scores: slow, as written in the definitions ----
 
 MIX: Mix = {
     RequestKind(4000, 8 * GIB, "cuda", 1, 1000): 5,
@@ -184,7 +186,7 @@ def plain_worth(mix: Mix, model: str, k: int, cpu: int, mem: int) -> float:
 
 
 class Plain:
-    """The priced score of an agent with a few devices of one model, as it is written down."""
+    """Reference of the priced score for an agent with a few devices of one model."""
 
     def __init__(self, mix: Mix, agents: list[AgentState]) -> None:
         self.mix = mix
@@ -222,7 +224,7 @@ class Plain:
         return low if f == 0 else (1 - f) * low + f * plain_worth(self.mix, model, k + 1, cpu, mem)
 
     def score(self, on: AgentState, kind: RequestKind) -> int | None:
-        """The best rounded score over the devices, or None when it does not fit."""
+        """Return the best rounded score over the devices, or None when it does not fit."""
         free = [d.capacity - d.used for d in on.devices]
         model = on.devices[0].model
         cpu, mem = (on.capacity[s] - on.used.get(s, 0) for s in ("cpu", "mem"))
@@ -271,7 +273,7 @@ def lost(
 
 
 def gradient(on: AgentState, kind: RequestKind) -> int | None:
-    """The published score of an agent, at best over its devices."""
+    """Return the published score of an agent, at best over its devices."""
     free = [d.capacity - d.used for d in on.devices]
     cpu = on.capacity["cpu"] - on.used.get("cpu", 0)
     # Most frequent first, until 95 % of all requests are covered.
@@ -338,7 +340,7 @@ def test_priced_is_as_written_down(drawn: list[Any], kind: RequestKind) -> None:
     placer = Placer(agents, Policy.PRICED, tables)
     plain = Plain(MIX, agents)
     placements = placer.place(placer.prepare(asked(kind)))
-    # Equal rounded scores: devices that belong together come first, unless one is enough.
+    # For equal rounded scores, devices that are close come first, unless one device is enough.
     expected = first_best([plain.score(a, kind) for a in agents])
     assert (placements[0].agent_id if placements else None) == expected
 
@@ -362,7 +364,7 @@ def test_fgd_is_as_published(drawn: list[Any], kind: RequestKind) -> None:
 def test_agents_of_one_family_are_judged_as_any_others(
     drawn: list[Any], kinds: list[RequestKind], policy: Policy
 ) -> None:
-    """A device of another family that is taken changes nothing but the way to the score."""
+    """A used device of another family only changes the code path, not the score."""
     agents = fleet_of(drawn)
     mixed = [
         replace(a, devices=(*a.devices, Device(f"{a.id}-x", "rocm", used=1000))) for a in agents
@@ -392,7 +394,7 @@ def test_no_way_to_cut_a_device_is_worth_more_than_one(demand: dict[int, int]) -
             + [best[room - s // 10] + p for s, p in prices.items() if s <= 10 * room]
         )
     assert best[100] <= 1 + 1e-6
-    # Weak duality turns into equality at the optimum.
+    # Strong duality: at the optimum, weak duality becomes an equality.
     devices = sum(times for _, times in patterns)
     assert devices == pytest.approx(sum(demand[s] * p for s, p in prices.items()), rel=1e-4)
 
@@ -415,6 +417,6 @@ def test_a_table_is_learned_and_grows_with_what_is_free() -> None:
         worth = tables.costs.worth
         for axis in (1, 2, 3):
             assert (np.diff(worth, axis=axis) >= -1e-6).all()
-        # A reserve counts what could be sold to those who ask for several on top of that.
+        # A reserve adds what could be sold to requests for several devices.
         assert worth.max() <= 8 + (2 if variant.has_reserve else 0) + 1e-6
     assert thousandths("cuda.device", 2) == 2000

@@ -1,4 +1,4 @@
-"""What priced learns: the mix of a group, its start, and the tables made of it."""
+"""Learned tables of the policy priced: mix of a group, default mix, and the tables made of them."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def test_the_same_requests_give_the_same_tables() -> None:
 
 
 def test_the_variant_that_places_most_of_the_own_mix_is_taken() -> None:
-    """Shares that are heavy on cpu: a table of whole requests alone misjudges them."""
+    """Shares that need much cpu: a table of whole requests alone would misjudge them."""
     mix = {
         RequestKind(12_000, 8 * GIB, "cuda", 1, 250): 4.0,
         RequestKind(500, 8 * GIB, "cuda", 1, 500): 4.0,
@@ -108,7 +108,9 @@ def test_the_variant_that_places_most_of_the_own_mix_is_taken() -> None:
 
 
 def test_where_sessions_end_the_variant_that_loses_least_is_taken() -> None:
-    """A few machines could take a request for all of one; cpu alone is asked for much more."""
+    """A few machines could take a request for a whole machine; cpu-only requests are far more
+    frequent.
+    """
     large = [agent(f"b{i}", (0,) * 4, cpu=128, mem=512) for i in range(8)]
     small = [agent(f"s{i}", (0,) * 4, cpu=48, mem=192) for i in range(24)]
     whole = RequestKind(100_000, 64 * GIB, "cuda", 4, 1000)

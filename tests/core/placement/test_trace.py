@@ -1,4 +1,4 @@
-"""The benchmark of the published trace, on small files made here."""
+"""The benchmark of the published trace, on small files generated here."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ PODS = (
 
 @pytest.fixture
 def files(tmp_path: Path) -> list[str]:
-    """Ten nodes of four devices, and a workload that asks for half of them."""
+    """Ten nodes of four devices, and a workload that requests half of them."""
     nodes = [f"node-{i},32000,131072,4,{'T4' if i % 2 else 'G2'}" for i in range(10)]
     kinds = ["2000,4096,1,1000,", "1000,2048,1,470,", "1000,2048,1,500,T4", "4000,8192,0,0,"]
     kinds.append("8000,16384,2,1000,")

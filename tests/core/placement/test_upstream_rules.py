@@ -1,4 +1,4 @@
-"""The rules for devices that users of other platforms know, one sentence a row."""
+"""Device rules that users of other platforms know, one sentence per row."""
 
 from __future__ import annotations
 
@@ -19,7 +19,9 @@ STEP, UNIT, LEAST = 10, 1000, 50
 
 
 def held(free: list[int], **spec: Any) -> list[int] | None:
-    """Return the parts that a wish takes of devices with so much free, in the devices' order."""
+    """Return the parts that a request takes of devices with this much free, in the devices'
+    order.
+    """
     on = agent("a", tuple(UNIT - room for room in free))
     found = where(Placer([on], Policy.BEST_FIT), request(**spec))
     if found is None:
@@ -121,7 +123,7 @@ def test_the_quantum_of_shares(text: str, message: str) -> None:
 
 
 def guard(free: list[int], amount: int) -> bool:
-    """The guard against fragments, as its rule is written down."""
+    """The fragmentation guard, as its rule is written down."""
     if amount <= UNIT:
         return max(free) >= amount
     for n in range(-(-amount // UNIT), len(free) + 1):

@@ -1,4 +1,4 @@
-"""EVENLY: a share on several devices, row by row, and beside an oracle that tries every split."""
+"""EVENLY: a share on several devices, by examples and against an oracle that tries every split."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ STEP, LEAST, UNIT = 10, 50, 1000
 
 
 def taken(free: tuple[int, ...], amount: int, guarded: bool, policy: Policy) -> dict[int, int]:
-    """Return what each device gives to a share; nothing if it is refused."""
+    """Return what each device contributes to a share; empty if it is refused."""
     on = agent("a", tuple(UNIT - room for room in free))
     wanted = Request(
         ResourceSlots({"cpu": 1000, "mem": 2**30, "cuda.shares": amount}),
@@ -30,7 +30,7 @@ def taken(free: tuple[int, ...], amount: int, guarded: bool, policy: Policy) -> 
     return {int(d.device_id[-1]): d.amount for d in found[0].devices} if found else {}
 
 
-# What it says, free on the devices, asked, what is given, what is given under the guard.
+# Row: description, free per device, requested, result, result with the guard.
 ROWS = [
     ("two empty devices give half each", (1000, 1000), 1500, {0: 750, 1: 750}, True),
     ("the fullest that can are next to each other in line", (1000, 700, 1000), 1300, {0: 650, 1: 650}, True),  # noqa: E501
@@ -60,7 +60,7 @@ def test_rows(
     what: str, free: tuple[int, ...], amount: int, given_: dict[int, int], is_even: bool | None
 ) -> None:
     assert taken(free, amount, False, Policy.BEST_FIT) == given_
-    # The guard takes what is even, and a fraction only on one device.
+    # The guard accepts an even split, and a fraction only on one device.
     assert taken(free, amount, True, Policy.BEST_FIT) == (given_ if is_even else {})
 
 
@@ -85,7 +85,7 @@ Key = tuple[int, int, int]
 
 
 def best_key(free: tuple[int, ...], amount: int, guarded: bool, spreads: bool) -> Key | None:
-    """Return unevenness, devices and room of the best window, of every split of every window."""
+    """Return unevenness, number of devices and room of the best window, over every split."""
     line = sorted((room for room in free if room // STEP * STEP >= LEAST), reverse=True)
     steps, keys = amount // STEP, []
     for n in range(2, len(line) + 1):
@@ -105,7 +105,7 @@ def best_key(free: tuple[int, ...], amount: int, guarded: bool, spreads: bool) -
 
 @settings(max_examples=150, deadline=None)
 @given(
-    # Few and large, or more and small, so that every split can be tried.
+    # Few large devices, or more small ones, so that every split can be tried.
     free=st.one_of(
         st.lists(st.integers(0, 100), max_size=3),
         st.lists(st.integers(0, 25), min_size=4, max_size=4),

@@ -1,4 +1,4 @@
-"""Agents and requests for the tests of placement."""
+"""Agents and requests for placement tests."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ GIB = 2**30
 def agent(
     name: str, used: tuple[int | None, ...] = (), cpu: int = 16, mem: int = 64, **facts: Any
 ) -> AgentState:
-    """An agent with one cuda device for each of ``used`` thousandths; None: not healthy."""
+    """Return an agent with one cuda device for each of ``used`` thousandths; None: unhealthy."""
     numa = facts.pop("numa", (None,) * len(used))
     links = facts.pop("links", (None,) * len(used))
     devices = tuple(
@@ -42,7 +42,7 @@ def agent(
 
 
 def request(cpu: str = "1", mem: str = "1g", **spec: Any) -> Request:
-    """A request; ``shares`` and ``device`` are of cuda unless ``family`` says otherwise."""
+    """Return a request; ``shares`` and ``device`` are of cuda unless ``family`` says otherwise."""
     family = spec.pop("family", "cuda")
     texts = {f"{family}.{k}": str(spec.pop(k)) for k in ("shares", "device") if k in spec}
     slots = ResourceSlots.parse({"cpu": cpu, "mem": mem, **texts})
@@ -50,7 +50,7 @@ def request(cpu: str = "1", mem: str = "1g", **spec: Any) -> Request:
 
 
 def where(placer: Placer, wanted: Request) -> list[tuple[str, dict[str, int]]] | None:
-    """Place a request; agent and amounts per device, for each kernel."""
+    """Place a request; return the agent and quantities per device, for each kernel."""
     found = placer.place(placer.prepare(wanted))
     if found is None:
         return None

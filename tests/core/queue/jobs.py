@@ -1,4 +1,4 @@
-"""Small random workloads on small clusters: whole devices, shares, gangs of both kinds."""
+"""Small random workloads on small clusters: whole devices, shares, multi-kernel sessions."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def cluster(rng: random.Random) -> list[AgentState]:
 
 
 def jobs(rng: random.Random, count: int, *, is_exact: bool) -> list[Job]:
-    """Return jobs with true upper bounds of their run times, or with exact ones."""
+    """Return jobs whose run time limits are true upper bounds, or exact."""
     at, found = 0, []
     for number in range(count):
         at += rng.choice([0, 0, 1, 5, 20])

@@ -1,4 +1,4 @@
-"""A queue that is told what happens: what it costs, what it tells, what it decides."""
+"""A queue that receives changes: cost of a pass, reported reasons, decisions."""
 
 from __future__ import annotations
 
@@ -141,7 +141,7 @@ def test_only_reasons_that_differ_are_told_anew() -> None:
 
 
 def test_a_pass_costs_the_shapes_and_not_the_sessions(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Ten thousand alike that cannot start are one question to the machines."""
+    """Ten thousand equal sessions that cannot start cause one placement check."""
     queue = Queue(snapshot([wait(n) for n in range(10_000)], [agent(used={"cpu": 8000})]))
     placer = queue.group_queue("main").placer
     tries = []

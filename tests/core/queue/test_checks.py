@@ -1,4 +1,4 @@
-"""Who may not start, and every reason that is told for it."""
+"""Sessions that may not start, and every reason reported for them."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ STRICT = {"backfill": Backfill.OFF}
 
 
 def capped(scope: Scope, **caps: Any) -> Snapshot:
-    """Return two sessions that count in a scope with caps, of which one has room."""
+    """Return two sessions that count in a scope whose caps have room for one."""
     waiting = [wait(n, scopes=(scope,), wanted=request(cpu="2")) for n in (1, 2)]
     return snapshot(waiting, [agent()], caps={scope: ScopeCaps(scope, scope.id, **caps)})
 
@@ -200,7 +200,9 @@ def test_caps_hold_across_resource_groups() -> None:
 
 
 def test_one_held_back_by_a_start_in_a_later_group_lets_others_pass_in_the_same_pass() -> None:
-    """The first of main has no room; then side takes the last session that its owner may have."""
+    """The first session of main has no room; then side takes the last session that its owner may
+    have.
+    """
     caps = {ANN: ScopeCaps(ANN, "ann", max_sessions=1)}
     holds = running("r", BOB, "a", slots(cpu="4"), ends_at=NOW + timedelta(hours=1))
     waiting = [wait(1, wanted=request(cpu="8")), wait(2, BOB), wait(3, wanted=request("side"))]
@@ -258,7 +260,7 @@ def test_one_whose_agents_are_closed_or_too_small_stops_nobody() -> None:
 
 
 def test_a_reserved_session_keeps_its_share_of_a_quota() -> None:
-    """The second may not use up the last session that the reserved one needs."""
+    """The second session must not use up the last one that the reserved session needs."""
     caps = {ANN: ScopeCaps(ANN, "ann", max_sessions=1)}
     holds = running("r", BOB, "a", slots(cpu="4"), ends_at=NOW + timedelta(hours=1))
     waiting = [wait(1, wanted=request(cpu="8")), wait(2, seconds=60), wait(3, BOB, seconds=60)]
@@ -268,7 +270,7 @@ def test_a_reserved_session_keeps_its_share_of_a_quota() -> None:
     assert started(result) == ["s3"]
     assert result.reservations[0].session_id == "s1"
     assert queue.quotas.used(ANN) == {}
-    # In a group beside it, too.
+    # The same in another group.
     queue.apply(
         Changes(
             waiting=[wait(4, wanted=request("side"))],

@@ -1,4 +1,4 @@
-"""Learned run times, and estimated starts in small worlds, with their labels."""
+"""Learned run times, and estimated starts with their labels in small clusters."""
 
 import random
 import statistics
@@ -78,7 +78,9 @@ def waiting(cores, **more):
 
 
 def queue_of(busy, line, cores=4, durations=None, caps=None, **options):
-    """Return a queue of one agent, on which ``busy`` has run for a second, after its pass."""
+    """Return a queue with one agent on which ``busy`` has run for a second, after its first
+    pass.
+    """
     slots = [ResourceSlots({"cpu": asked * 1000}) for asked, _, _ in busy]
     held = [
         Running(
@@ -105,7 +107,7 @@ def queue_of(busy, line, cores=4, durations=None, caps=None, **options):
 
 
 def estimates(busy, line, budget=None, **more):
-    """Return seconds from now and certainty for those of a line that the first pass leaves."""
+    """Return start in seconds from now and certainty for the sessions left by the first pass."""
     queue = queue_of(busy, line, **more)
     waiting = queue.all_waiting()
     revision, version = queue.revision, queue.group_queue(GROUP).placer.version
@@ -185,7 +187,9 @@ def test_when_a_line_starts(sentence, busy, line, expected) -> None:
 
 
 def test_the_next_ones_are_reserved_too_when_their_turn_comes() -> None:
-    """The one-core session must not be stated at 100: it would delay the second of four cores."""
+    """The one-core session must not be estimated at 100: it would delay the second of four
+    cores.
+    """
     line = [waiting(4, seconds=100), waiting(2, seconds=10), waiting(4, seconds=10)]
     found = estimates([], [*line, waiting(1, seconds=1000)])
     assert found == {"s1": (100, KNOWN), "s2": (110, KNOWN), "s3": (120, KNOWN)}
@@ -201,12 +205,12 @@ def test_a_session_held_by_its_own_quota_starts_when_its_scope_has_room_and_stop
     caps = {USER: ScopeCaps(USER, "u", {"cpu": 4000})}
     line = [waiting(2, scopes=(USER,)), waiting(6)]
     found = estimates([(2, 50, ""), (1, 20, "")], line, cores=8, caps=caps)
-    # A session of the same user that arrives later may take what the first one waits for.
+    # A later session of the same user may take what the first one waits for.
     assert found == {"s0": (20, ESTIMATED), "s1": (50, ESTIMATED)}
 
 
 def test_the_first_in_line_is_known_also_where_a_later_arrival_could_delay_the_next() -> None:
-    """One core is free for an arrival that outlasts the start of the first one."""
+    """One core is free for an arrival that outlasts the start of the first session."""
     line = [waiting(5, seconds=10), waiting(7, seconds=10)]
     assert estimates([(6, 30, "")], line, cores=7) == {"s0": (30, KNOWN), "s1": (40, ESTIMATED)}
 

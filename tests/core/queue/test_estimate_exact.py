@@ -1,6 +1,6 @@
-"""Estimated starts against what comes of them: a replay that makes a new queue for every pass.
+"""Estimated starts against the real ones: a replay that builds a new queue for every pass.
 
-`BAI_QUEUE_EXAMPLES` sets how many worlds are drawn for each property.
+`BAI_QUEUE_EXAMPLES` sets the number of generated clusters for each property.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ EXAMPLES = settings(
     suppress_health_check=[HealthCheck.too_slow],
 )
 AMPLE = Budget(sessions=10**6, seconds=60)
-# Their placements depend on the agents alone, not on the past of a queue.
+# Policies whose placements depend on the agents alone, not on the history of a queue.
 STATELESS = (Policy.PACK, Policy.BEST_FIT, Policy.SPREAD, Policy.PRICED)
 
 
@@ -55,11 +55,11 @@ class Rules:
 
 @dataclass
 class World:
-    """A cluster as data: each pass is decided by a queue made anew from it."""
+    """A cluster as plain data: each pass is decided by a queue built from it."""
 
     rules: Rules
     agents: list[AgentState]
-    coming: list[tuple[int, Waiting]]  # with the second in which each comes
+    coming: list[tuple[int, Waiting]]  # with the second of each arrival
     cancelled: dict[str, int] = field(default_factory=dict)
     now: int = 0
     waiting: dict[str, Waiting] = field(default_factory=dict)
@@ -102,7 +102,7 @@ class World:
         return replace(agent, used=used, devices=tuple(devices))
 
     def step(self) -> Queue | None:
-        """Play the next second in which anything happens; None: nothing does any more."""
+        """Simulate the next second with an event; return None at the end."""
         times = [second for second, w in self.coming if w.id not in self.came]
         times += [_second(r.ends_at) for r in self.running.values()]
         times += [_second(w.not_before) for w in self.waiting.values() if w.not_before]
@@ -230,7 +230,7 @@ def worlds(
 
 
 def stated_at_each_pass(world: World) -> list[tuple[int, dict[str, Estimate]]]:
-    """Play a world to its end; return what was estimated after each pass."""
+    """Run a simulation to its end; return the estimates after each pass."""
     found = []
     while (queue := world.step()) is not None:
         found.append((world.now, estimate_starts(queue, AMPLE)))

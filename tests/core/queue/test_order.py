@@ -1,4 +1,4 @@
-"""Whose turn it is: every order, and priority above it."""
+"""Order of sessions: every order, and priority above it."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ CORE_DAY = 1000 * 86_400
 
 
 def used(cores: int, ago: int = 0) -> list[Bucket]:
-    """Return a history: so many cores for a whole day, so many days ago."""
+    """Return a history: this many cores for a whole day, this many days ago."""
     return [Bucket(DAY - ago, {"cpu": cores * CORE_DAY})]
 
 
@@ -156,7 +156,7 @@ def test_drf_counts_what_users_hold_already() -> None:
         running=[holds],
         group={"order": Order.DRF},
     )
-    # After two of their own, both hold the same: who came first goes on.
+    # After two sessions each, both have equal shares: the earlier session is next.
     assert started(run_pass(world)) == ["s2", "s3", "s1", "s4"]
 
 
@@ -206,7 +206,7 @@ def test_a_slot_counts_by_its_weight() -> None:
     options = FairShare(lookback_days=1, resource_weights={"mem": 1.0, "cuda.shares": 2.0})
     capacity = {"cpu": 1000, "mem": 2**30, "cuda": 1000}
     bucket = [Bucket(DAY, {"cuda.device": 86_400})]
-    # A whole device all day: 2 of the 4 parts that the weights sum up to.
+    # A whole device all day: 2 of the 4 parts that the weights add up to.
     assert fair_factor(ANN, bucket, options, capacity, DAY) == pytest.approx(2**-0.5)
 
 
@@ -224,6 +224,6 @@ def test_use_fades_from_day_to_day() -> None:
     assert started(run_pass(world)) == ["s1"]
     queue = Queue(snapshot([], [agent(cpu=1)], group=options, history=history))
     queue.run(NOW)
-    # 26 days on, nothing of either counts any more: who came first.
+    # After 26 days the usage of neither counts: the earlier session is next.
     queue.apply(Changes(waiting=[wait(1), wait(2, BOB)]))
     assert started(queue.run(NOW + timedelta(days=26))) == ["s1"]

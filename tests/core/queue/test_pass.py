@@ -1,4 +1,4 @@
-"""One pass: who starts where, who waits and why."""
+"""One pass: which sessions start where, which wait and why."""
 
 from __future__ import annotations
 

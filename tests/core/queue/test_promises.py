@@ -1,6 +1,6 @@
-"""No reserved session is ever delayed by one that stands behind it: on drawn queues, with caps.
+"""No reserved session is ever delayed by a later one: on generated queues, with caps.
 
-`BAI_QUEUE_EXAMPLES` sets how many queues are drawn for each property.
+`BAI_QUEUE_EXAMPLES` sets the number of generated queues for each property.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ EXAMPLES = settings(
 
 @dataclass(frozen=True)
 class Coming:
-    """A session that comes at a second, may run ``limit`` seconds and does run ``seconds``."""
+    """A session that arrives at a second, has a limit of ``limit`` seconds and runs ``seconds``."""
 
     waiting: Waiting
     at: int
@@ -87,7 +87,7 @@ caps_of = st.dictionaries(st.sampled_from(USERS), st.integers(1, 3), max_size=2)
 
 @dataclass
 class Played:
-    """What came of it: when each session started, and the promises that it got."""
+    """The result: when each session started, and the promises that it got."""
 
     started: dict[str, int] = field(default_factory=dict)
     promises: dict[str, datetime] = field(default_factory=dict)
@@ -101,9 +101,9 @@ def play(
     backfill: Backfill = Backfill.RESERVING,
     policy: Policy = Policy.PACK,
 ) -> Played:
-    """Let the sessions come, start as passes say and end, until nothing happens any more.
+    """Let the sessions arrive, start as passes decide and end, until no event is left.
 
-    A promise holds until somebody starts who stands before: a cap had held that one back.
+    A promise is void once an earlier session starts, which a cap had held back.
     """
     queue = Queue(
         Snapshot(
@@ -143,7 +143,7 @@ def play(
 
 
 def _void(played: Played, of: dict[str, Coming], session_id: str) -> None:
-    """Forget the promises to all who stand behind one that has started, in its group."""
+    """Void the promises to all sessions behind one that has started, in its group."""
     group = of[session_id].waiting.request.resource_group
     for other in list(played.promises):
         is_behind = other > session_id and of[other].waiting.request.resource_group == group
@@ -167,7 +167,7 @@ def test_no_reserved_session_starts_later_than_promised(
 def test_nobody_is_forgotten(
     coming: list[Coming], agents: list[AgentState], caps: dict[Scope, int], backfill: Backfill
 ) -> None:
-    """When all has ended that could run, whoever an empty group can hold has started."""
+    """At the end every session that an empty group can hold has started."""
     played = play(coming, agents, caps, backfill)
     for c in coming:
         group = c.waiting.request.resource_group
@@ -192,7 +192,7 @@ def test_what_is_played_twice_comes_out_the_same(
 
 @pytest.mark.parametrize("first", GROUPS)
 def test_a_cap_that_a_reserved_session_needs_is_kept_from_the_other_group(first: str) -> None:
-    """Whichever of the groups is decided first."""
+    """In whichever order the groups are decided."""
     other = next(name for name in GROUPS if name != first)
     whole = Request(slots(cpu="4"), first, "x86_64")
     small = Request(slots(cpu="1"), other, "x86_64")

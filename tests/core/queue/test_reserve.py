@@ -1,4 +1,4 @@
-"""The kept place: when, where, who may pass; and on random queues that nobody reserved is late."""
+"""The reservation: when, where, what may pass it; and on random queues that it is never late."""
 
 import random
 from datetime import UTC, datetime, timedelta
@@ -19,7 +19,7 @@ NOW = datetime(2026, 1, 1, tzinfo=UTC)
 
 
 class World:
-    """A placer with what runs on it, and a reserver over both."""
+    """A placer with running sessions, and a reserver for it."""
 
     def __init__(self, *agents, durations=None):
         self.placer = Placer(list(agents), Policy.BEST_FIT)
@@ -27,7 +27,7 @@ class World:
         self.durations = durations or {}
 
     def run(self, name, slots, *, ends=None, started=0, kind=""):
-        """Let a session run that ends in so many seconds; None: nobody knows."""
+        """Add a running session that ends after this many seconds; None: unknown."""
         placements = self.placer.place(self.shape(slots))
         assert placements is not None
         self.running.append(running(name, placements, ends=ends, started=started, kind=kind))
@@ -105,7 +105,7 @@ def test_a_share_may_be_taken_beside_a_reserved_share() -> None:
     shape, handle = world.shape({"cuda.shares": 500}), world.shape({"cuda.shares": 300})
     reserver = world.reserver()
     assert reserver.reserve(waiting({"cuda.shares": 500}), shape) is not None
-    # 300 are free now; beside the reserved 500 there will be 500.
+    # 300 are free now; 500 will be free beside the reserved 500.
     found = reserver.place(waiting({"cuda.shares": 300}), handle)
     assert found is not None
     reserver.started(running("t", found))
@@ -119,7 +119,8 @@ def test_what_starts_after_the_reservation_counts_until_its_end() -> None:
     shape = world.shape({"cuda.device": 1, "cpu": 8000})
     reserver = world.reserver()
     assert reserver.reserve(waiting({"cuda.device": 1, "cpu": 8000}), shape) is not None
-    # Two shares fit on the other device: the reserved one waits for either. A third one does not.
+    # Two shares fit on the other device: the reserved session can use either device. A third does
+    # not.
     for name, expected in (("t1", True), ("t2", True), ("t3", False)):
         found = reserver.place(waiting({"cuda.shares": 400}), two)
         assert (found is not None) is expected
@@ -186,7 +187,7 @@ def test_the_first_fit_is_found_exactly_whatever_the_number_of_ends() -> None:
             for n, found in enumerate(placed)
         ]
         assert first_fit(placer, many, releases) == needed
-        # And so many are given back, no more.
+        # Exactly that many are released, no more.
         assert placer.agents()[0].free("cpu") == needed * 1000
 
 
@@ -198,14 +199,14 @@ def play(seed, backfill, *, is_exact, count=10):
     agents = cluster(rng)
     policy = rng.choice([Policy.BEST_FIT, Policy.SPREAD, Policy.PACK])
     work = jobs(rng, count, is_exact=is_exact)
-    # No mix is learned: these policies look at none, and it takes longer than the replay.
+    # Policies without tables: learning a mix would take longer than the replay.
     return replay(
         work, agents, GroupState(GROUP, placement=policy, backfill=backfill, tables=NO_TABLES)
     )
 
 
 def test_no_reserved_session_is_ever_late() -> None:
-    """Whatever passes it: with true upper bounds, it starts when it was promised, or before."""
+    """Whatever passes it: with true upper bounds, it starts when promised, or earlier."""
     promised = 0
     for seed in range(1200):
         found = play(seed, Backfill.RESERVING, is_exact=seed % 2 == 0)
@@ -220,7 +221,7 @@ def test_no_reserved_session_is_ever_late() -> None:
 
 
 def test_a_reserved_session_starts_as_early_as_if_nobody_could_pass_it() -> None:
-    """From the state in which it got its reservation, with nothing started behind it."""
+    """Replay from the state of its reservation, without any session that started behind it."""
     compared = 0
     for seed in range(300):
         found = play(seed, Backfill.RESERVING, is_exact=True)
@@ -240,7 +241,7 @@ def test_a_reserved_session_starts_as_early_as_if_nobody_could_pass_it() -> None
 
 
 def alone(agents, before, job, second):
-    """Return when a job fits that waits for nobody but those that ran before it."""
+    """Return when a job fits that waits only for the ones that ran before it."""
     for at in sorted({second, *(o.started + o.job.seconds for o in before)}):
         placer = Placer(agents, Policy.BEST_FIT)
         for outcome in before:
@@ -271,7 +272,9 @@ def test_in_every_mode_all_that_can_start_do_and_gangs_are_whole(backfill) -> No
 
 
 def test_nobody_starves_behind_an_endless_stream_of_short_ones() -> None:
-    """One that needs everything comes among short ones that keep coming: it starts in time."""
+    """A session that needs everything competes with an endless stream of short ones, and starts in
+    time.
+    """
     rng = random.Random(7)
     stream = [
         Job(f"s{n}", n, 20, ResourceSlots({"cpu": 1000}), limit=20 + rng.randrange(20))
@@ -282,7 +285,7 @@ def test_nobody_starves_behind_an_endless_stream_of_short_ones() -> None:
         state = GroupState(GROUP, placement=Policy.BEST_FIT, backfill=backfill)
         found = replay([*stream, big], [agent("a", 8, 0)], state)
         waited = next(o.waited for o in found.outcomes if o.job.id == "big")
-        # Those before it in the line start first; then nothing that outlasts its time may.
+        # Earlier sessions start first; then nothing may start that outlasts the reservation.
         assert (waited < 150) is is_in_time, (backfill, waited)
 
 

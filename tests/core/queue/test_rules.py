@@ -1,4 +1,4 @@
-"""What holds for every queue: nothing exceeded, the order kept, nobody forgotten."""
+"""Invariants of every queue: no cap exceeded, order kept, no session starved."""
 
 from __future__ import annotations
 
@@ -149,7 +149,7 @@ def test_equal_snapshots_give_equal_decisions(world: Snapshot, rng: st.Random) -
 @EXAMPLES
 @given(queues())
 def test_a_pass_leaves_nothing_to_the_next(world: Snapshot) -> None:
-    """Whoever could start has started: a second pass decides nothing and says the same."""
+    """A second pass at once decides nothing and reports the same."""
     queue = Queue(world)
     first = dict(queue.run(NOW).reasons)
     queue.apply(Changes(groups=list(world.groups.values())))
@@ -172,7 +172,7 @@ def test_an_end_gives_back_exactly_what_was_taken(world: Snapshot) -> None:
 @EXAMPLES
 @given(queues())
 def test_in_strict_order_nobody_passes_who_comes_later(world: Snapshot) -> None:
-    """Of sessions alike in what they ask, the one that stands before starts before."""
+    """Of sessions with equal requests, the earlier one starts first."""
     result = run_pass(world)
     ids = {d.session_id for d in result.decisions}
     for name, state in world.groups.items():
@@ -207,7 +207,9 @@ def test_positions_are_those_of_the_order(world: Snapshot) -> None:
 @settings(max_examples=25, deadline=None)
 @given(queues(), st.sampled_from([Backfill.OFF, Backfill.RESERVING]))
 def test_nobody_starves(world: Snapshot, mode: Backfill) -> None:
-    """New small sessions keep coming; all that could ever start have started after a while."""
+    """New small sessions keep arriving; every session that could ever start has started after a
+    while.
+    """
     groups = {name: GroupState(name, placement=Policy.PACK, backfill=mode) for name in world.groups}
     world = Snapshot(world.waiting, world.agents, groups=groups, now=NOW)
     queue = Queue(world)

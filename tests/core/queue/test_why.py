@@ -1,4 +1,4 @@
-"""Everything that one waiting session is told: every check, its start, what would help."""
+"""The explanation of one waiting session: checks, estimated start, suggestions."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def why(world: Snapshot, session_id: str = "s1", **choices: Any) -> Why:
 
 
 def full(**facts: Any) -> Snapshot:
-    """Return a session that asks 2 cores, beside one that holds 7 of 8 for an hour."""
+    """Return a session that requests 2 cores, where another holds 7 of 8 for an hour."""
     holds = running("r", BOB, "a", slots(cpu="7"), ends_at=NOW + HOUR)
     agents = [taken(agent(), slots(cpu="7")), agent("b", resource_group="side")]
     return snapshot([wait(1, wanted=request(cpu="2"))], agents, running=[holds], **facts)
@@ -175,7 +175,7 @@ def test_behind_one_that_nothing_may_pass_it_is_told_which() -> None:
 
 
 def test_only_who_has_the_reserved_place_says_so() -> None:
-    """Others of its shape say what they said before, however often it goes to another."""
+    """Other sessions of its shape keep their reasons, however often the reservation moves."""
     queue = Queue(full())
     queue.apply(Changes(waiting=[wait(2, wanted=request(cpu="2"))]))
     reasons = queue.run(NOW).reasons

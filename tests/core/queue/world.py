@@ -1,4 +1,4 @@
-"""Small clusters and queues for tests, written short."""
+"""Small clusters and queues for tests, in short notation."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def request(group: str = "main", **texts: str) -> Request:
 
 
 def wait(n: int, user: Scope = ANN, wanted: Request | None = None, **facts: Any) -> Waiting:
-    """Return session ``s<n>``, the n-th to come."""
+    """Return session ``s<n>``, the n-th to arrive."""
     scopes = facts.pop("scopes", (user,))
     return Waiting(f"s{n}", n, wanted or request(), scopes, created_at=NOW, **facts)
 
@@ -67,5 +67,5 @@ def started(result: PassResult) -> list[str]:
 
 
 def taken(before: AgentState, amounts: ResourceSlots) -> AgentState:
-    """Return an agent with cpu and mem of something that runs there taken."""
+    """Return an agent with cpu and mem in use."""
     return replace(before, used={s: before.used.get(s, 0) + n for s, n in amounts.items()})

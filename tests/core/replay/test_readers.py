@@ -102,7 +102,7 @@ def test_a_job_wider_than_a_node_is_a_gang() -> None:
     found = read_swf([*header, swf(requested_processors=10)], "x.swf")
     (job,) = found.jobs
     assert (job.kernels, job.slots["cpu"], job.mode) == (5, 2000, Mode.MULTI_NODE)
-    # The cores that do not divide are not lost.
+    # Cores that do not divide evenly are not lost.
     assert [agent.capacity["cpu"] for agent in found.agents] == [5000, 5000, 4000]
 
 
@@ -169,7 +169,7 @@ def test_a_hubs_history_is_replayed_session_by_session() -> None:
     found = read_history(document, "hub", "gpu")
     first, second = found.jobs
     assert (first.id, first.submitted, first.seconds) == ("s1", 0, 3600)
-    # It still ran at the last thing that the record tells of.
+    # It was still running at the last event of the record.
     assert (second.id, second.submitted, second.seconds) == ("s2", 1800, 1200)
     assert (first.user, first.kind, first.kernels) == ("ann", "interactive/lab/base", 2)
     assert first.slots["cuda.shares"] == 500
