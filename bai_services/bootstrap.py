@@ -20,14 +20,14 @@ async def ensure_basics(
 ) -> None:
     """Create the default policies and the domain where they are missing."""
     for policies, spec in (
-        (manager.keypair_policies, KEYPAIR_POLICY),
-        (manager.user_policies, {"name": "default"}),
-        (manager.project_policies, {"name": "default"}),
+        (manager.accounts.keypair_policies, KEYPAIR_POLICY),
+        (manager.accounts.user_policies, {"name": "default"}),
+        (manager.accounts.project_policies, {"name": "default"}),
     ):
         if await is_missing(policies, caller, "default"):
             await policies.create(caller, spec)
-    if await is_missing(manager.domains, caller, domain):
-        await manager.domains.create(caller, {"name": domain, "description": description})
+    if await is_missing(manager.accounts.domains, caller, domain):
+        await manager.accounts.domains.create(caller, {"name": domain, "description": description})
 
 
 async def is_missing(nouns: Any, caller: Caller, key: str) -> bool:

@@ -97,8 +97,10 @@ class Demo:
         for name, description in DOMAINS.items():
             await ensure_basics(self._manager, self._caller, name, description)
         for name, domain in PROJECTS.items():
-            if await is_missing(self._manager.projects, self._caller, f"{domain}/{name}"):
-                await self._manager.projects.create(self._caller, {"name": name, "domain": domain})
+            if await is_missing(self._manager.accounts.projects, self._caller, f"{domain}/{name}"):
+                await self._manager.accounts.projects.create(
+                    self._caller, {"name": name, "domain": domain}
+                )
         await self._group(engine)
         await self._image(image)
         await self._presets()
@@ -111,9 +113,9 @@ class Demo:
     async def _people(self) -> dict[str, Keys]:
         made = {}
         for person in PEOPLE:
-            if not await is_missing(self._manager.users, self._caller, person.username):
+            if not await is_missing(self._manager.accounts.users, self._caller, person.username):
                 continue
-            row = await self._manager.users.create(
+            row = await self._manager.accounts.users.create(
                 self._caller,
                 {
                     "username": person.username,
@@ -128,7 +130,7 @@ class Demo:
         return made
 
     async def _group(self, engine: str) -> None:
-        groups = self._manager.resource_groups
+        groups = self._manager.cluster.resource_groups
         if await is_missing(groups, self._caller, GROUP):
             spec = {"name": GROUP, "engine": engine, "is_default": True}
             await groups.create(self._caller, spec)
@@ -136,11 +138,11 @@ class Demo:
             await groups.update(self._caller, GROUP, {"engine": engine})
 
     async def _image(self, name: str) -> None:
-        if await is_missing(self._manager.images, self._caller, name):
+        if await is_missing(self._manager.cluster.images, self._caller, name):
             labels = {**IMAGE_LABELS, "ai.backend.service-ports": _service_ports(name)}
             spec = {"name": name, "labels": labels, "description": "Demo session"}
-            await self._manager.images.create(self._caller, spec)
-        aliases = self._manager.image_aliases
+            await self._manager.cluster.images.create(self._caller, spec)
+        aliases = self._manager.cluster.image_aliases
         if await is_missing(aliases, self._caller, ALIAS):
             await aliases.create(self._caller, {"alias": ALIAS, "image": name})
         elif (await aliases.get(self._caller, ALIAS))["image"] != name:
@@ -148,13 +150,17 @@ class Demo:
 
     async def _presets(self) -> None:
         for name, slots in PRESETS.items():
-            if await is_missing(self._manager.presets, self._caller, name):
+            if await is_missing(self._manager.cluster.presets, self._caller, name):
                 spec = {"name": name, "resource_slots": slots}
-                await self._manager.presets.create(self._caller, spec)
+                await self._manager.cluster.presets.create(self._caller, spec)
 
     async def _default_image(self, project: str) -> None:
-        if (await self._manager.projects.get(self._caller, project))["default_image"] is None:
-            await self._manager.projects.update(self._caller, project, {"default_image": ALIAS})
+        if (await self._manager.accounts.projects.get(self._caller, project))[
+            "default_image"
+        ] is None:
+            await self._manager.accounts.projects.update(
+                self._caller, project, {"default_image": ALIAS}
+            )
 
 
 class DemoPasswords:
@@ -173,7 +179,7 @@ class DemoPasswords:
 
     async def set(self, username: str, password: str) -> None:
         caller = Caller(Role.SUPERADMIN, username="demo")
-        row = await self._manager.users.get(caller, username)
+        row = await self._manager.accounts.users.get(caller, username)
         entry = self._manager.audit.entry(
             caller, "user.reset-password", row["id"], domain=row["domain"], name=username
         )

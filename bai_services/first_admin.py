@@ -33,7 +33,7 @@ async def make(manager: Manager, spec: Mapping[str, str]) -> str:
     """
     caller = Caller(Role.SUPERADMIN, username="first-admin")
     query = ListQuery.parse({"role": Role.SUPERADMIN, "status": "active", "limit": "1"})
-    page = await manager.users.page(caller, query)
+    page = await manager.accounts.users.page(caller, query)
     if page.items:
         raise AlreadyExists(
             f"{page.items[0]['username']} is a superadmin already and can make others: "
@@ -41,7 +41,7 @@ async def make(manager: Manager, spec: Mapping[str, str]) -> str:
             username=page.items[0]["username"],
         )
     await ensure_basics(manager, caller, spec["domain"])
-    row = await manager.users.create(
+    row = await manager.accounts.users.create(
         caller, {**spec, "role": Role.SUPERADMIN, "projects": ["default"]}
     )
     return f"access key {row['keypair']['access_key']}\nsecret key {row['keypair']['secret_key']}"

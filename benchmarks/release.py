@@ -63,8 +63,8 @@ async def _measure(url: str, home: Path, spec: argparse.Namespace) -> dict[str, 
     async with manager_on(url, home, MovableClock()) as manager:
         orders = Orders(await make_world(manager, manager.clock))  # type: ignore[arg-type]
         await orders.queue(pending=spec.pending + spec.agents * CORES, agents=spec.agents)
-        await manager.scheduler.run_pass()
-        manager.scheduler.start()
+        await manager.scheduling.scheduler.run_pass()
+        manager.scheduling.scheduler.start()
         taken = [await _release(manager) for _ in range(spec.releases)]
         waiting = await _waiting(manager)
     ranked = sorted(taken)

@@ -121,7 +121,7 @@ class Orders:
     async def pass_(self) -> dict[str, Any]:
         """Run one scheduling pass and return its duration."""
         began, cpu_began = time.perf_counter(), time.process_time()
-        await self._world.manager.scheduler.run_pass()
+        await self._world.manager.scheduling.scheduler.run_pass()
         seconds, cpu_seconds = time.perf_counter() - began, time.process_time() - cpu_began
         async with self._database.read() as tx:
             placed = await tx.scalar(
@@ -220,7 +220,7 @@ class Orders:
 async def _serve(home: Path, database_url: str) -> None:
     async with manager_on(database_url, home, MovableClock()) as manager:
         world = await make_world(manager, manager.clock)  # type: ignore[arg-type]
-        await manager.vfolders.start()
+        await manager.folders.vfolders.start()
         orders = Orders(world)
         async with serving(world) as api:
             keys = {name: (k.access_key, k.secret_key) for name, k in world.keys.items()}

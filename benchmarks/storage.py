@@ -74,8 +74,10 @@ async def _serve(home: Path) -> None:
         f"sqlite+aiosqlite:///{home}/bai.sqlite", home, MovableClock()
     ) as manager:
         world = await make_world(manager, manager.clock)  # type: ignore[arg-type]
-        await manager.vfolders.start()
-        folder = await manager.vfolders.create(await world.caller("user"), {"name": "bench"})
+        await manager.folders.vfolders.start()
+        folder = await manager.folders.vfolders.create(
+            await world.caller("user"), {"name": "bench"}
+        )
         server = HTTPServer(make_app(manager, SignIn(manager)), chunk_size=BODY_CHUNK_BYTES)
         listener, port = bind_unused_port()
         server.add_socket(listener)

@@ -41,7 +41,7 @@ async def can_sign_in(home: Path, passwords: dict[str, str]) -> None:
     manager = Manager(settings, Database(settings.database_url))
     try:
         for username, password in passwords.items():
-            account = await manager.sign_ins.verify(HUB, username, password, "127.0.0.1")
+            account = await manager.accounts.sign_ins.verify(HUB, username, password, "127.0.0.1")
             assert account["username"] == username
     finally:
         await manager.stop()
@@ -77,11 +77,11 @@ async def test_what_it_files_and_that_another_engine_takes_over(tmp_path: Path) 
     manager = Manager(settings, Database(settings.database_url))
     every = ListQuery(limit=100, sort=("name",))
     try:
-        domains = await manager.domains.page(SUPERADMIN, every)
-        projects = await manager.projects.page(SUPERADMIN, ListQuery())
-        presets = await manager.presets.page(SUPERADMIN, every)
-        group = await manager.resource_groups.get(SUPERADMIN, "default")
-        image = await manager.images.get(SUPERADMIN, "python")
+        domains = await manager.accounts.domains.page(SUPERADMIN, every)
+        projects = await manager.accounts.projects.page(SUPERADMIN, ListQuery())
+        presets = await manager.cluster.presets.page(SUPERADMIN, every)
+        group = await manager.cluster.resource_groups.get(SUPERADMIN, "default")
+        image = await manager.cluster.images.get(SUPERADMIN, "python")
     finally:
         await manager.stop()
     assert [d["name"] for d in domains.items] == ["acme", "default"]

@@ -39,9 +39,9 @@ async def test_it_makes_an_account_that_can_sign_in_and_do_everything(tmp_path: 
     settings = read_settings({"BAI_HOME": str(tmp_path)})
     manager = Manager(settings, Database(settings.database_url))
     try:
-        account = await manager.sign_ins.verify(HUB, "root-user", PASSWORD, "127.0.0.1")
+        account = await manager.accounts.sign_ins.verify(HUB, "root-user", PASSWORD, "127.0.0.1")
         assert account["username"] == "root-user"
-        row = await manager.users.get(SUPERADMIN, "root-user")
+        row = await manager.accounts.users.get(SUPERADMIN, "root-user")
         assert (row["role"], row["domain"]) == ("superadmin", "lab")
     finally:
         await manager.stop()

@@ -17,6 +17,7 @@ from bai_services.core import errors
 from bai_services.core.accounts.roles import Caller, Role
 from bai_services.core.listing import ListQuery
 from bai_services.core.resources import ResourceSlots
+from bai_services.manager.manager import Manager
 
 MAX_BODY_BYTES = 2**20
 # Size of the pieces in which bodies are read; the server is created with it.
@@ -142,15 +143,21 @@ async def _call(
         handler.write_json(answer)
 
 
+def manager_of(handler: RequestHandler) -> Manager:
+    """Return the manager that an application was made for."""
+    manager: Manager = handler.settings["manager"]
+    return manager
+
+
 class APIHandler(RequestHandler):
     """Turns every error into ``{"error": code, "message": text, "details": {…}}``."""
 
     caller: Caller
 
     @property
-    def manager(self) -> Any:
-        """The ``Manager``; handlers call one method of one of its attributes."""
-        return self.settings["manager"]
+    def manager(self) -> Manager:
+        """The ``Manager``; handlers call one method of one of its services."""
+        return manager_of(self)
 
     async def sign_in(self) -> None:
         """Return the caller; see ``sign_in.py``.

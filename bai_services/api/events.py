@@ -24,7 +24,7 @@ class EventsHandler(APIHandler):
         if session_id is not None:
             # A session that the caller may not read is reported as not found, as in all other
             # routes.
-            session_id = (await self.manager.sessions.get(self.caller, session_id))["id"]
+            session_id = (await self.manager.sessions.sessions.get(self.caller, session_id))["id"]
         changes = self.manager.feed.follow(self.caller, session_id, KEEPALIVE_SECONDS)
         self.set_header("Content-Type", "text/event-stream")
         self.set_header("X-Accel-Buffering", "no")

@@ -13,7 +13,7 @@ from .clock import Clock
 
 @dataclass(frozen=True, slots=True)
 class ManagerContext:
-    """``caps_changed`` wakes the scheduler; ``people_left`` wakes the sign-out at the Hub."""
+    """``capacity_changed`` wakes the scheduler, ``sign_outs_due`` the sign-out loop."""
 
     database: Database
     clock: Clock

@@ -184,7 +184,7 @@ async def test_a_missing_image_fails_clearly_and_blocks_nobody(
         assert MISSING_IMAGE in str(ended["status_info"])
         assert ended["allocations"] == []
     assert seconds < 15, seconds
-    assert await api.world.manager.ledger.audit() == []
+    assert await api.world.manager.sessions.ledger.audit() == []
 
 
 @pytest.fixture

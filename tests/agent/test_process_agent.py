@@ -150,7 +150,7 @@ async def test_a_session_that_outlived_its_agent_is_removed(
         return not folder.exists() and not any(_lives(p) for p in members)
 
     await wait_until_async(is_gone, 60, "strays and folder to go")
-    assert await api.world.manager.ledger.audit() == []
+    assert await api.world.manager.sessions.ledger.audit() == []
 
 
 async def test_an_agent_waits_for_its_manager(

@@ -20,14 +20,18 @@ async def main(home: Path, port: int) -> None:
     async with manager_on(
         f"sqlite+aiosqlite:///{home}/bai.sqlite", home, MovableClock()
     ) as manager:
-        await manager.vfolders.start()
+        await manager.folders.vfolders.start()
         if kept.exists():
             facts = json.loads(kept.read_text())
             # What encrypts the keypairs' secrets is made anew with each manager of a test.
-            manager.callers._secrets = manager.callers._secrets.__class__(facts["key"].encode())
+            manager.accounts.callers._secrets = manager.accounts.callers._secrets.__class__(
+                facts["key"].encode()
+            )
         else:
             world = await make_world(manager, manager.clock)  # type: ignore[arg-type]
-            folder = await manager.vfolders.create(await world.caller("user"), {"name": "data"})
+            folder = await manager.folders.vfolders.create(
+                await world.caller("user"), {"name": "data"}
+            )
             keys = world.keys["user"]
             facts = {
                 "access": keys.access_key,

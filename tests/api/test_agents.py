@@ -27,7 +27,7 @@ async def placed(api: Api, **resources: str) -> dict[str, Any]:
     """File a session and give it its place; returns it."""
     user = await api.client("user")
     session = await user.post("/sessions", {"name": "lab1", "resources": resources})
-    await api.world.manager.scheduler.run_pass()
+    await api.world.manager.scheduling.scheduler.run_pass()
     return dict(await user.get(f"/sessions/{session['id']}"))
 
 
@@ -110,10 +110,10 @@ async def test_what_is_in_use_stays_when_a_machine_shrinks(api: Api) -> None:
     assert agent["used"] == {"cpu": "4", "cuda.shares": "0.5", "mem": "8g"}
     # The device that is used is unhealthy; the other one, simulated and free, is forgotten.
     assert [(d["id"], d["is_healthy"]) for d in agent["devices"]] == [(taken, False)]
-    assert await api.world.manager.ledger.audit() == []
+    assert await api.world.manager.sessions.ledger.audit() == []
     await (await api.client("user")).delete(f"/sessions/{session['id']}")
     assert (await admin.get("/agents/a1"))["used"] == {}
-    assert await api.world.manager.ledger.audit() == []
+    assert await api.world.manager.sessions.ledger.audit() == []
 
 
 async def test_a_device_belongs_to_one_living_agent(api: Api) -> None:
@@ -124,7 +124,7 @@ async def test_a_device_belongs_to_one_living_agent(api: Api) -> None:
     await second.beat()
     assert "cuda.shares" not in await free(admin, "a2")
     clock.advance(seconds=41)
-    await api.world.manager.agents.check_deadlines()
+    await api.world.manager.cluster.agents.check_deadlines()
     # The card was moved to the other machine.
     await second.beat()
     assert (await free(admin, "a2"))["cuda.shares"] == "1"
@@ -132,7 +132,11 @@ async def test_a_device_belongs_to_one_living_agent(api: Api) -> None:
 
 
 async def test_an_agent_is_lost_after_the_deadline_and_comes_back(api: Api) -> None:
-    admin, clock, agents = await api.client("admin"), api.world.clock, api.world.manager.agents
+    admin, clock, agents = (
+        await api.client("admin"),
+        api.world.clock,
+        api.world.manager.cluster.agents,
+    )
     voice = AgentVoice(api.agent)
     await voice.beat()
     clock.advance(seconds=40)
@@ -145,7 +149,7 @@ async def test_an_agent_is_lost_after_the_deadline_and_comes_back(api: Api) -> N
     assert (await placed(api, cpu="1"))["status"] == "PENDING"
     await voice.beat()
     assert (await admin.get("/agents/a1"))["status"] == "ALIVE"
-    await api.world.manager.scheduler.run_pass()
+    await api.world.manager.scheduling.scheduler.run_pass()
     assert len(await voice.work()) == 1
 
 
@@ -153,11 +157,11 @@ async def test_silence_before_the_managers_start_means_nothing(api: Api) -> None
     admin, clock, manager = await api.client("admin"), api.world.clock, api.world.manager
     await AgentVoice(api.agent).beat()
     clock.advance(minutes=10)
-    manager.agents.start()
-    await manager.agents.check_deadlines()
+    manager.cluster.agents.start()
+    await manager.cluster.agents.check_deadlines()
     assert (await admin.get("/agents/a1"))["status"] == "ALIVE"
     clock.advance(seconds=41)
-    await manager.agents.check_deadlines()
+    await manager.cluster.agents.check_deadlines()
     assert (await admin.get("/agents/a1"))["status"] == "LOST"
 
 
@@ -179,7 +183,7 @@ async def test_change_and_delete(api: Api) -> None:
     assert session["status"] == "PENDING"
     assert "1 not schedulable" in session["reasons"][0]["message"]
     await admin.patch("/agents/a1", {"schedulable": True})
-    await api.world.manager.scheduler.run_pass()
+    await api.world.manager.scheduling.scheduler.run_pass()
     await admin.post("/resource-groups", {"name": "other"})
     await admin.patch("/agents/a1", {"resource_group": "other"})
     # The administrator's word counts, whatever the agent was started with.
@@ -190,7 +194,7 @@ async def test_change_and_delete(api: Api) -> None:
     with pytest.raises(errors.InUse, match="alive"):
         await admin.delete("/agents/a1")
     clock.advance(seconds=41)
-    await api.world.manager.agents.check_deadlines()
+    await api.world.manager.cluster.agents.check_deadlines()
     with pytest.raises(errors.InUse, match="1 sessions hold"):
         await admin.delete("/agents/a1")
     await (await api.client("user")).delete("/sessions/lab1")

@@ -59,7 +59,7 @@ def enter(api: Api, session: dict[str, Any]) -> Enter:
 async def ask(api: Api, session: dict[str, Any], app: str, **shown: str) -> dict[str, Any]:
     """Ask, as the session does, whether somebody may use an app."""
     manager = api.world.manager
-    caller = await manager.callers.in_session("user", "10.0.0.1")
+    caller = await manager.accounts.callers.in_session("user", "10.0.0.1")
     assert caller.role is Role.SESSION
     facts = {"session_id": session["id"], "app": app, "client_ip": HERE, **shown}
     return dict(await manager.app_shares.visit(caller, facts))

@@ -104,7 +104,7 @@ async def test_a_failure_is_tried_again_later_and_holds_back_what_follows(
     assert receiver.statuses == ["SCHEDULED"], "nothing is told before what came before it"
     for tries in (2, 0):
         clock.advance(seconds=5)
-        api.world.manager.session_parts.callbacks.wake()
+        api.world.manager.sessions.callbacks.wake()
         if tries:
             await until_callback(user, "lab1", tries=tries)
     assert await told(receiver, 6) == ["SCHEDULED", "SCHEDULED", *TO_RUNNING]
@@ -120,7 +120,7 @@ async def test_what_nobody_takes_is_given_up_and_the_rest_is_told(
     for tries in range(1, TRIES):
         state = await until_callback(user, "lab1", tries=tries)
         clock.now = datetime.fromisoformat(state["next_at"])
-        api.world.manager.session_parts.callbacks.wake()
+        api.world.manager.sessions.callbacks.wake()
     state = await until_callback(user, "lab1", delivered=3)
     assert (state["given_up"], state["is_open"], state["tries"]) == (1, True, 0)
     assert receiver.statuses == ["SCHEDULED"] * TRIES + TO_RUNNING[1:]
@@ -152,13 +152,13 @@ async def test_a_restart_goes_on_where_the_last_manager_was(
     first = api.world.manager
     session = await created(user, "lab1", receiver.url)
     await user.delete(f"/sessions/{session['id']}")
-    assert await first.scheduler.lease.hold() is not None
+    assert await first.scheduling.scheduler.lease.hold() is not None
     second = Manager(first.settings, Database(database_url), clock)
     try:
-        await second.session_parts.callbacks.step()
+        await second.sessions.callbacks.step()
         assert receiver.calls == [], "one that stands by tells nothing"
-        await first.scheduler.lease.stop()
-        await second.session_parts.callbacks.step()
+        await first.scheduling.scheduler.lease.stop()
+        await second.sessions.callbacks.step()
         assert await told(receiver, 1) == ["CANCELLED"]
         state = await until_callback(user, session["id"], is_open=False)
         assert state["delivered"] == 1

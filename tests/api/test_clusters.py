@@ -86,7 +86,7 @@ async def test_from_the_request_to_the_end(
 async def test_every_kernel_has_the_same_folders(
     api: Api, admin: Client, agent: AgentVoice, user: Client
 ) -> None:
-    await api.world.manager.vfolders.start()
+    await api.world.manager.folders.vfolders.start()
     await user.post("/vfolders", {"name": "data"})
     mounts = [
         {"vfolder": "data", "path": "/all", "permission": "ro"},

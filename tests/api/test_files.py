@@ -47,7 +47,7 @@ MIB = 2**20
 
 @pytest.fixture
 async def api(api: Api) -> Api:
-    await api.world.manager.vfolders.start()
+    await api.world.manager.folders.vfolders.start()
     return api
 
 
@@ -305,7 +305,7 @@ async def test_a_permission_that_goes_during_an_upload_counts_at_its_end(
 
 async def test_a_file_over_the_limit(api: Api, user: Client) -> None:
     manager = api.world.manager
-    manager.files._max_file_bytes = 3 * MIB
+    manager.folders.files._max_file_bytes = 3 * MIB
 
     async def pieces() -> AsyncIterator[bytes]:
         for _ in range(5):
@@ -427,7 +427,7 @@ async def main() -> None:
     url = f"sqlite+aiosqlite:///{home}/bai.sqlite"
     async with manager_on(url, home, MovableClock()) as manager:
         world = await make_world(manager, manager.clock)
-        await manager.vfolders.start()
+        await manager.folders.vfolders.start()
         async with serving(world) as api:
             keys = world.keys["user"]
             print(json.dumps([api.url, keys.access_key, keys.secret_key]), flush=True)

@@ -139,7 +139,7 @@ class Live:
         database = f"sqlite+aiosqlite:///{self.home}/bai.sqlite"
         async with manager_on(database, self.home, MovableClock()) as manager:
             world = await make_world(manager, manager.clock)  # type: ignore[arg-type]
-            await manager.vfolders.start()
+            await manager.folders.vfolders.start()
             async with serving(world) as api:
                 things = await Things.of(api)
                 for path, noun in NOUNS.items():

@@ -30,7 +30,7 @@ async def test_a_change_is_in_effect_at_the_next_pass(
     await create(user, "large", "8")
     await create(user, "small", "2")
     await create(user, "late", "8")
-    await api.world.manager.scheduler.run_pass()
+    await api.world.manager.scheduling.scheduler.run_pass()
     for name in ("large", "small", "late"):
         assert (await user.get(f"/sessions/{name}"))["status"] == "PENDING"
 

@@ -27,10 +27,10 @@ async def test_health_needs_no_sign_in_and_says_what_is_missing(api: Api) -> Non
 async def test_one_that_waits_for_another_manager_says_so(api: Api) -> None:
     other = Lease(LeaseStore(api.world.manager.database), api.world.clock, seconds=60)
     assert await other.hold() is not None
-    assert await api.world.manager.scheduler.lease.hold() is None
+    assert await api.world.manager.scheduling.scheduler.lease.hold() is None
     assert (await api.nobody.get("/health"))["standby"] is True
     await other.stop()
-    assert await api.world.manager.scheduler.lease.hold() is not None
+    assert await api.world.manager.scheduling.scheduler.lease.hold() is not None
     assert (await api.nobody.get("/health"))["standby"] is False
 
 

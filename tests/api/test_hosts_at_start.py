@@ -70,7 +70,7 @@ async def api(tmp_path: Path, disk: Path, monkeypatch: pytest.MonkeyPatch) -> As
         manager_on(url, tmp_path, clock, storage_hosts=hosts) as manager,
         serving(await make_world(manager, clock)) as served,
     ):
-        await manager.vfolders.start()
+        await manager.folders.vfolders.start()
         user = await served.client("user")
         await user.post("/vfolders", {"name": "data"})
         yield served
@@ -80,7 +80,7 @@ async def api(tmp_path: Path, disk: Path, monkeypatch: pytest.MonkeyPatch) -> As
 async def agent(api: Api) -> AgentVoice:
     voice = AgentVoice(api.agent)
     await voice.beat()
-    api.world.manager.session_parts.start()
+    api.world.manager.start_session_loops()
     return voice
 
 
@@ -104,7 +104,7 @@ async def scheduled(user: Client, session: dict[str, Any]) -> None:
 
 
 async def host_of(api: Api) -> dict[str, Any]:
-    await api.world.manager.storage_hosts.get("local").probe()
+    await api.world.manager.folders.storage_hosts.get("local").probe()
     (shown,) = (await (await api.client("user")).get("/storage-hosts", name="local"))["items"]
     return dict(shown)
 
@@ -181,10 +181,10 @@ async def test_one_that_does_not_answer_keeps_nobody_elses_figures_old(
         missing("fuse", reason)
     for size in (3, 5):  # it dies in the middle of a round; then it is known to be gone
         await user.call("PUT", where, query={"path": "f"}, content=b"x" * size)
-        await api.world.manager.quotas.step()
+        await api.world.manager.folders.quotas.step()
         here, lost = [await user.get(f"/vfolders/{name}") for name in ("here", "data")]
         assert (here["used_bytes"], lost["counted_at"]) == (size, None)
-        await api.world.manager.storage_hosts.get("local").probe()
+        await api.world.manager.folders.storage_hosts.get("local").probe()
         shown = (await user.get("/storage-hosts", sort="name"))["items"]
         assert [host["status"] for host in shown] == ["gone", "ready"]
         api.world.clock.advance(minutes=11)

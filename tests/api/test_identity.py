@@ -202,7 +202,7 @@ async def test_a_keypair_has_its_rate(api: Api, clock: MovableClock) -> None:
 
 async def test_the_rate_window_slides(api: Api, clock: MovableClock) -> None:
     access_key = api.world.keys["user"].access_key
-    await api.world.manager.keypairs.update(SUPERADMIN, access_key, {"rate_limit": 2})
+    await api.world.manager.accounts.keypairs.update(SUPERADMIN, access_key, {"rate_limit": 2})
     statuses = [(await signed(api)).status_code for _ in range(3)]
     clock.advance(minutes=15, seconds=11)
     statuses += [(await signed(api)).status_code for _ in range(3)]

@@ -30,12 +30,12 @@ class Voice:
 
     async def says(self, idle_seconds: float) -> dict[str, Any]:
         """Say how long nobody has used it, and return the answer."""
-        uses = self._api.world.manager.uses
+        uses = self._api.world.manager.sessions.activity
         return dict(await uses.note(self._caller, self._id, idle_seconds))
 
     async def status(self) -> str:
         """Return what has become of it once the manager has looked."""
-        await self._api.world.manager.session_parts.deadlines.step()
+        await self._api.world.manager.sessions.deadlines.step()
         owner = await self._api.client("user")
         return str((await owner.get(f"/sessions/{self._id}"))["status"])
 
@@ -50,7 +50,7 @@ async def idle_limit(api: Api, seconds: int) -> None:
 
 async def voice_of(api: Api, agent: AgentVoice, **body: Any) -> Voice:
     session = await started(api, agent, "lab1", **{"resources": SMALL, **body})
-    caller = await api.world.manager.callers.in_session("user", "10.0.0.1")
+    caller = await api.world.manager.accounts.callers.in_session("user", "10.0.0.1")
     return Voice(api, caller, session["id"])
 
 

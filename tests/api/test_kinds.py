@@ -187,7 +187,7 @@ async def test_not_before(api: Api, agent: AgentVoice, user: Client) -> None:
     assert session["starts_at"] == (api.world.clock() + timedelta(minutes=10)).isoformat()
     await waits_for(user, "later", "not-before")
     api.world.clock.advance(minutes=10)
-    api.world.manager.scheduler.wake()
+    api.world.manager.scheduling.scheduler.wake()
     await status_of(user, "later", "SCHEDULED")
 
 
@@ -236,7 +236,7 @@ async def test_a_policy_limits_how_long_a_session_runs(
     # Also what runs already: policies count as they are now.
     await admin.patch("/keypair-policies/default", {"max_session_lifetime_seconds": 600})
     api.world.clock.advance(seconds=599)
-    await api.world.manager.session_parts.deadlines.step()
+    await api.world.manager.sessions.deadlines.step()
     assert (await user.get("/sessions/lab1"))["status"] == "RUNNING"
     api.world.clock.advance(seconds=1)
     ending = await status_of(user, "lab1", "TERMINATING")
@@ -266,7 +266,7 @@ async def test_owners_extend_a_lifetime_as_far_as_the_policy_lets_them(
     with pytest.raises(errors.NotFound):
         await other.post(f"/sessions/{session['id']}/lifetime", {"seconds": 1})
     api.world.clock.advance(seconds=899)
-    await api.world.manager.session_parts.deadlines.step()
+    await api.world.manager.sessions.deadlines.step()
     assert (await user.get("/sessions/lab1"))["status"] == "RUNNING"
     api.world.clock.advance(seconds=1)
     ending = await status_of(user, "lab1", "TERMINATING")

@@ -59,7 +59,7 @@ UNSORTED = {"/vfolders/{key}/files"}
 
 @pytest.fixture
 async def things(api: Api) -> Things:
-    await api.world.manager.vfolders.start()
+    await api.world.manager.folders.vfolders.start()
     return await Things.of(api)
 
 

@@ -16,7 +16,7 @@ ENTRIES = 100_000
 
 @pytest.fixture
 async def user(api: Api) -> Client:
-    await api.world.manager.vfolders.start()
+    await api.world.manager.folders.vfolders.start()
     client = await api.client("user")
     await client.post("/vfolders", {"name": "data"})
     return client

@@ -60,7 +60,7 @@ HARMLESS = {
 
 @pytest.fixture
 async def user(api: Api) -> Client:
-    await api.world.manager.vfolders.start()
+    await api.world.manager.folders.vfolders.start()
     client = await api.client("user")
     await client.post("/vfolders", {"name": "data"})
     return client

@@ -357,9 +357,9 @@ def test_every_route_is_in_the_table() -> None:
 @pytest.fixture
 async def things(api: Api) -> Things:
     manager = api.world.manager
-    await manager.vfolders.start()
+    await manager.folders.vfolders.start()
     spec = {"username": "other-admin", "email": "o@example.com", "role": "admin", "domain": "acme"}
-    made = await manager.users.create(SUPERADMIN, {**spec, "projects": ["acme/default"]})
+    made = await manager.accounts.users.create(SUPERADMIN, {**spec, "projects": ["acme/default"]})
     api.world.keys["other-admin"] = Keys(**made["keypair"])
     return await Things.of(api)
 

@@ -49,7 +49,7 @@ async def api(tmp_path: Path, disk: Path, demo_database_url: str) -> AsyncIterat
         manager_on(demo_database_url, tmp_path, clock, storage_hosts=hosts) as manager,
         serving(await known_world(manager, clock)) as served,
     ):
-        await manager.vfolders.start()
+        await manager.folders.vfolders.start()
         yield served
 
 

@@ -224,14 +224,14 @@ async def crowd(database_url: str, tmp_path: Path, hub: HubVoice) -> AsyncIterat
     clock = MovableClock()
     known = {"hub_api_url": hub.url, "hub_api_token": "manager"}
     async with manager_on(database_url, tmp_path, clock, **known) as manager:
-        await manager.vfolders.start()
+        await manager.folders.vfolders.start()
         world = await known_world(manager, clock)
         for role in RANKS:
             for domain in DOMAINS:
                 name = f"{role}-{domain}"
                 spec = {"username": name, "email": f"{name}@example.com", "role": Role(role)}
                 projects = [] if role == "monitor" else ["default"]
-                made = await manager.users.create(
+                made = await manager.accounts.users.create(
                     SUPERADMIN, {**spec, "domain": domain, "projects": projects}
                 )
                 world.keys[name] = Keys(**made["keypair"])

@@ -37,7 +37,7 @@ NOTHING: dict[str, str] = {}
 
 @pytest.fixture
 async def user(api: Api) -> Client:
-    await api.world.manager.vfolders.start()
+    await api.world.manager.folders.vfolders.start()
     client = await api.client("user")
     await client.post("/vfolders", {"name": "data"})
     return client
@@ -182,8 +182,8 @@ async def test_an_upload_that_is_given_up_is_gone(user: Client) -> None:
 
 async def test_an_upload_that_nobody_goes_on_with_expires(api: Api, user: Client) -> None:
     upload = await begin(user, 10, "f")
-    (host,) = api.world.manager.storage_hosts.every()
-    row = (await api.world.manager.vfolders._store.by_id(upload.split("/")[2]))[0]
+    (host,) = api.world.manager.folders.storage_hosts.every()
+    row = (await api.world.manager.folders.vfolders._store.by_id(upload.split("/")[2]))[0]
     staging = host.staging(location_of(row))
     assert staging.sweep(0, is_start=False) == 0
     assert staging.sweep(2**40, is_start=False) == 1
@@ -226,7 +226,7 @@ async def test_an_archive_is_unpacked_at_its_end(user: Client) -> None:
 
 
 async def test_a_user_has_a_limit_of_unfinished_uploads(api: Api, user: Client) -> None:
-    api.world.manager.uploads._open._limit = 3
+    api.world.manager.folders.uploads._open._limit = 3
 
     async def post(length: int = 4) -> httpx.Response:
         headers = {"Upload-Length": str(length), "Upload-Metadata": metadata(path="f")}
@@ -257,9 +257,9 @@ async def test_unfinished_uploads_are_counted_after_a_restart_and_until_they_exp
     api: Api, user: Client
 ) -> None:
     await begin(user, 4, "f")
-    uploads = api.world.manager.uploads
+    uploads = api.world.manager.folders.uploads
     moment = time.time()
-    uploads._open = OpenUploads(api.world.manager.storage_hosts, 1, lambda: moment)
+    uploads._open = OpenUploads(api.world.manager.folders.storage_hosts, 1, lambda: moment)
     headers = {"Upload-Length": "4", "Upload-Metadata": metadata(path="g")}
     assert (await user.http.post(UPLOADS, headers=headers)).status_code == 403
     moment += 25 * 3600

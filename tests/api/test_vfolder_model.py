@@ -57,10 +57,12 @@ def filled() -> Path:
         clock = MovableClock()
         async with manager_on(f"sqlite+aiosqlite:///{home}/bai.sqlite", home, clock) as manager:
             await make_world(manager, clock)
-            policies = (await manager.user_policies.page(SUPERADMIN, ListQuery(limit=100))).items
+            policies = (
+                await manager.accounts.user_policies.page(SUPERADMIN, ListQuery(limit=100))
+            ).items
             for policy in policies:
                 unlimited = {"max_vfolder_count": 0}
-                await manager.user_policies.update(SUPERADMIN, policy["name"], unlimited)
+                await manager.accounts.user_policies.update(SUPERADMIN, policy["name"], unlimited)
 
     asyncio.run(fill())
     return home / "bai.sqlite"
@@ -76,7 +78,7 @@ class FoldersMachine(RuleBasedStateMachine):
         shutil.copy(filled(), self.home / "bai.sqlite")
         url = f"sqlite+aiosqlite:///{self.home}/bai.sqlite"
         self.manager = Manager(manager_settings(url, self.home), Database(url), MovableClock())
-        self.run(self.manager.vfolders.start())
+        self.run(self.manager.folders.vfolders.start())
         self.known: list[Known] = []
 
     def teardown(self) -> None:
@@ -88,7 +90,7 @@ class FoldersMachine(RuleBasedStateMachine):
         return self.loop.run_until_complete(work)
 
     def caller(self, person: str) -> Caller:
-        found: Caller = self.run(self.manager.callers.by_username(person, "127.0.0.1"))
+        found: Caller = self.run(self.manager.accounts.callers.by_username(person, "127.0.0.1"))
         return found
 
     def done(self, work: Coroutine[Any, Any, Any], expected: bool) -> Any:
@@ -99,7 +101,7 @@ class FoldersMachine(RuleBasedStateMachine):
             assert not expected, error
             return None
         assert expected, "it was not refused"
-        self.run(self.manager.vfolders.settled())
+        self.run(self.manager.folders.vfolders.settled())
         return found
 
     def is_free(self, person: str, name: str, but: Known | None = None) -> bool:
@@ -112,7 +114,7 @@ class FoldersMachine(RuleBasedStateMachine):
     @rule(target=folders, person=PEOPLE, name=NAMES, is_cloneable=st.booleans())
     def create(self, person: str, name: str, is_cloneable: bool) -> Any:
         spec = {"name": name, "cloneable": is_cloneable}
-        work = self.manager.vfolders.create(self.caller(person), spec)
+        work = self.manager.folders.vfolders.create(self.caller(person), spec)
         made = self.done(work, self.is_free(person, name))
         if made is None:
             return multiple()
@@ -125,7 +127,7 @@ class FoldersMachine(RuleBasedStateMachine):
         caller = self.caller(person)
 
         async def send() -> None:
-            upload = await self.manager.files.upload(caller, folder.id, "f", len(content))
+            upload = await self.manager.folders.files.upload(caller, folder.id, "f", len(content))
             await upload.write(content)
             await upload.commit()
 
@@ -139,13 +141,13 @@ class FoldersMachine(RuleBasedStateMachine):
     )  # fmt: skip
     def share(self, folder: Known, person: str, to: str, permission: Permission) -> None:
         may = folder.status == LIVE and person == folder.owner and to != folder.owner
-        work = self.manager.grants.put(self.caller(person), folder.id, to, permission)
+        work = self.manager.folders.grants.put(self.caller(person), folder.id, to, permission)
         grant = self.done(work, may)
         if grant is None:
             return
         assert grant.is_pending == (to not in folder.grants)
         if grant.is_pending:
-            self.run(self.manager.invitations.accept(self.caller(to), grant.invitation_id))
+            self.run(self.manager.folders.invitations.accept(self.caller(to), grant.invitation_id))
         folder.grants[to] = permission
 
     @rule(folder=folders, person=PEOPLE)
@@ -153,7 +155,7 @@ class FoldersMachine(RuleBasedStateMachine):
         guest = GUEST if folder.owner == OWNER else OWNER
         # Who has it in no way does not even see it; in the trash only its owner does.
         sees = person == folder.owner or (guest in folder.grants and folder.status == LIVE)
-        work = self.manager.grants.delete(self.caller(person), folder.id, guest)
+        work = self.manager.folders.grants.delete(self.caller(person), folder.id, guest)
         expected = sees and guest in folder.grants
         try:
             self.run(work)
@@ -167,7 +169,7 @@ class FoldersMachine(RuleBasedStateMachine):
     def clone(self, folder: Known, person: str, name: str) -> Any:
         held = folder.held_by(person)
         may = held is not None and folder.is_cloneable and self.is_free(person, name)
-        work = self.manager.vfolders.clone(self.caller(person), folder.id, {"name": name})
+        work = self.manager.folders.vfolders.clone(self.caller(person), folder.id, {"name": name})
         made = self.done(work, may)
         if made is None:
             return multiple()
@@ -179,14 +181,14 @@ class FoldersMachine(RuleBasedStateMachine):
     def rename(self, folder: Known, person: str, name: str) -> None:
         may = folder.status == LIVE and person == folder.owner
         may = may and self.is_free(person, name, folder)
-        work = self.manager.vfolders.update(self.caller(person), folder.id, {"name": name})
+        work = self.manager.folders.vfolders.update(self.caller(person), folder.id, {"name": name})
         if self.done(work, may) is not None:
             folder.name = name
 
     @rule(folder=folders, person=PEOPLE)
     def throw_away(self, folder: Known, person: str) -> None:
         may = folder.status == LIVE and person == folder.owner
-        self.done(self.manager.vfolders.trash(self.caller(person), folder.id), may)
+        self.done(self.manager.folders.vfolders.trash(self.caller(person), folder.id), may)
         if may:
             folder.status = TRASH
 
@@ -194,21 +196,21 @@ class FoldersMachine(RuleBasedStateMachine):
     def restore(self, folder: Known, person: str) -> None:
         may = folder.status == TRASH and person == folder.owner
         may = may and self.is_free(person, folder.name)
-        self.done(self.manager.vfolders.restore(self.caller(person), folder.id), may)
+        self.done(self.manager.folders.vfolders.restore(self.caller(person), folder.id), may)
         if may:
             folder.status = LIVE
 
     @rule(folder=folders, person=PEOPLE)
     def purge(self, folder: Known, person: str) -> None:
         may = folder.status == TRASH and person == folder.owner
-        self.done(self.manager.vfolders.purge(self.caller(person), folder.id), may)
+        self.done(self.manager.folders.vfolders.purge(self.caller(person), folder.id), may)
         if may:
             folder.status = GONE
 
     @invariant()
     def everybody_has_what_the_model_says(self) -> None:
         for known in self.known:
-            row = self.run(self.manager.vfolders.get(SUPERADMIN, known.id))
+            row = self.run(self.manager.folders.vfolders.get(SUPERADMIN, known.id))
             assert (row.status, row.name, row.owner) == (known.status, known.name, known.owner)
             for person in (OWNER, GUEST):
                 assert self.permission(person, known) == known.held_by(person)
@@ -224,7 +226,7 @@ class FoldersMachine(RuleBasedStateMachine):
 
     def permission(self, person: str, known: Known) -> Permission | None:
         try:
-            found = self.run(self.manager.vfolders.get(self.caller(person), known.id))
+            found = self.run(self.manager.folders.vfolders.get(self.caller(person), known.id))
         except BaiError:
             return None
         return found.permission if found.status == LIVE else None

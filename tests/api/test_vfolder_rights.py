@@ -70,7 +70,7 @@ def test_every_route_of_a_folder_is_in_the_table() -> None:
 
 @pytest.fixture
 async def api(api: Api) -> Api:
-    await api.world.manager.vfolders.start()
+    await api.world.manager.folders.vfolders.start()
     return api
 
 

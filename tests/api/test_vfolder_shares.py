@@ -14,7 +14,7 @@ from tests.testbed.manager import SUPERADMIN, Api
 
 @pytest.fixture
 async def api(api: Api) -> Api:
-    await api.world.manager.vfolders.start()
+    await api.world.manager.folders.vfolders.start()
     return api
 
 
@@ -22,7 +22,9 @@ async def mounted(api: Api, username: str, *names: str) -> list[str]:
     """Return what a session of somebody mounts that asks for these folders."""
     owner, project = await api.world.user_id(username), await api.world.project_id()
     requests = [MountRequest(name) for name in names]
-    found = await api.world.manager.mounts.resolve_mounts(SUPERADMIN, owner, project, requests)
+    found = await api.world.manager.folders.mounts.resolve_mounts(
+        SUPERADMIN, owner, project, requests
+    )
     return [mount.vfolder for mount in found]
 
 
@@ -123,5 +125,5 @@ async def test_only_its_owner_makes_a_folder_one_of_every_session(api: Api, user
         await admin.put(f"{path}/owner", {"user": "user2"})
     # Whoever asks for it themselves may have it.
     await admin.put(f"{path}/owner", {"user": "admin"})
-    await api.world.manager.vfolders.settled()
+    await api.world.manager.folders.vfolders.settled()
     assert (await admin.get(path))["owner"] == "admin"

@@ -27,7 +27,7 @@ from tests.testbed.manager import HUB, SUPERADMIN, Api
 
 @pytest.fixture
 async def api(api: Api) -> Api:
-    await api.world.manager.vfolders.start()
+    await api.world.manager.folders.vfolders.start()
     return api
 
 
@@ -237,7 +237,7 @@ async def test_restore_where_the_name_was_taken(api: Api) -> None:
 async def test_purge_deletes_the_bytes_and_only_those_of_the_trash(api: Api) -> None:
     user, manager = await api.client("user"), api.world.manager
     folder = await made(user)
-    (source,) = await manager.mounts.sources(
+    (source,) = await manager.folders.mounts.sources(
         await api.world.user_id("user"),
         [{"vfolder_id": folder["id"], "vfolder": "data", "path": "/x", "permission": "rw"}],
     )
@@ -249,7 +249,7 @@ async def test_purge_deletes_the_bytes_and_only_those_of_the_trash(api: Api) -> 
     await user.delete("/vfolders/data")
     answer = await user.post("/vfolders/data/purge")
     assert answer["status"] in ("delete-ongoing", "delete-complete")
-    await manager.vfolders.settled()
+    await manager.folders.vfolders.settled()
     assert folders_on_disk(api) == []
     assert (await user.get(f"/vfolders/{folder['id']}"))["status"] == "delete-complete"
     assert await names(user) == []
@@ -267,9 +267,9 @@ async def test_a_purge_that_was_cut_off_goes_on_at_the_next_start(api: Api) -> N
     await user.delete("/vfolders/data")
     store = VfolderStore(manager.database)
     await store.move(folder["id"], VfolderEvent.PURGED, api.world.clock())
-    await manager.vfolders.stop()
-    await manager.vfolders.start()
-    await manager.vfolders.settled()
+    await manager.folders.vfolders.stop()
+    await manager.folders.vfolders.start()
+    await manager.folders.vfolders.settled()
     assert (await user.get(f"/vfolders/{folder['id']}"))["status"] == "delete-complete"
 
 
@@ -289,7 +289,7 @@ async def test_lists_are_sorted_filtered_and_paged(api: Api) -> None:
     await user.delete("/vfolders/m")
     assert await names(user, status="delete-pending") == ["m"]
     await user.post("/vfolders/m/purge")
-    await api.world.manager.vfolders.settled()
+    await api.world.manager.folders.vfolders.settled()
     assert await names(admin) == ["a", "b", "c", "team"]
     assert await names(await api.client("monitor")) == ["a", "b", "c", "foreign", "team"]
     with pytest.raises(InvalidRequest, match="has no field"):
@@ -315,7 +315,7 @@ async def test_what_roles_see_of_other_peoples_folders(api: Api) -> None:
 
 async def resolved(api: Api, username: str, *mounts: MountRequest) -> list[dict[str, Any]]:
     world = api.world
-    found = await world.manager.mounts.resolve_mounts(
+    found = await world.manager.folders.mounts.resolve_mounts(
         HUB, await world.user_id(username), await world.project_id(), mounts
     )
     return [mount.as_row() for mount in found]
@@ -342,14 +342,14 @@ async def test_mounts_of_ones_own_of_a_guest_and_of_a_project(api: Api) -> None:
         {"vfolder_id": team["id"], "vfolder": "team", "host": "local"}
         | {"path": "/home/work/team", "permission": "ro"},
     ]
-    sources = await api.world.manager.mounts.sources(await api.world.user_id("user"), rows)
+    sources = await api.world.manager.folders.mounts.sources(await api.world.user_id("user"), rows)
     assert [(s["target"], s["read_only"], s["is_own"]) for s in sources] == [
         ("/home/work/data", False, True),
         ("/home/work/in/lent", True, False),
         ("/home/work/team", True, False),
     ]
     assert sorted(s["source"] for s in sources) == folders_on_disk(api)
-    offered = await api.world.manager.mounts.mountable(
+    offered = await api.world.manager.folders.mounts.mountable(
         await api.world.user_id("user"), await api.world.project_id()
     )
     assert [(o["name"], o["owner"], o["permission"]) for o in offered] == [
@@ -371,7 +371,7 @@ async def test_a_directory_of_a_folder_is_for_the_agent_to_bind(api: Api) -> Non
         (own["id"], "raw/2024", "rw"),
         (own["id"], "raw", "ro"),
     ]
-    sources = await api.world.manager.mounts.sources(await api.world.user_id("user"), rows)
+    sources = await api.world.manager.folders.mounts.sources(await api.world.user_id("user"), rows)
     assert [(s["subpath"], s["target"], s["read_only"]) for s in sources] == [
         ("raw/2024", "/home/work/in", False),
         ("raw", "/home/work/out", True),
@@ -386,7 +386,7 @@ async def test_mounts_that_are_refused(api: Api) -> None:
     foreign = await made(await api.client("user2"), "foreign")
     lent = await made(await api.client("user2"), "lent")
     await api.lend("user2", "lent", "user")
-    await api.world.manager.vfolders.create(
+    await api.world.manager.folders.vfolders.create(
         SUPERADMIN, {"name": "research-only", "project": "default/research"}
     )
     dead = await made(user, "dead")
@@ -414,7 +414,7 @@ async def test_mounts_that_are_refused(api: Api) -> None:
     rows = await resolved(api, "user", MountRequest("lent"))
     await (await api.client("user2")).delete(f"/vfolders/{lent['id']}/grants/user")
     with pytest.raises(Forbidden, match="no longer shared"):
-        await api.world.manager.mounts.sources(await api.world.user_id("user"), rows)
+        await api.world.manager.folders.mounts.sources(await api.world.user_id("user"), rows)
 
 
 async def test_what_happens_to_folders_is_written_down(api: Api) -> None:

@@ -28,7 +28,7 @@ KIB = 2**10
 
 @pytest.fixture
 async def api(api: Api) -> Api:
-    await api.world.manager.vfolders.start()
+    await api.world.manager.folders.vfolders.start()
     return api
 
 
@@ -123,7 +123,7 @@ async def test_a_clone_is_made_in_the_background(api: Api, user: Client) -> None
     await api.lend("user", "data", "user2")
     made = await guest.post("/vfolders/data/clone", {"name": "copy"})
     assert made["status"] in ("cloning", "ready") and made["owner"] == "user2"
-    await api.world.manager.vfolders.settled()
+    await api.world.manager.folders.vfolders.settled()
     done = await guest.get("/vfolders/copy")
     assert (done["status"], done["task"], done["permission"]) == ("ready", None, "wd")
     assert await content_of(guest, "a/b", "copy") == b"content"
@@ -140,14 +140,14 @@ async def test_a_clone_that_cannot_be_made_says_why_and_can_be_thrown_away(
     (root,) = api.world.manager.settings.storage_root.glob("user/*/[!.]*")
     os.rename(root, f"{root}-away")
     await user.post("/vfolders/data/clone", {"name": "copy"})
-    await api.world.manager.vfolders.settled()
+    await api.world.manager.folders.vfolders.settled()
     row = next(i for i in (await user.get("/vfolders"))["items"] if i["name"] == "copy")
     assert row["status"] == "error" and row["status_info"]
     with pytest.raises(NotFound):
         await user.get("/vfolders/copy/files")
     await user.delete(f"/vfolders/{row['id']}")
     await user.post(f"/vfolders/{row['id']}/purge")
-    await api.world.manager.vfolders.settled()
+    await api.world.manager.folders.vfolders.settled()
     os.rename(f"{root}-away", root)
 
 
@@ -158,7 +158,7 @@ async def test_a_folder_is_handed_over_with_its_files(api: Api, user: Client) ->
     with pytest.raises(Forbidden):
         await user.put("/vfolders/data/owner", {"user": "user2"})
     await admin.put(f"/vfolders/{folder}/owner", {"user": "user2"})
-    await api.world.manager.vfolders.settled()
+    await api.world.manager.folders.vfolders.settled()
     found = await heir.get(f"/vfolders/{folder}")
     assert (found["owner"], found["status"], found["is_owner"]) == ("user2", "ready", True)
     assert await content_of(heir, "f", folder) == b"mine"
@@ -191,7 +191,7 @@ async def test_a_directory_that_is_there_is_used_and_never_deleted(
     await put(admin, "new", b"x", "sets")
     await admin.delete("/vfolders/sets")
     await admin.post("/vfolders/sets/purge")
-    await api.world.manager.vfolders.settled()
+    await api.world.manager.folders.vfolders.settled()
     assert (place / "f").read_bytes() == b"old"
 
 
@@ -205,7 +205,7 @@ async def test_each_permission_of_a_host_is_needed_where_it_counts(
     team = await admin.post("/vfolders", {"name": "team", "project": "default/default"})
     await _grant_all_but(api, permission)
     owner, project = await api.world.user_id("user"), await api.world.project_id()
-    mounts = api.world.manager.mounts
+    mounts = api.world.manager.folders.mounts
     calls = {
         "create-vfolder": lambda: user.post("/vfolders", {"name": "other"}),
         "modify-vfolder": lambda: user.patch("/vfolders/data", {"name": "renamed"}),
@@ -308,7 +308,7 @@ async def test_limits_of_a_project_come_from_its_policy(api: Api, user: Client) 
 
 async def test_folders_are_counted_in_the_background(api: Api, user: Client) -> None:
     await put(user, "a/f", b"x" * 10)
-    await api.world.manager.quotas.step()
+    await api.world.manager.folders.quotas.step()
     folder = await user.get("/vfolders/data")
     assert (folder["used_files"], folder["used_bytes"]) == (2, 10)
     assert folder["counted_at"] is not None
@@ -317,7 +317,7 @@ async def test_folders_are_counted_in_the_background(api: Api, user: Client) -> 
 async def test_the_trash_is_emptied_after_its_time(api: Api, user: Client) -> None:
     folder = (await user.get("/vfolders/data"))["id"]
     await user.delete("/vfolders/data")
-    tasks = api.world.manager.vfolder_tasks
+    tasks = api.world.manager.folders.tasks
     await tasks.empty_trash()
     assert (await user.get(f"/vfolders/{folder}"))["status"] == "delete-pending"
     api.world.clock.advance(days=31)
@@ -344,7 +344,7 @@ async def test_an_edit_finds_out_that_somebody_else_was_quicker(user: Client) ->
 
 async def test_an_owners_dot_folders_come_into_every_session(api: Api, user: Client) -> None:
     owner, project = await api.world.user_id("user"), await api.world.project_id()
-    mounts = api.world.manager.mounts
+    mounts = api.world.manager.folders.mounts
     await user.post("/vfolders", {"name": ".local"})
     await api.lend("user", ".local", "user2", "rw")
     found = await mounts.resolve_mounts(SUPERADMIN, owner, project, [MountRequest("data")])

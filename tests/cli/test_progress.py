@@ -23,7 +23,7 @@ ROWS, COLUMNS = 24, 100
 
 @pytest.fixture(autouse=True)
 async def storage(api: Api) -> None:
-    await api.world.manager.vfolders.start()
+    await api.world.manager.folders.vfolders.start()
 
 
 def on_terminal(words: list[str], environ: dict[str, str]) -> tuple[int, str, str]:

@@ -21,7 +21,7 @@ MIB = 2**20
 
 @pytest.fixture(autouse=True)
 async def storage(api: Api) -> None:
-    await api.world.manager.vfolders.start()
+    await api.world.manager.folders.vfolders.start()
 
 
 @pytest.fixture
@@ -214,7 +214,7 @@ async def test_a_big_file_goes_on_where_it_ended(
     big = tmp_path / "big.bin"
     big.write_bytes(os.urandom(9 * MIB))
     await bai("vfolder", "create", "data", by="user")
-    pieces = api.world.manager.uploads
+    pieces = api.world.manager.folders.uploads
     original, seen = pieces.piece, []
 
     async def failing(caller: Any, key: str, upload: str, offset: int, checksum: Any) -> Any:
@@ -286,7 +286,7 @@ async def test_hosts_and_quotas_by_command(bai: Bai, api: Api) -> None:
     back = await bai("vfolder", "quota", scope, "--limit", "policy", "--json")
     assert back.document["override_bytes"] is None
     await bai("vfolder", "change-owner", made["id"], "user2")
-    await api.world.manager.vfolders.settled()
+    await api.world.manager.folders.vfolders.settled()
     assert (await bai("vfolder", "info", "data", by="user2")).code == 0
 
 
@@ -308,7 +308,7 @@ async def test_a_big_file_goes_in_parts_side_by_side(
     big = tmp_path / "big.bin"
     big.write_bytes(os.urandom(10 * MIB + 1))
     await bai("vfolder", "create", "data", by="user")
-    uploads = api.world.manager.uploads
+    uploads = api.world.manager.folders.uploads
     original, seen, failing = uploads.piece, [], [6]
 
     async def noted(caller: Any, key: str, upload: str, offset: int, checksum: Any) -> Any:
@@ -344,7 +344,7 @@ async def test_a_file_that_changes_while_it_is_sent_is_refused(
     big = tmp_path / "big.bin"
     big.write_bytes(os.urandom(4 * MIB))
     await bai("vfolder", "create", "data", by="user")
-    uploads = api.world.manager.uploads
+    uploads = api.world.manager.folders.uploads
     original = uploads.piece
 
     async def meanwhile(*arguments: Any) -> Any:

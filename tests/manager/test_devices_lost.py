@@ -33,7 +33,7 @@ async def test_a_lost_machine_takes_its_devices_and_after_an_hour_its_sessions_a
     await cluster.agent.beat(devices=[gpu("g1", soft)])
     first = await cluster.create("on-g1", resources=ONE)
     # A first pass may take long: what it runs is compiled.
-    await cluster.manager.scheduler.run_pass()
+    await cluster.manager.scheduling.scheduler.run_pass()
     item = await cluster.agent.prepare()
     await cluster.until(first["id"], Status.RUNNING)
     await cluster.launch(first)
@@ -41,16 +41,16 @@ async def test_a_lost_machine_takes_its_devices_and_after_an_hour_its_sessions_a
     other = AgentVoice(cluster.agent.client, "a2", devices=[gpu("g2", soft)])
     cluster.clock.advance(seconds=41)
     await other.beat()
-    await cluster.manager.agents.check_deadlines()
+    await cluster.manager.cluster.agents.check_deadlines()
     second = await cluster.create("on-g2", resources=ONE)
     assert await devices_of(cluster, second) == ["g2"]
     # Nothing is placed on the lost one, however long somebody waits.
     third = await cluster.create("waiting", resources=ONE)
-    await cluster.manager.scheduler.run_pass()
+    await cluster.manager.scheduling.scheduler.run_pass()
     assert (await cluster.store.find(third["id"])).status is Status.PENDING
     cluster.clock.advance(minutes=61)
     await other.beat()
-    await cluster.manager.reconciler.step()
+    await cluster.manager.servers.reconciler.step()
     row = await cluster.until(first["id"], Status.ERROR)
     assert row.status_info == "its agent has been lost for more than 60 minutes"
 
@@ -60,7 +60,7 @@ async def test_shares_are_withdrawn_and_given_again_while_sessions_wait(cluster:
     paused = Sharing(Level.PROCESS, 250, 250, is_paused=True)
     await cluster.agent.beat(devices=[gpu("g1", paused)])
     session = await cluster.create("lab1", resources=QUARTER)
-    await cluster.manager.scheduler.run_pass()
+    await cluster.manager.scheduling.scheduler.run_pass()
     row = await cluster.store.find(session["id"])
     assert row.status is Status.PENDING
     await cluster.agent.beat(devices=[gpu("g1", process)])
@@ -71,7 +71,7 @@ async def test_a_device_list_that_changes_leaves_what_runs_alone(cluster: Cluste
     soft = Sharing(Level.SOFT)
     await cluster.agent.beat(devices=[gpu("g1", soft), gpu("g2", soft)])
     session = await cluster.create("lab1", resources=ONE)
-    await cluster.manager.scheduler.run_pass()
+    await cluster.manager.scheduling.scheduler.run_pass()
     item = await cluster.agent.prepare()
     await cluster.until(session["id"], Status.RUNNING)
     kernel = cluster.agent.running(item)
@@ -83,6 +83,6 @@ async def test_a_device_list_that_changes_leaves_what_runs_alone(cluster: Cluste
     for devices in ([], [part], [gpu(held, soft, is_healthy=False), part]):
         await cluster.agent.beat([kernel], devices=devices)
         assert (await cluster.store.find(session["id"])).status is Status.RUNNING
-    assert await cluster.manager.ledger.audit() == []
+    assert await cluster.manager.sessions.ledger.audit() == []
     instance = await cluster.create("lab2", resources={"cuda.mig-1g.10gb": "1"})
     assert await devices_of(cluster, instance) == ["m1"]

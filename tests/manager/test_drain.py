@@ -16,18 +16,18 @@ async def test_a_waiting_session_is_not_placed_when_another_ends(cluster: Cluste
     running, _ = await cluster.running("first")
     waiting = await cluster.create("second")
     await cluster.manager.drain.begin(HUB)
-    await cluster.manager.scheduler.run_pass()
+    await cluster.manager.scheduling.scheduler.run_pass()
     assert (await cluster.store.find(waiting["id"])).status is Status.PENDING
     assert (await cluster.store.find(running["id"])).status is Status.RUNNING
 
 
 async def test_a_prepared_session_is_not_started(cluster: Cluster) -> None:
     session = await cluster.create("first")
-    await cluster.manager.scheduler.run_pass()
+    await cluster.manager.scheduling.scheduler.run_pass()
     await cluster.manager.drain.begin(HUB)
     await cluster.agent.prepare()
     await cluster.until(session["id"], Status.PREPARED)
-    await cluster.manager.starter.step()
+    await cluster.manager.servers.starter.step()
     assert cluster.hub.asked == []
 
 

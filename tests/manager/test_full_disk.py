@@ -164,8 +164,8 @@ async def test_a_full_disk_under_the_database(api: Api, disk: SmallDisk) -> None
     assert names == {"before", "after", *created}
     for name in done:
         assert (await admin.get(f"/projects/default%2F{name}"))["name"] == name
-    assert await manager.ledger.audit() == []
-    await manager.session_parts.stop()
+    assert await manager.sessions.ledger.audit() == []
+    await manager.stop_session_loops()
     if manager.database.is_sqlite:
         async with manager.database.read() as tx:
             assert await tx.scalar(sa.text("PRAGMA integrity_check")) == "ok"

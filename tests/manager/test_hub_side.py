@@ -44,7 +44,9 @@ class Cluster:
 
     async def create(self, name: str, **facts: Any) -> dict[str, Any]:
         assert self.user is not None
-        row, _ = await self.manager.sessions.create(self.user, SessionSpec(name=name, **facts))
+        row, _ = await self.manager.sessions.sessions.create(
+            self.user, SessionSpec(name=name, **facts)
+        )
         return row
 
     async def until(self, session_id: str, *statuses: Status) -> SessionRow:
@@ -64,7 +66,7 @@ class Cluster:
         return session, self.agent.running(item)
 
     async def launch(self, session: dict[str, Any]) -> dict[str, Any]:
-        plan: dict[str, Any] = await self.manager.launch.launch(
+        plan: dict[str, Any] = await self.manager.sessions.launch.launch(
             HUB, session["id"], session["hub_user"], session["hub_server"]
         )
         return plan
@@ -93,10 +95,10 @@ async def cluster(
         cluster = Cluster(api, hub, clock)
         cluster.user = await api.world.caller("user")
         await cluster.agent.beat()
-        manager.session_parts.start()
+        manager.start_session_loops()
         yield cluster
-        await manager.session_parts.stop()
-        assert await manager.ledger.audit() == []
+        await manager.stop_session_loops()
+        assert await manager.sessions.ledger.audit() == []
 
 
 async def test_the_server_is_made_early_and_started_when_prepared(cluster: Cluster) -> None:
@@ -116,7 +118,7 @@ async def test_running_only_when_the_hub_says_ready(cluster: Cluster) -> None:
     await cluster.agent.prepare()
     await wait_until_async(lambda: cluster.hub.asked, 10, "the start")
     await cluster.launch(session)
-    await cluster.manager.launch.started(HUB, session["id"], {"main1": "c1"})
+    await cluster.manager.sessions.launch.started(HUB, session["id"], {"main1": "c1"})
     assert (await cluster.store.find(session["id"])).status is Status.PREPARED
     cluster.hub.set_up(key_of(session))
     await cluster.until(session["id"], Status.RUNNING)
@@ -141,11 +143,11 @@ async def test_a_start_that_the_hub_refuses_ends_in_an_error(cluster: Cluster) -
 
 async def test_a_start_by_the_hub_is_running_when_the_hub_says_so(cluster: Cluster) -> None:
     request = SessionSpec(name="default", owner="user", hub_server="")
-    session, _ = await cluster.manager.sessions.create(HUB, request)
+    session, _ = await cluster.manager.sessions.sessions.create(HUB, request)
     cluster.hub.add("user", "", {}, pending="spawn")
     await cluster.agent.prepare()
     await cluster.launch(session)
-    await cluster.manager.launch.started(HUB, session["id"], {"main1": "c1"})
+    await cluster.manager.sessions.launch.started(HUB, session["id"], {"main1": "c1"})
     cluster.hub.set_up(("user", ""))
     await cluster.until(session["id"], Status.RUNNING)
     assert cluster.hub.asked == []
@@ -153,13 +155,13 @@ async def test_a_start_by_the_hub_is_running_when_the_hub_says_so(cluster: Clust
 
 async def test_a_start_whose_spawner_is_gone_is_taken_over(cluster: Cluster) -> None:
     request = SessionSpec(name="lab1", owner="user", hub_server="srv")
-    session, _ = await cluster.manager.sessions.create(HUB, request)
+    session, _ = await cluster.manager.sessions.sessions.create(HUB, request)
     await cluster.agent.prepare()
     await cluster.until(session["id"], Status.PREPARED)
-    await cluster.manager.starter.step()
+    await cluster.manager.servers.starter.step()
     assert cluster.hub.asked == []
     cluster.clock.advance(seconds=61)
-    await cluster.manager.starter.step()
+    await cluster.manager.servers.starter.step()
     row = await cluster.until(session["id"], Status.RUNNING)
     assert row.started_by == "manager"
 
@@ -167,16 +169,18 @@ async def test_a_start_whose_spawner_is_gone_is_taken_over(cluster: Cluster) -> 
 async def test_a_stop_takes_the_hubs_server_with_it(cluster: Cluster) -> None:
     session, _ = await cluster.running("lab1")
     assert cluster.user is not None
-    await cluster.manager.sessions.stop(cluster.user, session["id"])
+    await cluster.manager.sessions.sessions.stop(cluster.user, session["id"])
     await wait_until_async(lambda: cluster.hub.removed == [key_of(session)], 10, "the removal")
-    await cluster.manager.launch.exited(HUB, session["id"], {"exit_code": 0, "reason": "stopped"})
+    await cluster.manager.sessions.launch.exited(
+        HUB, session["id"], {"exit_code": 0, "reason": "stopped"}
+    )
     await cluster.until(session["id"], Status.TERMINATED)
 
 
 async def test_a_stop_that_nobody_reports_ends_with_the_agents_word(cluster: Cluster) -> None:
     session, kernel = await cluster.running("lab1")
     assert cluster.user is not None
-    await cluster.manager.sessions.stop(cluster.user, session["id"])
+    await cluster.manager.sessions.sessions.stop(cluster.user, session["id"])
     cluster.clock.advance(seconds=20)
     await cluster.agent.beat([kernel])
     cluster.clock.advance(seconds=20)
@@ -192,7 +196,7 @@ async def test_force_has_the_agent_remove_it_at_once(cluster: Cluster) -> None:
     session, kernel = await cluster.running("lab1")
     await cluster.agent.beat([kernel])
     assert cluster.user is not None
-    await cluster.manager.sessions.stop(cluster.user, session["id"], force=True)
+    await cluster.manager.sessions.sessions.stop(cluster.user, session["id"], force=True)
     assert [i["kind"] for i in await cluster.agent.work(5)] == ["remove"]
 
 
@@ -202,7 +206,7 @@ async def test_a_server_that_the_hub_lost_is_started_again(cluster: Cluster) -> 
     cluster.clock.advance(seconds=60)
     for _ in range(4):
         await cluster.agent.beat([kernel])
-        await cluster.manager.reconciler.step()
+        await cluster.manager.servers.reconciler.step()
     await wait_until_async(lambda: len(cluster.hub.asked) == 2, 10, "the second start")
     assert (await cluster.store.find(session["id"])).status is Status.RUNNING
 
@@ -212,14 +216,16 @@ async def test_records_of_ended_sessions_do_not_pile_up(cluster: Cluster) -> Non
     await cluster.agent.prepare()
     await cluster.until(session["id"], Status.RUNNING)
     key = key_of(session)
-    await cluster.manager.launch.exited(HUB, session["id"], {"exit_code": 1, "reason": "died"})
+    await cluster.manager.sessions.launch.exited(
+        HUB, session["id"], {"exit_code": 1, "reason": "died"}
+    )
     await wait_until_async(lambda: cluster.hub.removed == [key], 10, "the removal")
     # The Hub lost the removal in a crash: the record is there again, stopped or running.
     for facts in ({}, {"ready": True}):
         cluster.hub.add(*key, {"bai_session_id": session["id"]}, **facts)
 
         async def is_removed() -> bool:
-            await cluster.manager.reconciler.step()
+            await cluster.manager.servers.reconciler.step()
             return key not in cluster.hub.servers
 
         await wait_until_async(is_removed, 10, "the reconciler's removal")
@@ -229,13 +235,13 @@ async def test_records_of_ended_sessions_do_not_pile_up(cluster: Cluster) -> Non
 
 async def test_a_newer_session_on_the_same_server_is_left_alone(cluster: Cluster) -> None:
     request = SessionSpec(name="default", owner="user", hub_server="")
-    first, _ = await cluster.manager.sessions.create(HUB, request)
+    first, _ = await cluster.manager.sessions.sessions.create(HUB, request)
     assert cluster.user is not None
-    await cluster.manager.sessions.stop(cluster.user, first["id"])
-    second, _ = await cluster.manager.sessions.create(HUB, request)
+    await cluster.manager.sessions.sessions.stop(cluster.user, first["id"])
+    second, _ = await cluster.manager.sessions.sessions.create(HUB, request)
     cluster.hub.add("user", "", {"bai_session_id": second["id"]}, ready=True)
     for _ in range(3):
-        await cluster.manager.reconciler.step()
+        await cluster.manager.servers.reconciler.step()
     assert ("user", "") in cluster.hub.servers
 
 
@@ -244,7 +250,7 @@ async def test_what_is_stuck_ends(cluster: Cluster) -> None:
     await cluster.until(session["id"], Status.SCHEDULED)
     assert (await cluster.agent.work(5))[0]["kind"] == "prepare"
     cluster.clock.advance(minutes=16)
-    await cluster.manager.reconciler.step()
+    await cluster.manager.servers.reconciler.step()
     row = await cluster.store.find(session["id"])
     assert (row.status, row.result) == (Status.ERROR, "failure")
     assert "PREPARING for more than 15 minutes" in row.status_info
@@ -255,16 +261,16 @@ async def test_a_lost_agent_gives_back_what_had_not_begun(cluster: Cluster) -> N
     waiting = await cluster.create("lab2")
     await cluster.until(waiting["id"], Status.SCHEDULED)
     cluster.clock.advance(seconds=41)
-    await cluster.manager.agents.check_deadlines()
+    await cluster.manager.cluster.agents.check_deadlines()
     cluster.clock.advance(seconds=1)
-    await cluster.manager.reconciler.step()
+    await cluster.manager.servers.reconciler.step()
     row = await cluster.until(waiting["id"], Status.PENDING)
     assert (await cluster.store.view(row.id)).kernels[0].agent_id is None
     assert (await cluster.store.find(running["id"])).status is Status.RUNNING
     cluster.clock.advance(minutes=61)
-    await cluster.manager.reconciler.step()
+    await cluster.manager.servers.reconciler.step()
     assert (await cluster.store.find(running["id"])).status is Status.ERROR
     await cluster.agent.beat([])
     await cluster.until(waiting["id"], Status.SCHEDULED)
-    page = await cluster.manager.sessions.page(HUB, ListQuery())
+    page = await cluster.manager.sessions.sessions.page(HUB, ListQuery())
     assert page.total == 2

@@ -57,7 +57,7 @@ async def test_a_pass_places_by_what_was_learned(tmp_path: Path) -> None:
     url, clock = f"sqlite+aiosqlite:///{tmp_path}/bai.sqlite", MovableClock()
     async with manager_on(url, tmp_path, clock) as manager:
         await make_demo(manager, clock)
-        scheduler = manager.scheduler
+        scheduler = manager.scheduling.scheduler
         tables = build_tables([], [])
         scheduler._placement_training._tables["default"] = tables
         await scheduler.run_pass()

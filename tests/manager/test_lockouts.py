@@ -22,7 +22,7 @@ async def attempt(
     world: World, name: str, password: str, client_ip: str = ATTACKER
 ) -> type[BaiError] | None:
     try:
-        await world.manager.sign_ins.verify(HUB, name, password, client_ip)
+        await world.manager.accounts.sign_ins.verify(HUB, name, password, client_ip)
     except BaiError as error:
         return type(error)
     return None
@@ -44,7 +44,7 @@ async def test_user_name_and_e_mail_are_one_account(person: World) -> None:
     await fail(person, "\uff35SER@Example.com ", FAILURES_ALLOWED // 2)
     for name in ("user", "user@example.com"):
         assert await attempt(person, name, PASSWORD) is not None
-    assert (await person.manager.users.get(SUPERADMIN, "user"))["is_locked"]
+    assert (await person.manager.accounts.users.get(SUPERADMIN, "user"))["is_locked"]
 
 
 async def test_nobody_is_locked_out_of_a_known_address(person: World) -> None:
@@ -67,7 +67,7 @@ async def test_a_known_address_is_slowed_down_within_bounds(person: World) -> No
         async def pause(seconds: float, seen: list[float] = seen) -> None:
             seen.append(seconds)
 
-        person.manager.sign_ins.lockouts.pause = pause
+        person.manager.accounts.sign_ins.lockouts.pause = pause
         await fail(person, name, FAILURES_ALLOWED + 6, HOME)
     assert waits["user"] == [1, 2, 4, 8, MAX_DELAY_SECONDS, MAX_DELAY_SECONDS]
     assert waits["nobody"] == waits["user"]
@@ -96,7 +96,7 @@ async def test_the_lock_of_an_account_shows_in_no_answer_about_another_name(
 async def test_an_administrator_sees_the_lock_and_ends_it(
     person: World, clock: MovableClock
 ) -> None:
-    users = person.manager.users
+    users = person.manager.accounts.users
     shown = await users.get(SUPERADMIN, "user")
     assert (shown["is_locked"], shown["locked_until"]) == (False, None)
     await fail(person, "user", FAILURES_ALLOWED)

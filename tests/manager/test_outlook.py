@@ -28,7 +28,7 @@ async def manager(tmp_path: Path) -> AsyncIterator[Manager]:
     url, clock = f"sqlite+aiosqlite:///{tmp_path}/bai.sqlite", MovableClock()
     async with manager_on(url, tmp_path, clock) as made:
         await Orders(await make_world(made, clock)).queue(pending=CORES + 20, agents=1)
-        await made.scheduler.run_pass()
+        await made.scheduling.scheduler.run_pass()
         yield made
 
 
@@ -46,12 +46,12 @@ async def test_a_pass_does_not_wait_for_a_question(manager: Manager) -> None:
         assert go_on.wait(LIMIT_SECONDS)
         return len(explainer.positions("default"))
 
-    answer = asyncio.create_task(manager.scheduler.look(question))
+    answer = asyncio.create_task(manager.scheduling.scheduler.look(question))
     assert await asyncio.to_thread(asked.wait, LIMIT_SECONDS)
     ended = (await in_status(manager, Status.SCHEDULED))[0]
     await manager.lifecycle.move(ended, Event.STOP_REQUESTED)
     async with asyncio.timeout(LIMIT_SECONDS):
-        await manager.scheduler._step()
+        await manager.scheduling.scheduler._step()
     assert len(await in_status(manager, Status.PENDING)) == 19
     go_on.set()
     # The question is about the moment at which it was asked.
@@ -70,9 +70,9 @@ async def test_a_question_does_not_wait_for_a_long_pass(
         return run(queue, *args, **options)  # type: ignore[arg-type]
 
     monkeypatch.setattr(Queue, "run", long_run)
-    step = asyncio.create_task(manager.scheduler._step())
+    step = asyncio.create_task(manager.scheduling.scheduler._step())
     assert await asyncio.to_thread(begun.wait, LIMIT_SECONDS)
-    assert await manager.scheduler.look(lambda e: len(e.positions("default"))) == 20
+    assert await manager.scheduling.scheduler.look(lambda e: len(e.positions("default"))) == 20
     assert not step.done()
     go_on.set()
     await step
@@ -81,7 +81,7 @@ async def test_a_question_does_not_wait_for_a_long_pass(
 async def test_who_only_moved_on_is_current_at_once_and_written_later(
     manager: Manager, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    scheduler, last = manager.scheduler, (await in_status(manager, Status.PENDING))[-1]
+    scheduler, last = manager.scheduling.scheduler, (await in_status(manager, Status.PENDING))[-1]
     monkeypatch.setattr(scheduler._states._store, "batch", 5)
 
     async def release() -> None:

@@ -38,7 +38,7 @@ class Answer:
 
 async def attempt(world: World, name: str, password: str, client_ip: str = IP) -> Answer:
     try:
-        await world.manager.sign_ins.verify(HUB, name, password, client_ip)
+        await world.manager.accounts.sign_ins.verify(HUB, name, password, client_ip)
     except BaiError as error:
         return Answer(type(error), error.message)
     return Answer(None)
@@ -52,7 +52,7 @@ async def person(world: World) -> World:
 
 @pytest.mark.parametrize("name", ["user", "USER ", "user@example.com", " User@Example.COM"])
 async def test_a_user_name_or_an_e_mail_address_signs_in(person: World, name: str) -> None:
-    account = await person.manager.sign_ins.verify(HUB, name, PASSWORD, IP)
+    account = await person.manager.accounts.sign_ins.verify(HUB, name, PASSWORD, IP)
     assert account == {
         "id": await person.user_id("user"),
         "username": "user",
@@ -70,9 +70,9 @@ async def test_a_user_name_or_an_e_mail_address_signs_in(person: World, name: st
 async def test_only_the_hub_may_ask(person: World) -> None:
     caller = await person.caller("user")
     with pytest.raises(Forbidden):
-        await person.manager.sign_ins.verify(caller, "user", PASSWORD, IP)
+        await person.manager.accounts.sign_ins.verify(caller, "user", PASSWORD, IP)
     with pytest.raises(Forbidden):
-        await person.manager.sign_ins.account(caller, "user")
+        await person.manager.accounts.sign_ins.account(caller, "user")
 
 
 # Scopes with which a user would act for another user in the Hub.
@@ -85,20 +85,20 @@ ACTS_FOR_OTHERS = ("admin:", "start:servers", "servers", "access:servers", "toke
 async def test_administrators_cannot_act_for_others_in_the_hub(
     world: World, username: str, name: str
 ) -> None:
-    (role,) = (await world.manager.sign_ins.account(HUB, username))["hub_roles"]
+    (role,) = (await world.manager.accounts.sign_ins.account(HUB, username))["hub_roles"]
     assert role["name"] == name
     assert not [scope for scope in role["scopes"] if scope.startswith(ACTS_FOR_OTHERS)]
 
 
 async def test_administrators_of_domains_get_a_hub_role_for_their_group(world: World) -> None:
-    (role,) = (await world.manager.sign_ins.account(HUB, "domain-admin"))["hub_roles"]
+    (role,) = (await world.manager.accounts.sign_ins.account(HUB, "domain-admin"))["hub_roles"]
     assert all(
         scope == "admin-ui" or scope.endswith("!group=d-default") for scope in role["scopes"]
     )
     # The options of a server hold the environment variables of its session.
     assert not any("servers" in scope for scope in role["scopes"])
     with pytest.raises(NotFound):
-        await world.manager.sign_ins.account(HUB, "nobody")
+        await world.manager.accounts.sign_ins.account(HUB, "nobody")
 
 
 async def test_a_wrong_password_and_an_unknown_name_read_the_same(person: World) -> None:
@@ -194,33 +194,33 @@ async def test_failures_of_long_ago_do_not_count(person: World, clock: MovableCl
 async def test_the_reason_is_told_after_the_right_password_only(
     person: World, changes: dict[str, object], reason: str, text: str
 ) -> None:
-    await person.manager.users.update(SUPERADMIN, "user", changes)
+    await person.manager.accounts.users.update(SUPERADMIN, "user", changes)
     unknown = await attempt(person, "no-such-person", "wrong horse 1!")
     assert await attempt(person, "user", "wrong horse 1!") == unknown
     with pytest.raises(SignInRefused, match=text) as caught:
-        await person.manager.sign_ins.verify(HUB, "user", PASSWORD, IP)
+        await person.manager.accounts.sign_ins.verify(HUB, "user", PASSWORD, IP)
     assert caught.value.details["reason"] == reason
 
 
 async def test_an_inactive_domain_lets_only_superadmins_in(world: World) -> None:
     for name in ("user", "admin"):
         await world.set_password(name)
-    await world.manager.domains.update(SUPERADMIN, "default", {"is_active": False})
+    await world.manager.accounts.domains.update(SUPERADMIN, "default", {"is_active": False})
     with pytest.raises(SignInRefused, match="domain default is not active"):
-        await world.manager.sign_ins.verify(HUB, "user", PASSWORD, IP)
-    assert not (await world.manager.sign_ins.account(HUB, "user"))["is_active"]
-    assert (await world.manager.sign_ins.verify(HUB, "admin", PASSWORD, IP))["is_active"]
+        await world.manager.accounts.sign_ins.verify(HUB, "user", PASSWORD, IP)
+    assert not (await world.manager.accounts.sign_ins.account(HUB, "user"))["is_active"]
+    assert (await world.manager.accounts.sign_ins.verify(HUB, "admin", PASSWORD, IP))["is_active"]
 
 
 async def test_a_deleted_account_reads_as_if_it_never_was(person: World) -> None:
-    await person.manager.users.delete(SUPERADMIN, "user")
+    await person.manager.accounts.users.delete(SUPERADMIN, "user")
     unknown = await attempt(person, "no-such-person", PASSWORD)
     assert await attempt(person, "user", PASSWORD) == unknown
 
 
 async def test_a_password_that_must_change_is_changed_with_the_old_one(person: World) -> None:
-    sign_ins = person.manager.sign_ins
-    await person.manager.users.update(SUPERADMIN, "user", {"need_password_change": True})
+    sign_ins = person.manager.accounts.sign_ins
+    await person.manager.accounts.users.update(SUPERADMIN, "user", {"need_password_change": True})
     assert (await sign_ins.verify(HUB, "user", PASSWORD, IP))["need_password_change"]
     with pytest.raises(SignInRefused) as caught:
         await sign_ins.token("user", PASSWORD, IP)
@@ -240,15 +240,17 @@ async def test_a_password_that_must_change_is_changed_with_the_old_one(person: W
 async def test_changing_a_password_is_locked_out_too(person: World) -> None:
     for _ in range(FAILURES_ALLOWED):
         with pytest.raises(SignInRefused):
-            await person.manager.sign_ins.change_password("user", "wrong horse 1!", NEW, IP)
+            await person.manager.accounts.sign_ins.change_password(
+                "user", "wrong horse 1!", NEW, IP
+            )
     with pytest.raises(SignInBlocked):
-        await person.manager.sign_ins.change_password("user", PASSWORD, NEW, IP)
+        await person.manager.accounts.sign_ins.change_password("user", PASSWORD, NEW, IP)
 
 
 async def test_newer_parameters_are_taken_up_at_sign_in(person: World) -> None:
     store = AccountStore(person.manager.database)
     before = await store.by_sign_in_name("user")
-    person.manager.sign_ins._passwords = Passwords(memory_kib=16, rounds=2)
+    person.manager.accounts.sign_ins._passwords = Passwords(memory_kib=16, rounds=2)
     assert (await attempt(person, "user", PASSWORD)).kind is None
     after = await store.by_sign_in_name("user")
     assert before is not None and after is not None
@@ -259,7 +261,7 @@ async def test_newer_parameters_are_taken_up_at_sign_in(person: World) -> None:
 
 async def test_without_a_hub_no_token_is_given(person: World) -> None:
     with pytest.raises(Unavailable, match="without a Hub"):
-        await person.manager.sign_ins.token("user", PASSWORD, IP)
+        await person.manager.accounts.sign_ins.token("user", PASSWORD, IP)
 
 
 @pytest.mark.parametrize(
@@ -282,7 +284,7 @@ async def test_a_code_is_for_one_use_two_minutes_and_its_verifier(
     # The SHA-256 of this verifier, from RFC 7636, appendix B.
     verifier = "dBjftJeZ4CVP-mB92K27uhbUJU1p1r_wW1gFWFOEjXk"
     challenge = "E9Melhoa2OwvFrEMTJguCHaoeK1t8URWbuGJSstw-cM"
-    sign_ins, caller = person.manager.sign_ins, await person.caller("user")
+    sign_ins, caller = person.manager.accounts.sign_ins, await person.caller("user")
     late = sign_ins.code(caller, challenge)["code"]
     clock.advance(minutes=2, seconds=1)
     stolen = sign_ins.code(caller, challenge)["code"]
@@ -299,10 +301,10 @@ async def test_a_code_is_for_one_use_two_minutes_and_its_verifier(
 
 async def test_a_deactivated_person_cannot_redeem_a_code(person: World) -> None:
     challenge = "E9Melhoa2OwvFrEMTJguCHaoeK1t8URWbuGJSstw-cM"
-    code = person.manager.sign_ins.code(await person.caller("user"), challenge)["code"]
-    await person.manager.users.update(SUPERADMIN, "user", {"status": "inactive"})
+    code = person.manager.accounts.sign_ins.code(await person.caller("user"), challenge)["code"]
+    await person.manager.accounts.users.update(SUPERADMIN, "user", {"status": "inactive"})
     with pytest.raises(SignInRefused, match="not active"):
-        await person.manager.sign_ins.redeem(
+        await person.manager.accounts.sign_ins.redeem(
             code, "dBjftJeZ4CVP-mB92K27uhbUJU1p1r_wW1gFWFOEjXk", IP
         )
 
@@ -327,9 +329,9 @@ async def test_the_log_tells_how_sign_ins_end_and_no_secret(
 
 async def test_every_request_reads_the_account_afresh(world: World) -> None:
     await world.caller("user")
-    await world.manager.users.update(SUPERADMIN, "user", {"status": "inactive"})
+    await world.manager.accounts.users.update(SUPERADMIN, "user", {"status": "inactive"})
     with pytest.raises(NotSignedIn, match="not active"):
         await world.caller("user")
-    await world.manager.users.update(SUPERADMIN, "user", {"status": "active"})
-    await world.manager.projects.remove_member(SUPERADMIN, "default/default", "user")
+    await world.manager.accounts.users.update(SUPERADMIN, "user", {"status": "active"})
+    await world.manager.accounts.projects.remove_member(SUPERADMIN, "default/default", "user")
     assert (await world.caller("user")).projects == frozenset()

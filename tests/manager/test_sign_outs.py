@@ -14,7 +14,9 @@ SPEC = SessionSpec(name="long-job", project="default", resources={"cpu": "1", "m
 
 
 async def statuses(world: World, username: str) -> list[str]:
-    page = await world.manager.sessions.page(SUPERADMIN, ListQuery(filters={"owner": username}))
+    page = await world.manager.sessions.sessions.page(
+        SUPERADMIN, ListQuery(filters={"owner": username})
+    )
     return [item["status"] for item in page.items]
 
 
@@ -28,14 +30,14 @@ async def statuses(world: World, username: str) -> list[str]:
 )
 async def test_waiting_sessions_are_cancelled(world: World, how: str) -> None:
     for name in ("user", "acme-user"):
-        await world.manager.sessions.create(await world.caller(name), SPEC)
+        await world.manager.sessions.sessions.create(await world.caller(name), SPEC)
     match how:
         case "inactive":
-            await world.manager.users.update(SUPERADMIN, "user", {"status": "inactive"})
+            await world.manager.accounts.users.update(SUPERADMIN, "user", {"status": "inactive"})
         case "deleted":
-            await world.manager.users.delete(SUPERADMIN, "user")
+            await world.manager.accounts.users.delete(SUPERADMIN, "user")
         case _:
-            await world.manager.domains.update(SUPERADMIN, "default", {"is_active": False})
+            await world.manager.accounts.domains.update(SUPERADMIN, "default", {"is_active": False})
     assert await world.manager.sign_outs.work_off()
     assert await statuses(world, "user") == ["CANCELLED"]
     assert await statuses(world, "acme-user") == ["PENDING"]
@@ -44,8 +46,8 @@ async def test_waiting_sessions_are_cancelled(world: World, how: str) -> None:
 
 async def test_signing_out_leaves_what_waits(world: World) -> None:
     caller = await world.caller("user")
-    await world.manager.sessions.create(caller, SPEC)
-    await world.manager.users.sign_out(caller, "user")
+    await world.manager.sessions.sessions.create(caller, SPEC)
+    await world.manager.accounts.users.sign_out(caller, "user")
     assert await world.manager.sign_outs.work_off()
     assert await statuses(world, "user") == ["PENDING"]
 
@@ -53,7 +55,7 @@ async def test_signing_out_leaves_what_waits(world: World) -> None:
 async def test_the_loop_works_it_off_by_itself(world: World) -> None:
     store = UserStore(world.manager.database)
     world.manager.sign_outs.start()
-    await world.manager.users.update(SUPERADMIN, "user", {"status": "inactive"})
+    await world.manager.accounts.users.update(SUPERADMIN, "user", {"status": "inactive"})
 
     async def is_done() -> bool:
         return not await store.waiting_for_sign_out()

@@ -45,14 +45,14 @@ async def two_managers(
         await cluster.agent.beat()
         second = Manager(settings(url, home, **known), Database(url), clock)
         stack.push_async_callback(second.stop)
-        assert await first.scheduler.lease.hold() is not None
+        assert await first.scheduling.scheduler.lease.hold() is not None
         yield cluster, second
-        await first.session_parts.stop()
+        await first.stop_session_loops()
 
 
 async def prepared(cluster: Cluster, name: str) -> dict[str, Any]:
     session = await cluster.create(name)
-    await cluster.manager.scheduler.run_pass()
+    await cluster.manager.scheduling.scheduler.run_pass()
     await cluster.agent.prepare()
     return session
 
@@ -66,8 +66,8 @@ async def test_a_standby_starts_nothing(
         session = await prepared(cluster, "lab1")
         asked = [key_of(session)]
         await wait_until_async(lambda: cluster.hub.asked == asked, 15, "the start")
-        await standby.starter.step()
-        standby.starter.begin(await cluster.store.find(session["id"]))
+        await standby.servers.starter.step()
+        standby.servers.starter.begin(await cluster.store.find(session["id"]))
         # What it would have asked the Hub is asked before this.
         await standby.hub.servers_of("user")
         cluster.hub.set_up(asked[0])
@@ -84,7 +84,7 @@ async def test_a_session_created_by_a_standby_is_placed_at_once(
         # The scheduler learns of the first one directly and of the second from the database.
         for number in range(3):
             theirs = SessionSpec(name=f"theirs-{number}", resources={"cpu": "1", "mem": "512m"})
-            created, _ = await standby.sessions.create(cluster.user, theirs)
+            created, _ = await standby.sessions.sessions.create(cluster.user, theirs)
             own = await cluster.create(f"own-{number}", resources={"cpu": "1", "mem": "512m"})
             await cluster.until(own["id"], Status.SCHEDULED)
             await cluster.until(created["id"], Status.SCHEDULED)
@@ -97,17 +97,17 @@ async def test_a_standby_mends_nothing(
         session = await prepared(cluster, "lab1")
         await cluster.until(session["id"], Status.RUNNING)
         stuck = await cluster.create("lab2")
-        await cluster.manager.scheduler.run_pass()
+        await cluster.manager.scheduling.scheduler.run_pass()
         cluster.hub.servers.clear()
         clock.advance(minutes=16)
         await cluster.agent.beat(None)
         for _ in range(4):
-            await standby.reconciler.step()
+            await standby.servers.reconciler.step()
         await standby.hub.servers_of("user")
         assert len(cluster.hub.asked) == 1
         assert (await cluster.store.find(stuck["id"])).status is Status.SCHEDULED
         for _ in range(4):
-            await cluster.manager.reconciler.step()
+            await cluster.manager.servers.reconciler.step()
         await wait_until_async(lambda: len(cluster.hub.asked) == 2, 15, "the second start")
         assert (await cluster.store.find(stuck["id"])).status is Status.ERROR
 
@@ -118,12 +118,12 @@ async def test_a_standby_keeps_no_deadlines(
     async with two_managers(database_url, tmp_path, clock, LONG) as (cluster, standby):
         admin = await cluster.world.caller("admin")
         options = {"scheduler_opts": {"pending_timeout": 600}}
-        await cluster.manager.resource_groups.update(admin, "default", options)
+        await cluster.manager.cluster.resource_groups.update(admin, "default", options)
         session = await cluster.create("lab1")
         clock.advance(seconds=601)
-        await standby.session_parts.deadlines.step()
+        await standby.sessions.deadlines.step()
         assert (await cluster.store.find(session["id"])).status is Status.PENDING
-        await cluster.manager.session_parts.deadlines.step()
+        await cluster.manager.sessions.deadlines.step()
         assert (await cluster.store.find(session["id"])).status is Status.CANCELLED
 
 
@@ -135,18 +135,20 @@ async def test_who_takes_the_lease_takes_over_the_starts(
         session = await prepared(cluster, "lab1")
         await wait_until_async(lambda: len(cluster.hub.asked) == 1, 15, "the start")
         # The first one hangs: what it had under way is gone, and nothing renews its lease.
-        await cluster.manager.starter.stop()
-        await wait_until_async(second.scheduler.lease.hold, 30, "the second one to take over")
-        second.scheduler.lease.start()
-        await second.starter.step()
+        await cluster.manager.servers.starter.stop()
+        await wait_until_async(
+            second.scheduling.scheduler.lease.hold, 30, "the second one to take over"
+        )
+        second.scheduling.scheduler.lease.start()
+        await second.servers.starter.step()
         await cluster.until(session["id"], Status.RUNNING)
         # It goes on, and believes that the lease is its own.
         cluster.hub.servers.clear()
         clock.advance(minutes=16)
         await cluster.agent.beat(None)
-        await cluster.manager.starter.step()
+        await cluster.manager.servers.starter.step()
         for _ in range(4):
-            await cluster.manager.reconciler.step()
+            await cluster.manager.servers.reconciler.step()
         await cluster.manager.hub.servers_of("user")
         assert len(cluster.hub.asked) == 2
 
@@ -214,4 +216,4 @@ async def test_one_that_is_stopped_in_a_start_and_woken(
                 two = await prepared_now("lab2")
                 await until(two, Status.RUNNING)
                 assert set(hub.askers[2:]) == {"b"}
-        assert await files.ledger.audit() == []
+        assert await files.sessions.ledger.audit() == []

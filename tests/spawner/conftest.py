@@ -25,7 +25,7 @@ async def agent(api: Api) -> AsyncIterator[AgentVoice]:
     await voice.beat()
     await api.world.manager.start()
     yield voice
-    await api.world.manager.session_parts.stop()
+    await api.world.manager.stop_session_loops()
 
 
 @pytest.fixture

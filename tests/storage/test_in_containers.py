@@ -59,7 +59,7 @@ async def world(disk: Path, tmp_path: Path, demo_database_url: str) -> AsyncIter
         demo_database_url, tmp_path, MovableClock(), storage_hosts=hosts
     ) as manager:
         made = await known_world(manager, manager.clock)  # type: ignore[arg-type]
-        await manager.vfolders.start()
+        await manager.folders.vfolders.start()
         yield made
 
 
@@ -75,7 +75,7 @@ class Containers:
         """Return the mounts of the user's sessions."""
         owner = await self.world.user_id(person)
         project = await self.world.project_id()
-        mounts = self.world.manager.mounts
+        mounts = self.world.manager.folders.mounts
         found = await mounts.resolve_mounts(SUPERADMIN, owner, project, list(asked))
         sources = await mounts.sources(owner, [mount.as_row() for mount in found])
         return [
@@ -112,16 +112,16 @@ def containers(world: World, docker_engine: DockerEngine) -> Containers:
 async def lend(world: World, permission: Permission) -> None:
     """Share the folder ``data`` of ``user`` with ``user2``, who accepts."""
     owner, manager = await world.caller("user"), world.manager
-    grant = await manager.grants.put(owner, "data", "user2", permission)
+    grant = await manager.folders.grants.put(owner, "data", "user2", permission)
     if grant.invitation_id is not None:
-        await manager.invitations.accept(await world.caller("user2"), grant.invitation_id)
+        await manager.folders.invitations.accept(await world.caller("user2"), grant.invitation_id)
 
 
 async def test_grants_hold_inside_of_containers(containers: Containers) -> None:
     world = containers.world
     manager = world.manager
     owner = await world.caller("user")
-    await manager.vfolders.create(owner, {"name": "data"})
+    await manager.folders.vfolders.create(owner, {"name": "data"})
     mine = await containers.mounts("user", MountRequest("data"))
     code, said = await containers.sh(100_001, mine, "cd /home/work/data && echo mine > f && ls")
     assert (code, said) == (0, "f\n")
@@ -155,12 +155,12 @@ async def test_unsharing_while_it_is_mounted(containers: Containers) -> None:
     world = containers.world
     owner = await world.caller("user")
     guest, project = await world.user_id("user2"), await world.project_id()
-    await world.manager.vfolders.create(owner, {"name": "data"})
+    await world.manager.folders.vfolders.create(owner, {"name": "data"})
     await lend(world, Permission.RW)
-    mounts = world.manager.mounts
+    mounts = world.manager.folders.mounts
     created = await mounts.resolve_mounts(SUPERADMIN, guest, project, [MountRequest("data")])
     held = await containers.mounts("user2", MountRequest("data"))
-    await world.manager.grants.delete(owner, "data", "user2")
+    await world.manager.folders.grants.delete(owner, "data", "user2")
     assert (await containers.sh(100_002, held, "echo x > /home/work/data/f"))[0] == 0
     with pytest.raises(BaiError):
         await containers.mounts("user2", MountRequest("data"))
@@ -172,15 +172,15 @@ async def test_unsharing_while_it_is_mounted(containers: Containers) -> None:
 async def test_a_quota_that_is_hit_inside_a_container(containers: Containers) -> None:
     manager = containers.world.manager
     owner = await containers.world.caller("user")
-    await manager.vfolders.create(owner, {"name": "data"})
+    await manager.folders.vfolders.create(owner, {"name": "data"})
     scope = f"user:{owner.user_id}"
-    shown = await manager.quotas.put(SUPERADMIN, "local", scope, 20 * MIB)
+    shown = await manager.folders.quotas.put(SUPERADMIN, "local", scope, 20 * MIB)
     assert (shown.is_enforced, shown.source) == (True, "counter")
     mounts = await containers.mounts("user", MountRequest("data"))
     fill = "dd if=/dev/urandom of=/home/work/data/f bs=1M count=40 conv=fsync"
     code, said = await containers.sh(100_001, mounts, fill)
     assert code != 0 and "Disk quota exceeded" in said
     assert (await containers.sh(100_001, mounts, "rm /home/work/data/f"))[0] == 0
-    await manager.quotas.put(SUPERADMIN, "local", scope, -1)
+    await manager.folders.quotas.put(SUPERADMIN, "local", scope, -1)
     code, said = await containers.sh(100_001, mounts, fill)
     assert code == 0, said

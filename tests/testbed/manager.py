@@ -94,11 +94,11 @@ class World:
 
     def __post_init__(self) -> None:
         # Attempts are not held up in the time of a test; those about it replace this again.
-        self.manager.sign_ins.lockouts.pause = no_pause
+        self.manager.accounts.sign_ins.lockouts.pause = no_pause
 
     async def caller(self, username: str) -> Caller:
         """Return a person as the use cases see them, read afresh."""
-        return await self.manager.callers.by_username(username, "127.0.0.1")
+        return await self.manager.accounts.callers.by_username(username, "127.0.0.1")
 
     async def user_id(self, username: str) -> str:
         row = await UserStore(self.manager.database).find(username)
@@ -107,7 +107,7 @@ class World:
 
     async def project_id(self, key: str = "default/default") -> str:
         """Return the id of ``DOMAIN/NAME``."""
-        row = await self.manager.projects.get(SUPERADMIN, key)
+        row = await self.manager.accounts.projects.get(SUPERADMIN, key)
         return str(row["id"])
 
     async def set_password(self, username: str, password: str = PASSWORD) -> None:

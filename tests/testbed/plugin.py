@@ -324,8 +324,8 @@ async def agent(api: Api) -> AsyncIterator[AgentVoice]:
     await voice.beat()
     await api.world.manager.start()
     yield voice
-    await api.world.manager.session_parts.stop()
-    assert await api.world.manager.ledger.audit() == []
+    await api.world.manager.stop_session_loops()
+    assert await api.world.manager.sessions.ledger.audit() == []
 
 
 @pytest.fixture

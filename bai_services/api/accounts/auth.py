@@ -83,7 +83,7 @@ class VerifyHandler(APIHandler):
         "Check a password for the Hub", tag="auth", body=CredentialsAtHub, returns=VerifiedAccount
     )
     async def post(self, body: CredentialsAtHub) -> Any:
-        return await self.manager.sign_ins.verify(
+        return await self.manager.accounts.sign_ins.verify(
             self.caller, body.name, body.password.get_secret_value(), body.client_ip
         )
 
@@ -91,7 +91,7 @@ class VerifyHandler(APIHandler):
 class AccountHandler(APIHandler):
     @operation("Read an account for the Hub", tag="auth", returns=Account)
     async def get(self, username: str) -> Any:
-        return await self.manager.sign_ins.account(self.caller, username)
+        return await self.manager.accounts.sign_ins.account(self.caller, username)
 
 
 class TokenHandler(APIHandler):
@@ -104,7 +104,7 @@ class TokenHandler(APIHandler):
     )
     async def post(self, body: Credentials) -> Any:
         address = await self.settings["sign_in"].person_ip(self)
-        return await self.manager.sign_ins.token(
+        return await self.manager.accounts.sign_ins.token(
             body.name, body.password.get_secret_value(), address
         )
 
@@ -128,7 +128,7 @@ class PasswordHandler(APIHandler):
     async def post(self, body: PasswordChange) -> None:
         sign_in = self.settings["sign_in"]
         address = await sign_in.person_ip(self, body.client_ip)
-        await self.manager.sign_ins.change_password(
+        await self.manager.accounts.sign_ins.change_password(
             body.name,
             body.old_password.get_secret_value(),
             body.new_password.get_secret_value(),
@@ -149,7 +149,7 @@ class CodeHandler(APIHandler):
     async def post(self, body: Challenge) -> Any:
         # A token must not be able to create a longer-lived successor of itself.
         caller = await self.settings["sign_in"].browser_caller(self)
-        return self.manager.sign_ins.code(caller, body.challenge)
+        return self.manager.accounts.sign_ins.code(caller, body.challenge)
 
 
 class RedeemHandler(APIHandler):
@@ -162,7 +162,7 @@ class RedeemHandler(APIHandler):
     )
     async def post(self, body: Redemption) -> Any:
         address = await self.settings["sign_in"].person_ip(self)
-        return await self.manager.sign_ins.redeem(body.code, body.verifier, address)
+        return await self.manager.accounts.sign_ins.redeem(body.code, body.verifier, address)
 
 
 ROUTES = [

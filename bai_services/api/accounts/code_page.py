@@ -13,6 +13,7 @@ from typing import ClassVar
 from bai_services.core import errors
 from bai_services.core.accounts.roles import Caller
 
+from ..base import manager_of
 from ..sessions.page import PageHandler
 
 _CHALLENGE = re.compile(r"[A-Za-z0-9_-]{43}")
@@ -41,7 +42,7 @@ class CodePageHandler(PageHandler):
         try:
             self.check()
             caller = await self.settings["sign_in"].browser_caller(self)
-            code = self.settings["manager"].sign_ins.code(caller, self.challenge)["code"]
+            code = manager_of(self).accounts.sign_ins.code(caller, self.challenge)["code"]
         except errors.BaiError as error:
             self.render_error(error, caller)
             return

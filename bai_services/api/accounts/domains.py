@@ -37,7 +37,7 @@ class Domain(Shown):
 class DomainsHandler(APIHandler):
     @operation("List domains", tag="domains", returns=Domain, is_list=True)
     async def get(self, query: ListQuery) -> Any:
-        return await self.manager.domains.page(self.caller, query)
+        return await self.manager.accounts.domains.page(self.caller, query)
 
     @operation(
         "Create a domain and its project 'default'",
@@ -47,21 +47,21 @@ class DomainsHandler(APIHandler):
         status=HTTPStatus.CREATED,
     )
     async def post(self, body: NewDomain) -> Any:
-        return await self.manager.domains.create(self.caller, body.given())
+        return await self.manager.accounts.domains.create(self.caller, body.given())
 
 
 class DomainHandler(APIHandler):
     @operation("Read a domain", tag="domains", returns=Domain)
     async def get(self, key: str) -> Any:
-        return await self.manager.domains.get(self.caller, key)
+        return await self.manager.accounts.domains.get(self.caller, key)
 
     @operation("Change a domain", tag="domains", body=DomainChange, returns=Domain)
     async def patch(self, key: str, body: DomainChange) -> Any:
-        return await self.manager.domains.update(self.caller, key, body.given())
+        return await self.manager.accounts.domains.update(self.caller, key, body.given())
 
     @operation("Delete an unused domain", tag="domains", status=HTTPStatus.NO_CONTENT)
     async def delete(self, key: str) -> None:
-        await self.manager.domains.delete(self.caller, key)
+        await self.manager.accounts.domains.delete(self.caller, key)
 
 
 ROUTES = [("/domains", DomainsHandler), (r"/domains/(?P<key>[^/]+)", DomainHandler)]

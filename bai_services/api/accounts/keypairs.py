@@ -62,7 +62,7 @@ class CallbackSecret(Shown):
 class KeypairsHandler(APIHandler):
     @operation("List keypairs", tag="keypairs", returns=Keypair, is_list=True)
     async def get(self, query: ListQuery) -> Any:
-        return await self.manager.keypairs.page(self.caller, query)
+        return await self.manager.accounts.keypairs.page(self.caller, query)
 
     @operation(
         "Make a keypair",
@@ -72,21 +72,21 @@ class KeypairsHandler(APIHandler):
         status=HTTPStatus.CREATED,
     )
     async def post(self, body: NewKeypair) -> Any:
-        return await self.manager.keypairs.create(self.caller, body.given())
+        return await self.manager.accounts.keypairs.create(self.caller, body.given())
 
 
 class KeypairHandler(APIHandler):
     @operation("Read a keypair", tag="keypairs", returns=Keypair)
     async def get(self, key: str) -> Any:
-        return await self.manager.keypairs.get(self.caller, key)
+        return await self.manager.accounts.keypairs.get(self.caller, key)
 
     @operation("Change a keypair", tag="keypairs", body=KeypairChange, returns=ChangedKeypair)
     async def patch(self, key: str, body: KeypairChange) -> Any:
-        return await self.manager.keypairs.update(self.caller, key, body.given())
+        return await self.manager.accounts.keypairs.update(self.caller, key, body.given())
 
     @operation("Delete a keypair", tag="keypairs", status=HTTPStatus.NO_CONTENT)
     async def delete(self, key: str) -> None:
-        await self.manager.keypairs.delete(self.caller, key)
+        await self.manager.accounts.keypairs.delete(self.caller, key)
 
 
 class CallbackSecretHandler(APIHandler):
@@ -94,7 +94,7 @@ class CallbackSecretHandler(APIHandler):
         "Read the secret that signs a keypair's callbacks", tag="keypairs", returns=CallbackSecret
     )
     async def get(self, key: str) -> Any:
-        return await self.manager.keypairs.callback_secret(self.caller, key)
+        return await self.manager.accounts.keypairs.callback_secret(self.caller, key)
 
 
 ROUTES = [

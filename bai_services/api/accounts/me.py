@@ -26,7 +26,7 @@ class Myself(Shown):
 class MeHandler(APIHandler):
     @operation("Read one's own account, limits and usage", tag="me", returns=Myself)
     async def get(self) -> Any:
-        return await self.manager.me.get(self.caller)
+        return await self.manager.accounts.me.get(self.caller)
 
 
 ROUTES = [("/me", MeHandler)]

@@ -11,6 +11,7 @@ from pydantic import Field
 from bai_services.core.apps.shares import Sharing
 from bai_services.core.listing import ListQuery
 from bai_services.core.scheduling.caps import MAX_PENDING_SESSIONS
+from bai_services.manager.accounts.policies import Policies
 
 from ..base import APIHandler, operation
 from ..fields import Body, Count, Hosts, NameText, Shown, Slots, SlotTexts
@@ -131,8 +132,13 @@ def _handlers(
         async def delete(self, key: str) -> None:
             await policies(self).delete(self.caller, key)
 
-    def policies(handler: APIHandler) -> Any:
-        return getattr(handler.manager, f"{kind}_policies")
+    def policies(handler: APIHandler) -> Policies:
+        accounts = handler.manager.accounts
+        return {
+            "keypair": accounts.keypair_policies,
+            "user": accounts.user_policies,
+            "project": accounts.project_policies,
+        }[kind]
 
     path = f"/{kind}-policies"
     return [(path, PoliciesHandler), (path + r"/(?P<key>[^/]+)", PolicyHandler)]

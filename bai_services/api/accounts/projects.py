@@ -56,7 +56,7 @@ class Member(Shown):
 class ProjectsHandler(APIHandler):
     @operation("List projects", tag="projects", returns=Project, is_list=True)
     async def get(self, query: ListQuery) -> Any:
-        return await self.manager.projects.page(self.caller, query)
+        return await self.manager.accounts.projects.page(self.caller, query)
 
     @operation(
         "Make a project",
@@ -66,37 +66,37 @@ class ProjectsHandler(APIHandler):
         status=HTTPStatus.CREATED,
     )
     async def post(self, body: NewProject) -> Any:
-        return await self.manager.projects.create(self.caller, body.given())
+        return await self.manager.accounts.projects.create(self.caller, body.given())
 
 
 class ProjectHandler(APIHandler):
     @operation("Read a project", tag="projects", returns=Project)
     async def get(self, key: str) -> Any:
-        return await self.manager.projects.get(self.caller, key)
+        return await self.manager.accounts.projects.get(self.caller, key)
 
     @operation("Change a project", tag="projects", body=ProjectChange, returns=Project)
     async def patch(self, key: str, body: ProjectChange) -> Any:
-        return await self.manager.projects.update(self.caller, key, body.given())
+        return await self.manager.accounts.projects.update(self.caller, key, body.given())
 
     @operation("Delete an unused project", tag="projects", status=HTTPStatus.NO_CONTENT)
     async def delete(self, key: str) -> None:
-        await self.manager.projects.delete(self.caller, key)
+        await self.manager.accounts.projects.delete(self.caller, key)
 
 
 class MembersHandler(APIHandler):
     @operation("List the members of a project", tag="projects", returns=Member, is_list=True)
     async def get(self, key: str, query: ListQuery) -> Any:
-        return await self.manager.projects.members(self.caller, key, query)
+        return await self.manager.accounts.projects.members(self.caller, key, query)
 
 
 class MemberHandler(APIHandler):
     @operation("Add a user to a project", tag="projects", status=HTTPStatus.NO_CONTENT)
     async def put(self, key: str, user: str) -> None:
-        await self.manager.projects.add_member(self.caller, key, user)
+        await self.manager.accounts.projects.add_member(self.caller, key, user)
 
     @operation("Remove a user from a project", tag="projects", status=HTTPStatus.NO_CONTENT)
     async def delete(self, key: str, user: str) -> None:
-        await self.manager.projects.remove_member(self.caller, key, user)
+        await self.manager.accounts.projects.remove_member(self.caller, key, user)
 
 
 ROUTES = [

@@ -82,7 +82,7 @@ class SignIn:
         if header.partition(" ")[0] == signature.SCHEME:
             # The signature is that of the request; only the keypair and the account can have
             # changed.
-            await self._manager.callers.recheck_keypair(caller)
+            await self._manager.accounts.callers.recheck_keypair(caller)
             return
         # HubOAuth queries the Hub once per request and caches the answer here.
         vars(handler).pop("_cached_hub_user", None)
@@ -119,7 +119,7 @@ class SignIn:
                 "send the token that is to be revoked as Authorization: Bearer TOKEN; "
                 "a keypair can be deactivated with PATCH /keypairs/KEY"
             )
-        await self._manager.sign_ins.withdraw(caller, token)
+        await self._manager.accounts.sign_ins.withdraw(caller, token)
         self._tokens[_key_of(token)] = (time.monotonic() + TOKEN_CACHE_SECONDS, None)
 
     async def person_ip(self, handler: RequestHandler, named: str = "") -> str:
@@ -150,8 +150,8 @@ class SignIn:
         if owner is None:
             raise NotSignedIn("the token is not (or no longer) valid here; sign in again")
         if owner.is_session:
-            return await self._manager.callers.in_session(owner.username, client_ip)
-        return await self._manager.callers.by_username(owner.username, client_ip)
+            return await self._manager.accounts.callers.in_session(owner.username, client_ip)
+        return await self._manager.accounts.callers.by_username(owner.username, client_ip)
 
     async def _owner_of_token(self, token: str) -> TokenOwner | None:
         key = _key_of(token)
@@ -222,7 +222,9 @@ class SignIn:
             content_type=headers.get("Content-Type", ""),
             content_digest=digest,
         )
-        caller = await self._manager.callers.by_signature(request, self.client_ip(handler.request))
+        caller = await self._manager.accounts.callers.by_signature(
+            request, self.client_ip(handler.request)
+        )
         if digest:
             signature.check_body(digest, handler.request.body)
         return caller
@@ -234,7 +236,9 @@ class SignIn:
             raise NotSignedIn("sign in first")
         if handler.request.method not in SAFE_METHODS:
             self.check_xsrf(handler)
-        return await self._manager.callers.by_username(username, self.client_ip(handler.request))
+        return await self._manager.accounts.callers.by_username(
+            username, self.client_ip(handler.request)
+        )
 
     async def hub_user(self, handler: RequestHandler) -> Mapping[str, Any] | None:
         """Return the Hub's model of the user whose browser sends the cookie."""

@@ -41,7 +41,7 @@ class SshKeyList(Shown):
 class SshKeysHandler(APIHandler):
     @operation("List one's own SSH keys", tag="me", returns=SshKeyList, is_for_sessions=True)
     async def get(self) -> Any:
-        return await self.manager.ssh_keys.list(self.caller)
+        return await self.manager.accounts.ssh_keys.list(self.caller)
 
     @operation(
         "Add an SSH key, or create a pair whose private key is shown once",
@@ -51,13 +51,13 @@ class SshKeysHandler(APIHandler):
         status=HTTPStatus.CREATED,
     )
     async def post(self, body: NewSshKey) -> Any:
-        return await self.manager.ssh_keys.add(self.caller, body.given())
+        return await self.manager.accounts.ssh_keys.add(self.caller, body.given())
 
 
 class SshKeyHandler(APIHandler):
     @operation("Remove an SSH key", tag="me", status=HTTPStatus.NO_CONTENT)
     async def delete(self, name: str) -> None:
-        await self.manager.ssh_keys.remove(self.caller, name)
+        await self.manager.accounts.ssh_keys.remove(self.caller, name)
 
 
 ROUTES = [

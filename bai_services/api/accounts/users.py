@@ -90,7 +90,7 @@ class MadeUser(User):
 class UsersHandler(APIHandler):
     @operation("List people", tag="users", returns=User, is_list=True)
     async def get(self, query: ListQuery) -> Any:
-        return await self.manager.users.page(self.caller, query)
+        return await self.manager.accounts.users.page(self.caller, query)
 
     @operation(
         "Create an account with its main keypair",
@@ -100,33 +100,33 @@ class UsersHandler(APIHandler):
         status=HTTPStatus.CREATED,
     )
     async def post(self, body: NewUser) -> Any:
-        return await self.manager.users.create(self.caller, body.given())
+        return await self.manager.accounts.users.create(self.caller, body.given())
 
 
 class UserHandler(APIHandler):
     @operation("Read an account", tag="users", returns=User)
     async def get(self, key: str) -> Any:
-        return await self.manager.users.get(self.caller, key)
+        return await self.manager.accounts.users.get(self.caller, key)
 
     @operation("Change an account", tag="users", body=UserChange, returns=User)
     async def patch(self, key: str, body: UserChange) -> Any:
-        return await self.manager.users.update(self.caller, key, body.given())
+        return await self.manager.accounts.users.update(self.caller, key, body.given())
 
     @operation("Delete an account (softly)", tag="users", status=HTTPStatus.NO_CONTENT)
     async def delete(self, key: str) -> None:
-        await self.manager.users.delete(self.caller, key)
+        await self.manager.accounts.users.delete(self.caller, key)
 
 
 class SignOutHandler(APIHandler):
     @operation("End a user's tokens and servers", tag="users", status=HTTPStatus.ACCEPTED)
     async def post(self, key: str) -> None:
-        await self.manager.users.sign_out(self.caller, key)
+        await self.manager.accounts.users.sign_out(self.caller, key)
 
 
 class UnlockHandler(APIHandler):
     @operation("Reset an account's failed sign-ins", tag="users", status=HTTPStatus.NO_CONTENT)
     async def post(self, key: str) -> None:
-        await self.manager.users.unlock(self.caller, key)
+        await self.manager.accounts.users.unlock(self.caller, key)
 
 
 ROUTES = [

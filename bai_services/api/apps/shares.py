@@ -14,7 +14,7 @@ from bai_services.core.accounts.roles import Caller
 from bai_services.core.apps.shares import MAX_ADDRESSES, Audience
 from bai_services.core.listing import ListQuery
 
-from ..base import APIHandler, operation
+from ..base import APIHandler, manager_of, operation
 from ..fields import Body, NameText, Shown
 from ..sessions.page import PageHandler
 
@@ -115,7 +115,9 @@ class AppVisitsHandler(APIHandler):
         is_for_sessions=True,
     )
     async def post(self, body: AppVisit) -> Any:
-        return await self.manager.app_shares.visit(self.caller, body.given())
+        return await self.manager.app_shares.visit(
+            self.caller, {name: str(value) for name, value in body.given().items()}
+        )
 
 
 class SharedAppPageHandler(PageHandler):
@@ -123,7 +125,7 @@ class SharedAppPageHandler(PageHandler):
 
     async def get(self, share_id: str) -> None:
         caller: Caller | None = None
-        shares = self.settings["manager"].app_shares
+        shares = manager_of(self).app_shares
         try:
             if not await shares.is_public(share_id):
                 caller = await self.caller()

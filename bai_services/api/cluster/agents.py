@@ -134,21 +134,21 @@ class WorkList(Shown):
 class AgentsHandler(APIHandler):
     @operation("List agents", tag=_TAG, returns=Agent, is_list=True)
     async def get(self, query: ListQuery) -> Any:
-        return await self.manager.agents.page(self.caller, query)
+        return await self.manager.cluster.agents.page(self.caller, query)
 
 
 class AgentHandler(APIHandler):
     @operation("Read an agent", tag=_TAG, returns=Agent)
     async def get(self, key: str) -> Any:
-        return await self.manager.agents.get(self.caller, key)
+        return await self.manager.cluster.agents.get(self.caller, key)
 
     @operation("Change an agent", tag=_TAG, body=AgentChange, returns=Agent)
     async def patch(self, key: str, body: AgentChange) -> Any:
-        return await self.manager.agents.update(self.caller, key, body.given())
+        return await self.manager.cluster.agents.update(self.caller, key, body.given())
 
     @operation("Delete an agent that is gone", tag=_TAG, status=HTTPStatus.NO_CONTENT)
     async def delete(self, key: str) -> None:
-        await self.manager.agents.delete(self.caller, key)
+        await self.manager.cluster.agents.delete(self.caller, key)
 
 
 class HeartbeatHandler(APIHandler):
@@ -156,7 +156,7 @@ class HeartbeatHandler(APIHandler):
     async def post(self, key: str, body: Heartbeat) -> Any:
         seen = body.kernels
         kernels = None if seen is None else [kernel.model_dump() for kernel in seen]
-        return await self.manager.agents.heartbeat(self.caller, key, body.read(), kernels)
+        return await self.manager.cluster.agents.heartbeat(self.caller, key, body.read(), kernels)
 
 
 class WorkHandler(APIHandler):
@@ -165,7 +165,9 @@ class WorkHandler(APIHandler):
     @operation("Wait for work", tag=_TAG, returns=WorkList)
     async def get(self, key: str) -> Any:
         wait = _seconds(self.get_query_argument("wait", str(MAX_WAIT_SECONDS)))
-        self._waiting = asyncio.ensure_future(self.manager.agents.work(self.caller, key, wait))
+        self._waiting = asyncio.ensure_future(
+            self.manager.cluster.agents.work(self.caller, key, wait)
+        )
         try:
             return {"items": list(await self._waiting)}
         except asyncio.CancelledError:
@@ -182,7 +184,7 @@ class WorkHandler(APIHandler):
 class ReportsHandler(APIHandler):
     @operation("Report on work", tag=_TAG, body=Report, status=HTTPStatus.NO_CONTENT)
     async def post(self, key: str, body: Report) -> None:
-        await self.manager.agents.report(self.caller, key, body.model_dump())
+        await self.manager.cluster.agents.report(self.caller, key, body.model_dump())
 
 
 def _seconds(text: str) -> float:

@@ -40,7 +40,7 @@ class ListedDevice(Device):
 class DevicesHandler(APIHandler):
     @operation("List devices", tag="agents", returns=ListedDevice, is_list=True)
     async def get(self, query: ListQuery) -> Any:
-        return await self.manager.agents.devices(self.caller, query)
+        return await self.manager.cluster.agents.devices(self.caller, query)
 
 
 ROUTES = [("/devices", DevicesHandler)]

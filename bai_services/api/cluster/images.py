@@ -77,33 +77,33 @@ class ImageAlias(Shown):
 class ImagesHandler(APIHandler):
     @operation("List images", tag=_TAG, returns=Image, is_list=True)
     async def get(self, query: ListQuery) -> Any:
-        return await self.manager.images.page(self.caller, query)
+        return await self.manager.cluster.images.page(self.caller, query)
 
     @operation(
         "Register an image", tag=_TAG, body=NewImage, returns=Image, status=HTTPStatus.CREATED
     )
     async def post(self, body: NewImage) -> Any:
-        return await self.manager.images.create(self.caller, body.given())
+        return await self.manager.cluster.images.create(self.caller, body.given())
 
 
 class ImageHandler(APIHandler):
     @operation("Read an image", tag=_TAG, returns=Image)
     async def get(self, key: str) -> Any:
-        return await self.manager.images.get(self.caller, key)
+        return await self.manager.cluster.images.get(self.caller, key)
 
     @operation("Change an image", tag=_TAG, body=ImageChange, returns=Image)
     async def patch(self, key: str, body: ImageChange) -> Any:
-        return await self.manager.images.update(self.caller, key, body.given())
+        return await self.manager.cluster.images.update(self.caller, key, body.given())
 
     @operation("Delete an unused image", tag=_TAG, status=HTTPStatus.NO_CONTENT)
     async def delete(self, key: str) -> None:
-        await self.manager.images.delete(self.caller, key)
+        await self.manager.cluster.images.delete(self.caller, key)
 
 
 class AliasesHandler(APIHandler):
     @operation("List image aliases", tag=_TAG, returns=ImageAlias, is_list=True)
     async def get(self, query: ListQuery) -> Any:
-        return await self.manager.image_aliases.page(self.caller, query)
+        return await self.manager.cluster.image_aliases.page(self.caller, query)
 
     @operation(
         "Create an image alias",
@@ -113,21 +113,21 @@ class AliasesHandler(APIHandler):
         status=HTTPStatus.CREATED,
     )
     async def post(self, body: NewAlias) -> Any:
-        return await self.manager.image_aliases.create(self.caller, body.given())
+        return await self.manager.cluster.image_aliases.create(self.caller, body.given())
 
 
 class AliasHandler(APIHandler):
     @operation("Read an image alias", tag=_TAG, returns=ImageAlias)
     async def get(self, key: str) -> Any:
-        return await self.manager.image_aliases.get(self.caller, key)
+        return await self.manager.cluster.image_aliases.get(self.caller, key)
 
     @operation("Point an alias at another image", tag=_TAG, body=AliasChange, returns=ImageAlias)
     async def patch(self, key: str, body: AliasChange) -> Any:
-        return await self.manager.image_aliases.update(self.caller, key, body.given())
+        return await self.manager.cluster.image_aliases.update(self.caller, key, body.given())
 
     @operation("Delete an image alias", tag=_TAG, status=HTTPStatus.NO_CONTENT)
     async def delete(self, key: str) -> None:
-        await self.manager.image_aliases.delete(self.caller, key)
+        await self.manager.cluster.image_aliases.delete(self.caller, key)
 
 
 ROUTES = [

@@ -42,27 +42,27 @@ class PresetsHandler(APIHandler):
     async def get(self, query: ListQuery) -> Any:
         filters = dict(query.filters)
         choice = [filters.pop(name, None) for name in ("project", "resource_group", "type")]
-        return await self.manager.presets.page(
+        return await self.manager.cluster.presets.page(
             self.caller, replace(query, filters=filters), *choice
         )
 
     @operation("Make a preset", tag=_TAG, body=NewPreset, returns=Preset, status=HTTPStatus.CREATED)
     async def post(self, body: NewPreset) -> Any:
-        return await self.manager.presets.create(self.caller, body.given())
+        return await self.manager.cluster.presets.create(self.caller, body.given())
 
 
 class PresetHandler(APIHandler):
     @operation("Read a preset", tag=_TAG, returns=Preset)
     async def get(self, key: str) -> Any:
-        return await self.manager.presets.get(self.caller, key)
+        return await self.manager.cluster.presets.get(self.caller, key)
 
     @operation("Change a preset", tag=_TAG, body=PresetChange, returns=Preset)
     async def patch(self, key: str, body: PresetChange) -> Any:
-        return await self.manager.presets.update(self.caller, key, body.given())
+        return await self.manager.cluster.presets.update(self.caller, key, body.given())
 
     @operation("Delete a preset", tag=_TAG, status=HTTPStatus.NO_CONTENT)
     async def delete(self, key: str) -> None:
-        await self.manager.presets.delete(self.caller, key)
+        await self.manager.cluster.presets.delete(self.caller, key)
 
 
 ROUTES = [("/presets", PresetsHandler), (r"/presets/(?P<key>[^/]+)", PresetHandler)]

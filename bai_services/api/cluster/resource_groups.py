@@ -55,7 +55,7 @@ class GroupLink(Shown):
 class ResourceGroupsHandler(APIHandler):
     @operation("List resource groups", tag=_TAG, returns=ResourceGroup, is_list=True)
     async def get(self, query: ListQuery) -> Any:
-        return await self.manager.resource_groups.page(self.caller, query)
+        return await self.manager.cluster.resource_groups.page(self.caller, query)
 
     @operation(
         "Create a resource group",
@@ -65,27 +65,27 @@ class ResourceGroupsHandler(APIHandler):
         status=HTTPStatus.CREATED,
     )
     async def post(self, body: NewResourceGroup) -> Any:
-        return await self.manager.resource_groups.create(self.caller, body.given())
+        return await self.manager.cluster.resource_groups.create(self.caller, body.given())
 
 
 class ResourceGroupHandler(APIHandler):
     @operation("Read a resource group", tag=_TAG, returns=ResourceGroup)
     async def get(self, key: str) -> Any:
-        return await self.manager.resource_groups.get(self.caller, key)
+        return await self.manager.cluster.resource_groups.get(self.caller, key)
 
     @operation("Change a resource group", tag=_TAG, body=ResourceGroupChange, returns=ResourceGroup)
     async def patch(self, key: str, body: ResourceGroupChange) -> Any:
-        return await self.manager.resource_groups.update(self.caller, key, body.given())
+        return await self.manager.cluster.resource_groups.update(self.caller, key, body.given())
 
     @operation("Delete an unused resource group", tag=_TAG, status=HTTPStatus.NO_CONTENT)
     async def delete(self, key: str) -> None:
-        await self.manager.resource_groups.delete(self.caller, key)
+        await self.manager.cluster.resource_groups.delete(self.caller, key)
 
 
 class GroupLinksHandler(APIHandler):
     @operation("List who may use a resource group", tag=_TAG, returns=GroupLink, is_list=True)
     async def get(self, key: str, query: ListQuery) -> Any:
-        return await self.manager.resource_groups.links(self.caller, key, query)
+        return await self.manager.cluster.resource_groups.links(self.caller, key, query)
 
 
 class GroupLinkHandler(APIHandler):
@@ -93,11 +93,11 @@ class GroupLinkHandler(APIHandler):
         "Allow a domain, project, user or keypair to use a group", tag=_TAG, returns=GroupLink
     )
     async def put(self, key: str, kind: str, target: str) -> Any:
-        return await self.manager.resource_groups.link(self.caller, key, kind, target)
+        return await self.manager.cluster.resource_groups.link(self.caller, key, kind, target)
 
     @operation("Remove the permission to use a group", tag=_TAG, status=HTTPStatus.NO_CONTENT)
     async def delete(self, key: str, kind: str, target: str) -> None:
-        await self.manager.resource_groups.unlink(self.caller, key, kind, target)
+        await self.manager.cluster.resource_groups.unlink(self.caller, key, kind, target)
 
 
 _ONE = r"/resource-groups/(?P<key>[^/]+)"

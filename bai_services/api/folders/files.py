@@ -79,7 +79,7 @@ class FilesHandler(APIHandler):
     )
     async def get(self, key: str, query: ListQuery) -> Any:
         filters = {name: text for name, text in query.filters.items() if name != "path"}
-        return await self.manager.files.page(
+        return await self.manager.folders.files.page(
             self.caller, key, path_of(self), replace(query, filters=filters)
         )
 
@@ -90,7 +90,7 @@ class DirectoriesHandler(APIHandler):
         status=HTTPStatus.CREATED,
     )  # fmt: skip
     async def post(self, key: str, body: NewDirectories) -> Any:
-        return await self.manager.files.make_directories(
+        return await self.manager.folders.files.make_directories(
             self.caller, key, body.paths, body.exists_ok
         )
 
@@ -98,7 +98,7 @@ class DirectoriesHandler(APIHandler):
 class MoveHandler(APIHandler):
     @operation("Move or rename a file or directory", tag=_TAG, body=Move, returns=FileEntry)
     async def post(self, key: str, body: Move) -> Any:
-        return await self.manager.files.move(
+        return await self.manager.folders.files.move(
             self.caller, key, body.source, body.target, body.replace
         )
 
@@ -106,7 +106,7 @@ class MoveHandler(APIHandler):
 class CopyHandler(APIHandler):
     @operation("Copy a file or directory in a folder", tag=_TAG, body=Copy, returns=FileEntry)
     async def post(self, key: str, body: Copy) -> Any:
-        return await self.manager.files.copy(self.caller, key, body.source, body.target)
+        return await self.manager.folders.files.copy(self.caller, key, body.source, body.target)
 
 
 class ReceivingHandler(APIHandler):
@@ -199,7 +199,7 @@ class ReceivingHandler(APIHandler):
 
     def _forget(self) -> None:
         if self._upload is not None:
-            self.manager.files.forget(self._upload)
+            self.manager.folders.files.forget(self._upload)
             self._upload = None
 
 
@@ -208,7 +208,7 @@ class ContentHandler(ReceivingHandler):
     """The content of one file."""
 
     async def begin(self, size: int | None) -> Any:
-        return await self.manager.files.upload(
+        return await self.manager.folders.files.upload(
             self.caller, self.path_kwargs["key"], self._path(), size, expected_of(self)
         )
 
@@ -219,7 +219,7 @@ class ContentHandler(ReceivingHandler):
         is_file=True,
     )
     async def get(self, key: str) -> None:
-        file = await self.manager.files.download(self.caller, key, self._path())
+        file = await self.manager.folders.files.download(self.caller, key, self._path())
         try:
             await self._send(file)
         finally:
@@ -245,7 +245,7 @@ class ContentHandler(ReceivingHandler):
     )
     async def delete(self, key: str) -> None:
         is_recursive = self.get_query_argument("recursive", "") == "true"
-        await self.manager.files.remove(self.caller, key, self._path(), is_recursive)
+        await self.manager.folders.files.remove(self.caller, key, self._path(), is_recursive)
 
     async def _send(self, file: Any) -> None:
         etag = f'"{file.etag}"'
@@ -316,7 +316,7 @@ class ArchiveHandler(ReceivingHandler):
     """A directory tree in one stream."""
 
     async def begin(self, size: int | None) -> Any:
-        return await self.manager.files.upload_archive(
+        return await self.manager.folders.files.upload_archive(
             self.caller, self.path_kwargs["key"], path_of(self), size
         )
 
@@ -328,7 +328,7 @@ class ArchiveHandler(ReceivingHandler):
     )
     async def get(self, key: str) -> None:
         form = self.get_query_argument("format", "zip")
-        found, name = await self.manager.files.archive(
+        found, name = await self.manager.folders.files.archive(
             self.caller, key, paths_of(self) or [""], form
         )
         try:

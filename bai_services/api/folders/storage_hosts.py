@@ -90,7 +90,7 @@ class Invitation(Shown):
 class HostsHandler(APIHandler):
     @operation("List storage hosts and their state", tag=_TAG, returns=StorageHost, is_list=True)
     async def get(self, query: ListQuery) -> Any:
-        return await self.manager.storage_hosts.page(self.caller, query)
+        return await self.manager.folders.storage_hosts.page(self.caller, query)
 
 
 class ScopesHandler(APIHandler):
@@ -98,23 +98,23 @@ class ScopesHandler(APIHandler):
         "List quota scopes", tag=_TAG, returns=QuotaScope, is_list=True, is_for_sessions=True
     )
     async def get(self, query: ListQuery) -> Any:
-        return await self.manager.quotas.page(self.caller, query)
+        return await self.manager.folders.quotas.page(self.caller, query)
 
 
 class ScopeHandler(APIHandler):
     @operation("Read a quota scope", tag=_TAG, returns=QuotaScope)
     async def get(self, host: str, scope: str) -> Any:
-        return await self.manager.quotas.get(self.caller, host, scope)
+        return await self.manager.folders.quotas.get(self.caller, host, scope)
 
     @operation("Set a quota scope's own limit", tag=_TAG, body=QuotaRequest, returns=QuotaScope)
     async def put(self, host: str, scope: str, body: QuotaRequest) -> Any:
-        return await self.manager.quotas.put(self.caller, host, scope, body.limit_bytes)
+        return await self.manager.folders.quotas.put(self.caller, host, scope, body.limit_bytes)
 
 
 class FolderInvitationsHandler(APIHandler):
     @operation("List a folder's invitations", tag=_TAG, returns=Invitation, is_list=True)
     async def get(self, key: str, query: ListQuery) -> Any:
-        return await self.manager.invitations.of_folder(self.caller, key, query)
+        return await self.manager.folders.invitations.of_folder(self.caller, key, query)
 
     @operation(
         "Invite a user to a folder",
@@ -124,41 +124,43 @@ class FolderInvitationsHandler(APIHandler):
         status=HTTPStatus.CREATED,
     )
     async def post(self, key: str, body: NewInvitation) -> Any:
-        return await self.manager.invitations.create(self.caller, key, body.user, body.permission)
+        return await self.manager.folders.invitations.create(
+            self.caller, key, body.user, body.permission
+        )
 
 
 class InvitationsHandler(APIHandler):
     @operation("List received and sent invitations", tag=_TAG, returns=Invitation, is_list=True)
     async def get(self, query: ListQuery) -> Any:
-        return await self.manager.invitations.page(self.caller, query)
+        return await self.manager.folders.invitations.page(self.caller, query)
 
 
 class InvitationHandler(APIHandler):
     @operation("Read an invitation", tag=_TAG, returns=Invitation)
     async def get(self, key: str) -> Any:
-        return await self.manager.invitations.get(self.caller, key)
+        return await self.manager.folders.invitations.get(self.caller, key)
 
     @operation(
         "Change an invitation's permission", tag=_TAG, body=InvitationChange, returns=Invitation
     )
     async def patch(self, key: str, body: InvitationChange) -> Any:
-        return await self.manager.invitations.update(self.caller, key, body.permission)
+        return await self.manager.folders.invitations.update(self.caller, key, body.permission)
 
     @operation("Withdraw an invitation", tag=_TAG, status=HTTPStatus.NO_CONTENT)
     async def delete(self, key: str) -> None:
-        await self.manager.invitations.withdraw(self.caller, key)
+        await self.manager.folders.invitations.withdraw(self.caller, key)
 
 
 class AcceptHandler(APIHandler):
     @operation("Accept an invitation", tag=_TAG, returns=Invitation)
     async def post(self, key: str) -> Any:
-        return await self.manager.invitations.accept(self.caller, key)
+        return await self.manager.folders.invitations.accept(self.caller, key)
 
 
 class DeclineHandler(APIHandler):
     @operation("Decline an invitation", tag=_TAG, returns=Invitation)
     async def post(self, key: str) -> Any:
-        return await self.manager.invitations.decline(self.caller, key)
+        return await self.manager.folders.invitations.decline(self.caller, key)
 
 
 ROUTES: list[tuple[str, type[APIHandler]]] = [

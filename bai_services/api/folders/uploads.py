@@ -69,7 +69,7 @@ class _TusHandler(ReceivingHandler):
     async def options(self, **path: str) -> None:
         self.set_status(HTTPStatus.NO_CONTENT)
         self.set_header("Tus-Extension", EXTENSIONS)
-        self.set_header("Tus-Max-Size", str(self.manager.uploads.max_bytes))
+        self.set_header("Tus-Max-Size", str(self.manager.folders.uploads.max_bytes))
         self.set_header("Tus-Checksum-Algorithm", ",".join(CHECKSUMS))
 
 
@@ -83,9 +83,9 @@ class UploadsHandler(_TusHandler):
         parameters=_PATH,
     )
     async def post(self, key: str) -> None:
-        await self.manager.uploads.require(self.caller, key)
+        await self.manager.folders.uploads.require(self.caller, key)
         self.check_version()
-        made = await self.manager.uploads.create(self.caller, key, self._wish())
+        made = await self.manager.folders.uploads.create(self.caller, key, self._wish())
         base = self.request.path.partition("/vfolders/")[0]
         self.set_header("Location", f"{base}/vfolders/{made.vfolder_id}/uploads/{made.id}")
         self.show(made)
@@ -131,7 +131,7 @@ class UploadHandler(_TusHandler):
     @operation("Read the progress of an upload (tus)", tag=_TAG)
     async def head(self, key: str, upload: str) -> None:
         self.check_version()
-        found = await self.manager.uploads.state(self.caller, key, upload)
+        found = await self.manager.folders.uploads.state(self.caller, key, upload)
         self.show(found)
         self.set_header("Upload-Length", str(found.length))
         if found.is_partial:
@@ -141,7 +141,7 @@ class UploadHandler(_TusHandler):
         self.check_version()
         if self.request.headers.get("Content-Type") != _PIECE_TYPE:
             raise InvalidRequest(f"the Content-Type must be {_PIECE_TYPE}", header="Content-Type")
-        return await self.manager.uploads.piece(
+        return await self.manager.folders.uploads.piece(
             self.caller,
             self.path_kwargs["key"],
             self.path_kwargs["upload"],
@@ -164,7 +164,7 @@ class UploadHandler(_TusHandler):
     @operation("Abort an upload (tus termination)", tag=_TAG, status=HTTPStatus.NO_CONTENT)
     async def delete(self, key: str, upload: str) -> None:
         self.check_version()
-        await self.manager.uploads.delete(self.caller, key, upload)
+        await self.manager.folders.uploads.delete(self.caller, key, upload)
 
 
 def metadata_of(header: str) -> dict[str, str]:

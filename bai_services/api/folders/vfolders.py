@@ -80,33 +80,33 @@ class VFoldersHandler(APIHandler):
         is_for_sessions=True,
     )
     async def get(self, query: ListQuery) -> Any:
-        return await self.manager.vfolders.page(self.caller, query)
+        return await self.manager.folders.vfolders.page(self.caller, query)
 
     @operation(
         "Make a folder", tag=_TAG, body=NewVFolder, returns=VFolder, status=HTTPStatus.CREATED
     )
     async def post(self, body: NewVFolder) -> Any:
-        return await self.manager.vfolders.create(self.caller, body.given())
+        return await self.manager.folders.vfolders.create(self.caller, body.given())
 
 
 class VFolderHandler(APIHandler):
     @operation("Read a folder", tag=_TAG, returns=VFolder)
     async def get(self, key: str) -> Any:
-        return await self.manager.vfolders.get(self.caller, key)
+        return await self.manager.folders.vfolders.get(self.caller, key)
 
     @operation("Rename or change a folder", tag=_TAG, body=VFolderChange, returns=VFolder)
     async def patch(self, key: str, body: VFolderChange) -> Any:
-        return await self.manager.vfolders.update(self.caller, key, body.given())
+        return await self.manager.folders.vfolders.update(self.caller, key, body.given())
 
     @operation("Put a folder in the trash", tag=_TAG, status=HTTPStatus.NO_CONTENT)
     async def delete(self, key: str) -> None:
-        await self.manager.vfolders.trash(self.caller, key)
+        await self.manager.folders.vfolders.trash(self.caller, key)
 
 
 class RestoreHandler(APIHandler):
     @operation("Restore a folder from the trash", tag=_TAG, returns=VFolder)
     async def post(self, key: str) -> Any:
-        return await self.manager.vfolders.restore(self.caller, key)
+        return await self.manager.folders.vfolders.restore(self.caller, key)
 
 
 class PurgeHandler(APIHandler):
@@ -117,7 +117,7 @@ class PurgeHandler(APIHandler):
         status=HTTPStatus.ACCEPTED,
     )
     async def post(self, key: str) -> Any:
-        return await self.manager.vfolders.purge(self.caller, key)
+        return await self.manager.folders.vfolders.purge(self.caller, key)
 
 
 class CloneHandler(APIHandler):
@@ -129,7 +129,7 @@ class CloneHandler(APIHandler):
         status=HTTPStatus.ACCEPTED,
     )
     async def post(self, key: str, body: VFolderClone) -> Any:
-        return await self.manager.vfolders.clone(self.caller, key, body.given())
+        return await self.manager.folders.vfolders.clone(self.caller, key, body.given())
 
 
 class OwnerHandler(APIHandler):
@@ -141,7 +141,7 @@ class OwnerHandler(APIHandler):
         status=HTTPStatus.ACCEPTED,
     )
     async def put(self, key: str, body: NewOwner) -> Any:
-        return await self.manager.vfolders.hand_over(self.caller, key, body.user)
+        return await self.manager.folders.vfolders.hand_over(self.caller, key, body.user)
 
 
 class UsageHandler(APIHandler):
@@ -153,7 +153,7 @@ class UsageHandler(APIHandler):
     )
     async def get(self, key: str) -> Any:
         is_fresh = self.get_query_argument("fresh", "") == "true"
-        return await self.manager.files.usage(self.caller, key, is_fresh)
+        return await self.manager.folders.files.usage(self.caller, key, is_fresh)
 
 
 class GrantsHandler(APIHandler):
@@ -164,13 +164,13 @@ class GrantsHandler(APIHandler):
         is_list=True,
     )
     async def get(self, key: str, query: ListQuery) -> Any:
-        return await self.manager.grants.page(self.caller, key, query)
+        return await self.manager.folders.grants.page(self.caller, key, query)
 
 
 class GrantHandler(APIHandler):
     @operation("Read what a user may do with a folder", tag=_TAG, returns=Grant)
     async def get(self, key: str, user: str) -> Any:
-        return await self.manager.grants.get(self.caller, key, user)
+        return await self.manager.folders.grants.get(self.caller, key, user)
 
     @operation(
         "Share a folder with a user, who has to accept it",
@@ -179,11 +179,11 @@ class GrantHandler(APIHandler):
         returns=Grant,
     )
     async def put(self, key: str, user: str, body: GrantRequest) -> Any:
-        return await self.manager.grants.put(self.caller, key, user, body.permission)
+        return await self.manager.folders.grants.put(self.caller, key, user, body.permission)
 
     @operation("Stop sharing a folder with a user", tag=_TAG, status=HTTPStatus.NO_CONTENT)
     async def delete(self, key: str, user: str) -> None:
-        await self.manager.grants.delete(self.caller, key, user)
+        await self.manager.folders.grants.delete(self.caller, key, user)
 
 
 ROUTES = [

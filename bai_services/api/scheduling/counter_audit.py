@@ -18,7 +18,7 @@ class CounterAuditHandler(APIHandler):
         returns=CounterAuditShown,
     )
     async def get(self) -> None:
-        self.write_json(await self.manager.counter_audit.get(self.caller))
+        self.write_json(await self.manager.scheduling.counter_audit.get(self.caller))
         await self.finish()
 
 

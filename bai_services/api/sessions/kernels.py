@@ -52,7 +52,7 @@ class Dependency(Shown):
 class KernelsHandler(APIHandler):
     @operation("List kernels", tag="sessions", returns=Kernel, is_list=True)
     async def get(self, query: ListQuery) -> Any:
-        return await self.manager.ledger.kernels(self.caller, query)
+        return await self.manager.sessions.ledger.kernels(self.caller, query)
 
 
 class AllocationsHandler(APIHandler):
@@ -63,13 +63,13 @@ class AllocationsHandler(APIHandler):
         is_list=True,
     )
     async def get(self, query: ListQuery) -> Any:
-        return await self.manager.ledger.page(self.caller, query)
+        return await self.manager.sessions.ledger.page(self.caller, query)
 
 
 class DependenciesHandler(APIHandler):
     @operation("List dependencies", tag="sessions", returns=Dependency, is_list=True)
     async def get(self, query: ListQuery) -> Any:
-        return await self.manager.ledger.dependencies(self.caller, query)
+        return await self.manager.sessions.ledger.dependencies(self.caller, query)
 
 
 ROUTES = [

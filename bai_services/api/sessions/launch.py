@@ -65,7 +65,7 @@ class Nothing(Body):
 class LaunchHandler(APIHandler):
     @operation("Get the launch plan", tag="spawner", body=LaunchRequest, returns=LaunchPlan)
     async def post(self, key: str, body: LaunchRequest) -> Any:
-        return await self.manager.launch.launch(self.caller, key, body.user, body.server)
+        return await self.manager.sessions.launch.launch(self.caller, key, body.user, body.server)
 
 
 class StartedHandler(APIHandler):
@@ -74,7 +74,7 @@ class StartedHandler(APIHandler):
     )
     async def post(self, key: str, body: Started) -> None:
         containers = {MAIN_HOST: body.container_id, **body.sub_containers}
-        await self.manager.launch.started(self.caller, key, containers)
+        await self.manager.sessions.launch.started(self.caller, key, containers)
 
 
 class ExitedHandler(APIHandler):
@@ -85,15 +85,15 @@ class ExitedHandler(APIHandler):
         returns=Session,
     )
     async def post(self, key: str, body: Exited) -> Any:
-        row = await self.manager.launch.exited(self.caller, key, body.model_dump())
-        return await self.manager.sessions.described(self.caller, row)
+        row = await self.manager.sessions.launch.exited(self.caller, key, body.model_dump())
+        return await self.manager.sessions.sessions.described(self.caller, row)
 
 
 class DetachHandler(APIHandler):
     @operation("Leave the start to the manager", tag="spawner", body=Nothing, returns=Session)
     async def post(self, key: str, body: Nothing) -> Any:
-        row = await self.manager.launch.detach(self.caller, key)
-        return await self.manager.sessions.described(self.caller, row)
+        row = await self.manager.sessions.launch.detach(self.caller, key)
+        return await self.manager.sessions.sessions.described(self.caller, row)
 
 
 _KEY = r"/sessions/(?P<key>[^/]+)"

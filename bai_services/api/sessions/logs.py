@@ -11,6 +11,7 @@ from tornado.iostream import StreamClosedError
 
 from bai_services.core import errors
 from bai_services.core.sessions.kernel_group import MAIN_HOST
+from bai_services.manager.sessions.logs import Piece
 
 from ..base import APIHandler, operation
 from ..fields import Shown
@@ -65,7 +66,7 @@ class LogsHandler(LogHandler):
         },
     )
     async def get(self, key: str) -> Any:
-        return await self.manager.logs.read(
+        return await self.manager.sessions.logs.read(
             self.caller,
             key,
             self.kernel(),
@@ -84,7 +85,7 @@ class LogFileHandler(LogHandler):
         parameters=_PARAMETERS,
     )
     async def get(self, key: str) -> None:
-        found = await self.manager.logs.read(
+        found = await self.manager.sessions.logs.read(
             self.caller, key, self.kernel(), has_times=self.has_times()
         )
         name = re.sub(r"[^A-Za-z0-9_.-]", "-", f"{key}-{found['kernel']}.log")
@@ -105,7 +106,7 @@ class LogStreamHandler(LogHandler):
         parameters=_PARAMETERS,
     )
     async def get(self, key: str) -> None:
-        pieces = self.manager.logs.follow(
+        pieces = self.manager.sessions.logs.follow(
             self.caller, key, self.kernel(), has_times=self.has_times()
         )
         try:
@@ -132,7 +133,7 @@ class LogStreamHandler(LogHandler):
         finally:
             await pieces.aclose()
 
-    async def _send(self, event: str, piece: Any) -> None:
+    async def _send(self, event: str, piece: Piece | None) -> None:
         if piece is None:
             self.write(": nothing new\n\n")
         else:

@@ -17,7 +17,7 @@ from bai_services.core import errors
 from bai_services.core.accounts.roles import Caller
 from bai_services.i18n.catalogue import Translator, translator_for
 
-from ..base import HTTP_STATUS
+from ..base import HTTP_STATUS, manager_of
 
 # The Hub's own templates, so that our pages look the same whatever version is installed.
 _templates = Environment(
@@ -79,7 +79,7 @@ class PageHandler(HubOAuthenticated, RequestHandler):  # type: ignore[misc]  # j
         return caller
 
     def render_page(self, template: str, caller: Caller | None, **values: Any) -> None:
-        settings = self.settings["manager"].settings
+        settings = manager_of(self).settings
         hub = settings.hub_base_url.rstrip("/") + "/hub/"
         translate = translator_for(self)
         page = _templates.get_template(template).render(
@@ -115,11 +115,11 @@ class SessionPageHandler(PageHandler):
             caller = await self.caller()
             if caller is None:
                 return
-            session = await self.settings["manager"].sessions.get(caller, session_id)
+            session = await manager_of(self).sessions.sessions.get(caller, session_id)
         except errors.BaiError as error:
             self.render_error(error, caller)
         else:
-            api = self.settings["manager"].settings.base_url.rstrip("/") + "/api/v1"
+            api = manager_of(self).settings.base_url.rstrip("/") + "/api/v1"
             self.render_page("session.html", caller, session=session, api=api)
 
 

@@ -270,8 +270,8 @@ class SessionsHandler(APIHandler):
     async def get(self, query: ListQuery) -> Any:
         caller, filters = self.caller, dict(query.filters)
         if (viewer := filters.pop("viewer", None)) is not None:
-            caller = await self.manager.callers.viewer(caller, viewer)
-        return await self.manager.sessions.page(caller, replace(query, filters=filters))
+            caller = await self.manager.accounts.callers.viewer(caller, viewer)
+        return await self.manager.sessions.sessions.page(caller, replace(query, filters=filters))
 
     @operation(
         "Create a session; 200 with the live one if name and content are equal",
@@ -286,9 +286,9 @@ class SessionsHandler(APIHandler):
                 "enqueue_only and max_wait_seconds exclude each other", field="max_wait_seconds"
             )
         wanted = await with_template(self, body)
-        row, is_new = await self.manager.sessions.create(self.caller, wanted.as_spec())
+        row, is_new = await self.manager.sessions.sessions.create(self.caller, wanted.as_spec())
         if body.max_wait_seconds:
-            row = await self.manager.sessions.wait(
+            row = await self.manager.sessions.sessions.wait(
                 self.caller, row["id"], Status.RUNNING, body.max_wait_seconds
             )
         return await answered(self, row, is_new)
@@ -304,7 +304,7 @@ class BulkHandler(APIHandler):
     )
     async def post(self, body: NewSessions) -> Any:
         requests = [(await with_template(self, one)).as_spec() for one in body.sessions]
-        created = await self.manager.sessions.create_all(self.caller, requests)
+        created = await self.manager.sessions.sessions.create_all(self.caller, requests)
         answer = {"items": [row for row, _ in created]}
         return await answered(self, answer, any(is_new for _, is_new in created))
 
@@ -319,9 +319,9 @@ class SessionHandler(APIHandler):
     async def get(self, key: str) -> Any:
         until = self.get_query_argument("wait", "")
         if not until:
-            return await self.manager.sessions.get(self.caller, key)
+            return await self.manager.sessions.sessions.get(self.caller, key)
         timeout = seconds(self.get_query_argument("timeout", str(DEFAULT_WAIT_SECONDS)))
-        return await self.manager.sessions.wait(self.caller, key, until, timeout)
+        return await self.manager.sessions.sessions.wait(self.caller, key, until, timeout)
 
     @operation(
         "Rename a session; change the priority of a pending one",
@@ -331,7 +331,7 @@ class SessionHandler(APIHandler):
         is_for_sessions=True,
     )
     async def patch(self, key: str, body: SessionChange) -> Any:
-        return await self.manager.sessions.change(self.caller, key, body.given())
+        return await self.manager.sessions.sessions.change(self.caller, key, body.given())
 
     @operation(
         "Stop a session",
@@ -342,7 +342,7 @@ class SessionHandler(APIHandler):
     )
     async def delete(self, key: str) -> Any:
         force = self.get_query_argument("force", "false").lower() == "true"
-        return await self.manager.sessions.stop(self.caller, key, force)
+        return await self.manager.sessions.sessions.stop(self.caller, key, force)
 
 
 class LifetimeHandler(APIHandler):
@@ -354,7 +354,7 @@ class LifetimeHandler(APIHandler):
         is_for_sessions=True,
     )
     async def post(self, key: str, body: LifetimeExtension) -> Any:
-        return await self.manager.lifetimes.extend(self.caller, key, body.seconds)
+        return await self.manager.sessions.lifetimes.extend(self.caller, key, body.seconds)
 
 
 class ActivityHandler(APIHandler):
@@ -366,7 +366,7 @@ class ActivityHandler(APIHandler):
         is_for_sessions=True,
     )
     async def post(self, key: str, body: SessionUse) -> Any:
-        return await self.manager.uses.note(self.caller, key, body.idle_seconds)
+        return await self.manager.sessions.activity.note(self.caller, key, body.idle_seconds)
 
 
 class TokenHandler(APIHandler):
@@ -378,19 +378,19 @@ class TokenHandler(APIHandler):
     )
     async def post(self, key: str) -> Any:
         self.settings["sign_in"].require_signature(self)
-        return await self.manager.session_tokens.create(self.caller, key)
+        return await self.manager.servers.session_tokens.create(self.caller, key)
 
 
 class HistoryHandler(APIHandler):
     @operation("Read a session's steps", tag="sessions", returns=History)
     async def get(self, key: str) -> Any:
-        return await self.manager.sessions.history(self.caller, key)
+        return await self.manager.sessions.sessions.history(self.caller, key)
 
 
 class UsageHandler(APIHandler):
     @operation("Read what a session uses now", tag="sessions", returns=Usage, is_for_sessions=True)
     async def get(self, key: str) -> Any:
-        return await self.manager.sessions.usage(self.caller, key)
+        return await self.manager.sessions.sessions.usage(self.caller, key)
 
 
 class WhyHandler(APIHandler):
@@ -400,7 +400,7 @@ class WhyHandler(APIHandler):
         returns=WhyWaiting,
     )
     async def get(self, key: str) -> Any:
-        return await self.manager.whys.get(self.caller, key)
+        return await self.manager.sessions.explanations.get(self.caller, key)
 
 
 class GraphHandler(APIHandler):
@@ -410,14 +410,14 @@ class GraphHandler(APIHandler):
         returns=DependencyGraph,
     )
     async def get(self, key: str) -> Any:
-        return await self.manager.sessions.graph(self.caller, key)
+        return await self.manager.sessions.sessions.graph(self.caller, key)
 
 
 class OptionsHandler(APIHandler):
     @operation("Read the choices for a new session", tag="sessions", returns=Options)
     async def get(self) -> Any:
         asked = [self.get_query_argument(n, None) for n in ("owner", "project", "resource_group")]
-        return await self.manager.options.get(self.caller, *asked)
+        return await self.manager.sessions.options.get(self.caller, *asked)
 
 
 async def with_template(handler: APIHandler, body: TemplatedSession) -> TemplatedSession:
@@ -432,7 +432,7 @@ async def with_template(handler: APIHandler, body: TemplatedSession) -> Template
     name = given.pop("template", None)
     if name is None:
         return body
-    applied = await handler.manager.templates.applied(handler.caller, name, given)
+    applied = await handler.manager.sessions.templates.applied(handler.caller, str(name), given)
     try:
         return type(body).model_validate(applied)
     except ValidationError as error:

@@ -51,7 +51,7 @@ class TemplatesHandler(APIHandler):
         "List the session templates that one may use", tag=_TAG, returns=Template, is_list=True
     )
     async def get(self, query: ListQuery) -> Any:
-        return await self.manager.templates.page(self.caller, query)
+        return await self.manager.sessions.templates.page(self.caller, query)
 
     @operation(
         "Store a request as a template",
@@ -61,21 +61,21 @@ class TemplatesHandler(APIHandler):
         status=HTTPStatus.CREATED,
     )
     async def post(self, body: NewTemplate) -> Any:
-        return await self.manager.templates.create(self.caller, body.given())
+        return await self.manager.sessions.templates.create(self.caller, body.given())
 
 
 class TemplateHandler(APIHandler):
     @operation("Read a session template", tag=_TAG, returns=Template)
     async def get(self, key: str) -> Any:
-        return await self.manager.templates.get(self.caller, key)
+        return await self.manager.sessions.templates.get(self.caller, key)
 
     @operation("Change a session template", tag=_TAG, body=TemplateChange, returns=Template)
     async def patch(self, key: str, body: TemplateChange) -> Any:
-        return await self.manager.templates.update(self.caller, key, body.given())
+        return await self.manager.sessions.templates.update(self.caller, key, body.given())
 
     @operation("Delete a session template", tag=_TAG, status=HTTPStatus.NO_CONTENT)
     async def delete(self, key: str) -> None:
-        await self.manager.templates.delete(self.caller, key)
+        await self.manager.sessions.templates.delete(self.caller, key)
 
 
 ROUTES = [

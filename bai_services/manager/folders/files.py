@@ -113,7 +113,7 @@ class Files:
         row = await self.writable(caller, key, size_bytes or 0)
         await self.host(row).check_place(location_of(row), path, size_bytes or 0, expected)
         writer = await self.host(row).writer(location_of(row))
-        return FileUpload(self, caller, row, path, (writer, expected))
+        return FileUpload(self, caller, row, path, writer, expected)
 
     async def upload_archive(
         self, caller: Caller, key: str, path: str, size_bytes: int | None
@@ -123,7 +123,7 @@ class Files:
         """
         row = await self.writable(caller, key, size_bytes or 0)
         writer = await self.host(row).writer(location_of(row))
-        return ArchiveUpload(self, caller, row, path, (writer, ANYTHING))
+        return ArchiveUpload(self, caller, row, path, writer, ANYTHING)
 
     async def land(
         self, caller: Caller, row: VfolderRow, path: str, writer: Writer, expected: Expected
@@ -256,14 +256,16 @@ class FileUpload:
         caller: Caller,
         row: VfolderRow,
         path: str,
-        target: tuple[Writer, Expected],
+        writer: Writer,
+        expected: Expected,
     ) -> None:
         self._files = files
         self._caller = caller
         self._row = row
         self._path = path
-        self._writer, self._expected = target
-        self._pieces = WriteBuffer(files.host(row), self._writer)
+        self._writer = writer
+        self._expected = expected
+        self._pieces = WriteBuffer(files.host(row), writer)
         self._size = 0
 
     async def write(self, chunk: bytes) -> None:

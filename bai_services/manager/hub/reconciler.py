@@ -51,17 +51,23 @@ class Reconciler:
 
     def __init__(
         self,
-        sessions: SessionStore,
+        store: SessionStore,
         kernels: KernelStore,
-        parts: tuple[Sessions, HubServers, Starter, Lifecycle],
-        clock: Clock,
         *,
+        sessions: Sessions,
+        servers: HubServers,
+        starter: Starter,
+        lifecycle: Lifecycle,
+        clock: Clock,
         lease: Lease,
     ) -> None:
         self._lease = lease
-        self._store = sessions
+        self._store = store
         self._kernels = kernels
-        self._sessions, self._servers, self._starter, self._lifecycle = parts
+        self._sessions = sessions
+        self._servers = servers
+        self._starter = starter
+        self._lifecycle = lifecycle
         self._clock = clock
         self._missed: dict[str, int] = {}
         self._cleaned: set[str] = set()

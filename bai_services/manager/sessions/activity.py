@@ -23,12 +23,14 @@ class SessionActivity:
     def __init__(
         self,
         sessions: Sessions,
-        stores: tuple[TimeLimitStore, SessionStore],
+        limits: TimeLimitStore,
+        store: SessionStore,
         clock: Clock,
         audit: Audit,
     ) -> None:
         self._sessions = sessions
-        self._limits, self._store = stores
+        self._limits = limits
+        self._store = store
         self._clock = clock
         self._audit = audit
 

@@ -18,12 +18,14 @@ class Lifetimes:
     def __init__(
         self,
         sessions: Sessions,
-        stores: tuple[TimeLimitStore, SessionStore],
+        limits: TimeLimitStore,
+        store: SessionStore,
         lifecycle: Lifecycle,
         audit: Audit,
     ) -> None:
         self._sessions = sessions
-        self._limits, self._store = stores
+        self._limits = limits
+        self._store = store
         self._lifecycle = lifecycle
         self._audit = audit
 

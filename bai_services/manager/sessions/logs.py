@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from dataclasses import dataclass
 from typing import Any
 
@@ -73,7 +73,7 @@ class Logs:
 
     async def follow(
         self, caller: Caller, key: str, kernel: str = MAIN_HOST, *, has_times: bool = False
-    ) -> AsyncIterator[Piece | None]:
+    ) -> AsyncGenerator[Piece | None]:
         """Yield a kernel's output so far and new output, until its session has ended.
 
         Yields None while there is nothing new, so that the caller can check whether the reader is

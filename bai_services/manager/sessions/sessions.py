@@ -52,7 +52,11 @@ class Sessions:
         kernels: Kernels,
         dependencies: DependencyStore,
         states: WaitStates,
-        parts: tuple[Events, Settings, Clock, Audit],
+        *,
+        events: Events,
+        settings: Settings,
+        clock: Clock,
+        audit: Audit,
     ) -> None:
         self._store = store
         self._dependencies = dependencies
@@ -60,7 +64,10 @@ class Sessions:
         self._lifecycle = lifecycle
         self._kernels = kernels
         self._states = states
-        self._events, self._settings, self._clock, self._audit = parts
+        self._events = events
+        self._settings = settings
+        self._clock = clock
+        self._audit = audit
 
     async def create(self, caller: Caller, request: SessionSpec) -> tuple[Row, bool]:
         """Create a session; return it and whether it is new.

@@ -1,0 +1,76 @@
+"""The use cases of accounts, composed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ..context import ManagerContext
+from ..hub.client import Hub
+from ..metrics import Metrics
+from ..settings import Settings
+from .callers import Callers
+from .domains import Domains
+from .keypair_secrets import KeypairSecrets
+from .keypairs import Keypairs
+from .lockouts import Lockouts
+from .me import Me
+from .passwords import Passwords
+from .policies import Policies
+from .projects import Projects
+from .sign_in import SignIns
+from .sign_outs import TokenEndings
+from .ssh_keys import SshKeys
+from .users import Users
+
+
+@dataclass(frozen=True, slots=True)
+class AccountServices:
+    """Users, domains, projects, keypairs, policies and sign-in."""
+
+    callers: Callers
+    me: Me
+    domains: Domains
+    projects: Projects
+    users: Users
+    keypairs: Keypairs
+    keypair_policies: Policies
+    user_policies: Policies
+    project_policies: Policies
+    ssh_keys: SshKeys
+    sign_ins: SignIns
+    token_endings: TokenEndings
+
+
+def account_services(
+    context: ManagerContext, settings: Settings, hub: Hub, metrics: Metrics
+) -> AccountServices:
+    """Build the use cases of accounts."""
+    secrets = KeypairSecrets(settings.key)
+    passwords = Passwords(settings.password_memory_kib, settings.password_rounds)
+    lockouts = Lockouts(context.database, settings.key)
+    domains = Domains(context)
+    projects = Projects(context, domains)
+    users = Users(context, domains, projects, passwords, secrets, lockouts)
+    token_endings = TokenEndings(context.database, hub)
+    return AccountServices(
+        callers=Callers(context.database, context.clock, secrets),
+        me=Me(context.database),
+        domains=domains,
+        projects=projects,
+        users=users,
+        keypairs=Keypairs(context, users, secrets),
+        keypair_policies=Policies("keypair", context),
+        user_policies=Policies("user", context),
+        project_policies=Policies("project", context),
+        ssh_keys=SshKeys(context),
+        sign_ins=SignIns(
+            context,
+            passwords,
+            hub,
+            token_endings,
+            metrics,
+            lockouts,
+            token_seconds=settings.cli_token_seconds,
+        ),
+        token_endings=token_endings,
+    )

@@ -1,0 +1,37 @@
+"""The use cases of agents, images, presets and resource groups, composed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ..context import ManagerContext
+from ..sessions.services import SessionServices
+from ..settings import Settings
+from .agents import Agents
+from .images import ImageAliases, Images
+from .presets import Presets
+from .resource_groups import ResourceGroups
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterServices:
+    """Agents with their devices, images, presets and resource groups."""
+
+    agents: Agents
+    images: Images
+    image_aliases: ImageAliases
+    presets: Presets
+    resource_groups: ResourceGroups
+
+
+def cluster_services(
+    context: ManagerContext, settings: Settings, sessions: SessionServices
+) -> ClusterServices:
+    """Build the use cases of the cluster."""
+    return ClusterServices(
+        agents=Agents(context, settings, sessions.kernels),
+        images=Images(context),
+        image_aliases=ImageAliases(context),
+        presets=Presets(context, sessions.options),
+        resource_groups=ResourceGroups(context),
+    )

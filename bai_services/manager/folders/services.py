@@ -1,0 +1,62 @@
+"""The use cases of folders, composed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ..context import ManagerContext
+from ..settings import Settings
+from .files import Files
+from .grants import Grants
+from .invitations import Invitations
+from .mounts import Mounts
+from .quotas import Quotas
+from .storage_hosts import StorageHosts
+from .tasks import VFolderTasks
+from .uploads import Uploads
+from .vfolders import VFolders
+
+
+@dataclass(frozen=True, slots=True)
+class FolderServices:
+    """Virtual folders, their files, grants and invitations, quotas and storage hosts."""
+
+    storage_hosts: StorageHosts
+    quotas: Quotas
+    tasks: VFolderTasks
+    vfolders: VFolders
+    mounts: Mounts
+    grants: Grants
+    invitations: Invitations
+    files: Files
+    uploads: Uploads
+
+    async def start(self) -> None:
+        """Start the background tasks of folders and the quota loop."""
+        await self.vfolders.start()
+        self.quotas.start()
+
+    async def stop(self) -> None:
+        """Stop the loops and the storage workers, and wait for them."""
+        await self.files.stop()
+        await self.quotas.stop()
+        await self.vfolders.stop()
+
+
+def folder_services(context: ManagerContext, settings: Settings) -> FolderServices:
+    """Build the use cases of folders."""
+    hosts = StorageHosts(context, settings)
+    quotas = Quotas(context, hosts)
+    tasks = VFolderTasks(context, hosts, quotas, settings.trash_days)
+    files = Files(context, hosts, quotas, settings)
+    return FolderServices(
+        storage_hosts=hosts,
+        quotas=quotas,
+        tasks=tasks,
+        vfolders=VFolders(context, hosts, quotas, tasks),
+        mounts=Mounts(context, hosts),
+        grants=Grants(context, hosts),
+        invitations=Invitations(context, hosts),
+        files=files,
+        uploads=Uploads(files, hosts, settings),
+    )

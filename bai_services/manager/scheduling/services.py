@@ -1,0 +1,60 @@
+"""The scheduler and what it depends on, composed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from bai_services.db.scheduling.allocations import AllocationStore
+from bai_services.db.scheduling.lease import LeaseStore
+from bai_services.db.scheduling.queue import QueueStore
+from bai_services.db.scheduling.usage_buckets import UsageBucketStore
+from bai_services.db.sessions.store import SessionStore
+
+from ..context import ManagerContext
+from ..metrics import Metrics
+from ..sessions.lifecycle import Lifecycle
+from ..settings import Settings
+from .counter_audit import CounterAudit
+from .fair_usage import FairUsage
+from .jit_warmup import JitWarmup
+from .lease import Lease
+from .scheduler import Scheduler
+from .wait_states import WaitStates
+
+
+@dataclass(frozen=True, slots=True)
+class SchedulingServices:
+    """The scheduler, its lease, the states of pending sessions and the counter audit."""
+
+    lease: Lease
+    jit_warmup: JitWarmup
+    wait_states: WaitStates
+    scheduler: Scheduler
+    counter_audit: CounterAudit
+
+
+def scheduling_services(
+    context: ManagerContext, settings: Settings, lifecycle: Lifecycle, metrics: Metrics
+) -> SchedulingServices:
+    """Build the scheduler and what it depends on."""
+    database, clock = context.database, context.clock
+    queue = QueueStore(database)
+    lease = Lease(LeaseStore(database), clock, settings.lease_seconds)
+    jit_warmup = JitWarmup()
+    wait_states = WaitStates(queue, lifecycle)
+    return SchedulingServices(
+        lease=lease,
+        jit_warmup=jit_warmup,
+        wait_states=wait_states,
+        scheduler=Scheduler(
+            queue,
+            SessionStore(database),
+            lease,
+            FairUsage(UsageBucketStore(database), lease, clock),
+            lifecycle,
+            wait_states,
+            clock,
+            jit_warmup=jit_warmup,
+        ),
+        counter_audit=CounterAudit(AllocationStore(database), metrics, clock),
+    )

@@ -1,0 +1,118 @@
+"""The use cases and loops of sessions, composed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from bai_services.db.scheduling.allocations import AllocationStore
+from bai_services.db.sessions.callbacks import CallbackStore
+from bai_services.db.sessions.deadlines import DeadlineStore
+from bai_services.db.sessions.dependencies import DependencyStore
+from bai_services.db.sessions.kernels import KernelStore
+from bai_services.db.sessions.requests import RequestStore
+from bai_services.db.sessions.store import SessionStore
+from bai_services.db.sessions.time_limits import TimeLimitStore
+
+from ..accounts.keypair_secrets import KeypairSecrets
+from ..accounts.projects import Projects
+from ..context import ManagerContext
+from ..events import Events
+from ..scheduling.admission_checks import FittingAgents
+from ..scheduling.services import SchedulingServices
+from ..scheduling.why import StartExplanations
+from ..settings import Settings
+from .activity import SessionActivity
+from .callback_calls import CallbackCalls
+from .callbacks import Callbacks
+from .deadlines import Deadlines
+from .kernels import Kernels
+from .launch import Launch, LaunchPlans
+from .lifecycle import Lifecycle
+from .lifetimes import Lifetimes
+from .logs import Logs
+from .requests.options import Options
+from .requests.requests import Folders, Requests
+from .requests.secret_environ import SecretEnviron
+from .requests.templates import Templates
+from .sessions import Ledger, Sessions
+
+
+@dataclass(frozen=True, slots=True)
+class SessionServices:
+    """Use cases of sessions, and the loops that end sessions in time and call back."""
+
+    sessions: Sessions
+    options: Options
+    templates: Templates
+    launch: Launch
+    kernels: Kernels
+    logs: Logs
+    lifetimes: Lifetimes
+    activity: SessionActivity
+    explanations: StartExplanations
+    ledger: Ledger
+    deadlines: Deadlines
+    callbacks: Callbacks
+
+
+def session_services(
+    context: ManagerContext,
+    settings: Settings,
+    *,
+    events: Events,
+    lifecycle: Lifecycle,
+    scheduling: SchedulingServices,
+    folders: Folders,
+    projects: Projects,
+) -> SessionServices:
+    """Build the use cases and loops of sessions."""
+    database, clock, audit = context.database, context.clock, context.audit
+    store, kernel_store = SessionStore(database), KernelStore(database)
+    request_store, time_limits = RequestStore(database), TimeLimitStore(database)
+    dependencies = DependencyStore(database)
+    secret_environ = SecretEnviron(settings.key)
+    plans = LaunchPlans(kernel_store, folders, secret_environ)
+    kernels = Kernels(kernel_store, store, lifecycle, plans, clock)
+    requests = Requests(
+        request_store,
+        folders,
+        clock,
+        settings.callback_reach,
+        FittingAgents(request_store, scheduling.jit_warmup),
+        secret_environ,
+    )
+    sessions = Sessions(
+        store,
+        requests,
+        lifecycle,
+        kernels,
+        dependencies,
+        scheduling.wait_states,
+        events=events,
+        settings=settings,
+        clock=clock,
+        audit=audit,
+    )
+    return SessionServices(
+        sessions=sessions,
+        options=Options(request_store, requests, folders, scheduling.jit_warmup),
+        templates=Templates(context, projects),
+        launch=Launch(store, kernel_store, plans, lifecycle, clock),
+        kernels=kernels,
+        logs=Logs(sessions),
+        lifetimes=Lifetimes(sessions, time_limits, store, lifecycle, audit),
+        activity=SessionActivity(sessions, time_limits, store, clock, audit),
+        explanations=StartExplanations(sessions, scheduling.scheduler, request_store),
+        ledger=Ledger(AllocationStore(database)),
+        deadlines=Deadlines(
+            DeadlineStore(database), dependencies, lifecycle, clock, lease=scheduling.lease
+        ),
+        callbacks=Callbacks(
+            CallbackStore(database),
+            CallbackCalls(settings.callback_reach),
+            KeypairSecrets(settings.key),
+            lifecycle,
+            clock,
+            lease=scheduling.lease,
+        ),
+    )
