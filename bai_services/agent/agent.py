@@ -1,4 +1,4 @@
-"""The agent's main loop: heartbeats, work, tidying."""
+"""Main loops of the agent: heartbeats, work, cleaning up."""
 
 from __future__ import annotations
 
@@ -43,10 +43,10 @@ class Identity:
 
 
 class Agent:
-    """Keeps the manager informed and does what it asks.
+    """Keeps the manager informed and does its work items.
 
-    Items are done side by side; what costs something (Docker's calls, threads)
-    has limits of its own, so a pull that takes an hour holds up nobody else.
+    Items run concurrently. What is expensive (Docker calls, threads) has its own limits, so that a
+    pull that takes an hour blocks nothing else.
     """
 
     def __init__(
@@ -76,7 +76,7 @@ class Agent:
         self._slow: tuple[float, Mapping[str, Any], Sequence[str]] | None = None
 
     async def run(self, stop: asyncio.Event) -> None:
-        """Run until ``stop`` is set; then say goodbye and let go of everything."""
+        """Run until ``stop`` is set; then report the end and release everything."""
         await asyncio.to_thread(self._holdings.restore)
         await self._inventory.reconcile(self._holdings.all())
         await asyncio.to_thread(self._folders.tidy)
@@ -93,7 +93,8 @@ class Agent:
             await asyncio.wait([ended, *loops], return_when=asyncio.FIRST_COMPLETED)
             for loop in loops:
                 if loop.done():
-                    # None of them returns: it has failed, and so has the agent.
+                    # The loops never return, so a loop that is done has failed, and the agent with
+                    # it.
                     loop.result()
         finally:
             tasks = [ended, *loops, *self._doing.values()]
@@ -105,12 +106,12 @@ class Agent:
             await self._inventory.close()
 
     async def beat(self) -> None:
-        """Look at everything and send one heartbeat.
+        """Read the state of everything and send one heartbeat.
 
         Raises
         ------
         BaiError
-            If the manager is away, or refuses.
+            If the manager is unavailable, or refuses.
         """
         async with self._beating:
             answer = await self._link.heartbeat(await self._content())
@@ -139,7 +140,7 @@ class Agent:
         }
 
     async def _kernels(self) -> list[Kernel] | None:
-        """Return all that runs or has a folder here; None when the engine does not answer."""
+        """Return all kernels that run or have a folder here; None if the engine does not answer."""
         try:
             seen = await asyncio.wait_for(self._engine.observe(), OBSERVE_SECONDS)
         except TimeoutError:
@@ -166,7 +167,7 @@ class Agent:
         ]
 
     async def _slow_facts(self) -> tuple[Mapping[str, Any], Sequence[str]]:
-        """Return facts and images; they change seldom, so they are read once a minute."""
+        """Return facts and images, which change rarely and are read once a minute."""
         now = asyncio.get_running_loop().time()
         if self._slow is None or now - self._slow[0] > SLOW_FACTS_SECONDS:
             facts, images, folders = await asyncio.gather(
@@ -186,11 +187,11 @@ class Agent:
                 await asyncio.sleep(self._interval_seconds)
                 continue
             except Unavailable as error:
-                log.info("the manager is away, again in %g s: %s", backoff, error)
+                log.info("the manager is unavailable, next try in %g s: %s", backoff, error)
             except BaiError as error:
-                log.error("the manager refuses this agent, again in %g s: %s", backoff, error)
+                log.error("the manager refuses this agent, next try in %g s: %s", backoff, error)
             except Exception:
-                log.exception("a heartbeat failed, again in %g s", backoff)
+                log.exception("a heartbeat failed, next try in %g s", backoff)
             await asyncio.sleep(backoff)
             backoff = min(2 * backoff, MAX_BACKOFF_SECONDS)
 
@@ -204,19 +205,19 @@ class Agent:
                 backoff = FIRST_BACKOFF_SECONDS
                 continue
             except NotFound:
-                # Forgotten by an administrator, or by another database: register anew.
+                # Deleted by an administrator, or another database: register again.
                 self._is_registered.clear()
             except Unavailable as error:
-                log.debug("no work for now: %s", error)
+                log.debug("work cannot be fetched at the moment: %s", error)
             except BaiError as error:
-                log.error("work is refused, again in %g s: %s", backoff, error)
+                log.error("work is refused, next try in %g s: %s", backoff, error)
             except Exception:
-                log.exception("waiting for work failed, again in %g s", backoff)
+                log.exception("waiting for work failed, next try in %g s", backoff)
             await asyncio.sleep(backoff)
             backoff = min(2 * backoff, MAX_BACKOFF_SECONDS)
 
     def _begin(self, item: Mapping[str, Any]) -> None:
-        """Start an item, unless it is being done: the manager offers again what takes long."""
+        """Start an item, unless it is in progress: the manager repeats items that take long."""
         try:
             task = Task.of(item)
         except InvalidRequest as error:
@@ -236,11 +237,11 @@ class Agent:
                 log.exception("tidying failed")
 
     async def _leave(self) -> None:
-        """Tell the manager that nothing new should come here; what runs goes on."""
+        """Tell the manager to place nothing new here; running sessions continue."""
         if not self._is_registered.is_set():
             return
         try:
             async with asyncio.timeout(LEAVE_SECONDS):
                 await self._link.heartbeat({**await self._content(), "is_leaving": True})
         except (BaiError, TimeoutError) as error:
-            log.info("left without a goodbye: %s", error)
+            log.info("the manager could not be told that this agent stops: %s", error)

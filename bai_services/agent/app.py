@@ -1,4 +1,4 @@
-"""`bai-agent`: reads the configuration and puts the agent together."""
+"""`bai-agent`: configuration and composition of the agent."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ from .processes import ProcessEngine
 
 log = logging.getLogger("bai_services.agent")
 
-# Trait and the variables that set it; the first one that is not empty counts.
+# Traits and the variables that set them; the first non-empty variable counts.
 ENVIRONMENT: Mapping[str, tuple[str, ...]] = {
     "AgentApp.manager_url": ("BAI_MANAGER_URL",),
     "AgentApp.token_file": ("BAI_AGENT_TOKEN_FILE",),
@@ -74,7 +74,7 @@ ENVIRONMENT: Mapping[str, tuple[str, ...]] = {
 
 
 def from_environment(environ: Mapping[str, str]) -> Config:
-    """Return what the environment says, as configuration."""
+    """Return the configuration given by environment variables."""
     config = Config()
     for trait, names in ENVIRONMENT.items():
         text = next(filter(None, map(environ.get, names)), None)
@@ -144,12 +144,12 @@ class DockerSettings(Configurable):
         return self.endpoint or self.host
 
     def allowed(self) -> tuple[Target, ...]:
-        """Return what ``egress_allowed`` means.
+        """Return the parsed ``egress_allowed``.
 
         Raises
         ------
         InvalidRequest
-            If an entry has another form.
+            If an entry is malformed.
         """
         try:
             return parse_targets(self.egress_allowed)
@@ -160,7 +160,7 @@ class DockerSettings(Configurable):
 
 
 class AgentApp(Application):
-    """Runs on every machine that runs sessions; calls the manager, nothing calls it."""
+    """Runs on every machine that runs sessions; it calls the manager, nothing calls it."""
 
     name = "bai-agent"
     version = __version__
@@ -175,7 +175,7 @@ class AgentApp(Application):
         "log-level": "Application.log_level",
     }
 
-    config_file = Unicode(help="Python file with settings (`c.AgentApp…`). Empty reads none.").tag(
+    config_file = Unicode(help="Python file with settings (`c.AgentApp…`). Empty: no file.").tag(
         config=True
     )
     manager_url = Unicode(
@@ -211,7 +211,7 @@ class AgentApp(Application):
     ).tag(config=True)
     masked_devices = List(
         Unicode(),
-        help="Ids of devices that sessions must not get. What runs on one goes on.",
+        help="Ids of devices that sessions must not get. Sessions that use one continue.",
     ).tag(config=True)
     device_excess = Enum(
         [action.value for action in Action],
@@ -239,7 +239,7 @@ class AgentApp(Application):
     ).tag(config=True)
 
     def initialize(self, argv: list[str] | None = None) -> None:
-        """Read the environment, then the file, then the command line; the last one counts."""
+        """Read the environment, then the file, then the command line; the last value counts."""
         self.update_config(from_environment(os.environ))
         self.parse_command_line(argv)
         if self.config_file:
@@ -286,7 +286,7 @@ class AgentApp(Application):
             await agent.run(stop)
 
     def device_kinds(self) -> list[DeviceKind]:
-        """Return what this machine is searched for; it blocks.
+        """Return the device kinds that this machine may have; it blocks.
 
         Raises
         ------
@@ -343,7 +343,7 @@ class AgentApp(Application):
 
 
 def main(argv: list[str] | None = None) -> Any:
-    """Run the agent; a wrong configuration ends it with a sentence and the code 2."""
+    """Run the agent; a wrong configuration ends it with one sentence and exit code 2."""
     try:
         AgentApp.launch_instance(argv)
     except (BaiError, TraitError) as error:

@@ -1,4 +1,4 @@
-"""What the agent needs of an engine that runs sessions on its machine."""
+"""Interface of engines that run sessions on this machine."""
 
 from __future__ import annotations
 
@@ -10,25 +10,25 @@ from typing import Any
 
 from .kernels import Kernel, Task
 
-# Called from the event loop with the stage, a sentence and a percentage or None.
+# Called from the event loop with the stage, a sentence, and a percentage or None.
 Tell = Callable[[str, str, int | None], None]
 
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """What of the injection is the engine's; ``uid`` None leaves the home to this process."""
+    """The engine's part of the injection; ``uid`` None leaves the home to this process's user."""
 
     network: str = ""
     uid: int | None = None
     gid: int | None = None
     notices: tuple[str, ...] = ()
-    """What the person should know of this machine."""
+    """Notices for the user about this machine."""
     layer_limit_bytes: int = 0
-    """The size that the container's writable layer is limited to by Docker; 0: it is not."""
+    """Size limit that Docker enforces for the container's writable layer; 0: none."""
 
 
 class Engine(ABC):
-    """Sees, prepares and removes; starting sessions is the spawner's part."""
+    """Lists, prepares and removes sessions; the spawner starts them."""
 
     name: str
     endpoint: str = ""
@@ -39,48 +39,50 @@ class Engine(ABC):
 
     @abstractmethod
     async def observe(self) -> list[Kernel] | None:
-        """Return everything of ours, running or ended; None when the engine does not answer."""
+        """Return all our kernels, running or ended; None if the engine does not answer."""
 
     @abstractmethod
     async def prepare(self, task: Task, tell: Tell) -> Prepared:
-        """Make ready what a session needs before it starts; twice is harmless.
+        """Prepare what a session needs before it starts; idempotent.
 
         Raises
         ------
         BaiError
-            With a text for the person, if it cannot be done.
+            With a text for the user, if it fails.
         """
 
     @abstractmethod
     async def remove(self, task: Task) -> None:
-        """End and remove whatever is left of a session; nothing left is harmless."""
+        """Stop and remove what is left of a session; idempotent."""
 
     @abstractmethod
     async def log(self, task: Task) -> str | None:
-        """Return the end of a session's output; None where there is none."""
+        """Return the end of a session's output; None if there is none."""
 
     async def owners(self, pids: Collection[int]) -> Mapping[int, str]:
         """Return the session of each of these processes that belongs to one."""
         return {}
 
     async def writable(self, kernel: Kernel) -> tuple[Sequence[Path], int]:
-        """Return where a kernel writes outside of its home and folders, and bytes beside these."""
+        """Return the paths where a kernel writes outside of its home and folders, and bytes
+        elsewhere.
+        """
         return (), 0
 
     def layer_limit(self) -> str:
-        """Return how the size of that is limited: ``enforced``, ``watched``, ``none``."""
+        """Return how the size of these files is limited: ``enforced``, ``watched``, ``none``."""
         return "none"
 
     def allow_url(self, url: str) -> None:
-        """Let sessions reach an address that they need, where their network is restricted."""
+        """Allow sessions to reach an address that they need, if their network is restricted."""
         return None
 
     async def images(self) -> Sequence[str]:
-        """Return the names of the images that the machine has."""
+        """Return the names of the machine's images."""
         return ()
 
     async def tidy(self) -> None:
-        """Remove what nobody has used for long; called now and then."""
+        """Remove what has been unused for long; called from time to time."""
         return None
 
     async def close(self) -> None:

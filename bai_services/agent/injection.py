@@ -1,4 +1,4 @@
-"""Puts together what a session needs to use its place: devices, home, network."""
+"""The injection of a session: devices, home, network."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .devices.nvidia.cuda import limit_environ
 from .kernels import DeviceShare
 
 HOME = "/home/work"
-# Where a container finds in a file what the variables say, and which ones.
+# File in containers that repeats the resource variables, and the variables in it.
 RESOURCE_FILE = "/home/config/resource.txt"
 TOLD = (
     "CUDA_GLOBAL_DEVICE_IDS",
@@ -33,7 +33,7 @@ def granted_of(shares: Iterable[DeviceShare], devices: Mapping[str, Device]) -> 
     Raises
     ------
     NotFound
-        If one of them is not on this machine (any more), or not healthy.
+        If one of them is no longer on this machine, or not healthy.
     """
     found = []
     for share in shares:
@@ -54,9 +54,9 @@ def make_injection(
     home: Path,
     network: str,
 ) -> dict[str, Any]:
-    """Return the injection of one session, as docs/protocols.md has it.
+    """Return the injection of one session; its format is in docs/protocols.md.
 
-    ``kinds`` are by family. A session sees no device of a kind of which it has none.
+    ``kinds`` are by family. A session without devices of a kind cannot see any device of that kind.
     """
     injection: dict[str, Any] = {
         "environ": {},
@@ -93,7 +93,7 @@ def make_injection(
 
 
 def resource_file(environ: Mapping[str, str]) -> str:
-    """Return what a file tells programs of a session's share of GPUs, a line for each variable."""
+    """Return the content of a file that tells programs the session's share of GPUs."""
     told = [name for name in TOLD if name in environ]
     return "".join(f"{name}={environ[name]}\n" for name in told)
 

@@ -1,4 +1,4 @@
-"""What the agent sees of a kernel, and what it is asked to do for one."""
+"""Kernels as the agent sees them, and work items for them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _HOSTNAME = re.compile(r"(main|sub)[0-9]{1,4}")
 
 @dataclass(frozen=True, slots=True)
 class Kernel:
-    """Something of ours that the machine has; ``exit_code`` None means that nobody knows it."""
+    """A kernel on this machine; ``exit_code`` None means unknown."""
 
     kernel_id: str
     session_id: str
@@ -41,7 +41,7 @@ class DeviceShare:
 
 @dataclass(frozen=True, slots=True)
 class Cluster:
-    """The other kernels of a cluster session, as far as one of them must know."""
+    """The other kernels of a cluster session, as far as one kernel must know them."""
 
     network: str
     is_spread: bool = False  # over more than one machine
@@ -81,7 +81,7 @@ class Task:
         Raises
         ------
         InvalidRequest
-            If an id is no uuid or something has another form than docs/protocols.md says.
+            If an id is not a uuid, or the format differs from docs/protocols.md.
         """
         try:
             return cls(
@@ -106,7 +106,7 @@ class Task:
             raise InvalidRequest(f"an item of work cannot be read: {error!r}") from error
 
     def to_report(self, state: str, **facts: Any) -> dict[str, Any]:
-        """Return the report on this task; ``state`` is progress, done or failed."""
+        """Return the report on this work item; ``state`` is progress, done or failed."""
         return {
             "work_id": self.id,
             "kind": self.kind,
@@ -118,7 +118,7 @@ class Task:
 
 
 def _hostname(text: str) -> str:
-    """Check a name that folders and containers are called by."""
+    """Check a host name, which is used in the names of folders and containers."""
     if not _HOSTNAME.fullmatch(text):
-        raise ValueError(f"{text[:40]!r} is no hostname of a kernel")
+        raise ValueError(f"{text[:40]!r} is not the hostname of a kernel")
     return text

@@ -1,4 +1,4 @@
-"""The agent's side of the protocol: it calls the manager, for as long as it takes."""
+"""The agent's client of the manager, with long polls."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ log = logging.getLogger(__name__)
 
 WAIT_SECONDS = 25
 ANSWER_SECONDS = 10.0
-# After this long the manager offers the work again anyway.
+# After this time the manager offers the work again anyway.
 REPORT_SECONDS = 60.0
 FIRST_BACKOFF_SECONDS = 0.2
 MAX_BACKOFF_SECONDS = 5.0
 
 
 class Link:
-    """Speaks for one agent; a manager that is away is an ``Unavailable``."""
+    """Calls the manager for one agent; raises ``Unavailable`` if the manager does not answer."""
 
     def __init__(self, client: ServiceClient, agent_id: str) -> None:
         self._client = client
@@ -34,7 +34,7 @@ class Link:
         return answer
 
     async def work(self) -> Sequence[Mapping[str, Any]]:
-        """Return what is to be done, as soon as there is something; [] after the wait."""
+        """Return work items as soon as there are some; [] after the wait."""
         answer = await self._client.get(
             f"{self._path}/work", timeout_seconds=WAIT_SECONDS + ANSWER_SECONDS, wait=WAIT_SECONDS
         )
@@ -42,7 +42,7 @@ class Link:
         return items
 
     async def report(self, content: Mapping[str, Any]) -> None:
-        """Send one report and forget about it where it does not arrive."""
+        """Send one report; it is lost if the manager does not answer."""
         try:
             await self._client.post(
                 f"{self._path}/reports", dict(content), timeout_seconds=ANSWER_SECONDS
@@ -51,7 +51,7 @@ class Link:
             log.info("a report on %s did not arrive: %s", content.get("work_id"), error)
 
     async def deliver(self, content: Mapping[str, Any]) -> None:
-        """Send a last report, again and again while the manager is away, for a minute."""
+        """Send a final report, repeated for a minute while the manager does not answer."""
         backoff = FIRST_BACKOFF_SECONDS
         deadline = asyncio.get_running_loop().time() + REPORT_SECONDS
         while True:
@@ -62,7 +62,7 @@ class Link:
                 return
             except Unavailable as error:
                 if asyncio.get_running_loop().time() > deadline:
-                    log.warning("the report on %s is given up: %s", content.get("work_id"), error)
+                    log.warning("the report on %s is abandoned: %s", content.get("work_id"), error)
                     return
             except BaiError as error:
                 log.warning("the report on %s was refused: %s", content.get("work_id"), error)

@@ -1,4 +1,4 @@
-"""What this machine is and how much of it sessions may have."""
+"""Facts about this machine, and the capacity for its sessions."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from typing import Any
 import psutil
 
 BUBBLEWRAP_SECONDS = 10
-# cgroup v1 says "no limit" with a number near the largest one.
+# cgroup v1 expresses "no limit" by a number near the largest one.
 NO_LIMIT_BYTES = 2**60
 
 
 @dataclass(frozen=True, slots=True)
 class Capacity:
-    """What sessions of this machine may have together."""
+    """Capacity of this machine for all sessions together."""
 
     cpu_millis: int
     mem_bytes: int
@@ -38,7 +38,7 @@ def capacity(root: Path = Path("/")) -> Capacity:
 
 
 def machine_facts() -> dict[str, Any]:
-    """Return hostname, system and versions, for people."""
+    """Return host name, system and versions, for administrators."""
     return {
         "hostname": platform.node(),
         "os": _os_name(),
@@ -48,9 +48,9 @@ def machine_facts() -> dict[str, Any]:
 
 
 def bubblewrap_problem() -> str | None:
-    """Return why bubblewrap does not isolate processes here; None if it does.
+    """Return why bubblewrap cannot isolate processes here; None if it can.
 
-    It really starts a sandbox, which takes some hundredths of a second.
+    It starts a real sandbox, which takes some hundredths of a second.
     """
     program = shutil.which("bwrap")
     if program is None:
@@ -72,12 +72,12 @@ def bubblewrap_problem() -> str | None:
             continue
         if tried.returncode == 0:
             return None
-        reason = tried.stderr.strip()[:300] or "its processes are not apart"
+        reason = tried.stderr.strip()[:300] or "its processes are not isolated"
     return f"bubblewrap does not run here: {reason}"
 
 
 def isolation_facts(engine: str) -> dict[str, Any]:
-    """Return how sessions are kept apart (``isolation``) and what to say of it (``notices``).
+    """Return how sessions are isolated (``isolation``) and notices about it (``notices``).
 
     ``docker``, ``bubblewrap`` or ``none``.
     """
@@ -91,7 +91,7 @@ def isolation_facts(engine: str) -> dict[str, Any]:
 
 
 def hostname_slug(name: str) -> str:
-    """Return a machine's name as an agent's id: what is odd in it becomes ``-``."""
+    """Return a machine's name as an agent id: unsupported characters become ``-``."""
     kept = "".join(c if c.isascii() and (c.isalnum() or c in "-_.") else "-" for c in name)
     while ".." in kept:
         kept = kept.replace("..", ".")
@@ -107,7 +107,7 @@ def _os_name() -> str:
 
 
 def _cpu_limits(root: Path) -> list[int]:
-    """Return the cpu limits of the cgroup, in millicores; [] where there is none."""
+    """Return the cpu limits of the cgroup, in millicores; [] if there is none."""
     quota, _, period = _read(root / "sys/fs/cgroup/cpu.max").partition(" ")
     if not quota:
         quota = _read(root / "sys/fs/cgroup/cpu/cpu.cfs_quota_us")

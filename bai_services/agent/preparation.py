@@ -1,4 +1,4 @@
-"""Does one item of work from its beginning to its last report."""
+"""Execution of one work item, up to its final report."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from .link import Link
 log = logging.getLogger(__name__)
 
 PROGRESS_SECONDS = 0.5
-# So long a session waits for its folders on this machine.
+# A session waits this long for its folders on this machine.
 MOUNT_SECONDS = 10.0
 T = TypeVar("T")
 
@@ -52,19 +52,19 @@ class Work:
         self._beat = beat
 
     async def do(self, task: Task) -> None:
-        """Do one item and report on it; never raises but when cancelled."""
+        """Execute one item and report on it; only raises when cancelled."""
         steps = {"prepare": self._prepare, "remove": self._remove, "logs": self._log}
         step = steps.get(task.kind)
         try:
             if step is None:
-                raise NotFound(f"this agent knows no work of kind {task.kind!r}")
+                raise NotFound(f"this agent does not know work of the kind {task.kind!r}")
             facts = await step(task)
         except BaiError as error:
             log.info("%s of session %s failed: %s", task.kind, task.session_id, error)
             facts = {"error": {"code": error.code, "message": error.message}}
         except Exception:
             log.exception("%s of session %s failed", task.kind, task.session_id)
-            text = "the agent of the session's machine failed; its log says why"
+            text = "the session's agent failed; its log shows why"
             facts = {"error": {"code": "internal", "message": text}}
         state = "failed" if "error" in facts else "done"
         await self._link.deliver(task.to_report(state, **facts))
@@ -75,7 +75,7 @@ class Work:
         async with Telling(self._link, task) as telling:
             prepared = await self._engine.prepare(task, telling.tell)
         home = await asyncio.to_thread(self._folders.make, task, prepared.uid, prepared.gid)
-        # Before anything is made for it: whatever happens now, a removal knows what to undo.
+        # First of all, so that a removal knows what to undo, whatever happens next.
         await asyncio.to_thread(self._holdings.add, task, granted)
         kinds, engine = self._inventory.kinds, self._engine.name
         try:
@@ -94,7 +94,7 @@ class Work:
         return {"injection": injection}
 
     def _tell(self, task: Task, environ: Mapping[str, str]) -> list[dict[str, Any]]:
-        """Write what the session has of GPUs into a file, and return its mount."""
+        """Write the session's resource variables into a file, and return its mount."""
         text = resource_file(environ)
         if not text:
             return []
@@ -110,12 +110,12 @@ class Work:
         name = await asyncio.to_thread(self._folder_of, task)
         if not await asyncio.to_thread(self._folders.remove, name):
             log.warning("files of session %s could not be deleted", task.session_id)
-        # So that the manager knows of it before it may offer the same work again.
+        # So that the manager knows before it could offer the same work again.
         await self._beat()
         return {}
 
     def _folder_of(self, task: Task) -> str:
-        """Return the folder of a kernel; who has it removed may know no more than its id."""
+        """Return the folder of a kernel; a removal may know no more than the kernel's id."""
         mine = [f.name for f in self._folders.all() if f.kernel_id == task.kernel_id]
         return mine[0] if mine else task.folder
 
@@ -127,12 +127,12 @@ class Work:
 
 
 async def in_time(work: Callable[..., T], *arguments: Any) -> T:
-    """Do file work that a dead mount may hold up for ever, in a thread of its own.
+    """Run file work that a dead mount may block for ever, in a thread of its own.
 
     Raises
     ------
     Unavailable
-        If it takes longer than MOUNT_SECONDS; the thread is left to its mount.
+        If it takes longer than MOUNT_SECONDS; the thread is abandoned.
     """
     loop = asyncio.get_running_loop()
     done: asyncio.Future[T] = loop.create_future()
@@ -160,13 +160,13 @@ async def in_time(work: Callable[..., T], *arguments: Any) -> T:
             return await done
     except TimeoutError:
         raise Unavailable(
-            "the storage of a folder of the session does not answer on the machine that was "
-            f"chosen; it was waited for {MOUNT_SECONDS:g} s"
+            "the storage of a folder of the session does not answer on the chosen agent "
+            f"within {MOUNT_SECONDS:g} s"
         ) from None
 
 
 class Telling:
-    """Reports progress as it comes, at most twice a second, the newest only."""
+    """Reports progress at most twice a second, the newest only."""
 
     def __init__(self, link: Link, task: Task) -> None:
         self._link = link
@@ -200,7 +200,7 @@ def _check_mounts(task: Task) -> None:
     for mount in task.mounts:
         if not os.path.exists(str(mount["source"])):
             raise NotFound(
-                f"the folder that belongs at {mount['target']} is not there on the machine that "
-                "was chosen; its storage may not be mounted",
+                f"the folder for {mount['target']} does not exist on the chosen agent; "
+                "its storage may not be mounted",
                 target=mount["target"],
             )

@@ -1,4 +1,4 @@
-"""Sessions as processes of this machine: found by their environment, ended as whole trees."""
+"""Sessions as processes of this machine, found by their environment and ended as process trees."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ KILL_WAIT_SECONDS = 0.5
 
 @dataclass(slots=True)
 class ProcessTree:
-    """The processes of one kernel: those that carry its mark, and all below them."""
+    """The processes of one kernel: those with its mark, and all their descendants."""
 
     session_id: str
     kernel_id: str
@@ -35,7 +35,7 @@ class ProcessTree:
 
 
 class Processes:
-    """Looks through ``/proc``; everything here blocks."""
+    """Searches ``/proc``; all methods block."""
 
     def __init__(self, agent_id: str, proc: Path = Path("/proc")) -> None:
         self._agent_id = agent_id.encode()
@@ -43,7 +43,7 @@ class Processes:
         self._cpu: dict[str, tuple[float, float]] = {}
 
     def trees(self) -> list[ProcessTree]:
-        """Return every kernel that runs here, zombies left out."""
+        """Return every kernel that runs here, without zombies."""
         found: dict[str, ProcessTree] = {}
         children: dict[int, list[int]] = defaultdict(list)
         for pid in self._pids():
@@ -58,12 +58,13 @@ class Processes:
                 tree = found.setdefault(kernel_id or session_id, ProcessTree(session_id, kernel_id))
                 tree.pids.add(pid)
         for tree in found.values():
-            # A process may have dropped its environment; its parent still is the session's.
+            # A process may have dropped its environment, while its parent still belongs to the
+            # session.
             tree.pids |= _below(tree.pids, children)
         return list(found.values())
 
     def usage(self, tree: ProcessTree) -> dict[str, Any]:
-        """Return what a session uses now; ``cpu_cores`` is the mean since the call before."""
+        """Return a session's current usage; ``cpu_cores`` is the mean since the previous call."""
         totals: dict[str, float] = defaultdict(float)
         for pid in tree.pids:
             for name, value in _usage_of(pid).items():
@@ -73,7 +74,7 @@ class Processes:
         self._cpu[tree.kernel_id] = (now, cpu_seconds)
         cores = 0.0
         if before is not None and now > before[0]:
-            # A process that ended took its seconds along: the sum may sink.
+            # The seconds of an ended process are lost, so the sum may sink.
             cores = max(0.0, (cpu_seconds - before[1]) / (now - before[0]))
         return {
             "cpu_seconds": round(cpu_seconds, 2),
@@ -86,11 +87,11 @@ class Processes:
         }
 
     def forget(self, living: Iterable[str]) -> None:
-        """Keep no figures of sessions that no longer run."""
+        """Drop the figures of sessions that no longer run."""
         self._cpu = {key: self._cpu[key] for key in set(living) & self._cpu.keys()}
 
     def end(self, kernel_id: str, grace_seconds: float) -> bool:
-        """End every process of a kernel, politely first; return whether none is left."""
+        """End every process of a kernel, first with SIGTERM; return whether none is left."""
         known: set[psutil.Process] = set()
         left = self._left(kernel_id, known)
         _signal(left, signal.SIGTERM)
@@ -99,7 +100,7 @@ class Processes:
             time.sleep(0.05)
             left = self._left(kernel_id, known)
         for _ in range(KILL_ROUNDS):
-            # What forks meanwhile is found in the next round.
+            # Processes forked meanwhile are found in the next round.
             if not left:
                 return True
             _signal(left, signal.SIGKILL)
@@ -109,10 +110,10 @@ class Processes:
         return not left
 
     def _left(self, kernel_id: str, known: set[psutil.Process]) -> list[psutil.Process]:
-        """Return what of a kernel lives, and add it to ``known``.
+        """Return the living processes of a kernel, and add them to ``known``.
 
-        One that was seen once stays known: without its marks and with its
-        parent gone, nothing else tells whose it is.
+        A process that was found once stays known: without its environment and its parent, nothing
+        else identifies its kernel.
         """
         for tree in self.trees():
             if tree.kernel_id == kernel_id:
@@ -130,7 +131,7 @@ class Processes:
             text = (self._proc / str(pid) / "stat").read_text(errors="replace")
         except OSError:
             return None
-        # The name in brackets may hold anything, brackets and spaces too.
+        # The process name, in parentheses, may contain anything, also parentheses and spaces.
         state, parent, *_ = text.rpartition(")")[2].split()
         return None if state in "ZX" else int(parent)
 
@@ -167,7 +168,7 @@ class ProcessEngine(Engine):
     async def prepare(self, task: Task, tell: Tell) -> Prepared:
         if self._notices is None:
             await self.facts()
-        # Sessions run as the user of the Hub and the agent; in a sandbox they only seem another's.
+        # Sessions run as the user of the Hub and the agent; the sandbox only shows another user.
         return Prepared(notices=self._notices or ())
 
     async def remove(self, task: Task) -> None:
@@ -215,12 +216,12 @@ def _usage_of(pid: int) -> dict[str, float]:
             found["cpu_seconds"] = times.user + times.system
             found["threads"] = process.num_threads()
             found["mem_bytes"] = process.memory_info().rss
-        # Pages that processes share count once for all of them.
+        # PSS: pages shared by processes are counted once for all of them.
         found["mem_bytes"] = process.memory_full_info().pss
         io = process.io_counters()
         found["io_read_bytes"], found["io_write_bytes"] = io.read_bytes, io.write_bytes
     except (psutil.Error, OSError, AttributeError):
-        # Ended meanwhile, or not ours to look into: what was found so far counts.
+        # The process has ended, or may not be read: return what was found so far.
         return found
     return found
 

@@ -167,7 +167,7 @@ except Unavailable as error:
     with tempfile.TemporaryDirectory() as place:
         os.chmod(place, 0o777)
         done = subprocess.run(words, cwd=place, env=environ, capture_output=True, text=True)
-    assert "may not mount, which needs root; mount the whole folder" in done.stdout, done.stderr
+    assert "may not mount, which requires root; mount the whole folder" in done.stdout, done.stderr
 
 
 async def test_a_dead_mount_of_the_machine_is_waited_for_no_longer_than_its_time(

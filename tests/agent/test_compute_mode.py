@@ -85,8 +85,8 @@ def test_in_the_default_mode_a_program_can_leave_mps(root: Path, driver: Path) -
     said = steps(root, driver, "0")
     assert (said["level"], said["share"]["level"]) == ("soft", "soft")
     assert said["facts"]["compute_mode"] == "DEFAULT"
-    assert "a program can leave MPS" in said["facts"]["not_firmer"]["process"]
-    assert said["share"]["mps"] and "which nobody forces it to" in said["share"]["notices"][0]
+    assert "a program can bypass MPS" in said["facts"]["not_firmer"]["process"]
+    assert said["share"]["mps"] and "which is not enforced" in said["share"]["notices"][0]
     # Nobody has said that the mode may be changed.
     assert said["mode_after"] == "0"
 
@@ -112,7 +112,7 @@ def test_the_agent_sets_the_mode_where_it_may(root: Path, driver: Path) -> None:
 
 def test_a_mode_that_cannot_be_set_leaves_less(root: Path, driver: Path) -> None:
     said = steps(root / "nowhere", driver, "", "may-set", "mps")
-    assert "does not put it into the compute mode" in said["share"]["error"]
+    assert "does not set the compute mode" in said["share"]["error"]
     assert said["level_after"] == "soft"
 
 

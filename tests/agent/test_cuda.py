@@ -99,7 +99,7 @@ def test_devices_are_found_and_a_lost_one_is_unhealthy(driver: Path, tmp_path: P
             },
             "shares_withheld": "",
             "not_firmer": {
-                "cgroup": "only containers have a limit of the driver",
+                "cgroup": "the driver can limit containers only",
                 "process": "it is switched off: SharingSettings.mps_share is empty",
             },
         },

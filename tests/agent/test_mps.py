@@ -223,7 +223,7 @@ def test_a_server_with_a_fault_lets_its_programs_go(servers: MpsServers, program
     program.compute("FAULT")
     program.forget()
     servers.tend()
-    assert servers.why_not(GPU) == "MPS recovers from the fault of a program"
+    assert servers.why_not(GPU) == "MPS is recovering from the fault of a program"
     assert [line for line in program.told() if line.startswith("term")] == [
         "terminate_client 101 7",
         "terminate_client 101 8",
@@ -331,7 +331,7 @@ def test_an_empty_gpu_takes_its_first_share_for_all(
     program.compute()
     with monkeypatch.context() as patch:
         patch.setattr(mps_servers, "LEAVE_SECONDS", 0.2)
-        with pytest.raises(Unavailable, match="programs with shares of 0.5 compute there"):
+        with pytest.raises(Unavailable, match="programs with shares of 0.5 are running there"):
             servers.serve(GPU, 250)
     program.compute(clients=())
     servers.serve(GPU, 250)
@@ -457,7 +457,7 @@ def test_a_container_gets_the_pipe_of_its_gpu_and_no_setting_to_loosen(
 ) -> None:
     gpus = CudaGpus(rules=GpuRules(engine="docker", mps=servers))
     with pytest.raises(
-        Unavailable, match="GPU GPU-0 cannot be shared so now: MPS is being started"
+        Unavailable, match="GPU GPU-0 cannot be shared like this now: MPS is being started"
     ):
         gpus.inject([given(Level.PROCESS)], "docker")
     servers.tend()

@@ -57,7 +57,7 @@ def test_what_a_gpu_can_bear_on_a_level() -> None:
 
 def test_the_driver_limits_containers_where_all_its_parts_are_there(tmp_path: Path) -> None:
     host = HostFiles(tmp_path)
-    assert cgroup_problem("process", host, True) == "only containers have a limit of the driver"
+    assert cgroup_problem("process", host, True) == "the driver can limit containers only"
     assert "R615" in cgroup_problem("docker", host, False)
     assert "cgroup v2" in cgroup_problem("docker", host, True)
     (tmp_path / "sys/fs/cgroup").mkdir(parents=True)
@@ -184,7 +184,7 @@ async def test_sessions_share_a_gpu_through_mps_and_outlive_their_agent(
     await agent.kill()
     again = await agents.start(**environ)
     await asyncio.to_thread(
-        wait_until, lambda: again.log.read_text().count("goes on") == 2, 60, "MPS to go on"
+        wait_until, lambda: again.log.read_text().count("continues") == 2, 60, "MPS to go on"
     )
     assert {process.pid for process in program.processes(run_folder)} == before
     held = (await facts_of(api, gpu))["held"]
@@ -213,7 +213,7 @@ async def test_less_than_the_administrator_demands_is_not_offered(
     )
     facts = await facts_of(api, "GPU-0000-0")
     assert facts["shares"] is None
-    assert facts["shares_withheld"] == "the machine reaches only soft, and process is demanded"
+    assert facts["shares_withheld"] == "the machine reaches only soft, and process is required"
     user = await api.client("user")
     with pytest.raises((QuotaExceeded, InsufficientResources), match="at most 0 "):
         await user.post("/sessions", {"name": "part", "resources": {"cuda.shares": "0.25"}})

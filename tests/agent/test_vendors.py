@@ -286,7 +286,7 @@ def test_a_device_that_vanishes_stays_known_as_unhealthy(machine: FakeMachine) -
 @pytest.mark.parametrize(
     ("prints", "code", "reason"),
     [
-        ("{", 0, "printed no JSON"),
+        ("{", 0, "printed invalid JSON"),
         ("[]", 1, "ended with 1"),
         ('{"devices": 5}', 0, "lists no devices at /devices"),
         ('{"devices": [{"npu": "x", "name": "RBLN-CA02"}]}', 0, "the number 'x'"),
@@ -331,16 +331,16 @@ def test_why_nothing_was_found_is_said(machine: FakeMachine, family: str, reason
     ("text", "message"),
     [
         ("- a", "must map the names of families"),
-        ("Warboy: {}", "Warboy: a family is named by"),
+        ("Warboy: {}", "Warboy: a family's name"),
         ("x: {title: X, tried: 'no', find: {path: /sys/x}, nods: []}", "x: nods is unknown"),
         ("x: {title: X, tried: 'no', find: {path: /sys/x, glob: a}}", "x.find: glob is unknown"),
-        ("x: {title: X, tried: maybe, find: {path: /sys/x}}", "x.tried is one of"),
+        ("x: {title: X, tried: maybe, find: {path: /sys/x}}", "x.tried must be one of"),
         ("x: {title: X, tried: 'no', find: {}}", "needs either path or command"),
         ("x: {title: X, tried: 'no', find: {path: /sys/x}, nodes: /dev/x}", "must be a list"),
         ("x: {title: X, tried: 'no', find: {path: /sys/x}, metrics: {watts: {path: p}}}", "watts"),
         ("x: {title: X, tried: 'no', find: {path: /sys/x}, mounts: {/a: rx}}", "ro or rw"),
         ("x: {title: X, tried: 'no', find: {path: /s}, facts: {pci: '/s/{pci}'}}", "facts.pci"),
-        ("x: {", "is no YAML"),
+        ("x: {", "is not valid YAML"),
         ("x: {tried: 'no', find: {path: /sys/x}}", "title is missing"),
     ],
 )

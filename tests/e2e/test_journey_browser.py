@@ -110,7 +110,7 @@ async def test_a_directory_of_a_folder_from_the_form_to_the_session(
     # Open already where an earlier form had something in it.
     await more.evaluate("node => { node.open = true; }")
     await page.fill('[name="preopen_ports"]', "8501 8501")
-    await page.get_by_text("Port 8501 is there twice.").wait_for()
+    await page.get_by_text("Port 8501 is listed twice.").wait_for()
     # Nothing is sent, and the field shows itself.
     await more.evaluate("node => { node.open = false; }")
     await page.click('.bai-start button[type="submit"]')

@@ -416,11 +416,13 @@ async def test_a_coming_end_is_told_and_put_off_and_the_end_itself_is_said(
     try:
         async with panel_of(browser, hub, session) as page:
             panel = page.locator("#bai-session-panel")
-            await panel.get_by_text("This session is stopped in").wait_for()
-            await page.locator(".Toastify").get_by_text("This session is stopped in").wait_for()
+            await panel.get_by_text("This session will be stopped in").wait_for()
+            await (
+                page.locator(".Toastify").get_by_text("This session will be stopped in").wait_for()
+            )
             await look(page, "stops-soon", tmp_path)
             await panel.get_by_role("button", name="Keep it alive").click()
-            await panel.get_by_text("This session is stopped in").wait_for(state="hidden")
+            await panel.get_by_text("This session will be stopped in").wait_for(state="hidden")
             kept = checked(rest.get(f"/sessions/{session['id']}"), 200)["lifetime"]
             assert kept["added_seconds"] == 3600 and kept["addable_seconds"] == 1800
             await panel.get_by_text("Ends in", exact=True).wait_for()
@@ -429,9 +431,9 @@ async def test_a_coming_end_is_told_and_put_off_and_the_end_itself_is_said(
             await page.route("**/bai/api/look?**", nearly_over())
             await load(page, hub, session)
             await open_panel(page)
-            await panel.get_by_text("takes no new sessions").wait_for(timeout=lab.PATIENCE_MS)
+            await panel.get_by_text("accepts no new sessions").wait_for(timeout=lab.PATIENCE_MS)
             checked(admin.patch(f"/agents/{session['agent']}", json={"schedulable": True}), 200)
-            unused = "Nobody uses this session"
+            unused = "This session is unused"
             await panel.get_by_text(unused).wait_for()
             await page.locator(".Toastify").get_by_text(unused).wait_for()
             await look(page, "stops-unused", tmp_path)
@@ -461,7 +463,7 @@ async def test_a_manager_that_goes_away_and_comes_back(
     async with panel_of(browser, hub, session) as page:
         panel = page.locator("#bai-session-panel")
         hub.process_of("manager").suspend()
-        await panel.get_by_text("The resource manager cannot be asked now").wait_for(
+        await panel.get_by_text("The resource manager cannot be reached now").wait_for(
             timeout=lab.PATIENCE_MS
         )
         # Apps are the session's own.
@@ -469,7 +471,7 @@ async def test_a_manager_that_goes_away_and_comes_back(
         await look(page, "away", tmp_path)
         hub.process_of("manager").resume()
         await panel.get_by_role("button", name="Try now").click()
-        await panel.get_by_text("The resource manager cannot be asked now").wait_for(
+        await panel.get_by_text("The resource manager cannot be reached now").wait_for(
             state="hidden", timeout=lab.PATIENCE_MS
         )
     stop(rest, session["id"])

@@ -49,7 +49,7 @@ def row_of(page: Page, name: str) -> Locator:
 async def allow(page: Page, hub: RunningHub) -> None:
     """Say yes in the window that the manager opens for it."""
     async with page.expect_popup() as opened:
-        await page.locator(".jp-Dialog").get_by_role("button", name="Ask me").click()
+        await page.locator(".jp-Dialog").get_by_role("button", name="Open window").click()
     window = await opened.value
     await window.wait_for_url(f"{hub.url}/services/bai/panel-login?**")
     async with page.expect_response("**/auth/code/redeem"), window.expect_event("close"):
@@ -69,7 +69,7 @@ async def test_a_folder_is_shared_by_name(
         await page.get_by_role("button", name="Share: to-share").click()
         await allow(page, any_hub)
         dialog = page.locator(".jp-Dialog")
-        await dialog.get_by_text("It is shared with nobody.").wait_for(timeout=lab.PATIENCE_MS)
+        await dialog.get_by_text("It is not shared.").wait_for(timeout=lab.PATIENCE_MS)
         await dialog.get_by_label("User name or e-mail").fill("user2")
         await dialog.get_by_label("Permission", exact=True).select_option("rw")
         # Enter does what the form does, not what the dialog would do with it.
@@ -92,7 +92,7 @@ async def test_a_folder_is_shared_by_name(
         assert rest.get(f"/vfolders/{lent['id']}").status_code == 404
         await page.get_by_role("button", name="Offered to you").click()
         await dialog.get_by_role("button", name="Accept: lent").click()
-        await dialog.get_by_text("Nobody offers you a folder.").wait_for()
+        await dialog.get_by_text("No folders are offered to you.").wait_for()
         await dialog.get_by_role("button", name="Close", exact=True).click()
         await row_of(page, "lent").wait_for(timeout=lab.PATIENCE_MS)
     assert checked(rest.get(f"/vfolders/{lent['id']}"), 200)["permission"] == "ro"
@@ -129,7 +129,7 @@ async def test_files_are_dropped_into_a_folder_and_what_breaks_off_goes_on(
 
         # A file that is there already is not replaced unless somebody says so.
         await row.evaluate(DROP, ["big.bin", 12])
-        await row.get_by_text("A file of this name is there already.").wait_for()
+        await row.get_by_text("A file with this name exists already.").wait_for()
         await look(page, f"upload-exists-{any_hub.engine}", tmp_path)
         assert size_of(rest, folder, "big.bin") == SIZE
         await row.get_by_role("button", name="Replace: big.bin").click()
@@ -162,12 +162,12 @@ async def test_a_session_is_started_from_the_panel(
         await page.evaluate(WHEN_IDLE)
         await dialog.get_by_label("Name").and_(page.locator(":focus")).wait_for()
         await page.keyboard.type("x")
-        await dialog.get_by_label("Ports of your own").fill("8501, 2200")
+        await dialog.get_by_label("Your own ports").fill("8501, 2200")
         await dialog.get_by_role("button", name="Start").click()
         # All that is wrong is said, each at its field, and what was filled in stays.
         await dialog.get_by_role("alert").get_by_text("4 to 64").wait_for()
         await dialog.get_by_role("alert").get_by_text("Port 2200 belongs").wait_for()
-        for label, why in (("Name", "4 to 64"), ("Ports of your own", "Port 2200 belongs")):
+        for label, why in (("Name", "4 to 64"), ("Your own ports", "Port 2200 belongs")):
             field = dialog.get_by_label(label)
             assert await field.get_attribute("aria-invalid") == "true"
             described = (await field.get_attribute("aria-describedby") or "").split()[0]
@@ -176,11 +176,11 @@ async def test_a_session_is_started_from_the_panel(
         await dialog.get_by_label("Name").and_(page.locator(":focus")).wait_for()
         await look(page, "start", tmp_path)
         await look_at_contrast(dialog, "start", tmp_path)
-        await dialog.get_by_role("link", name="Ports of your own").click()
-        await dialog.get_by_label("Ports of your own").and_(page.locator(":focus")).wait_for()
+        await dialog.get_by_role("link", name="Your own ports").click()
+        await dialog.get_by_label("Your own ports").and_(page.locator(":focus")).wait_for()
         await dialog.get_by_label("Name").fill("from-the-panel")
         assert await dialog.get_by_label("Name").get_attribute("aria-invalid") is None
-        await dialog.get_by_label("Ports of your own").fill("8501, 9000")
+        await dialog.get_by_label("Your own ports").fill("8501, 9000")
         await dialog.get_by_role("button", name="Start").click()
         await row_of(page, "from-the-panel").wait_for(timeout=lab.PATIENCE_MS)
     made = checked(rest.get("/sessions/from-the-panel"), 200)
@@ -199,16 +199,16 @@ async def test_who_does_not_allow_it_and_who_has_allowed_it_for_too_long(
         share = page.get_by_role("button", name="Share: refused")
         await share.click()
         async with page.expect_popup() as opened:
-            await page.locator(".jp-Dialog").get_by_role("button", name="Ask me").click()
+            await page.locator(".jp-Dialog").get_by_role("button", name="Open window").click()
         window = await opened.value
         await window.locator("#bai-refuse").wait_for()
         await look_at_contrast(window.locator("main"), "allow", tmp_path)
         await window.locator("#bai-refuse").click()
         await share.click()
-        await page.locator(".jp-Dialog").get_by_role("button", name="Ask me").wait_for()
+        await page.locator(".jp-Dialog").get_by_role("button", name="Open window").wait_for()
         await allow(page, hub)
         dialog = page.locator(".jp-Dialog")
-        await dialog.get_by_text("It is shared with nobody.").wait_for(timeout=lab.PATIENCE_MS)
+        await dialog.get_by_text("It is not shared.").wait_for(timeout=lab.PATIENCE_MS)
         await dialog.get_by_role("button", name="Close", exact=True).click()
         # The manager does not take it any more: the person is asked anew, nothing is lost.
         await page.route("**/grants?*", lambda route: route.fulfill(status=401, body="{}"))
@@ -218,6 +218,6 @@ async def test_who_does_not_allow_it_and_who_has_allowed_it_for_too_long(
         await page.unroute("**/grants?*")
         await share.click()
         await allow(page, hub)
-        await dialog.get_by_text("It is shared with nobody.").wait_for(timeout=lab.PATIENCE_MS)
+        await dialog.get_by_text("It is not shared.").wait_for(timeout=lab.PATIENCE_MS)
     stop(rest, session["id"])
     checked(rest.delete(f"/vfolders/{folder['id']}"), 204)

@@ -124,8 +124,8 @@ def test_an_engine_that_is_away_is_no_fault_of_the_session() -> None:
             5,
             "full",
         ),
-        ({"status": "SCHEDULED"}, 20, "machine was chosen"),
-        ({"status": "PREPARING"}, 25, "prepares"),
+        ({"status": "SCHEDULED"}, 20, "agent was chosen"),
+        ({"status": "PREPARING"}, 25, "is preparing"),
         (
             {"status": "PREPARING", "progress": {"message": "pulling", "percent": 50}},
             45,

@@ -1,1 +1,1 @@
-"""Kinds of devices, one module each; ``base`` says what a kind has to offer."""
+"""Device kinds, one module each; ``base`` defines their interface."""

@@ -1,4 +1,4 @@
-"""What the agent needs of a kind of devices."""
+"""Interface of device kinds."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ class Device:
     family: str
     index: int
     model: str
-    memory_bytes: int | None  # None: nobody knows, as with the processors
+    memory_bytes: int | None  # None: unknown, as with the processors
     numa_node: int | None = None
     is_simulated: bool = False
     is_healthy: bool = True
-    # Processors that a share is a part of.
+    # Number of processors, of which a share is a part.
     processors: int | None = None
-    # By what sessions ask for it where it is a part of a device; empty: whole or in shares.
+    # Slot by which sessions request it if it is a part of a device; empty: whole or in shares.
     slot: str = ""
     sharing: Sharing = field(default_factory=Sharing)
     facts: Mapping[str, Any] = field(default_factory=dict)
 
     def to_report(self) -> dict[str, Any]:
-        """Return the device as a heartbeat has it."""
+        """Return the device in the format of heartbeats."""
         report = {name: getattr(self, name) for name in self.__dataclass_fields__}
         facts = {"processors": report.pop("processors"), **self.sharing.to_facts()}
         if slot := report.pop("slot"):
@@ -66,7 +66,7 @@ class Granted:
 
 @dataclass(frozen=True, slots=True)
 class Holding:
-    """What one kernel of this machine has of a device, in thousandths, until it is removed."""
+    """What one kernel has of a device, in thousandths, until the kernel is removed."""
 
     kernel_id: str
     device_id: str
@@ -78,7 +78,9 @@ class Holding:
 
 @dataclass(frozen=True, slots=True)
 class DeviceInjection:
-    """What a session needs to reach its devices. Node and request forms are the engines'."""
+    """What a session needs to use its devices, in the format that engines take for nodes and
+    requests.
+    """
 
     environ: Mapping[str, str] = field(default_factory=dict)
     device_nodes: Sequence[str] = ()
@@ -86,85 +88,91 @@ class DeviceInjection:
     mounts: Sequence[Mapping[str, Any]] = ()
     notices: Sequence[str] = ()
     capabilities: Sequence[str] = ()
-    # Whether the session may lock memory without limit, as drivers that map theirs need.
+    # Whether the session may lock memory without limit, as some drivers require to map memory.
     memlock: bool = False
     groups: Sequence[str] = ()
-    # What keeps this session to what it was given.
+    # Enforcement level of the session's share.
     level: Level = Level.NONE
-    # Variables that serve well here; whatever the user has set instead counts.
+    # Recommended variables; values set by the user take precedence.
     defaults: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
 class DeviceProcess:
-    """A process of this machine that holds memory of a device; None: nobody knows how much."""
+    """A process that holds memory of a device; None: amount unknown."""
 
     device_id: str
     pid: int
     memory_bytes: int | None
-    # How busy it keeps the device; None: nobody knows.
+    # How much of the device it uses; None: unknown.
     utilization_percent: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """What a look for devices of one sort gave; ``reason`` says why it was not more."""
+    """Result of a search for devices of one kind; ``reason`` says why it found no more."""
 
     family: str
     title: str
-    # device, stand-in or no: what the code for them was tried against.
+    # device, stand-in or no: what the code was tested with.
     tried: str
     found: int
     reason: str = ""
 
 
 class DeviceKind(ABC):
-    """Devices of one sort. Every method may block; the agent calls it in a thread."""
+    """Devices of one kind. Every method may block; the agent calls it in a thread."""
 
     family: str
-    # Whether the driver says which process holds how much; otherwise a device's own sum serves.
+    # Whether the driver reports memory per process; otherwise the device's total is used.
     tells_processes = False
 
     @abstractmethod
     def discover(self) -> list[Device]:
-        """Return the devices of this machine, unhealthy ones too; [] where there is none."""
+        """Return the devices of this machine, unhealthy ones included; [] if there are none."""
 
     @abstractmethod
     def finding(self) -> Finding:
-        """Return what the last `discover` found, and why not more."""
+        """Return the result of the last `discover`, with the reason if it found less than
+        expected.
+        """
 
     def sample(self) -> dict[str, dict[str, Any]]:
-        """Return what each device is doing, by id; a device that is left out is unknown."""
+        """Return the usage of each device, by id; a missing device is unknown."""
         return {}
 
     def processes(self) -> list[DeviceProcess]:
-        """Return who holds memory of which device; [] too where the driver does not tell."""
+        """Return the processes that hold memory of each device; [] if the driver does not
+        report them.
+        """
         return []
 
     @abstractmethod
     def hidden(self) -> Mapping[str, str]:
-        """Return the environment of a session that has none of these devices and must see none."""
+        """Return the environment that hides these devices from a session that has none."""
 
     @abstractmethod
     def inject(self, granted: Sequence[Granted], engine: str) -> DeviceInjection:
-        """Return what a session with these devices needs, for an engine by its name."""
+        """Return what a session with these devices needs, for the engine of that name."""
 
     def release(self, held: Sequence[Holding]) -> None:
-        """Undo what `inject` made for a kernel that is gone; told twice, it does nothing more."""
+        """Undo `inject` for a kernel that is gone; idempotent."""
         return None
 
     def reconcile(self, held: Sequence[Holding]) -> None:
-        """Know again what kernels of this machine have: an agent before this one gave it out."""
+        """Restore what kernels of this machine have, as assigned by an earlier agent process."""
         return None
 
     def tend(self) -> None:
-        """Look after what runs beside the devices; called every few seconds, one at a time."""
+        """Maintain helper processes of the devices; called every few seconds, never
+        concurrently.
+        """
         return None
 
     def end(self, processes: Sequence[DeviceProcess]) -> None:
-        """Let processes finish their work on the devices, in order, before they are killed."""
+        """Let processes finish their work on the devices in order before they are killed."""
         return None
 
     def close(self) -> None:
-        """End what runs beside the devices and is of no more use."""
+        """Stop helper processes that are no longer needed."""
         return None

@@ -1,4 +1,4 @@
-"""What of the devices of this machine each of its kernels has; it outlives the agent."""
+"""Devices assigned to the kernels of this machine, stored so that they outlive the agent."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ HOLDINGS_FILE = "devices.json"
 
 
 class DeviceGrants:
-    """Knows the kernels that were given devices, until they are removed.
+    """Knows the devices of each kernel until the kernel is removed.
 
-    Each kernel's part lies in its own folder: what an agent that was killed had given out is
-    what still has a folder here.
+    They are stored in the kernel's folder, so that a restarted agent finds the assignments of all
+    kernels that still have a folder.
     """
 
     def __init__(self, folders: Folders) -> None:
@@ -30,7 +30,7 @@ class DeviceGrants:
         self._of_kernel: dict[str, tuple[str, list[Holding]]] = {}
 
     def restore(self) -> None:
-        """Know again what an agent before this one gave to kernels of this machine; it blocks."""
+        """Load the assignments of an earlier agent process; it blocks."""
         for folder in self._folders.all():
             try:
                 text = (self._folders.path(folder.name) / HOLDINGS_FILE).read_text()
@@ -39,12 +39,12 @@ class DeviceGrants:
             try:
                 held = [Holding(**one) for one in json.loads(text)]
             except (ValueError, TypeError) as error:
-                log.error("what kernel %s has of devices cannot be read: %s", folder.name, error)
+                log.error("the devices of kernel %s cannot be read: %s", folder.name, error)
                 continue
             self._of_kernel[folder.kernel_id] = (folder.session_id, held)
 
     def add(self, task: Task, granted: Sequence[Granted]) -> None:
-        """Remember what a kernel was given, here and in its folder; it blocks."""
+        """Store the devices of a kernel, in memory and in its folder; it blocks."""
         if not granted:
             return
         held = [
@@ -58,7 +58,7 @@ class DeviceGrants:
         written.replace(place)
 
     def remove(self, kernel_id: str) -> list[Holding]:
-        """Forget a kernel and return what it had; nothing if that was done before."""
+        """Delete a kernel's entry and return its devices; nothing if there is no entry."""
         return self._of_kernel.pop(kernel_id, ("", []))[1]
 
     def all(self) -> list[Holding]:
@@ -76,7 +76,7 @@ class DeviceGrants:
         return [key for key, (owner, _) in self._of_kernel.items() if owner == session_id]
 
     def limit(self, session_id: str) -> dict[str, int]:
-        """Return the bytes that a session may hold, by device, over all its kernels."""
+        """Return the bytes that a session may use on each device, over all its kernels."""
         total: dict[str, int] = defaultdict(int)
         for kernel_id in self.kernels(session_id):
             for one in self._of_kernel[kernel_id][1]:
@@ -84,7 +84,7 @@ class DeviceGrants:
         return {device_id: held for device_id, held in total.items() if held}
 
     def facts(self, device_id: str) -> dict[str, Any]:
-        """Return what the heartbeat says of who has a device."""
+        """Return the heartbeat's facts about the kernels that have a device."""
         held = [one for one in self.all() if one.device_id == device_id]
         return {
             "kernels": sorted({one.kernel_id for one in held}),

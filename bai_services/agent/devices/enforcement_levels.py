@@ -1,4 +1,4 @@
-"""Which rung of the ladder a machine reaches: what keeps a session to its share of a GPU."""
+"""The enforcement level that a machine reaches for shares of its GPUs."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from bai_services.core.resources import SHARE_MINIMUM, SHARE_UNIT
 from .host_files import HostFiles
 
 CGROUP_FILE = "/sys/fs/cgroup/cgroup.controllers"
-# Specifications of the Container Device Interface, which NVIDIA's toolkit writes.
+# Specifications of the Container Device Interface, written by NVIDIA's toolkit.
 CDI_FILES = ("/etc/cdi/*", "/var/run/cdi/*")
 LIMIT_HOOK = "apply-cuda-memory-limits"
-# Compute modes of NVIDIA GPUs, by the driver's numbers: who may have a context there.
+# Compute modes of NVIDIA GPUs, by the driver's numbers: who may create a context.
 COMPUTE_MODES: Mapping[int, str] = {
     0: "DEFAULT",
     1: "EXCLUSIVE_THREAD",
@@ -26,14 +26,14 @@ DEFAULT, PROHIBITED, EXCLUSIVE = COMPUTE_MODES[0], COMPUTE_MODES[2], COMPUTE_MOD
 
 @dataclass(frozen=True, slots=True)
 class ReachedLevel:
-    """The firmest level of a device, and why it is not a firmer one."""
+    """The highest level of a device, and why it is not higher."""
 
     level: Level
     why_not: Mapping[str, str]
 
 
 def highest_level(cgroup: str, process: str, soft: str) -> ReachedLevel:
-    """Return the firmest level that nothing speaks against; each text says what does."""
+    """Return the highest level without an obstacle; each text names the obstacle to one level."""
     why_not: dict[str, str] = {}
     for level, problem in (
         (Level.CGROUP, cgroup),
@@ -47,11 +47,11 @@ def highest_level(cgroup: str, process: str, soft: str) -> ReachedLevel:
 
 
 def sharing_of(level: Level, only_share: int) -> Sharing:
-    """Return which shares a device can bear on a level; ``only_share`` 0: as the first one asks.
+    """Return which shares a device can have at a level; ``only_share`` 0: as the first session
+    requests.
 
-    Only equal ones with MPS, because its daemon has one limit for all programs of
-    a GPU, and nobody could hold a session to less. The driver's limit of a
-    container is of one GPU.
+    With MPS only equal ones, because its daemon has one limit for all programs of a GPU, so a
+    smaller share could not be enforced. The driver's limit of a container covers one GPU.
     """
     if level is Level.PROCESS:
         least, most = only_share or SHARE_MINIMUM, only_share or SHARE_UNIT
@@ -60,11 +60,11 @@ def sharing_of(level: Level, only_share: int) -> Sharing:
 
 
 def mode_problem(mode: str | None, may_set: bool) -> str:
-    """Return why programs of a GPU in a compute mode can leave MPS, or an empty text."""
+    """Return why programs can bypass MPS in a GPU's compute mode, or an empty text."""
     if mode == EXCLUSIVE or may_set:
         return ""
     return (
-        f"the compute mode is {mode or 'unknown'}: a program can leave MPS and its limits; "
+        f"the compute mode is {mode or 'unknown'}: a program can bypass MPS and its limits; "
         f"set {EXCLUSIVE}, or let the agent do it (SharingSettings.set_compute_mode)"
     )
 
@@ -72,7 +72,7 @@ def mode_problem(mode: str | None, may_set: bool) -> str:
 def cgroup_problem(engine: str, host: HostFiles, has_limits: bool) -> str:
     """Return why the driver cannot limit the memory of a container here, or an empty text."""
     if engine != "docker":
-        return "only containers have a limit of the driver"
+        return "the driver can limit containers only"
     if not has_limits:
         return "the driver is older than R615, or has no limits for this GPU"
     if host.read(CGROUP_FILE) is None:

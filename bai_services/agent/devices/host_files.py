@@ -1,4 +1,4 @@
-"""The machine's own files as device kinds read them: ``/sys``, ``/dev`` and vendors' tools."""
+"""The machine's files for device kinds: ``/sys``, ``/dev`` and the output of vendors' tools."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ INDEX = "{i}"
 
 
 class ToolFailed(Exception):
-    """A vendor's tool is there and gave no answer that can be read."""
+    """A vendor's tool exists but gave no readable answer."""
 
 
 @dataclass(frozen=True, slots=True)
 class Match:
-    """A path that a pattern found, as the machine has it, and the number in its name."""
+    """A path that matched a pattern, and the number in its name."""
 
     index: int
     path: str
@@ -29,15 +29,15 @@ class Match:
 
 @dataclass(frozen=True, slots=True)
 class HostFiles:
-    """Reads below ``root``, which is ``/`` but for tests; paths in and out never show it."""
+    """Reads below ``root``, which is ``/`` except in tests; paths in and out do not contain it."""
 
     root: Path = Path("/")
 
     def find(self, pattern: str) -> list[Match]:
-        """Return the paths that ``pattern`` names, by number.
+        """Return the paths that match ``pattern``, by number.
 
-        ``{i}`` stands for the device's number, ``*`` for anything within one
-        part of the path. A pattern without ``{i}`` numbers what it finds in order.
+        ``{i}`` stands for the device's number, ``*`` for any text within one part of the path.
+        Matches of a pattern without ``{i}`` are numbered in order.
         """
         expression = re.escape(pattern).replace(re.escape(INDEX), r"(\d+)").replace(r"\*", "[^/]*")
         found: list[Match] = []
@@ -51,7 +51,7 @@ class HostFiles:
 
     def paths(self, pattern: str, index: int) -> list[str]:
         """Return the paths of the device with this number; ``{i}`` is replaced, ``*`` matches."""
-        # What follows the number of device 1 must not make it number 10.
+        # So that the pattern for device 1 does not match device 10.
         number = rf"{index}(?!\d)"
         expression = re.escape(pattern).replace(re.escape(INDEX), number).replace(r"\*", "[^/]*")
         places = self.root.glob(pattern.replace(INDEX, str(index)).lstrip("/"))
@@ -59,20 +59,20 @@ class HostFiles:
         return [path for path in paths if re.fullmatch(expression, path)]
 
     def read(self, path: str) -> str | None:
-        """Return a file's text without the space around it; None where it cannot be read."""
+        """Return a file's text without surrounding whitespace; None if it cannot be read."""
         try:
             return (self.root / path.lstrip("/")).read_text(errors="replace").strip()
         except OSError:
             return None
 
     def target(self, path: str) -> str | None:
-        """Return the last part of where a link leads, which for a device is its bus address."""
+        """Return the last part of a link's target, which for a device is its bus address."""
         place = self.root / path.lstrip("/")
-        # A PCI device has a file ``device`` with its number, where others have the link.
+        # A PCI device has a file ``device`` with its number where others have the link.
         return place.resolve().name if place.is_dir() else None
 
     def ask_json(self, command: Sequence[str]) -> Any:
-        """Return the JSON that a vendor's tool prints; None where there is no such tool.
+        """Return the JSON that a vendor's tool prints; None if there is no such tool.
 
         Raises
         ------
@@ -85,10 +85,10 @@ class HostFiles:
         try:
             return json.loads(text)
         except ValueError as error:
-            raise ToolFailed(f"{' '.join(command)} printed no JSON: {error}") from error
+            raise ToolFailed(f"{' '.join(command)} printed invalid JSON: {error}") from error
 
     def ask(self, command: Sequence[str]) -> str | None:
-        """Return what a vendor's tool prints; None where there is no such tool.
+        """Return the output of a vendor's tool; None if there is no such tool.
 
         Raises
         ------
@@ -119,7 +119,7 @@ class HostFiles:
 
 
 def pointed(data: Any, pointer: str) -> Any:
-    """Return what a JSON pointer (RFC 6901) names, None where there is nothing."""
+    """Return the value at a JSON pointer (RFC 6901), None if there is none."""
     for part in pointer.split("/")[1:]:
         name = part.replace("~1", "/").replace("~0", "~")
         if isinstance(data, list):

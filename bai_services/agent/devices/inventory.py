@@ -1,4 +1,4 @@
-"""The devices of this machine, looked at again before each heartbeat."""
+"""The devices of this machine, read before each heartbeat."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from .base import Device, DeviceKind, DeviceProcess, Holding
 
 log = logging.getLogger(__name__)
 
-# A driver that hangs must not hold up a heartbeat for longer.
+# A driver that hangs must not delay a heartbeat for longer.
 LOOK_SECONDS = 5.0
 TEND_SECONDS = 5.0
 
 
 class Inventory:
-    """Knows every device of each kind; those of a driver that hangs are unhealthy."""
+    """Knows every device of each kind; devices of a driver that hangs are unhealthy."""
 
     def __init__(self, kinds: Sequence[DeviceKind], masked: Iterable[str] = ()) -> None:
-        """``masked`` are ids of devices that are known and never offered."""
+        """``masked`` contains ids of devices that are never offered."""
         self._masked = frozenset(masked)
         self.kinds: Mapping[str, DeviceKind] = {kind.family: kind for kind in kinds}
         self.devices: Mapping[str, Device] = {}
@@ -32,7 +32,7 @@ class Inventory:
         self._looking: dict[str, asyncio.Task[None]] = {}
 
     async def look(self) -> list[dict[str, Any]]:
-        """Look again and return every device as the heartbeat has it."""
+        """Read all devices and return them in the format of heartbeats."""
         await asyncio.gather(*(self._look_at(kind) for kind in self.kinds.values()))
         self.devices = self._merged()
         reports = []
@@ -44,12 +44,14 @@ class Inventory:
         return reports
 
     def facts(self) -> dict[str, Any]:
-        """Return how shares are held by the families that are here, and what a look found."""
+        """Return the enforcement levels of the families on this machine, and the results of the
+        search.
+        """
         held: dict[str, list[Level]] = {}
         for device in self.devices.values():
             held.setdefault(device.family, []).append(device.sharing.level)
         return {
-            # Where the devices of a family differ, the least that a session can count on.
+            # If the devices of a family differ, the weakest level.
             "enforcement": {
                 family: min(levels, key=lambda level: level.firmness).value
                 for family, levels in sorted(held.items())
@@ -58,16 +60,16 @@ class Inventory:
         }
 
     def sample(self, device_id: str) -> Mapping[str, Any]:
-        """Return what a device was doing at the last look."""
+        """Return the usage of a device at the last reading."""
         return self._used.get(device_id, {})
 
     async def processes(self) -> list[DeviceProcess]:
-        """Return who holds memory of which device of this machine."""
+        """Return the processes that hold memory of devices of this machine."""
         lists = [asyncio.to_thread(kind.processes) for kind in self.kinds.values()]
         return [process for found in await asyncio.gather(*lists) for process in found]
 
     async def end(self, processes: Iterable[DeviceProcess]) -> None:
-        """Let processes finish their work on devices, before they are killed."""
+        """Let processes finish their work on devices before they are killed."""
         by_family: dict[str, list[DeviceProcess]] = {}
         for process in processes:
             if (device := self.devices.get(process.device_id)) is not None:
@@ -76,25 +78,27 @@ class Inventory:
             await asyncio.to_thread(self.kinds[family].end, mine)
 
     async def release(self, held: Iterable[Holding]) -> None:
-        """Undo what was made for a kernel that is gone."""
+        """Undo the preparation for a kernel that is gone."""
         for family, mine in _by_family(held).items():
             if (kind := self.kinds.get(family)) is not None:
                 await asyncio.to_thread(kind.release, mine)
 
     async def reconcile(self, held: Iterable[Holding]) -> None:
-        """Tell every kind of devices what kernels of this machine have, before the first look."""
+        """Tell every device kind the assignments of this machine's kernels, before the first
+        reading.
+        """
         of_family = _by_family(held)
         for family, kind in self.kinds.items():
             await asyncio.to_thread(kind.reconcile, of_family.get(family, []))
 
     async def tend(self) -> None:
-        """Look for ever after what runs beside the devices."""
+        """Maintain helper processes of the devices in a loop."""
         while True:
             for kind in self.kinds.values():
                 try:
                     await asyncio.to_thread(kind.tend)
                 except Exception:
-                    log.exception("what %s devices need cannot be seen to", kind.family)
+                    log.exception("maintenance of %s devices failed", kind.family)
             await asyncio.sleep(TEND_SECONDS)
 
     async def close(self) -> None:
@@ -111,7 +115,8 @@ class Inventory:
             if device.id in found:
                 log.error("two devices have the id %s; only the first is offered", device.id)
             elif device.id in self._masked:
-                # Known, so that what runs on it is still counted; unhealthy, so nothing new comes.
+                # Still known, so that running sessions are counted; unhealthy, so that nothing new
+                # is placed.
                 facts = {**device.facts, "masked": True}
                 found[device.id] = replace(device, is_healthy=False, facts=facts)
             else:
@@ -130,7 +135,7 @@ class Inventory:
             self._found[kind.family] = [replace(device, is_healthy=False) for device in known]
             return
         except Exception:
-            # A driver may fail in any way; the machine's other devices go on.
+            # A driver may fail in any way; the machine's other devices must remain usable.
             log.exception("%s devices cannot be read", kind.family)
         del self._looking[kind.family]
 

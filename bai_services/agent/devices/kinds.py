@@ -1,4 +1,4 @@
-"""All kinds of devices that this machine is searched for."""
+"""All device kinds that this machine is searched for."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ from .vendors.tpu import Tpus
 
 log = logging.getLogger(__name__)
 
-# Other distributions add kinds here: a callable that takes the Machine and returns a DeviceKind.
+# Other distributions can add kinds: a callable that takes the Machine and returns a DeviceKind.
 GROUP = "bai.accelerators"
-# Families whose row needs a piece of code beside it.
+# Families that need code in addition to their row in the table.
 CODE: Mapping[str, type[TableDevices]] = {
     "rocm": Instincts,
     "atom": Atoms,
@@ -41,7 +41,7 @@ CODE: Mapping[str, type[TableDevices]] = {
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """What a kind of devices may want to know: whose machine, its files, how GPUs are shared."""
+    """Facts that a device kind may need: the machine's owner, its files, how GPUs are shared."""
 
     agent_id: str
     host: HostFiles = HostFiles()
@@ -50,10 +50,10 @@ class Machine:
 
 
 class WrongRow(DeviceKind):
-    """A row of an administrator's table, or all of it, that cannot be used."""
+    """An invalid row of an administrator's table, or the whole invalid table."""
 
     def __init__(self, name: str, why: str) -> None:
-        # No family is called so: the project's own row of that name goes on.
+        # Not a real family's name, so that the built-in row of that name remains in use.
         self.family = f"table:{name}"
         self._finding = Finding(name or "table", "wrong row of the table", "no", 0, why)
         log.error("%s", why)
@@ -72,16 +72,15 @@ class WrongRow(DeviceKind):
 
 
 def all_kinds(machine: Machine, simulated_gpus: int, table_file: str) -> list[DeviceKind]:
-    """Return every kind of devices, one for each family; it looks for GPUs, so it may block.
+    """Return every device kind, one per family; it searches for GPUs, so it may block.
 
-    Simulated GPUs take the place of real ones where there are none.
-
-    What is wrong with the table file is a kind too: one that finds nothing, and says why.
+    Simulated GPUs replace real ones where there are none. An error in the table file is a kind of
+    its own, which finds nothing and says why.
 
     Raises
     ------
     InvalidRequest
-        If a plugin takes a family that is taken.
+        If a plugin has the family of another kind.
     """
     real = CudaGpus(rules=machine.gpus, host=machine.host)
     is_simulated = simulated_gpus and not real.discover()
@@ -98,7 +97,7 @@ def all_kinds(machine: Machine, simulated_gpus: int, table_file: str) -> list[De
     for kind in kinds:
         if kind.family in taken:
             raise InvalidRequest(
-                f"two kinds of devices are called {kind.family}; remove one plugin, or the row "
+                f"two device kinds have the name {kind.family}; remove one plugin, or the row "
                 f"{kind.family} of {table_file or 'the table'}",
                 family=kind.family,
             )
@@ -112,6 +111,6 @@ def _plugins(machine: Machine) -> Sequence[DeviceKind]:
         try:
             kinds.append(entry.load()(machine))
         except Exception:
-            # One vendor's broken package must not take the machine's other devices away.
+            # A broken package of one vendor must not hide the machine's other devices.
             log.exception("the accelerator plugin %s cannot be used", entry.name)
     return kinds

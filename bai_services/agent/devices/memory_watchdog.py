@@ -1,7 +1,7 @@
-"""Adds up what each session holds of a device's memory, and acts when it is more than its share.
+"""Watchdog for device memory: acts on sessions that use more than their share.
 
-A reaction, not a wall: between two looks a session may hold more. It works at
-every level of enforcement, because the driver tells whose memory it is.
+It reacts afterwards: between two checks a session may use more. It works at every enforcement level
+at which the driver reports the memory of each process.
 """
 
 from __future__ import annotations
@@ -29,20 +29,20 @@ from .inventory import Inventory
 log = logging.getLogger(__name__)
 
 LOOK_SECONDS = 1.0
-# What a driver keeps for itself per process is not held against a session.
+# Memory that the driver uses per process is not counted against a session.
 TOLERANCE_PERCENT = 102
-# A device that nobody uses holds some memory for itself, as Gaudi does.
+# Unused devices may report some memory in use, as Gaudi does.
 IDLE_BYTES = 2**30
-# Once may be a moment between two allocations.
+# A single excess may be a moment between two allocations.
 LOOKS_BEFORE_ACTING = 2
 
-# Bytes that a session may hold, and holds, by device.
+# Allowed and used bytes of a session, by device.
 Limits = Mapping[str, int]
 Held = dict[str, list[DeviceProcess]]
 
 
 class Action(StrEnum):
-    """What happens to a session that holds more than its share."""
+    """What happens to a session that uses more than its share."""
 
     WARN = "warn"
     TERMINATE = "terminate"
@@ -51,15 +51,15 @@ class Action(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class DeviceUse:
-    """What a session holds of one device; None: the driver does not tell."""
+    """Usage of one device by a session; None: the driver does not report it."""
 
     id: str
     memory_bytes: int | None
     limit_bytes: int
     processes: int
-    # What the session's own programs make of it; of a device that is not shared, all of it.
+    # Utilization by the session's own programs; for a device that is not shared, all of it.
     utilization_percent: float | None = None
-    # When it was last seen at work, as a time of day.
+    # Time at which it was last seen active.
     active_at: str | None = None
 
     @property
@@ -70,7 +70,7 @@ class DeviceUse:
 
 @dataclass(slots=True)
 class Watched:
-    """One session: its use at the last look, and what was done."""
+    """One session: its usage at the last check, and what was done about it."""
 
     uses: list[DeviceUse] = field(default_factory=list)
     looks_over: dict[str, int] = field(default_factory=dict)
@@ -79,7 +79,7 @@ class Watched:
 
 
 class Watchdog:
-    """Looks once a second while any session here has a device with memory."""
+    """Checks once a second while any session here has a device with known memory."""
 
     def __init__(
         self, inventory: Inventory, engine: Engine, holdings: DeviceGrants, action: Action
@@ -91,7 +91,7 @@ class Watchdog:
         self._sessions: dict[str, Watched] = {}
 
     async def let_go(self, session_id: str) -> None:
-        """Let the session's programs finish their work on devices, before it is removed."""
+        """Let the session's programs finish their work on devices before the session is removed."""
         if session_id not in self._holdings.sessions():
             return
         found = await self._inventory.processes()
@@ -99,7 +99,7 @@ class Watchdog:
         await self._inventory.end(p for p in found if owners.get(p.pid) == session_id)
 
     def usage(self, session_id: str) -> dict[str, Any]:
-        """Return what the heartbeat says of a session's devices."""
+        """Return the heartbeat's facts about a session's devices."""
         watched = self._sessions.get(session_id)
         if watched is None:
             return {}
@@ -107,7 +107,7 @@ class Watchdog:
         return {"devices": [asdict(use) for use in watched.uses], **said}
 
     async def run(self) -> None:
-        """Look for ever; a look that fails is logged and the next one comes."""
+        """Check in a loop; a failed check is logged and repeated."""
         while True:
             await asyncio.sleep(LOOK_SECONDS)
             if not self._holdings.sessions():
@@ -115,10 +115,10 @@ class Watchdog:
             try:
                 await self.look()
             except Exception:
-                log.exception("the use of devices cannot be read")
+                log.exception("the usage of devices cannot be read")
 
     async def look(self) -> None:
-        """Add up what every session holds now, and act where that is too much."""
+        """Sum up the usage of every session, and act where it is too high."""
         found = await self._inventory.processes()
         owners = await self._engine.owners({process.pid for process in found})
         held: dict[str, Held] = defaultdict(lambda: defaultdict(list))
@@ -129,7 +129,9 @@ class Watchdog:
             mine = held.get(session_id, {})
             before = {use.id: use.active_at for use in watched.uses}
             limit = self._holdings.limit(session_id)
-            watched.uses = [self._at_work(use, before.get(use.id)) for use in uses_of(limit, mine)]
+            watched.uses = [
+                self._with_activity(use, before.get(use.id)) for use in uses_of(limit, mine)
+            ]
             for use in watched.uses:
                 looks = watched.looks_over.get(use.id, 0) + 1 if use.is_over else 0
                 watched.looks_over[use.id] = looks
@@ -137,27 +139,27 @@ class Watchdog:
                     await self._act(session_id, watched, use, mine[use.id])
 
     def _watched(self) -> list[tuple[str, Watched]]:
-        """Return the sessions that have devices now; what was known of others is forgotten."""
+        """Return the sessions that have devices now; forget all others."""
         self._sessions = {
             session_id: self._sessions.get(session_id) or Watched()
             for session_id in sorted(self._holdings.sessions())
         }
         return list(self._sessions.items())
 
-    def _at_work(self, use: DeviceUse, active_at: str | None) -> DeviceUse:
-        """Add what the device itself says: how busy it is, and when it was last."""
+    def _with_activity(self, use: DeviceUse, active_at: str | None) -> DeviceUse:
+        """Add the device's own figures: its utilization, and when it was last active."""
         device = self._inventory.devices.get(use.id)
         sample = self._inventory.sample(use.id)
         if device is None:
             return use
         busy = sample.get("utilization_percent")
         if not self._inventory.kinds[device.family].tells_processes:
-            # Nobody else has this device: what it holds, the session holds.
+            # No other session has this device, so all its used memory belongs to this one.
             use = replace(use, memory_bytes=sample.get("memory_used_bytes"))
         if use.limit_bytes == device.memory_bytes:
             use = replace(use, utilization_percent=busy)
         own = busy if use.utilization_percent is None else use.utilization_percent
-        # Where no driver tells how busy a device is, memory that is held counts as work.
+        # If no driver reports utilization, used memory counts as activity.
         is_active = (own is None or own > 0) and _holds(use)
         return replace(
             use,
@@ -172,7 +174,7 @@ class Watchdog:
         processes: Sequence[DeviceProcess],
     ) -> None:
         text = (
-            f"The session held {use.memory_bytes} bytes of device {use.id}, of which it may hold "
+            f"The session used {use.memory_bytes} bytes of device {use.id}, of which it may use "
             f"{use.limit_bytes}."
         )
         if self._action is Action.TERMINATE:
@@ -192,14 +194,14 @@ class Watchdog:
                 for kernel_id in self._holdings.kernels(session_id):
                     await self._engine.remove(Task("watchdog", "remove", session_id, kernel_id))
             except BaiError as error:
-                # Looked at again in a second.
+                # Checked again in a second.
                 log.warning("session %s cannot be stopped: %s", session_id, error)
 
 
 def uses_of(limits: Limits, held: Mapping[str, Sequence[DeviceProcess]]) -> list[DeviceUse]:
-    """Return what a session holds of each device that it holds anything of, or was given.
+    """Return a session's usage of each device that it uses or was assigned.
 
-    A device that it was not given at all has the limit 0.
+    A device that was not assigned to it has the limit 0.
     """
     uses = []
     for device_id in sorted({*limits, *held}):
@@ -207,12 +209,12 @@ def uses_of(limits: Limits, held: Mapping[str, Sequence[DeviceProcess]]) -> list
         amounts = [process.memory_bytes for process in processes]
         total = None if None in amounts else sum(filter(None, amounts))
         limit = limits.get(device_id, 0)
-        uses.append(DeviceUse(device_id, total, limit, len(processes), _busy(processes)))
+        uses.append(DeviceUse(device_id, total, limit, len(processes), _utilization(processes)))
     return uses
 
 
-def _busy(processes: Sequence[DeviceProcess]) -> float | None:
-    """Return how busy the processes of a session keep a device; one unknown, all is unknown."""
+def _utilization(processes: Sequence[DeviceProcess]) -> float | None:
+    """Return the utilization by a session's processes; unknown if that of one is unknown."""
     parts = [process.utilization_percent for process in processes]
     known = [part for part in parts if part is not None]
     if not parts or len(known) < len(parts):
@@ -221,12 +223,12 @@ def _busy(processes: Sequence[DeviceProcess]) -> float | None:
 
 
 def _holds(use: DeviceUse) -> bool:
-    """Return whether a session has more on a device than a driver keeps for itself."""
+    """Return whether a session uses more of a device than a driver uses for itself."""
     return use.processes > 0 or (use.memory_bytes or 0) > IDLE_BYTES
 
 
 def _end(pid: int, asked: set[int]) -> None:
-    """Ask a process to end; one that was asked before and still is there is killed."""
+    """Ask a process to end; kill one that was asked before and still runs."""
     number = signal.SIGKILL if pid in asked else signal.SIGTERM
     asked.add(pid)
     with suppress(ProcessLookupError, PermissionError):

@@ -1,4 +1,4 @@
-"""How an administrator lets GPUs be shared on this machine."""
+"""Administrator's settings for sharing the GPUs of this machine."""
 
 from __future__ import annotations
 
@@ -17,35 +17,35 @@ from .nvidia.cuda import GpuRules
 from .nvidia.mps import why_no_program
 from .nvidia.mps_servers import MpsServers
 
-# A GPU's shares are as its first session asks.
+# The first session on a GPU determines the size of its shares.
 ANY = "any"
 
 
 class SharingSettings(Configurable):
-    """Which shares of GPUs this agent offers, and how they are held."""
+    """Which shares of GPUs this agent offers, and how they are enforced."""
 
     minimum_enforcement = Enum(
         [level.value for level in Level],
         Level.NONE.value,
-        help="How firmly a share must be held: none, soft, process, cgroup or hardware. Where a "
+        help="Required enforcement level of shares: none, soft, process, cgroup, hardware. Where a "
         "GPU reaches less, its shares are not offered; whole GPUs are. A resource group may "
-        "demand more. `BAI_AGENT_MINIMUM_ENFORCEMENT` sets it too.",
+        "require more. `BAI_AGENT_MINIMUM_ENFORCEMENT` sets it too.",
     ).tag(config=True)
 
     mps_share = Unicode(
         ANY,
-        help="The part of a GPU that each session gets where MPS holds shares. MPS has one limit "
+        help="Part of a GPU that each session gets where MPS enforces shares. MPS has one limit "
         "for all programs of a GPU, so all shares of one GPU are equal: with `any` those of an "
-        "empty GPU are as its first session asks, until it is empty again; with an amount such as "
-        "0.25 no other finds a place here. Empty: MPS is not used. No effect where it is not "
+        "empty GPU are as its first session requests, until it is empty again; with an amount like "
+        "0.25 all shares have that size. Empty: MPS is not used. No effect where it is not "
         "installed, or the driver limits containers by itself. `BAI_AGENT_MPS_SHARE` sets it too.",
     ).tag(config=True)
 
     set_compute_mode = Bool(
         False,
         help="Whether the agent may change the compute mode of GPUs: EXCLUSIVE_PROCESS while one "
-        "is shared through MPS, so that no program can leave it, and DEFAULT while a session has "
-        "it whole. Otherwise a mode stays as it is found. It takes root. "
+        "is shared through MPS, so that no program can bypass it, and DEFAULT while a session has "
+        "it whole. Otherwise modes are not changed. Requires root. "
         "`BAI_AGENT_SET_COMPUTE_MODE` sets it too.",
     ).tag(config=True)
 
@@ -63,7 +63,7 @@ class SharingSettings(Configurable):
     ).tag(config=True)
 
     def rules(self, engine: str, agent_id: str, home: Path, excess: Action) -> GpuRules:
-        """Return what holds for GPUs here; it looks at the machine, so it blocks.
+        """Return the rules for GPUs of this machine; it reads the machine's state, so it blocks.
 
         Raises
         ------
@@ -85,7 +85,7 @@ class SharingSettings(Configurable):
             no_mps=problem,
             may_set_mode=self.set_compute_mode,
             no_watchdog=(
-                "AgentApp.device_excess is warn: nobody ends what takes too much"
+                "AgentApp.device_excess is warn: sessions that use too much are not stopped"
                 if excess is Action.WARN
                 else ""
             ),
@@ -97,10 +97,10 @@ class SharingSettings(Configurable):
         return Path("/run/bai-hub") / agent_id if os.geteuid() == 0 else home.absolute() / "run"
 
     def _mps_needs(self, engine: str) -> tuple[str, bool]:
-        """Return why MPS cannot be used, and whether its daemon needs its own shared memory."""
+        """Return why MPS cannot be used, and whether its daemon needs a separate shared memory."""
         if problem := why_no_program():
             return problem, False
-        # Who has a shared memory of their own cannot speak with a daemon on the machine's.
+        # A client with a separate /dev/shm cannot communicate with a daemon on the machine's.
         is_apart = engine == "docker" or bubblewrap_problem() is None
         if is_apart and os.geteuid() != 0:
             return "only an agent that runs as root can share memory with isolated sessions", False

@@ -1,4 +1,4 @@
-"""Simulated GPUs for a machine without any: they are counted like real ones and compute nothing."""
+"""Simulated GPUs for a machine without any: scheduled like real ones, but without computation."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ NOTICE = (
 
 
 class SimulatedGpus(DeviceKind):
-    """As many CUDA devices as were asked for, marked as simulated."""
+    """A configured number of CUDA devices, marked as simulated."""
 
     family = "cuda"
 
@@ -50,5 +50,5 @@ class SimulatedGpus(DeviceKind):
         return HIDDEN
 
     def inject(self, granted: Sequence[Granted], engine: str) -> DeviceInjection:
-        # Whatever real device the machine should have after all, this session was given none.
+        # If the machine has a real device after all, it must not be visible to this session.
         return DeviceInjection(environ=HIDDEN, notices=[NOTICE])

@@ -1,7 +1,7 @@
-"""The table of accelerators: how each vendor's devices are found, given and watched.
+"""Table of accelerators: how the devices of each vendor are found, assigned and monitored.
 
-The project's own table is ``vendors.yaml`` beside this file; an administrator
-adds to it, or changes a row of it, by a file of the same form.
+The built-in table is ``vendors.yaml`` beside this file; an administrator can add or change rows
+with a file of the same format.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from bai_services.core.errors import InvalidRequest
 
 FAMILY = re.compile(r"[a-z][a-z0-9-]{0,31}")
 METRICS = ("utilization_percent", "memory_used_bytes", "temperature_celsius", "power_watts")
-# In a path of the machine: the device's address.
+# In a path: the device's PCI address.
 PCI = "{pci}"
-# What was tried: the real device, a stand-in that speaks its interface, or nothing.
+# What was tested: the real device, a stand-in with its interface, or nothing.
 TRIED = ("device", "stand-in", "no")
 
 T = TypeVar("T")
@@ -29,12 +29,11 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Find:
-    """Where devices show themselves: a path with ``{i}``, or a vendor's tool.
+    """How devices are found: a path with ``{i}``, or a vendor's tool.
 
-    A tool prints JSON with its list at the pointer ``items``, or, where
-    ``columns`` names them, lines of comma-separated values. ``where`` says which
-    devices are meant: a file below the path (or a pointer into the tool's item)
-    and patterns of the values that it may have.
+    A tool prints JSON with its list at the pointer ``items``, or, with ``columns``, lines of
+    comma-separated values. ``where`` selects devices: a file below the path (or a pointer into the
+    tool's item) and patterns of accepted values.
     """
 
     path: str = ""
@@ -46,7 +45,7 @@ class Find:
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """Files below the path, or pointers into the item, that say what a device is."""
+    """Files below the path, or pointers into the item, with facts about a device."""
 
     id: str = ""
     index: str = ""
@@ -58,7 +57,7 @@ class Facts:
 
 @dataclass(frozen=True, slots=True)
 class Metric:
-    """One thing to watch: a file or a pointer, and what to multiply its number by."""
+    """One metric: a file or a pointer, and the factor for its number."""
 
     path: str
     scale: float = 1.0
@@ -66,7 +65,7 @@ class Metric:
 
 @dataclass(frozen=True, slots=True)
 class Divided:
-    """How a device says that it is a part of one: a file or pointer, and what it says if not."""
+    """How a part of a device is recognized: a file or pointer, and its value for whole devices."""
 
     mode: str = ""
     whole: Sequence[str] = ()
@@ -76,8 +75,8 @@ class Divided:
 class Row:
     """One family of accelerators. Words in braces are filled in for each session or device.
 
-    ``nodes`` and ``environ`` know ``{i}`` (the device's number on the machine);
-    ``environ`` also ``{indices}``, ``{ids}``, ``{count}`` and ``{local}`` (0, 1 …).
+    ``nodes`` and ``environ`` know ``{i}`` (the device's number on the machine); ``environ`` also
+    ``{indices}``, ``{ids}``, ``{count}`` and ``{local}`` (0, 1 …).
     """
 
     family: str
@@ -86,15 +85,15 @@ class Row:
     find: Find
     facts: Facts = Facts()
     models: Mapping[str, str] = field(default_factory=dict)
-    # For devices that do not say how much they have; 0 is unknown.
+    # For devices that do not report their memory; 0 is unknown.
     memory_bytes: int = 0
-    # What a number of the fact ``memory_bytes`` counts.
+    # Bytes per unit of the fact ``memory_bytes``.
     memory_unit: int = 1
     nodes: Sequence[str] = ()
-    # Inside the session the first device has number 0, whatever it has on the machine.
+    # Inside the session the first device has number 0, whatever its number on the machine.
     renumbered_nodes: Mapping[str, str] = field(default_factory=dict)
     shared_nodes: Sequence[str] = ()
-    # Path and ro or rw; left out where the machine has no such path.
+    # Path and ro or rw; paths that the machine does not have are left out.
     mounts: Mapping[str, str] = field(default_factory=dict)
     environ: Mapping[str, str] = field(default_factory=dict)
     hidden: Mapping[str, str] = field(default_factory=dict)
@@ -104,21 +103,21 @@ class Row:
     metrics: Mapping[str, Metric] = field(default_factory=dict)
     notices: Sequence[str] = ()
     divided: Divided = Divided()
-    # Into how many equal parts a setting divides each device, where there is code for it.
+    # Number of equal parts into which a setting divides each device, where code supports it.
     parts: int = 1
 
 
 def built_in() -> dict[str, Row]:
-    """Return the project's own table, by family."""
+    """Return the built-in table, by family."""
     text = files(__package__).joinpath("vendors.yaml").read_text()
     return read_table(text, "vendors.yaml")
 
 
 def with_file(rows: Mapping[str, Row], path: str) -> tuple[dict[str, Row], dict[str, str]]:
-    """Return the table with an administrator's file over it, and what is wrong with the file.
+    """Return the table extended by an administrator's file, and the errors of the file.
 
-    What is wrong is said by family, and of the whole file under an empty name.
-    A row that is wrong is left out: a family that was there before stays as it was.
+    Errors are listed by family; errors of the whole file under an empty name. An invalid row is
+    ignored, and a built-in row of that family remains.
     """
     found = dict(rows)
     wrong: dict[str, str] = {}
@@ -139,12 +138,12 @@ def with_file(rows: Mapping[str, Row], path: str) -> tuple[dict[str, Row], dict[
 
 
 def read_table(text: str, name: str) -> dict[str, Row]:
-    """Read a table; ``name`` is what messages call it.
+    """Read a table; ``name`` is used in messages.
 
     Raises
     ------
     InvalidRequest
-        For a text that is no table, an unknown key or a value of the wrong kind.
+        For a text that is not a table, an unknown key or a value of the wrong type.
     """
     data = _parsed(text, name)
     return {family: _row(family, row, f"{name}: {family}") for family, row in data.items()}
@@ -154,7 +153,7 @@ def _parsed(text: str, name: str) -> dict[Any, Any]:
     try:
         data = yaml.safe_load(text)
     except yaml.YAMLError as error:
-        raise InvalidRequest(f"{name} is no YAML: {error}") from error
+        raise InvalidRequest(f"{name} is not valid YAML: {error}") from error
     if not isinstance(data, dict):
         raise InvalidRequest(f"{name} must map the names of families to their rows")
     return data
@@ -162,7 +161,7 @@ def _parsed(text: str, name: str) -> dict[Any, Any]:
 
 def _row(family: Any, data: Any, place: str) -> Row:
     if not isinstance(family, str) or not FAMILY.fullmatch(family):
-        raise InvalidRequest(f"{place}: a family is named by a-z, 0-9 and -, like warboy")
+        raise InvalidRequest(f"{place}: a family's name consists of a-z, 0-9 and -, like warboy")
     known = _checked(Row, data, place, without=("family", "parts"))
     missing = next((name for name in ("title", "tried", "find") if name not in known), None)
     if missing is not None:
@@ -183,12 +182,12 @@ def _row(family: Any, data: Any, place: str) -> Row:
     if bool(row.find.path) == bool(row.find.command):
         raise InvalidRequest(f"{place}.find needs either path or command")
     if row.tried not in TRIED:
-        raise InvalidRequest(f"{place}.tried is one of {', '.join(TRIED)}, not {row.tried!r}")
+        raise InvalidRequest(f"{place}.tried must be one of {', '.join(TRIED)}, not {row.tried!r}")
     if PCI in row.facts.pci:
-        raise InvalidRequest(f"{place}.facts.pci cannot be found by {PCI}, which it is")
+        raise InvalidRequest(f"{place}.facts.pci is the PCI address itself: {PCI} cannot be used")
     for path, mode in row.mounts.items():
         if mode not in ("ro", "rw"):
-            raise InvalidRequest(f"{place}.mounts: {path} is mounted ro or rw, not {mode!r}")
+            raise InvalidRequest(f"{place}.mounts: {path} must be mounted ro or rw, not {mode!r}")
     unknown = sorted(set(row.metrics) - set(METRICS))
     if unknown:
         raise InvalidRequest(
@@ -199,7 +198,7 @@ def _row(family: Any, data: Any, place: str) -> Row:
 
 
 def _checked(kind: type[T], data: Any, place: str, without: Sequence[str] = ()) -> dict[str, Any]:
-    """Return ``data`` as arguments of a dataclass, after a look at its keys and values."""
+    """Return ``data`` as arguments of a dataclass, after checking its keys and values."""
     if not isinstance(data, dict):
         raise InvalidRequest(f"{place} must be a map of settings")
     of_kind = {f.name: f for f in fields(kind) if f.name not in without}  # type: ignore[arg-type]
@@ -219,7 +218,7 @@ def _checked(kind: type[T], data: Any, place: str, without: Sequence[str] = ()) 
     return dict(data)
 
 
-# The fields' annotations are texts (``from __future__ import annotations``).
+# Annotations are texts, because of ``from __future__ import annotations``.
 _KINDS: Mapping[str, Any] = {
     "str": str,
     "int": int,

@@ -1,4 +1,4 @@
-"""Devices of any vendor, found and given as a row of the table says."""
+"""Devices of any vendor, found and assigned as described by a row of the table."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from .base import Device, DeviceInjection, DeviceKind, Finding, Granted
 from .host_files import HostFiles, ToolFailed, pointed
 from .table import PCI, Row
 
-# Nothing divides such a device, so it is given whole.
+# Nothing limits the use of such a device, so it is only assigned whole.
 WHOLE = Sharing(most=0)
 NUMBER = re.compile(r"-?\d+(\.\d+)?")
 
 
 @dataclass(frozen=True, slots=True)
 class FoundDevice:
-    """A device as it showed itself: its number, its folder below /sys or its item of JSON."""
+    """A found device: its number, and its folder below /sys or its JSON item."""
 
     index: int
     path: str = ""
@@ -29,7 +29,7 @@ class FoundDevice:
 
 
 class TableDevices(DeviceKind):
-    """Whole devices of one family; one that was there and is gone stays known, unhealthy."""
+    """Whole devices of one family; a device that has disappeared stays known, as unhealthy."""
 
     def __init__(self, row: Row, machine: str, host: HostFiles) -> None:
         """``machine`` makes the ids of devices without a serial number unique."""
@@ -39,14 +39,14 @@ class TableDevices(DeviceKind):
         self.host = host
         self._known: dict[str, Device] = {}
         self._seen: dict[str, FoundDevice] = {}
-        self._finding = Finding(row.family, row.title, row.tried, 0, "not looked for yet")
+        self._finding = Finding(row.family, row.title, row.tried, 0, "not searched for yet")
 
     def discover(self) -> list[Device]:
         try:
             seen = self.look()
             reason = "" if seen else self._why_none()
         except ToolFailed as error:
-            # Its devices may run work right now: what was known stays, as unhealthy.
+            # Its devices may be in use right now: known devices stay, as unhealthy.
             seen, reason = [], str(error)
         self._seen = {}
         for one in seen:
@@ -81,7 +81,7 @@ class TableDevices(DeviceKind):
         return found
 
     def hidden(self) -> Mapping[str, str]:
-        # Where there is no such device there is nothing to hide, and nothing to say about it.
+        # Without such a device there is nothing to hide.
         return self.row.hidden if self._known else {}
 
     def inject(self, granted: Sequence[Granted], engine: str) -> DeviceInjection:
@@ -129,7 +129,7 @@ class TableDevices(DeviceKind):
         return nodes
 
     def look(self) -> list[FoundDevice]:
-        """Return the devices that show themselves now.
+        """Return the devices that can be found now.
 
         Raises
         ------
@@ -189,7 +189,9 @@ class TableDevices(DeviceKind):
             return {}
 
     def value(self, seen: FoundDevice, key: str) -> Any:
-        """Return a fact: a pointer into the tool's item, else a file below the device's folder."""
+        """Return a fact: by a pointer into the tool's item, else from a file in the device's
+        folder.
+        """
         if seen.item is not None:
             return pointed(seen.item, key)
         if key.startswith("/"):
@@ -205,7 +207,7 @@ class TableDevices(DeviceKind):
     def _number(self, seen: FoundDevice, key: str, scale: float = 1.0) -> float | None:
         if not key:
             return None
-        # Tools write units behind the number: 98304 MiB.
+        # Tools append units to numbers: 98304 MiB.
         match = NUMBER.match(str(self.value(seen, key)).strip())
         if match is None:
             return None
@@ -213,7 +215,7 @@ class TableDevices(DeviceKind):
         return int(number) if number == int(number) else round(number, 2)
 
     def _part(self, seen: FoundDevice) -> str:
-        """Return what sort of part of a device this is, or an empty text for a whole one."""
+        """Return which kind of part of a device this is, or an empty text for a whole device."""
         divided = self.row.divided
         mode = str(self.value(seen, divided.mode) or "") if divided.mode else ""
         return "" if mode in divided.whole else re.sub(r"[^a-z0-9]+", "-", mode.lower()).strip("-")
@@ -225,7 +227,7 @@ class TableDevices(DeviceKind):
         memory = self._number(seen, facts.memory_bytes, row.memory_unit)
         own_id = self.value(seen, facts.id) if facts.id else None
         mode = self._part(seen)
-        # The parts of a device may all give its number.
+        # The parts of a device may all report the device's number.
         own_id = f"{own_id}.{seen.index}" if own_id and mode else own_id
         return Device(
             id=str(own_id or f"{self._machine}-{row.family}-{seen.index}"),
@@ -233,7 +235,7 @@ class TableDevices(DeviceKind):
             index=seen.index,
             model=row.models.get(model, model) or row.title,
             memory_bytes=int(memory) if memory is not None else row.memory_bytes or None,
-            # The kernel says -1 where it does not know.
+            # The kernel reports -1 if it does not know.
             numa_node=int(numa) if numa is not None and numa >= 0 else None,
             slot=f"{row.family}.{mode}" if mode else "",
             sharing=Sharing(Level.HARDWARE, most=0) if mode else WHOLE,
@@ -245,7 +247,7 @@ class TableDevices(DeviceKind):
 
 
 def level_of(granted: Sequence[Granted], engine: str) -> Level:
-    """Return what keeps a session to parts of devices, or to whole ones."""
+    """Return the enforcement level for parts of devices, or for whole ones."""
     if all(g.device.slot for g in granted):
         return Level.HARDWARE
     return Level.HARDWARE if engine == "docker" else Level.NONE

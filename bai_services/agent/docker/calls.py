@@ -1,4 +1,4 @@
-"""Docker's blocking client off the event loop: short calls never wait for long ones."""
+"""Docker's blocking client in threads, with separate pools for short and long calls."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from bai_services.core.errors import Unavailable
 
 T = TypeVar("T")
 
-# Looking, changing and pulling have threads of their own: ten pulls leave the others free.
+# Separate threads for queries, changes and pulls: ten pulls leave the others free.
 POOLS = {"look": 8, "change": 8, "pull": 4}
 
 
 class DockerCalls:
-    """Runs calls in threads with a client each; one that never ends costs a thread until then."""
+    """Runs calls in threads with a client each; a call that never ends occupies its thread."""
 
     def __init__(self, endpoint: str, timeout_seconds: float) -> None:
         self.endpoint = endpoint
@@ -40,13 +40,13 @@ class DockerCalls:
         Raises
         ------
         Unavailable
-            If the engine does not answer. Docker's own refusals pass as they are.
+            If the engine does not answer. Docker's own refusals are passed on unchanged.
         """
         loop = asyncio.get_running_loop()
         return await loop.run_in_executor(self._pools[pool], self._call, call)
 
     def close(self) -> None:
-        """Let go of the engine; calls under way end by themselves."""
+        """Release the engine; calls in progress end by themselves."""
         for pool in self._pools.values():
             pool.shutdown(wait=False, cancel_futures=True)
         with self._lock:

@@ -1,4 +1,4 @@
-"""Reads what Docker says of a container's use."""
+"""Resource usage of containers, from Docker's statistics."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ NANOSECONDS = 1_000_000_000
 
 
 class Meter:
-    """Turns samples into figures; ``cpu_cores`` needs the sample before."""
+    """Turns samples into figures; ``cpu_cores`` needs the previous sample."""
 
     def __init__(self) -> None:
         self._cpu: dict[str, tuple[float, float]] = {}
 
     def read(self, container_id: str, stats: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the use that a sample of ``/containers/ID/stats`` shows."""
+        """Return the usage shown by a sample of ``/containers/ID/stats``."""
         cpu_seconds = _number(stats, "cpu_stats", "cpu_usage", "total_usage") / NANOSECONDS
         now = time.monotonic()
         before = self._cpu.get(container_id)
@@ -39,14 +39,14 @@ class Meter:
         }
 
     def forget(self, living: Iterable[str]) -> None:
-        """Keep no figures of containers that are gone."""
+        """Drop the samples of containers that are gone."""
         self._cpu = {key: self._cpu[key] for key in set(living) & self._cpu.keys()}
 
 
 def _memory(memory: Mapping[str, Any]) -> int:
-    """Return what is really in use: the page cache that can go at any time is not."""
+    """Return the memory in use, without reclaimable page cache."""
     details = memory.get("stats") or {}
-    # cgroup v2 says inactive_file, v1 total_inactive_file.
+    # cgroup v2 has inactive_file, v1 total_inactive_file.
     cache = int(details.get("total_inactive_file") or details.get("inactive_file") or 0)
     used = int(memory.get("usage") or 0)
     return max(0, used - cache) if cache < used else used

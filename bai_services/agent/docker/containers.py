@@ -31,7 +31,7 @@ AGENT, SESSION, KERNEL = "bai.agent-id", "bai.session-id", "bai.kernel-id"
 LOG_LINES = 20_000
 CONTAINER = re.compile(r"[0-9a-f]{64}")
 RUNNING = frozenset({"running", "paused", "restarting"})
-# Made and not started yet: neither ended nor stray, the spawner is just about to start it.
+# Created but not started yet: the spawner is about to start it, so it is neither ended nor stray.
 BEGINNING = frozenset({"created"})
 GONE = frozenset({404, 409})
 UNUSED_NETWORK_SECONDS = 3600
@@ -53,17 +53,17 @@ class DockerEngine(Engine):
         endpoint: str,
         stop_grace_seconds: float,
     ) -> None:
-        """``endpoint`` is how the Hub reaches the engine; ``calls`` is how this agent does."""
+        """``endpoint`` is the engine's URL for the Hub; ``calls`` has the agent's own."""
         self.endpoint = endpoint
         self._agent_id = agent_id
         self._calls = calls
         self._networks = networks
         self._egress = egress
         self._layers = layers
-        # Names of the networks that the rules in force are for; None: they have to be set again.
+        # Names of the networks with rules in force; None: the rules must be set again.
         self._restricted: frozenset[str] | None = None
         self._restricting = asyncio.Lock()
-        # Our containers on networks over several machines.
+        # Our containers on networks that span several machines.
         self._spread: frozenset[str] = frozenset()
         self._images = Images(calls)
         self._meter = Meter()
@@ -74,7 +74,8 @@ class DockerEngine(Engine):
         facts = isolation_facts(self.name)
         try:
             version = await self._calls.run("look", lambda client: client.version())
-            # Now and then also unasked: somebody may have flushed the rules of the machine.
+            # Repeated without cause from time to time: somebody may have flushed the machine's
+            # rules.
             await self._restrict()
         except (Unavailable, docker.errors.APIError) as error:
             return {**facts, "notices": [str(error)]}
@@ -87,8 +88,8 @@ class DockerEngine(Engine):
         try:
             found = await self._calls.run("look", self._list)
         except (Unavailable, docker.errors.APIError) as error:
-            log.warning("containers cannot be seen: %s", error)
-            # An engine that starts again sets up the machine's rules anew.
+            log.warning("containers cannot be listed: %s", error)
+            # An engine that restarts resets the machine's rules.
             self._restricted = None
             return None
         await self._follow(found)
@@ -109,7 +110,7 @@ class DockerEngine(Engine):
         except docker.errors.APIError as error:
             raise Unavailable(f"the Docker engine refused: {error.explanation}") from error
         finally:
-            # Started beside the image; whatever came of it, nobody else waits for it.
+            # Started in parallel with the image; if that failed, nothing else waits for it.
             network.cancel()
             await asyncio.gather(network, return_exceptions=True)
 
@@ -123,18 +124,18 @@ class DockerEngine(Engine):
         return name
 
     async def _restrict(self) -> None:
-        """Set the rules for the networks that there are now."""
-        # One after the other: an older view of the networks must not replace a newer one.
+        """Set the rules for the current networks."""
+        # One at a time: an older state of the networks must not replace a newer one.
         async with self._restricting:
             attached = await self._networks.attached(self._spread)
             await self._egress.apply(attached.sources)
             self._restricted = attached.names
 
     async def _follow(self, containers: Sequence[Mapping[str, Any]]) -> None:
-        """Set the rules again where the engine was away or containers have come and gone.
+        """Set the rules again if the engine was unavailable or containers have come or gone.
 
-        Networks over several machines have no bridge of their own here: their containers are
-        known by their addresses on a shared one, which they have only once they run.
+        Networks that span several machines have no bridge of their own here: their containers are
+        identified by their addresses on a shared bridge, which they have only while running.
         """
         spread = frozenset(
             str(container["Id"])
@@ -201,14 +202,14 @@ class DockerEngine(Engine):
 
     async def close(self) -> None:
         await self._images.close()
-        # Rules stay while sessions run; the next agent of this machine takes them over.
+        # Rules stay while sessions run; the next agent process takes them over.
         with contextlib.suppress(Unavailable, docker.errors.APIError):
             if not await self._calls.run("look", self._list):
                 await self._egress.withdraw()
         self._calls.close()
 
     def _filters(self, task: Task) -> dict[str, list[str]]:
-        """Return what finds the container of one kernel."""
+        """Return the filters that find the container of one kernel."""
         labels = {AGENT: self._agent_id, SESSION: task.session_id, KERNEL: task.kernel_id}
         return {"label": [f"{name}={value}" for name, value in labels.items()]}
 
@@ -236,7 +237,7 @@ class DockerEngine(Engine):
 
     async def _usage(self, container_id: str) -> Mapping[str, Any] | None:
         def sample(client: docker.APIClient) -> Mapping[str, Any]:
-            # One shot: without it Docker takes a second sample a second later.
+            # one_shot: otherwise Docker waits a second for another sample.
             stats: Mapping[str, Any] = client.stats(container_id, stream=False, one_shot=True)
             return stats
 
@@ -254,7 +255,7 @@ class DockerEngine(Engine):
 
 
 def _containers_of(pids: Collection[int]) -> dict[int, str]:
-    """Return the container of each process: its cgroup tells, and no user can change that."""
+    """Return the container of each process, by its cgroup, which users cannot change."""
     found = {}
     for pid in pids:
         try:
@@ -272,7 +273,7 @@ def _remover(container_id: str, grace_seconds: float) -> Callable[[docker.APICli
             client.stop(container_id, timeout=round(grace_seconds))
             client.remove_container(container_id, force=True, v=True)
         except docker.errors.APIError as error:
-            # Gone, or somebody else is removing it at this moment.
+            # It is gone, or is being removed by somebody else.
             if error.status_code not in GONE:
                 raise
 

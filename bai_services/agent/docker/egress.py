@@ -1,4 +1,4 @@
-"""Applies the egress policy: rules of iptables for the networks of this agent's sessions."""
+"""Egress policy: iptables rules for the networks of this agent's sessions."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ log = logging.getLogger(__name__)
 
 COMMAND_SECONDS = 20
 LOCK_SECONDS = 10  # iptables serves one caller at a time
-# Name servers that Docker may hand to containers: the machine's, or those of its configuration.
+# Files with name servers that Docker may pass to containers: the machine's, or Docker's own.
 RESOLVERS = (Path("/etc/resolv.conf"), Path("/run/systemd/resolve/resolv.conf"))
 DOCKER_SETTINGS = Path("/etc/docker/daemon.json")
 DEFAULT_PORTS = {"http": 80, "https": 443}
-# Docker's own tools may be one variant and the default of the machine the other.
+# Docker's tools may be one variant and the machine's default another.
 VARIANTS = ("", "-legacy", "-nft")
 
 
@@ -36,7 +36,7 @@ class RulesError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Firewall:
-    """The tools of one protocol version, and the chain in which forwarded packets are judged."""
+    """The tools of one protocol version, and the chain that filters forwarded packets."""
 
     version: int
     program: str
@@ -67,14 +67,14 @@ class Firewall:
         return cls(version, usable, "FORWARD")
 
     def apply(self, chains: Chains, rules: str) -> None:
-        """Set the chains in one step and lead packets to them."""
+        """Set the chains in one step and jump to them."""
         _run([f"{self.program}-restore", "--noflush", "-w", str(LOCK_SECONDS)], rules)
         for parent, chain in ((self.forward, chains.forwarded), ("INPUT", chains.local)):
             if not self._has(parent, chain):
                 self._do("-I", parent, "1", "-j", chain)
 
     def remove(self, chains: Chains) -> None:
-        """Remove everything of ours; nothing there is harmless."""
+        """Remove everything of ours; idempotent."""
         for parent, chain in (
             (self.forward, chains.forwarded),
             ("FORWARD", chains.forwarded),
@@ -100,13 +100,13 @@ class Firewall:
 class Egress:
     """Keeps the rules of one agent's networks in force.
 
-    Where they cannot be set, sessions start all the same and `facts` says so.
+    If they cannot be set, sessions start nevertheless, and `facts` reports it.
     """
 
     def __init__(
         self, agent_id: str, policy: Policy, allowed: Sequence[Target], urls: Iterable[str]
     ) -> None:
-        """``urls`` are addresses that every session needs: the manager's, the Hub's."""
+        """``urls`` are addresses that every session needs: the manager's and the Hub's."""
         self._chains = Chains.of(agent_id)
         self._policy = policy
         self._allowed = tuple(allowed)
@@ -116,14 +116,14 @@ class Egress:
         self._applying = asyncio.Lock()
 
     def allow_url(self, url: str) -> bool:
-        """Let sessions reach one more address that they need; return whether it is new."""
+        """Allow one more address that sessions need; return whether it is new."""
         if not url or url in self._urls:
             return False
         self._urls.add(url)
         return True
 
     async def apply(self, sources: Iterable[Source]) -> None:
-        """Set the rules for exactly these sources; without any of them, remove all rules."""
+        """Set the rules for exactly these sources; without sources, remove all rules."""
         wanted = frozenset(sources)
         async with self._applying:
             try:
@@ -136,11 +136,11 @@ class Egress:
             self._problem = problem
 
     async def withdraw(self) -> None:
-        """Remove all rules: no session is left that they are for."""
+        """Remove all rules: no session needs them any more."""
         await self.apply(())
 
     def facts(self) -> dict[str, Any]:
-        """Return the policy, whether it is enforced, and a notice where it is not."""
+        """Return the policy, whether it is enforced, and a notice if it is not."""
         is_enforced = self._policy is not Policy.OPEN and not self._problem
         facts: dict[str, Any] = {
             "egress": {
@@ -169,7 +169,7 @@ class Egress:
             try:
                 firewall = Firewall.find(version)
             except RulesError:
-                # Without IPv6 on the machine, its containers have none either.
+                # Without IPv6 on the machine, its containers have no IPv6 either.
                 if version == 6 and not Path("/proc/net/if_inet6").exists():
                     continue
                 raise
@@ -181,13 +181,13 @@ class Egress:
             try:
                 firewall = Firewall.find(version)
             except RulesError:
-                continue  # who may set none has set none
+                continue  # without permission to set rules, none were set
             firewall.remove(self._chains)
 
     def _targets(self) -> list[Target]:
         targets = list(self._allowed)
         for url in sorted(self._urls):
-            # An address that does not resolve at the moment keeps its last value.
+            # An address that cannot be resolved at the moment keeps its last value.
             if found := targets_of(url):
                 self._resolved[url] = found
             targets += self._resolved.get(url, ())
@@ -197,7 +197,7 @@ class Egress:
 
 
 def targets_of(url: str) -> tuple[Target, ...]:
-    """Return the addresses and the port of a URL; () if its name does not resolve."""
+    """Return the addresses and the port of a URL; () if its name cannot be resolved."""
     parts = urlsplit(url)
     port = parts.port or DEFAULT_PORTS.get(parts.scheme, 80)
     try:
@@ -211,7 +211,7 @@ def targets_of(url: str) -> tuple[Target, ...]:
 def name_servers(
     resolvers: Sequence[Path] = RESOLVERS, docker_settings: Path = DOCKER_SETTINGS
 ) -> list[str]:
-    """Return the networks of the name servers that containers may be given."""
+    """Return the networks of the name servers that containers may get."""
     texts: list[str] = []
     for path in resolvers:
         words = [line.split() for line in _read(path).splitlines()]

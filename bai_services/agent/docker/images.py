@@ -1,4 +1,4 @@
-"""Images of this machine: there, or pulled once for everybody who waits for them."""
+"""Images of this machine; concurrent requests for one image share one pull."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ PULL = "pull"
 
 
 class Progress:
-    """How far a pull is, from the lines that Docker writes for each layer."""
+    """Progress of a pull, computed from the lines that Docker sends for each layer."""
 
     def __init__(self) -> None:
         self._layers: dict[str, tuple[int, int]] = {}
         self._ready: set[str] = set()
 
     def read(self, line: Mapping[str, Any]) -> int | None:
-        """Take in one line and return the percentage; None while no size is known.
+        """Process one line and return the percentage; None while no size is known.
 
-        A layer counts half when it is here and whole when it is unpacked.
+        A downloaded layer counts half, an extracted one fully.
         """
         layer, status = str(line.get("id") or ""), str(line.get("status") or "")
         detail = line.get("progressDetail") or {}
@@ -46,7 +46,7 @@ class Progress:
 
 
 class Images:
-    """Looks for images and pulls them; one pull serves all who wait, and blocks nothing else."""
+    """Lists and pulls images; concurrent requests share one pull, which blocks nothing else."""
 
     def __init__(self, calls: DockerCalls) -> None:
         self._calls = calls
@@ -59,7 +59,7 @@ class Images:
         Raises
         ------
         NotFound
-            If no registry has it, or it asks for a sign-in.
+            If no registry has it, or the registry requires a sign-in.
         Unavailable
             If the registry or the engine does not answer.
         StorageFull
@@ -73,11 +73,11 @@ class Images:
             pull.add_done_callback(lambda _: self._forget(name))
         self._listeners.setdefault(name, []).append(tell)
         tell(PULL, f"pulling image {name}", None)
-        # One who stops waiting must not stop it for the others.
+        # A caller that is cancelled must not cancel the pull for the others.
         await asyncio.shield(pull)
 
     async def names(self) -> list[str]:
-        """Return the names of all images, sorted; [] when the engine does not answer."""
+        """Return the names of all images, sorted; [] if the engine does not answer."""
         try:
             found = await self._calls.run("look", lambda client: client.images())
         except (Unavailable, docker.errors.APIError):
@@ -85,7 +85,7 @@ class Images:
         return sorted({tag for image in found for tag in image.get("RepoTags") or ()} - {NO_NAME})
 
     async def close(self) -> None:
-        """Stop waiting for pulls; the engine ends them by itself."""
+        """Stop waiting for pulls; the engine finishes them by itself."""
         pulls = list(self._pulls.values())
         for pull in pulls:
             pull.cancel()
@@ -95,7 +95,7 @@ class Images:
         pull = self._pulls.pop(name, None)
         self._listeners.pop(name, None)
         if pull is not None and not pull.cancelled():
-            # Everybody who waited may be gone; an error that nobody takes is no accident then.
+            # All callers may be cancelled; then nobody reads the error, and asyncio would log it.
             pull.exception()
 
     async def _pull(self, name: str) -> None:
@@ -141,7 +141,7 @@ _UNREACHABLE = (
 
 
 def failure(name: str, text: str) -> BaiError:
-    """Return the error that a refusal of Docker means for somebody who asked for an image."""
+    """Return the error for the user that corresponds to a refusal of Docker."""
     low = text.lower()
     if "no space left" in low:
         return StorageFull(f"image {name} does not fit on the disk of its machine", image=name)

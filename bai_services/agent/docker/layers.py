@@ -1,4 +1,4 @@
-"""The writable layers of containers: where they lie, and whether Docker limits their size."""
+"""Writable layers of containers: their location, and whether Docker limits their size."""
 
 from __future__ import annotations
 
@@ -16,19 +16,21 @@ from .calls import DockerCalls
 
 log = logging.getLogger(__name__)
 
-# Drivers that may take a size for a container; each only on the file system that it needs.
+# Drivers that may support a size per container, each only on certain file systems.
 SIZED_DRIVERS = frozenset({"btrfs", "devicemapper", "overlay2", "zfs"})
-# With these the size is that of image and layer together.
+# With these drivers the size includes the image.
 COUNTS_IMAGE = frozenset({"btrfs"})
 
 
 class Layers:
-    """Finds what a container has written, and asks Docker once whether it limits that."""
+    """Finds the files that a container has written, and determines once whether Docker limits
+    them.
+    """
 
     def __init__(
         self, calls: DockerCalls, limit_bytes: int, reads_layers: bool | None = None
     ) -> None:
-        """``limit_bytes`` 0: no container is limited; ``reads_layers`` None: root reads them."""
+        """``limit_bytes`` 0: no limit; ``reads_layers`` None: True for root."""
         self._calls = calls
         self._limit_bytes = limit_bytes
         self._takes_size: bool | None = None
@@ -38,16 +40,18 @@ class Layers:
 
     @property
     def level(self) -> str:
-        """How the limit is held: ``enforced``, ``watched``, or ``unknown`` before the first try."""
+        """How the limit is enforced: ``enforced``, ``watched``, or ``unknown`` before the first
+        try.
+        """
         if self._takes_size is None:
             return "unknown"
         return "enforced" if self._takes_size else "watched"
 
     async def limit_for(self, image: str) -> int:
-        """Return the size to give to a container of an image; 0 where the driver takes none.
+        """Return the size option for a container of an image; 0 if the driver supports none.
 
-        The answer comes from a container that is created with a size and never started: whether
-        a driver takes one depends on the file system below it and how that is mounted.
+        Determined by creating a container with a size, which is never started: whether a driver
+        supports one depends on the underlying file system and its mount options.
         """
         if not self._limit_bytes:
             return 0
@@ -65,7 +69,7 @@ class Layers:
         return size if self._takes_size else 0
 
     async def writable(self, container_id: str) -> tuple[tuple[Path, ...], int]:
-        """Return directories that hold what a container wrote, and bytes beside them.
+        """Return directories that contain what a container wrote, and bytes in other places.
 
         Raises
         ------
@@ -84,7 +88,7 @@ class Layers:
             raise Unavailable(f"the Docker engine refused: {error.explanation}") from error
 
     def forget(self, living: Iterable[str]) -> None:
-        """Keep nothing of containers that are gone."""
+        """Drop the data of containers that are gone."""
         self._paths = {key: self._paths[key] for key in set(living) & self._paths.keys()}
 
     def _size_for(self, client: docker.APIClient, image: str) -> int:
@@ -95,7 +99,7 @@ class Layers:
         return self._limit_bytes + int(client.inspect_image(image).get("Size") or 0)
 
     def _find(self, client: docker.APIClient, container_id: str) -> tuple[Path, ...] | None:
-        """Return the directories of a container; None where Docker has to count."""
+        """Return the directories of a container; None if Docker must compute the size."""
         about: dict[str, Any] = client.inspect_container(container_id)
         data = (about.get("GraphDriver") or {}).get("Data") or {}
         upper = data.get("UpperDir")
@@ -112,14 +116,14 @@ def _takes_size(client: docker.APIClient, image: str, size: int) -> bool:
     try:
         made = client.create_container(image, command=["true"], host_config=options)
     except docker.errors.APIError as error:
-        log.info("Docker limits no layers here, they are watched: %s", error.explanation)
+        log.info("Docker cannot limit layers here, so they are watched: %s", error.explanation)
         return False
     client.remove_container(made["Id"], force=True, v=True)
     return True
 
 
 def _size(client: docker.APIClient, container_id: str) -> int:
-    """Return what Docker counts in a container's layer; it walks all of it."""
+    """Return Docker's figure for the size of a container's layer; it walks all its files."""
     for found in client.containers(all=True, size=True, filters={"id": container_id}):
         return int(found.get("SizeRw") or 0)
     return 0

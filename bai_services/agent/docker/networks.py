@@ -1,7 +1,7 @@
-"""A Docker network per user, and one per cluster session.
+"""Docker networks: one per user, and one per cluster session.
 
-Sessions of different users cannot reach one another; the kernels of a cluster session find each
-other by name, which they share with those of every other one.
+Sessions of different users cannot reach each other. The kernels of a cluster session find each
+other by host names, which are the same in every cluster session.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from .calls import DockerCalls
 
 PREFIX = "bai-u-"
 CLUSTER_PREFIX = "bai-c-"
-# Nobody comes back to the network of a cluster session; a start may take a quarter of an hour.
+# The network of an ended cluster session is not reused; a start may take 15 minutes.
 CLUSTER_UNUSED_SECONDS = 1200.0
 LABEL = "bai.agent-id"
 OWNER = "bai.owner"
@@ -55,7 +55,7 @@ def network_name(user: str, agent_id: str) -> str:
 
 
 def free_subnets(pool: Network, prefix_length: int, used: Iterable[Network]) -> Iterator[Network]:
-    """Yield the subnets of the pool that overlap with nothing used, lowest first."""
+    """Yield the subnets of the pool that do not overlap with used ones, lowest first."""
     taken = [network for network in used if network.overlaps(pool)]
     for subnet in pool.subnets(new_prefix=prefix_length):
         if not any(subnet.overlaps(network) for network in taken):
@@ -63,12 +63,12 @@ def free_subnets(pool: Network, prefix_length: int, used: Iterable[Network]) -> 
 
 
 def read_pool(text: str, prefix_length: int) -> Network:
-    """Return the pool that a setting means.
+    """Return the parsed pool.
 
     Raises
     ------
     InvalidRequest
-        If it is no IPv4 network or smaller than one subnet.
+        If it is not an IPv4 network or smaller than one subnet.
     """
     try:
         pool = ipaddress.IPv4Network(text, strict=True)
@@ -76,13 +76,15 @@ def read_pool(text: str, prefix_length: int) -> Network:
         raise InvalidRequest(f"BAI_AGENT_NETWORK_POOL={text!r}: {error}") from error
     if not pool.prefixlen <= prefix_length <= 30:
         raise InvalidRequest(
-            f"BAI_AGENT_NETWORK_POOL={text!r} has no room for a network of /{prefix_length}"
+            f"BAI_AGENT_NETWORK_POOL={text!r} is too small for a network of /{prefix_length}"
         )
     return pool
 
 
 class Networks:
-    """Makes networks on subnets of its own: Docker's default pools run out at about 30."""
+    """Creates networks with subnets of its own, because Docker's default pools end at about 30
+    networks.
+    """
 
     def __init__(
         self,
@@ -101,7 +103,7 @@ class Networks:
         self._making = asyncio.Lock()
 
     async def ensure(self, user: str) -> str:
-        """Return the name of the user's network, made if it is missing.
+        """Return the name of the user's network, which is created if missing.
 
         Raises
         ------
@@ -112,22 +114,22 @@ class Networks:
         self._used_at[name] = self._clock()
         if await self._calls.run("look", lambda client: _find(client, name)):
             return name
-        # One after the other: two would choose the same subnet.
+        # One at a time: two would choose the same subnet.
         async with self._making:
             await self._calls.run("change", lambda client: self._make(client, name, user))
         return name
 
     async def ensure_cluster(self, cluster: Cluster, user: str) -> str:
-        """Return the name of a cluster session's network, made if it is missing.
+        """Return the name of a cluster session's network, which is created if missing.
 
         Raises
         ------
         Unavailable
-            If the session is on several machines and this one is in no Swarm, or as ``ensure``.
+            If the session spans several machines and this one is in no Swarm, or as ``ensure``.
         """
         name = cluster.network
         if not name.startswith(CLUSTER_PREFIX):
-            raise InvalidRequest(f"{name[:80]!r} is no network of a cluster session")
+            raise InvalidRequest(f"{name[:80]!r} is not the network of a cluster session")
         self._used_at[name] = self._clock()
         make = self._make_overlay if cluster.is_spread else self._make
         async with self._making:
@@ -146,9 +148,9 @@ class Networks:
         return await self._calls.run("look", lambda client: self._attached(client, ids))
 
     async def tidy(self, unused_seconds: float) -> list[str]:
-        """Remove our networks that no container has been on for so long; return their names.
+        """Remove our networks that have had no container for this time; return their names.
 
-        Those of cluster sessions go after ``CLUSTER_UNUSED_SECONDS`` at most.
+        Those of cluster sessions are removed after ``CLUSTER_UNUSED_SECONDS`` at most.
         """
         now = self._clock()
         try:
@@ -186,13 +188,13 @@ class Networks:
                 if error.status_code == TAKEN and _find(client, name):
                     return
                 reason = str(error.explanation or error)
-                # Something that Docker does not list has it; the next one may be free.
+                # It is used by something that Docker does not list; the next subnet may be free.
                 if "overlap" not in reason.lower() and "conflict" not in reason.lower():
                     break
         raise _refused(name, self._pool, reason)
 
     def _make_overlay(self, client: docker.APIClient, name: str, user: str) -> None:
-        """Make a network over all machines of the Swarm; its managers alone can."""
+        """Create a network over all machines of the Swarm; only its managers can."""
         swarm = (client.info().get("Swarm") or {}) if not _find(client, name) else None
         if swarm is None:
             return
@@ -203,7 +205,7 @@ class Networks:
                 "administrator for a Swarm"
             )
         if not swarm.get("ControlAvailable"):
-            return  # a worker sees it when its container comes onto it
+            return  # a worker sees it when its container joins it
         try:
             client.create_network(
                 name,
@@ -243,12 +245,12 @@ def _patience(name: str, unused_seconds: float) -> float:
 
 
 def _interface(network: Mapping[str, Any]) -> str:
-    """Return the name that a bridge network has among the machine's interfaces."""
+    """Return the interface name of a bridge network on the machine."""
     return str((network["Options"] or {}).get(BRIDGE_NAME) or f"br-{network['Id'][:12]}")
 
 
 def _find(client: docker.APIClient, name: str) -> bool:
-    # Docker's filter finds every name that contains this one.
+    # Docker's filter matches every name that contains this one.
     return any(network["Name"] == name for network in client.networks(names=[name]))
 
 
@@ -274,7 +276,7 @@ def _remover(name: str) -> Callable[[docker.APIClient], bool]:
         try:
             client.remove_network(name)
         except docker.errors.APIError:
-            # Gone already, or a container has just come onto it.
+            # Already gone, or a container has just joined it.
             return False
         return True
 
@@ -283,5 +285,5 @@ def _remover(name: str) -> Callable[[docker.APIClient], bool]:
 
 def _refused(name: str, pool: Network, reason: str) -> BaiError:
     return Unavailable(
-        f"the session's network {name} cannot be made in {pool}: {reason[:300]}", pool=str(pool)
+        f"the session's network {name} cannot be created in {pool}: {reason[:300]}", pool=str(pool)
     )

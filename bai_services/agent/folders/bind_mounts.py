@@ -1,9 +1,9 @@
-"""Directories of folders, bound below the agent's own place.
+"""Bind mounts of directories inside folders.
 
-A session that wants ``data/sub`` gets that very directory: it is found below its folder by the
-kernel (``openat2`` with ``RESOLVE_BENEATH``) and bound through its descriptor to
-``$BAI_HOME/mounts/<kernel's folder>/<number>``. Whoever puts a link in its place afterwards
-changes nothing, and nobody but this process's user can reach the place. All methods block.
+A session that requests ``data/sub`` gets exactly that directory: the kernel resolves it below its
+folder (``openat2`` with ``RESOLVE_BENEATH``), and it is bound through its descriptor to
+``$BAI_HOME/mounts/<kernel's folder>/<number>``. Replacing it with a link afterwards has no effect,
+and only this process's user can reach the mount point. All methods block.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 
 class BindMounts:
-    """Makes and removes the places of directories, which needs the right to mount (root).
+    """Creates and removes the bind mounts, which requires the right to mount (root).
 
-    Without it they are handed to an engine that ``opens_directories`` by itself.
+    Without that right they are left to an engine that ``opens_directories`` by itself.
     """
 
     def __init__(self, home: Path, opens_directories: bool = False) -> None:
@@ -37,7 +37,7 @@ class BindMounts:
         self._opens_directories = opens_directories
 
     def works(self) -> bool:
-        """Return whether sessions of this machine can have directories of folders."""
+        """Return whether sessions of this machine can mount directories inside folders."""
         return self._opens_directories or self._may_mount
 
     @functools.cached_property
@@ -53,9 +53,9 @@ class BindMounts:
         return True
 
     def make(self, name: str, mounts: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-        """Bind the directories among ``mounts`` and return those as an engine mounts them.
+        """Bind the directories among ``mounts`` and return them in the form that engines mount.
 
-        ``name`` is the kernel's folder; again for the same one binds anew.
+        ``name`` is the kernel's folder; a second call for the same one binds again.
 
         Raises
         ------
@@ -73,9 +73,9 @@ class BindMounts:
         ]
 
     def remove(self, name: str) -> bool:
-        """Unbind all of a kernel's directories; return whether nothing of them is left.
+        """Unmount all of a kernel's directories; return whether none is left.
 
-        Nothing is deleted but empty places: what is still mounted stays whole.
+        Only empty mount points are deleted: what is still mounted is not touched.
         """
         folder = self._root / name
         for place in list(folder.iterdir()) if folder.is_dir() else ():
@@ -85,10 +85,10 @@ class BindMounts:
         return not folder.exists()
 
     def tidy(self) -> None:
-        """Remove places that lost their mounts, as when the machine started anew.
+        """Remove mount points that have lost their mounts, as after a reboot.
 
-        A session that is started again then misses its directory, in place of
-        writing to an empty one that nobody keeps.
+        A restarted session then fails for the missing directory, instead of writing to an empty
+        one.
         """
         for place in self._root.glob("*/*"):
             with contextlib.suppress(OSError):
@@ -102,12 +102,12 @@ class BindMounts:
             directory = open_directory_beneath(source, subpath)
             try:
                 if self._opens_directories and not self._may_mount:
-                    # It does what was done here, and binds what it has opened.
+                    # The engine resolves the directory in the same way, and binds the descriptor.
                     return {"source": source, "subpath": subpath, "target": target, **facts}
                 place.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
                 place.mkdir(mode=0o700, exist_ok=True)
                 _mount(f"/proc/self/fd/{directory}", place, _MS_BIND)
-                # What is mounted and unmounted here later concerns nobody else's copy of it.
+                # Private: later mounts below it are not propagated to other copies.
                 _mount("none", place, _MS_PRIVATE)
             finally:
                 os.close(directory)
@@ -133,7 +133,7 @@ def _failure(error: OSError, subpath: str, target: str) -> BaiError:
     facts = {"subpath": subpath, "target": target}
     if error.errno in (errno.ENOENT, errno.ENOTDIR):
         return NotFound(
-            f"the folder that belongs at {target} has no directory {subpath}; make it, or mount "
+            f"the folder mounted at {target} has no directory {subpath}; create it, or mount "
             "another one",
             **facts,
         )
@@ -141,8 +141,8 @@ def _failure(error: OSError, subpath: str, target: str) -> BaiError:
         return Forbidden(f"{subpath} leads out of its folder through a link", **facts)
     if error.errno == errno.EPERM:
         return Unavailable(
-            f"{subpath} cannot be mounted at {target}: the agent of the machine that was chosen "
-            "may not mount, which needs root; mount the whole folder",
+            f"{subpath} cannot be mounted at {target}: the chosen agent "
+            "may not mount, which requires root; mount the whole folder",
             **facts,
         )
     return BaiError(f"{subpath} cannot be mounted at {target}: {error.strerror}")

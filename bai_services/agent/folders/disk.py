@@ -1,4 +1,4 @@
-"""Watches the disk space of sessions outside of folders: the home and the container's layer."""
+"""Disk space of sessions outside of folders: the home and the container's layer."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ from .kernel_folders import Folders
 log = logging.getLogger(__name__)
 
 INTERVAL_SECONDS = 30.0
-# Counting takes a tenth of the time at most, whatever sessions have made.
+# Pause per second of counting, so that counting takes at most a tenth of the time.
 PAUSE_PER_SECOND = 10.0
-# One kernel's files are counted for at most this long; what was found until then counts.
+# Counting the files of one kernel ends after this time with what was found.
 BUDGET_SECONDS = 20.0
 WARN_PERCENT = 90
 BLOCK_BYTES = 512
@@ -38,20 +38,20 @@ _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_
 
 
 class Excess(StrEnum):
-    """What happens to a session with more on the disk than it may have."""
+    """What happens to a session that uses more disk space than allowed."""
 
     WARN = "warn"
     STOP = "stop"
 
 
 class DiskSettings(Configurable):
-    """How much of a machine's disk a session may use beside its folders."""
+    """Disk space that a session may use outside of its folders."""
 
     limit = Unicode(
         "50g",
         help="Disk space of one kernel for its home and the layer of its container together, like "
-        "`50g`; 0 neither limits nor watches it. The layer is limited by the storage driver where "
-        "it can; all else is counted every half minute. `BAI_AGENT_DISK_LIMIT` sets it too.",
+        "`50g`; 0: unlimited and not watched. The layer is limited by the storage driver where "
+        "supported; all else is counted every 30 s. `BAI_AGENT_DISK_LIMIT` sets it too.",
     ).tag(config=True)
 
     excess = Enum(
@@ -62,12 +62,12 @@ class DiskSettings(Configurable):
     ).tag(config=True)
 
     def limit_bytes(self) -> int:
-        """Return the limit; 0: none.
+        """Return the limit in bytes; 0: none.
 
         Raises
         ------
         InvalidRequest
-            If it is no amount.
+            If it is not an amount.
         """
         return parse_amount(MEM, self.limit)
 
@@ -81,10 +81,10 @@ class Space:
 
 
 class DiskWatch:
-    """Counts what each running kernel has on the disk and says what is too much.
+    """Counts the disk space of each running kernel and reports excess.
 
-    A reaction, not a wall: between two counts a session may write more. Files that are deleted and
-    still open are not found. The manager stops a session, by the reason in its usage.
+    It reacts afterwards: between two counts a session may write more. Deleted files that are still
+    open are not found. The manager stops a session because of the reason in its usage.
     """
 
     def __init__(self, engine: Engine, folders: Folders, limit_bytes: int, excess: Excess) -> None:
@@ -97,7 +97,7 @@ class DiskWatch:
         self._spaces: dict[str, Space] = {}
 
     def follow(self, kernels: Iterable[Kernel]) -> None:
-        """Take note of what runs now."""
+        """Set the kernels that are running now."""
         self._running = {k.kernel_id: k for k in kernels if k.is_running}
         self._spaces = {key: s for key, s in self._spaces.items() if key in self._running}
 
@@ -112,7 +112,7 @@ class DiskWatch:
         }
 
     def usage(self, kernel_id: str) -> dict[str, Any]:
-        """Return what the heartbeat says of a kernel's disk space."""
+        """Return the heartbeat's facts about a kernel's disk space."""
         space = self._spaces.get(kernel_id)
         if space is None:
             return {}
@@ -124,7 +124,7 @@ class DiskWatch:
             return said
         used = f"{space.used_bytes / GIB:.2f} of {limit / GIB:.2f} GiB"
         if space.used_bytes <= limit:
-            end = " It is stopped when it uses more." if self._excess is Excess.STOP else ""
+            end = " It will be stopped if it uses more." if self._excess is Excess.STOP else ""
             said["disk_notice"] = f"The session uses {used} of disk outside of folders.{end}"
             return said
         said["disk_notice"] = (
@@ -139,7 +139,7 @@ class DiskWatch:
         return said
 
     async def run(self) -> None:
-        """Count for ever; a count that fails is logged and the next one comes."""
+        """Count in a loop; a failed count is logged and repeated."""
         while True:
             began = time.monotonic()
             try:
@@ -150,7 +150,7 @@ class DiskWatch:
             await asyncio.sleep(max(INTERVAL_SECONDS, took * PAUSE_PER_SECOND))
 
     async def look(self) -> None:
-        """Count what every kernel has now, one after the other."""
+        """Count the disk space of every kernel, one after the other."""
         if not self._limit_bytes:
             return
         homes = await asyncio.to_thread(self._homes)
@@ -171,10 +171,10 @@ class DiskWatch:
 
 
 def measure(paths: Iterable[Path], budget_seconds: float) -> Space:
-    """Return the disk space of trees, without what is mounted in them; it blocks.
+    """Return the disk space of directory trees, without mounts inside them; it blocks.
 
-    Trees of any depth are walked with two descriptors; no link is followed, also while the
-    session changes the tree.
+    Trees of any depth are walked with two descriptors. No link is followed, even if the session
+    changes the tree meanwhile.
     """
     deadline = time.monotonic() + budget_seconds
     linked: set[tuple[int, int]] = set()
@@ -196,7 +196,7 @@ def _measure_tree(path: Path, deadline: float, linked: set[tuple[int, int]]) -> 
     try:
         device = os.fstat(here).st_dev
         total, below = _list(here, linked)
-        # Of each directory on the way down: its identity, and the names that are left.
+        # Of each directory on the path: its identity, and the names that remain.
         way = [(_identity(here), below)]
         is_complete = True
         while way:
@@ -218,7 +218,7 @@ def _measure_tree(path: Path, deadline: float, linked: set[tuple[int, int]]) -> 
                 os.close(here)
                 here = parent
                 if _identity(here) != way[-1][0]:
-                    # It was moved meanwhile: the next count starts anew.
+                    # The directory was moved meanwhile: the next count starts again.
                     return Space(total, is_complete=False)
         return Space(total, is_complete)
     except OSError:
@@ -228,7 +228,7 @@ def _measure_tree(path: Path, deadline: float, linked: set[tuple[int, int]]) -> 
 
 
 def _open_below(parent: int, name: str, device: int) -> int | None:
-    """Open a directory of the same file system; None where it is gone, a link or a mount."""
+    """Open a directory on the same file system; None if it is gone, a link or a mount."""
     try:
         child = os.open(name, _DIRECTORY, dir_fd=parent)
     except OSError:

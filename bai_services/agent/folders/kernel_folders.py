@@ -1,8 +1,8 @@
-"""The folder of each kernel on this machine: its scratch home, its log, how it ended.
+"""The folder of each kernel on this machine: its scratch home, log and exit code.
 
-``$BAI_HOME/sessions/<session id>/`` (of sub1: ``<session id>.sub1``) holds ``kernel.json`` (ours),
-``home/``, and for the process engine ``session.log`` and ``exit.json`` (the spawner writes both).
-All methods block.
+``$BAI_HOME/sessions/<session id>/`` (for sub1: ``<session id>.sub1``) contains ``kernel.json``
+(ours), ``home/``, and for the process engine ``session.log`` and ``exit.json`` (both written by the
+spawner). All methods block.
 """
 
 from __future__ import annotations
@@ -41,15 +41,17 @@ class SessionFolder:
 
 
 class Folders:
-    """Makes and removes the folders of sessions; nothing of one session reaches another's."""
+    """Creates and removes the folders of kernels, isolated from each other."""
 
     def __init__(self, home: Path, opens_directories: bool = False) -> None:
-        """``opens_directories``: the engine can bind what an agent without root cannot."""
+        """``opens_directories``: the engine makes the bind mounts that an agent without root
+        cannot.
+        """
         self._root = home.absolute() / "sessions"
         self._binds = BindMounts(home, opens_directories)
 
     def facts(self) -> dict[str, Any]:
-        """Return what the manager should know before it sends a session with folders here."""
+        """Return facts that the manager needs before it places a session with folders here."""
         return {"binds_subpaths": self._binds.works()}
 
     def path(self, name: str) -> Path:
@@ -59,11 +61,11 @@ class Folders:
         return self.path(name) / "home"
 
     def make(self, task: Task, uid: int | None, gid: int | None) -> Path:
-        """Make the folder of a session and return its home; twice is harmless.
+        """Create the folder of a kernel and return its home; idempotent.
 
-        The home belongs to ``uid`` and ``gid`` where they are given and this
-        process may say so. Where it may not, everybody may write there, and
-        nobody but this process's user gets past the folder around it.
+        The home belongs to ``uid`` and ``gid`` if they are given and this process may change
+        owners. Otherwise everybody may write to the home, and only this process's user can pass the
+        folder around it.
 
         Raises
         ------
@@ -89,15 +91,17 @@ class Folders:
         return home
 
     def bind(self, task: Task) -> list[dict[str, Any]]:
-        """Bind the directories of folders that a session has, and return them as mounts."""
+        """Bind the directories inside folders that a session requests, and return them as
+        mounts.
+        """
         return self._binds.make(task.folder, task.mounts)
 
     def tidy(self) -> None:
-        """Remove what the end of this process before has left unusable."""
+        """Remove what an earlier agent process has left in an unusable state."""
         self._binds.tidy()
 
     def all(self) -> list[SessionFolder]:
-        """Return every folder that ``make`` has made."""
+        """Return every folder that ``make`` has created."""
         found = []
         for path in self._paths():
             try:
@@ -114,14 +118,14 @@ class Folders:
         return found
 
     def exit_code(self, name: str) -> int | None:
-        """Return the exit code that the spawner's process engine wrote; None if there is none."""
+        """Return the exit code written by the spawner's process engine; None if there is none."""
         code = None
         decoder, position = json.JSONDecoder(), 0
         try:
             text = (self.path(name) / "exit.json").read_text(errors="replace")
         except OSError:
             return None
-        # One object after another: the sandbox writes its first process, later the code.
+        # Several JSON objects in a row: the sandbox writes its first process, later the exit code.
         while (position := text.find("{", position)) >= 0:
             try:
                 values, position = decoder.raw_decode(text, position)
@@ -131,7 +135,7 @@ class Folders:
         return code if isinstance(code, int) else None
 
     def log(self, name: str) -> str | None:
-        """Return the end of what a session printed; None if it has no log."""
+        """Return the end of a session's output; None if it has no log."""
         try:
             with open(self.path(name) / "session.log", "rb") as file:
                 size = os.fstat(file.fileno()).st_size
@@ -143,12 +147,12 @@ class Folders:
     def remove(self, name: str) -> bool:
         """Delete the folder of a session; return whether nothing of it is left.
 
-        What is mounted below it is left alone, and so is a folder with a mount.
+        Mounts below it, and a folder that contains one, are left alone.
         """
         path = self.path(name)
         if not self._binds.remove(name) or _has_mount(path):
             return False
-        # Last of all: until then the folder is found again and removed by the next try.
+        # kernel.json last: until then the folder is found again, and the next try removes it.
         for entry in list(path.iterdir()) if path.is_dir() else []:
             if entry.name != MARK:
                 _delete(entry)
@@ -194,5 +198,5 @@ def _has_mount(path: Path) -> bool:
 
 def _failure(error: OSError) -> BaiError:
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
-        return StorageFull("the disk of the machine that was chosen is full; nothing was started")
-    return BaiError(f"the session's folder cannot be made on its machine: {error.strerror}")
+        return StorageFull("the disk of the chosen agent is full; nothing was started")
+    return BaiError(f"the session's folder cannot be created on its agent: {error.strerror}")

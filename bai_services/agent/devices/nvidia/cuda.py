@@ -1,4 +1,4 @@
-"""NVIDIA GPUs through NVML; a machine without the library or a driver simply has none."""
+"""NVIDIA GPUs through NVML; a machine without the library or a driver has none."""
 
 from __future__ import annotations
 
@@ -29,29 +29,29 @@ from .mps_servers import MpsServers
 from .nccl import nccl_defaults
 from .nvml import Nvml
 
-# What keeps every GPU out of a session, in containers and for programs that use CUDA.
+# Hides every GPU from a session, in containers and from programs that use CUDA.
 HIDDEN: Mapping[str, str] = {"NVIDIA_VISIBLE_DEVICES": "void", "CUDA_VISIBLE_DEVICES": ""}
 CONTROL_NODES = ("/dev/nvidiactl", "/dev/nvidia-uvm", "/dev/nvidia-uvm-tools")
 CAPABILITIES = ["gpu", "utility", "compute"]
 MIG_ACCESS = "/proc/driver/nvidia/capabilities/gpu{minor}/mig/gi{gi}/{file}"
-# Where a container finds the pipe of its MPS daemon.
+# Path of the MPS daemon's pipe inside a container.
 MPS_PIPE = "/run/mps"
 NOTICES: Mapping[Level, str] = {
     Level.NONE: "Shares of the GPU are counted, not enforced: keep to your part of its memory "
     "and time.",
     Level.SOFT: "Shares of the GPU are not enforced: keep to your part of its memory and time. "
-    "Who holds more memory than that has to expect that the largest program is ended.",
-    Level.PROCESS: "Each of your programs is held to the session's part of the GPU's memory and "
-    "time; all of them together are watched. Programs of others compute in the same server: an "
+    "If a session uses more memory than that, its largest program may be ended.",
+    Level.PROCESS: "Each of your programs is limited to the session's part of the GPU's memory and "
+    "time; their sum is monitored. Programs of other users run in the same MPS server: an "
     "error of one on the GPU can end all of them.",
-    Level.CGROUP: "The driver holds the session to its part of the GPU's memory; its time is "
-    "shared by agreement.",
+    Level.CGROUP: "The driver limits the session to its part of the GPU's memory; its time is "
+    "not limited.",
 }
 
 
 OPEN_MPS_NOTICE = (
-    "Each of your programs is held to the session's part of the GPU's memory and time as long as "
-    "it uses MPS, which nobody forces it to; all of them together are watched. An error of one "
+    "Each of your programs is limited to the session's part of the GPU's memory and time while "
+    "it uses MPS, which is not enforced; their sum is monitored. An error of one "
     "program on the GPU can end those of others."
 )
 ONE_PROGRAM_NOTICE = (
@@ -64,18 +64,18 @@ class GpuRules:
     """How GPUs may be shared on this machine."""
 
     engine: str = "process"
-    # Shares that are held less firmly are not offered.
+    # Shares with a lower enforcement level are not offered.
     minimum: Level = Level.NONE
     mps: MpsServers | None = None
-    # Why there is no MPS, and why nobody acts on a session that holds too much.
+    # Why MPS is not used, and why sessions that use too much are not stopped.
     no_mps: str = "it is switched off: SharingSettings.mps_share is empty"
     no_watchdog: str = ""
-    # Whether the compute mode of a GPU may be changed; otherwise it stays as it is found.
+    # Whether the compute mode of a GPU may be changed; otherwise it is left as found.
     may_set_mode: bool = False
 
 
 class CudaGpus(DeviceKind):
-    """Real GPUs and their MIG instances; what the driver lost stays known, as unhealthy."""
+    """Real GPUs and their MIG instances; a GPU that the driver lost stays known, as unhealthy."""
 
     family = FAMILY
     tells_processes = True
@@ -92,7 +92,7 @@ class CudaGpus(DeviceKind):
         self._host = host or HostFiles()
         self._known: dict[str, Device] = {}
         self._reached: ReachedLevel | None = None
-        # Why the compute mode of a GPU could not be changed.
+        # Reason why the compute mode of a GPU could not be changed, by uuid.
         self._stuck: dict[str, str] = {}
         self._lock = threading.Lock()
 
@@ -160,10 +160,10 @@ class CudaGpus(DeviceKind):
         Raises
         ------
         Unavailable
-            If its share is to be held by MPS, which does not work at this moment or serves other
-            shares of this GPU.
+            If its share needs MPS, which does not work at the moment or serves other shares of
+            this GPU.
         """
-        # By uuid: an index means another device inside a container, or after a restart.
+        # By uuid: an index names another device inside a container or after a restart.
         uuids = [g.device.id for g in granted]
         environ = {
             "NVIDIA_VISIBLE_DEVICES": ",".join(uuids),
@@ -192,7 +192,7 @@ class CudaGpus(DeviceKind):
             return replace(part, device_nodes=self._nodes(granted))
         request = {"driver": "nvidia", "device_ids": uuids, "capabilities": [CAPABILITIES]}
         if is_share and level is Level.CGROUP:
-            # The hook that sets the limit works on devices that are given in this way.
+            # The hook that sets the limit only works on devices that are requested in this way.
             names = [f"nvidia.com/gpu={uuid}" for uuid in uuids]
             request = {"driver": "cdi", "device_ids": names}
             environ["NVIDIA_GPU_MEMORY_LIMIT"] = str(granted[0].memory_bytes)
@@ -201,7 +201,7 @@ class CudaGpus(DeviceKind):
     def _read(self) -> list[Device]:
         found = self._reader.read()
         if self._reached is None and found:
-            # What the machine has is asked once; whether MPS works now, at each look.
+            # Capabilities are read once; whether MPS works is checked every time.
             has_limits = self._reader.has_memory_limits()
             self._reached = highest_level(
                 cgroup=cgroup_problem(self._rules.engine, self._host, has_limits),
@@ -219,7 +219,7 @@ class CudaGpus(DeviceKind):
         return is_level and device.is_healthy and not device.slot
 
     def _level(self, device: Device, reached: ReachedLevel) -> ReachedLevel:
-        """Return the level of one GPU: where a program can leave MPS, it is held by agreement."""
+        """Return the level of one GPU: soft if programs can bypass MPS."""
         if reached.level is not Level.PROCESS:
             return reached
         mode = _mode_of(device)
@@ -229,16 +229,20 @@ class CudaGpus(DeviceKind):
         return highest_level(reached.why_not[Level.CGROUP.value], problem, self._rules.no_watchdog)
 
     def _only_one_program(self, device: Device) -> bool:
-        """Let every program of a session use its whole GPU; return whether only one can."""
+        """Give every program of a session its whole GPU; return whether only one program can
+        use it.
+        """
         mode = _mode_of(device)
         if mode is not None and self._rules.may_set_mode and self._rules.mps is not None:
-            # Looked at now: it was shared until a moment ago.
+            # Read now, because the GPU was shared until a moment ago.
             with self._lock:
                 return bool(self._reader.set_mode(device.id, DEFAULT))
         return mode == EXCLUSIVE
 
     def _shared(self, device: Device) -> Device:
-        """Say which shares of a GPU can be had now, and why not more, or not more firmly."""
+        """Return which shares of a GPU are available now, and the reason for limits and for the
+        level.
+        """
         reached, mps = self._reached, self._rules.mps
         if reached is None:
             return device
@@ -258,12 +262,12 @@ class CudaGpus(DeviceKind):
             )
         elif not reached.level.is_at_least(self._rules.minimum):
             withheld = (
-                f"the machine reaches only {reached.level}, and {self._rules.minimum} is demanded"
+                f"the machine reaches only {reached.level}, and {self._rules.minimum} is required"
             )
         elif (is_mps or reached.level is Level.CGROUP) and device.memory_bytes is None:
-            withheld = "the driver does not tell how much memory there is to be shared"
+            withheld = "the driver does not report how much memory there is"
         elif is_mps and mps is not None:
-            # It is being started, or recovers: this passes.
+            # It is being started or recovers: a temporary state.
             withheld = mps.why_not(device.id)
             is_paused = bool(withheld)
         if is_paused:
@@ -285,23 +289,23 @@ class CudaGpus(DeviceKind):
         control = mps.control(device.id)
         if control is None:
             raise Unavailable(f"GPU {device.id} cannot be shared now: {mps.why_not(device.id)}")
-        # In a container its own place; beside this process the path must be the machine's.
+        # A fixed path in a container; without a container the machine's own path.
         target = MPS_PIPE if engine == "docker" else str(control.pipe)
         mounts: list[Mapping[str, Any]] = []
         if engine == "docker" or control.shm is not None:
-            # Who is not isolated reaches the pipe where it is.
+            # Sessions without isolation use the pipe at its real path.
             mounts.append({"source": str(control.pipe), "target": target, "read_only": False})
         if control.shm is not None:
             mounts.append({"source": str(control.shm), "target": "/dev/shm", "read_only": False})
         return {"CUDA_MPS_PIPE_DIRECTORY": target, **limits.environ()}, mounts
 
     def _close_bypass(self, device_id: str) -> None:
-        """Let nobody but MPS use a GPU, where that is ours to decide.
+        """Let only MPS use a GPU, if the agent may change the compute mode.
 
         Raises
         ------
         Unavailable
-            If the driver refuses; from then on the GPU's level is what is left without it.
+            If the driver refuses; from then on the GPU has the level that remains without it.
         """
         if not self._rules.may_set_mode:
             return
@@ -312,7 +316,7 @@ class CudaGpus(DeviceKind):
             raise Unavailable(f"GPU {device_id} cannot be shared now: {problem}", device=device_id)
 
     def _open_again(self, mps: MpsServers) -> None:
-        """Leave GPUs that no session shares in the mode in which everybody can use them."""
+        """Set GPUs that no session shares back to the mode in which every program can use them."""
         with self._lock:
             for device_id, device in self._known.items():
                 is_ours = self._rules.may_set_mode and _mode_of(device) is not None
@@ -329,7 +333,7 @@ class CudaGpus(DeviceKind):
         return nodes
 
     def _capability_nodes(self, minor: int, gi: Any, ci: Any) -> list[str]:
-        """Return the nodes that open one MIG instance, and no other."""
+        """Return the device nodes that open one MIG instance, and no other."""
         nodes = []
         for file in ("access", f"ci{ci}/access"):
             text = self._host.read(MIG_ACCESS.format(minor=minor, gi=gi, file=file)) or ""
@@ -344,9 +348,9 @@ def _mode_of(device: Device) -> str | None:
 
 
 def _level_of(granted: Sequence[Granted], engine: str) -> Level:
-    """Return what keeps a session to these devices.
+    """Return the enforcement level of these devices for a session.
 
-    A whole one is its own; that it reaches no other is the container's doing.
+    A whole device belongs to one session; the container keeps it from reaching others.
     """
     levels = [g.device.sharing.level for g in granted if g.is_share or g.device.slot]
     if not levels:
@@ -355,11 +359,10 @@ def _level_of(granted: Sequence[Granted], engine: str) -> Level:
 
 
 def limit_environ(granted: Sequence[Granted]) -> dict[str, str]:
-    """Return the limits that a share means, by the index that a device has in the session.
+    """Return the variables for the limits of a share, by the device's index in the session.
 
-    ``CUDA_MEMORY_LIMITS=0:4294967296`` and ``CUDA_PROCESSOR_LIMITS=0:25``: an
-    enforcing library reads them; without one they tell programs what is theirs.
-    What nobody knows of a device is left out.
+    ``CUDA_MEMORY_LIMITS=0:4294967296`` and ``CUDA_PROCESSOR_LIMITS=0:25``: an enforcing library
+    reads them; without one they inform programs. Unknown figures are left out.
     """
     total = sum(g.amount for g in granted)
     return {
@@ -367,7 +370,7 @@ def limit_environ(granted: Sequence[Granted]) -> dict[str, str]:
         "CUDA_GLOBAL_DEVICE_IDS": _pairs((i, g.device.index) for i, g in enumerate(granted)),
         "CUDA_RESOURCE_VIRTUALIZED": str(int(any(g.is_share for g in granted))),
         "CUDA_MEMORY_LIMITS": _pairs((i, g.memory_bytes) for i, g in enumerate(granted)),
-        # Bytes that the system needs of each device beside what the session may have.
+        # Bytes that the system needs on each device in addition to the session's share.
         "CUDA_RESERVED_MEMORY": str(_reserved(granted)),
         "CUDA_PROCESSOR_LIMITS": _pairs((i, g.processors) for i, g in enumerate(granted)),
     }

@@ -1,4 +1,4 @@
-"""What NVML says of GPUs and MIG instances: who they are, and what they are doing now."""
+"""Reads GPUs and MIG instances through NVML: identity, and current usage."""
 
 from __future__ import annotations
 
@@ -15,33 +15,33 @@ from ..enforcement_levels import COMPUTE_MODES
 from .nvml import Nvml, peers
 
 FAMILY = "cuda"
-# Least compute capability for what people do with a GPU.
+# Minimum compute capability for common uses of a GPU.
 GOOD_FOR: Mapping[str, tuple[int, int]] = {"training": (8, 0), "inference": (9, 0)}
 PROCESS_LISTS = (
     "nvmlDeviceGetComputeRunningProcesses",
     "nvmlDeviceGetMPSComputeRunningProcesses",
 )
-# The library names an instance as "NVIDIA H200 MIG 1g.18gb"; some profiles end with +me.
+# The library names an instance "NVIDIA H200 MIG 1g.18gb"; some profiles end with +me.
 PROFILE = re.compile(r"MIG ((?:\d+c\.)?\d+g\.\d+gb(?:\+[a-z.]+)*)\s*$", re.IGNORECASE)
 MIB = 2**20
-# The driver samples what processes do up to once a second.
+# The driver samples processes at most once a second.
 LOOK_BACK_SECONDS = 2.0
 
 
 class GpuReader:
-    """Reads the driver's GPUs; one that is divided by MIG is read as its instances."""
+    """Reads the driver's GPUs; a GPU divided by MIG is read as its instances."""
 
     def __init__(self, nvml: Nvml) -> None:
         self._nvml = nvml
-        # What a GPU is does not change while it is there; asking costs hundreds of calls.
+        # Constant facts of each GPU: reading them costs hundreds of calls.
         self._constant: dict[str, dict[str, Any]] = {}
         self.undivided: list[str] = []
 
     def read(self) -> list[Device]:
-        """Return what the driver knows now; an unhealthy GPU too.
+        """Return the GPUs and instances that the driver knows now, unhealthy ones included.
 
-        ``undivided`` then names the GPUs that MIG has been switched on for and
-        that have no instance: nothing of them can be used.
+        ``undivided`` names GPUs with MIG switched on but without an instance: nothing on them can
+        be used.
         """
         count = self._nvml.ask("nvmlDeviceGetCount") or 0
         handles = [self._nvml.ask("nvmlDeviceGetHandleByIndex", index) for index in range(count)]
@@ -64,11 +64,13 @@ class GpuReader:
         return found
 
     def forget(self, uuid: str) -> None:
-        """Ask anew what a GPU is when it comes back."""
+        """Read the facts of a GPU again when it comes back."""
         self._constant.pop(uuid, None)
 
     def sample(self, device_id: str) -> dict[str, Any] | None:
-        """Return what a GPU or an instance is doing; what the driver does not tell is None."""
+        """Return the usage of a GPU or an instance; figures that the driver does not report are
+        None.
+        """
         handle = self._nvml.ask("nvmlDeviceGetHandleByUUID", device_id)
         if handle is None:
             return None
@@ -84,10 +86,10 @@ class GpuReader:
         }
 
     def processes(self, device_id: str) -> list[DeviceProcess]:
-        """Return who holds memory of a GPU or an instance, and how busy each keeps it."""
+        """Return the processes that hold memory of a GPU or an instance, with their utilization."""
         handle = self._nvml.ask("nvmlDeviceGetHandleByUUID", device_id)
         found: dict[int, DeviceProcess] = {}
-        # Clients of MPS are listed apart; on some drivers in both places.
+        # MPS clients are listed separately; some drivers list them in both places.
         for name in PROCESS_LISTS if handle is not None else ():
             for process in self._nvml.ask(name, handle, otherwise=()):
                 held = DeviceProcess(device_id, process.pid, process.usedGpuMemory)
@@ -98,21 +100,21 @@ class GpuReader:
         busy = self._nvml.busy_processes(handle, since)
         if busy is None:
             return list(found.values())
-        # What a stranger did may be a client's work, of which the driver says that MPS's server
-        # did it: of those who seem to have done nothing it is unknown then.
+        # The driver attributes the work of MPS clients to the MPS server. If an unlisted process
+        # was busy, the utilization of seemingly idle processes is therefore unknown.
         idle = None if set(busy) - set(found) else 0.0
         return [
             replace(held, utilization_percent=busy.get(pid, idle)) for pid, held in found.items()
         ]
 
     def set_mode(self, device_id: str, mode: str) -> str:
-        """Put a GPU into a compute mode; return why it is not in it, or an empty text."""
+        """Set the compute mode of a GPU; return why that failed, or an empty text."""
         handle = self._nvml.ask("nvmlDeviceGetHandleByUUID", device_id)
         if handle is not None and self._mode(handle) != mode:
             number = next(n for n, name in COMPUTE_MODES.items() if name == mode)
             self._nvml.ask("nvmlDeviceSetComputeMode", handle, number)
         is_so = handle is not None and self._mode(handle) == mode
-        return "" if is_so else f"the driver does not put it into the compute mode {mode}"
+        return "" if is_so else f"the driver does not set the compute mode {mode}"
 
     def _mode(self, handle: Any) -> str | None:
         number = self._nvml.ask("nvmlDeviceGetComputeMode", handle)
@@ -152,7 +154,7 @@ class GpuReader:
                     sharing=Sharing(Level.HARDWARE, most=0),
                     facts={
                         **self._constant[parent],
-                        # An instance reaches no other device directly.
+                        # An instance has no direct links to other devices.
                         "links": {},
                         "pci_peers": [],
                         "minor": ask("nvmlDeviceGetMinorNumber", handle, otherwise=index),
@@ -165,7 +167,7 @@ class GpuReader:
         return found
 
     def _learn(self, handles: Mapping[str, Any]) -> None:
-        """Read what does not change, when a GPU has come or gone."""
+        """Read the constant facts when a GPU has appeared or disappeared."""
         if handles.keys() == self._constant.keys():
             return
         nvml = self._nvml
@@ -179,7 +181,7 @@ class GpuReader:
             uuid: {
                 "pci": nvml.bus_of(handle),
                 "driver": nvml.text("nvmlSystemGetDriverVersion"),
-                # 13010 is CUDA 13.1: the newest that programs here may want.
+                # 13010 is CUDA 13.1, the newest version that programs here may require.
                 "cuda": None if cuda is None else f"{cuda // 1000}.{cuda % 1000 // 10}",
                 **_capability(nvml.ask("nvmlDeviceGetCudaComputeCapability", handle)),
                 "links": links[uuid],
@@ -210,7 +212,7 @@ class GpuReader:
 
 
 def profile_of(model: str, attributes: Any) -> str:
-    """Return the profile of an instance as its slot has it: ``1g.18gb``, ``1g.18gb-me``."""
+    """Return the profile of an instance in the form of its slot: ``1g.18gb``, ``1g.18gb-me``."""
     match = PROFILE.search(model)
     if match is not None:
         return match[1].lower().replace("+", "-")
@@ -222,7 +224,7 @@ def profile_of(model: str, attributes: Any) -> str:
 
 
 def _capability(version: tuple[int, int] | None) -> dict[str, Any]:
-    """Return the compute capability and what it is good for; unknown stays None."""
+    """Return the compute capability and the uses that it suits; unknown stays None."""
     if version is None:
         return {"compute_capability": None, "good_for": None}
     good_for = [name for name, least in GOOD_FOR.items() if version >= least]

@@ -1,8 +1,8 @@
 """One control daemon of NVIDIA's Multi-Process Service (MPS), for one GPU.
 
-It has a folder, and so a pipe, of its own: a daemon for several GPUs stops all of
-them when one fails, and the default folder is handed to every container by NVIDIA's
-toolkit. It outlives the agent, because the sessions' programs compute in its server.
+It has a folder, and so a pipe, of its own: a daemon for several GPUs stops all of them when one
+fails, and NVIDIA's toolkit passes the default folder to every container. It outlives the agent,
+because the sessions' programs run in its server.
 """
 
 from __future__ import annotations
@@ -22,30 +22,30 @@ import psutil
 from bai_services.core.resources import SHARE_UNIT
 
 PROGRAM = "nvidia-cuda-mps-control"
-# How the names of the daemon and of its server begin, as far as the kernel keeps them.
+# Prefix of the names of the daemon and its server, as far as the kernel stores them.
 OURS = "nvidia-cuda-mps"
 PIPE, LOG, SHM = "pipe", "log", "shm"
 COMMAND_SECONDS = 5.0
 START_SECONDS = 15.0
 END_SECONDS = 3.0
-# A unix socket's address holds 108 bytes, and the daemon adds names to the folder's.
+# A unix socket's address has at most 108 bytes, and the daemon appends names to the folder's.
 LONGEST_PIPE = 88
 MIB = 2**20
-# Of the GPU's memory the server and its contexts take some themselves.
+# GPU memory used by the server and its contexts themselves.
 RESERVE_BYTES = 2**30
-# The daemon's own view of the machine's shared memory, so that containers can have the same.
+# A separate /dev/shm for the daemon, which can be shared with containers.
 OWN_SHM = 'mount --bind "$OWN_SHM" /dev/shm && exec "$0" "$@"'
 
 
 class MpsFailed(Exception):
-    """The daemon cannot be started, does not answer, or answers what it should not."""
+    """The daemon cannot be started, does not answer, or gives an unexpected answer."""
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What every program of the GPU may take at most, unless it asks for less.
+    """Maximum that every program of the GPU may use, unless it requests less.
 
-    ``share``, in thousandths, is what they were worked out of.
+    ``share``, in thousandths, is what they were computed from.
     """
 
     percent: int
@@ -60,7 +60,9 @@ class Limits:
         return cls(max(1, percent), max(1, usable * share // SHARE_UNIT // MIB), share)
 
     def environ(self) -> dict[str, str]:
-        """Return the same limits as a client is told them; it can only make them tighter."""
+        """Return the same limits as environment variables for a client, which can only lower
+        them.
+        """
         return {
             "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE": str(self.percent),
             "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT": f"0={self.memory_mib}M",
@@ -68,10 +70,12 @@ class Limits:
 
 
 class MpsControl:
-    """Starts, asks and ends the daemon of one GPU. Every call blocks, for seconds at most."""
+    """Starts, queries and stops the daemon of one GPU. Every call blocks, for seconds at most."""
 
     def __init__(self, folder: Path, uuid: str, *, has_own_shm: bool) -> None:
-        """``has_own_shm`` gives it a shared memory of its own to pass on; that takes root."""
+        """``has_own_shm`` gives it a separate shared memory that can be passed on; requires
+        root.
+        """
         self.folder = folder
         self.uuid = uuid
         self.pipe = folder / PIPE
@@ -79,7 +83,7 @@ class MpsControl:
         self._limits_file = folder / "limits.json"
 
     def start(self, limits: Limits) -> None:
-        """Start the daemon and set its limits; whatever was left of an earlier one ends first.
+        """Start the daemon and set its limits; the rest of an earlier daemon is stopped first.
 
         Raises
         ------
@@ -91,7 +95,7 @@ class MpsControl:
         log = self.folder / LOG / "start.log"
         try:
             with open(log, "wb") as output:
-                # Not through a pipe: the daemon would hold it open for ever.
+                # Not through a pipe, which the daemon would hold open for ever.
                 done = subprocess.run(
                     self._start_words(),
                     env=self._environ(is_daemon=True),
@@ -110,25 +114,27 @@ class MpsControl:
         self.tell(f"set_default_active_thread_percentage {limits.percent}")
         if self.percent() != limits.percent:
             raise MpsFailed(f"{PROGRAM} does not confirm the limit of {limits.percent} percent")
-        # Last of all: a daemon without this file was never ready for anybody.
+        # Written last: a daemon without this file was never ready.
         written = self._limits_file.with_name(f".{self._limits_file.name}")
         written.write_text(json.dumps(asdict(limits)))
         written.replace(self._limits_file)
 
     def limits(self) -> Limits | None:
-        """Return the limits that a daemon of this folder was started with; None: there is none."""
+        """Return the limits with which the daemon of this folder was started; None if there is
+        none.
+        """
         try:
             return Limits(**json.loads(self._limits_file.read_text()))
         except (OSError, ValueError, TypeError):
             return None
 
     def percent(self) -> int:
-        """Return the limit that the daemon has in force now.
+        """Return the daemon's current limit.
 
         Raises
         ------
         MpsFailed
-            If it does not tell.
+            If it does not answer.
         """
         said = self.tell("get_default_active_thread_percentage")
         try:
@@ -146,16 +152,16 @@ class MpsControl:
         return _numbers(self.tell(f"get_client_list {server}"))
 
     def terminate(self, server: int, client: int) -> None:
-        """End a client's work in order: killed in the middle of it, it may harm the others."""
+        """End a client's work in order; killing it in the middle may harm other clients."""
         self.tell(f"terminate_client {server} {client}")
 
     def quit(self) -> None:
-        """Let the daemon end, and remove its folder.
+        """Stop the daemon, and remove its folder.
 
         Raises
         ------
         MpsFailed
-            If it does not take the order.
+            If it refuses.
         """
         self.tell("quit")
         gone = _wait(self._processes())
@@ -163,14 +169,14 @@ class MpsControl:
         self._clear()
 
     def kill(self) -> None:
-        """End whatever of this folder still runs, and remove the folder."""
+        """Kill all remaining processes of this folder, and remove the folder."""
         left = self._processes()
         _signal(left, is_kill=False)
         _signal(_wait(left), is_kill=True)
         self._clear()
 
     def tell(self, command: str) -> str:
-        """Give the daemon an order and return its answer.
+        """Send a command to the daemon and return its answer.
 
         Raises
         ------
@@ -197,7 +203,7 @@ class MpsControl:
         return done.stdout.strip()
 
     def _start_words(self) -> list[str]:
-        # -M: users of several uids in one server; without it the second one waits for ever.
+        # -M: clients with different uids in one server; without it the second uid waits for ever.
         words = [_program(), "-d", *(["-M"] if os.geteuid() == 0 else [])]
         if self.shm is None:
             return words
@@ -215,7 +221,7 @@ class MpsControl:
         return environ
 
     def _make_folders(self) -> None:
-        # Sessions reach their own pipe and can list nothing on the way to it.
+        # Sessions can open their own pipe, but cannot list the folders above it.
         for folder, mode in ((self.folder, 0o711), (self.pipe, 0o755), (self.folder / LOG, 0o700)):
             folder.mkdir(parents=True, exist_ok=True)
             folder.chmod(mode)
@@ -232,11 +238,13 @@ class MpsControl:
         shutil.rmtree(self.folder, ignore_errors=True)
 
     def _processes(self) -> list[psutil.Process]:
-        """Return the daemon and the servers of this folder, also those of an agent before us."""
+        """Return the daemon and the servers of this folder, also those of an earlier agent
+        process.
+        """
         found = []
         for process in psutil.process_iter():
             with suppress(psutil.Error):
-                # Sessions carry the same variable; they are not ours to end.
+                # Sessions have the same variable; their processes must not be ended here.
                 if process.name().startswith(OURS):
                     pipe = process.environ().get("CUDA_MPS_PIPE_DIRECTORY")
                     found += [process] if pipe == str(self.pipe) else []
@@ -257,7 +265,7 @@ def _numbers(text: str) -> list[int]:
 
 
 def _wait(processes: Sequence[psutil.Process]) -> list[psutil.Process]:
-    """Give processes a moment to end and return those that did not."""
+    """Wait a moment for processes to end; return those that remain."""
     deadline = time.monotonic() + END_SECONDS
     left = list(processes)
     while left and time.monotonic() < deadline:

@@ -1,4 +1,4 @@
-"""The MPS daemons of a machine's GPUs: started, looked after, ended in order."""
+"""MPS daemons of a machine's GPUs: start, supervision, orderly end."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ log = logging.getLogger(__name__)
 
 FIRST_RETRY_SECONDS = 5.0
 MAX_RETRY_SECONDS = 300.0
-# A server with a fault lets its clients go and starts anew; one that does not is ended.
+# A server with a fault should disconnect its clients and restart; otherwise it is stopped.
 LOOKS_WITH_FAULT = 6
 LOOKS_WITHOUT_ANSWER = 2
 LET_GO_SECONDS = 2.0
@@ -31,7 +31,7 @@ LEAVE_SECONDS = 20.0
 
 @dataclass(slots=True)
 class Tended:
-    """One GPU's daemon; ``why_not`` says why nobody may use it now, and is empty when they may."""
+    """The daemon of one GPU; ``why_not`` says why it cannot be used now, empty if it can."""
 
     control: MpsControl
     memory_bytes: int
@@ -44,10 +44,10 @@ class Tended:
 
 
 class MpsServers:
-    """Keeps one daemon for each GPU that is wanted; ``tend`` and ``serve`` take time.
+    """Keeps one daemon for each wanted GPU; ``tend`` and ``serve`` take time.
 
-    All programs of a GPU have one limit, so all its sessions have the same share: that of the
-    first one, for which the daemon is started anew, until the GPU is empty.
+    All programs of a GPU have one limit, so all its sessions have the same share until the GPU is
+    empty: that of the first session, for which the daemon is restarted.
     """
 
     def __init__(
@@ -58,18 +58,20 @@ class MpsServers:
         has_own_shm: bool,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """``share`` is what every session gets of a GPU, in thousandths; 0: as the first asks."""
+        """``share``: every session's part of a GPU, in thousandths; 0: as the first session
+        requests.
+        """
         self._root = root
         self.share = share
         self._sharing = sharing_of(Level.PROCESS, share)
         self._has_own_shm = has_own_shm
         self._clock = clock
-        # None: nobody has said yet, so whatever runs goes on.
+        # None: not known yet, so running daemons continue.
         self._wanted: Mapping[str, int] | None = None
         self._tended: dict[str, Tended] = {}
-        # The share that the sessions of a GPU were given by an agent before this one.
+        # Shares that an earlier agent process assigned to the sessions of each GPU.
         self._given: Mapping[str, int] = {}
-        # A look that is under way when the agent ends must not start anything again.
+        # A check in progress when the agent ends must not start anything again.
         self._lock = threading.Lock()
         self._is_closed = False
 
@@ -81,24 +83,24 @@ class MpsServers:
         return ""
 
     def reconcile(self, held: Iterable[Holding]) -> None:
-        """Say what the sessions have that an agent before this one has left."""
+        """Take over the assignments of an earlier agent process."""
         shares: dict[str, int] = {}
         for one in held:
-            # A kernel that has ended may not be removed yet; nobody gets more than is his.
+            # A kernel that has ended may not be removed yet; the smallest share is the safe one.
             shares[one.device_id] = min(one.amount, shares.get(one.device_id, one.amount))
         self._given = shares
 
     def want(self, memory_bytes: Mapping[str, int]) -> None:
-        """Say which GPUs there are, and how much memory each has; takes no time."""
+        """Set which GPUs exist, and how much memory each has; returns at once."""
         self._wanted = dict(memory_bytes)
 
     def why_not(self, uuid: str) -> str:
-        """Return why nobody may use a GPU through MPS now, or an empty text."""
+        """Return why a GPU cannot be used through MPS now, or an empty text."""
         tended = self._tended.get(uuid)
         return "MPS is being started" if tended is None else tended.why_not
 
     def control(self, uuid: str) -> MpsControl | None:
-        """Return the daemon of a GPU that is ready for clients."""
+        """Return the daemon of a GPU if it is ready for clients."""
         tended = self._tended.get(uuid)
         return tended.control if tended is not None and not tended.why_not else None
 
@@ -107,14 +109,14 @@ class MpsServers:
         return None if tended is None else tended.limits
 
     def serve(self, uuid: str, share: int) -> Limits:
-        """Hold the programs of a GPU to a share from now on; return the limits that means.
+        """Limit the programs of a GPU to a share from now on; return the resulting limits.
 
-        Programs of a session that has just ended may need a moment to go.
+        Programs of a session that has just ended may need a moment to exit.
 
         Raises
         ------
         Unavailable
-            If its daemon does not work now, or programs with other limits do not go.
+            If its daemon does not work now, or programs with other limits remain.
         """
         deadline = time.monotonic() + LEAVE_SECONDS
         while True:
@@ -130,11 +132,11 @@ class MpsServers:
                     raise _not_now(uuid, str(error)) from error
             if time.monotonic() > deadline:
                 held = format_amount("cuda.shares", tended.limits.share)
-                raise _not_now(uuid, f"programs with shares of {held} compute there")
+                raise _not_now(uuid, f"programs with shares of {held} are running there")
             time.sleep(0.1)
 
     def _is_served(self, tended: Tended, share: int) -> bool:
-        """Start the daemon anew for a share, unless programs compute with another one."""
+        """Restart the daemon for a share, unless programs with another one are running."""
         now = tended.limits.share
         if now == share:
             return True
@@ -149,7 +151,7 @@ class MpsServers:
         return True
 
     def tend(self) -> None:
-        """Look at every daemon and do what it needs; those that hang hold up no other."""
+        """Check every daemon and do what it needs; those that hang do not delay the others."""
         with self._lock:
             if not self._is_closed:
                 self._tend()
@@ -170,7 +172,7 @@ class MpsServers:
                 list(pool.map(self._tend_one, wanted))
 
     def _share_before(self, control: MpsControl) -> int:
-        """Return what a GPU served before this agent; the least where nobody knows of any."""
+        """Return the share that a GPU had under an earlier agent; the smallest if unknown."""
         left = control.limits()
         if left is not None and left.share:
             return left.share
@@ -202,7 +204,7 @@ class MpsServers:
             log.warning("clients of GPU %s cannot be ended in order: %s", uuid, error)
 
     def close(self) -> None:
-        """End the daemons that nobody computes with; sessions that go on keep theirs."""
+        """Stop the daemons without clients; daemons of running sessions continue."""
         with self._lock:
             self._is_closed = True
             self._close()
@@ -215,29 +217,29 @@ class MpsServers:
         for control in self._left():
             try:
                 if _clients(control):
-                    log.info("sessions compute on GPU %s: its MPS daemon goes on", control.uuid)
+                    log.info("sessions are using GPU %s: its MPS daemon continues", control.uuid)
                 else:
                     control.quit()
             except MpsFailed as error:
-                log.warning("MPS of GPU %s does not end, and is killed: %s", control.uuid, error)
+                log.warning("MPS of GPU %s does not stop and is killed: %s", control.uuid, error)
                 control.kill()
 
     def _left(self) -> list[MpsControl]:
-        """Return the daemons that have a folder here, also those of an agent before us."""
+        """Return the daemons that have a folder here, also those of an earlier agent process."""
         names = sorted(path.name for path in self._root.iterdir()) if self._root.is_dir() else []
         return [
             MpsControl(self._root / name, name, has_own_shm=self._has_own_shm) for name in names
         ]
 
     def _end_strangers(self, wanted: Collection[str]) -> None:
-        """End the daemons of GPUs that are gone or are no longer shared in this way."""
+        """Stop the daemons of GPUs that are gone or are no longer shared by MPS."""
         for uuid in [uuid for uuid in self._tended if uuid not in wanted]:
             del self._tended[uuid]
         for control in self._left():
             if control.uuid in wanted:
                 continue
             try:
-                # A driver may fail for a moment: what computes there may go on when it is back.
+                # A driver may fail for a moment; running programs may continue when it recovers.
                 is_in_use = bool(_clients(control))
             except MpsFailed:
                 is_in_use = False
@@ -257,16 +259,16 @@ class MpsServers:
             self._failed(tended, str(error), now)
 
     def _begin(self, tended: Tended) -> None:
-        """Take over the daemon that an agent before us has left, or start one."""
+        """Take over the daemon of an earlier agent process, or start one."""
         control = tended.control
         left = control.limits()
         if left is not None and _answers(control, left):
             if left == tended.limits:
-                log.info("MPS of GPU %s goes on", control.uuid)
+                log.info("MPS of GPU %s continues", control.uuid)
                 self._is_ready(tended)
                 return
             if _clients(control):
-                tended.why_not = "sessions with other limits than those set now still compute here"
+                tended.why_not = "sessions with other limits than the current ones still run"
                 return
         control.start(tended.limits)
         log.info("MPS of GPU %s started: %s", control.uuid, tended.limits)
@@ -279,7 +281,7 @@ class MpsServers:
     def _check(self, tended: Tended) -> None:
         control = tended.control
         if control.percent() != tended.limits.percent:
-            # Somebody with the rights of an administrator changed them: begin anew.
+            # Changed by somebody with administrator rights: start again.
             tended.bad_looks = LOOKS_WITHOUT_ANSWER
             raise MpsFailed("the daemon's limits are not those that were set")
         faulty = [server for server in control.servers() if control.has_fault(server)]
@@ -287,7 +289,7 @@ class MpsServers:
             self._is_ready(tended)
             return
         tended.bad_looks += 1
-        tended.why_not = "MPS recovers from the fault of a program"
+        tended.why_not = "MPS is recovering from the fault of a program"
         log.warning("the MPS server of GPU %s has a fault: its programs end", control.uuid)
         if tended.bad_looks > LOOKS_WITH_FAULT:
             raise MpsFailed("the server does not recover from a fault")
@@ -299,10 +301,10 @@ class MpsServers:
         tended.bad_looks += 1
         tended.why_not = f"MPS does not work: {text}"
         if tended.is_running and tended.bad_looks < LOOKS_WITHOUT_ANSWER:
-            # It may answer at the next look; what computes with it goes on until then.
+            # It may answer at the next check; until then its programs continue.
             return
         if tended.is_running:
-            log.error("MPS of GPU %s is started anew: %s", tended.control.uuid, text)
+            log.error("MPS of GPU %s is restarted: %s", tended.control.uuid, text)
         else:
             log.error("MPS of GPU %s cannot be used: %s", tended.control.uuid, text)
         tended.control.kill()
@@ -314,7 +316,7 @@ class MpsServers:
 
 
 def _not_now(uuid: str, why: str) -> Unavailable:
-    return Unavailable(f"GPU {uuid} cannot be shared so now: {why}", device=uuid)
+    return Unavailable(f"GPU {uuid} cannot be shared like this now: {why}", device=uuid)
 
 
 def _answers(control: MpsControl, limits: Limits) -> bool:

@@ -1,4 +1,4 @@
-"""What NVIDIA's collective library should know of a machine, from its topology."""
+"""NCCL settings derived from a machine's topology."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ ROCE_V2 = "RoCE v2"
 def nccl_defaults(granted: Sequence[Granted], host: HostFiles, engine: str) -> dict[str, str]:
     """Return variables for a session with several whole GPUs; none for any other.
 
-    Adapters are those of the GPUs' NUMA nodes, or all where nobody knows them. A
-    container is given no adapter, so NCCL need not look for one.
+    Adapters are those of the GPUs' NUMA nodes, or all if the nodes are unknown. Containers get no
+    adapter, so NCCL need not search for one.
     """
     if len(granted) < 2 or any(g.is_share or g.device.slot for g in granted):
         return {}
@@ -42,7 +42,7 @@ def _all_linked(granted: Sequence[Granted]) -> bool:
 
 
 def _adapters(granted: Sequence[Granted], host: HostFiles) -> list[str]:
-    """Return the adapters with a port in use, the nearest ones where that is known."""
+    """Return the adapters with a port in use, the nearest ones if that is known."""
     active = [
         adapter
         for adapter in host.paths(ADAPTERS, 0)

@@ -1,4 +1,4 @@
-"""NVIDIA's management library through ``pynvml``; what it does not know is None, never an error."""
+"""NVIDIA's management library through ``pynvml``; unknown values are None, never an error."""
 
 from __future__ import annotations
 
@@ -6,23 +6,23 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import Any
 
-# A link may end at a switch, behind which are all GPUs that have links to switches.
+# The end of a link may be a switch, behind which are all GPUs with links to switches.
 SWITCH = "switch"
 NVLINK_IS_SWITCH = 2
-# Common ancestors of two GPUs: one board, or PCI switches, but no bridge of the host.
+# Common ancestors of two GPUs up to this value: one board or PCI switches, but no host bridge.
 BEHIND_SWITCHES = 20
-# The library's results.
+# Result codes of the library.
 SUCCESS, NOT_FOUND = 0, 6
 
 
 class Nvml:
-    """Calls the library where it is there; every call may block."""
+    """Calls the library if it is installed; every call may block."""
 
     def __init__(self, module: Any | None = None) -> None:
-        """``module`` is ``pynvml``; None imports it where it is installed."""
+        """``module`` is ``pynvml``; None imports it if it is installed."""
         self._module = module
         self.is_open = False
-        self.why_not = "not looked for yet"
+        self.why_not = "not searched for yet"
 
     def open(self) -> bool:
         """Load the library; tried again at each call until there is a driver."""
@@ -44,7 +44,9 @@ class Nvml:
         return True
 
     def ask(self, name: str, *arguments: Any, otherwise: Any = None) -> Any:
-        """Call a function; what a driver does not have, or has lost, is ``otherwise``."""
+        """Call a function; ``otherwise`` is the result if the driver lacks the function or lost
+        the device.
+        """
         assert self._module is not None
         call: Callable[..., Any] | None = getattr(self._module, name, None)
         if call is None:
@@ -52,19 +54,19 @@ class Nvml:
         try:
             return call(*arguments)
         except (self._module.NVMLError, self._module.NVMLLibraryMismatchError):
-            # The second one is what the binding makes of a function that an older driver lacks.
+            # The second exception is raised by the binding if an older driver lacks the function.
             return otherwise
 
     def busy_processes(self, handle: Any, since_microseconds: int) -> dict[int, float] | None:
-        """Return how busy processes kept a device since then, in percent; None: nobody knows.
+        """Return the utilization by process since then, in percent; None: unknown.
 
-        Who did nothing is left out.
+        Idle processes are left out.
         """
         assert self._module is not None
         try:
             samples = self._module.nvmlDeviceGetProcessUtilization(handle, since_microseconds)
         except (self._module.NVMLError, self._module.NVMLLibraryMismatchError) as error:
-            # No sample at all: the device did nothing.
+            # No sample at all: the device was idle.
             return {} if getattr(error, "value", None) in (SUCCESS, NOT_FOUND) else None
         parts: dict[int, list[int]] = {}
         for sample in samples:
@@ -72,7 +74,7 @@ class Nvml:
         return {pid: sum(values) / len(values) for pid, values in parts.items()}
 
     def has(self, name: str) -> bool:
-        """Return whether the binding and the driver's library both know a function."""
+        """Return whether the binding and the driver's library both have a function."""
         pointer = getattr(self._module, "_nvmlGetFunctionPointer", None)
         if pointer is None or not hasattr(self._module, name):
             return False
@@ -83,7 +85,7 @@ class Nvml:
         return True
 
     def text(self, name: str, *arguments: Any) -> str | None:
-        """Call a function that answers with a text."""
+        """Call a function that returns a text."""
         value = self.ask(name, *arguments)
         if value is None:
             return None
@@ -95,7 +97,7 @@ class Nvml:
         return None if pci is None else _address(pci)
 
     def link_ends(self, handle: Any) -> Mapping[str, int] | None:
-        """Return how many NVLinks end at each PCI address, or at ``switch``; None: not known."""
+        """Return the number of NVLinks to each PCI address, or to ``switch``; None: unknown."""
         ends: Counter[str] = Counter()
         is_known = False
         for link in range(getattr(self._module, "NVML_NVLINK_MAX_LINKS", 0)):
@@ -114,7 +116,7 @@ class Nvml:
         return ends if is_known else None
 
     def pci_peers(self, handles: Mapping[str, Any]) -> dict[str, list[str] | None]:
-        """Return for each GPU those behind the same PCI switches; None where nobody knows."""
+        """Return for each GPU those behind the same PCI switches; None if unknown."""
         found: dict[str, list[str] | None] = {}
         for uuid, handle in handles.items():
             ancestors = {
@@ -131,11 +133,10 @@ class Nvml:
 def peers(
     bus: Mapping[str, str | None], ends: Mapping[str, Mapping[str, int] | None]
 ) -> dict[str, dict[str, int] | None]:
-    """Return for each GPU the number of NVLinks to each other GPU; None where nobody knows.
+    """Return for each GPU the number of NVLinks to each other GPU; None if unknown.
 
-    ``bus`` is the PCI address and ``ends`` the ends of the links of each GPU,
-    both by uuid. Behind a switch every GPU reaches every other with the links
-    that the weaker of the two has.
+    ``bus`` contains the PCI address and ``ends`` the link ends of each GPU, both by uuid. Behind a
+    switch every GPU reaches every other with the number of links of the weaker one.
     """
     of_address = {address: uuid for uuid, address in bus.items() if address is not None}
     found: dict[str, dict[str, int] | None] = {}

@@ -1,1 +1,1 @@
-"""Code of single vendors that the table of accelerators cannot express."""
+"""Vendor-specific code for what the table of accelerators cannot express."""

@@ -1,4 +1,4 @@
-"""AMD Instinct: found in /sys; the vendor's library adds what the files leave out."""
+"""AMD Instinct: found in /sys; the vendor's library adds missing figures."""
 
 from __future__ import annotations
 
@@ -13,23 +13,23 @@ MIB = 2**20
 
 
 class AmdSmi:
-    """The binding ``amdsmi``, where it is installed; what it does not know is None."""
+    """The binding ``amdsmi``, if it is installed; unknown values are None."""
 
     def __init__(self, module: Any | None = None) -> None:
-        """``module`` is the binding; None imports it where it is there."""
+        """``module`` is the binding; None imports it if it is installed."""
         self._module = module
         self._handles: dict[str, Any] = {}
         self._is_open = False
 
     def open(self) -> bool:
-        """Load the library and learn its GPUs; tried again at each call until it works."""
+        """Load the library and list its GPUs; tried again at each call until it works."""
         if self._is_open:
             return True
         if self._module is None:
             try:
                 import amdsmi
             except Exception:
-                # Without its library the binding fails at import, in ways of its own.
+                # Without its library the binding fails at import with various exceptions.
                 return False
             self._module = amdsmi
         try:
@@ -44,7 +44,7 @@ class AmdSmi:
         return True
 
     def ask(self, name: str, *arguments: Any) -> Any:
-        """Call a function; None where the binding or the driver does not have it."""
+        """Call a function; None if the binding or the driver does not have it."""
         call = getattr(self._module, name, None)
         if call is None:
             return None
@@ -54,7 +54,7 @@ class AmdSmi:
             return None
 
     def sample(self, address: str) -> dict[str, Any]:
-        """Return what a GPU is doing, by its PCI address."""
+        """Return the usage of a GPU, by its PCI address."""
         handle = self._handles.get(address)
         if handle is None:
             return {}
@@ -72,7 +72,7 @@ class AmdSmi:
         }
 
     def processes(self, address: str, device_id: str) -> list[DeviceProcess]:
-        """Return who holds memory of a GPU."""
+        """Return the processes that hold memory of a GPU."""
         handle = self._handles.get(address)
         found = self.ask("amdsmi_get_gpu_process_list", handle) if handle is not None else None
         held = []
@@ -98,7 +98,7 @@ class Instincts(TableDevices):
 
     def sample(self) -> dict[str, dict[str, Any]]:
         found = super().sample()
-        # Before the first look for processes, so that it is known whether there will be any.
+        # Set before processes are queried, so that it is known whether there will be any.
         self.tells_processes = self._library.open()
         if not self.tells_processes:
             return found
@@ -121,5 +121,5 @@ class Instincts(TableDevices):
 
 
 def _number(value: Any) -> float | None:
-    """Return a number; the library says N/A of what it does not know."""
+    """Return a number; the library reports unknown values as N/A."""
     return value if isinstance(value, int | float) and not isinstance(value, bool) else None

@@ -1,4 +1,4 @@
-"""Furiosa's cards: what the kernel's sensors tell of them, and the vendor's library of an RNGD."""
+"""Furiosa's cards: figures of the kernel's sensors, and of the vendor's library for an RNGD."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from ..table import METRICS
 from ..table_devices import TableDevices
 
 SENSORS = "/sys/bus/pci/devices/{address}/hwmon/hwmon*"
-# The sensor of what the whole card takes; others are of its parts.
+# The sensor of the whole card's power; other sensors measure parts of it.
 TOTAL = "RMS_TOTAL"
 
 
 class Npus(TableDevices):
-    """Whole cards of a family, with the sensors that the kernel has of them."""
+    """Whole cards of a family, with the figures of the kernel's sensors."""
 
     def sample(self) -> dict[str, dict[str, Any]]:
         return {
@@ -28,7 +28,7 @@ class Npus(TableDevices):
         return str(self._known[device_id].facts["pci"]).lower()
 
     def _sensed(self, device_id: str) -> Mapping[str, float | None]:
-        """Return the temperature and the power of a card; None where no sensor tells."""
+        """Return the temperature and the power of a card; None if no sensor reports them."""
         folder = SENSORS.replace("{address}", self.address(device_id))
         degrees = _values(self.host, f"{folder}/temp*_input").values()
         power = _values(self.host, f"{folder}/power*_average")
@@ -46,18 +46,18 @@ class Npus(TableDevices):
 
 @dataclass(frozen=True, slots=True)
 class Counter:
-    """What a processing element has counted: its cycles, and those in which it worked."""
+    """Counters of a processing element: all cycles, and those in which it worked."""
 
     cycles: int
     worked: int
 
     def busy_since(self, before: Counter | None) -> float | None:
-        """Return how busy it was since an earlier look, in percent; None: nobody knows."""
+        """Return the utilization since an earlier reading, in percent; None: unknown."""
         if not self.cycles:
-            # Nobody has the element open.
+            # The element is not open.
             return 0.0
         if before is None or self.cycles < before.cycles or self.worked < before.worked:
-            # The first look, or its counters began anew.
+            # The first reading, or the counters were reset.
             return None
         passed = self.cycles - before.cycles
         return min(100.0, 100.0 * (self.worked - before.worked) / passed) if passed else 0.0
@@ -72,10 +72,10 @@ class Block:
 
 
 class FuriosaSmi:
-    """The binding ``furiosa_smi_py``, where it is installed; what it does not know is left out."""
+    """The binding ``furiosa_smi_py``, if it is installed; unknown values are left out."""
 
     def __init__(self, module: Any | None = None) -> None:
-        """``module`` is the binding; None imports it where it is there."""
+        """``module`` is the binding; None imports it if it is installed."""
         self._module = module
         self._is_open = False
 
@@ -108,12 +108,12 @@ class FuriosaSmi:
 
 
 def filled(sample: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, Any]:
-    """Return every metric of a sample, or what another says of it; None where nobody knows."""
+    """Return every metric of a sample, else that of another sample; None if unknown."""
     return {name: other.get(name) if sample.get(name) is None else sample[name] for name in METRICS}
 
 
 def told_by(card: Any) -> dict[str, Any]:
-    """Return what the binding says of a card as a whole."""
+    """Return the binding's figures for a card as a whole."""
     return {
         "temperature_celsius": ask(card, "device_temperature", "soc_peak"),
         "power_watts": ask(card, "power_consumption"),
@@ -131,7 +131,7 @@ def counters_of(card: Any) -> dict[int, Counter]:
 
 
 def memory_of(card: Any) -> list[Block]:
-    """Return what is in use of a card's memory, its elements' own and that which they share."""
+    """Return the used memory of a card: of single elements, and shared among elements."""
     utilization = ask(card, "memory_utilization")
     blocks: list[Any] = []
     for kind in ("dram", "dram_shared"):
@@ -140,14 +140,14 @@ def memory_of(card: Any) -> list[Block]:
 
 
 def used_by(blocks: Sequence[Block], elements: Collection[int]) -> int | None:
-    """Return how much of the memory of these elements alone is in use; None: nobody knows."""
+    """Return the used memory that belongs to these elements alone; None: unknown."""
     own = [one.used_bytes for one in blocks if one.elements and one.elements <= set(elements)]
     known = [used for used in own if used is not None]
     return sum(known) if own and len(known) == len(own) else None
 
 
 def ask(thing: Any, *names: str) -> Any:
-    """Call a method, then one of what it returns; None where one is not there or fails."""
+    """Call a method, then a method of its result; None if one is missing or fails."""
     for name in names:
         call = getattr(thing, name, None)
         if call is None:
@@ -155,13 +155,13 @@ def ask(thing: Any, *names: str) -> Any:
         try:
             thing = call()
         except RuntimeError:
-            # The binding has no exceptions of its own.
+            # The binding has no exception classes of its own.
             return None
     return thing
 
 
 def _values(host: HostFiles, pattern: str) -> dict[str, float]:
-    """Return the numbers of files by their paths, without those that cannot be read."""
+    """Return the numbers in files by path, without those that cannot be read."""
     found = {}
     for path in host.paths(pattern, 0):
         text = host.read(path) or ""

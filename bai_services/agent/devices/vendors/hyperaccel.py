@@ -12,7 +12,7 @@ ADDRESS = re.compile(r"([0-9a-f]{4}):([0-9a-f]{2}):([0-9a-f]{2})\.([0-7])")
 
 
 class Lpus(TableDevices):
-    """The management node carries the card's bus number, the other function a render node."""
+    """The management node has the card's bus number, the other function a render node."""
 
     def nodes_of(self, device: Device, local: int) -> list[Any]:
         address = ADDRESS.fullmatch(str(device.facts["pci"]))

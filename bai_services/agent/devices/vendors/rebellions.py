@@ -1,4 +1,6 @@
-"""Rebellions ATOM: several of a session's devices work as one group (RSD), made by its tool."""
+"""Rebellions ATOM: several devices of a session work as one group (RSD), created by the
+vendor's tool.
+"""
 
 from __future__ import annotations
 
@@ -15,12 +17,12 @@ from ..table_devices import TableDevices
 
 TOOL = "rbln-stat"
 NODE = "/dev/rsd{i}"
-# A session finds its own group where programs look for one.
+# The path at which programs in a session look for a group.
 INSIDE = "/dev/rsd0"
 
 
 class Atoms(TableDevices):
-    """A group has the number of its first device, plus one; 0 is the driver's own."""
+    """A group has the number of its first device, plus one; 0 belongs to the driver."""
 
     tells_processes = True
 
@@ -29,12 +31,12 @@ class Atoms(TableDevices):
         self._groups: set[frozenset[str]] = set()
 
     def inject(self, granted: Sequence[Granted], engine: str) -> DeviceInjection:
-        """Return what the session needs; several devices are made one group.
+        """Return what the session needs; several devices are joined into one group.
 
         Raises
         ------
         Unavailable
-            If the vendor's tool does not make the group.
+            If the vendor's tool cannot create the group.
         """
         part = super().inject(granted, engine)
         if len(granted) < 2:
@@ -46,9 +48,9 @@ class Atoms(TableDevices):
         try:
             answer = self.host.ask(words)
         except ToolFailed as error:
-            raise Unavailable(f"the devices cannot be made one group: {error}") from error
+            raise Unavailable(f"the devices cannot be joined into a group: {error}") from error
         if answer is None:
-            raise Unavailable(f"the devices cannot be made one group: there is no {TOOL}")
+            raise Unavailable(f"the devices cannot be joined into a group: there is no {TOOL}")
         self._groups.add(frozenset(g.device.id for g in granted))
         node: Any = {"path": NODE.replace("{i}", str(number)), "target": INSIDE}
         return replace(part, device_nodes=[*part.device_nodes, node])
@@ -66,7 +68,7 @@ class Atoms(TableDevices):
         self._groups = {frozenset(ids) for ids in of_kernel.values() if len(ids) > 1}
 
     def processes(self) -> list[DeviceProcess]:
-        """Return who holds memory of which device, as the tool lists its contexts."""
+        """Return the processes that hold memory of each device, as listed by the tool."""
         by_index = {str(self._known[key].index): key for key in self._seen}
         try:
             contexts = pointed(self.host.ask_json(self.row.find.command), "/contexts")
@@ -82,13 +84,13 @@ class Atoms(TableDevices):
         return found
 
     def _number_of(self, group: frozenset[str]) -> int | None:
-        """Return the number of a group; None while its devices are not known."""
+        """Return the number of a group; None while its devices are unknown."""
         if not group <= self._known.keys():
             return None
         return min(self._known[device_id].index for device_id in group) + 1
 
     def _remove_strays(self) -> None:
-        """Undo groups that no session has: an agent that was killed may have left them."""
+        """Remove groups that no session has; an agent that was killed may have left them."""
         live = {self._number_of(group) for group in self._groups}
         mine = {device.index + 1 for device in self._known.values()}
         for match in self.host.find(NODE):
@@ -101,5 +103,5 @@ class Atoms(TableDevices):
         try:
             self.host.ask([TOOL, "group", "-d", str(number)])
         except ToolFailed:
-            # It stays as a stray, and is tried again before the next group is made.
+            # It remains, and its removal is tried again before the next group is created.
             return

@@ -1,4 +1,4 @@
-"""Furiosa RNGD: eight processing elements, given together or in equal parts of 1, 2 or 4."""
+"""Furiosa RNGD: eight processing elements, assigned together or in equal parts of 1, 2 or 4."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ NODES = "/dev/rngd/npu{i}*"
 
 
 class Rngds(Npus):
-    """Cards, or as many parts of each as the row says; the card itself divides them."""
+    """Cards, or the configured number of parts of each; the card itself divides them."""
 
     def __init__(
         self, row: Row, machine: str, host: HostFiles, library: FuriosaSmi | None = None
@@ -42,7 +42,7 @@ class Rngds(Npus):
         return [part for device in super().discover() for part in self._parts(device)]
 
     def sample(self) -> dict[str, dict[str, Any]]:
-        """Return what each card or part is doing; of a part's power nobody knows."""
+        """Return the usage of each card or part; the power of a part is unknown."""
         whole = super().sample()
         cards = self._library.cards() if whole else {}
         found = {}
@@ -58,13 +58,13 @@ class Rngds(Npus):
         return found
 
     def _busy(self, card_id: str, now: Mapping[int, Counter]) -> dict[int, float | None]:
-        """Return how busy each element of a card was since the look before."""
+        """Return the utilization of each element of a card since the previous reading."""
         before = self._counters.get(card_id, {})
         self._counters[card_id] = now
         return {number: one.busy_since(before.get(number)) for number, one in now.items()}
 
     def nodes_of(self, device: Device, local: int) -> list[Any]:
-        """Return the nodes of a card, or those of a part and what the whole card needs."""
+        """Return the nodes of a card, or those of a part and the nodes that every part needs."""
         nodes: list[Any] = self.host.paths(NODES, device.index)
         own = device.facts.get("elements")
         if own is None:
@@ -95,7 +95,7 @@ class Rngds(Npus):
 def _use_of(
     part: Device, busy: Mapping[int, float | None], blocks: list[Block]
 ) -> dict[str, float | None]:
-    """Return how busy a part is and what it holds, by its elements; one unknown, all is unknown."""
+    """Return the utilization and used memory of a part; unknown if unknown for one element."""
     bounds = re.findall(r"\d+", part.facts.get("elements", f"pe0-{ELEMENTS - 1}"))
     elements = range(int(bounds[0]), int(bounds[-1]) + 1)
     each = [busy.get(number) for number in elements]

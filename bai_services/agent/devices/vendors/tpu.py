@@ -1,4 +1,4 @@
-"""Google TPUs: up to v4 with a driver of their own, from v5 on passed through by VFIO."""
+"""Google TPUs: up to v4 with a driver of their own, from v5 on passed through with VFIO."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ CONTAINER = "/dev/vfio/vfio"
 
 
 class Tpus(TableDevices):
-    """Chips by their own driver's nodes, or, where there are none, by their IOMMU groups."""
+    """Chips by their own driver's nodes, or, if there are none, by their IOMMU groups."""
 
     def look(self) -> list[FoundDevice]:
         found = super().look()
@@ -28,7 +28,7 @@ class Tpus(TableDevices):
             return super().value(seen, key)
         if key == "@address":
             return seen.path.rpartition("/")[2]
-        # The folder is the PCI device itself.
+        # The folder itself is the PCI device.
         return super().value(seen, key.removeprefix("device/"))
 
     def nodes_of(self, device: Device, local: int) -> list[Any]:
