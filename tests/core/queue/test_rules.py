@@ -21,7 +21,7 @@ from bai_services.core.scheduling.queue import (
     Waiting,
     run_pass,
 )
-from bai_services.core.scheduling.queue.group_queue import session_slots
+from bai_services.core.scheduling.queue.shape import session_slots
 from bai_services.core.scheduling.queue.why import Explainer
 
 from .world import NOW, agent, slots

@@ -7,8 +7,9 @@ from typing import Any
 from ...resources import format_amount
 from ..caps import violation_facts
 from ..placement import Refusal
-from .group_queue import GroupQueue, Shape
+from .group_queue import GroupQueue
 from .model import GiveWay, Reason, Reservation, Waiting, no_op
+from .shape import Shape
 
 ACCOUNT = "account"
 GROUP = "resource-group"

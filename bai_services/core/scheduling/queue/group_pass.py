@@ -7,11 +7,12 @@ from datetime import datetime
 
 from ..placement import Placement
 from .durations import Durations
-from .group_queue import GroupQueue, Shape
+from .group_queue import GroupQueue
 from .model import Backfill, Decision, GiveWay, Running, Waiting, no_op
 from .order import Turns
 from .reserve import Reserver
 from .selection import BESIDE, HOPELESS, NO_ROOM, ROOM, UNTRIED
+from .shape import Shape
 
 # Longer than any session: with this limit, anything that fits may start.
 _ANY_LENGTH = 2**62

@@ -9,87 +9,20 @@ from dataclasses import replace
 from datetime import datetime
 from heapq import heapify, heappop, heappush
 
-from ...resources import ResourceSlots
 from ..caps import Scope
 from ..placement import AgentState
 from ..placement.placer import Placer
 from .durations import Durations
-from .model import Bucket, GroupState, Order, Reason, Reservation, Running, Waiting
-from .order import Party, Standing
-from .quota import Ints, Quotas
+from .model import Bucket, GroupState, Order, Party, Reason, Reservation, Running, Waiting
+from .order import Standing
+from .quota import Quotas
 from .releases import Releases
 from .selection import Selection
-from .shares import Shares, amounts_of, capacity_of, fair_factor, fair_scopes
+from .shape import Shape, ShapeKey, shape_key
+from .shares import Shares, capacity_of, fair_factor
 
 # Number of requests without waiting sessions that a placer still caches.
 _MOST_HANDLES = 4096
-
-ShapeKey = tuple[object, ...]
-
-
-def session_slots(waiting: Waiting) -> ResourceSlots:
-    """Return the total slots of all kernels of a session."""
-    request = waiting.request
-    if request.kernels == 1:
-        return request.slots
-    return ResourceSlots({slot: n * request.kernels for slot, n in request.slots.items()})
-
-
-def shape_key(waiting: Waiting) -> ShapeKey:
-    """Return the values that all sessions of one shape have in common."""
-    w = waiting
-    return (w.request, w.scopes, w.priority, w.seconds, w.kind)
-
-
-class Shape:
-    """Sessions that are equal to a pass, except for their creation order.
-
-    ``members`` are (sequence, id) pairs, sorted. ``waiting`` is any one of them.
-    """
-
-    __slots__ = (
-        "amounts",
-        "column",
-        "fresh",
-        "handle",
-        "key",
-        "members",
-        "need",
-        "number",
-        "party",
-        "priority",
-        "reasons",
-        "rows",
-        "slots",
-        "reported",
-        "waiting",
-    )
-
-    def __init__(self, number: int, waiting: Waiting, quotas: Quotas, placer: Placer) -> None:
-        self.number = number
-        self.column = -1  # index in the selection of its queue
-        self.waiting = waiting
-        self.key = shape_key(waiting)
-        self.slots = session_slots(waiting)
-        self.handle = placer.prepare(waiting.request)
-        self.rows: Ints = quotas.rows(waiting.scopes)
-        self.need: Ints = quotas.need(self.slots)
-        self.amounts = amounts_of(self.slots)
-        self.party: Party = fair_scopes(waiting.scopes)
-        self.priority = waiting.priority
-        self.members: list[tuple[int, str]] = []
-        self.reasons: tuple[Reason, ...] = ()
-        # Reasons already reported for all members except the fresh ones, whose reasons were never
-        # reported.
-        self.reported: tuple[Reason, ...] | None = None
-        self.fresh: list[str] = []
-
-    def without_members(self, placer: Placer) -> Shape:
-        """Return the same shape without members, for another placer."""
-        other = copy.copy(self)
-        other.handle = placer.prepare(self.waiting.request)
-        other.members, other.fresh = [], []
-        return other
 
 
 class GroupQueue:

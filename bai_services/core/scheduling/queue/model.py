@@ -15,6 +15,8 @@ from ..placement.tables import Tables
 
 # One check of a waiting session as a JSON object: check, passed, message, and its numbers.
 Reason = dict[str, Any]
+# A party whose sessions alternate with those of others: domain, project and user.
+Party = tuple[Scope | None, ...]
 
 DEFAULT_PRIORITY = 10
 _LONG_AGO = datetime(1970, 1, 1, tzinfo=UTC)

@@ -4,18 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from heapq import heapify, heappop, heapreplace
-from typing import TYPE_CHECKING
 
-from ..caps import Scope
-from .model import Order
-
-if TYPE_CHECKING:
-    from .group_queue import Shape
+from .model import Order, Party
+from .shape import Shape
 
 # Sort key of a party within one priority: empty for fifo and lifo, else smaller is earlier.
 Standing = tuple[float, ...]
-# A party whose sessions alternate with those of others: domain, project and user.
-Party = tuple[Scope | None, ...]
 
 
 class _Lane:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from heapq import heapify, heappop, heapreplace
 
-from .group_queue import GroupQueue, session_slots
-from .model import GiveWay, Order, Waiting, no_op
-from .order import Party
+from .group_queue import GroupQueue
+from .model import GiveWay, Order, Party, Waiting, no_op
+from .shape import session_slots
 from .shares import amounts_of, fair_scopes
 
 

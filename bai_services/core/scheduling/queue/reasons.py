@@ -3,20 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from .explain import held_reasons
 from .group_queue import GroupQueue
 from .model import Reason
 
-if TYPE_CHECKING:
-    from .run import Queue
+
+class WaitingSessions(Protocol):
+    """The waiting sessions of a queue with their reasons; implemented by ``Queue``."""
+
+    def reasons_of(self, session_id: str) -> tuple[Reason, ...]: ...
+
+    def waiting_ids(self) -> Iterator[str]: ...
+
+    def count_waiting(self) -> int: ...
 
 
 class Reasons(Mapping[str, tuple[Reason, ...]]):
     """The reasons of all waiting sessions of a queue, valid until it changes."""
 
-    def __init__(self, queue: Queue) -> None:
+    def __init__(self, queue: WaitingSessions) -> None:
         self._queue = queue
 
     def __getitem__(self, session_id: str) -> tuple[Reason, ...]:

@@ -12,7 +12,7 @@ from ..placement import AgentState, Placement
 from .durations import Durations
 from .explain import explain_group, held_reasons
 from .group_pass import GroupPass
-from .group_queue import GroupQueue, Shape, session_slots
+from .group_queue import GroupQueue
 from .model import (
     Changes,
     Decision,
@@ -27,6 +27,7 @@ from .model import (
 )
 from .quota import Quotas
 from .reasons import Reasons, unreported_reasons
+from .shape import Shape, session_slots
 from .shares import amounts_of, fair_scopes, today
 
 

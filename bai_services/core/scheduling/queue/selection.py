@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numba import njit
 
-from .model import Order
-from .order import Party
+from .model import Order, Party
 from .quota import Ints, Quotas
-
-if TYPE_CHECKING:
-    from .group_queue import Shape
+from .shape import Shape
 
 _ROWS = 64
 # Columns: the request's handle, the priority, the lane, the sort key of the first session.

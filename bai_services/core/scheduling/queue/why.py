@@ -26,10 +26,11 @@ from .explain import (
     reserved,
     room_reason,
 )
-from .group_queue import GroupQueue, session_slots
+from .group_queue import GroupQueue
 from .model import Certainty, Estimate, Reason, Suggestion, Waiting, Why
 from .position import positions
 from .run import Queue
+from .shape import session_slots
 
 _NOTHING = Estimate(None, Certainty.UNKNOWN)
 # Maximum number of sessions named that use up a cap.
