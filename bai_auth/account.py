@@ -47,14 +47,16 @@ def is_up_to_date(user: User, account: Mapping[str, Any]) -> bool:
     start too.
     """
     roles = {role.name: role for role in user.orm_user.roles}
-    told = account["hub_roles"]
+    expected = account["hub_roles"]
     return (
         not user.admin
         and {group.name for group in user.orm_user.groups} == set(account["hub_groups"])
-        and roles.keys() == {USER_ROLE} | {role["name"] for role in told}
-        and all(_is_same(roles[role["name"]], role) for role in told)
+        and roles.keys() == {USER_ROLE} | {role["name"] for role in expected}
+        and all(_is_same(roles[role["name"]], role) for role in expected)
     )
 
 
-def _is_same(have: orm.Role, told: Role) -> bool:
-    return have.description == told["description"] and set(have.scopes) == set(told["scopes"])
+def _is_same(have: orm.Role, expected: Role) -> bool:
+    return have.description == expected["description"] and set(have.scopes) == set(
+        expected["scopes"]
+    )

@@ -196,7 +196,7 @@ class AdminPage(SessionsPage, AdminHandler):
         )
 
 
-def _in_place_of(
+def _replacing_routes(
     stock: type[BaseHandler], ours: type[BaseHandler]
 ) -> list[tuple[str, type[BaseHandler]]]:
     """Return our handler for every route of the Hub's own one; the first match of a path wins."""
@@ -207,8 +207,8 @@ def _in_place_of(
 
 
 HANDLERS: list[tuple[str, type[BaseHandler]]] = [
-    *_in_place_of(HomeHandler, HomePage),
-    *_in_place_of(SpawnHandler, SpawnPage),
-    *_in_place_of(AdminHandler, AdminPage),
-    *_in_place_of(UserServerAPIHandler, ServerHandler),
+    *_replacing_routes(HomeHandler, HomePage),
+    *_replacing_routes(SpawnHandler, SpawnPage),
+    *_replacing_routes(AdminHandler, AdminPage),
+    *_replacing_routes(UserServerAPIHandler, ServerHandler),
 ]

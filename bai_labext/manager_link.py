@@ -19,9 +19,9 @@ from bai_services.core.user_input import read_whole
 
 CALL_SECONDS = 8.0
 LIVE = "PENDING,SCHEDULED,PREPARING,PREPARED,RUNNING,TERMINATING"
-MOST_SESSIONS = 50
+MAX_SESSIONS = 50
 OF_A_SHARE = ("id", "app", "audience", "user", "project", "allowed_addresses", "expires_at", "url")
-MOST_FOLDERS = 200
+MAX_FOLDERS = 200
 # Fields for the panel. All others, such as environment variables with secrets, stay on the server.
 SESSION_FIELDS = (
     *("id", "name", "type", "status", "status_info", "owner", "project", "domain", "image"),
@@ -99,21 +99,21 @@ class ManagerLink:
         """Return the owner's folders and quotas; ``path``: where this session has mounted one."""
         session = await self._client.get(self._path(self.session_id))
         paths = {mount["vfolder_id"]: mount["path"] for mount in session["mounts"]}
-        found = await self._client.get("/vfolders", limit=MOST_FOLDERS, sort="name")
+        found = await self._client.get("/vfolders", limit=MAX_FOLDERS, sort="name")
         items = [
             {**_picked(folder, OF_A_FOLDER), "path": paths.get(folder["id"])}
             for folder in found["items"]
             # Folders in the trash cannot be used.
             if not str(folder["status"]).startswith("delete")
         ]
-        scopes = await self._client.get("/quota-scopes", limit=MOST_FOLDERS)
+        scopes = await self._client.get("/quota-scopes", limit=MAX_FOLDERS)
         quotas = [_picked(scope, OF_A_SCOPE) for scope in scopes["items"]]
         return {"items": items, "total": found["total"], "quotas": quotas}
 
     async def sessions(self) -> dict[str, Any]:
         """Return the owner's other live sessions, the newest first."""
         found = await self._client.get(
-            "/sessions", status__in=LIVE, limit=MOST_SESSIONS, sort="-created_at"
+            "/sessions", status__in=LIVE, limit=MAX_SESSIONS, sort="-created_at"
         )
         others = [item for item in found["items"] if item["id"] != self.session_id]
         return {"items": [{**_picked(i, OF_ANOTHER), "reason": _reason(i)} for i in others]}
@@ -146,7 +146,7 @@ class ManagerLink:
     async def shares(self) -> dict[str, Any]:
         """Return the shares of this session's apps."""
         found = await self._client.get(
-            self._path(self.session_id) + "/app-shares", limit=MOST_FOLDERS
+            self._path(self.session_id) + "/app-shares", limit=MAX_FOLDERS
         )
         return {"items": [_picked(item, OF_A_SHARE) for item in found["items"]]}
 

@@ -15,7 +15,7 @@ from bai_services.core.user_input import read_whole
 
 CATEGORY = "Ports"
 # The most listening ports that the message about a wrong port suggests.
-MOST_HINTS = 3
+MAX_HINTS = 3
 KNOWN_SECONDS = 2.0
 CONNECT_SECONDS = 1.0
 OPENABLE = frozenset({Protocol.HTTP, Protocol.PREOPEN})
@@ -124,6 +124,6 @@ def why_not(port: int, found: Iterable[Listener], known: Iterable[int]) -> str:
     )
     hint = ""
     if others:
-        listed = ", ".join(map(str, others[:MOST_HINTS]))
+        listed = ", ".join(map(str, others[:MAX_HINTS]))
         hint = f" Your programs listen on {listed}."
     return f"Nothing listens on port {port} yet.{hint}"

@@ -68,16 +68,16 @@ def listen(host: str, port: int) -> list[socket.socket]:
         When a port stays in use, or the host is not an address of this machine.
     """
     deadline = time.monotonic() + BIND_PATIENCE_SECONDS
-    is_told = False
+    is_logged = False
     while True:
         try:
             return bind_sockets(port, host)
         except OSError as error:
             if error.errno != errno.EADDRINUSE or time.monotonic() > deadline:
                 raise SystemExit(f"cannot listen on {host}:{port}: {error.strerror}") from None
-        if not is_told:
+        if not is_logged:
             log.warning("%s:%d is in use; waiting until it is free", host, port)
-            is_told = True
+            is_logged = True
         time.sleep(STEP_SECONDS)
 
 

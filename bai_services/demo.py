@@ -31,7 +31,7 @@ _WORDS = "bcdfghjkmnpqrstvwxyz"
 
 
 @dataclass(frozen=True, slots=True)
-class Person:
+class DemoUser:
     username: str
     role: Role
     domain: str
@@ -39,13 +39,13 @@ class Person:
     projects: tuple[str, ...] = ("default",)
 
 
-PEOPLE = (
-    Person("admin", Role.SUPERADMIN, "default", "Ada Admin"),
-    Person("domain-admin", Role.ADMIN, "default", "Dora Domain"),
-    Person("user", Role.USER, "default", "Uma User"),
-    Person("user2", Role.USER, "default", "Udo User"),
-    Person("acme-user", Role.USER, "acme", "Ann Acme"),
-    Person("monitor", Role.MONITOR, "default", "Mo Monitor", ()),
+USERS = (
+    DemoUser("admin", Role.SUPERADMIN, "default", "Ada Admin"),
+    DemoUser("domain-admin", Role.ADMIN, "default", "Dora Domain"),
+    DemoUser("user", Role.USER, "default", "Uma User"),
+    DemoUser("user2", Role.USER, "default", "Udo User"),
+    DemoUser("acme-user", Role.USER, "acme", "Ann Acme"),
+    DemoUser("monitor", Role.MONITOR, "default", "Mo Monitor", ()),
 )
 
 PRESETS: Mapping[str, Mapping[str, str]] = {
@@ -108,25 +108,25 @@ class Demo:
             names = ("default", *(name for name, where in PROJECTS.items() if where == domain))
             for name in names:
                 await self._default_image(f"{domain}/{name}")
-        return await self._people()
+        return await self._users()
 
-    async def _people(self) -> dict[str, Keys]:
+    async def _users(self) -> dict[str, Keys]:
         made = {}
-        for person in PEOPLE:
-            if not await is_missing(self._manager.accounts.users, self._caller, person.username):
+        for user in USERS:
+            if not await is_missing(self._manager.accounts.users, self._caller, user.username):
                 continue
             row = await self._manager.accounts.users.create(
                 self._caller,
                 {
-                    "username": person.username,
-                    "email": f"{person.username}@example.com",
-                    "full_name": person.full_name,
-                    "role": person.role,
-                    "domain": person.domain,
-                    "projects": list(person.projects),
+                    "username": user.username,
+                    "email": f"{user.username}@example.com",
+                    "full_name": user.full_name,
+                    "role": user.role,
+                    "domain": user.domain,
+                    "projects": list(user.projects),
                 },
             )
-            made[person.username] = Keys(**row["keypair"])
+            made[user.username] = Keys(**row["keypair"])
         return made
 
     async def _group(self, engine: str) -> None:
@@ -200,11 +200,11 @@ async def prepare(manager: Manager, arguments: argparse.Namespace, password: str
     await Demo(manager).create(engine, image)
     setter = DemoPasswords(manager)
     chosen = {}
-    for person in PEOPLE:
+    for user in USERS:
         if password:
-            chosen[person.username] = password
-        elif arguments.reset_passwords or not await setter.has(person.username):
-            chosen[person.username] = random_password()
+            chosen[user.username] = password
+        elif arguments.reset_passwords or not await setter.has(user.username):
+            chosen[user.username] = random_password()
     await asyncio.gather(*(setter.set(name, text) for name, text in chosen.items()))
     return accounts_text({} if password else chosen, bool(password))
 
@@ -212,9 +212,9 @@ async def prepare(manager: Manager, arguments: argparse.Namespace, password: str
 def accounts_text(shown: Mapping[str, str], is_given: bool) -> str:
     """Return the table of accounts, with the passwords that were just generated."""
     lines = ["  Accounts:"]
-    for person in PEOPLE:
-        password = shown.get(person.username, "")
-        line = f"    {person.username:<14}{person.role:<12}domain {person.domain:<10}{password}"
+    for user in USERS:
+        password = shown.get(user.username, "")
+        line = f"    {user.username:<14}{user.role:<12}domain {user.domain:<10}{password}"
         lines.append(line.rstrip())
     if is_given:
         lines.append("  Each has the password of BAI_DEMO_PASSWORD.")

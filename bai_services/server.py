@@ -80,13 +80,13 @@ async def serve(environ: Mapping[str, str], sockets: Sequence[socket.socket]) ->
     )
     server = HTTPServer(app, chunk_size=BODY_CHUNK_BYTES)
     # Install the signal handlers first: a client that gets a response may stop the manager.
-    told = _stop_requested()
+    stop = _stop_requested()
     server.add_sockets(sockets)
     await manager.start()
     host, port = sockets[0].getsockname()[:2]
     log.info("the manager listens on http://%s:%d%s", host, port, settings.base_url)
     try:
-        await _until(told, parent=os.getppid() if has_hub else None)
+        await _until(stop, parent=os.getppid() if has_hub else None)
     finally:
         log.info("the manager stops")
         server.stop()
@@ -98,15 +98,15 @@ async def serve(environ: Mapping[str, str], sockets: Sequence[socket.socket]) ->
 
 def _stop_requested() -> asyncio.Event:
     """Return an event that SIGTERM or SIGINT sets."""
-    told = asyncio.Event()
+    stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, told.set)
-    return told
+        loop.add_signal_handler(number, stop.set)
+    return stop
 
 
-async def _until(told: asyncio.Event, parent: int | None) -> None:
-    waits: list[asyncio.Task[Any]] = [asyncio.create_task(told.wait())]
+async def _until(stop: asyncio.Event, parent: int | None) -> None:
+    waits: list[asyncio.Task[Any]] = [asyncio.create_task(stop.wait())]
     if parent is not None:
         waits.append(asyncio.create_task(parent_gone(parent)))
     _, rest = await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)

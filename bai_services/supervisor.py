@@ -17,15 +17,15 @@ import time
 CHECK_SECONDS = 0.25
 # An exit within this time counts as a failed start; give up after this many in a row.
 QUICK_SECONDS = 5.0
-MOST_QUICK = 3
+MAX_QUICK_EXITS = 3
 STOP_SECONDS = 20.0
 
-_TOLD = {signal.SIGTERM, signal.SIGINT}
+_STOP_SIGNALS = {signal.SIGTERM, signal.SIGINT}
 # Blocked signals, fetched by sigwait: none can arrive between starting a process and recording it.
-_WATCHED = {*_TOLD, signal.SIGCHLD}
+_WATCHED = {*_STOP_SIGNALS, signal.SIGCHLD}
 
 
-def keep(command: list[str]) -> int:
+def supervise(command: list[str]) -> int:
     """Run a command again and again until a signal arrives or our parent ends; return its code."""
     parent = os.getppid()
     quick = 0
@@ -34,11 +34,13 @@ def keep(command: list[str]) -> int:
         child = _start(command)
         while child.poll() is None:
             received = signal.sigtimedwait(_WATCHED, CHECK_SECONDS)
-            if (received is not None and received.si_signo in _TOLD) or os.getppid() != parent:
+            if (
+                received is not None and received.si_signo in _STOP_SIGNALS
+            ) or os.getppid() != parent:
                 return _stop(child)
         code = child.returncode
         quick = quick + 1 if time.monotonic() - began < QUICK_SECONDS else 0
-        if quick and (code >= 0 or quick == MOST_QUICK):
+        if quick and (code >= 0 or quick == MAX_QUICK_EXITS):
             return code if code >= 0 else 128 - code
         how = f"was killed by signal {-code}" if code < 0 else f"ended with {code}"
         print(f"{command[-1]} {how}; it is started again", file=sys.stderr, flush=True)
@@ -68,7 +70,7 @@ def main() -> None:
     module = sys.argv[1].replace(":", ".")
     # With exit_with_parent, so that it also ends if this process is killed.
     attached = [sys.executable, "-m", "bai_services.exit_with_parent"]
-    sys.exit(keep([*attached, module, *sys.argv[2:]]))
+    sys.exit(supervise([*attached, module, *sys.argv[2:]]))
 
 
 if __name__ == "__main__":

@@ -22,7 +22,7 @@ from .server import SessionServer
 
 # Each combination of project and resource group has its own offer. Beyond this number, the
 # remaining ones show the first one's offer, and the manager validates the choice.
-MOST_OFFERS = 24
+MAX_OFFERS = 24
 RESOURCE = "resource:"
 UNIT = ":unit"
 PLAIN = ("name", "project", "resource_group", "image", "preset")
@@ -189,8 +189,8 @@ async def render(spawner: SessionServer) -> str:
     try:
         offers = await gather_offers(spawner, values)
     except errors.BaiError as error:
-        is_away = isinstance(error, errors.Unavailable)
-        message = translate("spawn.manager-away") if is_away else error.message
+        is_unavailable = isinstance(error, errors.Unavailable)
+        message = translate("spawn.manager-away") if is_unavailable else error.message
         return _templates.get_template("start_form_message.html").render(
             translate=translate, message=message
         )
@@ -249,7 +249,7 @@ async def gather_offers(spawner: SessionServer, values: Mapping[str, Any]) -> di
     projects = [project["name"] for project in first["projects"]]
     chosen = asked if asked in projects else next(iter(projects), "")
     firsts = dict([(chosen, first)])
-    others = [name for name in projects if name != chosen][:MOST_OFFERS]
+    others = [name for name in projects if name != chosen][:MAX_OFFERS]
     answers = await asyncio.gather(*(spawner.sessions.options(owner, name) for name in others))
     firsts |= dict(zip(others, answers, strict=True))
     by_choice = {f"{project}/": answer for project, answer in firsts.items()}
@@ -257,7 +257,7 @@ async def gather_offers(spawner: SessionServer, values: Mapping[str, Any]) -> di
         (project, group["name"])
         for project, answer in firsts.items()
         for group in answer["resource_groups"]
-    ][:MOST_OFFERS]
+    ][:MAX_OFFERS]
     alone = {p for p, answer in firsts.items() if len(answer["resource_groups"]) == 1}
     wanted = [pair for pair in pairs if pair[0] not in alone]
     answers = await asyncio.gather(

@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 
 from .engines.base import Exit
 
-LOOK_SECONDS = 2
+ENGINE_POLL_SECONDS = 2
 ALIVE_STEP_SECONDS = 0.25
 
 
@@ -27,12 +27,12 @@ async def wait_for_answer(
     """
     loop = asyncio.get_running_loop()
     deadline = loop.time() + timeout_seconds
-    next_look_at_engine = loop.time() + ALIVE_STEP_SECONDS
+    next_engine_poll = loop.time() + ALIVE_STEP_SECONDS
     while True:
-        if await _answers(url, min(LOOK_SECONDS, max(0.1, deadline - loop.time()))):
+        if await _answers(url, min(ENGINE_POLL_SECONDS, max(0.1, deadline - loop.time()))):
             return None
-        if loop.time() >= next_look_at_engine:
-            next_look_at_engine = loop.time() + ALIVE_STEP_SECONDS
+        if loop.time() >= next_engine_poll:
+            next_engine_poll = loop.time() + ALIVE_STEP_SECONDS
             if (how := await ended()) is not None:
                 return how
         if loop.time() >= deadline:

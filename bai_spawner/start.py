@@ -56,8 +56,8 @@ class Start:
                 plan = await self._launch(self.session_id)
         except errors.BaiError as error:
             # The live session of that name, if it is the conflict.
-            twin = error.details.get("session") if error.code == "already-exists" else None
-            session_id = self.session_id or str(twin or "")
+            live_id = error.details.get("session") if error.code == "already-exists" else None
+            session_id = self.session_id or str(live_id or "")
             page = self._spawner.page_of(session_id) if session_id else ""
             form.note_problems(error)
             raise refusals.of_manager(error, self._translate, page) from error

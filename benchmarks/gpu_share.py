@@ -36,7 +36,7 @@ MISSING = 6
 AGENT = "bench"
 PERCENTS = (5, 10, 25, 50, 75, 100)
 # A smaller share is below the granularity of the GPU.
-LEAST_COMPARED = 10
+MIN_COMPARED = 10
 WHOLE, QUARTER = 1000, 250
 CROWDS = (2, 4, 10)
 GIB = 2**30
@@ -160,7 +160,7 @@ def compute_error(rates: Mapping[int, float]) -> float:
     errors = [
         abs(rate / whole * 100 - share) / share * 100
         for share, rate in rates.items()
-        if share >= LEAST_COMPARED
+        if share >= MIN_COMPARED
     ]
     return round(max(errors), 2)
 

@@ -13,7 +13,7 @@ import pytest
 from bai_services.core.accounts.passwords import broken_rules
 from bai_services.core.listing import ListQuery
 from bai_services.db.database import Database
-from bai_services.demo import PEOPLE, random_password
+from bai_services.demo import USERS, random_password
 from bai_services.environment import read_settings
 from bai_services.manager.manager import Manager
 from tests.testbed.manager import HUB, SUPERADMIN
@@ -50,7 +50,7 @@ async def can_sign_in(home: Path, passwords: dict[str, str]) -> None:
 async def test_passwords_are_made_once_and_reset_when_asked(tmp_path: Path) -> None:
     first = run_demo(tmp_path)
     made = passwords_in(first.stdout)
-    assert set(made) == {person.username for person in PEOPLE}
+    assert set(made) == {user.username for user in USERS}
     assert len(set(made.values())) == len(made)
     await can_sign_in(tmp_path, made)
     second = run_demo(tmp_path)
@@ -67,7 +67,7 @@ async def test_one_password_for_all_may_break_the_rule_with_a_warning(tmp_path: 
     done = run_demo(tmp_path, BAI_DEMO_PASSWORD="pw")
     assert "must have at least 8 characters" in done.stderr
     assert "pw" not in done.stdout.split() and passwords_in(done.stdout) == {}
-    await can_sign_in(tmp_path, {person.username: "pw" for person in PEOPLE})
+    await can_sign_in(tmp_path, {user.username: "pw" for user in USERS})
 
 
 async def test_what_it_files_and_that_another_engine_takes_over(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from bai_labext.apps.catalogue import App, Argument, ArgumentKind
 from bai_services.core.errors import InvalidRequest
 from bai_services.core.folders.mounts import HOME
 
-MOST_CHARACTERS = 1024
+MAX_CHARACTERS = 1024
 
 
 class Arguments:
@@ -81,8 +81,8 @@ class Arguments:
                 field=argument.name,
             )
 
-        if not isinstance(value, str) or len(value) > MOST_CHARACTERS:
-            raise wrong(f"it must be a path of at most {MOST_CHARACTERS} characters")
+        if not isinstance(value, str) or len(value) > MAX_CHARACTERS:
+            raise wrong(f"it must be a path of at most {MAX_CHARACTERS} characters")
         if not value.isprintable() or value != value.strip():
             raise wrong("a path must not contain control characters, or start or end with spaces")
         # Never a path that begins with a dash, which an app would read as an option.

@@ -13,7 +13,7 @@ from bai_services.core.errors import Forbidden, Unavailable
 ANSWER_SECONDS = 2.0
 # While the manager is unavailable, visitors admitted within this time keep their access.
 GRACE_SECONDS = 60.0
-MOST_ANSWERS = 1000
+MAX_ANSWERS = 1000
 
 Ask = Callable[[Mapping[str, str]], Awaitable[Mapping[str, Any]]]
 
@@ -79,7 +79,7 @@ class Visits:
 
     def _note(self, visit: Visit) -> None:
         now = self._clock()
-        if len(self._admitted) >= MOST_ANSWERS:
+        if len(self._admitted) >= MAX_ANSWERS:
             recent = {v: at for v, at in self._admitted.items() if now - at < GRACE_SECONDS}
-            self._admitted = recent if len(recent) < MOST_ANSWERS else {}
+            self._admitted = recent if len(recent) < MAX_ANSWERS else {}
         self._admitted[visit] = now

@@ -18,7 +18,7 @@ from bai_labext.tunnel.targets import Targets
 from bai_services.core.errors import Conflict
 from bai_services.tunnel.end import End
 from bai_services.tunnel.frames import (
-    MOST_FRAME_BYTES,
+    MAX_FRAME_BYTES,
     FrameKind,
     Hello,
     ProtocolError,
@@ -31,7 +31,7 @@ from bai_services.tunnel.memory import keep_freed
 
 # A restarting proxy or Hub is back within this time.
 DETACHED_SECONDS = 120.0
-MOST_TUNNELS = 32
+MAX_TUNNELS = 32
 
 
 class Tunnels:
@@ -56,8 +56,8 @@ class Tunnels:
         if end is None or not is_resumed:
             if end is not None:
                 self.end(end)  # its websocket was lost before the client received the answer
-            if len(self._ends) >= MOST_TUNNELS and not self._drop_detached():
-                raise Conflict(f"a session has at most {MOST_TUNNELS} tunnels; close some")
+            if len(self._ends) >= MAX_TUNNELS and not self._drop_detached():
+                raise Conflict(f"a session has at most {MAX_TUNNELS} tunnels; close some")
             end = self._ends[hello.key] = End(hello.key, self._targets.connect)
         if (timer := self._ending.pop(hello.key, None)) is not None:
             timer.cancel()
@@ -105,7 +105,7 @@ class TunnelHandler(WebSocketMixin, WebSocketHandler, JupyterHandler):
 
     @property
     def max_message_size(self) -> int:
-        return MOST_FRAME_BYTES
+        return MAX_FRAME_BYTES
 
     @property
     def ping_interval(self) -> int:
@@ -136,7 +136,7 @@ class TunnelHandler(WebSocketMixin, WebSocketHandler, JupyterHandler):
         keep_freed()
         stream: Any = self.ws_connection.stream  # type: ignore[union-attr]  # it is open
         stream.set_nodelay(True)
-        stream.read_chunk_size = MOST_FRAME_BYTES
+        stream.read_chunk_size = MAX_FRAME_BYTES
 
     async def send(self, message: bytes) -> None:
         await self.write_message(message, binary=True)

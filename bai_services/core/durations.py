@@ -30,8 +30,8 @@ def parse_duration(text: str | int, field: str) -> int:
         If it is not a duration of at most 40 characters and 2,147,483,647
         seconds; the error names ``field``.
     """
-    said = number_text(text)
-    seconds = None if said is None else _seconds(said.strip().lower())
+    number = number_text(text)
+    seconds = None if number is None else _seconds(number.strip().lower())
     if seconds is None:
         raise InvalidRequest(
             f"{shown(text)!r} is not a duration; write for instance 90, 10min, 2h or 1h30m",

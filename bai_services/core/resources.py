@@ -91,33 +91,33 @@ def parse_amount(slot: str, text: str | int | float) -> int:
         steps of the slot, is not a whole number of bytes, or is below its minimum.
     """
     kind = slot_type(slot)
-    said = number_text(text)
-    if said is None or len(said.strip()) > MAX_NUMBER_CHARACTERS or not said.isascii():
+    given = number_text(text)
+    if given is None or len(given.strip()) > MAX_NUMBER_CHARACTERS or not given.isascii():
         raise InvalidRequest(
             f"{slot}={shown(text)!r} is not an amount; write a number of at most "
             f"{MAX_NUMBER_CHARACTERS} ASCII characters",
             slot=slot,
         )
-    said = said.strip()
-    exact = _read_mem(said) if slot == MEM else _read_count(slot, said, kind.unit)
+    given = given.strip()
+    exact = _read_mem(given) if slot == MEM else _read_count(slot, given, kind.unit)
     if exact > MAX_AMOUNT:
         most = format_amount(slot, MAX_AMOUNT)
         raise InvalidRequest(
-            f"{slot}={said} is more than can be counted; the most is {most}", slot=slot
+            f"{slot}={given} is more than can be counted; the most is {most}", slot=slot
         )
     if exact.denominator != 1:
-        raise _too_fine(slot, said, exact)
+        raise _too_fine(slot, given, exact)
     amount = exact.numerator
     if amount % kind.step:
         raise InvalidRequest(
-            f"{slot}={said} lies between two steps; amounts of {slot} are multiples of "
+            f"{slot}={given} lies between two steps; amounts of {slot} are multiples of "
             f"{format_amount(slot, kind.step)}",
             slot=slot,
             step=format_amount(slot, kind.step),
         )
     if 0 < amount < kind.minimum:
         raise InvalidRequest(
-            f"{slot}={said} is below the smallest amount {format_amount(slot, kind.minimum)}",
+            f"{slot}={given} is below the smallest amount {format_amount(slot, kind.minimum)}",
             slot=slot,
             minimum=format_amount(slot, kind.minimum),
         )
@@ -179,8 +179,8 @@ def parse_cap(slot: str, text: str | int | float) -> int:
     InvalidRequest
         As ``parse_amount``.
     """
-    said = text.strip().lower() if isinstance(text, str) else text
-    if said in (UNLIMITED_TEXT, "-1") or (said == UNLIMITED and not isinstance(said, bool)):
+    given = text.strip().lower() if isinstance(text, str) else text
+    if given in (UNLIMITED_TEXT, "-1") or (given == UNLIMITED and not isinstance(given, bool)):
         slot_type(slot)
         return UNLIMITED
     return parse_amount(slot, text)

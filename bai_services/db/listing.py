@@ -28,7 +28,7 @@ _OPERATORS = ("contains", "in", *filter(None, _COMPARISONS))
 
 
 # Maximum number of keys that a name is resolved to; with more, rows are joined with the names.
-_MOST_KEYS = 20
+_MAX_KEYS = 20
 _NAMING = frozenset({"", "in", "contains"})
 
 
@@ -83,9 +83,9 @@ class Listing:
         named = self.named.get(field_name)
         if named is None or comparison not in _NAMING:
             return condition
-        select = sa.select(named.key).where(condition).limit(_MOST_KEYS + 1)
+        select = sa.select(named.key).where(condition).limit(_MAX_KEYS + 1)
         keys = (await tx.scalars(select)).all()
-        return named.referring.in_(keys) if len(keys) <= _MOST_KEYS else condition
+        return named.referring.in_(keys) if len(keys) <= _MAX_KEYS else condition
 
     def _order(self, name: str) -> sa.ColumnElement[Any]:
         column = self._column(name.removeprefix("-"))

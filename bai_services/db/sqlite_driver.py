@@ -23,7 +23,7 @@ STEPS_PER_LOOK = 1000
 LOOKS = 20
 # A statement with more values than that writes many rows.
 MANY_VALUES = 400
-MOST_SLOW = 500
+MAX_SLOW = 500
 
 # Statements in a row, after which other tasks get their turn.
 IN_A_ROW = 8
@@ -54,7 +54,7 @@ class Connections:
 
     def mark_slow(self, statement: str) -> None:
         """Run that statement in a thread from now on."""
-        if len(self.slow) >= MOST_SLOW:
+        if len(self.slow) >= MAX_SLOW:
             self.slow.clear()
         self.slow.add(statement)
 

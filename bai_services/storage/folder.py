@@ -359,7 +359,7 @@ def carry(source: int | None, name: str, target: int, new_name: str, is_new: boo
     beside = f".bai-{uuid.uuid4().hex}"
     facts = os.stat(name, dir_fd=source, follow_symlinks=False)
     try:
-        _copy_beside(source, name, target, beside, stat.S_ISDIR(facts.st_mode))
+        _copy_next_to_target(source, name, target, beside, stat.S_ISDIR(facts.st_mode))
         move(target, beside, target, new_name)
     except BaseException:
         with contextlib.suppress(OSError):
@@ -370,7 +370,7 @@ def carry(source: int | None, name: str, target: int, new_name: str, is_new: boo
         raise
 
 
-def _copy_beside(
+def _copy_next_to_target(
     source: int | None, name: str, target: int, beside: str, is_directory: bool
 ) -> None:
     flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC

@@ -106,7 +106,7 @@ class Workers:
         try:
             done, _ = await asyncio.wait([future], timeout=seconds)
         except asyncio.CancelledError:
-            future.add_done_callback(_looked_at)
+            future.add_done_callback(_consume_error)
             raise
         if done:
             if future.cancelled():
@@ -118,7 +118,7 @@ class Workers:
 
     def _back(self, future: asyncio.Future[Any]) -> None:
         self._hanging -= 1
-        _looked_at(future)
+        _consume_error(future)
 
     def _stopped(self) -> Unavailable:
         return Unavailable("the storage host is not running; try again shortly", host=self._name)
@@ -143,7 +143,7 @@ def _work(jobs: queue.SimpleQueue[_Job | None]) -> None:
         del job, future, work
 
 
-def _looked_at(future: asyncio.Future[Any]) -> None:
+def _consume_error(future: asyncio.Future[Any]) -> None:
     """Consume the error of work whose caller has given up."""
     if not future.cancelled():
         future.exception()

@@ -6,7 +6,7 @@ import struct
 from collections.abc import Iterator
 from enum import IntEnum
 
-from .frames import MOST_DATA_BYTES, ProtocolError
+from .frames import MAX_DATA_BYTES, ProtocolError
 
 _HEADER = struct.Struct("!BI")
 
@@ -39,7 +39,7 @@ class ChannelReader:
         self._buffer += content
         while len(self._buffer) >= _HEADER.size:
             number, size = _HEADER.unpack_from(self._buffer)
-            if number > max(Channel) or size > MOST_DATA_BYTES:
+            if number > max(Channel) or size > MAX_DATA_BYTES:
                 raise ProtocolError(f"a piece of {size} bytes on channel {number}")
             end = _HEADER.size + size
             if len(self._buffer) < end:

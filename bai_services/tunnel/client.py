@@ -23,7 +23,7 @@ from bai_services.core.errors import BaiError, Forbidden, NotSignedIn, Unavailab
 from .end import End, Stream
 from .frames import (
     KEY_BYTES,
-    MOST_FRAME_BYTES,
+    MAX_FRAME_BYTES,
     FrameKind,
     ProtocolError,
     decode,
@@ -41,8 +41,8 @@ GOODBYE_SECONDS = 2.0
 # streams as long.
 PATIENCE_SECONDS = 100.0
 FIRST_PATIENCE_SECONDS = 15.0
-LEAST_PAUSE_SECONDS = 0.2
-MOST_PAUSE_SECONDS = 3.0
+MIN_PAUSE_SECONDS = 0.2
+MAX_PAUSE_SECONDS = 3.0
 _BROKEN = (OSError, HTTPClientError, StreamClosedError, WebSocketClosedError, WebSocketError)
 
 
@@ -141,7 +141,7 @@ class TunnelClient:
     async def _patiently(self, seconds: float) -> _Connection:
         """Connect, with retries while components on the way may be starting."""
         loop = asyncio.get_running_loop()
-        deadline, pause = loop.time() + seconds, LEAST_PAUSE_SECONDS
+        deadline, pause = loop.time() + seconds, MIN_PAUSE_SECONDS
         while True:
             try:
                 return await self._connect()
@@ -152,7 +152,7 @@ class TunnelClient:
                         f"the session does not answer: {error}; see bai session info", url=self._url
                     ) from error
             await asyncio.sleep(pause)
-            pause = min(pause * 2, MOST_PAUSE_SECONDS)
+            pause = min(pause * 2, MAX_PAUSE_SECONDS)
 
     async def _connect(self) -> _Connection:
         connection = _Connection(self._end)
@@ -165,7 +165,7 @@ class TunnelClient:
         websocket = await websocket_connect(
             request,
             on_message_callback=connection.on_message,
-            max_message_size=MOST_FRAME_BYTES,
+            max_message_size=MAX_FRAME_BYTES,
         )
         try:
             await connection.begin(websocket, is_resumed=self._is_known_there)
@@ -191,7 +191,7 @@ class _Connection:
         protocol = websocket.protocol
         if protocol is not None and protocol.stream is not None:
             protocol.stream.set_nodelay(True)
-            protocol.stream.read_chunk_size = MOST_FRAME_BYTES
+            protocol.stream.read_chunk_size = MAX_FRAME_BYTES
         await websocket.write_message(self._end.hello(is_resumed=is_resumed), binary=True)
         async with asyncio.timeout(CONNECT_SECONDS):
             await asyncio.wait((self._received, self._closed), return_when="FIRST_COMPLETED")

@@ -150,7 +150,7 @@ class End:
         self._streams: dict[int, Stream] = {}
         self._connecting: set[asyncio.Task[None]] = set()
         self._news = asyncio.Event()
-        self._heard_at = 0.0
+        self._received_at = 0.0
         self.is_closed = False
 
     def open(self, stream: Stream) -> None:
@@ -198,7 +198,7 @@ class End:
         """
         self.link.connected(received)
         loop = asyncio.get_running_loop()
-        self._heard_at = loop.time()
+        self._received_at = loop.time()
         keeping = loop.create_task(self._keep_alive(wire))
         try:
             while not self.is_closed:
@@ -219,7 +219,7 @@ class End:
         Goodbye
             If the other end has closed the tunnel.
         """
-        self._heard_at = asyncio.get_running_loop().time()
+        self._received_at = asyncio.get_running_loop().time()
         frame = self.link.receive(decode(message))
         if frame is not None:
             for event in self.link.streams.receive(frame):
@@ -256,7 +256,7 @@ class End:
         loop = asyncio.get_running_loop()
         while True:
             await asyncio.sleep(PING_SECONDS)
-            if loop.time() - self._heard_at > SILENCE_SECONDS:
+            if loop.time() - self._received_at > SILENCE_SECONDS:
                 wire.close()
                 return
             self.link.ping()

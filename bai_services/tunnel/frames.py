@@ -12,9 +12,9 @@ from typing import Any
 
 VERSION = 1
 KEY_BYTES = 16
-MOST_DATA_BYTES = 256 * 1024
-MOST_FRAME_BYTES = MOST_DATA_BYTES + 64
-MOST_TEXT_BYTES = 4096
+MAX_DATA_BYTES = 256 * 1024
+MAX_FRAME_BYTES = MAX_DATA_BYTES + 64
+MAX_TEXT_BYTES = 4096
 
 _HEADER = struct.Struct("!BI")
 _COUNT = struct.Struct("!I")
@@ -88,7 +88,7 @@ def encode(kind: FrameKind, stream: int = 0, payload: bytes | memoryview = b"") 
 
 
 def encode_text(kind: FrameKind, stream: int, text: str) -> bytes:
-    return encode(kind, stream, text.encode()[:MOST_TEXT_BYTES])
+    return encode(kind, stream, text.encode()[:MAX_TEXT_BYTES])
 
 
 def encode_credit(stream: int, count: int) -> bytes:
@@ -112,7 +112,7 @@ def decode(message: bytes) -> Frame:
     ProtocolError
         If it is invalid or too long.
     """
-    if not HEADER_BYTES <= len(message) <= MOST_FRAME_BYTES:
+    if not HEADER_BYTES <= len(message) <= MAX_FRAME_BYTES:
         raise ProtocolError(f"a frame of {len(message)} bytes")
     number, stream = _HEADER.unpack_from(message)
     try:

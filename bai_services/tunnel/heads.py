@@ -12,8 +12,8 @@ from enum import Enum, auto
 from http import HTTPStatus
 from urllib.parse import urlsplit
 
-MOST_HEAD_BYTES = 64 * 1024
-MOST_CHUNK_LINE_BYTES = 1024
+MAX_HEAD_BYTES = 64 * 1024
+MAX_CHUNK_LINE_BYTES = 1024
 MAX_LENGTH_DIGITS = 18
 # Replaced, never passed on: values from a page refer to another server.
 _DROPPED = frozenset({"authorization", "proxy-authorization"})
@@ -85,9 +85,9 @@ class RequestHeads:
     def _gather(self, view: memoryview) -> tuple[bytes | None, memoryview]:
         """Take from ``view`` up to the end of a head or a line; return it rewritten."""
         end, most = (
-            (b"\r\n", MOST_CHUNK_LINE_BYTES)
+            (b"\r\n", MAX_CHUNK_LINE_BYTES)
             if self._state is _State.CHUNK_LINE or self._state is _State.TRAILERS
-            else (_END, MOST_HEAD_BYTES)
+            else (_END, MAX_HEAD_BYTES)
         )
         before = len(self._buffer)
         self._buffer += view[: most + 1]

@@ -8,7 +8,7 @@ from .frames import Frame, FrameKind, Hello, ProtocolError, encode, encode_ack, 
 from .streams import Event, Streams
 
 # Maximum bytes kept for retransmission.
-MOST_KEPT_BYTES = 8 * 1024 * 1024
+MAX_KEPT_BYTES = 8 * 1024 * 1024
 ACK_EVERY_BYTES = 512 * 1024
 ACK_EVERY_FRAMES = 64
 
@@ -98,7 +98,7 @@ class Link:
             return self._control.popleft(), None
         if self._resend:
             return self._resend.popleft(), None
-        if self._kept_bytes >= MOST_KEPT_BYTES:
+        if self._kept_bytes >= MAX_KEPT_BYTES:
             return None, None
         message, event = self.streams.next_frame()
         if message is not None:

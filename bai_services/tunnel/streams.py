@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from .frames import (
-    MOST_DATA_BYTES,
-    MOST_TEXT_BYTES,
+    MAX_DATA_BYTES,
+    MAX_TEXT_BYTES,
     Frame,
     FrameKind,
     ProtocolError,
@@ -19,10 +19,10 @@ from .frames import (
 
 # Initial window: bytes that either end may send before it receives credit.
 FIRST_WINDOW_BYTES = 64 * 1024
-MOST_WINDOW_BYTES = 4 * 1024 * 1024
+MAX_WINDOW_BYTES = 4 * 1024 * 1024
 # Limit on the total growth of all windows: the maximum memory used by streams whose receivers hang.
 GROWTH_BYTES = 32 * 1024 * 1024
-MOST_STREAMS = 1024
+MAX_STREAMS = 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +80,7 @@ class _Stream:
 class Streams:
     """One end's streams. Only the client opens streams."""
 
-    def __init__(self, *, is_client: bool, most_streams: int = MOST_STREAMS) -> None:
+    def __init__(self, *, is_client: bool, most_streams: int = MAX_STREAMS) -> None:
         self._is_client = is_client
         self._most = most_streams
         self._streams: dict[int, _Stream] = {}
@@ -141,7 +141,7 @@ class Streams:
         grant = found.consumed
         # Nearly all credit was used before more was granted: the window limits this stream, so grow
         # it.
-        if found.granted * 4 <= found.window < MOST_WINDOW_BYTES:
+        if found.granted * 4 <= found.window < MAX_WINDOW_BYTES:
             growth = min(found.window, GROWTH_BYTES - self._growth)
             self._growth += growth
             found.window += growth
@@ -199,7 +199,7 @@ class Streams:
             self._forget_if_over(stream, found)
             return encode(FrameKind.FINISH, stream), None
         piece = found.waiting[0]
-        most = min(found.credit, MOST_DATA_BYTES)
+        most = min(found.credit, MAX_DATA_BYTES)
         if len(piece) > most:
             found.waiting[0] = piece[most:]
             piece = piece[:most]
@@ -221,7 +221,7 @@ class Streams:
     def _opened(self, frame: Frame) -> Sequence[Event]:
         if self._is_client:
             raise ProtocolError("the server opens no streams")
-        if frame.stream <= self._last or len(frame.payload) > MOST_TEXT_BYTES:
+        if frame.stream <= self._last or len(frame.payload) > MAX_TEXT_BYTES:
             raise ProtocolError(f"stream {frame.stream} cannot be opened")
         self._last = frame.stream
         if len(self._streams) >= self._most:

@@ -34,7 +34,7 @@ SINGLEUSER = (sys.executable, "-P", "-m", "bai_labext")
 SANDBOX_WAIT_SECONDS = 5
 # Grace period for the last output to reach the log after all processes of a kernel have ended.
 LOG_WAIT_SECONDS = 5
-LEAST_LOG_BYTES = 64 * 1024
+MIN_LOG_BYTES = 64 * 1024
 
 # Runs the command (from the third argument on) in folder $2 and writes its exit code to file $1:
 # the Hub that started it may have ended by then.
@@ -93,7 +93,7 @@ class ProcessEngine(Engine):
     @validate("log_max_size")
     def _check_log_size(self, proposal: Any) -> str:
         try:
-            is_enough = parse_amount(MEM, proposal.value) >= LEAST_LOG_BYTES
+            is_enough = parse_amount(MEM, proposal.value) >= MIN_LOG_BYTES
         except InvalidRequest as error:
             raise TraitError(f"ProcessEngine.log_max_size: {error}") from error
         if not is_enough:

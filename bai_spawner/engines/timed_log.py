@@ -2,7 +2,7 @@
 
 A separate program, because it outlives the Hub, with few imports, because every start waits for it:
 
-    python -I -S timed_log.py FILE MOST_BYTES
+    python -I -S timed_log.py FILE MAX_BYTES
 
 It reads standard input to its end and prefixes each line with its time of arrival.
 """

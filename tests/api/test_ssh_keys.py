@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from bai_services.core.accounts.ssh_keys import MOST_KEYS
+from bai_services.core.accounts.ssh_keys import MAX_KEYS
 from bai_services.core.errors import AlreadyExists, Conflict, InvalidRequest, NotFound
 from bai_services.manager.accounts.ssh_keys import new_pair
 from tests.testbed.manager import Api
@@ -46,12 +46,10 @@ async def test_a_key_of_ones_own_is_added_and_removed(api: Api) -> None:
 @pytest.mark.both_databases
 async def test_there_are_at_most_so_many_keys_also_of_those_that_come_at_once(api: Api) -> None:
     user = await api.client("user")
-    specs = [
-        user.post("/me/ssh-keys", {"name": f"key-{number}"}) for number in range(MOST_KEYS + 3)
-    ]
+    specs = [user.post("/me/ssh-keys", {"name": f"key-{number}"}) for number in range(MAX_KEYS + 3)]
     answers = await asyncio.gather(*specs, return_exceptions=True)
     assert sum(isinstance(answer, Conflict) for answer in answers) == 3
-    assert len((await user.get("/me/ssh-keys"))["items"]) == MOST_KEYS
+    assert len((await user.get("/me/ssh-keys"))["items"]) == MAX_KEYS
 
 
 @pytest.mark.parametrize(

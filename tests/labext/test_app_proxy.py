@@ -11,7 +11,7 @@ import httpx
 import pytest
 
 from bai_labext.app_proxy.upstream import MAX_IDLE_PER_APP
-from bai_services.tunnel.streams import MOST_STREAMS
+from bai_services.tunnel.streams import MAX_STREAMS
 from tests.labext.test_tunnel import connected, echo, through, tunnelled
 from tests.testbed.jupyter import JupyterServer
 from tests.testbed.ports import free_port
@@ -234,7 +234,7 @@ async def test_nobody_gets_to_an_app_without_the_sessions_token(server: JupyterS
 def many_files() -> Iterator[None]:
     """Let this process have the sockets of a thousand connections, three for each."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = 4 * MOST_STREAMS
+    wanted = 4 * MAX_STREAMS
     if hard != resource.RLIM_INFINITY and hard < wanted:
         pytest.skip(f"this process may have no more than {hard} open files")
     resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, wanted), hard))
@@ -261,19 +261,19 @@ async def test_a_tunnel_carries_a_thousand_idle_streams_and_says_when_it_is_full
         tunnelled(server, f"tcp:{port}", said.append) as local,
     ):
         idle = []
-        for count in range(AT_ONCE, MOST_STREAMS, AT_ONCE):
+        for count in range(AT_ONCE, MAX_STREAMS, AT_ONCE):
             idle += await opened(local)
             await wait_until_async(lambda n=count: serve.open == n, 60, "the idle connections")
-        for _ in range(MOST_STREAMS - len(idle)):
+        for _ in range(MAX_STREAMS - len(idle)):
             idle.append(await asyncio.open_connection("127.0.0.1", local))
-        await wait_until_async(lambda: serve.open == MOST_STREAMS, 60, "all of them")
+        await wait_until_async(lambda: serve.open == MAX_STREAMS, 60, "all of them")
         with suppress(OSError):
             assert await through(local, b"one more") == b""
         await wait_until_async(lambda: said, 60, "the refusal")
-        assert said[0] == f"a tunnel has at most {MOST_STREAMS} streams; close some"
+        assert said[0] == f"a tunnel has at most {MAX_STREAMS} streams; close some"
         _, last = idle.pop()
         last.close()
-        await wait_until_async(lambda: serve.open < MOST_STREAMS, 60, "room for another")
+        await wait_until_async(lambda: serve.open < MAX_STREAMS, 60, "room for another")
         assert await through(local, BIG) == BIG + b"%d bytes" % len(BIG)
         for _, writer in idle:
             writer.close()

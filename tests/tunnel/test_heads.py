@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bai_services.tunnel.heads import MOST_HEAD_BYTES, Refused, RequestHeads
+from bai_services.tunnel.heads import MAX_HEAD_BYTES, Refused, RequestHeads
 
 BASE = "/user/u/s/"
 
@@ -83,7 +83,7 @@ REFUSED = {
     "no length": request("POST / HTTP/1.1", "Content-Length: -1"),
     "not HTTP": b"SSH-2.0-OpenSSH\r\n\r\n",
     "a folded field": request("GET / HTTP/1.1", " Authorization: x"),
-    "a head without end": b"GET / HTTP/1.1\r\nX: " + b"x" * MOST_HEAD_BYTES,
+    "a head without end": b"GET / HTTP/1.1\r\nX: " + b"x" * MAX_HEAD_BYTES,
 }
 
 

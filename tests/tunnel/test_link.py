@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from bai_services.tunnel import streams as limits
 from bai_services.tunnel.frames import (
-    MOST_DATA_BYTES,
+    MAX_DATA_BYTES,
     Frame,
     FrameKind,
     Hello,
@@ -24,7 +24,7 @@ from bai_services.tunnel.frames import (
     encode_hello,
     encode_text,
 )
-from bai_services.tunnel.link import MOST_KEPT_BYTES, Goodbye, Link
+from bai_services.tunnel.link import MAX_KEPT_BYTES, Goodbye, Link
 from bai_services.tunnel.streams import Data, Finished, Opened, Reset, Streams
 
 KEY = b"k" * 16
@@ -103,7 +103,7 @@ STEPS = st.lists(
         st.sampled_from(["open", "send", "finish", "push", "take", "lose"]),
         st.booleans(),
         st.integers(0, 5),
-        st.sampled_from([0, 1, 1000, FIRST, FIRST + 1, MOST_DATA_BYTES + 7]),
+        st.sampled_from([0, 1, 1000, FIRST, FIRST + 1, MAX_DATA_BYTES + 7]),
     ),
     max_size=60,
 )
@@ -191,18 +191,18 @@ def test_the_window_of_a_fast_stream_grows_within_what_all_may_have() -> None:
     for _ in range(12):
         for number in numbers:
             assert number
-            world.client.streams.send(number, b"w" * limits.MOST_WINDOW_BYTES)
+            world.client.streams.send(number, b"w" * limits.MAX_WINDOW_BYTES)
         world.settle()
     # Nobody consumes any more: what is on its way now is what the windows hold.
     before = sum(map(len, world.server.got.values()))
     for number in numbers:
         assert number
-        world.client.streams.send(number, b"w" * 2 * limits.MOST_WINDOW_BYTES)
+        world.client.streams.send(number, b"w" * 2 * limits.MAX_WINDOW_BYTES)
     while world.client.push() or world.server.take(world.client, consumes=False):
         while world.server.push() or world.client.take(world.server):
             pass
     held = sum(map(len, world.server.got.values())) - before
-    assert limits.MOST_WINDOW_BYTES < held <= limits.GROWTH_BYTES + len(numbers) * FIRST
+    assert limits.MAX_WINDOW_BYTES < held <= limits.GROWTH_BYTES + len(numbers) * FIRST
 
 
 def test_what_is_kept_for_the_case_of_a_loss_is_bounded() -> None:
@@ -213,7 +213,7 @@ def test_what_is_kept_for_the_case_of_a_loss_is_bounded() -> None:
         client.streams.send(stream, b"k" * FIRST)
     while client.push():
         pass
-    assert sum(map(len, client.wire)) <= MOST_KEPT_BYTES + FIRST + 5
+    assert sum(map(len, client.wire)) <= MAX_KEPT_BYTES + FIRST + 5
 
 
 def test_a_reset_ends_a_stream_and_frees_its_number_of_many() -> None:
@@ -247,7 +247,7 @@ BAD: dict[str, Callable[[], bytes]] = {
     "acknowledged what was not sent": lambda: encode_ack(5),
     "an unknown kind": lambda: b"\xff\0\0\0\0",
     "a stump": lambda: b"\x01\0",
-    "too much": lambda: encode(FrameKind.DATA, 1, b"x" * (MOST_DATA_BYTES + 100)),
+    "too much": lambda: encode(FrameKind.DATA, 1, b"x" * (MAX_DATA_BYTES + 100)),
 }
 
 

@@ -18,7 +18,7 @@ from ..fields import Shown
 from ..streams import ends_with_sign_in
 
 # A kernel's stored output never has more lines.
-MOST_LINES = 100_000
+MAX_LINES = 100_000
 _TAG = "sessions"
 
 
@@ -145,9 +145,9 @@ class LogStreamHandler(LogHandler):
 def _lines(text: str) -> int | None:
     if not text:
         return None
-    if not (text.isascii() and text.isdigit() and 0 < int(text[:9]) <= MOST_LINES):
+    if not (text.isascii() and text.isdigit() and 0 < int(text[:9]) <= MAX_LINES):
         raise errors.InvalidRequest(
-            f"lines={text[:40]!r} is not a number of lines from 1 to {MOST_LINES}",
+            f"lines={text[:40]!r} is not a number of lines from 1 to {MAX_LINES}",
             field="lines",
         )
     return int(text)

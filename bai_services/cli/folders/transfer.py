@@ -41,7 +41,7 @@ PIECE_BYTES = 32 * 2**20
 RESUMABLE_BYTES = 8 * 2**20
 # From this size on a file goes in parts side by side, of at least this much each.
 PART_BYTES = 64 * 2**20
-MOST_PARTS = 16
+MAX_PARTS = 16
 # Many files that are smaller than this travel together.
 SMALL_BYTES = 2**20
 BUNDLE_FILES = 2000
@@ -76,7 +76,7 @@ class Parts:
     def starts(self) -> range:
         # By its size alone, so that it goes on whatever may be sent side by side the next time. In
         # whole MiB: at whole blocks btrfs and XFS join parts without a copy, elsewhere in seconds.
-        step = max(PART_BYTES, -(-self.item.size // MOST_PARTS))
+        step = max(PART_BYTES, -(-self.item.size // MAX_PARTS))
         return range(0, self.item.size, -(-step // CHUNK_BYTES) * CHUNK_BYTES)
 
     @property

@@ -21,7 +21,7 @@ import click
 
 from bai_services.core.errors import BaiError, InvalidRequest, Unavailable
 from bai_services.tunnel.channels import Channel, ChannelReader
-from bai_services.tunnel.frames import MOST_TEXT_BYTES, ProtocolError
+from bai_services.tunnel.frames import MAX_TEXT_BYTES, ProtocolError
 
 from .. import output
 from ..command import Connection, connected, json_option
@@ -90,8 +90,8 @@ async def run(remote: Remote, words: list[str], feed: Feed, out: BinaryIO, err: 
         If the connection ends before the command does.
     """
     target = "exec:" + json.dumps(words)
-    if len(target.encode()) > MOST_TEXT_BYTES:
-        raise InvalidRequest(f"the command is longer than {MOST_TEXT_BYTES} bytes; use a script")
+    if len(target.encode()) > MAX_TEXT_BYTES:
+        raise InvalidRequest(f"the command is longer than {MAX_TEXT_BYTES} bytes; use a script")
     ours, theirs = socket.socketpair()
     said: list[str] = []
     with theirs:

@@ -22,9 +22,9 @@ from ..text import printable
 _SHOWN_POLL_SECONDS = 1.0
 _TOLD_POLL_SECONDS = 5.0
 _HIDDEN_POLL_SECONDS = 20.0
-_LEAST_PAUSE_SECONDS = 0.1
+_MIN_PAUSE_SECONDS = 0.1
 # Lines for a changed position or amount come no more often.
-_LEAST_SECONDS_BETWEEN_LINES = 30.0
+_MIN_SECONDS_BETWEEN_LINES = 30.0
 # A manager that restarts is back by then.
 _PATIENCE_SECONDS = 30.0
 
@@ -115,7 +115,7 @@ async def _wait(
                 if time.monotonic() - last_answer > _PATIENCE_SECONDS:
                     raise
             # Bounds the rate also when answers come at once.
-            await asyncio.sleep(max(0.0, now + _LEAST_PAUSE_SECONDS - time.monotonic()))
+            await asyncio.sleep(max(0.0, now + _MIN_PAUSE_SECONDS - time.monotonic()))
         show(found)
     return found
 
@@ -154,7 +154,7 @@ class _Told:
         text = f"session {name} {says}" + (f": {' · '.join(parts)}" if parts else "")
         reasons = [reason.get("check") for reason in session.get("reasons") or ()]
         cause, now = (state, reasons), time.monotonic()
-        is_late = now - self._at >= _LEAST_SECONDS_BETWEEN_LINES
+        is_late = now - self._at >= _MIN_SECONDS_BETWEEN_LINES
         if text != self._text and (cause != self._cause or is_late):
             click.echo(text, err=True)
             self._text, self._cause, self._at = text, cause, now

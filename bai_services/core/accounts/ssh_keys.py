@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from ..errors import InvalidRequest
 from ..user_input import shown
 
-MOST_KEYS = 20
-MOST_KEY_CHARACTERS = 8192
-LEAST_RSA_BITS = 2048
+MAX_KEYS = 20
+MAX_KEY_CHARACTERS = 8192
+MIN_RSA_BITS = 2048
 TYPES = frozenset(
     {
         "ssh-ed25519",
@@ -67,7 +67,7 @@ def parse_public_key(text: str) -> PublicKey:
             "this is a private key: keep it to yourself, give the file that ends with .pub"
         )
     words = text.split(None, 2)
-    if len(text) > MOST_KEY_CHARACTERS or "\n" in text.strip() or len(words) < 2:
+    if len(text) > MAX_KEY_CHARACTERS or "\n" in text.strip() or len(words) < 2:
         raise _wrong("not one line of type and key, such as ssh-ed25519 AAAA… me@home")
     kind, encoded = words[:2]
     if kind not in TYPES:
@@ -81,8 +81,8 @@ def parse_public_key(text: str) -> PublicKey:
         raise _wrong("the key is damaged: copy the whole line")
     if kind == "ssh-rsa":
         bits = int.from_bytes(fields[-1]).bit_length()
-        if bits < LEAST_RSA_BITS:
-            raise _wrong(f"an RSA key of {bits} bits; it needs {LEAST_RSA_BITS}")
+        if bits < MIN_RSA_BITS:
+            raise _wrong(f"an RSA key of {bits} bits; it needs {MIN_RSA_BITS}")
     digest = base64.b64encode(hashlib.sha256(blob).digest()).decode().rstrip("=")
     return PublicKey(f"{kind} {base64.b64encode(blob).decode()}", f"SHA256:{digest}")
 

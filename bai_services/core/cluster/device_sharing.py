@@ -92,8 +92,8 @@ class Sharing:
     @classmethod
     def of(cls, facts: Mapping[str, Any]) -> Sharing:
         """Read the facts of a device; without such entries any share is offered."""
-        said = facts.get("enforcement")
-        level = Level(said) if said in set(Level) else Level.NONE
+        given = facts.get("enforcement")
+        level = Level(given) if given in set(Level) else Level.NONE
         shares = facts.get("shares", {})
         if shares is None:
             return cls(level, most=0)

@@ -16,7 +16,7 @@ WARNING = timedelta(minutes=30)
 # Interval between activity reports of a session.
 REPORT_SECONDS = 60.0
 UNLIMITED_REPORT_SECONDS = 300.0
-_LEAST_REPORT_SECONDS = 1.0
+_MIN_REPORT_SECONDS = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,4 +68,4 @@ def next_report_seconds(idleness: Idleness | None, timeout_seconds: int, now: da
     if timeout_seconds <= 0:
         return UNLIMITED_REPORT_SECONDS
     left = (idleness.ends_at - now).total_seconds() if idleness else 0.0
-    return min(max(left, _LEAST_REPORT_SECONDS), REPORT_SECONDS)
+    return min(max(left, _MIN_REPORT_SECONDS), REPORT_SECONDS)

@@ -235,7 +235,7 @@ class RequestStore:
                         found[row.name] = item
         return found
 
-    async def room_beside(
+    async def room_for(
         self, agents: Sequence[AgentState], key: tuple[str, str, str, str], group: str
     ) -> AdmissionFacts:
         """Return the room for a session of (domain, project id, owner id, access key).

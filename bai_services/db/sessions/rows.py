@@ -270,7 +270,7 @@ async def read_views(tx: AsyncConnection, rows: Sequence[SessionRow]) -> list[Se
     limits = await read_time_limits(tx, running) if running else {}
     draining = await read_draining(tx, running) if running else frozenset()
     timeouts = await read_idle_timeouts(tx, running) if running else {}
-    told = await _callbacks_of(tx, [row.id for row in rows if row.callback_url])
+    callbacks = await _callbacks_of(tx, [row.id for row in rows if row.callback_url])
     return [
         SessionView(
             row,
@@ -278,7 +278,7 @@ async def read_views(tx: AsyncConnection, rows: Sequence[SessionRow]) -> list[Se
             tuple(held[row.id]),
             row.position if row.status is Status.PENDING else None,
             tuple(awaited.get(row.id, ())),
-            told.get(row.id),
+            callbacks.get(row.id),
             limits.get(row.id),
             row.id in draining,
             timeouts.get(row.id, 0),

@@ -111,7 +111,9 @@ _IN_THE_WAY = SELECT.where(
 ).order_by(sessions.c.sequence)
 
 
-async def live_twins(tx: AsyncConnection, news: Sequence[NewSession]) -> dict[str, SessionRow]:
+async def existing_sessions(
+    tx: AsyncConnection, news: Sequence[NewSession]
+) -> dict[str, SessionRow]:
     """Return the existing live session for each new one that repeats it, by the new one's id.
 
     Raises
@@ -132,7 +134,7 @@ async def live_twins(tx: AsyncConnection, news: Sequence[NewSession]) -> dict[st
         found = [row_of(row) for row in await tx.execute(_IN_THE_WAY, wanted)]
         by_name |= {(row.owner_id, row.name): row for row in found}
         by_server |= {(row.hub_user, row.hub_server): row for row in found}
-    twins: dict[str, SessionRow] = {}
+    existing: dict[str, SessionRow] = {}
     for new in news:
         named = by_name.get((new.owner_id, new.name))
         row = named or by_server.get((new.hub_user, new.hub_server))
@@ -140,8 +142,8 @@ async def live_twins(tx: AsyncConnection, news: Sequence[NewSession]) -> dict[st
             continue
         if row.request_hash != new.request_hash and not (new.reuse and named):
             raise _is_other(row)
-        twins[new.id] = row
-    return twins
+        existing[new.id] = row
+    return existing
 
 
 def _is_other(row: SessionRow) -> AlreadyExists:
@@ -260,15 +262,17 @@ async def insert(
 
 async def open_callbacks(tx: AsyncConnection, news: Sequence[NewSession], at: datetime) -> None:
     """Start callbacks for the sessions that have a callback URL."""
-    told = [{"session_id": new.id, "next_at": at} for new in news if new.callback_url]
-    if told:
-        await tx.execute(sa.insert(session_callbacks), told)
+    callbacks = [{"session_id": new.id, "next_at": at} for new in news if new.callback_url]
+    if callbacks:
+        await tx.execute(sa.insert(session_callbacks), callbacks)
 
 
-def awaited(news: Sequence[NewSession], twins: Mapping[str, SessionRow]) -> list[tuple[str, str]]:
+def awaited(
+    news: Sequence[NewSession], existing: Mapping[str, SessionRow]
+) -> list[tuple[str, str]]:
     """Return the dependencies, with new sessions replaced by the live ones that they repeat."""
     return [
-        (new.id, twins[key].id if key in twins else key)
+        (new.id, existing[key].id if key in existing else key)
         for new in news
         for key in dict.fromkeys(new.dependencies)
     ]

@@ -141,21 +141,24 @@ class SessionStore:
         async with self._db.write() as tx:
             # This serializes all creations of sessions, so the following checks are exact.
             sequences = await session_insert.next_sequences(tx, len(news))
-            twins = await session_insert.live_twins(tx, news)
-            fresh = [new for new in news if new.id not in twins]
+            existing = await session_insert.existing_sessions(tx, news)
+            fresh = [new for new in news if new.id not in existing]
             if fresh:
                 await session_insert.check_pending(tx, fresh)
                 await session_insert.insert(tx, fresh, sequences[: len(fresh)], at)
                 await session_insert.open_callbacks(tx, fresh, at)
                 await dependencies.write(
-                    tx, fresh[0].owner_id, session_insert.awaited(fresh, twins)
+                    tx, fresh[0].owner_id, session_insert.awaited(fresh, existing)
                 )
                 for new in fresh:
                     await session_insert.hold_folders(tx, new, at)
                 if audit is not None:
                     await record(tx, audit(fresh))
             made = {row.id: row for row in await _rows_of(tx, [new.id for new in fresh])}
-        return [(twins[new.id], False) if new.id in twins else (made[new.id], True) for new in news]
+        return [
+            (existing[new.id], False) if new.id in existing else (made[new.id], True)
+            for new in news
+        ]
 
     async def move(
         self,

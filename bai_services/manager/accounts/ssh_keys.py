@@ -15,7 +15,7 @@ from cryptography.hazmat.primitives.serialization import (
 )
 
 from bai_services.core.accounts.roles import Caller, Owner, Target
-from bai_services.core.accounts.ssh_keys import MOST_KEYS, check_key_name, parse_public_key
+from bai_services.core.accounts.ssh_keys import MAX_KEYS, check_key_name, parse_public_key
 from bai_services.core.errors import Forbidden
 from bai_services.db.accounts.ssh_keys import SshKeyStore
 
@@ -56,7 +56,7 @@ class SshKeys:
             caller, "ssh-key.add", name, domain=caller.domain, fingerprint=key.fingerprint
         )
         row = {"id": str(uuid.uuid4()), "user_id": owner_id, **shown}
-        await self._store.add(row, MOST_KEYS, entry)
+        await self._store.add(row, MAX_KEYS, entry)
         return {**shown, "private_key": private_key}
 
     async def remove(self, caller: Caller, name: str) -> None:

@@ -18,7 +18,7 @@ log = logging.getLogger(__name__)
 
 TICK_SECONDS = 3600.0
 # Differences logged one by one; the API returns all.
-_MOST_LOGGED = 20
+_MAX_LOGGED = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,9 +53,9 @@ class CounterAudit:
         """Run an audit now; count and log the differences."""
         differences = await self._store.audit()
         self._metrics.counter_differences.set(len(differences))
-        for text in differences[:_MOST_LOGGED]:
+        for text in differences[:_MAX_LOGGED]:
             log.error("counter audit: %s", text)
-        if len(differences) > _MOST_LOGGED:
+        if len(differences) > _MAX_LOGGED:
             log.error("counter audit: %d differences in total", len(differences))
         return CounterAuditResult(self._clock(), differences)
 

@@ -63,6 +63,6 @@ def run_tool(*words: str) -> str:
     except subprocess.TimeoutExpired:
         raise Unavailable(f"{words[0]} {words[1]} did not end in {TOOL_SECONDS:g} s") from None
     if done.returncode:
-        said = done.stderr.strip() or done.stdout.strip()
-        raise Unavailable(f"{' '.join(words[:3])} failed: {said}")
+        output = done.stderr.strip() or done.stdout.strip()
+        raise Unavailable(f"{' '.join(words[:3])} failed: {output}")
     return done.stdout

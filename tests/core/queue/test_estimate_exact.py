@@ -34,7 +34,7 @@ GROUPS = ("main", "side")
 USERS = tuple(Scope(ScopeKind.USER, name) for name in "abc")
 PROJECTS = tuple(Scope(ScopeKind.PROJECT, name) for name in ("x", "y"))
 # Far fewer than any run has found, so that neither test can pass without having checked any.
-LEAST_KNOWN_STARTS = 10
+MIN_KNOWN_STARTS = 10
 EXAMPLES = settings(
     max_examples=int(os.environ.get("BAI_QUEUE_EXAMPLES", "150")),
     deadline=None,
@@ -267,7 +267,7 @@ def _no_known_start_is_wrong(strategy: st.SearchStrategy[World]) -> None:
         checked += _checked_known_starts(world)
 
     check()
-    assert checked >= LEAST_KNOWN_STARTS
+    assert checked >= MIN_KNOWN_STARTS
 
 
 def _checked_known_starts(world: World) -> int:

@@ -20,7 +20,7 @@ CPU, MEM, OPEN, ARCHITECTURE, ENGINE, DRIVER, HAS_GRAPH, KIND = range(8)
 AGENT_WIDTH = 8
 # Facts of a device. IN_FORCE: the share that all its sessions must have; 0 while it is empty, ANY
 # where shares may differ.
-CAPACITY, FAMILY, MODEL, NUMA, LINK, LEAST_SHARE, MOST_SHARE, IN_FORCE = range(8)
+CAPACITY, FAMILY, MODEL, NUMA, LINK, MIN_SHARE, MAX_SHARE, IN_FORCE = range(8)
 DEVICE_WIDTH = 8
 # Derived values, recomputed when an agent changes: the value of the free capacity of its devices
 # and the policy's measure of it; its only device family (or MIXED), the number of its devices, how

@@ -14,10 +14,10 @@ from .columns import (
     FAMILY,
     IN_FORCE,
     LEAST,
-    LEAST_SHARE,
     LINK,
+    MAX_SHARE,
+    MIN_SHARE,
     MODEL,
-    MOST_SHARE,
     NEED_AMOUNT,
     NEED_FAMILY,
     NEED_MODELS,
@@ -62,10 +62,10 @@ def allowed(models, model):  # type: ignore[no-untyped-def]
 @inlined
 def bears(facts, j, need, part):  # type: ignore[no-untyped-def]
     """Return whether a device may serve ``part`` of a request for that much of it."""
-    amount, most, in_force = need[NEED_AMOUNT], facts[j, MOST_SHARE], facts[j, IN_FORCE]
+    amount, most, in_force = need[NEED_AMOUNT], facts[j, MAX_SHARE], facts[j, IN_FORCE]
     is_split_at_will = part == amount or most >= ANY_SHARE
     is_alike = in_force <= 0 or in_force == part
-    return facts[j, LEAST_SHARE] <= part and amount <= most and is_split_at_will and is_alike
+    return facts[j, MIN_SHARE] <= part and amount <= most and is_split_at_will and is_alike
 
 
 @inlined
@@ -230,7 +230,7 @@ def pick_split(free, facts, need, picks, at, kernel, i):  # type: ignore[no-unty
     which = np.empty(free.size, np.int64)
     low, high = np.empty(free.size, np.int64), np.empty(free.size, np.int64)
     for j in range(free.size):
-        least = -(-max(LEAST, facts[j, LEAST_SHARE]) // STEP) * STEP
+        least = -(-max(LEAST, facts[j, MIN_SHARE]) // STEP) * STEP
         most = min(UNIT, free[j] // STEP * STEP)
         if facts[j, IN_FORCE] > 0:
             least, most = max(least, facts[j, IN_FORCE]), min(most, facts[j, IN_FORCE])

@@ -106,8 +106,8 @@ def write_agent(columns: Columns, n: int, agent: AgentState, names: Names) -> No
         facts[c.MODEL] = names.model(device.model)
         facts[c.NUMA] = numas[j]
         facts[c.LINK] = links[j]
-        facts[c.LEAST_SHARE] = device.sharing.least
-        facts[c.MOST_SHARE] = device.sharing.most_now
+        facts[c.MIN_SHARE] = device.sharing.least
+        facts[c.MAX_SHARE] = device.sharing.most_now
         facts[c.IN_FORCE] = 0 if device.sharing.is_uniform else c.ANY
     row[c.KIND] = names.kind(row[c.ARCHITECTURE : c.HAS_GRAPH + 1], columns.facts[n])
     for j, device in enumerate(agent.devices):

@@ -35,9 +35,9 @@ _RULES = MappingProxyType(
 )
 # Initial number of requests with cached scores, and the maximum of cached (request, agent) pairs.
 _ROWS = 64
-_MOST_SCORES = 8_000_000
+_MAX_SCORES = 8_000_000
 # Maximum number of discarded forks that are kept for reuse, and the attributes that are reused.
-_MOST_SPARES = 2
+_MAX_SPARES = 2
 _OF_FORK = ("_spares", "_columns", "_owns_facts", "_memory", "_shapes", "_bundle", "_places")
 
 
@@ -183,7 +183,7 @@ class Placer:
         """
         if len(self._row_of) < len(self._shapes):
             row = len(self._row_of)
-        elif len(self._shapes) * len(self._agents) < _MOST_SCORES:
+        elif len(self._shapes) * len(self._agents) < _MAX_SCORES:
             row = len(self._shapes)
             self._memory = grown(self._memory)
             self._shapes = np.concatenate([self._shapes, np.zeros_like(self._shapes)])
@@ -224,14 +224,14 @@ class Placer:
 
     def fits_all(self, shapes: Sequence[int]) -> list[bool]:
         """Return ``fits`` for each of many requests, at little more than the cost of one."""
-        odd = {n: self.fits(n) for n in shapes if n not in self._plain}
-        if odd:
+        single = {n: self.fits(n) for n in shapes if n not in self._plain}
+        if single:
             # These have no row yet, or need more than one search.
-            if any(self._asks[n].is_plain for n in odd):
+            if any(self._asks[n].is_plain for n in single):
                 rows = self._row_of.items()
                 self._plain = {n: row for n, row in rows if self._asks[n].is_plain}
-            rest = iter(self.fits_all([n for n in shapes if n not in odd]))
-            return [odd[n] if n in odd else next(rest) for n in shapes]
+            rest = iter(self.fits_all([n for n in shapes if n not in single]))
+            return [single[n] if n in single else next(rest) for n in shapes]
         found: Bools = np.empty(len(shapes), np.bool_)
         fit_all(self._places, np.array([self._plain[n] for n in shapes], np.int64), found)
         answers: list[bool] = found.tolist()
@@ -469,7 +469,7 @@ class Placer:
 
     def spare(self, fork: Placer) -> None:
         """Recycle a fork of this placer that is no longer used: the next fork is cheaper."""
-        if len(self._spares) < _MOST_SPARES:
+        if len(self._spares) < _MAX_SPARES:
             self._spares.append(fork)
 
     def _again(self, spare: Placer) -> Placer:

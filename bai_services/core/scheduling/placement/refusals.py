@@ -130,9 +130,7 @@ def _least_share(columns: Columns, able: Mask, row: Ints, need: int) -> int:
     if row[c.NEED_START + c.NEED_WIDTH * need + c.NEED_WHOLE]:
         return 0
     facts = columns.facts[able]
-    shared = facts[:, :, c.LEAST_SHARE][
-        _serving(facts, row, need) & (facts[:, :, c.MOST_SHARE] > 0)
-    ]
+    shared = facts[:, :, c.MIN_SHARE][_serving(facts, row, need) & (facts[:, :, c.MAX_SHARE] > 0)]
     return int(shared.min()) if shared.size else 0
 
 
@@ -143,8 +141,8 @@ def _most_of_devices(columns: Columns, able: Mask, row: Ints, need: int) -> int:
     if row[c.NEED_START + c.NEED_WIDTH * need + c.NEED_WHOLE]:
         whole = serving & (free == facts[:, :, c.CAPACITY]) & (free >= c.UNIT)
         return int(whole.sum(axis=1).max())
-    limit = facts[:, :, c.MOST_SHARE]
-    serving &= free >= facts[:, :, c.LEAST_SHARE]
+    limit = facts[:, :, c.MAX_SHARE]
+    serving &= free >= facts[:, :, c.MIN_SHARE]
     in_force = facts[:, :, c.IN_FORCE]
     here = np.minimum(free, limit)
     here = np.where(in_force > 0, np.where(in_force <= here, in_force, 0), here)
@@ -171,8 +169,8 @@ def _shares_in_force(columns: Columns, able: Mask, row: Ints, need: int) -> list
     if wanted[c.NEED_WHOLE] or amount > c.UNIT:
         return []
     facts, free = columns.facts[able], columns.free[able]
-    could = _serving(facts, row, need) & (free >= amount) & (facts[:, :, c.LEAST_SHARE] <= amount)
-    could &= facts[:, :, c.MOST_SHARE] >= amount
+    could = _serving(facts, row, need) & (free >= amount) & (facts[:, :, c.MIN_SHARE] <= amount)
+    could &= facts[:, :, c.MAX_SHARE] >= amount
     in_force = facts[:, :, c.IN_FORCE]
     others = could & (in_force > 0) & (in_force != amount)
     return [] if (could & ~others).any() else sorted(set(in_force[others].tolist()))
@@ -205,7 +203,7 @@ def _is_unshared(columns: Columns, able: Mask, row: Ints, need: int) -> bool:
     if row[c.NEED_START + c.NEED_WIDTH * need + c.NEED_WHOLE]:
         return False
     facts = columns.facts[able]
-    limits = facts[:, :, c.MOST_SHARE][_serving(facts, row, need)]
+    limits = facts[:, :, c.MAX_SHARE][_serving(facts, row, need)]
     return bool(limits.size) and not limits.any()
 
 

@@ -206,13 +206,13 @@ def choose(memory, rule, s):  # type: ignore[no-untyped-def]
     state = memory.state
     among = memory.listed[AMONG, : state[NAMED]]
     barred = memory.listed[AGAINST, : state[BARRED]]
-    nobody = barred[:0]
+    no_agents = barred[:0]
     if among.size:
         n = best_among(memory, s, among, barred)
         if n >= 0 or state[STRICT]:
-            return n if n >= 0 else best_among(memory, s, among, nobody)
+            return n if n >= 0 else best_among(memory, s, among, no_agents)
     if barred.size:
-        n = best_among(memory, s, nobody, barred)
+        n = best_among(memory, s, no_agents, barred)
         if n >= 0:
             return n
     return fitting(memory, rule, s) if rule >= ROUND_ROBIN else best_of(memory, s)

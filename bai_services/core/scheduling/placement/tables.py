@@ -25,7 +25,7 @@ _TYPICAL_PART = 0.95
 # Bins of the table W, where no agent has more than 128 cores and 1 TiB.
 _CPU_BIN, _MEM_BIN = 500, 4 * 2**30
 _CPU_USUAL, _MEM_USUAL = 128_000, 2**40
-_MOST_DEVICES = 16
+_MAX_DEVICES = 16
 
 
 class Variant(StrEnum):
@@ -78,7 +78,7 @@ class Fleet:
         most = max((len(a.devices) for a in agents), default=0)
         return cls(
             tuple((f, m, n) for (f, m), n in sorted(counts.items())),
-            max(1, min(most, _MOST_DEVICES)),
+            max(1, min(most, _MAX_DEVICES)),
             bins,
         )
 

@@ -26,7 +26,7 @@ _ARRIVALS = 30_000
 _LEAVING_AGENTS = 1_500
 _LOADS = (0.9, 1.0, 1.1)
 _STAYS = 5
-_LEAST_ARRIVALS, _MOST_ARRIVALS = 2_000, 40_000
+_MIN_ARRIVALS, _MAX_ARRIVALS = 2_000, 40_000
 # Another variant must place more by this fraction to replace requests for whole devices.
 _MARGIN = 0.001
 
@@ -103,7 +103,7 @@ def served(tables: Tables, agents: Sequence[AgentState], stays: Stays) -> float:
     for load in _LOADS:
         stay = seconds * (load * world.capacity / work)
         mean = float((weights * stay).sum() / weights.sum())
-        count = int(min(_MOST_ARRIVALS, max(_LEAST_ARRIVALS, _STAYS * mean)))
+        count = int(min(_MAX_ARRIVALS, max(_MIN_ARRIVALS, _STAYS * mean)))
         kinds_drawn, stays_drawn = _draws(2 * count).reshape(2, count)
         bounds = np.cumsum(weights)
         arrivals = np.searchsorted(bounds, kinds_drawn * bounds[-1], side="right")

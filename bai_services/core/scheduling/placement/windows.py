@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from ...cluster.device_sharing import ANY_SHARE
-from .columns import IN_FORCE, LEAST, LEAST_SHARE, MOST_SHARE, NEED_AMOUNT, STEP, UNIT
+from .columns import IN_FORCE, LEAST, MAX_SHARE, MIN_SHARE, NEED_AMOUNT, STEP, UNIT
 from .device_selection import inlined, inner, serves, take_device
 
 
@@ -23,10 +23,10 @@ def line_up(free, facts, need, line):  # type: ignore[no-untyped-def]
     """Write the devices that may hold a part, largest room first; return their number."""
     count = 0
     for j in range(free.size):
-        least = max(facts[j, LEAST_SHARE], LEAST)
+        least = max(facts[j, MIN_SHARE], LEAST)
         if not serves(facts, j, need) or steps_on(free, j) * STEP < least:
             continue
-        if facts[j, MOST_SHARE] < ANY_SHARE or facts[j, IN_FORCE] > 0:
+        if facts[j, MAX_SHARE] < ANY_SHARE or facts[j, IN_FORCE] > 0:
             continue
         at = count
         # Among equal devices the last comes first, because windows are tried from the end.
@@ -65,7 +65,7 @@ def divide(free, facts, amount, window, parts):  # type: ignore[no-untyped-def]
     parts[0] -= short
     is_large_enough = True
     for i in range(window.size):
-        is_large_enough &= parts[i] >= max(facts[window[i], LEAST_SHARE], LEAST)
+        is_large_enough &= parts[i] >= max(facts[window[i], MIN_SHARE], LEAST)
     return is_large_enough
 
 

@@ -157,7 +157,7 @@ class GroupPass:
                     states[at] = HOPELESS
         if reserver is not None:
             other = UNTRIED if reserver.may_move else ROOM
-            beside = reserver.fit_beside([handles[at] for at in open_at])
+            beside = reserver.fits_beside_reservation([handles[at] for at in open_at])
             for at, is_beside in zip(open_at, beside, strict=True):
                 states[at] = BESIDE if is_beside else other
         return states
@@ -225,6 +225,6 @@ class GroupPass:
             return True
         self._reserver = reserver
         # Its quota is reserved, too: later sessions must not use up what it needs to start.
-        group_queue.keep_for(shape)
+        group_queue.reserve_quota_for(shape)
         self._has_counted = True
         return False

@@ -22,7 +22,7 @@ from .shape import Shape, ShapeKey, shape_key
 from .shares import Shares, capacity_of, fair_factor
 
 # Number of requests without waiting sessions that a placer still caches.
-_MOST_HANDLES = 4096
+_MAX_HANDLES = 4096
 
 
 class GroupQueue:
@@ -156,7 +156,7 @@ class GroupQueue:
         if not shape.members:
             del self.shapes[shape.key]
             self.selection.drop(shape)
-            if shape.handle > _MOST_HANDLES + 4 * len(self.shapes):
+            if shape.handle > _MAX_HANDLES + 4 * len(self.shapes):
                 self._replace_placer()
 
     def wake(self, now: datetime) -> None:
@@ -210,9 +210,9 @@ class GroupQueue:
         for reservation in self.reservations:
             shape = self.shape_of.get(reservation.session_id)
             if shape is not None:
-                self.keep_for(shape)
+                self.reserve_quota_for(shape)
 
-    def keep_for(self, shape: Shape) -> None:
+    def reserve_quota_for(self, shape: Shape) -> None:
         """Count one session of a shape in its scopes until ``let_go``."""
         self.quotas.take(shape.rows, shape.need)
         self._kept.append(shape)

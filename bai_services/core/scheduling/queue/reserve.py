@@ -13,7 +13,7 @@ from .releases import Release, Releases, release_of
 
 _SURENESS = (Certainty.KNOWN, Certainty.ESTIMATED, Certainty.UNKNOWN)
 # Maximum failed attempts per pass to move the reservation; then nothing may use the reserved room.
-_MOST_FUTILE = 4
+_MAX_FUTILE = 4
 
 
 class Reserver:
@@ -95,9 +95,9 @@ class Reserver:
     @property
     def may_move(self) -> bool:
         """Whether the reservation may still be moved."""
-        return self._futile < _MOST_FUTILE
+        return self._futile < _MAX_FUTILE
 
-    def fit_beside(self, shapes: Sequence[int]) -> list[bool]:
+    def fits_beside_reservation(self, shapes: Sequence[int]) -> list[bool]:
         """Return for each request whether it fits now and beside the reserved session."""
         both = self._both
         if both is None:
@@ -153,17 +153,17 @@ class Reserver:
             return self._placer.place(shape)
         found = self._both.place(shape)
         if found is None:
-            return self._make_way(shape)
+            return self._move_and_place(shape)
         self._both.release(found)
         self._placer.take(found)
         return found
 
-    def _make_way(self, shape: int) -> tuple[Placement, ...] | None:
+    def _move_and_place(self, shape: int) -> tuple[Placement, ...] | None:
         """Take reserved room if the reservation can move to other room that is available as
         early.
         """
         then = self._then
-        if then is None or self._futile >= _MOST_FUTILE or not self._placer.fits(shape):
+        if then is None or self._futile >= _MAX_FUTILE or not self._placer.fits(shape):
             return None
         found = self._placer.place(shape)
         assert found is not None  # it fits

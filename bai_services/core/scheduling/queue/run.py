@@ -37,7 +37,7 @@ def run_pass(snapshot: Snapshot) -> PassResult:
 
 
 # Maximum turns of a group in one pass; more than three are rarely needed.
-MOST_TURNS = 10
+MAX_TURNS = 10
 
 
 class Queue:
@@ -345,7 +345,7 @@ class Queue:
         """
         decisions: list[Decision] = []
         known: dict[str, int] = {}  # by group: number of decisions made when it was decided
-        for _ in range(MOST_TURNS):
+        for _ in range(MAX_TURNS):
             before = self._reserved()
             for group_queue in self._group_queues.values():
                 group_queue.keep()

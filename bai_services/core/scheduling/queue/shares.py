@@ -14,7 +14,7 @@ from .model import Bucket, FairShare
 _DAY_SECONDS = 86_400
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 # Exponents are clipped to this: a factor stays above 2 to the power of minus this.
-_MOST_EXPONENT = 10.0
+_MAX_EXPONENT = 10.0
 _DEFAULT_WEIGHTS = {CPU: 1.0, MEM: 0.001}
 _DEVICE_WEIGHT = 10.0
 _FAIR_KINDS = (ScopeKind.DOMAIN, ScopeKind.PROJECT, ScopeKind.USER)
@@ -126,8 +126,8 @@ def fair_factor(
         weights += weight
     normalized = total / weights if weights else 0.0
     weight = options.weights.get(scope, options.default_weight)
-    exponent = normalized / weight if weight > 0 else _MOST_EXPONENT
-    return float(2.0 ** -min(exponent, _MOST_EXPONENT))
+    exponent = normalized / weight if weight > 0 else _MAX_EXPONENT
+    return float(2.0 ** -min(exponent, _MAX_EXPONENT))
 
 
 def _slot_weight(name: str, options: FairShare) -> float:

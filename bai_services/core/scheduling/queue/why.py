@@ -34,7 +34,7 @@ from .shape import session_slots
 
 _NOTHING = Estimate(None, Certainty.UNKNOWN)
 # Maximum number of sessions named that use up a cap.
-_MOST_NAMED = 5
+_MAX_NAMED = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -342,7 +342,7 @@ class _Sooner:
                 "scope": check["scope"],
                 "scope_id": check["scope_id"],
                 "sessions": len(holders),
-                "first_ids": holders[:_MOST_NAMED],
+                "first_ids": holders[:_MAX_NAMED],
             }
             found.append(Suggestion("quota", message, facts))
         return found

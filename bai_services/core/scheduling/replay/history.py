@@ -16,7 +16,7 @@ from ...user_input import shown
 from ..placement import AgentState, Mode
 from .workload import ARCHITECTURE, ENGINE, GROUP, BrokenRow, Job, RowError, Workload
 
-_MOST = {"cluster_size": MAX_KERNELS, "batch_timeout": 2**31, "priority": 2**31}
+_MAX_NUMBER = {"cluster_size": MAX_KERNELS, "batch_timeout": 2**31, "priority": 2**31}
 _SHAPE = 'write {"sessions": […], "agents": […]}, each as the REST API lists them'
 
 
@@ -95,7 +95,7 @@ def _session(row: Any) -> _Session:
     if started is not None and ended is not None and ended < started:
         raise RowError("terminated_at", "it is before started_at")
     _text(row, "id")
-    for column, most in _MOST.items():
+    for column, most in _MAX_NUMBER.items():
         _check_number(row, column, most)
     slots = _slots(row, "requested")
     return _Session(row, _text(row, "resource_group"), created, started, ended, slots)

@@ -20,7 +20,7 @@ Floats = NDArray[np.float64]
 # Shorter jobs count as if they ran this long, so that short waits of tiny jobs do not dominate.
 SHORTEST_SECONDS = 10
 # Maximum number of jobs named that never started.
-_MOST_NAMED = 20
+_MAX_NAMED = 20
 
 
 def report(replayed: Replay) -> dict[str, Any]:
@@ -36,7 +36,7 @@ def report(replayed: Replay) -> dict[str, Any]:
         "never_started": len(never),
         "never_started_first": [
             {"id": name, "reasons": list(replayed.reasons.get(name, ()))}
-            for name in never[:_MOST_NAMED]
+            for name in never[:_MAX_NAMED]
         ],
         "passes": replayed.passes,
         "makespan_seconds": last - first,

@@ -19,7 +19,7 @@ NODE_COLUMNS = ("sn", "cpu_milli", "memory_mib", "gpu")
 # DEFAULT_RUN_SECONDS), "qos".
 POD_COLUMNS = ("name", "cpu_milli", "memory_mib", "num_gpu", "gpu_milli")
 DEFAULT_RUN_SECONDS = 3600
-_MOST_DEVICES = 64
+_MAX_DEVICES = 64
 
 Row = Mapping[str, str | None]
 Thing = TypeVar("Thing")
@@ -57,8 +57,8 @@ def read_pods(lines: Iterable[str], file: str) -> Workload:
 def _agent(row: Row) -> AgentState:
     name = _text(row, "sn")
     count = whole(row, "gpu")
-    if count > _MOST_DEVICES:
-        raise RowError("gpu", f"{count} devices on one node; at most {_MOST_DEVICES}")
+    if count > _MAX_DEVICES:
+        raise RowError("gpu", f"{count} devices on one node; at most {_MAX_DEVICES}")
     model = row.get("model") or ""
     return AgentState(
         id=name,

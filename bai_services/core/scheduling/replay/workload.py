@@ -15,7 +15,7 @@ ARCHITECTURE = "x86_64"
 ENGINE = "docker"
 
 # Maximum number of broken rows that are named.
-_MOST_NAMED = 10
+_MAX_NAMED = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,8 +106,8 @@ def refuse_broken(broken: Sequence[BrokenRow]) -> None:
     """
     if not broken:
         return
-    named = "; ".join(map(str, broken[:_MOST_NAMED]))
-    more = len(broken) - _MOST_NAMED
+    named = "; ".join(map(str, broken[:_MAX_NAMED]))
+    more = len(broken) - _MAX_NAMED
     rest = f"; and {more} more" if more > 0 else ""
     raise InvalidRequest(
         f"{len(broken)} broken {'row' if len(broken) == 1 else 'rows'}: {named}{rest}. "

@@ -97,7 +97,7 @@ class Options:
         self, key: tuple[str, str, str, str], group: str
     ) -> tuple[AdmissionFacts, AgentCapacity]:
         now = await self._known.read(group, lambda: self._store.agents(group))
-        return await self._store.room_beside(now.agents, key, group), now
+        return await self._store.room_for(now.agents, key, group), now
 
     async def _of_project(
         self, caller: Caller, owner: OwnerFacts, project: ProjectFacts, group_name: str | None

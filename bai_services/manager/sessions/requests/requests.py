@@ -242,7 +242,7 @@ class Requests:
         agents = await known.once(("agents", group.name), lambda: self._agents.of(group.name))
         room = await known.once(
             ("room", *scopes, group.name),
-            lambda: self._store.room_beside(agents.states, scopes, group.name),
+            lambda: self._store.room_for(agents.states, scopes, group.name),
         )
         served = {agent.architecture for agent in room.agents}
         image = choose_image(offer.images, image_name, served)
