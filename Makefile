@@ -25,12 +25,12 @@ install: $(STAMP)-dev $(PROXY)/.installed $(LABEXT)
 run: $(STAMP)-demo $(PROXY)/.installed $(LABEXT)
 	@exec $(BIN)/python scripts/run
 
-# A file of tests stays on one worker; tests/testbed/plugin.py puts the longest files first.
+# A test file stays on one worker; tests/testbed/plugin.py puts the longest files first.
 PYTEST := $(BIN)/python -m pytest --numprocesses=2 --dist=loadfile --no-loadscope-reorder
 # More options for the tests of whole demos, for example --reruns=1.
 E2E_OPTIONS ?=
 
-# Tests of whole demos after the others: each of them nearly fills a small machine by itself.
+# Tests of whole demos run after the others: each nearly fills a small machine by itself.
 test: install check $(STAMP)-compiled
 	$(PYTEST) --ignore=tests/e2e
 	$(PYTEST) tests/e2e $(E2E_OPTIONS)
@@ -56,8 +56,8 @@ check: $(STAMP)-dev $(LABEXT_NEEDS)
 docs: $(STAMP)-dev
 	$(BIN)/python -m sphinx --quiet --fresh-env --fail-on-warning --keep-going --jobs 2 -d docs/_build/doctrees docs docs/_build/html
 
-# The scheduler's numeric code, compiled once and kept beside its sources: `make run` lets the
-# manager do it; tests start many managers at once, which would all wait for it.
+# The scheduler's numeric code, compiled once and cached beside its sources. `make run` leaves that
+# to the manager; tests start many managers at once, which would all wait for it.
 $(STAMP)-compiled: $(wildcard bai_services/core/scheduling/placement/*.py bai_services/core/scheduling/queue/*.py) | $(STAMP)-dev
 	$(BIN)/python -c 'from bai_services.core.scheduling.queue.warm import warm_up; warm_up()'
 	@touch $@
@@ -73,7 +73,7 @@ $(BIN)/python:
 	@$(PYTHON) -c 'import sys; sys.exit("Python 3.11 or newer is needed, this is " + sys.version) if sys.version_info < (3, 11) else 0'
 	$(PYTHON) -m venv $(VENV)
 
-# What develops also runs: no second installation after `make install`.
+# A development environment can also run the demo: no second installation after `make install`.
 $(STAMP)-demo: pyproject.toml | $(BIN)/python
 	@test -e $(STAMP)-dev && extra=dev || extra=demo; \
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable ".[$$extra]"

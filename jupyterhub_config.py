@@ -1,7 +1,7 @@
-"""Wiring only. As it is: the demo on one machine, with its state in ``$BAI_HOME``.
+"""Hub configuration. By default: the demo on one machine, with its state in ``$BAI_HOME``.
 
-``make run`` starts it; ``jupyterhub -f jupyterhub_config.py`` does as well once
-``python -m bai_services.demo`` has filled the database.
+Started by ``make run``; ``jupyterhub -f jupyterhub_config.py`` works as well once ``python -m
+bai_services.demo`` has filled the database.
 """
 
 import hashlib
@@ -38,13 +38,13 @@ if engine == "docker":
 
     c.JupyterHub.hub_ip = bridge_address(docker.from_env(timeout=10))
 
-# The manager is where the Hub is: sessions reach both.
+# The manager runs on the Hub's machine, so sessions reach both at the same address.
 manager_url = f"http://{c.JupyterHub.hub_ip}:{ports['manager']}"
 
 # --- State -----------------------------------------------------------------------------------
 c.JupyterHub.db_url = f"sqlite:///{home.database('jupyterhub.sqlite')}"
 with closing(sqlite3.connect(home.database("jupyterhub.sqlite"))) as database:
-    # Kept in the file. Each start costs the Hub a dozen commits.
+    # Stored in the database file. Each start costs the Hub a dozen commits.
     database.execute("PRAGMA journal_mode=WAL")
 
 
@@ -58,7 +58,7 @@ def commit_without_waiting(connection, record):
 
 make_lean()  # two costs of each start that buy nothing; see docs/security.md
 c.JupyterHub.cookie_secret_file = str(home.path / "secrets" / "cookie")
-# Sessions go on while the Hub is away; on its return it finds them by their saved state.
+# Sessions continue while the Hub is down; it finds them again by their saved state.
 c.JupyterHub.cleanup_servers = False
 
 # --- Proxy -----------------------------------------------------------------------------------
@@ -85,7 +85,7 @@ os.environ["BAI_KEY_FILE"] = str(home.secret("key"))
 c.JupyterHub.authenticator_class = "bai"
 c.JupyterHub.spawner_class = "bai"
 c.JupyterHub.allow_named_servers = True
-# Policies in bai-hub's database say how many; the Hub only keeps its own loop from choking.
+# Policies in bai-hub's database limit starts; this only keeps the Hub's own loop responsive.
 c.JupyterHub.concurrent_spawn_limit = 50
 c.JupyterHub.active_server_limit = 0
 c.JupyterHub.template_paths = [
@@ -94,23 +94,24 @@ c.JupyterHub.template_paths = [
 c.JupyterHub.custom_scopes = {
     "custom:bai:session": {"description": "Be a session to the resource manager."}
 }
-# The second is only there to be handed on: a server's token cannot have what its owner has not.
+# The second scope is only there to be passed on: a server's token cannot have a scope that its
+# owner lacks.
 c.JupyterHub.extra_user_scopes = ["access:services!service=bai", "custom:bai:session"]
 
 # --- Services --------------------------------------------------------------------------------
 # A service gets only a few variables from the Hub, so what it needs is handed on by name.
 KEPT = ("BAI_", "DOCKER_", "HOME", "TMPDIR", "LD_LIBRARY_PATH", "XDG_RUNTIME_DIR", "SSL_CERT_")
-# An agent removes whatever bears its name and is no session of its manager's: two installations
+# An agent removes whatever has its name but is not a session of its manager, so two installations
 # on one machine need two names.
 place = hashlib.sha256(str(home.path).encode()).hexdigest()[:6]
 os.environ.setdefault("BAI_AGENT_ID", f"{platform.node().split('.')[0][:40]}-{place}")
 environment = {name: text for name, text in os.environ.items() if name.startswith(KEPT)}
-# Only the demo's own part, which has ended by now, may know it.
+# Only needed by the demo's set-up, which has ended by now.
 environment.pop("BAI_DEMO_PASSWORD", None)
-# The Hub looks after them every 30 seconds only; who is killed is there again at once.
+# The Hub checks its services every 30 seconds only; the supervisor restarts a killed one at once.
 kept = [sys.executable, "-m", "bai_services.supervisor"]
 c.JupyterHub.services = [
-    # First, because they also end in this order: the agent takes its leave of the manager.
+    # First, because services also end in this order: the agent tells the manager that it stops.
     {
         "name": "bai-agent",
         "command": [*kept, "bai_services:agent"],
@@ -121,12 +122,12 @@ c.JupyterHub.services = [
         "url": manager_url,
         "command": [*kept, "bai_services:app"],
         "environment": environment,
-        # Part of this product: asking people whether they trust it would only puzzle them.
+        # Part of this product, so asking users whether they trust it would only confuse them.
         "oauth_no_confirm": True,
         "timeout": 60,
         "display": False,
     },
-    # Nothing runs behind it: `make run` stops the sessions with its token before it ends.
+    # No process: `make run` stops the sessions with this token before it ends.
     {"name": "bai-run", "api_token": home.secret("run-token").read_text()},
 ]
 c.JupyterHub.load_roles = [
@@ -134,10 +135,11 @@ c.JupyterHub.load_roles = [
         "name": "bai-manager",
         "services": ["bai"],
         "scopes": [
-            "admin:users",  # make the Hub user of an account whose session starts before a sign-in
-            "admin:servers",  # make, start, stop and remove the servers of sessions
-            "tokens",  # hand out tokens to the CLI; revoke them when an account is deactivated
-            "read:hub",  # say in its health whether the Hub answers
+            # create the Hub user of an account whose session starts before a sign-in
+            "admin:users",
+            "admin:servers",  # create, start, stop and remove the servers of sessions
+            "tokens",  # issue tokens for the CLI; revoke them when an account is deactivated
+            "read:hub",  # report in its health whether the Hub answers
         ],
     },
     {
@@ -145,7 +147,7 @@ c.JupyterHub.load_roles = [
         "services": ["bai-run"],
         "scopes": ["list:users", "read:servers", "delete:servers"],
     },
-    # bai-agent speaks to the manager only and has no role in the Hub.
+    # bai-agent communicates with the manager only and has no role in the Hub.
 ]
 
 # --- Further settings ------------------------------------------------------------------------

@@ -25,13 +25,15 @@ import type { Translate } from './texts';
 import { Upload, Uploads, Wanted } from './uploads';
 
 const KEEP_ALIVE_SECONDS = 3600;
-/** What JupyterLab itself has of the apps. */
+/** Commands of JupyterLab itself for some apps. */
 const OWN_COMMANDS: Record<string, string> = {
   terminal: 'terminal:create-new',
   filebrowser: 'filebrowser:activate'
 };
 
-/** What the panel's buttons and the commands do; whatever fails is said in a dialog. */
+/**
+ * Actions of the panel's buttons and commands; failures are shown in a dialog.
+ */
 export class Actions {
   readonly uploads: Uploads;
   private readonly person: Person;
@@ -42,7 +44,7 @@ export class Actions {
     private readonly t: Translate,
     private readonly app: JupyterFrontEnd
   ) {
-    // The manager's pages lie beside each other.
+    // The manager's pages are siblings below one path.
     this.person = new Person(() => (model.session?.page ?? '').replace(/\/sessions\/.*$/, ''));
     this.uploads = new Uploads(this.person);
     this.uploads.landed.connect(() => model.refresh());
@@ -176,7 +178,7 @@ export class Actions {
     });
   }
 
-  /** It is not left unused: the time until that ends it begins again. */
+  /** Count as use: the idle time begins again. */
   stayHere(): void {
     void this.said(async () => {
       await this.model.api.atWork();
@@ -188,12 +190,12 @@ export class Actions {
     window.open(this.model.session?.page ?? '/', '_blank', 'noopener');
   }
 
-  /** A page of the session's server leads through the Hub's sign-in and back. */
+  /** A page of the session's server redirects to the Hub's sign-in and back. */
   signInAgain(): void {
     window.open(URLExt.join(this.model.api.baseUrl, 'lab'), '_blank', 'noopener');
   }
 
-  /** The file browser knows what lies below the server's root only. */
+  /** The file browser only knows paths below the server's root. */
   canBrowse(path: string): boolean {
     return path.startsWith(`${rootPath()}/`);
   }
@@ -241,7 +243,7 @@ export class Actions {
     return this.model.session?.name ?? '';
   }
 
-  /** Whether the panel may act as the person; asks them once. */
+  /** Whether the panel may act as the user; asks once. */
   private async isAllowed(): Promise<boolean> {
     if (this.person.isAllowed) {
       return true;
@@ -249,7 +251,8 @@ export class Actions {
     if (!this.person.canAsk) {
       throw new Error(this.t('allow-needs-tls'));
     }
-    // The click on its button is what lets the browser open the window.
+    // Browsers only open a window in response to a click, here on the dialog's
+    // button.
     const answer = await showDialog({
       title: this.t('allow-title'),
       body: this.t('allow-why'),
@@ -278,7 +281,7 @@ export class Actions {
     const answer = await showDialog({
       title,
       body,
-      // Enter alone must not end a session.
+      // Pressing Enter alone must not end a session.
       defaultButton: 0,
       buttons: [
         Dialog.cancelButton({ label: this.t('cancel') }),

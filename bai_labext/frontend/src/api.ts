@@ -6,10 +6,13 @@ import type { AppState, Log, Look, Marks, Session } from './types';
 const FORBIDDEN = 403;
 const FAILED_DEPENDENCY = 424;
 
-/** Why nothing is known now: what does not answer, or that nobody is signed in any more. */
+/**
+ * Why nothing is known now: what does not answer, or that the sign-in has
+ * expired.
+ */
 export type Trouble = 'manager' | 'unreachable' | 'ended' | 'signed-out' | 'other';
 
-/** An answer that is an error; `message` is for people. */
+/** An error answer; `message` is for users. */
 export class ApiError extends Error {
   constructor(
     message: string,
@@ -33,7 +36,10 @@ export class ApiError extends Error {
   }
 }
 
-/** The session's server under `bai/api`; it speaks to the manager, no token is ever here. */
+/**
+ * The session's server under `bai/api`; it calls the manager, so no token is
+ * needed here.
+ */
 export class Api {
   constructor(private readonly settings: ServerConnection.ISettings) {}
 
@@ -41,7 +47,7 @@ export class Api {
     return this.settings.baseUrl;
   }
 
-  /** Ask for parts of what is known; one that still is as its mark says is left out. */
+  /** Query parts; a part that has not changed since its mark is left out. */
   look = (marks: Marks): Promise<Look> =>
     this.call(`look?${new URLSearchParams(marks).toString()}`);
 
@@ -56,7 +62,7 @@ export class Api {
   extend = (seconds: number): Promise<Session> =>
     this.call('session/lifetime', 'POST', { seconds });
 
-  /** Somebody uses the session now. */
+  /** Report that the session is in use now. */
   atWork = (): Promise<unknown> => this.call('session/activity', 'POST');
 
   log = (kernel: string, mark = '', hasTimes = false): Promise<Log> => {
@@ -85,9 +91,12 @@ export class Api {
   }
 }
 
-/** What a status means that does not come from our own part of the session's server. */
+/**
+ * Meaning of a status that does not come from our own routes of the session's
+ * server.
+ */
 function codeOf(status: number): string {
-  // The Hub answers so for a server that is not running.
+  // The Hub's answer for a server that is not running.
   if (status === FAILED_DEPENDENCY) {
     return 'ended';
   }

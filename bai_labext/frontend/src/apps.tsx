@@ -13,7 +13,7 @@ interface Props {
   t: Translate;
 }
 
-/** Every app that the session offers, its state, and what can be done with it. */
+/** Every app that the session offers, with its state and actions. */
 export function Apps({ model, actions, t }: Props): React.ReactElement {
   return (
     <ul className="bai-List">
@@ -41,7 +41,8 @@ function AppButtons(props: { app: App; actions: Actions; t: Translate }): React.
   const { app, actions, t } = props;
   const isUp = app.state === 'running' || app.state === 'starting';
   const isProcess = app.kind === 'process';
-  // What listens by itself can be opened once it does; what is started, at any time.
+  // An app that listens by itself can be opened once it does; others at any
+  // time.
   const canOpen =
     app.kind === 'tcp' ? false : app.kind === 'port' ? isUp : app.state !== 'starting';
   return (

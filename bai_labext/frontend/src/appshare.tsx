@@ -11,7 +11,7 @@ import type { App, AppShare, Items, Session } from './types';
 const DAY_SECONDS = 86_400;
 const DAYS = [1, 7, 30];
 
-/** Show who else may open an app of this session, and let that be changed. */
+/** Show and edit who else may open an app of this session. */
 export async function showAppSharing(
   app: App,
   session: Session,
@@ -60,7 +60,7 @@ function Shares({ app, session, person, t }: Props): React.ReactElement {
     action()
       .then(() => person.get<Items<AppShare>>(`${base}?limit=200`))
       .then(({ items }) => items.filter(share => share.app === app.name))
-      // What a slower, older look has seen is no longer so.
+      // Ignore the answer of an older, slower request.
       .then(seen => turn === latest.current && setShares(seen))
       .catch((error: unknown) => setWrong(error instanceof Error ? error.message : String(error)));
   };

@@ -5,12 +5,15 @@ import { Form } from './form';
 import type { Translate } from './texts';
 import type { App } from './types';
 
-/** Whether a start should ask first: an argument is missing, or its files would be lost. */
+/**
+ * Whether to ask before a start: an argument is missing, or files would be
+ * lost.
+ */
 export function asksFirst(app: App): boolean {
   return app.arguments.some(each => (each.is_required && !each.value) || each.is_temporary);
 }
 
-/** Ask what an app is to be started with; null if the person thinks again. */
+/** Ask for the arguments of an app; null if cancelled. */
 export async function askArguments(
   app: App,
   t: Translate,

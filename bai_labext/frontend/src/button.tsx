@@ -2,7 +2,10 @@ import * as React from 'react';
 
 export function Button(props: {
   label: string;
-  /** What it is about: two buttons of one name are told apart by ear. */
+  /**
+   * The object of the action: distinguishes buttons with equal labels for
+   * screen readers.
+   */
   of?: string;
   onClick: () => void;
   isDanger?: boolean;

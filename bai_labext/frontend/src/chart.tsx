@@ -4,7 +4,10 @@ const WIDTH = 120;
 const HEIGHT = 28;
 const DASH = 8;
 
-/** A line over the last minutes with its present value; no line where nothing is known. */
+/**
+ * A line over the last minutes with the current value; gaps where it is
+ * unknown.
+ */
 export function Chart(props: {
   label: string;
   shown: string;
@@ -43,7 +46,7 @@ function points(values: (number | null)[], top: number): [number, number][] {
 function line(values: (number | null)[], top: number): string {
   const found = points(values, top);
   const [only] = found;
-  // A single point would not be seen.
+  // A single point would be invisible.
   const drawn =
     found.length === 1 && only
       ? [Math.max(0, only[0] - DASH), Math.max(DASH, only[0])].map(x => [x, only[1]] as const)

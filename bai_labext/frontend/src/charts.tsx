@@ -14,7 +14,7 @@ interface Props {
 
 type Pick = (sample: Sample) => number | null;
 
-/** What is used of what is allowed, over the last minutes. */
+/** Usage and limits over the last minutes. */
 export function Charts({ model, t }: Props): React.ReactElement {
   const { samples, last } = model.series;
   if (!last) {
@@ -59,7 +59,9 @@ export function Charts({ model, t }: Props): React.ReactElement {
   );
 }
 
-/** Memory and load of one device; what no driver tells is said to be unknown. */
+/**
+ * Memory and utilization of one device; figures without a driver are unknown.
+ */
 function DeviceCharts(props: Props & { device: Device; index: number }): React.ReactElement {
   const { model, t, device, index } = props;
   const { samples, last } = model.series;
@@ -67,7 +69,7 @@ function DeviceCharts(props: Props & { device: Device; index: number }): React.R
   const memory = used?.memory ?? null;
   const load = used?.utilization ?? null;
   const limit = used?.limit || (device.memory_bytes ?? 0);
-  // Several devices of one model are told apart by their place.
+  // Several devices of one model are distinguished by number.
   const isOnly = (model.session?.devices.length ?? 0) < 2;
   const name = isOnly ? '' : ` ${index + 1}`;
   return (

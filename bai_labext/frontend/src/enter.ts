@@ -24,7 +24,7 @@ export function useOwnEnter(within: React.RefObject<HTMLElement>, onEnter: () =>
         }
       }
     };
-    // Before the dialog, which listens on its own node.
+    // Registered before the dialog's listener, which is on its own node.
     document.addEventListener('keydown', listen, true);
     return () => document.removeEventListener('keydown', listen, true);
   }, [within]);

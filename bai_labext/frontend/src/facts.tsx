@@ -5,7 +5,7 @@ import { amount, bytes, duration } from './format';
 import type { Device, Session } from './types';
 import type { Translate } from './texts';
 
-/** What this session is and has. */
+/** Facts about this session. */
 export function Facts(props: {
   session: Session;
   hasEnded: boolean;
@@ -69,7 +69,7 @@ function Amounts({ session }: { session: Session }): React.ReactElement {
   );
 }
 
-/** How firmly a session is held to its share, as far as anybody knows. */
+/** The enforcement level of a session's share, if known. */
 function enforcementOf(device: Device, session: Session): string {
   return device.enforcement ?? session.enforcement?.[device.family] ?? 'unknown';
 }

@@ -16,7 +16,7 @@ interface Props {
   t: Translate;
 }
 
-/** The person's folders: where they are in this session, or that they are not. */
+/** The user's folders, and where they are mounted in this session. */
 export function Folders(props: Props): React.ReactElement {
   const { model, t } = props;
   if (!model.folders) {
@@ -122,7 +122,10 @@ function FolderRow(props: Props & { folder: Folder }): React.ReactElement {
   );
 }
 
-/** What is on its way into a folder: one line together, and one for each that needs a word. */
+/**
+ * Uploads into a folder: one line in total, and one for each that needs
+ * attention.
+ */
 function Sent(props: { folder: Folder; actions: Actions; t: Translate }): React.ReactElement {
   const { folder, actions, t } = props;
   const all = actions.uploads.of(folder.id);
@@ -136,7 +139,8 @@ function Sent(props: { folder: Folder; actions: Actions; t: Translate }): React.
   return (
     <div className="bai-Uploads">
       <span className="bai-Hint">
-        {/* The bytes change many times a second: not to be read out. */}
+        {/* The byte counts change many times a second, so they are not read
+           out. */}
         <span aria-live="polite">{t('uploaded', { done, count: all.length })}</span>
         {` · ${bytes(sent)} / ${bytes(total)}`}
       </span>

@@ -1,4 +1,4 @@
-/** Amounts and times as people read them. */
+/** Format amounts and times for users. */
 
 const UNITS = ['B', 'KiB', 'MiB', 'GiB', 'TiB', 'PiB'];
 const SUFFIXES = 'kmgtpe';
@@ -15,7 +15,7 @@ export function bytes(count: number): string {
   return `${trimmed(value.toFixed(digits))} ${UNITS[unit] ?? ''}`;
 }
 
-/** What is in use in the unit of its limit: 1.2 and 4 GiB -> ["1.2", "4 GiB"] */
+/** Usage in the unit of its limit: 1.2 and 4 GiB -> ["1.2", "4 GiB"] */
 export function usedOf(used: number, limit: number): [string, string] {
   const shown = bytes(limit);
   const unit = 1024 ** UNITS.indexOf(shown.split(' ')[1] ?? 'B');
@@ -55,7 +55,7 @@ export function duration(seconds: number): string {
   return (days ? `${days}d ` : '') + clock.join(':');
 }
 
-/** Times of the manager in a text, as clocks here show them. */
+/** Replace the manager's times in a text by local times. */
 export function inLocalTime(text: string): string {
   return text.replace(/\d{4}-\d\d-\d\dT[\d:.]+(?:Z|[+-]\d\d:\d\d)/g, time =>
     new Date(time).toLocaleString()

@@ -21,7 +21,7 @@ const APP = `<svg xmlns="http://www.w3.org/2000/svg" width="16" viewBox="0 0 16 
 
 /** A device with its pins. */
 export const sessionIcon = new LabIcon({ name: 'bai-labext:session', svgstr: SESSION });
-/** A window: an app that has no picture of its own. */
+/** Default icon of apps. */
 const appIcon = new LabIcon({ name: 'bai-labext:app', svgstr: APP });
 
 const PICTURES: Record<string, string> = {

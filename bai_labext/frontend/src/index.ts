@@ -56,7 +56,8 @@ const plugin: JupyterFrontEndPlugin<void> = {
     void openAtFirstVisit(app, panel.id);
 
     const show = (): void => {
-      // Later: the palette gives the focus back to where it was once a command has run.
+      // Later, because the palette moves the focus back after a command has
+      // run.
       requestAnimationFrame(() => app.shell.activateById(panel.id));
     };
     addCommands(app, palette, t, actions, show);

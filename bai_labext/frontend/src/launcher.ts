@@ -10,7 +10,7 @@ import type { App } from './types';
 
 const COMMAND = 'bai:open-app';
 
-/** A tile in the launcher for every app that the session offers and JupyterLab itself has not. */
+/** A launcher tile for every offered app that JupyterLab has no tile for. */
 export class Tiles {
   private tiles = new Map<string, ReturnType<ILauncher['add']>>();
 
@@ -28,7 +28,7 @@ export class Tiles {
         const found = named(args['name']);
         return found ? `${found.title}: ${t(`app-${found.state}`)}` : '';
       },
-      // The launcher asks for the icon of a section without saying of which tile.
+      // The launcher requests a section's icon without naming a tile.
       icon: args => (typeof args['name'] === 'string' ? iconOf(args['name']) : sessionIcon),
       execute: args => {
         const found = named(args['name']);
@@ -60,7 +60,7 @@ export class Tiles {
   }
 }
 
-/** What JupyterLab has tiles for itself is left to it. */
+/** Apps with JupyterLab's own tiles are left out. */
 function isTile(app: App): boolean {
   return app.kind === 'process' || (app.kind === 'port' && app.state === 'running');
 }

@@ -15,16 +15,16 @@ import type { Log } from './types';
 const INTERVAL_MILLISECONDS = 3000;
 const MOST_MILLISECONDS = 30_000;
 
-/** Whose output is shown: a kernel of the session, or an app. */
+/** Source of output: a kernel of the session, or an app. */
 export interface Source {
   key: string;
   title: string;
-  /** Whether it knows when each line came. */
+  /** Whether the time of each line is known. */
   keepsTimes: boolean;
   read: (mark: string, hasTimes: boolean) => Promise<Log>;
 }
 
-/** The output of a source, followed while somebody looks. */
+/** The output of a source, followed while it is visible. */
 class LogModel {
   text = '';
   problem = '';
@@ -113,7 +113,7 @@ class LogModel {
       this.isLive = found.is_live ?? true;
       this.problem = '';
     } catch (error) {
-      // What was read stays; it goes on by itself.
+      // Output read so far stays; reading is retried.
       this.problem = error instanceof Error ? error.message : String(error);
       throw error;
     } finally {
@@ -146,7 +146,7 @@ class LogView extends ReactWidget {
 
   protected override onAfterAttach(message: Message): void {
     super.onAfterAttach(message);
-    // One that is attached where everybody sees it is never shown after that.
+    // A widget attached visibly is never "shown" afterwards.
     if (this.isVisible) {
       this.model.start();
     }
@@ -161,7 +161,7 @@ class LogView extends ReactWidget {
   }
 }
 
-/** Give a main area with logs; it shows the one of that key first. */
+/** Create a main area with logs; it shows the one with that key first. */
 export function logWidget(sources: Source[], key: string, t: Translate): MainAreaWidget {
   const first = sources.find(source => source.key === key) ?? sources[0];
   if (!first) {
@@ -176,7 +176,7 @@ export function logWidget(sources: Source[], key: string, t: Translate): MainAre
   return widget;
 }
 
-/** Where the log of this session's kernel, or of the app of that name, is read. */
+/** The output of a session's kernel, or of the app of that name. */
 export function sourcesOf(
   api: Api,
   kernels: string[],

@@ -5,12 +5,12 @@ import { Api, ApiError, Trouble } from './api';
 import { Series } from './samples';
 import type { App, Folder, Look, Marks, OtherSession, Parts, Quota, Session, Usage } from './types';
 
-/** While an app starts its state is asked for this often. */
+/** Polling interval of an app's state while it starts. */
 const STARTING_SECONDS = 1;
-/** What changes seldom is asked for once in so many samples. */
+/** Parts that change rarely are queried once in this many samples. */
 const SELDOM = 6;
 
-/** What is known of the session; asks again and again while somebody can see it. */
+/** State of the session, polled while the panel or status bar is visible. */
 export class Model {
   session: Session | null = null;
   usage: Usage | null = null;
@@ -33,7 +33,7 @@ export class Model {
       auto: false,
       factory: () => this.look(),
       frequency: { interval: 5000, backoff: true, max: 60_000 },
-      // Nothing is asked while the browser's tab is hidden.
+      // No polling while the browser's tab is hidden.
       standby: 'when-hidden',
       linger: 0,
       name: 'bai-labext:look'
@@ -44,7 +44,7 @@ export class Model {
     return this._changed;
   }
 
-  /** How the session is reached by ssh; empty where it does not offer that. */
+  /** The ssh command of the session; empty if it has no ssh. */
   get sshCommand(): string {
     const isOffered = this.apps.some(app => app.name === 'ssh' && app.state === 'builtin');
     return isOffered && this.session ? `bai ssh ${this.session.name}` : '';
@@ -59,7 +59,7 @@ export class Model {
     this.poll.frequency = { ...this.poll.frequency, interval: seconds * 1000 };
   }
 
-  /** With the panel hidden only what the status bar shows is asked for. */
+  /** While the panel is hidden, only what the status bar shows is queried. */
   setPanelShown(isShown: boolean): void {
     this.isPanelShown = isShown;
     if (isShown) {
@@ -67,7 +67,7 @@ export class Model {
     }
   }
 
-  /** Ask for everything now: something was changed. */
+  /** Query everything now, because something was changed. */
   refresh(): void {
     this.rounds = 0;
     this.marks = {};
@@ -97,7 +97,8 @@ export class Model {
     const isSeldom = this.rounds % SELDOM === 0;
     this.rounds += 1;
     try {
-      // The session's own server knows its apps; whoever asks for all waits for the manager.
+      // Apps are known to the session's own server; a query of everything waits
+      // for the manager.
       if (this.trouble || this.apps.length === 0) {
         await this.lookAtApps();
       }
@@ -113,7 +114,7 @@ export class Model {
         error instanceof ApiError
           ? { kind: error.trouble, message: error.message }
           : { kind: 'other', message: String(error) };
-      // Once it is back everything is asked for again.
+      // When it is back, everything is queried again.
       this.rounds = 0;
       this._changed.emit();
       throw error;
@@ -121,7 +122,7 @@ export class Model {
     this._changed.emit();
   }
 
-  /** Ask for some parts, all at once: each request carries two kilobytes of headers. */
+  /** Query parts in one request: each request carries 2 KB of headers. */
   private async ask(parts: (keyof Parts)[]): Promise<void> {
     const known = parts.map(part => [part, this.marks[part] ?? '']);
     const found = await this.api.look(Object.fromEntries(known) as Marks);

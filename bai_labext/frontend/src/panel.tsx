@@ -22,7 +22,7 @@ interface Props {
   t: Translate;
 }
 
-/** The sidebar about this session. */
+/** The sidebar with information about this session. */
 export class SessionPanel extends ReactWidget {
   constructor(
     private readonly model: Model,
@@ -35,7 +35,7 @@ export class SessionPanel extends ReactWidget {
     this.title.caption = t('session');
     this.node.setAttribute('role', 'region');
     this.node.setAttribute('aria-label', t('session'));
-    // By keyboard it can be reached and scrolled.
+    // Can be focused and scrolled with the keyboard.
     this.node.tabIndex = -1;
   }
 
@@ -63,7 +63,7 @@ export class SessionPanel extends ReactWidget {
 function Content(props: Props): React.ReactElement {
   const { model, actions, t } = props;
   const { session, usage } = model;
-  // What was read last is older than the end.
+  // The last data is older than the end of the session.
   const hasEnded = model.trouble?.kind === 'ended';
   const status = hasEnded ? 'TERMINATED' : session?.status;
   return (
@@ -110,7 +110,7 @@ function Content(props: Props): React.ReactElement {
   );
 }
 
-/** What does not answer, and what can be done about it. */
+/** What does not answer, and what the user can do about it. */
 function TroubleNotice({ model, actions, t }: Props): React.ReactElement {
   const { trouble } = model;
   if (!trouble) {
@@ -119,7 +119,7 @@ function TroubleNotice({ model, actions, t }: Props): React.ReactElement {
   const { kind, message } = trouble;
   return (
     <div className="bai-Notice" role="status">
-      {/* What only an administrator makes sense of does not stand in everybody's way. */}
+      {/* Details for administrators are only shown as a tooltip. */}
       <p title={message}>{t(`trouble-${kind}`, { message })}</p>
       <div className="bai-Buttons">
         {kind === 'signed-out' && (
@@ -134,7 +134,7 @@ function TroubleNotice({ model, actions, t }: Props): React.ReactElement {
   );
 }
 
-/** When and why the session will end, and how to put that off. */
+/** When and why the session will end, and how to postpone it. */
 function StopNotice({ model, actions, t }: Props): React.ReactElement {
   const { session } = model;
   const left = session ? secondsLeft(session) : null;

@@ -2,7 +2,9 @@ import { ApiError } from './api';
 
 const WAIT_MILLISECONDS = 300_000;
 const LOOK_MILLISECONDS = 500;
-/** What a status means where the answer has no body to say it: HEAD, and the proxy's own. */
+/**
+ * Meaning of statuses whose answers have no body: HEAD, and the proxy's own.
+ */
 const CODES: Record<number, string> = {
   401: 'not-signed-in',
   404: 'not-found',
@@ -17,7 +19,7 @@ interface Refusal {
   details?: Record<string, unknown>;
 }
 
-/** What the window of the sign-in sends. */
+/** The message from the sign-in window. */
 interface Answer {
   bai: string;
   code: string;
@@ -33,7 +35,7 @@ interface Answer {
 export class Person {
   private token = '';
 
-  /** `base` is the manager's path at the hub: `/services/bai`. */
+  /** `base` is the path of the manager at the Hub: `/services/bai`. */
   constructor(private readonly base: () => string) {
     window.addEventListener('pagehide', () => this.forget());
   }
@@ -42,12 +44,15 @@ export class Person {
     return this.token !== '';
   }
 
-  /** Whether this page can ask at all: digests are only where the page came over TLS. */
+  /** Whether this page can ask: digests need a page loaded over HTTPS. */
   get canAsk(): boolean {
     return window.isSecureContext && this.base() !== '';
   }
 
-  /** Ask the person; to be called while a click is handled, or the window is held back. */
+  /**
+   * Ask the user; must be called while a click is handled, or the browser
+   * blocks the window.
+   */
   async allow(): Promise<boolean> {
     const verifier = random(48);
     const state = random(18);
@@ -76,7 +81,7 @@ export class Person {
     this.json<T>(path, { method: 'PUT', body: JSON.stringify(body) });
   delete = (path: string): Promise<Response> => this.fetched(path, { method: 'DELETE' });
 
-  /** Where a path of the API is, and the headers that say who asks. */
+  /** The address of an API path, and the headers that identify the user. */
   url(path: string): string {
     return path.startsWith(`${this.base()}/`) ? path : `${this.base()}/api/v1${path}`;
   }
@@ -85,7 +90,7 @@ export class Person {
     return this.token ? { Authorization: `Bearer ${this.token}` } : {};
   }
 
-  /** The manager did not take the token: it has run out or was withdrawn. */
+  /** Forget a token that the manager refused: it has expired or was revoked. */
   expired(): void {
     this.token = '';
   }
@@ -93,7 +98,7 @@ export class Person {
   async fetched(path: string, init: RequestInit): Promise<Response> {
     let response: Response;
     try {
-      // Without the cookie: what is allowed here stands in the header alone.
+      // Without the cookie: only the token in the header grants permission.
       response = await fetch(this.url(path), {
         ...init,
         credentials: 'omit',
@@ -129,7 +134,7 @@ export class Person {
   }
 }
 
-/** Wait for the window's answer; empty if the person closes it. */
+/** Wait for the window's message; empty if the user closes it. */
 function answer(opened: Window, state: string): Promise<string> {
   return new Promise(resolve => {
     const end = (code: string): void => {
@@ -142,14 +147,15 @@ function answer(opened: Window, state: string): Promise<string> {
       const found = event.data as Partial<Answer> | null;
       const isOurs = event.origin === window.location.origin && event.source === opened;
       if (isOurs && found?.bai === 'panel-login' && found.state === state) {
-        // Not by itself: of a window that has closed, what it said may be lost.
+        // Closed here, because a message of a window that closes itself may be
+        // lost.
         opened.close();
         end(found.code ?? '');
       }
     };
     const looking = setInterval(() => {
       if (opened.closed) {
-        // The message may be on its way still.
+        // The message may still be on its way.
         setTimeout(() => end(''), LOOK_MILLISECONDS);
       }
     }, LOOK_MILLISECONDS);

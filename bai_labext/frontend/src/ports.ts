@@ -1,4 +1,4 @@
-/** Ports of a person's own that a session shows as apps. */
+/** Ports of a user's own programs, which a session shows as apps. */
 
 export interface PortLimits {
   count: number;
@@ -7,13 +7,13 @@ export interface PortLimits {
   reserved: number[];
 }
 
-/** A text of the panel and what stands in its places. */
+/** Key of a text and the values of its placeholders. */
 export interface Refusal {
   key: string;
   places: Record<string, string | number>;
 }
 
-/** The words of a field, between commas or spaces. */
+/** The words of a field, separated by commas or spaces. */
 export function words(field: string): string[] {
   return field.split(/[\s,]+/).filter(Boolean);
 }
@@ -42,7 +42,7 @@ export function whyNotPorts(named: string[], limits: PortLimits): Refusal | null
   return asked > count ? { key: 'port-count', places: { asked, most: count } } : null;
 }
 
-/** The number that a word is, 0 if it is none. */
+/** The number in a word, 0 if it is not one. */
 function portOf(word: string): number {
   return /^\d{1,5}$/.test(word) ? Number(word) : 0;
 }

@@ -1,4 +1,7 @@
-/** What is wrong with the fields of a form, by field; a field that the form has not is ''. */
+/**
+ * Problems of a form, by field; those of fields that the form does not have
+ * under ''.
+ */
 export type Problems = Record<string, string>;
 
 interface Reported {

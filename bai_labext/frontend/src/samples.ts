@@ -1,15 +1,17 @@
-/** Reports of use turned into the series that the charts show. */
+/** Converts usage reports into the series of the charts. */
 
 import type { DeviceUse, Usage } from './types';
 
-/** What is in use of one device; null: nobody knows. */
+/** Usage of one device; null: unknown. */
 export interface DeviceSample {
   memory: number | null;
   limit: number;
   utilization: number | null;
 }
 
-/** One look at all kernels of the session together; rates are per second. */
+/**
+ * Total usage of all kernels of the session at one time; rates are per second.
+ */
 export interface Sample {
   at: number;
   cpu: number;
@@ -33,12 +35,14 @@ const COUNTERS: Counter[] = ['net_rx_bytes', 'net_tx_bytes', 'io_read_bytes', 'i
 
 export const KEPT_SECONDS = 300;
 
-/** The last minutes; counters that only grow become rates. */
+/** The last minutes; increasing counters are converted into rates. */
 export class Series {
   private before: Totals | null = null;
   samples: Sample[] = [];
 
-  /** Take a report; one that the agent has not renewed since the last is left out. */
+  /**
+   * Add a report; ignored if the agent has not renewed it since the last one.
+   */
   add(usage: Usage): boolean {
     const uses = usage.kernels.map(kernel => kernel.usage);
     const times = usage.kernels.map(kernel => Date.parse(kernel.at ?? '')).filter(isNumber);
@@ -80,25 +84,28 @@ export class Series {
     if (now === null || before === null || before === undefined || !this.before) {
       return null;
     }
-    // A process that ended took its counts along: the sum may sink.
+    // The counts of an ended process are lost, so the sum may decrease.
     return Math.max(0, (now - before) / (at - this.before.at));
   }
 }
 
-/** How near a limit: at 80 % a warning, at 95 % an alarm. */
+/** How close to a limit: warning from 80 %, alarm from 95 %. */
 export function level(used: number, limit: number): 'ok' | 'warning' | 'alarm' {
   const part = limit > 0 ? used / limit : 0;
   return part >= 0.95 ? 'alarm' : part >= 0.8 ? 'warning' : 'ok';
 }
 
-/** Notices that the agent has about the session's devices and disk space. */
+/** Notices of the agent about the session's devices and disk space. */
 export function deviceNotices(usage: Usage): string[] {
   return usage.kernels
     .flatMap(({ usage }) => [usage.device_notice ?? '', usage.disk_notice ?? ''])
     .filter(text => text !== '');
 }
 
-/** A device that several kernels have parts of is one: its load is that of all who share it. */
+/**
+ * A device shared by several kernels appears once; its utilization is the
+ * total.
+ */
 function byDevice(uses: DeviceUse[]): Record<string, DeviceSample> {
   const ids = [...new Set(uses.map(use => use.id))];
   return Object.fromEntries(

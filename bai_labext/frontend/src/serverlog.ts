@@ -5,14 +5,17 @@ const PLACE = '(?: [\\w.]+:\\d+)?';
 const PREFIX = `^${TIME}\\[[DIWEC] ${STAMP} [\\w.]+${PLACE}\\] `;
 const METHODS = 'GET|HEAD|POST|PUT|PATCH|DELETE|OPTIONS|PROPFIND';
 const REQUEST = new RegExp(`${PREFIX}(?:\\d{3} )?(?:${METHODS}) /`);
-// Of a request that failed the server also logs the headers, as a block of JSON.
+// For a failed request the server also logs the headers, as a block of JSON.
 const HEADERS_BEGIN = new RegExp(`${PREFIX}\\{$`);
 const HEADERS_END = new RegExp(`^${TIME}\\}$`);
 const SERVER = new RegExp(`^${TIME}\\[[DIWEC] ${STAMP} \\w*(?:App|HubSingleUser)${PLACE}\\]`);
-// Jupyter indents the further lines of a message.
+// Jupyter indents the continuation lines of a message.
 const FURTHER = new RegExp(`^${TIME}(?: {4}|\\t)`);
 
-/** Leave out what the session's own server logs, requests to it too; `plain` drops colours. */
+/**
+ * Remove the log of the session's own server, including its requests; `plain`
+ * removes colours.
+ */
 export function withoutServerLog(lines: string[], plain: (line: string) => string): string[] {
   const kept: string[] = [];
   let isInHeaders = false;

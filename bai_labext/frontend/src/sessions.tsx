@@ -13,7 +13,7 @@ interface Props {
   t: Translate;
 }
 
-/** The person's other sessions; for those that wait, where in the queue and why. */
+/** The user's other sessions; for pending ones, queue position and reason. */
 export function Sessions({ model, actions, t }: Props): React.ReactElement {
   if (!model.sessions) {
     return <p className="bai-Hint">{t('loading')}</p>;

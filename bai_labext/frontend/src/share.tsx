@@ -28,7 +28,7 @@ interface Shown {
 
 const NOTHING_YET: Shown = { grants: [], invitations: [], said: '' };
 
-/** Show with whom a folder is shared, and let that be changed. */
+/** Show and edit with whom a folder is shared. */
 export async function showSharing(folder: Folder, person: Person, t: Translate): Promise<void> {
   const title = t('share-title', { name: folder.name });
   await showDialog({
@@ -74,7 +74,7 @@ function Shares(props: { folder: Folder; person: Person; t: Translate }): React.
     setWrong('');
     action()
       .then(() => look(done))
-      // What a slower, older look has seen is no longer so.
+      // Ignore the answer of an older, slower request.
       .then(seen => turn === latest.current && setShown(seen))
       .catch((error: unknown) => setWrong(error instanceof Error ? error.message : String(error)));
   };

@@ -33,7 +33,7 @@ interface Options {
   preopen_limits: PortLimits;
 }
 
-/** What a new session is asked to be; empty texts are the manager's own choice. */
+/** The values of the form; empty texts leave the choice to the manager. */
 interface Wish {
   name: string;
   project: string;
@@ -42,7 +42,7 @@ interface Wish {
   image: string;
 }
 
-/** Ask what a new session shall be and file it; null if the person thinks again. */
+/** Ask for the values of a new session and create it; null if cancelled. */
 export async function startSession(
   like: Session | null,
   person: Person,
@@ -66,7 +66,7 @@ export async function startSession(
         return filed;
       }
     } catch (error) {
-      // Shown in the form as it was filled in, not instead of it.
+      // Shown above the filled-in form, not instead of it.
       const message = error instanceof Error ? error.message : String(error);
       const details = error instanceof ApiError ? error.details : {};
       body.problems = problemsOf(message, details, FIELDS);
@@ -103,7 +103,7 @@ class StartForm extends Form {
     };
   }
 
-  /** Ask what there is to choose from, in the project and group that are chosen. */
+  /** Load the choices for the selected project and group. */
   async load(): Promise<void> {
     const { project, resource_group } = this.wish;
     const query = new URLSearchParams(
@@ -126,7 +126,7 @@ class StartForm extends Form {
     this.update();
   }
 
-  /** The session that was filed; null where `problems` says what has to be corrected first. */
+  /** The created session; null if `problems` must be corrected first. */
   async file(): Promise<OtherSession | null> {
     const { name, ...rest } = this.wish;
     const ports = words(this.ports);
@@ -234,7 +234,9 @@ class StartForm extends Form {
     );
   }
 
-  /** All that is wrong, in the order of the fields, each with the way to its field. */
+  /**
+   * All problems, in the order of the fields, each with a link to its field.
+   */
   private summary(): React.ReactElement | null {
     const { t, problems } = this;
     const wrong = FIELDS.filter(field => problems[field]);
@@ -269,7 +271,10 @@ class StartForm extends Form {
     );
   }
 
-  /** The attributes of a field: its problem is part of its description, the first has the focus. */
+  /**
+   * Attributes of a field: its problem belongs to its description; the first
+   * one gets the focus.
+   */
   private marked(field: Field, hint?: string): Marked {
     const isWrong = Boolean(this.problems[field]);
     const described = [isWrong ? `${idOf(field)}-problem` : '', hint].filter(Boolean).join(' ');
@@ -290,7 +295,7 @@ class StartForm extends Form {
     ) : null;
   }
 
-  /** A field that is changed is as good as any until it is sent. */
+  /** Clear the problem of a changed field until the form is sent again. */
   private forget(field: string): void {
     this.problems = Object.fromEntries(
       Object.entries(this.problems).filter(([each]) => each !== field)

@@ -8,7 +8,10 @@ import type { Translate } from './texts';
 
 const GPU_FAMILIES = new Set(['cuda', 'rocm']);
 
-/** Share and memory of the device in use; the session's own memory where it has none. */
+/**
+ * Share and used memory of the device; the session's own memory if it has no
+ * device.
+ */
 export class StatusItem extends ReactWidget {
   constructor(
     private readonly model: Model,

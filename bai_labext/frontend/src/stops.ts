@@ -6,13 +6,16 @@ import type { Model } from './model';
 import type { Translate } from './texts';
 import type { Session } from './types';
 
-/** What can be done about a coming end. */
+/** Actions against a coming end. */
 interface Ways {
   keepAlive(): void;
   stayHere(): void;
 }
 
-/** Notifications of a coming stop, of maintenance that may come, and of the end itself. */
+/**
+ * Notifications of a coming stop, of possible maintenance, and of the end
+ * itself.
+ */
 export class Stops {
   private readonly end = new Coming();
   private readonly idleEnd = new Coming();
@@ -79,7 +82,9 @@ export class Stops {
   }
 }
 
-/** One coming end: told of once at each step, and anew when it was put off. */
+/**
+ * A coming end: one notification per step, and again after it was postponed.
+ */
 class Coming {
   private told: string | null = null;
   private endsAt: string | null = null;
@@ -87,7 +92,7 @@ class Coming {
 
   look(endsAt: string | null, step: number | null, tell: () => string): void {
     if (endsAt !== this.endsAt) {
-      // It was put off, or a limit is new.
+      // It was postponed, or the limit has changed.
       this.endsAt = endsAt;
       this.step = null;
       this.dismiss();

@@ -1,9 +1,15 @@
 import type { Api } from './api';
 
-/** Gives the text of a key; `{name}` is filled in. A key that is missing shows itself. */
+/**
+ * Returns the text of a key with `{name}` filled in; a missing key is returned
+ * itself.
+ */
 export type Translate = (key: string, values?: Record<string, string | number>) => string;
 
-/** Fetch the panel's texts: JupyterLab's language where one is set, else that of the hub's pages. */
+/**
+ * Load the panel's texts in JupyterLab's language if one is set, else in that
+ * of the Hub's pages.
+ */
 export async function loadTexts(api: Api, languageCode: string): Promise<Translate> {
   const chosen = languageCode.split(/[-_]/)[0] ?? '';
   let texts: Record<string, string> = {};

@@ -1,4 +1,4 @@
-/** What the session's server answers under `bai/api`. */
+/** Answers of the session's server under `bai/api`. */
 
 export interface Mount {
   vfolder: string;
@@ -12,7 +12,7 @@ export interface Device {
   family: string;
   model: string;
   share: string;
-  /** null: nobody knows */
+  /** null: unknown */
   memory_bytes: number | null;
   is_simulated: boolean;
   enforcement?: string;
@@ -53,11 +53,11 @@ export interface Session {
   devices: Device[];
   kernels: Kernel[];
   enforcement: Record<string, string> | null;
-  /** When a limit of time ends it; null: none does. */
+  /** When a time limit ends it; null: never. */
   ends_at: string | null;
   lifetime: Lifetime | null;
   idle_since: string | null;
-  /** When it ends unless somebody uses it; null: never by that. */
+  /** When it ends if it stays unused; null: never. */
   idle_ends_at: string | null;
   is_draining: boolean | null;
 }
@@ -88,13 +88,13 @@ export interface Usage {
 
 export type AppState = 'builtin' | 'missing' | 'stopped' | 'starting' | 'running' | 'failed';
 
-/** What an app is told when it starts. */
+/** A start argument of an app. */
 export interface Argument {
   name: string;
   title: string;
   value: string;
   is_required: boolean;
-  /** The value is a default place that is lost with the session. */
+  /** The value is a default path that is deleted with the session. */
   is_temporary: boolean;
 }
 
@@ -108,7 +108,7 @@ export interface App {
   arguments: Argument[];
 }
 
-/** Somebody else who may open an app of this session. */
+/** A share of an app of this session. */
 export interface AppShare {
   id: string;
   app: string;
@@ -155,7 +155,7 @@ export interface OtherSession {
   requested: Record<string, string>;
   queue_position: number | null;
   estimated_start: { starts_at?: string | null; certainty?: string } | null;
-  /** What keeps it waiting. */
+  /** Why it is pending. */
   reason: string;
   starts_at: string | null;
   started_at: string | null;
@@ -164,7 +164,7 @@ export interface OtherSession {
   page: string;
 }
 
-/** Output of a kernel or an app; `mark` asks for what came after it. */
+/** Output of a kernel or an app; `mark` requests what follows it. */
 export interface Log {
   log: string;
   mark?: string;
@@ -176,7 +176,7 @@ export interface Items<T> {
   items: T[];
 }
 
-/** What a panel looks at again and again. */
+/** The data that the panel polls. */
 export interface Parts {
   apps: Items<App>;
   session: Session;
@@ -185,10 +185,15 @@ export interface Parts {
   sessions: Items<OtherSession>;
 }
 
-/** By what it is known again whether a part has changed; empty where nothing of it is known. */
+/**
+ * Marks by which an unchanged part is recognized; missing for unknown parts.
+ */
 export type Marks = Partial<Record<keyof Parts, string>>;
 
-/** What has changed, with its new marks; `error` where the manager did not tell all. */
+/**
+ * Changed parts with their new marks; `error` if the manager did not answer
+ * completely.
+ */
 export type Look = Partial<Parts> & {
   marks: Marks;
   error?: string;

@@ -11,7 +11,7 @@ const TUS = { 'Tus-Resumable': '1.0.0' };
 
 export type UploadState = 'waiting' | 'sending' | 'done' | 'failed' | 'exists' | 'stopped';
 
-/** A file with the path that it gets in its folder. */
+/** A file and its path in the folder. */
 export interface Wanted {
   file: File;
   path: string;
@@ -22,12 +22,14 @@ export interface Upload extends Wanted {
   sent: number;
   state: UploadState;
   message: string;
-  /** Where the manager takes its pieces, once it was begun. */
+  /** The upload's URL at the manager, once it has been created. */
   place: string;
   replaces: boolean;
 }
 
-/** Files on their way into folders, by tus: what breaks off goes on where it was. */
+/**
+ * Uploads into folders with tus; interrupted ones continue where they stopped.
+ */
 export class Uploads {
   items: Upload[] = [];
   private readonly _changed = new Signal<this, void>(this);
@@ -41,7 +43,7 @@ export class Uploads {
     return this._changed;
   }
 
-  /** Nothing is on its way any more, and something has arrived. */
+  /** Emitted when no upload is in progress and at least one has finished. */
   get landed(): ISignal<this, void> {
     return this._landed;
   }
@@ -59,7 +61,7 @@ export class Uploads {
     this.go();
   }
 
-  /** Go on with what failed, where it was. */
+  /** Continue a failed upload where it stopped. */
   again(upload: Upload): void {
     Object.assign(upload, { state: 'waiting', message: '' });
     this.go();
@@ -70,7 +72,7 @@ export class Uploads {
     this.again(upload);
   }
 
-  /** Give one up: what was sent of it is thrown away. */
+  /** Abort an upload; its bytes are deleted. */
   stop(upload: Upload): void {
     upload.state = 'stopped';
     this.sending.get(upload)?.abort();
@@ -80,7 +82,7 @@ export class Uploads {
     this.drop([upload]);
   }
 
-  /** Leave out what has ended. */
+  /** Remove ended uploads from the list. */
   clear(folder: string): void {
     this.drop(this.of(folder).filter(upload => upload.state === 'done'));
   }
@@ -116,7 +118,7 @@ export class Uploads {
         return;
       } catch (error) {
         const found = error instanceof ApiError ? error : new ApiError(String(error), 'http');
-        // What got on has earned as many tries again.
+        // Progress resets the number of tries.
         tried = upload.sent > before ? 0 : tried;
         if (!(await this.mayGoOn(upload, found, tried))) {
           return;
@@ -133,11 +135,11 @@ export class Uploads {
       await new Promise(go => setTimeout(go, FIRST_PAUSE_MILLISECONDS * 2 ** tried));
       return true;
     }
-    // It is somewhere else than we took it to be: it is asked where.
+    // Its offset differs from ours: query it.
     if (error.code === 'conflict' && upload.place) {
       return tried + 1 < TRIES;
     }
-    // The manager knows it no longer: it begins anew when it is tried again.
+    // The manager no longer has it: the next try starts again.
     if (error.code === 'not-found' && upload.place) {
       Object.assign(upload, { place: '', sent: 0 });
       return tried + 1 < TRIES;
@@ -178,12 +180,12 @@ export class Uploads {
         'Upload-Metadata': metadata.join(',')
       }
     });
-    // An empty file has landed already.
+    // An empty file is complete already.
     upload.place = upload.file.size ? (made.headers.get('Location') ?? '') : '';
     upload.sent = 0;
   }
 
-  /** `fetch` does not tell how far a body is; this does. */
+  /** `fetch` does not report upload progress; XMLHttpRequest does. */
   private sendPiece(upload: Upload): Promise<void> {
     const start = upload.sent;
     const piece = upload.file.slice(start, start + PIECE_BYTES);
@@ -238,7 +240,7 @@ function errorOf(request: XMLHttpRequest): ApiError {
     const content = JSON.parse(request.responseText) as Record<string, string>;
     return new ApiError(content.message ?? '', content.error ?? 'http');
   } catch {
-    // No answer of the manager's: the proxy in front of it, while it is away.
+    // The answer of the proxy while the manager is unavailable.
     return new ApiError(request.statusText, 'unavailable');
   }
 }
@@ -247,16 +249,18 @@ function base64(text: string): string {
   return btoa(String.fromCharCode(...new TextEncoder().encode(text)));
 }
 
-/** What was dropped or chosen: files, and the files below directories with their paths. */
+/**
+ * Dropped or chosen files, including those below directories, with their paths.
+ */
 export async function wantedOf(data: DataTransfer): Promise<Wanted[]> {
-  // All of them at once: the list is empty after the first pause.
+  // All items at once: the list is empty after the first await.
   const dropped = [...data.items].map(item => [item.webkitGetAsEntry(), item.getAsFile()] as const);
   const found = await Promise.all(
     dropped.flatMap(([entry, file]) => {
       if (entry) {
         return [below(entry)];
       }
-      // It comes from another page, not from the disk.
+      // Dragged from another page, not from the disk.
       return file ? [Promise.resolve([{ file, path: file.name }])] : [];
     })
   );
@@ -274,7 +278,7 @@ async function below(entry: FileSystemEntry): Promise<Wanted[]> {
   const reader = (entry as FileSystemDirectoryEntry).createReader();
   const found: Wanted[] = [];
   for (;;) {
-    // A browser gives a hundred at a time.
+    // Browsers return at most a hundred entries at a time.
     const some = await new Promise<FileSystemEntry[]>((resolve, reject) => {
       reader.readEntries(resolve, reject);
     });
