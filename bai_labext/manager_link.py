@@ -128,10 +128,10 @@ class ManagerLink:
             query["times"] = "true"
         found = await self._client.get(self._path(self.session_id) + "/logs", **query)
         text = str(found["log"])
-        known = _known(text, mark)
+        known = known_length(text, mark)
         return {
             "log": text[known:],
-            "mark": _mark(text),
+            "mark": log_mark(text),
             "is_more": known > 0,
             "is_live": found["is_live"],
         }
@@ -197,16 +197,16 @@ def _reason(session: Mapping[str, Any]) -> str:
     return next((str(reason.get("message", "")) for reason in failed), "")
 
 
-def _mark(text: str) -> str:
+def log_mark(text: str) -> str:
     """Return a short hash by which a text is recognized after more was appended."""
     return f"{len(text)}-{zlib.crc32(text.encode())}"
 
 
-def _known(text: str, mark: str) -> int:
+def known_length(text: str, mark: str) -> int:
     """Return how many characters of a text the mark covers; 0 if it belongs to another text."""
     length = mark.partition("-")[0]
     count = read_whole(length) or 0
-    return count if 0 < count <= len(text) and _mark(text[:count]) == mark else 0
+    return count if 0 < count <= len(text) and log_mark(text[:count]) == mark else 0
 
 
 def _picked(found: Mapping[str, Any], names: tuple[str, ...]) -> dict[str, Any]:

@@ -305,7 +305,7 @@ async def test_a_permission_that_goes_during_an_upload_counts_at_its_end(
 
 async def test_a_file_over_the_limit(api: Api, user: Client) -> None:
     manager = api.world.manager
-    manager.folders.files._max_file_bytes = 3 * MIB
+    manager.folders.files.max_file_bytes = 3 * MIB
 
     async def pieces() -> AsyncIterator[bytes]:
         for _ in range(5):

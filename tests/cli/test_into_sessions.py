@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 import pytest
 
-from bai_services.cli.apps.ssh import _place_of_host
+from bai_services.cli.apps.ssh import index_of_host
 from bai_services.cli.apps.ssh_client import SshFiles, proxy_command
 from bai_services.cli.sessions.watch import added
 from tests.cli.conftest import Bai
@@ -25,12 +25,12 @@ from tests.cli.conftest import Bai
     ],
 )
 def test_the_session_is_the_first_word_that_is_no_option(words: list[str], place: int) -> None:
-    assert _place_of_host(tuple(words)) == place
+    assert index_of_host(tuple(words)) == place
 
 
 def test_options_alone_name_no_session() -> None:
     with pytest.raises(click.UsageError):
-        _place_of_host(("-v", "-l", "work"))
+        index_of_host(("-v", "-l", "work"))
 
 
 @pytest.mark.parametrize(

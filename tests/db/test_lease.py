@@ -12,7 +12,7 @@ from bai_services.core.sessions.lifecycle import Status
 from bai_services.db.scheduling.lease import LeaseRow, LeaseStore, StaleLease
 from bai_services.db.scheduling.queue import WaitState
 from bai_services.db.tables import cluster
-from bai_services.manager.scheduling.lease import Lease, _has_ended, _identity
+from bai_services.manager.scheduling.lease import Lease, holder_has_ended, own_identity
 
 from .world import NOW, World, make_world
 
@@ -131,7 +131,7 @@ async def test_one_that_stops_lets_the_next_in_at_once(store: LeaseStore) -> Non
 
 
 async def test_one_whose_process_is_gone_is_not_waited_for(store: LeaseStore) -> None:
-    gone = _identity().replace('"started": "', '"started": "9')
-    assert _has_ended(gone) and not _has_ended(_identity())
+    gone = own_identity().replace('"started": "', '"started": "9')
+    assert holder_has_ended(gone) and not holder_has_ended(own_identity())
     await store.take(gone, None, NOW)
     assert await Lease(store, lambda: NOW, 15, Watch()).hold() == 2

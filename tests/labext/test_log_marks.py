@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from bai_labext.manager_link import _known, _mark
+from bai_labext.manager_link import known_length, log_mark
 
 
 @pytest.mark.parametrize(
@@ -19,9 +19,9 @@ from bai_labext.manager_link import _known, _mark
     ],
 )
 def test_only_what_is_new_is_sent(before: str, now: str, known: int) -> None:
-    assert _known(now, _mark(before)) == known
+    assert known_length(now, log_mark(before)) == known
 
 
 @pytest.mark.parametrize("mark", ["", "4", "4-x", "-", "x-1", "99999999999999-1"])
 def test_a_mark_that_is_none_gets_all(mark: str) -> None:
-    assert _known("one\n", mark) == 0
+    assert known_length("one\n", mark) == 0

@@ -148,7 +148,7 @@ async def test_tokens_of_others_do_not_hold(running: HubAndManager, hub: Hub) ->
     await hub.ensure_user("stranger")
     await hub.ensure_user("user")
     limited = {"note": "of a session", "scopes": ["read:users:name!user=user"]}
-    model = await hub._call("POST", "/users/user/tokens", json=limited)
+    model = await hub.call("POST", "/users/user/tokens", json=limited)
     stranger = (await hub.create_token("stranger", "no account", 60)).value
     for token, text in (
         (model["token"], "not valid"),
@@ -172,7 +172,7 @@ async def test_the_token_of_a_session_is_far_less_than_its_owner(
         folder = await admin.post("/vfolders", {"name": "of-admin"})
         scopes = ["custom:bai:session!server=admin/of-admin", "read:users:name!user=admin"]
         spec = {"note": "of a session", "scopes": scopes}
-        token = (await hub._call("POST", "/users/admin/tokens", json=spec))["token"]
+        token = (await hub.call("POST", "/users/admin/tokens", json=spec))["token"]
         async with Client(running.manager_url, Token(token)) as session:
             seen = await session.get("/sessions")
             assert [item["name"] for item in seen["items"]] == ["of-admin"]

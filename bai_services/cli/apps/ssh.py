@@ -33,7 +33,7 @@ async def ssh(connection: Connection, words: tuple[str, ...]) -> None:
 
     For rsync: rsync -e 'bai ssh' FILE SESSION:FILE
     """
-    place = _place_of_host(words)
+    place = index_of_host(words)
     remote = await running(connection, session_of(words[place]))
     found = await prepare(connection, remote)
     options = words_of(SshFiles().options(found["user"]))
@@ -121,7 +121,7 @@ async def ssh_proxy(connection: Connection, host: str) -> None:
             waiting.cancel()
 
 
-def _place_of_host(words: tuple[str, ...]) -> int:
+def index_of_host(words: tuple[str, ...]) -> int:
     """Return where among ssh's words the host stands: the first that is no option or its value."""
     place = 0
     while place < len(words) and words[place].startswith("-"):

@@ -40,7 +40,7 @@ class Files:
         self._audit = context.audit
         self._hosts = hosts
         self._quotas = quotas
-        self._max_file_bytes = settings.max_file_bytes
+        self.max_file_bytes = settings.max_file_bytes
         self._ending: set[asyncio.Task[None]] = set()
 
     async def stop(self) -> None:
@@ -147,7 +147,7 @@ class Files:
             writer,
             path,
             await self._uid(caller, row),
-            self._max_file_bytes if room is None else min(room, self._max_file_bytes),
+            self.max_file_bytes if room is None else min(room, self.max_file_bytes),
         )
         self._quotas.arrived(row, found.bytes)
         facts = {"path": path, "files": found.files, "bytes": found.bytes}
@@ -217,10 +217,10 @@ class Files:
 
     def check_size(self, size_bytes: int) -> None:
         """Raise ``TooLarge`` if one file may not have that many bytes."""
-        if size_bytes > self._max_file_bytes:
+        if size_bytes > self.max_file_bytes:
             raise TooLarge(
-                f"a file has at most {self._max_file_bytes} bytes; this has {size_bytes} or more",
-                limit_bytes=self._max_file_bytes,
+                f"a file has at most {self.max_file_bytes} bytes; this has {size_bytes} or more",
+                limit_bytes=self.max_file_bytes,
             )
 
     async def check_room(self, row: VfolderRow, size_bytes: int) -> None:

@@ -97,7 +97,7 @@ class Hub:
 
     async def check(self, timeout_seconds: float = 2) -> None:
         """Raise ``Unavailable`` unless the Hub answers within ``timeout_seconds``."""
-        await self._call("GET", "/", timeout_seconds=timeout_seconds)
+        await self.call("GET", "/", timeout_seconds=timeout_seconds)
 
     async def ensure_user(self, name: str) -> None:
         """Create a user in the Hub if there is none of that name."""
@@ -184,7 +184,7 @@ class Hub:
     async def server_model(self, user: str, server: str) -> Mapping[str, Any] | None:
         """Return the Hub's model of a server, None if there is none."""
         try:
-            found: Mapping[str, Any] = await self._call("GET", _server(user, server))
+            found: Mapping[str, Any] = await self.call("GET", _server(user, server))
         except NotFound:
             return None
         return found
@@ -192,7 +192,7 @@ class Hub:
     async def servers_of(self, user: str) -> Mapping[str, Mapping[str, Any]]:
         """Return the servers of a user by name; none if the Hub does not know the user."""
         try:
-            model = await self._call("GET", _user(user), params={"include_stopped_servers": "1"})
+            model = await self.call("GET", _user(user), params={"include_stopped_servers": "1"})
         except NotFound:
             return {}
         servers: Mapping[str, Mapping[str, Any]] = model.get("servers") or {}
@@ -203,7 +203,7 @@ class Hub:
         offset = 0
         while True:
             params = {"state": "active", "offset": offset, "limit": PAGE_SIZE}
-            page = await self._call("GET", "/users", params=params, headers=_PAGED)
+            page = await self.call("GET", "/users", params=params, headers=_PAGED)
             for user in page["items"]:
                 for server in (user.get("servers") or {}).values():
                     yield user["name"], server
@@ -218,7 +218,7 @@ class Hub:
         body: dict[str, Any] = {"note": note, "expires_in": expires_in_seconds}
         if scopes:
             body["scopes"] = list(scopes)
-        model = await self._call("POST", f"{_user(user)}/tokens", json=body)
+        model = await self.call("POST", f"{_user(user)}/tokens", json=body)
         return HubToken(model["id"], model["token"], model.get("expires_at"))
 
     async def delete_token(self, token: str) -> None:
@@ -250,7 +250,7 @@ class Hub:
         # A token may create another between the listing and its own deletion: list again.
         for _ in range(MAX_REVOCATION_ROUNDS):
             try:
-                found = await self._call("GET", f"{_user(user)}/tokens")
+                found = await self.call("GET", f"{_user(user)}/tokens")
             except NotFound:
                 return
             chosen = [token for token in found["api_tokens"] if is_chosen(token)]
@@ -269,7 +269,7 @@ class Hub:
         if response.status != HTTPStatus.NOT_FOUND:
             _raise_for(response)
 
-    async def _call(self, method: str, path: str, **options: Any) -> Any:
+    async def call(self, method: str, path: str, **options: Any) -> Any:
         response = await self._send(method, path, **options)
         _raise_for(response)
         return response.json() if response.content else None

@@ -43,7 +43,7 @@ class Lease:
         self._clock = clock
         self._seconds = seconds
         self._monotonic = monotonic
-        self._holder = _identity()
+        self._holder = own_identity()
         self._token: int | None = None
         self._renewed_at = 0.0
         self._seen: LeaseRow | None = None
@@ -101,7 +101,7 @@ class Lease:
 
     async def _try_to_take(self, now: float) -> None:
         row = await self._store.read()
-        if row is not None and row.holder and not _has_ended(row.holder):
+        if row is not None and row.holder and not holder_has_ended(row.holder):
             if row != self._seen:
                 if self._seen is None or row.token != self._seen.token:
                     log.warning(
@@ -121,7 +121,7 @@ class Lease:
         await self.hold()
 
 
-def _identity() -> str:
+def own_identity() -> str:
     """Return an identity from which a process on the same machine can tell whether we are alive."""
     return json.dumps(
         {
@@ -139,7 +139,7 @@ def _name(holder: str) -> str:
     return f"the manager on {facts['host']} (process {facts['pid']})"
 
 
-def _has_ended(holder: str) -> bool:
+def holder_has_ended(holder: str) -> bool:
     """Return whether the holder's process has certainly ended; False if unknown."""
     facts = json.loads(holder)
     space = _space()

@@ -195,10 +195,10 @@ def test_another_process_compiles_nothing_again() -> None:
 
 def test_compiled_code_is_renewed_when_any_of_it_changes() -> None:
     held = scores.UNIT
-    stamp = search._stamp()
+    stamp = search.source_stamp()
     try:
         vars(scores)["UNIT"] = held + 1
-        assert search._stamp() != stamp
+        assert search.source_stamp() != stamp
     finally:
         vars(scores)["UNIT"] = held
-    assert search._stamp() == stamp
+    assert search.source_stamp() == stamp

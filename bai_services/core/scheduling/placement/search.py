@@ -294,7 +294,7 @@ def decide_one(places, s, takes):  # type: ignore[no-untyped-def]
     return n, count, pick[PICK_NEED], pick[PICK_DEVICE], pick[PICK_AMOUNT]
 
 
-def _stamp() -> str:
+def source_stamp() -> str:
     """Return a value that changes with any compiled function or constant of this package."""
     digest = hashlib.sha256()
     for module in (
@@ -410,4 +410,4 @@ def _outer(stamp: str) -> Any:
     return decide, decide_all, fit_all, book, copy_state
 
 
-decide, decide_all, fit_all, book, copy_state = _outer(_stamp())
+decide, decide_all, fit_all, book, copy_state = _outer(source_stamp())
