@@ -25,6 +25,7 @@ from typing import Any
 
 import psutil
 
+from bai_labext.fast_path import ENABLED_VARIABLE
 from benchmarks.bare_hub import proxy_command
 from benchmarks.proxy_load import copied, fetched, latencies, websocket_times
 from tests.e2e.engines import start, stop
@@ -36,6 +37,14 @@ from tests.testbed.wait import wait_until
 EXIT_MISSING = 6
 MIB = 2**20
 AT_ONCE = 32
+# Hub configuration: the fast path is off in sessions whose name begins with this.
+STANDARD = "bench-standard"
+SWITCH = f"""
+def fast_path(spawner):
+    return "off" if spawner.name.startswith({STANDARD!r}) else "on"
+
+c.BaiSpawner.environment = {{{ENABLED_VARIABLE!r}: fast_path}}
+"""
 # Far more than needed; after that something hangs.
 WAYS_SECONDS = 240
 # Processes that take part in an app's response, by a word of the command line.
@@ -53,10 +62,13 @@ def main() -> int:
     if missing := _missing():
         print(f"{missing} is missing: nothing was measured", file=sys.stderr)
         return EXIT_MISSING
+    measure = _fast_path_gain if spec.only_fast_path else _measure
     with tempfile.TemporaryDirectory(prefix="bai-bench-") as folder:
-        hub = RunningHub(Path(folder)).start()
+        config = Path(folder) / "bench.py"
+        config.write_text(SWITCH)
+        hub = RunningHub(Path(folder) / "home", environment={"BAI_CONFIG": str(config)}).start()
         try:
-            figures = _measure(hub, spec)
+            figures = measure(hub, spec)
         finally:
             hub.stop()
     print(json.dumps(figures, indent=2))
@@ -76,7 +88,32 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--requests", type=int, default=5000, help="small ones, one at a time")
     parser.add_argument("--mebibytes", type=int, default=256, help="of one big answer or stream")
+    parser.add_argument(
+        "--only-fast-path",
+        action="store_true",
+        help="two sessions in turns, one with the fast path and one without; nothing else",
+    )
     return parser
+
+
+def _fast_path_gain(hub: RunningHub, spec: argparse.Namespace) -> dict[str, Any]:
+    """Compare two sessions in pairs: requests a second and throughput with the fast path on."""
+    rest = hub.rest("user")
+    sessions = [start(rest, name) for name in (STANDARD, "bench-fast")]
+    headers = {"Authorization": rest.headers["Authorization"]}
+    address = hub.url.removeprefix("http://")
+    with _app() as ports:
+        standard, fast = (
+            Way(address, f"{s['url']}proxy/{ports['http']}/", "", "", headers) for s in sessions
+        )
+        ratios = asyncio.run(asyncio.wait_for(_ratios(standard, fast, spec), WAYS_SECONDS))
+    for session in sessions:
+        stop(rest, session["id"])
+    return {
+        "requests_gain": statistics.median(ratios["requests"]),
+        "throughput_gain": statistics.median(ratios["throughput"]),
+        "ratios": ratios,
+    }
 
 
 def _measure(hub: RunningHub, spec: argparse.Namespace) -> dict[str, Any]:
