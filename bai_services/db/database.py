@@ -6,8 +6,8 @@ import asyncio
 import contextlib
 import json
 import time
-from collections.abc import AsyncIterator, Callable
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_en
 
 from bai_services.core.errors import Unavailable
 
-from . import sqlite_adapter, sqlite_driver
+from . import sqlite_driver
 
 # How long SQLite waits for a lock before it fails with "database is locked".
 SQLITE_BUSY_SECONDS = 30
@@ -43,12 +43,10 @@ class Database:
         self.url = make_url(url)
         self.is_sqlite = self.url.get_backend_name() == "sqlite"
         self._sqlite: sqlite_driver.Connections | None = None
-        self._begun: Callable[[AsyncEngine], AbstractAsyncContextManager[AsyncConnection]]
         if self.is_sqlite:
             self._sqlite = _connections(self.url)
             self._engine = create_async_engine(
                 self.url,
-                module=sqlite_adapter.Dbapi(),
                 pool_size=CONNECTIONS,
                 max_overflow=0,
                 async_creator=self._sqlite.open,
@@ -56,10 +54,8 @@ class Database:
             )
             _prepare_sqlite(self._engine.sync_engine)
             self._reader = self._engine
-            self._begun = sqlite_adapter.begun
         else:
             self._engine, self._reader = _postgres(self.url), _postgres(self.url, "AUTOCOMMIT")
-            self._begun = AsyncEngine.begin
         self._writer = self._engine.execution_options(**{_IS_WRITE: True})
         # SQLite grants its write lock without fairness: a writer that returns at once, such as a
         # scheduling pass, would starve the others for seconds. This lock is fair.
@@ -69,7 +65,7 @@ class Database:
     async def write(self) -> AsyncIterator[AsyncConnection]:
         """Open a transaction that may write: commit at the end, roll back on an error."""
         with _translated():
-            async with self._turn, self._begun(self._writer) as tx:
+            async with self._turn, self._writer.begin() as tx:
                 yield tx
 
     @asynccontextmanager
@@ -79,7 +75,7 @@ class Database:
         On PostgreSQL each statement sees the state committed by then.
         """
         with _translated():
-            async with self._begun(self._reader) as tx:
+            async with self._reader.begin() as tx:
                 yield tx
 
     @asynccontextmanager

@@ -84,24 +84,12 @@ class Connection:
     def cursor(self) -> Cursor:
         return Cursor(self, self._conn.cursor())
 
-    def commit_here(self) -> bool:
-        """Commit what has only read; False where it may wait for the disk, and nothing was done."""
-        if self._is_busy or self._has_written:
-            return False
-        self._conn.commit()
-        return True
-
     async def commit(self) -> None:
         await self._idle()
-        if not self.commit_here():
-            await self._patiently(self._conn.commit)
-
-    def rollback_here(self) -> bool:
-        """Roll back; False where something runs still, and nothing was done."""
-        if self._is_busy:
-            return False
-        self._conn.rollback()
-        return True
+        if self._has_written:
+            await self._patiently(self._conn.commit)  # it may wait for the disk
+        else:
+            self._conn.commit()
 
     async def rollback(self) -> None:
         await self._idle()
@@ -123,13 +111,20 @@ class Connection:
             opened.interrupt()
             self._of.pool.submit(_end, opened)
 
-    def run_here(self, statement: str, call: Callable[[], object], n_values: int) -> bool:
-        """Let ``call`` run ``statement`` if it is short; False where it must wait for something.
+    async def run(self, statement: str, call: Callable[[], object], n_values: int) -> None:
+        """Let ``call`` run ``statement``, however long it takes."""
+        await self._idle()
+        if self._in_a_row >= IN_A_ROW:
+            self._in_a_row = 0
+            await asyncio.sleep(0)
+        if not self._run_here(statement, call, n_values):
+            await self._patiently(call, _word_of(statement) == "SELECT")
 
-        Nothing was done then, and `run` does it.
+    def _run_here(self, statement: str, call: Callable[[], object], n_values: int) -> bool:
+        """Let ``call`` run a short ``statement`` in this thread.
+
+        False if it is long or would have to wait: then it has done nothing.
         """
-        if self._is_busy or self._in_a_row >= IN_A_ROW:
-            return False
         word = _word_of(statement)
         if word == "BEGIN":
             self._has_written = False
@@ -151,15 +146,6 @@ class Connection:
         finally:
             self._looks = 0
         return False
-
-    async def run(self, statement: str, call: Callable[[], object], n_values: int) -> None:
-        """Let ``call`` run ``statement``, however long it takes."""
-        await self._idle()
-        if self._in_a_row >= IN_A_ROW:
-            self._in_a_row = 0
-            await asyncio.sleep(0)
-        if not self.run_here(statement, call, n_values):
-            await self._patiently(call, _word_of(statement) == "SELECT")
 
     @property
     def _conn(self) -> sqlite3.Connection:
@@ -195,10 +181,6 @@ class Connection:
             if may_stop and self._connection is not None:
                 self._connection.interrupt()
             raise
-
-    @property
-    def _is_busy(self) -> bool:
-        return self._busy is not None and not self._busy.done()
 
     async def _idle(self) -> None:
         if self._busy is not None and not self._busy.done():
@@ -255,13 +237,6 @@ class Cursor:
     def arraysize(self) -> int:
         return self._cursor.arraysize
 
-    def execute_here(self, statement: str, values: Sequence[Any]) -> list[Any] | None:
-        """Run a statement that is short and return its rows; None where `execute` must."""
-        is_done = self._connection.run_here(
-            statement, partial(self._run, statement, values), len(values)
-        )
-        return self._rows if is_done else None
-
     async def execute(self, statement: str, values: Sequence[Any] = ()) -> Cursor:
         call = partial(self._run, statement, values)
         await self._connection.run(statement, call, len(values))
@@ -282,5 +257,5 @@ class Cursor:
         rows, self._rows = self._rows, []
         return rows
 
-    def close(self) -> None:
+    async def close(self) -> None:
         self._cursor.close()
