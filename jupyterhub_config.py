@@ -16,7 +16,7 @@ from pathlib import Path
 from sqlalchemy import Engine, event
 
 from bai_services.home import Home
-from bai_spawner.hub_patches import make_lean
+from bai_spawner.hub_patches import apply_hub_patches
 
 c = get_config()  # noqa: F821  # the Hub puts it there
 
@@ -56,7 +56,7 @@ def commit_without_waiting(connection, record):
         connection.execute("PRAGMA synchronous=NORMAL")
 
 
-make_lean()  # two costs of each start that buy nothing; see docs/security.md
+apply_hub_patches()  # two needless costs of each spawn; see docs/security.md
 c.JupyterHub.cookie_secret_file = str(home.path / "secrets" / "cookie")
 # Sessions continue while the Hub is down; it finds them again by their saved state.
 c.JupyterHub.cleanup_servers = False

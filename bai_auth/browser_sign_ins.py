@@ -3,6 +3,9 @@
 JupyterHub's own login cookie holds a value that all browsers of a user share and that remains valid
 after a logout. This cookie holds a token without any scope instead. Deleting the token ends the
 sign-in: by a logout, on the Hub's token page, or by a request to its REST API.
+
+Upstream issues: jupyterhub/jupyterhub#3688 (open), #3342, #1491. The replaced methods are those of
+JupyterHub 6 (tested: 6.1.1); `tests/spawner/test_hub_patches.py` fails when they change.
 """
 
 from __future__ import annotations

@@ -1,4 +1,9 @@
-"""The Hub's pages about servers and users, extended by the manager's sessions."""
+"""The Hub's pages about servers and users, extended by the manager's sessions.
+
+They override routes of JupyterHub 6 (tested: 6.1.1), whose own `extra_handlers` come after its
+routes and cannot replace them (jupyterhub/jupyterhub#1853, #1854).
+`tests/spawner/test_hub_patches.py` fails when an overridden method changes.
+"""
 
 from __future__ import annotations
 

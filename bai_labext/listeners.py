@@ -1,7 +1,8 @@
 """Listening sockets of this machine, queried from the kernel with sock_diag.
 
 ``/proc/net/tcp`` lists all connections as well, and takes milliseconds to read where there are
-many.
+many. psutil reads it too: 10.5 ms of CPU time with 300 TCP sockets on the machine, where sock_diag
+takes 0.1 ms.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
-"""Two things that each start costs the Hub and that nobody has anything of; used by its settings.
+"""Patches of JupyterHub that remove two needless costs of each spawn; called by its configuration.
 
-They are no settings of JupyterHub's, so its functions are replaced, before it has begun to use
-them. Where a later JupyterHub has them no more, nothing is replaced and all works as it would.
+JupyterHub has no settings for them, so its functions are replaced before it uses them. Where a
+later JupyterHub lacks a function, nothing is replaced. They apply to JupyterHub 6 (tested: 6.1.1);
+`tests/spawner/test_hub_patches.py` fails when a function changes on which a patch relies.
 """
 
 from __future__ import annotations
@@ -13,23 +14,24 @@ from jupyterhub import orm
 from jupyterhub.oauth import provider
 from sqlalchemy import Engine
 
-# What the Hub makes as a server's token: a random UUID (version 4), which nobody can guess.
+# The form of a token that the Hub generates: a random UUID (version 4).
 _GENERATED = re.compile(r"[0-9a-f]{12}4[0-9a-f]{3}[89ab][0-9a-f]{15}")
 
 
-def make_lean() -> None:
-    """Leave both out of every start of the Hub that is being configured."""
+def apply_hub_patches() -> None:
+    """Apply both patches to the Hub that is being configured."""
     _hash_generated_secrets_once()
-    _ask_no_file_whether_it_is_there()
+    _do_not_ping_sqlite()
 
 
 def _hash_generated_secrets_once() -> None:
-    """Hash the OAuth secret of a server as the Hub hashes the same token beside it: in one round.
+    """Hash the OAuth secret of a server in one round, as the Hub hashes the same token elsewhere.
 
-    ``orm.APIToken`` says of generated tokens that they need no rounds. The OAuth client of the
-    server has the same token as its secret and is given 16,384, which protects nothing: whoever
-    has the database has the other hash. Secrets that somebody chose keep their rounds. How many
-    there were is part of each hash, so that old and new ones are compared alike.
+    Upstream uses one round for generated API tokens, because a random UUID cannot be guessed
+    (jupyterhub/jupyterhub#1258, #1299). The OAuth client of a server has the same token as its
+    secret, but is given 16,384 rounds; no upstream issue known. They protect nothing: a reader of
+    the database has the other hash too. Secrets that somebody chose keep their rounds. The number
+    of rounds is part of each hash, so old and new ones are compared in the same way.
     """
     slow = getattr(provider, "hash_token", None)
     rounds = getattr(orm.APIToken, "generated_rounds", None)
@@ -45,17 +47,18 @@ def _hash_generated_secrets_once() -> None:
     provider.hash_token = hash_token
 
 
-def _ask_no_file_whether_it_is_there() -> None:
-    """Leave out the statement with which the Hub tries its connection before each transaction.
+def _do_not_ping_sqlite() -> None:
+    """Omit the statement with which the Hub tests its connection before each transaction.
 
-    It is for database servers, which close connections that were idle for long; SQLite has none.
+    It is for database servers, which close idle connections (jupyterhub/jupyterhub#450, #1626);
+    SQLite has no connection to lose. No upstream issue known for SQLite.
     """
-    ask = getattr(orm, "register_ping_connection", None)
-    if ask is None:
+    ping = getattr(orm, "register_ping_connection", None)
+    if ping is None:
         return
 
     def register_ping_connection(engine: Engine) -> None:
         if engine.dialect.name != "sqlite":
-            ask(engine)
+            ping(engine)
 
     orm.register_ping_connection = register_ping_connection
