@@ -44,7 +44,7 @@ from bai_services.core.scheduling.queue import (
 from bai_services.core.scheduling.queue.estimate import Budget, estimate_starts
 from bai_services.manager.scheduling.idle_scheduling import WorkGate
 
-from .queue_world import GROUP, NOW, Wish, world
+from .queue_world import GROUP, NOW, WorldSpec, world
 
 AMPLE = Budget(sessions=10**6, seconds=600)
 _TURN = 10  # passes per series, with or without estimates
@@ -135,7 +135,7 @@ def _end(running: Running) -> datetime:
 
 def _workload(rng: random.Random, count: int, *, arrive: bool) -> list[Waiting]:
     at, found = NOW, []
-    base = world(Wish(1, 1)).waiting[0]
+    base = world(WorldSpec(1, 1)).waiting[0]
     for n in range(count):
         at += timedelta(seconds=rng.choice((0, 5, 60)) if arrive else 0)
         slots = ResourceSlots({"cpu": 1000 * rng.choice((1, 1, 2, 4)), "mem": 2**30})
@@ -179,7 +179,7 @@ class _Speed:
 
     def __init__(self, agents: int, waiting: int) -> None:
         rng = random.Random(3)
-        base = world(Wish(agents, 2 * waiting, order=Order.FIFO))
+        base = world(WorldSpec(agents, 2 * waiting, order=Order.FIFO))
         base = replace(
             base, waiting=[replace(w, seconds=rng.choice(_LIMITS)) for w in base.waiting]
         )

@@ -19,13 +19,13 @@ from bai_services.core.resources import ResourceSlots
 from bai_services.core.scheduling.placement import AgentState, Placement
 from bai_services.core.scheduling.queue import Changes, Queue, Running, run_pass
 
-from .queue_world import GROUP, NOW, Wish, world
+from .queue_world import GROUP, NOW, WorldSpec, world
 
 
 def main() -> int:
     """Print one JSON object on standard output and return the exit code."""
     spec = _parser().parse_args()
-    snapshot = world(Wish(spec.agents, spec.pending))
+    snapshot = world(WorldSpec(spec.agents, spec.pending))
     snapshot = replace(
         snapshot,
         agents=[replace(a, used=dict(a.capacity)) for a in snapshot.agents],

@@ -34,8 +34,8 @@ _DEVICES: tuple[dict[str, int], ...] = (
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
-    """How large the world is and by which rules it is scheduled."""
+class WorldSpec:
+    """Size of the cluster and its queue, and the scheduling options."""
 
     agents: int
     pending: int
@@ -45,7 +45,7 @@ class Wish:
     cores: int = 96  # of each agent
 
 
-def world(spec: Wish) -> Snapshot:
+def world(spec: WorldSpec) -> Snapshot:
     """Return agents of 8 GPUs, users in projects and domains with caps, history and sessions."""
     rng = random.Random(7)
     users = max(20, spec.pending // 50)

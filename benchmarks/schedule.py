@@ -20,7 +20,7 @@ from dataclasses import replace
 from bai_services.core.scheduling.placement import Policy
 from bai_services.core.scheduling.queue import Backfill, Changes, Order, Queue, Snapshot, run_pass
 
-from .queue_world import Wish, world
+from .queue_world import WorldSpec, world
 
 ROUNDS = 5
 # The other two sizes in the figures: agents, pending sessions.
@@ -31,7 +31,7 @@ def main() -> int:
     """Print one JSON object on standard output and return the exit code."""
     spec = _parser().parse_args()
     order, policy, backfill = Order(spec.order), Policy(spec.policy), Backfill(spec.backfill)
-    usual = Wish(spec.agents, spec.pending, order, policy, backfill)
+    usual = WorldSpec(spec.agents, spec.pending, order, policy, backfill)
     figures = measure(usual, spec.rounds)
     if spec.all:
         small = measure(replace(usual, agents=SMALL[0], pending=SMALL[1]), spec.rounds)
@@ -46,7 +46,7 @@ def main() -> int:
     return 0
 
 
-def measure(spec: Wish, rounds: int) -> dict[str, float]:
+def measure(spec: WorldSpec, rounds: int) -> dict[str, float]:
     """Return the figures of one size: medians over the rounds."""
     snapshot = world(spec)
     run_pass(replace(snapshot, waiting=snapshot.waiting[:200]))  # compiles the hot loops

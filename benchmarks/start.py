@@ -67,8 +67,8 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--runs", type=int, default=7, help="starts of each kind")
     parser.add_argument("--starts", type=int, default=300, help="sessions for starts_per_second")
     only = parser.add_mutually_exclusive_group()
-    only.add_argument("--only-docker", action="store_true", help="leave the rest out")
-    only.add_argument("--only-rate", action="store_true", help="starts a second, nothing else")
+    only.add_argument("--only-docker", action="store_true", help="measure only the Docker part")
+    only.add_argument("--only-rate", action="store_true", help="measure only starts per second")
     return parser
 
 

@@ -248,7 +248,7 @@ class OpenFolder:
         return True
 
     def _existing(self, parts: Sequence[str]) -> bool:
-        # A file in the way is an error, a directory or a link to one is not.
+        # A directory, or a link to one, may exist; anything else raises.
         with descriptor(self._opener(self.root, parts, os.O_PATH | os.O_DIRECTORY)):
             return False
 

@@ -59,10 +59,14 @@ async def test_weights_name_people_and_projects(api: Api) -> None:
 @pytest.mark.parametrize(
     "weights, part",
     [
-        pytest.param({"user": {"nobody-here": 2}}, "no one user 'nobody-here'", id="no such user"),
+        pytest.param(
+            {"user": {"nobody-here": 2}},
+            "the weight for user 'nobody-here' matches no user",
+            id="no such user",
+        ),
         pytest.param({"project": {"research/x": 2}}, "DOMAIN/NAME", id="no such project"),
         pytest.param({"project": {"default": 2}}, "DOMAIN/NAME", id="a project of several domains"),
-        pytest.param({"domain": {"nowhere": 2}}, "no one domain", id="no such domain"),
+        pytest.param({"domain": {"nowhere": 2}}, "matches no domain", id="no such domain"),
         pytest.param({"user": {"user": 1, "USER": 2}}, "two weights", id="one named twice"),
     ],
 )

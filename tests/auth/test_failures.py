@@ -63,7 +63,7 @@ def test_sign_in_failure(error: errors.BaiError, status: int, text: str) -> None
     assert (failed.status_code, failed.get_message()) == (status, text)
 
 
-def test_a_block_tells_machines_too_when_it_ends() -> None:
+def test_block_end_is_in_retry_after_header_and_details() -> None:
     failed = sign_in_failed(errors.SignInBlocked("no", retry_after_seconds=90.2), ENGLISH)
     assert failed.headers == {"Retry-After": "91"}
 
@@ -127,5 +127,5 @@ def test_user_names(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["", "Kim", ".kim", "a/b", "a b", "x" * 65, "kim\n"])
-def test_what_is_no_user_name(name: str) -> None:
+def test_invalid_user_name(name: str) -> None:
     assert not is_username(name)

@@ -53,7 +53,7 @@ def test_every_change_is_seen(known: Any, change: dict[str, Any]) -> None:
     assert not is_up_to_date(known, {**ACCOUNT, **change})
 
 
-def test_an_admin_of_the_hub_is_no_longer_one(known: Any) -> None:
+def test_hub_admin_flag_is_removed(known: Any) -> None:
     known.admin = True
     assert not is_up_to_date(known, ACCOUNT)
 
@@ -84,7 +84,7 @@ async def settle() -> None:
         await asyncio.sleep(0)
 
 
-async def test_a_burst_asks_twice_and_nobody_gets_an_answer_from_before_they_asked() -> None:
+async def test_concurrent_calls_share_the_next_call_and_never_an_earlier_result() -> None:
     source = Source()
     flight = SingleFlight(source)
     first = asyncio.create_task(flight("ada"))
@@ -108,7 +108,7 @@ async def test_one_person_does_not_wait_for_another() -> None:
     assert sorted(await asyncio.gather(*tasks)) == [1, 2]
 
 
-async def test_an_error_or_one_who_gives_up_spoils_nothing_for_the_rest() -> None:
+async def test_error_or_cancelled_caller_does_not_affect_others() -> None:
     source = Source()
     flight = SingleFlight(source)
     bad, impatient = (asyncio.create_task(flight("bad")) for _ in range(2))

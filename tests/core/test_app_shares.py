@@ -41,7 +41,7 @@ def test_a_pass_is_read_back_as_it_was_sealed() -> None:
         ("ä", PassKind.ENTRY, KEY, 0),
     ],
 )
-def test_a_pass_of_another_kind_key_time_or_content_is_none(
+def test_forged_or_expired_pass_is_rejected(
     text: str, kind: PassKind, key: bytes, later: int
 ) -> None:
     assert unseal(key, text, kind, NOW + timedelta(seconds=later)) is None
@@ -74,7 +74,7 @@ def test_what_gives_the_whole_session_away_cannot_be_shared(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["", "Tensor", "a/b", "..", "a" * 65])
-def test_what_is_no_name_of_an_app_is_refused(name: str) -> None:
+def test_invalid_app_name_is_refused(name: str) -> None:
     with pytest.raises(InvalidRequest, match="no name of an app"):
         check_app(name)
 

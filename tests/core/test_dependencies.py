@@ -40,7 +40,7 @@ CIRCLES = {
 
 
 @pytest.mark.parametrize("case", CIRCLES)
-def test_circles_are_named(case: str) -> None:
+def test_cycles_are_named(case: str) -> None:
     items, circle = CIRCLES[case]
     with pytest.raises(InvalidRequest) as caught:
         refuse_cycles(items)
@@ -52,7 +52,7 @@ def test_circles_are_named(case: str) -> None:
 
 @given(st.lists(st.lists(st.integers(0, 30), max_size=4), max_size=20))
 @settings(max_examples=80)
-def test_whoever_waits_for_earlier_ones_only_is_in_no_circle(edges: list[list[int]]) -> None:
+def test_dependencies_on_earlier_sessions_have_no_cycle(edges: list[list[int]]) -> None:
     items = {str(n): [str(m) for m in after if m < n] for n, after in enumerate(edges)}
     refuse_cycles({**items, "outside": ["elsewhere"]})
     if items:
@@ -62,7 +62,7 @@ def test_whoever_waits_for_earlier_ones_only_is_in_no_circle(edges: list[list[in
             refuse_cycles({**items, "0": [last], last: list(items)})
 
 
-def test_what_failed_is_refused_and_told() -> None:
+def test_failed_dependency_is_refused_with_its_reason() -> None:
     refuse_failed([one(Status.RUNNING), one(Status.TERMINATED, Result.SUCCESS)])
     with pytest.raises(Conflict, match=r"load \(CANCELLED\)"):
         refuse_failed([one(Status.RUNNING), one(Status.CANCELLED)])
@@ -70,7 +70,7 @@ def test_what_failed_is_refused_and_told() -> None:
     assert reason.startswith("DEPENDENCY_FAILED: session load")
 
 
-def test_what_is_waited_for() -> None:
+def test_text_of_unmet_dependencies() -> None:
     assert waiting_text([one(Status.TERMINATED, Result.SUCCESS)]) == ""
     assert waiting_text([one(Status.RUNNING)]) == "waits for the success of load (RUNNING)"
     many = [one(Status.PENDING, name=f"n{i}") for i in range(7)]

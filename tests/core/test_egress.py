@@ -36,7 +36,7 @@ def test_targets(text: str, found: tuple[Target, ...]) -> None:
 
 
 @pytest.mark.parametrize("text", ["hub", "10.1.0.0/33", "10.1.2.3:0", "10.1.2.3:65536"])
-def test_what_is_no_target_is_named(text: str) -> None:
+def test_invalid_target_is_named(text: str) -> None:
     with pytest.raises(ValueError, match="10.1|hub"):
         parse_targets(text)
 

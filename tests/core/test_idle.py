@@ -30,7 +30,7 @@ def at(seconds: float) -> datetime:
         pytest.param(INTERACTIVE, None, None, 600, None, id="one that never ran is not idle"),
     ],
 )
-def test_since_when_a_session_is_idle(
+def test_start_of_idle_time(
     kind: SessionType, started: int | None, used: int | None, timeout: int, since: int | None
 ) -> None:
     times = [None if seconds is None else at(seconds) for seconds in (started, used)]
@@ -49,7 +49,7 @@ def test_since_when_a_session_is_idle(
         pytest.param(600, 600 + 61, False, id="the manager was away since"),
     ],
 )
-def test_only_who_said_just_now_that_nobody_has_come_is_ended(
+def test_only_a_session_with_a_recent_idle_report_is_ended(
     reported: int | None, now: int, is_over: bool
 ) -> None:
     idleness = Idleness(at(0), at(600), None if reported is None else at(reported))
@@ -82,7 +82,7 @@ def test_an_end_is_near_from_half_an_hour_or_half_of_the_limit(
         pytest.param(600, None, 0, 1, id="it does not run yet: soon"),
     ],
 )
-def test_when_a_session_is_to_say_again_when_it_was_used(
+def test_time_of_the_next_activity_report(
     timeout: int, used: int | None, now: int, expected: float
 ) -> None:
     started = None if used is None else at(0)
@@ -101,7 +101,7 @@ seconds = st.integers(min_value=0, max_value=100_000)
     timeout=st.integers(min_value=0, max_value=2**31 - 1),
     now=seconds,
 )
-def test_nobody_is_ended_who_may_have_been_used_within_the_limit(
+def test_idle_end_needs_a_recent_report(
     kind: SessionType, started: int, used: int | None, reported: int | None, timeout: int, now: int
 ) -> None:
     idleness = network_timeout(
@@ -124,7 +124,7 @@ def test_nobody_is_ended_who_may_have_been_used_within_the_limit(
 
 
 @given(used=seconds, later=seconds, reported=seconds, timeout=st.integers(1, 100_000), now=seconds)
-def test_a_use_never_brings_the_end_nearer(
+def test_activity_never_shortens_the_idle_time(
     used: int, later: int, reported: int, timeout: int, now: int
 ) -> None:
     before = network_timeout(INTERACTIVE, START, at(used), at(reported), timeout)

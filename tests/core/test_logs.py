@@ -60,5 +60,5 @@ def test_the_last_lines() -> None:
         ("one\n", "", "", True),
     ],
 )
-def test_what_was_added(before: str, after: str, more: str, is_gap: bool) -> None:
+def test_added_output(before: str, after: str, more: str, is_gap: bool) -> None:
     assert added(before, after) == (more, is_gap)

@@ -131,6 +131,6 @@ def test_a_directory_of_a_folder(asked: str, kept: str) -> None:
         pytest.param("x/" * MAX_SUBPATH, "1000 characters", id="too long in all"),
     ],
 )
-def test_what_is_no_directory_of_a_folder(asked: str, reason: str) -> None:
+def test_invalid_subpath_is_refused(asked: str, reason: str) -> None:
     with pytest.raises(InvalidRequest, match=re.escape(reason)):
         check_subpath(asked)

@@ -46,7 +46,7 @@ def test_a_slug_is_taken_as_it_is(name: str) -> None:
         pytest.param("a!group=b", id="a scope filter"),
     ],
 )
-def test_what_is_no_slug_is_refused(name: str) -> None:
+def test_invalid_slug_is_refused(name: str) -> None:
     with pytest.raises(InvalidRequest, match="cannot be the name of a project"):
         check_slug("project", name)
 

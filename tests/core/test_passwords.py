@@ -31,7 +31,7 @@ def test_the_rule(password: str, broken: list[str]) -> None:
     assert all(part in text for part, text in zip(broken, found, strict=True))
 
 
-def test_a_very_short_user_name_is_in_everything() -> None:
+def test_very_short_user_name_is_not_checked_in_passwords() -> None:
     assert broken_rules("bad-1234", "a", "") == []
 
 

@@ -19,7 +19,7 @@ def test_events_leave_the_window_as_they_came() -> None:
     assert count.total(START + 3 * WINDOW) == 0
 
 
-def test_it_says_when_there_is_room_again() -> None:
+def test_seconds_until_room() -> None:
     count = SlidingCount()
     count.add(START)
     wait = count.seconds_until_room(START + timedelta(minutes=10))

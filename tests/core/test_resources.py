@@ -98,7 +98,7 @@ def test_share_text_and_back(amount: int) -> None:
 
 
 @given(st.text(max_size=20))
-def test_any_text_is_read_or_refused_politely(text: str) -> None:
+def test_any_text_is_parsed_or_refused(text: str) -> None:
     for slot in ("cpu", "mem", "cuda.shares"):
         try:
             assert parse_amount(slot, text) >= 0
@@ -110,7 +110,7 @@ maps = st.dictionaries(slots, amounts).map(ResourceSlots)
 
 
 @given(maps, maps)
-def test_sums_never_drift(a: ResourceSlots, b: ResourceSlots) -> None:
+def test_cached_sums_stay_exact(a: ResourceSlots, b: ResourceSlots) -> None:
     assert a + b - b == a
     assert a.fits_in(a + b)
 

@@ -115,7 +115,7 @@ def test_every_write_has_a_read_that_reaches_as_far(action: str) -> None:
         assert reach(role, read) >= reach(role, action)
 
 
-def test_what_one_may_not_see_does_not_exist() -> None:
+def test_invisible_session_is_not_found() -> None:
     with pytest.raises(NotFound):
         require(USER, "session.write", NEIGHBOUR)
     with pytest.raises(Forbidden, match=r"monitor.*session\.write"):

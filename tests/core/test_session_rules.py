@@ -118,6 +118,8 @@ def test_amounts_are_filled_in(
         pytest.param({"cpu": "1", "mem": "2g"}, 2**31, "must be less than", id="shared memory"),
     ],
 )
-def test_bounds_of_the_image(given_slots: dict[str, str], shared: int, part: str) -> None:
+def test_resources_outside_image_bounds_are_refused(
+    given_slots: dict[str, str], shared: int, part: str
+) -> None:
     with pytest.raises(InvalidRequest, match=part):
         check_amounts(slots(**given_slots), shared, "python", (slots(mem="2g"), slots(cpu="8")))

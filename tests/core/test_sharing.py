@@ -43,7 +43,7 @@ def test_a_device_that_is_not_shared_says_so() -> None:
         ),
     ],
 )
-def test_what_is_not_understood_is_not_given_out(facts: dict[str, Any], sharing: Sharing) -> None:
+def test_unknown_sharing_facts_offer_nothing(facts: dict[str, Any], sharing: Sharing) -> None:
     assert Sharing.of(facts) == sharing
 
 

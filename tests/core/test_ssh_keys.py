@@ -45,7 +45,7 @@ WRONG = {
 
 
 @pytest.mark.parametrize("text", WRONG.values(), ids=WRONG)
-def test_what_is_no_key_is_refused(text: str) -> None:
+def test_invalid_key_is_refused(text: str) -> None:
     with pytest.raises(InvalidRequest):
         parse_public_key(text)
 
@@ -65,7 +65,7 @@ def test_any_text_is_a_key_or_refused(text: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["", "-x", "x-", "a b", "a/b", "x" * 65, "ü"])
-def test_a_name_that_is_none(name: str) -> None:
+def test_invalid_user_name_is_refused(name: str) -> None:
     with pytest.raises(InvalidRequest):
         check_key_name(name)
 

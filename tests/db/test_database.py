@@ -36,7 +36,7 @@ def end_connections(server: Postgres, database: Database) -> None:
     server.execute(END_ALL.format(name=database.url.database))
 
 
-async def test_a_connection_that_has_ended_while_it_rested_is_opened_anew(
+async def test_connection_closed_while_idle_is_reopened(
     database: Database, postgres_server: Postgres, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "FRESH_SECONDS", 0)
@@ -49,7 +49,7 @@ async def test_a_connection_that_has_ended_while_it_rested_is_opened_anew(
         await tx.execute(sa.text("INSERT INTO things VALUES (1)"))
 
 
-async def test_one_that_ended_just_now_is_told_of_and_the_next_answer_is_right(
+async def test_connection_closed_just_now_fails_once_then_recovers(
     database: Database, postgres_server: Postgres, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "FRESH_SECONDS", 3600)

@@ -40,7 +40,7 @@ async def test_it_is_taken_once(store: LeaseStore) -> None:
     assert await store.read() == LeaseRow("a", 1, 0, NOW)
 
 
-async def test_whoever_takes_it_gets_a_higher_token(store: LeaseStore) -> None:
+async def test_new_holder_gets_a_higher_token(store: LeaseStore) -> None:
     await store.take("a", None, NOW)
     seen = await store.read()
     assert await store.take("b", seen, NOW) == 2
@@ -123,14 +123,14 @@ async def test_the_second_waits_until_the_first_has_been_silent(store: LeaseStor
     assert not first.is_held
 
 
-async def test_one_that_stops_lets_the_next_in_at_once(store: LeaseStore) -> None:
+async def test_released_lease_is_taken_at_once(store: LeaseStore) -> None:
     first, second = (Lease(store, lambda: NOW, 15, Watch()) for _ in range(2))
     await first.hold()
     await first.stop()
     assert await second.hold() == 2
 
 
-async def test_one_whose_process_is_gone_is_not_waited_for(store: LeaseStore) -> None:
+async def test_lease_of_a_dead_process_is_taken(store: LeaseStore) -> None:
     gone = own_identity().replace('"started": "', '"started": "9')
     assert holder_has_ended(gone) and not holder_has_ended(own_identity())
     await store.take(gone, None, NOW)

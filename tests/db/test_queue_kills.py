@@ -84,7 +84,7 @@ def kill_everywhere(
     raise AssertionError("it never came to an end")
 
 
-def test_a_commit_that_is_killed_anywhere(database_url: str) -> None:
+def test_commit_killed_before_any_statement_is_atomic(database_url: str) -> None:
     async def prepare() -> Sequence[Decision]:
         world = await make_world(database_url)
         for n in range(SESSIONS):

@@ -42,7 +42,7 @@ async def test_devices_tell_their_cuda_version_and_links(world: World) -> None:
         pytest.param({"links": None, "pci_peers": None}, None, id="nothing is known"),
     ],
 )
-async def test_the_nearest_devices_are_told(
+async def test_nearest_devices_are_read(
     world: World, facts: dict[str, object], links: tuple[str, ...] | None
 ) -> None:
     devices = cluster.devices
@@ -110,7 +110,7 @@ async def test_who_waits_is_read_page_by_page(
     assert all(len(running.placements) == 1 for running in snapshot.running)
 
 
-async def test_a_session_tells_whose_end_it_awaits(world: World) -> None:
+async def test_waiting_session_lists_unfinished_dependencies(world: World) -> None:
     """Estimates release it when these have ended; those that ended with success are left out."""
     ids = {}
     for name in ("ended", "runs", "waits"):

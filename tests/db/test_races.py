@@ -151,7 +151,7 @@ def test_many_writers_end_one_session_once(database_url: str) -> None:
     asyncio.run(check())
 
 
-def test_many_writers_file_one_name_once(database_url: str) -> None:
+def test_concurrent_creations_of_one_name_create_one_session(database_url: str) -> None:
     async def prepare() -> None:
         await (await make_world(database_url)).close()
 

@@ -68,7 +68,7 @@ async def test_what_has_ended_keeps_the_reason_why(world: World) -> None:
     assert (await world.sessions.find(row.id)).status_info == ended != "waits for the Hub"
 
 
-async def test_the_audit_has_what_was_filed_and_nothing_else(world: World) -> None:
+async def test_audit_has_the_creation_only(world: World) -> None:
     def entry(made: Sequence[NewSession]) -> AuditEntry:
         return AuditEntry(NOW, "ann", "session.create", "session", made[0].id)
 
@@ -168,7 +168,7 @@ async def test_a_life_is_written_step_by_step(world: World) -> None:
         await move("none", Event.EXITED, world.later())
 
 
-async def test_a_place_that_is_gone_changes_nothing(world: World) -> None:
+async def test_release_on_a_removed_agent_changes_nothing(world: World) -> None:
     row, _ = await world.sessions.enqueue(world.new("lab"), NOW)
     snapshot = await world.queue.snapshot(NOW)
     decisions = run_pass(snapshot).decisions
@@ -197,7 +197,7 @@ async def test_a_cap_lowered_meanwhile_counts(world: World) -> None:
     assert (reason["scope"], reason["slot"], reason["limit"]) == ("domain", "cuda.shares", "0")
 
 
-async def test_folders_are_held_from_the_filing_to_the_end(world: World) -> None:
+async def test_folders_are_in_use_from_creation_to_end(world: World) -> None:
     await world.write(
         sa.insert(folders.vfolders).values(
             id="f1",
@@ -294,7 +294,7 @@ async def test_a_list_is_of_the_people_and_projects_that_are_named(
     assert page.total == len(found)
 
 
-async def test_a_name_that_many_have_is_looked_for_in_the_list(world: World) -> None:
+async def test_frequent_name_is_filtered_by_join(world: World) -> None:
     await world.sessions.enqueue(world.new("lab"), world.later())
     async with world.database.write() as tx:
         ann = dict((await tx.execute(sa.select(accounts.users))).mappings().first() or {})
@@ -347,7 +347,7 @@ async def test_the_audit_finds_a_difference(world: World) -> None:
     assert len(await world.allocations.audit()) == 2
 
 
-async def test_policies_of_people_are_read_afresh(world: World) -> None:
+async def test_user_policies_are_read_again(world: World) -> None:
     await world.write(
         sa.update(accounts.keypair_policies).values(default_for_unspecified="LIMITED")
     )

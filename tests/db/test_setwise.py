@@ -9,7 +9,7 @@ from bai_services.db.setwise import Among
 from bai_services.db.tables.sessions import sessions
 
 
-def test_one_of_many_is_asked_so_that_an_index_finds_it() -> None:
+def test_condition_on_many_values_uses_the_index() -> None:
     """As a list of parameters on SQLite, where it is bound at each call, and as one array on
     PostgreSQL.
     """

@@ -113,7 +113,7 @@ async def test_a_writer_that_stays_is_not_waited_for_for_ever(
     await database.close()
 
 
-async def test_whoever_is_cancelled_leaves_a_connection_that_works(database: Database) -> None:
+async def test_cancelled_statement_leaves_a_working_connection(database: Database) -> None:
     async def count() -> None:
         async with database.write() as tx:
             await tx.execute(sa.text("INSERT INTO words (word) VALUES ('half')"))
@@ -138,9 +138,7 @@ async def test_whoever_is_cancelled_leaves_a_connection_that_works(database: Dat
         pytest.param(sqlite3.SQLITE_BUSY_RECOVERY, id="somebody reads the log anew"),
     ],
 )
-async def test_a_database_that_is_busy_for_any_reason_is_waited_for(
-    tmp_path: Path, code: int
-) -> None:
+async def test_busy_database_is_retried(tmp_path: Path, code: int) -> None:
     """The second code occurs when two connections open a database for the first time."""
     connections = Connections(str(tmp_path / "test.sqlite"), 5, 1)
     connection = await connections.open()

@@ -27,7 +27,7 @@ def test_where_it_names_none_the_interface_is_asked() -> None:
     assert address_of(network("lo")) == "127.0.0.1"
 
 
-def test_a_bridge_of_another_machine_is_said() -> None:
+def test_bridge_on_another_machine_is_reported() -> None:
     with pytest.raises(EngineError, match="nobr0 has no IPv4 address"):
         address_of(network("nobr0"))
 

@@ -289,7 +289,7 @@ def test_rights_come_beside_what_the_administrator_gave() -> None:
     }
 
 
-async def test_what_an_administrator_set_for_containers_holds_and_the_plan_wins(
+async def test_administrators_container_settings_apply_below_the_plan(
     docker_engine: DockerEngine, shared: dict[str, Any], make_plan: Callable[..., LaunchPlan]
 ) -> None:
     config = Config()
@@ -354,7 +354,7 @@ async def test_folders_are_mounted_as_granted(
     assert (await ask(running, "write", path="/home/work/scratch"))[0] == 200
 
 
-async def test_stop_is_polite_first_and_leaves_the_log_until_remove(
+async def test_stop_sends_sigterm_first_and_keeps_the_log_until_remove(
     begin: Start, make_plan: Callable[..., LaunchPlan], docker_engine: DockerEngine
 ) -> None:
     engine, running = await begin(make_plan())
@@ -475,7 +475,7 @@ async def test_a_cancelled_start_leaves_no_container(
     assert containers_of(docker_engine, given) == []
 
 
-async def test_an_engine_that_is_away_says_nothing(shared: dict[str, Any], tmp_path: Path) -> None:
+async def test_unreachable_engine_gives_no_state(shared: dict[str, Any], tmp_path: Path) -> None:
     engine = Engine(shared)
     running = Running(
         "docker", str(uuid.uuid4()), "", endpoint=f"unix://{tmp_path}/away.sock", container_id="x"
@@ -488,7 +488,7 @@ async def test_an_engine_that_is_away_says_nothing(shared: dict[str, Any], tmp_p
         await engine.start(plan(endpoint=running.endpoint, engine="docker"), {}, [])
 
 
-async def test_a_silent_endpoint_holds_up_no_other(
+async def test_silent_endpoint_does_not_block_others(
     docker_engine: DockerEngine, tmp_path: Path, shared: dict[str, Any]
 ) -> None:
     """Thirty calls that are never answered do not delay one to another endpoint."""

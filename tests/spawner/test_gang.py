@@ -211,7 +211,7 @@ async def test_the_main_kernel_logs_in_to_the_others(
     assert code == 255 and "Host key verification failed" in text, text
 
 
-async def test_one_killed_kernel_is_told_of(
+async def test_killed_kernel_is_reported(
     docker: tuple[Engine, Callable[..., LaunchPlan]], docker_engine: DockerEngine
 ) -> None:
     engine, make = docker

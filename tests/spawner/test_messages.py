@@ -103,14 +103,14 @@ def test_refusals_of_the_manager(error: errors.BaiError, reason: str, status: in
     assert (refused.reason, refused.status_code) == (reason, status)
 
 
-def test_a_manager_that_is_away_is_never_a_quota() -> None:
+def test_unavailable_manager_is_not_reported_as_quota() -> None:
     text = refusals.of_manager(errors.Unavailable("x"), ENGLISH).jupyterhub_message
     assert text.startswith("The resource manager cannot be reached.")
     # The request may have arrived before the connection was lost.
     assert "othing was started" not in text
 
 
-def test_an_engine_that_is_away_is_no_fault_of_the_session() -> None:
+def test_unreachable_engine_does_not_fail_the_session() -> None:
     assert refusals.of_engine(EngineUnreachable("x"), PAGE, ENGLISH).status_code == 503
     assert refusals.of_engine(EngineError("x"), PAGE, ENGLISH).status_code == 500
 

@@ -115,7 +115,7 @@ async def test_a_later_hub_watches_and_ends_it_from_saved_state(begin: Start, ki
 
 
 @pytest.mark.parametrize("kind", KINDS)
-async def test_a_clock_that_is_set_ends_nothing(
+async def test_changing_the_clock_ends_no_session(
     begin: Start, kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The kernel's boot time changes with the machine's clock."""
@@ -288,7 +288,9 @@ async def test_without_a_sandbox_some_folders_are_refused(
 
 
 @pytest.mark.parametrize("kind", KINDS)
-async def test_what_cannot_be_started_is_said(begin: Start, kind: str, tmp_path: Path) -> None:
+async def test_failed_start_of_a_program_is_reported(
+    begin: Start, kind: str, tmp_path: Path
+) -> None:
     gone = {"source": str(tmp_path / "gone"), "target": "/home/work/data", "read_only": False}
     with pytest.raises(EngineError, match="missing on the machine"):
         await begin(kind, plan(mounts=[gone]))
@@ -301,7 +303,7 @@ async def test_isolation_that_is_wanted_but_missing_refuses_the_start(begin: Sta
 
 
 @needs_sandbox
-async def test_a_server_that_survives_its_parent(tmp_path: Path) -> None:
+async def test_session_survives_the_hub_process(tmp_path: Path) -> None:
     """The Hub's process may be killed at any moment; its sessions keep running."""
     given = plan()
     code = (

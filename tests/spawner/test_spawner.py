@@ -87,7 +87,7 @@ async def test_the_unnamed_server_is_the_session_default(
     assert again["requested"] == session["requested"]
 
 
-async def test_a_start_that_a_stop_overtook_files_nothing_new(hub: BareHub, user: Client) -> None:
+async def test_start_after_a_stop_creates_no_session(hub: BareHub, user: Client) -> None:
     session = await user.post("/sessions", {"name": "overtaken", **SMALL})
     await user.delete(f"/sessions/{session['id']}")
     await reached(user, session["id"], "CANCELLED")
@@ -194,7 +194,7 @@ async def test_a_wait_longer_than_the_grace_is_queued_and_starts_later(
     assert (await newest(user, "lab"))["id"] == session["id"]
 
 
-async def test_a_start_that_is_given_up_cancels_its_session(
+async def test_cancelled_start_cancels_its_session(
     hub: BareHub, agent: AgentVoice, user: Client
 ) -> None:
     start = asyncio.create_task(hub.post_server("lab", SMALL))
@@ -258,7 +258,7 @@ async def test_a_session_of_another_server_is_not_given_out(
     assert (await user.get(f"/sessions/{mine['id']}"))["status"] == "PREPARED"
 
 
-async def test_a_manager_that_is_away_is_said_to_be(bare_hub: BareHub) -> None:
+async def test_unavailable_manager_is_reported(bare_hub: BareHub) -> None:
     # Nothing listens on the discard port.
     bare_hub.manager_url = "http://127.0.0.1:9/services/bai"
     await asyncio.to_thread(bare_hub.start)

@@ -151,7 +151,7 @@ async def test_kernels_on_two_machines_reach_each_other_and_nobody_elses(
         # machine.
         code, found = await machines.run(my_sub, "getent", "hosts", "main1")
         assert code == 0 and found.split()[0] in addresses[mine.kernel_id]
-        # The machine of the main kernel reaches it, and so does a Hub there.
+        # The machine of the main kernel reaches it; so a Hub on that machine does, too.
         machine = machines.nodes[0].client.info()["Name"]
         inside = ["nsenter", f"--net=/var/run/netns/{machine}", "python3", "-c", CONNECT]
         host = urlsplit(mine.url).hostname or ""

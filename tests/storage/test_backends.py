@@ -265,7 +265,7 @@ class Dead(LocalBackend):
         self.released.wait(30)
 
 
-async def test_a_dead_mount_is_waited_for_no_longer_than_its_time(tmp_path: Path) -> None:
+async def test_dead_mount_times_out(tmp_path: Path) -> None:
     backend = Dead(tmp_path)
     host = StorageHost("dead", backend)
     await host.start()

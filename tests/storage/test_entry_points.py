@@ -49,7 +49,7 @@ def tape(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("tape")
-async def test_a_backend_of_another_package(tmp_path: Path) -> None:
+async def test_backend_of_another_package_is_used(tmp_path: Path) -> None:
     host = StorageHost("archive", find_backend("tape")(tmp_path / "root"))
     await host.start()
     try:
@@ -69,7 +69,7 @@ async def test_a_backend_of_another_package(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("tape")
-def test_what_is_no_backend_is_refused() -> None:
+def test_entry_point_that_is_not_a_backend_is_refused() -> None:
     with pytest.raises(Unavailable, match="'odd' of bai.storage is not a storage backend"):
         find_backend("odd")
     with pytest.raises(Unavailable, match="there is: btrfs, cephfs, ext4, local, odd, tape, xfs"):

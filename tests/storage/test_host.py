@@ -329,7 +329,7 @@ async def test_pages_of_a_directory(storage: StorageHost, folder: Location) -> N
         pytest.param("dir", Conflict, id="a directory"),
     ],
 )
-async def test_what_is_no_file_is_refused(
+async def test_path_that_is_not_a_file_is_refused(
     storage: StorageHost, folder: Location, path: str, error: type[BaiError]
 ) -> None:
     here = place(storage, folder)
@@ -404,7 +404,7 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
 
 
 @needs_root
-async def test_a_full_disk_is_said_and_nothing_is_left(small_disk: Path) -> None:
+async def test_full_disk_is_reported_and_leaves_nothing(small_disk: Path) -> None:
     storage = host_at(small_disk)
     await storage.start()
     location = fresh_location()

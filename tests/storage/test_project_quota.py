@@ -55,7 +55,7 @@ def stand_in(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize("kind", ["xfs", "ext4"])
-def test_what_is_asked_of_the_kernel(stand_in: Path, tmp_path: Path, kind: str) -> None:
+def test_structures_passed_to_the_kernel(stand_in: Path, tmp_path: Path, kind: str) -> None:
     calls = tmp_path / "calls"
     environ = {
         **os.environ,

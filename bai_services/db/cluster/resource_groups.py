@@ -259,7 +259,7 @@ async def _with_ids(tx: AsyncConnection, values: Mapping[str, Any]) -> Mapping[s
             if target is None:
                 many = "; a project is named by its id or as DOMAIN/NAME"
                 raise InvalidRequest(
-                    f"there is no one {kind} {key[:80]!r} that a weight could be for"
+                    f"the weight for {kind} {key[:80]!r} matches no {kind}, or several"
                     + (many if kind == LinkKind.PROJECT else ""),
                     field=field,
                 )

@@ -44,7 +44,7 @@ def divided(used: tuple[int, ...], *sharing: Sharing) -> AgentState:
         pytest.param(divided((800,), QUARTERS), {"shares": 0.25}, None, id="taken"),
     ],
 )
-def test_a_device_is_divided_as_it_can_bear(
+def test_device_is_divided_into_supported_shares(
     policy: Policy, world: AgentState, spec: dict[str, Any], taken: dict[str, int] | None
 ) -> None:
     found = where(Placer([world], policy), request(**spec))

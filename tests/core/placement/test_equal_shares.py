@@ -60,7 +60,7 @@ def uniform(name: str, *state: tuple[int, int], sharing: Sharing = UNIFORM) -> A
         pytest.param([(250, 250), (0, 0)], {"device": 1}, {"g1": 1}, id="a whole one is empty"),
     ],
 )
-def test_what_a_device_serves(
+def test_shares_served_by_a_device(
     policy: Policy, state: list[tuple[int, int]], spec: dict[str, Any], devices: Any
 ) -> None:
     found = where(Placer([uniform("a", *state)], policy), request(**spec))
@@ -81,14 +81,14 @@ def test_the_first_session_decides_until_the_device_is_empty() -> None:
     assert placer.place(quarter) is None
 
 
-def test_two_kernels_of_a_session_on_one_empty_device() -> None:
+def test_two_kernels_share_one_empty_device() -> None:
     placer = Placer([uniform("a", (0, 0))])
     placements = placer.place(placer.prepare(request(shares="0.5", kernels=2)))
     assert placements is not None
     assert [d.device_id for p in placements for d in p.devices] == ["a-g0", "a-g0"]
 
 
-def test_a_look_ahead_changes_nothing_now() -> None:
+def test_look_ahead_does_not_change_the_placer() -> None:
     placer = Placer([uniform("a", (250, 250))])
     half = placer.prepare(request(shares="0.5"))
     ahead = placer.fork()
@@ -178,7 +178,7 @@ def test_placement_keeps_to_the_rule(
         (state,) = placer.agents()
         assert [d.share_in_force for d in state.devices] == [max(h, default=0) for h in oracle.on]
         assert most_of(state.devices, "cuda.shares") == oracle.most()
-        # A placer rebuilt from the state decides as the one that continued.
+        # A placer rebuilt from the state decides as the original one.
         anew = Placer([state], Policy.BEST_FIT)
         for other in SHARES:
             wanted = request(shares=other / 1000)

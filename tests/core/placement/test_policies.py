@@ -192,7 +192,7 @@ def test_the_agent_by_policy(
         ),
     ],
 )
-def test_who_may_take_it(
+def test_agents_suitable_for_a_request(
     policy: Policy, agents: list[AgentState], wanted: Request, name: str
 ) -> None:
     assert chosen(agents, policy, wanted) == [name]
@@ -358,7 +358,7 @@ def test_what_can_never_be_is_known() -> None:
     assert placer.can_ever(placer.prepare(request(device=3)))
 
 
-def test_an_agent_that_comes_changes_or_goes() -> None:
+def test_agents_are_added_updated_and_removed() -> None:
     placer = Placer([agent("b", (0,))], Policy.PACK)
     shape = placer.prepare(request(device=1))
     placer.update(agent("a", (0, 0)))

@@ -132,7 +132,7 @@ def test_sums_gangs_and_exact_release(
 
 @settings(max_examples=40, deadline=None)
 @given(groups(), st.lists(requests(), min_size=1, max_size=10), st.sampled_from(list(Policy)[:6]))
-def test_what_is_kept_between_decisions_changes_nothing(
+def test_cached_scores_do_not_change_decisions(
     agents: list[AgentState], wanted: list[Request], policy: Policy
 ) -> None:
     tables = tables_of(starting_mix(agents), Fleet.of(agents))
@@ -401,7 +401,7 @@ def test_no_way_to_cut_a_device_is_worth_more_than_one(demand: dict[int, int]) -
 
 @given(st.lists(st.integers(0, 100).map(lambda n: n * 10), max_size=5))
 @settings(deadline=None)
-def test_the_most_that_is_told_can_be_had_and_no_more(free: list[int]) -> None:
+def test_reported_maximum_is_exact(free: list[int]) -> None:
     most = most_shares(free)
     placer = Placer([agent("a", tuple(1000 - f for f in free))], Policy.BEST_FIT)
     for amount, can in ((most, most >= 50), (most + 10, False)):

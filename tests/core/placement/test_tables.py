@@ -150,7 +150,7 @@ def test_an_agent_that_could_take_a_request_for_several_is_worth_more() -> None:
         assert more[cpu, mem, devices] - base == pytest.approx(reserve), what
 
 
-def test_how_long_requests_stay_is_learned_of_those_that_ended() -> None:
+def test_run_times_are_learned_from_ended_requests() -> None:
     recent = [request(device=1), request(device=1), request(device=2), request()]
     assert stays_of(recent, [100.0, 300.0, None, 0.0]) == {
         RequestKind(1000, GIB, "cuda", 1, 1000): 200.0

@@ -29,7 +29,7 @@ def files(tmp_path: Path) -> list[str]:
 
 
 @pytest.mark.parametrize("policy", ["random", "best-fit", "fgd", "priced", "pack"])
-def test_the_answer(policy: str, files: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+def test_wait_for_answer(policy: str, files: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     assert main([*files, "--policy", policy, "--seeds", "2"]) == 0
     answer = json.loads(capsys.readouterr().out)
     for key in ("seconds", "placed", "gpu_allocation_percent", "fragmentation_percent"):

@@ -21,7 +21,7 @@ def test_an_end_makes_room_for_the_next() -> None:
     assert started(queue.run(NOW)) == ["s2"]
 
 
-def test_a_decision_that_could_not_be_written_is_taken_back() -> None:
+def test_unwritten_decision_is_reverted() -> None:
     caps = {ANN: ScopeCaps(ANN, "ann", max_sessions=1)}
     queue = Queue(snapshot([wait(1)], [agent(cpu=1)], caps=caps))
     assert started(queue.run(NOW)) == ["s1"]
@@ -55,7 +55,7 @@ def test_a_higher_cap_lets_it_start() -> None:
     assert started(queue.run(NOW)) == ["s1"]
 
 
-def test_counters_that_someone_else_moved_count() -> None:
+def test_external_counter_changes_count() -> None:
     caps = {ANN: ScopeCaps(ANN, "ann", max_sessions=1)}
     queue = Queue(snapshot([wait(1)], [agent()], caps=caps, usage={ANN: {"sessions": 1}}))
     assert started(queue.run(NOW)) == []
@@ -70,7 +70,7 @@ def test_a_new_agent_takes_those_who_wait() -> None:
     assert [d.placement.agent_id for d in queue.run(NOW).decisions] == ["new"]
 
 
-def test_an_agent_that_is_gone_or_changes_its_group_takes_nobody() -> None:
+def test_removed_or_moved_agent_gets_no_session() -> None:
     queue = Queue(snapshot([wait(1), wait(2, wanted=request("side"))], [agent(), agent("b")]))
     queue.apply(Changes(gone_agents=["a"], agents=[agent("b", resource_group="side")]))
     assert [(d.session_id, d.placement.agent_id) for d in queue.run(NOW).decisions] == [("s2", "b")]
@@ -118,7 +118,7 @@ def test_another_policy_or_mode_is_in_effect_at_the_next_pass() -> None:
     assert started(queue.run(NOW)) == ["s2"]
 
 
-def test_a_pass_without_changes_tells_nothing_anew() -> None:
+def test_pass_without_changes_reports_no_reasons() -> None:
     queue = Queue(snapshot([wait(n) for n in range(1, 5)], [agent(used={"cpu": 8000})]))
     first = queue.run(NOW)
     assert set(first.changed) == {"s1", "s2", "s3", "s4"}
@@ -129,7 +129,7 @@ def test_a_pass_without_changes_tells_nothing_anew() -> None:
     assert set(queue.run(NOW).changed) == {"s5"}
 
 
-def test_only_reasons_that_differ_are_told_anew() -> None:
+def test_only_changed_reasons_are_reported_again() -> None:
     caps = {ANN: ScopeCaps(ANN, "ann", max_sessions=1)}
     waiting = [wait(1), wait(2), wait(3, BOB, request(cpu="99"))]
     queue = Queue(snapshot(waiting, [agent()], caps=caps))
@@ -140,7 +140,7 @@ def test_only_reasons_that_differ_are_told_anew() -> None:
     assert changed["s2"][0]["limit"] == "0"
 
 
-def test_a_pass_costs_the_shapes_and_not_the_sessions(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_cost_of_a_pass_depends_on_shapes_not_sessions(monkeypatch: pytest.MonkeyPatch) -> None:
     """Ten thousand equal sessions that cannot start cause one placement check."""
     queue = Queue(snapshot([wait(n) for n in range(10_000)], [agent(used={"cpu": 8000})]))
     placer = queue.group_queue("main").placer
@@ -153,7 +153,7 @@ def test_a_pass_costs_the_shapes_and_not_the_sessions(monkeypatch: pytest.Monkey
     assert len(tries) == 1
 
 
-def test_a_queue_that_was_told_decides_as_a_new_one() -> None:
+def test_updated_queue_decides_as_a_new_one() -> None:
     queue = Queue(snapshot([wait(n) for n in range(1, 12)], [agent()]))
     queue.run(NOW)
     queue.apply(Changes(gone=["s1", "s2", "s9"]))

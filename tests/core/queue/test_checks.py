@@ -155,7 +155,7 @@ def capped(scope: Scope, **caps: Any) -> Snapshot:
         ),
     ],
 )  # fmt: skip
-def test_why_a_session_waits(world: Snapshot, last: str, check: str, part: str) -> None:
+def test_reasons_of_waiting_sessions(world: Snapshot, last: str, check: str, part: str) -> None:
     result = run_pass(world)
     found = result.reasons[last]
     assert [reason["check"] for reason in found] == [check]
@@ -182,7 +182,7 @@ def test_all_caps_that_stand_against_it_are_named_with_their_numbers() -> None:
     ]
 
 
-def test_one_that_its_caps_hold_back_lets_others_pass_in_every_mode() -> None:
+def test_session_over_its_cap_lets_others_pass_in_every_mode() -> None:
     caps = {ANN: ScopeCaps(ANN, "ann", max_sessions=1)}
     for mode in Backfill:
         world = snapshot(
@@ -199,7 +199,7 @@ def test_caps_hold_across_resource_groups() -> None:
     assert len(result.decisions) == 3
 
 
-def test_one_held_back_by_a_start_in_a_later_group_lets_others_pass_in_the_same_pass() -> None:
+def test_session_blocked_by_a_later_groups_start_lets_others_pass() -> None:
     """The first session of main has no room; then side takes the last session that its owner may
     have.
     """
@@ -230,7 +230,7 @@ def test_a_gang_counts_with_all_its_kernels() -> None:
         ),
     ],
 )
-def test_what_passes_a_session_without_room(mode: Backfill, expected: list[str]) -> None:
+def test_backfill_modes(mode: Backfill, expected: list[str]) -> None:
     hour = timedelta(hours=1)
     holds = running("r", BOB, "a", slots(cpu="4"), ends_at=NOW + hour)
     waiting = [
@@ -286,7 +286,7 @@ def test_equal_reasons_are_one_object() -> None:
     assert len(result.reasons) == 8
 
 
-def test_one_that_waits_no_more_is_explained_no_more() -> None:
+def test_ended_wait_has_no_explanation() -> None:
     queue = Queue(snapshot([wait(1)], [agent()]))
     result = queue.run(NOW)
     assert dict(result.reasons) == {}

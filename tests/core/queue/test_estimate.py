@@ -43,7 +43,7 @@ USER = Scope("user", "u")
         ("none ran as long: as long again", [10, 20, 30], 100, (200, 0)),
     ],
 )
-def test_what_is_learned_of_a_kind(sentence, samples, elapsed, expected) -> None:
+def test_conditional_run_times_of_a_kind(sentence, samples, elapsed, expected) -> None:
     assert Durations({"k": samples}).median("k", elapsed) == expected, sentence
 
 
@@ -182,7 +182,7 @@ KNOWN, ESTIMATED, UNKNOWN = "known", "estimated", "unknown"
         ),
     ],
 )
-def test_when_a_line_starts(sentence, busy, line, expected) -> None:
+def test_estimated_starts(sentence, busy, line, expected) -> None:
     assert estimates(busy, line, durations={"lab": [100] * 20}) == expected, sentence
 
 
@@ -209,7 +209,7 @@ def test_a_session_held_by_its_own_quota_starts_when_its_scope_has_room_and_stop
     assert found == {"s0": (20, ESTIMATED), "s1": (50, ESTIMATED)}
 
 
-def test_the_first_in_line_is_known_also_where_a_later_arrival_could_delay_the_next() -> None:
+def test_first_waiting_session_is_known_even_if_arrivals_may_delay_the_next() -> None:
     """One core is free for an arrival that outlasts the start of the first session."""
     line = [waiting(5, seconds=10), waiting(7, seconds=10)]
     assert estimates([(6, 30, "")], line, cores=7) == {"s0": (30, KNOWN), "s1": (40, ESTIMATED)}
@@ -250,7 +250,7 @@ def test_estimates_never_run_backwards_within_equal_sessions() -> None:
         assert starts == sorted(starts)
 
 
-def test_the_pace_goes_on_for_all_who_are_not_reached() -> None:
+def test_rough_estimates_extrapolate_the_pace() -> None:
     rng = random.Random(5)
     line = [
         waiting(rng.choice([1, 2, 3, 4]), seconds=rng.randrange(1, 10_000)) for n in range(2000)

@@ -94,7 +94,7 @@ def test_one_that_lacks_room_stops_its_group_only() -> None:
     assert result.reasons["s3"][0]["check"] == "order"
 
 
-def test_one_that_its_caps_hold_back_lets_others_pass() -> None:
+def test_session_over_its_cap_lets_others_pass() -> None:
     caps = {ANN: ScopeCaps(ANN, "ann", slots={"cpu": 3000}, max_sessions=5)}
     waiting = queue((request(cpu="2"), ANN), (request(cpu="2"), ANN), request())
     result = run_pass(Snapshot(waiting, [agent("a")], caps))

@@ -164,7 +164,7 @@ def test_no_reserved_session_starts_later_than_promised(
 
 @EXAMPLES
 @given(comings(), clusters(), caps_of, st.sampled_from(Backfill))
-def test_nobody_is_forgotten(
+def test_every_feasible_session_starts_eventually(
     coming: list[Coming], agents: list[AgentState], caps: dict[Scope, int], backfill: Backfill
 ) -> None:
     """At the end every session that an empty group can hold has started."""
@@ -178,7 +178,7 @@ def test_nobody_is_forgotten(
 
 @EXAMPLES
 @given(comings(), clusters(), caps_of, st.sampled_from(Backfill), st.sampled_from(Policy))
-def test_what_is_played_twice_comes_out_the_same(
+def test_replay_is_deterministic(
     coming: list[Coming],
     agents: list[AgentState],
     caps: dict[Scope, int],

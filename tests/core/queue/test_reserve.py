@@ -64,7 +64,7 @@ def after(seconds):
     return NOW + timedelta(seconds=seconds)
 
 
-def test_the_place_is_kept_from_the_first_end_that_makes_room() -> None:
+def test_reservation_starts_at_the_first_sufficient_release() -> None:
     world = World(agent("a", 8, 2), agent("b", 8, 2))
     for name, ends in (("s1", 50), ("s2", 20), ("s3", 90), ("s4", 10)):
         world.run(name, {"cpu": 1000, "cuda.device": 1}, ends=ends)
@@ -88,7 +88,7 @@ def test_the_place_is_kept_from_the_first_end_that_makes_room() -> None:
         ("one that needs the cores that are kept there", {"cpu": 6000}, None, False),
     ],
 )
-def test_who_may_pass(sentence, slots, seconds, may_start) -> None:
+def test_sessions_allowed_past_a_reservation(sentence, slots, seconds, may_start) -> None:
     world = World(agent("a", 8, 2))
     world.run("s", {"cpu": 1000, "cuda.device": 1}, ends=50)
     shape = world.shape({"cpu": 3000, "cuda.device": 2})
@@ -140,7 +140,7 @@ def test_learned_ends_make_an_estimated_reservation_that_no_learned_run_time_ent
     assert reserver.place(quick, handle) is None
 
 
-def test_where_nothing_tells_the_place_of_the_oldest_is_kept_from_everybody() -> None:
+def test_without_known_ends_the_longest_running_sessions_room_is_reserved() -> None:
     world = World(agent("a", 8, 1), agent("b", 8, 1))
     world.run("young", {"cuda.device": 1}, started=10)
     world.run("old", {"cuda.device": 1}, started=500)

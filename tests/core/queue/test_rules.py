@@ -123,7 +123,7 @@ def agents_of(queue: Queue) -> list[AgentState]:
 
 @EXAMPLES
 @given(queues())
-def test_everyone_starts_once_or_is_told_why_not(world: Snapshot) -> None:
+def test_every_session_starts_once_or_has_reasons(world: Snapshot) -> None:
     result = run_pass(world)
     ids = [d.session_id for d in result.decisions]
     assert len(set(ids)) == len(ids)
@@ -148,7 +148,7 @@ def test_equal_snapshots_give_equal_decisions(world: Snapshot, rng: st.Random) -
 
 @EXAMPLES
 @given(queues())
-def test_a_pass_leaves_nothing_to_the_next(world: Snapshot) -> None:
+def test_second_pass_starts_nothing(world: Snapshot) -> None:
     """A second pass at once decides nothing and reports the same."""
     queue = Queue(world)
     first = dict(queue.run(NOW).reasons)
@@ -206,7 +206,7 @@ def test_positions_are_those_of_the_order(world: Snapshot) -> None:
 
 @settings(max_examples=25, deadline=None)
 @given(queues(), st.sampled_from([Backfill.OFF, Backfill.RESERVING]))
-def test_nobody_starves(world: Snapshot, mode: Backfill) -> None:
+def test_no_session_starves(world: Snapshot, mode: Backfill) -> None:
     """New small sessions keep arriving; every session that could ever start has started after a
     while.
     """
@@ -235,7 +235,7 @@ def test_nobody_starves(world: Snapshot, mode: Backfill) -> None:
     assert not left
 
 
-def test_what_runs_is_told_as_it_was_decided() -> None:
+def test_running_sessions_read_back_as_decided() -> None:
     wanted = Request(slots(), "main", "x86_64", kernels=2)
     queue = Queue(Snapshot([Waiting("s1", 1, wanted, (USERS[0],), seconds=60)], [agent()], now=NOW))
     (decision,) = queue.run(NOW).decisions

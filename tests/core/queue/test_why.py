@@ -32,7 +32,7 @@ def full(**facts: Any) -> Snapshot:
     return snapshot([wait(1, wanted=request(cpu="2"))], agents, running=[holds], **facts)
 
 
-def test_every_check_is_told_passed_or_failed() -> None:
+def test_every_check_is_reported_passed_or_failed() -> None:
     caps = {ANN: ScopeCaps(ANN, "ann", {"cpu": 1000}, max_sessions=3)}
     found = why(full(caps=caps))
     assert [(check["check"], check["passed"]) for check in found.checks] == [
@@ -50,7 +50,7 @@ def test_every_check_is_told_passed_or_failed() -> None:
     assert found.checks[6]["shortages"] == [{"slot": "cpu", "asked": "2", "available": "1"}]
 
 
-def test_the_reserved_place_is_told_and_when() -> None:
+def test_reservation_is_reported_with_its_time() -> None:
     found = why(full())
     assert found.checks[-1]["check"] == "reservation"
     assert found.checks[-1]["starts_at"] == (NOW + HOUR).isoformat()
@@ -138,7 +138,7 @@ def test_a_quota_names_the_sessions_that_hold_it() -> None:
     assert found.sooner[-1].facts["first_ids"] == ["s1"]
 
 
-def test_looking_changes_nothing() -> None:
+def test_fits_does_not_change_the_placer() -> None:
     queue = Queue(full(caps={ANN: ScopeCaps(ANN, "ann", {"cpu": 1000})}))
     before = queue.run(NOW)
     placer = queue.group_queue("main").placer
@@ -161,7 +161,7 @@ def test_it_is_current_after_each_change() -> None:
     assert (first.position, second.position) == (2, 1)
 
 
-def test_behind_one_that_nothing_may_pass_it_is_told_which() -> None:
+def test_session_behind_a_blocking_one_names_it() -> None:
     waiting = [wait(1, wanted=request(cpu="8")), wait(2)]
     world = snapshot(
         waiting,
@@ -174,7 +174,7 @@ def test_behind_one_that_nothing_may_pass_it_is_told_which() -> None:
     assert turn["position"] == 2
 
 
-def test_only_who_has_the_reserved_place_says_so() -> None:
+def test_only_the_session_with_a_reservation_reports_it() -> None:
     """Other sessions of its shape keep their reasons, however often the reservation moves."""
     queue = Queue(full())
     queue.apply(Changes(waiting=[wait(2, wanted=request(cpu="2"))]))
@@ -207,7 +207,7 @@ def _passed(world: Snapshot) -> Queue:
     return queue
 
 
-def test_a_reservation_claims_no_certainty_of_its_own() -> None:
+def test_reservation_message_does_not_promise_a_start() -> None:
     """A session that only a quota holds back goes first once the quota allows it."""
     caps = {ANN: ScopeCaps(ANN, "ann", max_sessions=1)}
     line = [wait(0, ANN, seconds=10), wait(1, ANN, seconds=1), wait(2, BOB, seconds=5)]

@@ -45,7 +45,7 @@ WIDE_FIRST = [
         ("only what is over passes", Backfill.RESERVING, {"short": 2, "wide": 100, "late": 110}),
     ],
 )
-def test_who_starts_when(sentence, backfill, expected) -> None:
+def test_start_times_under_backfill(sentence, backfill, expected) -> None:
     assert starts(play(WIDE_FIRST, backfill=backfill)) == {"long": 0, **expected}, sentence
 
 
@@ -61,7 +61,7 @@ def test_priority_goes_before_time() -> None:
 
 
 @pytest.mark.parametrize("order", [Order.DRF, Order.FAIR_SHARE])
-def test_fair_orders_let_the_one_who_has_least_go_first(order) -> None:
+def test_fair_orders_prefer_the_smallest_share(order) -> None:
     lengths = (7200, 14_400, 7200, 7200)
     anns = [job(f"a{n}", n, 4, length, user="ann") for n, length in enumerate(lengths)]
     bobs = job("b", 100, 4, 10, user="bob")
@@ -69,7 +69,7 @@ def test_fair_orders_let_the_one_who_has_least_go_first(order) -> None:
     assert (starts(found)["b"], starts(found)["a2"]) == (7200, 7210)
 
 
-def test_what_never_fits_is_told_with_its_reason() -> None:
+def test_reason_of_a_session_that_never_fits() -> None:
     found = report(play([job("big", 0, 9, 10), job("fits", 1, 1, 10)]))
     assert (found["started"], found["never_started"]) == (1, 1)
     (never,) = found["never_started_first"]
@@ -129,7 +129,7 @@ def test_a_policy_is_what_a_resource_group_has() -> None:
         ({"scheduler_opts": {"color": 1}}, "'color'"),
     ],
 )
-def test_a_policy_that_is_none_is_refused(document, message) -> None:
+def test_invalid_policy_is_refused(document, message) -> None:
     if message is None:
         assert ReplayPolicy.of(document, "p").options.backfill is Backfill.RESERVING
         return
