@@ -1,4 +1,4 @@
-"""A manager with the demo in it, its loops running, for agents that are real."""
+"""Fixtures with a real manager, filled with the demo's data, and real agents."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ async def api(demo_database_url: str, tmp_path: Path, clock: MovableClock) -> As
 
 @dataclass
 class RunningAgent:
-    """One agent process; ``log`` is what it printed."""
+    """One agent process; ``log`` is its output."""
 
     id: str
     home: Path
@@ -58,7 +58,7 @@ class RunningAgent:
         await asyncio.to_thread(self.process.wait, 10)
 
     async def stop(self) -> int:
-        """Ask the agent to end and return its exit code; the manager hears its goodbye."""
+        """Stop the agent and return its exit code; it reports the end to the manager."""
         self.process.terminate()
         return await asyncio.to_thread(self.process.wait, 15)
 
@@ -75,7 +75,7 @@ class Agents:
     async def start(
         self, agent_id: str = "m1", words: Sequence[str] = (), **environ: str
     ) -> RunningAgent:
-        """Start an agent, by a command that runs what follows, and wait until it is known."""
+        """Start an agent, prefixed by ``words``, and wait until the manager knows it."""
         token = self.home / "token"
         token.write_text(AGENT_TOKEN)
         log = self.home / f"{agent_id}-{len(self.started)}.log"
@@ -102,7 +102,9 @@ class Agents:
         return agent
 
     async def time_passes(self, agent_id: str, seconds: float) -> None:
-        """Move the clock on if the agent has spoken since it last was: so it is never lost."""
+        """Advance the clock once the agent has sent a heartbeat since the last time, so that it
+        is never LOST.
+        """
         clock = self.api.world.clock
         agent = await (await self.api.client("admin")).get(f"/agents/{agent_id}")
         if agent["last_heartbeat_at"] != self.heard.get(agent_id):
@@ -121,7 +123,7 @@ class Agents:
 def launch(
     environ: Mapping[str, str], log: Path, words: Sequence[str] = ()
 ) -> subprocess.Popen[bytes]:
-    """Start an agent's process that knows of bai-hub only what ``environ`` says."""
+    """Start an agent process with only ``environ`` as bai-hub's variables."""
     kept = {name: text for name, text in os.environ.items() if not name.startswith("BAI_")}
     with open(log, "wb") as output:
         return subprocess.Popen(
@@ -142,7 +144,7 @@ async def agents(api: Api, agent_home: Path) -> AsyncIterator[Agents]:
 async def status_of(
     client: Client, key: str, condition: Callable[[dict[str, object]], object], seconds: float = 30
 ) -> dict[str, object]:
-    """Return the session once it is as ``condition`` wants it."""
+    """Return the session once ``condition`` is true for it."""
     session: dict[str, object] = {}
 
     async def look() -> object:

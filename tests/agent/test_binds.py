@@ -1,4 +1,4 @@
-"""Directories of folders in sessions: the one that was asked for, whatever takes its place."""
+"""Bind mounts of directories in folders: always the requested one, whatever replaces it."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ SWAPS = 3000
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """A folder with ``sub/own`` in it, beside something that is not the session's."""
+    """A folder with ``sub/own`` in it, beside files that do not belong to the session."""
     (tmp_path / "folder/sub").mkdir(parents=True)
     (tmp_path / "folder/sub/own").write_text("mine")
     (tmp_path / "secret").mkdir()
@@ -57,7 +57,7 @@ def test_only_the_directory_is_bound(binds: BindMounts, folder: Path) -> None:
     place = Path(mount["source"])
     assert os.listdir(place) == ["own"]
     assert place.parent.stat().st_mode & 0o077 == 0
-    assert binds.make(NAME, wanted(folder)) == [mount]  # asked for again after a crash
+    assert binds.make(NAME, wanted(folder)) == [mount]  # requested again after a crash
 
 
 def test_a_link_that_comes_later_changes_nothing(binds: BindMounts, folder: Path) -> None:
@@ -95,7 +95,7 @@ def test_a_link_inside_of_the_folder_is_followed(binds: BindMounts, folder: Path
 
 
 def test_nobody_wins_a_race_against_the_check(binds: BindMounts, folder: Path) -> None:
-    """Directory and link change places all the time: what is bound is the directory, or nothing."""
+    """A directory and a link are swapped all the time: the directory is bound, or nothing."""
     (folder / "link").symlink_to(folder.parent / "secret")
     is_over = threading.Event()
 
@@ -163,7 +163,7 @@ except Unavailable as error:
 """
     environ = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     words = [sys.executable, "-c", script]
-    # Not the test's own place: nobody else may go through what lies above that.
+    # Not the test's own folder, whose parents other users cannot enter.
     with tempfile.TemporaryDirectory() as place:
         os.chmod(place, 0o777)
         done = subprocess.run(words, cwd=place, env=environ, capture_output=True, text=True)

@@ -1,4 +1,4 @@
-"""Who may have a context on a GPU, and what that means for how firmly its shares are held."""
+"""Compute modes of a GPU, and the enforcement level of shares in each."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from .test_mps import Program, install
 
 __all__ = ["driver"]
 
-# In a process of its own: the binding loads one library for good.
+# In a process of its own, because the binding loads one library per process.
 STEPS = """
 import json, sys
 from pathlib import Path
@@ -61,7 +61,7 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 
 def steps(root: Path, driver: Path, mode: str, *words: str) -> Any:
-    # Nobody can write where there is no folder: so is a driver that refuses.
+    # Without the folder nobody can write the mode, like a driver that refuses.
     file = root / "mode"
     root = root.parent if root.name == "nowhere" else root
     if mode:
@@ -87,7 +87,7 @@ def test_in_the_default_mode_a_program_can_leave_mps(root: Path, driver: Path) -
     assert said["facts"]["compute_mode"] == "DEFAULT"
     assert "a program can bypass MPS" in said["facts"]["not_firmer"]["process"]
     assert said["share"]["mps"] and "which is not enforced" in said["share"]["notices"][0]
-    # Nobody has said that the mode may be changed.
+    # Changing the mode is not enabled.
     assert said["mode_after"] == "0"
 
 
@@ -105,7 +105,7 @@ def test_the_agent_sets_the_mode_where_it_may(root: Path, driver: Path) -> None:
         "process",
         "3",
     )
-    # A whole GPU is for as many programs as its session has.
+    # A whole GPU is available to all programs of its session.
     assert (said["whole"]["mode"], said["whole"]["notices"]) == ("0", [])
     assert said["mode_after"] == "0"
 

@@ -1,4 +1,4 @@
-"""NVIDIA GPUs through the real NVML binding, on a driver of ours for machines without one."""
+"""NVIDIA GPUs through the real NVML binding, with a fake driver for machines without one."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ print(json.dumps({
 
 @pytest.fixture(scope="session")
 def driver(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with a library that answers as NVML does."""
+    """A folder with a library that implements NVML."""
     compiler = shutil.which("gcc") or shutil.which("cc")
     if compiler is None:
         pytest.skip("no C compiler")

@@ -60,7 +60,7 @@ def test_a_tree_of_any_depth_is_counted_and_no_link_is_followed(tmp_path: Path) 
     # A directory takes a block or so.
     assert 3 * MIB <= space.used_bytes < 3 * MIB + 2100 * 8192
     assert measure([home], 0) == Space(measure([home], 0).used_bytes, is_complete=False)
-    # Removed from the deepest: shutil does not get down there.
+    # Removed with rm: shutil cannot remove trees this deep.
     subprocess.run(["rm", "-rf", str(home / "d")], check=True)
 
 
@@ -130,7 +130,7 @@ async def test_what_a_container_writes_to_its_layer_counts(
     assert engine.layer_limit() == "unknown"
     image = await asyncio.to_thread(base_image, docker_engine)
     size = await layers.limit_for(image)
-    # An answer of the engine and not of ours: it is the one that a start gets.
+    # An answer of the real engine, the same as for a start.
     assert engine.layer_limit() == ("enforced" if size else "watched")
     assert size == 0 or size >= 50 * MIB
     command = ["sh", "-c", "head -c 20971520 /dev/urandom > /var/tmp/x; sync; echo done; sleep 60"]
@@ -149,7 +149,7 @@ async def test_what_a_container_writes_to_its_layer_counts(
         assert 20 * MIB <= usage["disk_bytes"] < 24 * MIB
         assert "disk space" in usage["stop_reason"]
         assert watch.facts()["disk"]["layer"] == engine.layer_limit()
-        # As where no directory of the layer can be read: Docker counts.
+        # As if no directory of the layer could be read: Docker counts.
         paths, counted = await Layers(calls, 50 * MIB, reads_layers=False).writable(container.id)
         assert paths == () and 20 * MIB <= counted < 24 * MIB
     finally:

@@ -1,4 +1,4 @@
-"""The agent's process with a real Docker engine: images, networks, use, strays."""
+"""The agent process with a real Docker engine: images, networks, usage, strays."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ pytestmark = [pytest.mark.docker, pytest.mark.usefixtures("refused_sockets")]
 
 @pytest.fixture
 def engine(docker_engine: DockerEngine) -> Iterator[DockerEngine]:
-    """The engine, freed of what the test leaves there."""
+    """The engine, cleaned up after the test."""
     yield docker_engine
     client = docker_engine.client
     for container in client.containers.list(all=True, filters={"label": "bai.test"}):
@@ -98,7 +98,7 @@ async def plan_of(api: Api, user: Client, image: str, name: str = "lab1") -> dic
 
 
 def run(engine: DockerEngine, image: str, plan: dict[str, Any], command: str) -> Container:
-    """Start a container as the spawner does: the plan's labels, network, home and user."""
+    """Start a container as the spawner does, with the plan's labels, network, home and user."""
     home = plan["injection"]["mounts"][0]
     return engine.client.containers.run(
         image,
@@ -163,7 +163,7 @@ async def test_people_cannot_reach_each_other(
     async def answers() -> bool:
         return (await asyncio.to_thread(friend.exec_run, ["python3", "-c", look])).exit_code == 0
 
-    # The same person's sessions may speak to each other; it shows that the server answers at all.
+    # Sessions of one user can reach each other, which proves that the server answers at all.
     await wait_until_async(answers, 20, "the server to answer its own network")
     refused = await asyncio.to_thread(stranger.exec_run, ["python3", "-c", look])
     assert refused.exit_code != 0
@@ -214,7 +214,7 @@ async def test_one_pull_serves_everybody_who_waits(
     for session in waiting:
         await status_of(user, session["id"], pulls)
     await wait_until_async(lambda: registry.asked, 30, "the engine to ask for the blobs")
-    # As long as the pull hangs, others get theirs.
+    # While the pull hangs, other sessions are prepared.
     await plan_of(api, user2, "base")
     assert (await user.get("/sessions/wait0"))["status"] == "PREPARING"
     registry.opened.set()
@@ -272,7 +272,7 @@ async def test_a_killed_agent_knows_its_devices_again_by_what_runs(
 ) -> None:
     gpu = {"LD_LIBRARY_PATH": str(driver), "NVML_COUNT": "1"}
     agent = await start(agents, engine, **gpu)
-    # What a first pass runs is compiled, which may take long.
+    # The code of a first pass may have to be compiled, which takes long.
     await asyncio.to_thread(warm_up)
     user = await api.client("user")
     plans = [await plan_of(api, user, "base", name) for name in ("goes-on", "is-ended")]
@@ -285,7 +285,7 @@ async def test_a_killed_agent_knows_its_devices_again_by_what_runs(
         containers.append(container)
     kernels = [plan["kernel_id"] for plan in plans]
     await agent.kill()
-    # While nobody looks, one of the two ends.
+    # One of the two ends between two heartbeats.
     await asyncio.to_thread(containers[1].remove, force=True)
     await start(agents, engine, **gpu)
     admin = await api.client("admin")
@@ -312,7 +312,7 @@ async def test_a_killed_agent_knows_its_devices_again_by_what_runs(
 
 
 class Ticking:
-    """A clock of seconds that somebody moves."""
+    """A clock in seconds that the test advances."""
 
     def __init__(self) -> None:
         self.seconds = 0.0

@@ -1,4 +1,4 @@
-"""What containers of sessions reach, with a real engine, real rules and neighbours."""
+"""What containers of sessions can reach, with a real engine, real rules and real neighbours."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from tests.testbed.wait import wait_until
 pytestmark = [pytest.mark.docker, pytest.mark.usefixtures("refused_sockets")]
 
 PORT = 8000
-# Prints which of the addresses take a connection.
+# Prints which of the addresses accept a connection.
 PROBE = """
 import json, socket, sys
 found = []
@@ -51,7 +51,7 @@ print(json.dumps(found))
 
 @dataclass(frozen=True)
 class Neighbours:
-    """Machines beside this one that answer at ``PORT``."""
+    """Machines beside this one that listen on ``PORT``."""
 
     public: SecondMachine
     private: SecondMachine
@@ -151,7 +151,7 @@ async def place(docker_engine: DockerEngine) -> AsyncIterator[Place]:
 
 
 def drop_jump(parent: str, chain: str) -> None:
-    """Do what a firewall does that is set up anew."""
+    """Remove a jump, as a firewall that is set up again does."""
     subprocess.run(["iptables", "-w", "-D", parent, "-j", chain], check=True)
 
 
@@ -247,7 +247,7 @@ async def test_rules_come_back_after_a_flush_and_go_with_the_last_network(
     assert await probe(mine, target) == ["refused"]
     await agent.facts()
     assert sorted(place.rules().splitlines()) == sorted(before.splitlines())
-    # Something new that sessions need is not left until the next look at the facts.
+    # A newly needed address must be allowed at once.
     drop_jump("INPUT", chains.local)
     agent.allow_url("http://11.99.0.1:8081/hub/api")
     await agent.observe()

@@ -1,4 +1,4 @@
-"""Folders of sessions: made, found again, removed whatever is in them."""
+"""Folders of sessions: created, found again, removed whatever they contain."""
 
 from __future__ import annotations
 

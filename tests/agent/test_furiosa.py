@@ -1,4 +1,4 @@
-"""What Furiosa's cards do: by the kernel's sensors, and by a stand-in for the vendor's binding."""
+"""Furiosa's cards: the kernel's sensors, and a stand-in for the vendor's binding."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def sensors(machine: FakeMachine, address: str, texts: Mapping[str, str]) -> Non
 
 
 def getters(**values: Any) -> Any:
-    """An object of the binding: what it has, it says by methods."""
+    """An object like those of the binding, whose values are methods."""
     return SimpleNamespace(**{name: lambda value=value: value for name, value in values.items()})
 
 
@@ -44,7 +44,7 @@ def refused() -> Any:
 
 @dataclass
 class Card:
-    """The stand-in's one card: elements have counted (cycles, worked), and hold memory."""
+    """The stand-in's only card: elements with (cycles, worked) counters, and memory."""
 
     counted: Sequence[tuple[int, int]] = ((0, 0),) * 8
     held: Sequence[tuple[Sequence[int], int]] = ()
@@ -133,7 +133,7 @@ def test_the_library_tells_what_an_rngd_does(machine: FakeMachine) -> None:
     )
     kind = rngd(machine, card.module())
     kind.discover()
-    # One look tells how much was counted ever since, not what is going on.
+    # A single reading only shows totals, not the current utilization.
     first = kind.sample()["RNGD-1"]
     assert first == {
         "utilization_percent": None,
@@ -163,7 +163,7 @@ def test_each_part_of_an_rngd_has_its_own_elements(machine: FakeMachine) -> None
     card = Card(
         counted=[(1000, 0)] * 8,
         held=[([number], number * GIB) for number in range(8)],
-        # Whose it is, nobody knows.
+        # Memory shared by all elements belongs to no part.
         shared=[(range(8), 5 * GIB)],
     )
     kind = rngd(machine, card.module(), parts=2)

@@ -1,4 +1,4 @@
-"""MIG instances as slots of their own, on a driver of ours that can be divided while we look."""
+"""MIG instances as slots of their own, with a fake driver that is divided during the test."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def test_mig_is_switched_on_and_off_while_the_agent_runs(driver: Path, tmp_path:
         {"GPU-0000-0": None, "GPU-0000-1": None},
     ]  # fmt: skip
     assert bare[1] == "MIG is on and there is no instance on GPU-0000-0"
-    # What was an instance stays known: a session may still hold it in the database.
+    # Former instances stay known: a session may still have one in the database.
     gone = {d["id"] for d in whole[0] if not d["is_healthy"]}
     assert gone == {"MIG-0000-0", "MIG-0000-1", "MIG-0000-2"}
     assert divided[2] == ["GPU-0000-1", "MIG-0000-0", "MIG-0000-1", "MIG-0000-2"]
@@ -155,7 +155,7 @@ async def test_sessions_ask_for_instances_by_their_profile(
     mig = tmp_path / "mig"
     mig.write_text("2")
     await agents.start(LD_LIBRARY_PATH=str(driver), NVML_MIG=str(mig))
-    # What a first pass runs is compiled, which may take long.
+    # The code of a first pass may have to be compiled, which takes long.
     await asyncio.to_thread(warm_up)
     user = await api.client("user")
     session = await prepared(user, **{SLOT: "1"})

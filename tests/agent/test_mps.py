@@ -1,4 +1,4 @@
-"""The MPS daemons, on a stand-in for the program that writes down what it is told."""
+"""The MPS daemons, with a stand-in for the program that records its commands."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ LIMITS = Limits(25, 19 * 1024 + 768, 250)
 
 @dataclass
 class Program:
-    """The stand-in: what it was told, its servers, and how it misbehaves."""
+    """The stand-in: its received commands, its servers, and its faults."""
 
     folder: Path
 
@@ -55,7 +55,7 @@ class Program:
         (self.folder / "servers").write_text(text)
 
     def sweep(self, root: Path) -> None:
-        """End what a test has left below a folder, and what is mounted there."""
+        """Stop all processes of a test below a folder, and unmount what is mounted there."""
         for process in self.processes(root):
             process.kill()
         for place in root.rglob("shm"):
@@ -94,7 +94,7 @@ def program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Program:
 
 @pytest.fixture
 def root(tmp_path_factory: pytest.TempPathFactory, program: Program) -> Iterator[Path]:
-    # A short one: the address of a socket is not long.
+    # A short path, because socket addresses are limited.
     root = tmp_path_factory.mktemp("m")
     yield root
     program.sweep(root)
@@ -248,7 +248,7 @@ def test_the_daemon_outlives_an_agent_that_is_killed(
     servers.tend()
     before = program.processes(root)
     program.forget()
-    # Another agent, which knows nothing but what lies in the folder.
+    # Another agent process, which knows only what is in the folder.
     again = made(root, clock)
     again.tend()
     assert again.why_not(GPU) == ""
@@ -264,7 +264,7 @@ def test_what_computes_goes_on_until_somebody_has_looked_for_gpus(
     again = MpsServers(root, 250, has_own_shm=False)
     again.tend()
     assert program.processes(root) == before
-    # The driver fails for a moment: it knows no GPU.
+    # The driver fails for a moment: it reports no GPU.
     program.compute()
     again.want({})
     again.tend()
@@ -278,7 +278,7 @@ def test_half_of_a_start_is_done_again(
     servers: MpsServers, program: Program, root: Path, clock: MovableClock
 ) -> None:
     servers.tend()
-    # As when the agent was killed before the limits were set.
+    # As if the agent was killed before the limits were set.
     (root / GPU / "limits.json").unlink()
     before = program.processes(root)
     again = made(root, clock)
@@ -320,7 +320,7 @@ def test_an_empty_gpu_takes_its_first_share_for_all(
     with pytest.raises(Unavailable, match="MPS is being started"):
         servers.serve(GPU, 500)
     servers.tend()
-    # Nobody has a share yet: the least that there is.
+    # No session has a share yet: the smallest one.
     assert last_limits(program) == of_share(50)
     assert servers.serve(GPU, 500) == Limits.of(500, 80 * GIB)
     assert last_limits(program) == of_share(500)
@@ -361,13 +361,13 @@ def test_the_share_of_what_runs_outlives_agent_and_daemon(
     servers.serve(GPU, 500)
     before = program.processes(root)
     held = [Holding("k", GPU, "cuda", 500, 39 * GIB, "cuda.shares")]
-    # The agent is killed; its daemon goes on.
+    # The agent is killed; its daemon continues.
     again = made(root, clock, share=0)
     again.reconcile(held)
     again.tend()
     assert program.processes(root) == before
     assert again.limits(GPU) == Limits.of(500, 80 * GIB)
-    # Both are killed; a session with its share is still here.
+    # Both are killed; a session with its share still runs.
     for process in program.processes(root):
         process.kill()
     program.forget()
@@ -375,7 +375,7 @@ def test_the_share_of_what_runs_outlives_agent_and_daemon(
     both.reconcile(held)
     both.tend()
     assert last_limits(program) == of_share(500)
-    # Killed in the middle of a start, so that the folder tells nothing either.
+    # Killed in the middle of a start, so that the folder contains nothing useful.
     (root / GPU / "limits.json").unlink()
     again = made(root, clock, share=0)
     again.reconcile(held)
@@ -388,7 +388,8 @@ def test_the_share_of_what_runs_outlives_agent_and_daemon(
     for _ in range(3):
         both.tend()
     assert last_limits(program) == of_share(500)
-    # Nobody has a share any more: what goes on is taken over, and the next one decides.
+    # No session has a share any more: the running daemon is taken over, and the next session
+    # decides.
     empty = made(root, clock, share=0)
     empty.tend()
     assert empty.limits(GPU) == Limits.of(500, 80 * GIB)

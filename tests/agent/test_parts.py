@@ -1,4 +1,4 @@
-"""Devices that divide in hardware, what several of them are told, and signs of idleness."""
+"""Devices divided in hardware, groups of devices, and idle detection."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ def test_what_a_user_set_counts_before_what_serves_well() -> None:
 
 
 class Cards(DeviceKind):
-    """One card of 96 GiB whose driver tells no processes, and perhaps not how busy it is."""
+    """One card of 96 GiB whose driver reports no processes, and optionally no utilization."""
 
     family = "gaudi2"
 

@@ -24,7 +24,7 @@ from .conftest import Agents, launch, status_of
 
 @pytest.fixture
 def children() -> Iterator[list[subprocess.Popen[bytes]]]:
-    """Processes that the test starts; they do not outlive it."""
+    """Processes of the test, ended with it."""
     started: list[subprocess.Popen[bytes]] = []
     yield started
     for process in started:
@@ -132,7 +132,7 @@ async def test_a_session_that_outlived_its_agent_is_removed(
     agent = await agents.start()
     session = await prepared(user)
     plan = await plan_of(api, session)
-    # Its child has taken the marks off and does not listen; it is left to itself at the first TERM.
+    # The child has removed its marks and ignores SIGTERM; its parent ends at the first SIGTERM.
     script = "env -i /bin/sh -c 'trap \"\" TERM; sleep 300 & sleep 301' & exec sleep 302"
     process = start_as_spawner(plan, ["/bin/sh", "-c", script], children)
     tree = psutil.Process(process.pid)
@@ -144,7 +144,7 @@ async def test_a_session_that_outlived_its_agent_is_removed(
     await agents.start()
 
     async def is_gone() -> bool:
-        # The Hub gets time to remove it by itself first.
+        # The Hub has a grace period to remove it first.
         await agents.time_passes("m1", seconds=15)
         process.poll()
         return not folder.exists() and not any(_lives(p) for p in members)
@@ -157,7 +157,7 @@ async def test_an_agent_waits_for_its_manager(
     api: Api, agents: Agents, user: Client, agent_home: Path
 ) -> None:
     agent = await agents.start()
-    # Whatever was promised to the killed one is offered again.
+    # Work that was offered to the killed agent is offered again.
     os.kill(agent.process.pid, signal.SIGSTOP)
     session = await user.post("/sessions", {"name": "lab1", "resources": {"cpu": "1"}})
     await status_of(user, session["id"], lambda s: s["status"] in ("SCHEDULED", "PREPARING"))

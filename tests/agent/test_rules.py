@@ -1,4 +1,4 @@
-"""The agent's pure parts: injections, subnets, progress of pulls, figures of use, settings."""
+"""Pure functions of the agent: injections, subnets, progress of pulls, usage, settings."""
 
 from __future__ import annotations
 
@@ -153,7 +153,7 @@ def test_memory_without_the_page_cache() -> None:
         "io_write_bytes": 7,
         "processes": 4,
     }
-    # A container that has just ended answers with next to nothing.
+    # A container that has just ended returns almost no data.
     assert meter.read("c", {"blkio_stats": {"io_service_bytes_recursive": None}})["mem_bytes"] == 0
 
 

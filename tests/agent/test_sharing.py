@@ -1,4 +1,4 @@
-"""Which level of enforcement an agent reaches, and what its sessions get of it."""
+"""The enforcement level that an agent reaches, and what its sessions get."""
 
 from __future__ import annotations
 
@@ -115,7 +115,7 @@ async def has_its_limits(api: Api, session: dict[str, Any], pipe: str) -> None:
     assert given["CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"] == "25"
     assert given["CUDA_MPS_PINNED_DEVICE_MEM_LIMIT"] == "0=20224M"
     assert {"source": pipe, "target": pipe, "read_only": False} in injection["mounts"]
-    # Never its log, in which other people's programs are named.
+    # Never the log, which names programs of other users.
     assert not any("log" in mount["source"] for mount in injection["mounts"])
 
 
@@ -137,7 +137,7 @@ async def served_by_mps(api: Api, gpu: str) -> dict[str, Any]:
 
 
 async def half_that_waits(user: Client) -> str:
-    """Ask for a half where a GPU in use serves quarters; return the session that waits for it."""
+    """Request a half while a GPU in use serves quarters; return the pending session."""
     body = {"name": "half", "resources": {"cpu": "1", "mem": "1g", "cuda.shares": "0.5"}}
     half = await user.post("/sessions", body)
     waiting = await status_of(user, half["id"], lambda s: bool(s["reasons"]))
@@ -178,7 +178,7 @@ async def test_sessions_share_a_gpu_through_mps_and_outlive_their_agent(
     assert (device["used"], device["share_in_force"]) == ("0.25", "0.25")
     offer = (await user.get("/sessions/options"))["limits"]["cuda.shares"]
     assert (offer["in_force"], offer["enforcement"]) == (["0.25"], "process")
-    # An empty GPU would take a half; this one serves quarters as long as there is one.
+    # An empty GPU would serve a half; this one serves quarters while a quarter is in use.
     half = await half_that_waits(user)
     before = {process.pid for process in program.processes(run_folder)}
     await agent.kill()
@@ -189,7 +189,7 @@ async def test_sessions_share_a_gpu_through_mps_and_outlive_their_agent(
     assert {process.pid for process in program.processes(run_folder)} == before
     held = (await facts_of(api, gpu))["held"]
     assert (held["thousandths"], len(held["kernels"])) == (250, 1)
-    # The whole one ends: its GPU is empty and takes the half.
+    # The session with the whole GPU ends: its GPU is empty and serves the half.
     await user.delete(f"/sessions/{whole['id']}")
     placed = await status_of(user, half, lambda s: bool(s["allocations"]))
     other = next(a["device"] for a in placed["allocations"] if a["slot"] == "cuda.shares")

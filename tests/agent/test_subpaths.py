@@ -1,4 +1,4 @@
-"""A directory of a folder in a session, from the request to the process inside, on both engines."""
+"""Mounts of a directory in a folder, from the request to the process inside, on both engines."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ pytestmark = [
     pytest.mark.skipif(os.geteuid() != 0, reason="only root mounts"),
     pytest.mark.usefixtures("refused_sockets"),
 ]
-# As an ordinary user: nothing may be mounted.
+# As an ordinary user, who may not mount anything.
 ORDINARY = ("setpriv", "--bounding-set", "-sys_admin")
 END = "the-end-of-the-script"
 ENVIRON = {"JUPYTERHUB_SERVICE_URL": "http://127.0.0.1:9999/user/ada/", "LC_ALL": "C"}
@@ -51,7 +51,7 @@ class Machine:
     home: Path
 
     async def prepared(self, name: str, *mounts: Mapping[str, str]) -> dict[str, Any]:
-        """File a session with mounts; return it prepared, or ended."""
+        """Create a session with mounts; return it prepared, or ended."""
         body = {"name": name, **self.spec, "mounts": list(mounts)}
         session = await self.user.post("/sessions", body)
         return await status_of(
@@ -59,11 +59,11 @@ class Machine:
         )
 
     async def run(self, session: Mapping[str, Any], script: str) -> str:
-        """Run a script as the session; return what it printed."""
+        """Run a script as the session; return its output."""
         where = {"user": session["hub_user"], "server": session["hub_server"]}
         data = await self.api.hub.post(f"/sessions/{session['id']}/launch", where)
         plan = LaunchPlan.of(dict(data))
-        # It stays: an engine takes a container that ends at once for one that failed.
+        # It keeps running, because an engine treats a container that ends at once as failed.
         command = ["sh", "-c", f"{script}; echo {END}; sleep 600"]
         running = await self.engine.start(plan, ENVIRON, command)
 
@@ -150,7 +150,7 @@ def _unmount_all(home: Path) -> None:
 
 
 async def filled(user: Client, paths: Sequence[str]) -> dict[str, Any]:
-    """Make the folder ``data`` with files of which each holds its own path."""
+    """Create the folder ``data`` with files that contain their own paths."""
     made = await user.post("/vfolders", {"name": "data"})
     for path in paths:
         await user.call("PUT", "/vfolders/data/content", query={"path": path}, content=_once(path))

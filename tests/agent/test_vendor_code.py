@@ -1,4 +1,4 @@
-"""Vendors that need a piece of code beside their row: AMD's library, Rebellions' groups, TPUs."""
+"""Vendors with code in addition to their row: AMD's library, Rebellions' groups, TPUs."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class AmdSmiError(Exception):
 
 
 def amdsmi(**functions: Any) -> Any:
-    """A stand-in for the binding, of two GPUs, that knows only these functions."""
+    """A stand-in for the binding with two GPUs and only these functions."""
     plain = {
         "AmdSmiException": AmdSmiError,
         "amdsmi_init": lambda: None,
@@ -74,7 +74,7 @@ def test_amds_library_adds_what_the_files_leave_out(machine: FakeMachine) -> Non
         "temperature_celsius": 45.5,
         "power_watts": 140,
     }
-    # What the files say counts.
+    # The values in files take precedence.
     assert sample[f"{UUID}1"]["utilization_percent"] == 37
     assert kind.tells_processes
     assert kind.processes()[:2] == [
@@ -101,7 +101,7 @@ def test_what_amds_library_does_not_know_is_unknown(
 
 
 class Tool:
-    """`rbln-stat` with four devices: it writes down what it is told and makes nodes for groups."""
+    """`rbln-stat` with four devices: records its commands and creates nodes for groups."""
 
     def __init__(self, machine: FakeMachine) -> None:
         self.told = machine.root / "told"

@@ -1,4 +1,4 @@
-"""Accelerators of the table, on folders and tools that answer as the vendors document them."""
+"""Accelerators of the table, with folders and tools that behave as the vendors document them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ UUID = "0a1b2c3d"
 
 
 class FakeMachine:
-    """A folder that stands for ``/`` and another one for the vendors' tools."""
+    """A folder in place of ``/`` and another one for the vendors' tools."""
 
     def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         self.root = folder / "root"
@@ -299,7 +299,7 @@ def test_a_tool_that_prints_nonsense_is_named_and_not_fatal(
     kind = machine.kind("atom")
     assert len(kind.discover()) == 1
     machine.tool("rbln-stat", prints, code)
-    # Known, because something may run on it; not offered, because nobody knows how it is.
+    # Known, because something may run on it; not offered, because its health is unknown.
     assert [d.is_healthy for d in kind.discover()] == [False]
     assert reason in kind.finding().reason
 
@@ -386,7 +386,7 @@ async def test_what_is_wrong_with_a_table_is_said_and_the_rest_goes_on(
     machine.files({"/dev/mychip7": ""})
     inventory = Inventory(all_kinds(Machine("m1", HostFiles(machine.root)), 0, str(table)))
     seen = {report["id"] for report in await inventory.look()}
-    # The project's own row of the family stays, and the rows that are right count.
+    # The built-in row of the family stays, and valid rows of the file count.
     mine = {"m1-mychip-7"} if family == "warboy" else set()
     assert seen == {UUID, "RNGD-1"} | mine
     looks = [look for look in inventory.facts()["discovery"] if look["family"] == family]

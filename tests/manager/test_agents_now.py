@@ -1,4 +1,4 @@
-"""What the start options say of shares: how firmly a session can count on them, and which."""
+"""Shares in the start options: enforcement level, and sizes in force."""
 
 from __future__ import annotations
 

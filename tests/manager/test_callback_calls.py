@@ -1,4 +1,4 @@
-"""One call: real receivers, slow, failing, redirecting, endless, and addresses that are refused."""
+"""A single callback call: slow, failing, redirecting, endless receivers, and refused addresses."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ async def receiver() -> AsyncIterator[Receiver]:
 
 
 class Names:
-    """Finds names as a name server says that a test plays; each lookup takes the next answer."""
+    """A name resolver whose answers the test sets, one per lookup."""
 
     def __init__(self, *answers: list[str]) -> None:
         self.answers = list(answers)
@@ -127,7 +127,7 @@ async def test_a_name_is_called_only_at_addresses_that_may_be_reached(receiver: 
 
 async def test_a_name_is_looked_up_once_and_called_where_it_was_found(receiver: Receiver) -> None:
     async with receiving() as other:
-        # A second lookup would find an address that may not be reached.
+        # A second lookup would return an address that must not be reached.
         names = Names(["127.0.0.1"], ["127.0.0.2"])
         async with calling(names=names) as calls:
             await calls.post(f"http://hooks.example.org:{receiver.port}/", b"", {})

@@ -1,4 +1,4 @@
-"""Long work rests while the event loop has something to do, and never for ever."""
+"""Long work pauses while the event loop is busy, but not for ever."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ LONG, NONE = 3600.0, 0.0
 
 
 def run(work: Callable[[], Coroutine[Any, Any, None]]) -> None:
-    """Run in a loop as the manager's."""
+    """Run in an event loop like the manager's."""
     with asyncio.Runner(loop_factory=idle_scheduling.new_loop) as runner:
         runner.run(work())
 
@@ -92,7 +92,7 @@ def test_a_thread_goes_on_when_the_loop_is_idle(monkeypatch: pytest.MonkeyPatch)
         thread = asyncio.create_task(asyncio.to_thread(work))
         while not has_begun.is_set():  # noqa: ASYNC110  # busy until then
             await asyncio.sleep(0)
-        done.append("loop")  # it is busy until here: it has never waited for anything
+        done.append("loop")  # busy until here: it has never waited for anything
         await thread
 
     run(both)
@@ -100,7 +100,7 @@ def test_a_thread_goes_on_when_the_loop_is_idle(monkeypatch: pytest.MonkeyPatch)
 
 
 class NeverIdle(threading.Event):
-    """Counts how often somebody waits, and lets nobody."""
+    """Never idle; counts how often somebody waits."""
 
     waited = 0
 

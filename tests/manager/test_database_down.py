@@ -1,4 +1,6 @@
-"""A database that is down under a manager: callers are told, and all goes on when it is back."""
+"""A database outage under a manager: callers get an error, and everything works again
+afterwards.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,7 @@ from tests.testbed.postgres import Postgres
 
 
 class Shutter:
-    """Lets nobody into a database, and puts out whoever is in."""
+    """Blocks new connections to a database and closes the open ones."""
 
     def __init__(self, server: Postgres, url: str) -> None:
         self._server = server

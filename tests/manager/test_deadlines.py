@@ -1,4 +1,6 @@
-"""Deadlines that are killed, kept twice at once, or fall together with somebody's stop."""
+"""Time limits under faults: a killed step, two managers at once, a user's stop at the same
+moment.
+"""
 
 from __future__ import annotations
 
@@ -51,10 +53,10 @@ def deadlines_on(
 
 
 async def make_overdue(url: str) -> World:
-    """Return a world in which everybody is late at ``LATER``, by one limit or another.
+    """Return a world in which every session is overdue at ``LATER``, by different limits.
 
-    Two wait longer than their group allows, one waits for one that has failed,
-    two run longer than their batch timeout and one longer than its policy lets it.
+    Two wait longer than their group allows, one depends on a session that has failed, two run
+    longer than their batch timeout and one longer than its policy allows.
     """
     world = await make_world(url)
     batch = {"type": SessionType.BATCH, "startup_command": "true"}
@@ -83,7 +85,7 @@ async def make_overdue(url: str) -> World:
 
 
 async def check(world: World, left: Sequence[Status] = ()) -> None:
-    """Every session was asked to end once or, where it is in ``left``, not yet."""
+    """Every session was asked to end once, or not yet if it is in ``left``."""
     assert await AllocationStore(world.database).audit() == []
     for row in await world.sessions.in_status(*Status):
         if row.name == "fails":
@@ -116,7 +118,9 @@ def test_a_step_that_is_killed_anywhere(database_url: str) -> None:
 
 @asynccontextmanager
 async def overdue(url: str) -> AsyncIterator[tuple[World, Database]]:
-    """Give a world with everybody late, and a second database as another manager has it."""
+    """Provide a world with overdue sessions, and a second database object like another
+    manager's.
+    """
     world = await make_overdue(url)
     other = Database(url)
     yield world, other
@@ -126,7 +130,7 @@ async def overdue(url: str) -> AsyncIterator[tuple[World, Database]]:
 
 
 async def test_two_that_look_at_once(database_url: str) -> None:
-    # The lease was taken over in the middle: both believe for a moment that it is theirs.
+    # The lease is taken over in the middle: for a moment both consider it theirs.
     async with overdue(database_url) as (world, other):
         lease = Lease(LeaseStore(world.database), later, seconds=600)
         await asyncio.gather(
@@ -146,14 +150,14 @@ async def test_a_stop_at_the_same_instant(database_url: str) -> None:
         for row in rows:
             ended = await world.sessions.find(row.id)
             asked = [s for s in await world.sessions.history(row.id) if s.to_status in STOPS]
-            # Who came first has said why, and by that what the result is.
+            # The first stop has set the reason, and with it the result.
             assert ended.status_info == asked[0].reason
             is_failure = ended.status_info != "stopped by ann" and row.status is Status.RUNNING
             assert ended.result == ("failure" if is_failure else "undefined")
 
 
 class PlacedMeanwhile(DeadlineStore):
-    """Another manager finds room for who is late, before anybody has ended it."""
+    """Another manager places an overdue session before this one ends it."""
 
     def __init__(self, world: World) -> None:
         super().__init__(world.database)

@@ -1,4 +1,4 @@
-"""Two machines with devices, of which one is lost; and devices that change under sessions."""
+"""Two agents with devices, one of which is lost; and devices that change while in use."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ async def test_a_lost_machine_takes_its_devices_and_after_an_hour_its_sessions_a
     soft = Sharing(Level.SOFT)
     await cluster.agent.beat(devices=[gpu("g1", soft)])
     first = await cluster.create("on-g1", resources=ONE)
-    # A first pass may take long: what it runs is compiled.
+    # The code of a first pass may have to be compiled, which takes long.
     await cluster.manager.scheduling.scheduler.run_pass()
     item = await cluster.agent.prepare()
     await cluster.until(first["id"], Status.RUNNING)
@@ -44,7 +44,7 @@ async def test_a_lost_machine_takes_its_devices_and_after_an_hour_its_sessions_a
     await cluster.manager.cluster.agents.check_deadlines()
     second = await cluster.create("on-g2", resources=ONE)
     assert await devices_of(cluster, second) == ["g2"]
-    # Nothing is placed on the lost one, however long somebody waits.
+    # Nothing is placed on the lost agent, however long a session waits.
     third = await cluster.create("waiting", resources=ONE)
     await cluster.manager.scheduling.scheduler.run_pass()
     assert (await cluster.store.find(third["id"])).status is Status.PENDING
@@ -77,7 +77,7 @@ async def test_a_device_list_that_changes_leaves_what_runs_alone(cluster: Cluste
     kernel = cluster.agent.running(item)
     (held,) = [a.device_id for a in (await cluster.store.view(session["id"])).allocations
                if a.device_id]  # fmt: skip
-    # The device is gone, then divided, then masked: the session goes on and holds it.
+    # The device is removed, then divided, then masked: the session continues and keeps it.
     part = gpu("m1", Sharing(Level.HARDWARE, most=0))
     part["facts"]["slot"] = "cuda.mig-1g.10gb"
     for devices in ([], [part], [gpu(held, soft, is_healthy=False), part]):

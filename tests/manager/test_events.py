@@ -1,4 +1,4 @@
-"""What listeners of the event streams hear: all steps in order, who has moved on each once."""
+"""Event streams: all status changes in order, changed positions once each."""
 
 from __future__ import annotations
 

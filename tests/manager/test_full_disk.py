@@ -1,4 +1,6 @@
-"""A full disk under the database: callers are told what to do, and all goes on with room again."""
+"""A full disk under the database: callers get a useful error, and everything works with space
+again.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +37,7 @@ class SmallDisk:
         self._filler = path / "filler"
 
     def fill(self) -> None:
-        """Leave no byte."""
+        """Fill it completely."""
         with self._filler.open("ab", buffering=0) as file:
             for size in (MIB, 4096, 1):
                 try:
@@ -50,7 +52,7 @@ class SmallDisk:
 
 @contextmanager
 def mounted(path: Path, mib: int) -> Iterator[None]:
-    """Mount a file system of that size; it belongs to whoever its folder does."""
+    """Mount a file system of that size; it belongs to the owner of its folder."""
     owner = path.stat()
     options = f"size={mib}m,uid={owner.st_uid},gid={owner.st_gid},mode=0700"
     command = ["mount", "-t", "tmpfs", "-o", options, "none", str(path)]
@@ -73,7 +75,7 @@ def sqlite_disk(path: Path, migrated: Path) -> Iterator[SmallDisk]:
 
 @contextmanager
 def postgres_disk(server: Postgres, migrated: str) -> Iterator[SmallDisk]:
-    """Give a database whose tables, but not whose log, are on a small disk."""
+    """Provide a database whose tables, but not whose log, are on a small disk."""
     path, name = server.folder / "small", "small"
     path.mkdir()
     shutil.chown(path, (server.folder / "data").owner(), (server.folder / "data").group())
@@ -111,7 +113,7 @@ async def api(disk: SmallDisk, tmp_path: Path, clock: MovableClock) -> AsyncIter
 
 
 async def until_refused(client: Client, path: str, **spec: object) -> tuple[list[str], str]:
-    """Make things until there is no room; return the names of those made and of the refused."""
+    """Create objects until there is no space; return the created and the refused names."""
     made: list[str] = []
     for number in range(ENOUGH_TRIES):
         name = f"full-{number}"
@@ -136,7 +138,7 @@ async def test_a_full_disk_under_the_database(api: Api, disk: SmallDisk) -> None
     async def is_scheduled(session_id: str) -> bool:
         return (await store.find(session_id)).status is Status.SCHEDULED
 
-    # Only the disk is to refuse.
+    # Only the disk may refuse.
     await admin.patch("/keypair-policies/default", {"max_concurrent_sessions": ENOUGH_TRIES})
     waiting = await user.post("/sessions", {"name": "before", "project": "default"})
     await wait_until_async(lambda: is_scheduled(waiting["id"]), 120, "the first session")
@@ -146,7 +148,7 @@ async def test_a_full_disk_under_the_database(api: Api, disk: SmallDisk) -> None
     created, not_created = await until_refused(
         user, "/sessions", project="default", enqueue_only=True
     )
-    # Who only looks is answered, also with a keypair of which the last use would be written.
+    # Reading works, even with a keypair whose time of last use would be written.
     api.world.clock.advance(minutes=6)
     monitor = await api.client("monitor")
     assert (await monitor.get("/me"))["username"] == "monitor"

@@ -1,4 +1,4 @@
-"""The manager beside a real Hub: its REST client, tokens, browser sign-in, putting people out."""
+"""The manager with a real Hub: REST client, tokens, browser sign-in, signing users out."""
 
 from __future__ import annotations
 
@@ -116,7 +116,7 @@ async def test_a_password_gives_a_token_that_holds_at_the_manager(running: HubAn
 
 async def test_a_token_is_withdrawn_by_who_holds_it(running: HubAndManager, hub: Hub) -> None:
     async with await token_of(running, "user2") as mine, await token_of(running, "user2") as other:
-        assert (await mine.get("/me"))["username"] == "user2"  # from now on it is remembered
+        assert (await mine.get("/me"))["username"] == "user2"  # from now on it is cached
         await mine.delete("/auth/token")
         for _ in range(2):
             with pytest.raises(NotSignedIn):
@@ -164,7 +164,7 @@ async def test_tokens_of_others_do_not_hold(running: HubAndManager, hub: Hub) ->
 async def test_the_token_of_a_session_is_far_less_than_its_owner(
     running: HubAndManager, hub: Hub
 ) -> None:
-    """Whatever runs in a session can read its token: a superadmin's must not make superadmins."""
+    """Programs in a session can read its token: a superadmin's must not create superadmins."""
     async with await token_of(running, "admin") as admin:
         mine = await admin.post("/sessions", {"name": "of-admin", "project": "default"})
         async with await token_of(running, "user") as user:
@@ -255,7 +255,7 @@ async def _is_removed(hub: Hub) -> bool:
 async def test_a_browser_calls_with_its_cookie_and_the_pages_token(running: HubAndManager) -> None:
     async with signed_in_browser(running, "user") as browser:
         api = "/services/bai/api/v1"
-        # Any page of ours signs the browser in at the manager and brings its token.
+        # Any of our pages signs the browser in at the manager and sets its XSRF token.
         await browser.get("/services/bai/cli-login", params=_question("x" * 43))
         me = await browser.get(f"{api}/me")
         assert (me.status_code, me.json()["username"]) == (200, "user")
@@ -303,7 +303,7 @@ async def test_the_command_line_signs_in_through_the_browser(running: HubAndMana
             await anyone.post("/auth/code/redeem", body)
     async with Client(running.manager_url, Token(token)) as client:
         assert (await client.get("/me"))["username"] == "user"
-        # A token cannot make itself a successor.
+        # A token cannot create a successor of itself.
         with pytest.raises(NotSignedIn):
             await client.post("/auth/code", {"challenge": question["challenge"]})
 

@@ -1,4 +1,4 @@
-"""Starter, Hub servers and reconciler, against a server that speaks the Hub's API."""
+"""Starter, Hub servers and reconciler, with a server that implements the Hub's API."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class Cluster:
         return found
 
     async def running(self, name: str) -> tuple[dict[str, Any], dict[str, Any]]:
-        """Return a session that runs, and its kernel as the agent reports it."""
+        """Return a running session, and its kernel as the agent reports it."""
         session = await self.create(name)
         item = await self.agent.prepare()
         await self.until(session["id"], Status.RUNNING)
@@ -220,7 +220,7 @@ async def test_records_of_ended_sessions_do_not_pile_up(cluster: Cluster) -> Non
         HUB, session["id"], {"exit_code": 1, "reason": "died"}
     )
     await wait_until_async(lambda: cluster.hub.removed == [key], 10, "the removal")
-    # The Hub lost the removal in a crash: the record is there again, stopped or running.
+    # The Hub lost the removal in a crash: the record is back, stopped or running.
     for facts in ({}, {"ready": True}):
         cluster.hub.add(*key, {"bai_session_id": session["id"]}, **facts)
 

@@ -1,4 +1,4 @@
-"""Placement goes by what a group was asked for: learned beside the passes, used by them."""
+"""Placement tables: computed from requests between passes, used by passes."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ async def test_tables_are_built_of_recent_requests_and_only_when_they_are_others
     tables = learner.taught(groups)[row.resource_group].tables
     assert tables is not None
     assert any((kind.cpu, kind.share) == (2000, 500) for kind in tables.mix)
-    # Ended ones count as well as those that wait.
+    # Ended sessions count as well as pending ones.
     await world.sessions.move(row.id, Event.STOP_REQUESTED, world.later())
     await learner.step()
     assert len(built) == 1

@@ -1,4 +1,4 @@
-"""Failures of signing in: what they lock, for whom, and that they give nothing away."""
+"""Failed sign-ins: what they lock, for whom, and that answers reveal nothing."""
 
 from __future__ import annotations
 
@@ -52,9 +52,9 @@ async def test_nobody_is_locked_out_of_a_known_address(person: World) -> None:
     await fail(person, "user", 2 * FAILURES_ALLOWED)
     assert await attempt(person, "user", PASSWORD, ABROAD) is SignInBlocked
     assert await attempt(person, "user", PASSWORD, HOME) is None
-    # Nor does that open the account for the others.
+    # This does not unlock the account for other addresses.
     assert await attempt(person, "user", PASSWORD, ABROAD) is SignInBlocked
-    # A wrong password reads the same from everywhere.
+    # A wrong password gives the same text from every address.
     assert await attempt(person, "user", WRONG, HOME) is SignInBlocked
     assert await attempt(person, "nobody", WRONG, HOME) is SignInRefused
 
@@ -87,7 +87,9 @@ async def test_an_address_that_tries_many_names_is_blocked(person: World) -> Non
 async def test_the_lock_of_an_account_shows_in_no_answer_about_another_name(
     person: World,
 ) -> None:
-    """Else ten failures with a user name would tell whether an e-mail address is theirs."""
+    """Otherwise ten failures with a user name would reveal whether an e-mail address belongs to
+    it.
+    """
     await fail(person, "user", FAILURES_ALLOWED)
     for password in (WRONG, PASSWORD):
         assert await attempt(person, "user@example.com", password) is SignInRefused

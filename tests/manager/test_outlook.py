@@ -1,4 +1,4 @@
-"""What is asked about the queue never stands in a pass's way, nor waits for a long one."""
+"""Questions about the queue neither delay a pass nor wait for a long one."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ LIMIT_SECONDS = 30
 
 @pytest.fixture
 async def manager(tmp_path: Path) -> AsyncIterator[Manager]:
-    """Give a manager with one full machine and 20 sessions that wait for it."""
+    """Provide a manager with one full agent and 20 pending sessions."""
     url, clock = f"sqlite+aiosqlite:///{tmp_path}/bai.sqlite", MovableClock()
     async with manager_on(url, tmp_path, clock) as made:
         await Orders(await make_world(made, clock)).queue(pending=CORES + 20, agents=1)
@@ -54,7 +54,7 @@ async def test_a_pass_does_not_wait_for_a_question(manager: Manager) -> None:
         await manager.scheduling.scheduler._step()
     assert len(await in_status(manager, Status.PENDING)) == 19
     go_on.set()
-    # The question is about the moment at which it was asked.
+    # The answer describes the moment of the question.
     assert await answer == 20
 
 
@@ -94,7 +94,7 @@ async def test_who_only_moved_on_is_current_at_once_and_written_later(
             query = sessions.sessions.select().where(sessions.sessions.c.id == last)
             return int((await tx.execute(query)).one().position)
 
-    await release()  # many have moved on for the first time
+    await release()  # many positions have changed for the first time
     assert await written() == 19
     await release()
     state = scheduler._states.of(last)

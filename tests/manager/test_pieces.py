@@ -1,4 +1,4 @@
-"""What is received in chunks of any size lies on the disk in their order."""
+"""Chunks of any size are written in their order."""
 
 from __future__ import annotations
 

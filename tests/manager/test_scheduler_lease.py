@@ -1,4 +1,6 @@
-"""Two managers on one database by mistake: one writes, the other waits; a stale one is harmless."""
+"""Two managers on one database by mistake: one writes, the other waits; outdated writes are
+refused.
+"""
 
 from __future__ import annotations
 
@@ -42,7 +44,7 @@ def manager(url: str, home: Path, hub_url: str = "") -> Iterator[subprocess.Pope
 
 
 async def stop_between_writes(process: subprocess.Popen[bytes], database: Database) -> None:
-    """SIGSTOP a manager that holds no lock of the database."""
+    """SIGSTOP a manager while it holds no lock of the database."""
     for _ in range(20):
         os.kill(process.pid, signal.SIGSTOP)
         with contextlib.suppress(TimeoutError):
@@ -62,7 +64,7 @@ async def test_one_that_is_stopped_past_its_lease_and_woken(
     database_url: str, tmp_path: Path
 ) -> None:
     world = await make_world(database_url)
-    # No agent speaks here: theirs has spoken for longer than the slowest machine takes.
+    # No agent runs here; the last heartbeat is set a day ahead so that it is never LOST.
     spoken = datetime.now(UTC) + timedelta(days=1)
     await world.write(sa.update(agents).values(last_heartbeat_at=spoken))
     leases = LeaseStore(world.database)

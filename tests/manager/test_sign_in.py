@@ -1,4 +1,4 @@
-"""Signing in by password: who gets in, who is told what, and when nobody may try any more."""
+"""Sign-in by password: who is accepted, what the answers reveal, and lockouts."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ NEW = "another horse 2?"
 
 @dataclass(frozen=True)
 class Answer:
-    """How an attempt ended, as far as the one who tries can see."""
+    """The outcome of an attempt, as far as the client can see."""
 
     kind: type[BaiError] | None
     text: str = ""
