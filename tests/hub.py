@@ -37,7 +37,7 @@ WORDS: Mapping[Part, str] = {
 class RunningHub:
     """The demo in a folder of its own, on free ports, until `stop`.
 
-    ``password`` is that of every demo account. `start` after a `kill` goes on
+    ``password`` is that of every demo account. `start` after a `kill` continues
     with the same folder, as `make run` does.
     """
 
@@ -114,7 +114,7 @@ class RunningHub:
         return "\n".join(texts)
 
     def process_of(self, part: Part) -> psutil.Process:
-        """Return the process of a part, waiting a moment for one that is being brought back."""
+        """Return the process of a part; wait up to 20 s for one that is being restarted."""
         return wait_until(lambda: self._processes.find(part), 20, f"a process of the {part}")
 
     def kill(self, part: Part) -> None:
@@ -157,7 +157,7 @@ class RunningHub:
         return [process for process in self._processes.all() if _is_alive(process)]
 
     def client(self, timeout_seconds: float = 60) -> httpx.Client:
-        """Return a browser's stand-in: keeps cookies, follows no redirect."""
+        """Return an HTTP client that keeps cookies and follows no redirect."""
         return self._kept(httpx.Client(base_url=self.url, timeout=timeout_seconds))
 
     def _kept(self, client: httpx.Client) -> httpx.Client:
@@ -232,7 +232,7 @@ def session_in(
 
 
 class _Processes:
-    """Finds what runs for one folder, wherever it hangs in the tree of processes."""
+    """Finds the processes of one folder, wherever they are in the process tree."""
 
     def __init__(self, home: Path, port: int) -> None:
         self._home = home
@@ -248,7 +248,7 @@ class _Processes:
         return None
 
     def all(self) -> list[psutil.Process]:
-        """Return everything that has our folder in its environment, and what came from that."""
+        """Return all processes with our folder in their environment, and their descendants."""
         found: dict[int, psutil.Process] = {}
         for process in psutil.process_iter():
             try:
@@ -281,7 +281,7 @@ def _gone(processes: list[psutil.Process]) -> None:
 
 def _is_alive(process: psutil.Process) -> bool:
     try:
-        # A zombie has let go of everything; its parent looks after it when it likes.
+        # A zombie holds no resources; its parent reaps it later.
         return bool(process.is_running() and process.status() != psutil.STATUS_ZOMBIE)
     except psutil.NoSuchProcess:
         return False

@@ -1,4 +1,4 @@
-"""Real parts for tests: each module starts one and says plainly when it cannot."""
+"""Real components for tests: each module starts one, or raises `PartMissing` with the reason."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 
 
 class PartMissing(Exception):
-    """A real part that a test asked for cannot be had on this machine; the text says why."""
+    """A component that a test needs is not available on this machine; the text gives the reason."""
 
 
 def cache_dir() -> Path:

@@ -1,4 +1,4 @@
-"""Speaks the agent protocol to a manager over HTTP, step by step, as a test wants it."""
+"""A scripted agent: each method is one request of the agent protocol to a real manager."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Kernel = Mapping[str, Any]
 
 
 class AgentVoice:
-    """One machine: 8 cores, 16 GiB, two simulated devices; it starts nothing."""
+    """One agent with 8 cores, 16 GiB and two simulated devices; it starts no containers."""
 
     def __init__(
         self, client: Client, agent_id: str = "a1", group: str = "default", **facts: Any
@@ -40,7 +40,7 @@ class AgentVoice:
         }
 
     async def beat(self, kernels: Sequence[Kernel] | None = (), **facts: Any) -> None:
-        """Send a heartbeat; ``facts`` stay for the next ones."""
+        """Send a heartbeat; later heartbeats repeat ``facts``."""
         self._beat.update(facts)
         listed = None if kernels is None else list(kernels)
         body = {**self._beat, "kernels": listed}
@@ -63,7 +63,7 @@ class AgentVoice:
         await self.client.post(f"/agents/{self.id}/reports", body)
 
     async def prepare(self) -> dict[str, Any]:
-        """Take the one prepare item there is, and say that it is done."""
+        """Fetch the only work item, which must be a `prepare`, and report it as done."""
         # The first placement of a process may have to compile what it runs.
         items = await wait_until_async(lambda: self.work(5), 60, "something to prepare")
         assert [item["kind"] for item in items] == ["prepare"], items
@@ -72,7 +72,7 @@ class AgentVoice:
 
     @staticmethod
     def running(item: Mapping[str, Any], **facts: Any) -> dict[str, Any]:
-        """Return what a heartbeat says of a kernel that runs."""
+        """Return the report of a running kernel in a heartbeat."""
         return {
             "kernel_id": item["kernel_id"],
             "session_id": item["session_id"],

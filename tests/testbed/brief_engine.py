@@ -1,4 +1,4 @@
-"""An engine whose kernels end by themselves as soon as they have started, with success."""
+"""An engine whose kernels exit with code 0 as soon as they have started."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class BriefEngine(NoopEngine):
 
 @contextmanager
 def answering() -> Iterator[str]:
-    """Serve the one address where all sessions of the engine are said to be."""
+    """Serve the one address that the engine reports for all its sessions."""
 
     class Answer(BaseHTTPRequestHandler):
         def do_GET(self) -> None:

@@ -1,6 +1,6 @@
-"""A file system whose server never answers, as a network share whose server is gone.
+"""A file system whose server never answers, like a network share whose server is down.
 
-It is FUSE without a server behind it: whoever looks at the place waits until the mount ends.
+It is a FUSE mount without a server: every access blocks until it is unmounted.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 @contextmanager
 def dead_mount(place: Path) -> Iterator[None]:
-    """Mount it over a directory for as long as the block runs; everybody is let go at its end.
+    """Mount it over a directory while the block runs; the unmount ends all blocked accesses.
 
     Raises
     ------
@@ -40,4 +40,4 @@ def dead_mount(place: Path) -> Iterator[None]:
         finally:
             _libc.umount2(os.fsencode(place), _MNT_DETACH)
     finally:
-        os.close(device)  # whoever waits hears that the connection has ended
+        os.close(device)  # blocked accesses fail: the connection has ended

@@ -78,7 +78,7 @@ class Router(httpx.AsyncBaseTransport):
 
 @asynccontextmanager
 async def signed_in_browser(hub: HubAndManager, username: str) -> AsyncIterator[httpx.AsyncClient]:
-    """Give a client with the cookies of a person who signed in on the Hub's login page."""
+    """Yield a client with the cookies of a user who signed in on the Hub's login page."""
     async with httpx.AsyncClient(
         transport=Router(hub), base_url="http://hub.test", follow_redirects=True
     ) as browser:

@@ -28,7 +28,7 @@ class NoProxy(Proxy):
 
 
 class LittleSpawner(Spawner):
-    """Starts a server inside the Hub that says yes to everything."""
+    """Starts a server inside the Hub that answers every request with success."""
 
     little = None
 

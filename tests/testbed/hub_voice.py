@@ -1,4 +1,4 @@
-"""A server that speaks the part of the Hub's REST API that the manager uses, as a test wants it."""
+"""A scripted Hub: a server with the part of the Hub's REST API that the manager uses."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Key = tuple[str, str]
 
 @dataclass
 class HubVoice:
-    """Users and servers; ``starts`` says what the next starts answer: 201, 202, 429 or 500."""
+    """Users and servers; ``starts`` lists the status codes of the next starts."""
 
     url: str = ""
     users: set[str] = field(default_factory=set)

@@ -40,7 +40,7 @@ CHEAP_HASHES = {"password_memory_kib": 8, "password_rounds": 1}
 
 
 class MovableClock:
-    """A clock that stands still until somebody moves it; it starts now, as signatures do."""
+    """A clock that only `advance` moves; it starts at the real time, which signatures need."""
 
     def __init__(self) -> None:
         self.now = datetime.now(UTC).replace(microsecond=0)
@@ -86,7 +86,7 @@ async def manager_on(
 
 @dataclass
 class World:
-    """The demo: domains default and acme, people of each role, policies, group, images, presets."""
+    """The demo: domains default and acme, users of each role, policies, group, images, presets."""
 
     manager: Manager
     clock: MovableClock
@@ -97,7 +97,7 @@ class World:
         self.manager.accounts.sign_ins.lockouts.pause = no_pause
 
     async def caller(self, username: str) -> Caller:
-        """Return a person as the use cases see them, read afresh."""
+        """Return a user as the caller of the manager's methods, read from the database."""
         return await self.manager.accounts.callers.by_username(username, "127.0.0.1")
 
     async def user_id(self, username: str) -> str:
@@ -161,7 +161,7 @@ class Api:
         self._clients: list[Client] = []
 
     async def client(self, username: str) -> Client:
-        """Return a client that signs with the keypair of a demo person."""
+        """Return a client that signs with the keypair of a demo user."""
         keys = self.world.keys[username]
         return self._kept(Client(self.url, Keypair(keys.access_key, keys.secret_key)))
 

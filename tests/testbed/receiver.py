@@ -1,4 +1,4 @@
-"""A real HTTP server that is called back: it keeps what it gets and answers as it is told."""
+"""A real HTTP server for callbacks: records requests and gives the answers that a test sets."""
 
 from __future__ import annotations
 

@@ -79,7 +79,7 @@ def _make_bridge(stack: ExitStack, bridge: str, address: str) -> None:
     stack.callback(_run, "ip", "link", "delete", bridge)
     _run("ip", "address", "add", address, "dev", bridge)
     _run("ip", "link", "set", bridge, "up")
-    # Docker has the machine forward nothing that it is not told of, bridged frames included.
+    # Docker sets the policy of FORWARD to DROP, which also applies to bridged frames.
     rule = ["FORWARD", "-i", bridge, "-o", bridge, "-j", "ACCEPT"]
     _run("iptables", "-w", "-I", *rule)
     stack.callback(_run, "iptables", "-w", "-D", *rule)
