@@ -54,7 +54,7 @@ check: $(STAMP)-dev $(LABEXT_NEEDS)
 
 # Any warning is an error: an unknown page, anchor or directive, or a page that no other one lists.
 docs: $(STAMP)-dev
-	$(BIN)/python -m sphinx --quiet --fresh-env --fail-on-warning --keep-going --jobs 2 -d docs/_build/doctrees docs docs/_build/html
+	$(BIN)/python -m sphinx --quiet --fresh-env --fail-on-warning --keep-going -d docs/_build/doctrees docs docs/_build/html
 
 # The scheduler's numeric code, compiled once and cached beside its sources. `make run` leaves that
 # to the manager; tests start many managers at once, which would all wait for it.

@@ -28,6 +28,9 @@ html_theme = "pydata_sphinx_theme"
 html_title = f"bai-hub {__version__}"
 html_static_path = ["_static"]
 html_css_files = ["bai-hub.css"]
+# Pages without a section have no navigation of one.
+html_sidebars = {"tutorial": [], "user-guide": [], "changelog": []}
+html_use_index = False
 html_show_sourcelink = False
 html_copy_source = False
 html_theme_options = {

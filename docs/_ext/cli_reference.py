@@ -31,12 +31,16 @@ def _group(group: click.Group, context: click.Context, depth: int) -> Iterator[s
 
 def _help(command: click.Command) -> Iterator[str]:
     text = inspect.cleandoc(command.help or "").split("\f")[0]
-    epilog = inspect.cleandoc(command.epilog or "")
-    for paragraph in f"{text}\n\n{epilog}".split("\n\n"):
+    yield from _paragraphs(text)
+
+
+def _paragraphs(text: str) -> Iterator[str]:
+    for paragraph in text.split("\n\n"):
         lines = paragraph.splitlines()
-        # click prints a paragraph that starts with \b as it is: examples.
+        # click prints a paragraph that starts with \b without filling its lines: examples.
         if lines and lines[0].strip() == "\b":
-            yield from ("", "```text", *lines[1:], "```", "")
+            title = [lines.pop(1), ""] if lines[1:2] and lines[1].endswith(":") else []
+            yield from ("", *title, "```text", *(line.strip() for line in lines[1:]), "```", "")
         else:
             yield from (escape(paragraph), "")
 
@@ -50,3 +54,4 @@ def _usage(command: click.Command, context: click.Context) -> Iterator[str]:
         if record is not None and record[1] and "--help" not in record[0]:
             rows.append((f"`{record[0].replace('|', chr(92) + '|')}`", escape(record[1])))
     yield from table(("option", "meaning"), rows)
+    yield from _paragraphs(inspect.cleandoc(command.epilog or ""))
