@@ -8,9 +8,9 @@ from dataclasses import replace
 from typing import TypeVar
 
 from bai_services.core.sessions.kernel_group import gang_end
+from bai_services.core.sessions.launch_plan import LaunchPlan
 
 from .engines.base import Engine, EngineError, EngineUnreachable, Exit, Running
-from .plan import LaunchPlan
 
 T = TypeVar("T")
 

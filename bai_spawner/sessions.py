@@ -13,11 +13,11 @@ from urllib.parse import quote
 
 from bai_services.client import Token
 from bai_services.core import errors
+from bai_services.core.sessions.launch_plan import LaunchPlan
 from bai_services.core.sessions.lifecycle import ENDED, LIVE, Status
 from bai_services.service_client import ServiceClient
 
 from .engines.base import Running
-from .plan import LaunchPlan
 
 # A body of the API may have one MiB; the log is truncated so that it fits as JSON.
 MAX_LOG_BYTES = 2**20 - 4096
@@ -116,7 +116,7 @@ class Sessions:
 
     async def launch(self, session_id: str, user: str, server: str) -> LaunchPlan:
         body = {"user": user, "server": server}
-        return LaunchPlan.of(await self._post(_path(session_id, "launch"), body))
+        return LaunchPlan.from_json(await self._post(_path(session_id, "launch"), body))
 
     async def started(self, running: Running) -> None:
         body: dict[str, Any] = {"container_id": running.container_id}

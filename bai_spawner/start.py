@@ -10,13 +10,13 @@ from typing import Any
 from jupyterhub.utils import url_path_join
 
 from bai_services.core import errors
+from bai_services.core.sessions.launch_plan import LaunchPlan
 from bai_services.core.sessions.lifecycle import SessionType
 from bai_services.core.sessions.logs import without_times
 from bai_services.core.sessions.spec import DEFAULTS, HUB_OPTIONS
 
 from . import form, kernel_group, refusals
 from .engines.base import Engine, EngineError, EngineUnreachable, Running
-from .plan import LaunchPlan
 from .readiness import wait_for_answer
 from .server import SESSION_ID, SessionServer
 from .sessions import MAX_LOG_BYTES, NO_LOGS, is_ended, is_overtaken, is_waiting

@@ -6,8 +6,8 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from bai_services.core.sessions.launch_plan import LaunchPlan
 from bai_spawner.engines.base import Engine, Exit, Running
-from bai_spawner.plan import LaunchPlan
 
 # URL of an HTTP server that answers every request; all sessions have this address.
 URL_VARIABLE = "BAI_BENCH_SERVER"

@@ -8,13 +8,14 @@ from pathlib import Path
 from typing import Any
 
 from bai_services.core.errors import NotFound
+from bai_services.core.folders.mounts import HOME
 from bai_services.core.resources import format_amount
+from bai_services.core.sessions.launch_plan import Injection, Mount
 
 from .devices.base import Device, DeviceKind, Granted
 from .devices.nvidia.cuda import limit_environ
 from .kernels import DeviceShare
 
-HOME = "/home/work"
 # File in containers that repeats the resource variables, and the variables in it.
 RESOURCE_FILE = "/home/config/resource.txt"
 TOLD = (
@@ -24,7 +25,7 @@ TOLD = (
     "CUDA_PROCESSOR_LIMITS",
     "CUDA_RESERVED_MEMORY",
 )
-LISTS = ("device_nodes", "device_requests", "mounts", "notices", "capabilities", "groups")
+LISTS = ("device_nodes", "device_requests", "notices", "capabilities", "groups")
 
 
 def granted_of(shares: Iterable[DeviceShare], devices: Mapping[str, Device]) -> list[Granted]:
@@ -53,25 +54,17 @@ def make_injection(
     engine: str,
     home: Path,
     network: str,
-) -> dict[str, Any]:
+) -> Injection:
     """Return the injection of one session; its format is in docs/protocols.md.
 
     ``kinds`` are by family. A session without devices of a kind cannot see any device of that kind.
     """
-    injection: dict[str, Any] = {
-        "environ": {},
-        "defaults": {},
-        "device_nodes": [],
-        "device_requests": [],
-        "mounts": [{"source": str(home), "target": HOME, "read_only": False, "is_own": True}],
-        "network": network,
-        "notices": [],
-        "capabilities": [],
-        "groups": [],
-        "memlock": False,
-        "enforcement": {},
-    }
-    environ: dict[str, str] = injection["environ"]
+    environ: dict[str, str] = {}
+    defaults: dict[str, str] = {}
+    enforcement: dict[str, str] = {}
+    memlock = False
+    mounts = [Mount(str(home), HOME, read_only=False, is_own=True)]
+    lists: dict[str, list[Any]] = {name: [] for name in LISTS}
     for family, kind in sorted(kinds.items()):
         mine = [g for g in granted if g.device.family == family]
         if not mine:
@@ -79,17 +72,30 @@ def make_injection(
             continue
         part = kind.inject(mine, engine)
         environ.update(part.environ)
-        injection["defaults"].update(part.defaults)
-        injection["enforcement"][family] = part.level.value
-        injection["memlock"] |= part.memlock
-        for name in LISTS:
-            injection[name] += [one for one in getattr(part, name) if one not in injection[name]]
+        defaults.update(part.defaults)
+        enforcement[family] = part.level.value
+        memlock |= part.memlock
+        found = map(Mount.from_json, part.mounts)
+        mounts += [mount for mount in found if mount not in mounts]
+        for name, items in lists.items():
+            items += [one for one in getattr(part, name) if one not in items]
     environ.update(limit_environ([g for g in granted if g.device.family == "cuda"]))
-    injection["devices"] = [
-        _described(g, injection["enforcement"][g.device.family]) for g in granted
-    ]
-    environ["BAI_DEVICES"] = json.dumps(injection["devices"])
-    return injection
+    devices = tuple(_described(g, enforcement[g.device.family]) for g in granted)
+    environ["BAI_DEVICES"] = json.dumps(devices)
+    return Injection(
+        environ=environ,
+        defaults=defaults,
+        mounts=tuple(mounts),
+        network=network,
+        memlock=memlock,
+        enforcement=enforcement,
+        devices=devices,
+        device_nodes=tuple(lists["device_nodes"]),
+        device_requests=tuple(lists["device_requests"]),
+        notices=tuple(lists["notices"]),
+        capabilities=tuple(lists["capabilities"]),
+        groups=tuple(lists["groups"]),
+    )
 
 
 def resource_file(environ: Mapping[str, str]) -> str:

@@ -8,9 +8,11 @@ import logging
 import os
 import threading
 from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import replace
 from typing import Any, TypeVar, cast
 
 from bai_services.core.errors import BaiError, NotFound, Unavailable
+from bai_services.core.sessions.launch_plan import Mount
 
 from .devices.device_grants import DeviceGrants
 from .devices.inventory import Inventory
@@ -85,15 +87,19 @@ class Work:
         except Exception:
             await self._inventory.release(self._holdings.remove(task.kernel_id))
             raise
-        if prepared.layer_limit_bytes:
-            injection["layer_limit_bytes"] = prepared.layer_limit_bytes
+        mounts = list(injection.mounts)
         if granted and engine == "docker":
-            injection["mounts"] += await asyncio.to_thread(self._tell, task, injection["environ"])
-        injection["mounts"] += await in_time(self._folders.bind, task)
-        injection["notices"].extend(prepared.notices)
-        return {"injection": injection}
+            mounts += await asyncio.to_thread(self._tell, task, injection.environ)
+        mounts += map(Mount.from_json, await in_time(self._folders.bind, task))
+        injection = replace(
+            injection,
+            layer_limit_bytes=prepared.layer_limit_bytes or 0,
+            mounts=tuple(mounts),
+            notices=(*injection.notices, *prepared.notices),
+        )
+        return {"injection": injection.to_json()}
 
-    def _tell(self, task: Task, environ: Mapping[str, str]) -> list[dict[str, Any]]:
+    def _tell(self, task: Task, environ: Mapping[str, str]) -> list[Mount]:
         """Write the session's resource variables into a file, and return its mount."""
         text = resource_file(environ)
         if not text:
@@ -101,7 +107,7 @@ class Work:
         place = self._folders.path(task.folder) / "resource.txt"
         place.write_text(text)
         place.chmod(0o644)
-        return [{"source": str(place), "target": RESOURCE_FILE, "read_only": True}]
+        return [Mount(str(place), RESOURCE_FILE, read_only=True)]
 
     async def _remove(self, task: Task) -> dict[str, Any]:
         await self._watchdog.let_go(task.session_id)

@@ -11,7 +11,7 @@ from traitlets import Float
 from traitlets.config import LoggingConfigurable
 
 from bai_services.core.sessions.kernel_group import MAIN_HOST
-from bai_spawner.plan import LaunchPlan
+from bai_services.core.sessions.launch_plan import LaunchPlan
 
 
 class EngineError(Exception):

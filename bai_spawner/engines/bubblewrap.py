@@ -15,7 +15,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from types import MappingProxyType
 
-from bai_spawner.plan import HOME, LaunchPlan, Mount
+from bai_services.core.folders.mounts import HOME
+from bai_services.core.sessions.launch_plan import LaunchPlan, Mount
 
 # Programs and their configuration. Everything else of the machine (homes, /var, /run with its
 # sockets, bai-hub's own state) is not visible at all.
@@ -164,7 +165,7 @@ def probe(uid: int, gid: int, hostname: str = "main1") -> Bubblewrap | str:
 def _probe_plan(uid: int, gid: int, hostname: str) -> LaunchPlan:
     nothing = "00000000-0000-0000-0000-000000000000"
     words = {"agent_id": "", "name": "", "user": "", "engine": "process", "hostname": hostname}
-    return LaunchPlan.of(
+    return LaunchPlan.from_json(
         {"session_id": nothing, "kernel_id": nothing, "uid": uid, "gid": gid} | words
     )
 

@@ -6,7 +6,7 @@ import io
 import tarfile
 import time
 
-from bai_spawner.plan import LaunchPlan
+from bai_services.core.sessions.launch_plan import LaunchPlan
 
 FOLDER = "opt/bai-cluster"
 PORT = 2200

@@ -9,8 +9,9 @@ from typing import Any, TypeVar
 import docker
 from traitlets import Dict, Float, Integer, Unicode
 
+from bai_services.core.folders.mounts import HOME
+from bai_services.core.sessions.launch_plan import LaunchPlan
 from bai_services.core.sessions.logs import without_times
-from bai_spawner.plan import HOME, LaunchPlan
 
 from .base import Engine, EngineError, EngineUnreachable, Exit, Running, merged_environ, tail
 from .docker_calls import CallLimits, DockerCalls

@@ -11,8 +11,9 @@ import docker
 from docker.types import Mount, Ulimit
 from dockerspawner import DockerSpawner
 
+from bai_services.core.folders.mounts import HOME
 from bai_services.core.sessions.kernel_group import MAIN_HOST
-from bai_spawner.plan import HOME, Injection, LaunchPlan
+from bai_services.core.sessions.launch_plan import Injection, LaunchPlan
 
 from .cluster_files import archive
 from .docker_calls import DockerCalls

@@ -17,11 +17,12 @@ from typing import Any
 from traitlets import Enum, List, TraitError, Unicode, default, validate
 
 from bai_services.core.errors import InvalidRequest
+from bai_services.core.folders.mounts import HOME
 from bai_services.core.resources import MEM, parse_amount
 from bai_services.core.sessions.kernel_group import folder_name
+from bai_services.core.sessions.launch_plan import LaunchPlan, Mount
 from bai_services.openat2 import open_directory_beneath
 from bai_services.ports import free_port
-from bai_spawner.plan import HOME, LaunchPlan, Mount
 
 from . import processes, timed_log
 from .base import Engine, EngineError, Exit, Running, merged_environ, tail

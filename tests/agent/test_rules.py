@@ -26,7 +26,7 @@ DEVICES = {device.id: device for device in SIMULATED.discover()}
 
 def injection(*shares: DeviceShare, engine: str = "docker") -> dict[str, Any]:
     granted = granted_of(shares, DEVICES)
-    return make_injection(granted, {"cuda": SIMULATED}, engine, Path("/h"), "net")
+    return make_injection(granted, {"cuda": SIMULATED}, engine, Path("/h"), "net").to_json()
 
 
 def test_shares_on_two_devices_in_their_order() -> None:
@@ -45,7 +45,7 @@ def test_shares_on_two_devices_in_their_order() -> None:
 
 @pytest.mark.parametrize("kind", [SIMULATED, CudaGpus()], ids=["simulated", "real"])
 def test_a_session_without_devices_sees_none(kind: Any) -> None:
-    made = make_injection([], {"cuda": kind}, "docker", Path("/h"), "")
+    made = make_injection([], {"cuda": kind}, "docker", Path("/h"), "").to_json()
     assert made["environ"]["CUDA_VISIBLE_DEVICES"] == ""
     assert made["environ"]["NVIDIA_VISIBLE_DEVICES"] == "void"
     assert (made["device_requests"], made["device_nodes"], made["notices"]) == ([], [], [])

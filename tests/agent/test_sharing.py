@@ -114,7 +114,8 @@ async def has_its_limits(api: Api, session: dict[str, Any], pipe: str) -> None:
     assert given["CUDA_MPS_PIPE_DIRECTORY"] == pipe
     assert given["CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"] == "25"
     assert given["CUDA_MPS_PINNED_DEVICE_MEM_LIMIT"] == "0=20224M"
-    assert {"source": pipe, "target": pipe, "read_only": False} in injection["mounts"]
+    mount = {"source": pipe, "target": pipe, "read_only": False, "is_own": False}
+    assert mount in injection["mounts"]
     # Never the log, which names programs of other users.
     assert not any("log" in mount["source"] for mount in injection["mounts"])
 

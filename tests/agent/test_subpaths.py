@@ -16,13 +16,13 @@ import pytest
 from bai_services.agent.folders.bind_mounts import BindMounts
 from bai_services.client import Client
 from bai_services.core.errors import InvalidRequest
+from bai_services.core.sessions.launch_plan import LaunchPlan
 from bai_services.core.sessions.logs import without_times
 from bai_spawner.engines import bubblewrap
 from bai_spawner.engines.base import Engine, EngineError
 from bai_spawner.engines.docker import DockerEngine as ContainerEngine
 from bai_spawner.engines.docker_container import container_name
 from bai_spawner.engines.process import ProcessEngine
-from bai_spawner.plan import LaunchPlan
 from tests.testbed.docker_engine import DockerEngine
 from tests.testbed.images import base_image
 from tests.testbed.manager import Api
@@ -62,7 +62,7 @@ class Machine:
         """Run a script as the session; return its output."""
         where = {"user": session["hub_user"], "server": session["hub_server"]}
         data = await self.api.hub.post(f"/sessions/{session['id']}/launch", where)
-        plan = LaunchPlan.of(dict(data))
+        plan = LaunchPlan.from_json(dict(data))
         # It keeps running, because an engine treats a container that ends at once as failed.
         command = ["sh", "-c", f"{script}; echo {END}; sleep 600"]
         running = await self.engine.start(plan, ENVIRON, command)

@@ -65,7 +65,7 @@ async def test_a_session_from_filing_to_end(api: Api, agent: AgentVoice, user: C
     plan = await api.hub.post(f"/sessions/{session['id']}/launch", where)
     assert plan["slots"] == {"cpu": 1000, "mem": 2**30, "cuda.shares": 250}
     assert plan["labels"]["bai.session-id"] == session["id"]
-    assert plan["injection"] == {"environ": {"CUDA_VISIBLE_DEVICES": "0"}}
+    assert plan["injection"]["environ"] == {"CUDA_VISIBLE_DEVICES": "0"}
     assert plan["environ"]["BAI_KERNEL_ID"] == item["kernel_id"]
     await api.hub.post(f"/sessions/{session['id']}/started", {"container_id": "c1"})
     running = await status_of(user, "lab1", "RUNNING")

@@ -241,7 +241,7 @@ async def test_purge_deletes_the_bytes_and_only_those_of_the_trash(api: Api) -> 
         await api.world.user_id("user"),
         [{"vfolder_id": folder["id"], "vfolder": "data", "path": "/x", "permission": "rw"}],
     )
-    write_into(source["source"])
+    write_into(source.source)
     with pytest.raises(NotFound):
         await user.post("/vfolders/data/purge")
     with pytest.raises(InvalidTransition, match="not in the trash"):
@@ -343,12 +343,12 @@ async def test_mounts_of_ones_own_of_a_guest_and_of_a_project(api: Api) -> None:
         | {"path": "/home/work/team", "permission": "ro"},
     ]
     sources = await api.world.manager.folders.mounts.sources(await api.world.user_id("user"), rows)
-    assert [(s["target"], s["read_only"], s["is_own"]) for s in sources] == [
+    assert [(s.target, s.read_only, s.is_own) for s in sources] == [
         ("/home/work/data", False, True),
         ("/home/work/in/lent", True, False),
         ("/home/work/team", True, False),
     ]
-    assert sorted(s["source"] for s in sources) == folders_on_disk(api)
+    assert sorted(s.source for s in sources) == folders_on_disk(api)
     offered = await api.world.manager.folders.mounts.mountable(
         await api.world.user_id("user"), await api.world.project_id()
     )
@@ -372,11 +372,11 @@ async def test_a_directory_of_a_folder_is_for_the_agent_to_bind(api: Api) -> Non
         (own["id"], "raw", "ro"),
     ]
     sources = await api.world.manager.folders.mounts.sources(await api.world.user_id("user"), rows)
-    assert [(s["subpath"], s["target"], s["read_only"]) for s in sources] == [
+    assert [(s.subpath, s.target, s.read_only) for s in sources] == [
         ("raw/2024", "/home/work/in", False),
         ("raw", "/home/work/out", True),
     ]
-    assert {s["source"] for s in sources} == set(folders_on_disk(api))
+    assert {s.source for s in sources} == set(folders_on_disk(api))
 
 
 async def test_mounts_that_are_refused(api: Api) -> None:

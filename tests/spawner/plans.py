@@ -6,7 +6,7 @@ import os
 import uuid
 from typing import Any
 
-from bai_spawner.plan import LaunchPlan
+from bai_services.core.sessions.launch_plan import LaunchPlan
 
 
 def plan(**changes: Any) -> LaunchPlan:
@@ -31,4 +31,4 @@ def plan(**changes: Any) -> LaunchPlan:
         "injection": {},
         "labels": {},
     }
-    return LaunchPlan.of(data | changes)
+    return LaunchPlan.from_json(data | changes)

@@ -18,6 +18,7 @@ from bai_services.core.sessions.kernel_group import (
     is_gang_end,
     kernel_names,
 )
+from bai_services.core.sessions.launch_plan import LaunchPlan
 from bai_services.manager.sessions.kernel_group import SUB_COMMAND, new_cluster_key
 from bai_spawner import kernel_group
 from bai_spawner.engines import processes
@@ -25,7 +26,6 @@ from bai_spawner.engines.base import Engine, EngineError, Running
 from bai_spawner.engines.docker import DockerEngine as Docker
 from bai_spawner.engines.docker_container import container_name
 from bai_spawner.engines.process import ProcessEngine
-from bai_spawner.plan import LaunchPlan
 from tests.spawner import standin
 from tests.spawner.plans import plan
 from tests.spawner.standin import ask
@@ -238,7 +238,7 @@ async def test_one_that_cannot_start_leaves_none(
     given = make()
     missing = {"image": "bai-no-such-image:none"}
     data = [{**_data(one), **(missing if n == broken else {})} for n, one in enumerate(_all(given))]
-    given = LaunchPlan.of({**data[0], "subs": data[1:]})
+    given = LaunchPlan.from_json({**data[0], "subs": data[1:]})
     with pytest.raises(EngineError) as refused:
         await begin(engine, given)
     assert refused.value.reason == "image-missing"

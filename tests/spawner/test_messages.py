@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from bai_services.core import errors
+from bai_services.core.sessions.launch_plan import LaunchPlan
 from bai_services.i18n.catalogue import LANGUAGES, translator
 from bai_spawner import refusals
 from bai_spawner.engines.base import EngineError, EngineUnreachable, Exit, Running, tail
-from bai_spawner.plan import LaunchPlan
 from bai_spawner.progress import event_of
 from bai_spawner.sessions import fitting
 from tests.spawner.plans import plan

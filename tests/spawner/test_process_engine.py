@@ -15,11 +15,11 @@ import psutil
 import pytest
 from traitlets import TraitError
 
+from bai_services.core.sessions.launch_plan import LaunchPlan
 from bai_services.core.sessions.logs import is_timed, without_times
 from bai_spawner.engines import bubblewrap, processes
 from bai_spawner.engines.base import EngineError, Running
 from bai_spawner.engines.process import ProcessEngine
-from bai_spawner.plan import LaunchPlan
 from bai_spawner.readiness import wait_for_answer
 from tests.spawner import standin
 from tests.spawner.plans import plan

@@ -17,10 +17,10 @@ from bai_services.agent.docker.calls import DockerCalls
 from bai_services.agent.docker.networks import Networks
 from bai_services.agent.kernels import Cluster
 from bai_services.core.errors import Unavailable
+from bai_services.core.sessions.launch_plan import LaunchPlan
 from bai_spawner import kernel_group
 from bai_spawner.engines.base import EngineError, Running
 from bai_spawner.engines.docker import DockerEngine as Docker
-from bai_spawner.plan import LaunchPlan
 from tests.spawner.test_gang import gang_plan
 from tests.testbed import PartMissing, images, swarm
 from tests.testbed.docker_engine import DockerEngine

@@ -79,8 +79,7 @@ class Containers:
         found = await mounts.resolve_mounts(SUPERADMIN, owner, project, list(asked))
         sources = await mounts.sources(owner, [mount.as_row() for mount in found])
         return [
-            Mount(s["target"], s["source"], "bind", s["read_only"], propagation="rprivate")
-            for s in sources
+            Mount(s.target, s.source, "bind", s.read_only, propagation="rprivate") for s in sources
         ]
 
     async def sh(self, uid: int, mounts: list[Mount], script: str) -> tuple[int, str]:

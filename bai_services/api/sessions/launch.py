@@ -65,7 +65,9 @@ class Nothing(Body):
 class LaunchHandler(APIHandler):
     @operation("Get the launch plan", tag="spawner", body=LaunchRequest, returns=LaunchPlan)
     async def post(self, key: str, body: LaunchRequest) -> Any:
-        return await self.manager.sessions.launch.launch(self.caller, key, body.user, body.server)
+        launch = self.manager.sessions.launch
+        plan = await launch.launch(self.caller, key, body.user, body.server)
+        return plan.to_json()
 
 
 class StartedHandler(APIHandler):

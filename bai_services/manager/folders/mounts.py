@@ -19,6 +19,7 @@ from bai_services.core.folders.mounts import (
     mount_path,
 )
 from bai_services.core.folders.vfolders import Permission, effective, is_auto_mounted
+from bai_services.core.sessions.launch_plan import Mount
 from bai_services.db.folders.vfolders import VfolderRow, VfolderStore
 
 from ..context import ManagerContext
@@ -95,13 +96,10 @@ class Mounts:
         check_apart((mount.path, mount.vfolder) for mount in found)
         return [*found, *await self._auto_mounts(owner_id, project_id, found)]
 
-    async def sources(
-        self, owner_id: str, mounts: Sequence[Mapping[str, Any]]
-    ) -> list[dict[str, Any]]:
-        """Return ``source``, ``target``, ``read_only`` and ``is_own`` of a created session's
-        mounts.
+    async def sources(self, owner_id: str, mounts: Sequence[Mapping[str, Any]]) -> list[Mount]:
+        """Return the mounts of a session's row as its launch plan has them.
 
-        A mount of a directory in its folder has ``subpath``, too; the agent makes that bind mount.
+        A mount with a ``subpath`` is a directory in its folder; the agent makes that bind mount.
         ``mounts`` is what ``ResolvedMount.as_row`` returned at creation. It is checked again,
         because a grant may have been revoked since.
 
@@ -129,7 +127,7 @@ class Mounts:
     async def notices(self, owner_id: str, mounts: Sequence[Mapping[str, Any]]) -> list[str]:
         """Return notices for the owner about mounts that were left out."""
         autos = [mount for mount in mounts if mount.get("is_auto")]
-        there = {source["target"] for source in await self.sources(owner_id, autos)}
+        there = {source.target for source in await self.sources(owner_id, autos)}
         return [
             f"the folder {mount['vfolder']} is mounted into all your sessions, but it is not "
             "available at the moment: this session does not have it"
@@ -139,7 +137,7 @@ class Mounts:
 
     async def _source(
         self, owner_id: str, row: VfolderRow | None, mount: Mapping[str, Any]
-    ) -> dict[str, Any]:
+    ) -> Mount:
         permission = Permission(mount["permission"])
         if row is None or not _granted(owner_id, row).allows(permission):
             raise Forbidden(
@@ -149,13 +147,13 @@ class Mounts:
             )
         host = self._hosts.get(row.host)
         await host.reach(location_of(row), REACH_SECONDS)
-        source = {
-            "source": host.source_path(location_of(row)),
-            "target": mount["path"],
-            "read_only": not permission.is_writable,
-            "is_own": row.owner_id == owner_id,
-        }
-        return source | ({"subpath": mount["subpath"]} if mount.get("subpath") else {})
+        return Mount(
+            host.source_path(location_of(row)),
+            mount["path"],
+            read_only=not permission.is_writable,
+            is_own=row.owner_id == owner_id,
+            subpath=mount.get("subpath") or "",
+        )
 
     async def _auto_mounts(
         self, owner_id: str, project_id: str, asked: Sequence[ResolvedMount]

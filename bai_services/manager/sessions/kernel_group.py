@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -15,6 +16,7 @@ from cryptography.hazmat.primitives.serialization import (
 
 from bai_services.core.errors import Unavailable
 from bai_services.core.sessions.kernel_group import KernelName, cluster_environ
+from bai_services.core.sessions.launch_plan import Injection, LaunchPlan
 from bai_services.db.sessions.kernels import Place
 from bai_services.db.sessions.rows import KernelRow, SessionKernels
 
@@ -57,8 +59,8 @@ def environ_of(view: SessionKernels, kernel: KernelRow) -> dict[str, str]:
 
 
 def sub_plans(
-    view: SessionKernels, main: Mapping[str, Any], places: Mapping[str, Place]
-) -> list[dict[str, Any]]:
+    view: SessionKernels, main: LaunchPlan, places: Mapping[str, Place]
+) -> tuple[LaunchPlan, ...]:
     """Return the launch plans of the sub kernels; ``main`` is the plan of the main kernel.
 
     Raises
@@ -78,25 +80,22 @@ def sub_plans(
             )
         marks = {"BAI_KERNEL_ID": kernel.id, "BAI_AGENT_ID": place.agent_id}
         # Only the main kernel runs the command of a batch session.
-        shared = {k: v for k, v in main["environ"].items() if k != "BAI_STARTUP_COMMAND"}
+        shared = {k: v for k, v in main.environ.items() if k != "BAI_STARTUP_COMMAND"}
+        labels = {"bai.kernel-id": kernel.id, "bai.agent-id": place.agent_id}
         plans.append(
-            {
-                **{k: v for k, v in main.items() if k != "subs"},
-                "kernel_id": kernel.id,
-                "endpoint": place.endpoint,
-                "agent_id": place.agent_id,
-                "command": list(SUB_COMMAND),
-                "hostname": kernel.hostname,
-                "environ": {**shared, **environ_of(view, kernel), **marks},
-                "injection": kernel.injection or {},
-                "labels": {
-                    **main["labels"],
-                    "bai.kernel-id": kernel.id,
-                    "bai.agent-id": place.agent_id,
-                },
-            }
+            replace(
+                main,
+                kernel_id=kernel.id,
+                endpoint=place.endpoint,
+                agent_id=place.agent_id,
+                command=SUB_COMMAND,
+                hostname=kernel.hostname,
+                environ={**shared, **environ_of(view, kernel), **marks},
+                injection=Injection.from_json(kernel.injection or {}),
+                labels={**main.labels, **labels},
+            )
         )
-    return plans
+    return tuple(plans)
 
 
 def new_cluster_key(session_id: str) -> dict[str, str]:

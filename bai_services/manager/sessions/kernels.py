@@ -226,7 +226,7 @@ class Kernels:
                 if is_device_slot(a.slot) and a.kernel_id == kernel.id
             ],
             "cluster": cluster_of(view),
-            "mounts": await self._plans.mounts_of(view.row),
+            "mounts": [mount.to_json() for mount in await self._plans.mounts_of(view.row)],
         }
 
     async def _prepared(self, agent_id: str, report: Mapping[str, Any], state: str) -> None:

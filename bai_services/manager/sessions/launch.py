@@ -5,6 +5,7 @@ from __future__ import annotations
 import hmac
 import os
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from bai_services.core.accounts.roles import Caller, Role
@@ -13,6 +14,7 @@ from bai_services.core.errors import Conflict, NotFound, Unavailable
 from bai_services.core.folders.vfolders import Permission
 from bai_services.core.resources import CPU
 from bai_services.core.sessions.kernel_group import MAIN_HOST, gang_end, is_gang_end
+from bai_services.core.sessions.launch_plan import Injection, LaunchPlan, Mount
 from bai_services.core.sessions.lifecycle import (
     ENDED,
     Event,
@@ -70,14 +72,14 @@ class LaunchPlans:
         found = await self._kernels.user_ids(session_ids) if session_ids else {}
         return {session_id: _run_as(*ids) for session_id, ids in found.items()}
 
-    async def mounts_of(self, row: SessionRow) -> list[dict[str, Any]]:
+    async def mounts_of(self, row: SessionRow) -> list[Mount]:
         return await self._vfolders.sources(row.owner_id, row.mounts)
 
     async def mount_notices(self, row: SessionRow) -> list[str]:
         """Return notices for the owner about the session's folders."""
         return await self._vfolders.notices(row.owner_id, row.mounts)
 
-    async def plan(self, view: SessionKernels) -> dict[str, Any]:
+    async def plan(self, view: SessionKernels) -> LaunchPlan:
         """Return the launch plan of a session's main kernel; its format is in docs/protocols.md.
 
         Raises
@@ -100,42 +102,41 @@ class LaunchPlans:
             "agent-id": facts.agent_id,
             "owner": row.owner,
         }
-        plan: dict[str, Any] = {
-            "session_id": row.id,
-            "kernel_id": kernel.id,
-            "name": row.name,
-            "user": row.hub_user,
-            "server": row.hub_server,
-            "engine": facts.engine,
-            "endpoint": facts.endpoint,
-            "agent_id": facts.agent_id,
-            "image": row.image,
-            "command": command_of(row),
-            "uid": uid,
-            "gid": gid,
-            "hostname": kernel.hostname,
-            "slots": dict(row.requested_slots),
-            "shared_memory_bytes": row.shared_memory_bytes,
+        plan = LaunchPlan(
+            session_id=row.id,
+            kernel_id=kernel.id,
+            name=row.name,
+            user=row.hub_user,
+            server=row.hub_server,
+            engine=facts.engine,
+            endpoint=facts.endpoint,
+            agent_id=facts.agent_id,
+            image=row.image,
+            command=tuple(command_of(row) or ()),
+            uid=uid,
+            gid=gid,
+            hostname=kernel.hostname,
+            slots=dict(row.requested_slots),
+            shared_memory_bytes=row.shared_memory_bytes,
             # Mounts of a directory inside a folder are made by the agent, whose injection lists
             # them.
-            "mounts": [m for m in await self.mounts_of(row) if "subpath" not in m],
-            "environ": {
+            mounts=tuple(m for m in await self.mounts_of(row) if not m.subpath),
+            environ={
                 **_environ(row, facts),
                 **self._secret_environ.open(row.environ),
                 **_marks(row, kernel.id, facts),
                 **batch_environ(row),
                 **environ_of(view, kernel),
             },
-            "injection": kernel.injection or {},
-            "labels": {f"bai.{name}": value for name, value in marks.items()},
-            "is_superadmin": facts.role == Role.SUPERADMIN,
-            "subs": [],
-            "cluster_key": None,
-        }
-        if len(view.kernels) > 1:
-            plan["cluster_key"] = new_cluster_key(row.id)
-            plan["subs"] = sub_plans(view, plan, await self._kernels.places(row.id))
-        return plan
+            injection=Injection.from_json(kernel.injection or {}),
+            labels={f"bai.{name}": value for name, value in marks.items()},
+            is_superadmin=facts.role == Role.SUPERADMIN,
+        )
+        if len(view.kernels) == 1:
+            return plan
+        plan = replace(plan, cluster_key=new_cluster_key(row.id))
+        subs = sub_plans(view, plan, await self._kernels.places(row.id))
+        return replace(plan, subs=subs)
 
 
 class Launch:
@@ -155,9 +156,7 @@ class Launch:
         self._lifecycle = lifecycle
         self._clock = clock
 
-    async def launch(
-        self, caller: Caller, session_id: str, user: str, server: str
-    ) -> dict[str, Any]:
+    async def launch(self, caller: Caller, session_id: str, user: str, server: str) -> LaunchPlan:
         """Return the launch plan of a session that is PREPARED, or RUNNING after a crash.
 
         Raises
@@ -177,8 +176,8 @@ class Launch:
             # Same text as for a session that does not exist, so that guessing ids reveals nothing.
             raise NotFound(f"there is no session {session_id}", session=session_id)
         check_first_launch(view)
-        plan = await self._plans.plan(view) if row.status not in ENDED else {}
-        if not plan or not await self._kernels.mark_launched(session_id, self._clock()):
+        plan = await self._plans.plan(view) if row.status not in ENDED else None
+        if plan is None or not await self._kernels.mark_launched(session_id, self._clock()):
             now = (await self._sessions.find(session_id)).status
             raise Conflict(
                 f"session {row.name} is {now} and cannot be started",

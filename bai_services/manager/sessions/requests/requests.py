@@ -16,6 +16,7 @@ from bai_services.core.folders.mounts import MountRequest, ResolvedMount
 from bai_services.core.resources import ResourceSlots
 from bai_services.core.sessions.batch import BATCH_FIELDS, check_batch
 from bai_services.core.sessions.callbacks import Reach, check_url
+from bai_services.core.sessions.launch_plan import Mount
 from bai_services.core.sessions.rules import (
     check_environ,
     check_session_name,
@@ -68,10 +69,8 @@ class Folders(Protocol):
         """Return id, name, owner and permission of every folder that may be mounted."""
         ...
 
-    async def sources(
-        self, owner_id: str, mounts: Sequence[Mapping[str, Any]]
-    ) -> list[dict[str, Any]]:
-        """Return source, target, read_only and is_own of each mount of a session's row."""
+    async def sources(self, owner_id: str, mounts: Sequence[Mapping[str, Any]]) -> list[Mount]:
+        """Return the mounts of a session's row as its launch plan has them."""
         ...
 
     async def notices(self, owner_id: str, mounts: Sequence[Mapping[str, Any]]) -> list[str]:

@@ -1,16 +1,15 @@
-"""Launch plan: the manager's instructions to the spawner."""
+"""Launch plans: the manager's instructions to the spawner; agents make the injection."""
 
 from __future__ import annotations
 
 import uuid
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from pathlib import PurePosixPath
 from typing import Any
 
-from bai_services.core.errors import InvalidRequest
-
-HOME = "/home/work"
+from ..errors import InvalidRequest
+from .kernel_group import MAIN_HOST
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +28,14 @@ class Mount:
     subpath: str = ""
 
     @classmethod
-    def of(cls, data: Mapping[str, Any]) -> Mount:
+    def from_json(cls, data: Mapping[str, Any]) -> Mount:
+        """Read a mount.
+
+        Raises
+        ------
+        InvalidRequest
+            If a path is not absolute.
+        """
         source, target = str(data["source"]), str(data["target"])
         for path in (source, target):
             parts = PurePosixPath(path).parts
@@ -37,6 +43,12 @@ class Mount:
                 raise InvalidRequest(f"{path!r} is not an absolute path", path=path)
         facts = bool(data.get("read_only")), bool(data.get("is_own"))
         return cls(source, target, *facts, subpath=str(data.get("subpath") or ""))
+
+    def to_json(self) -> dict[str, Any]:
+        found = asdict(self)
+        if not self.subpath:
+            del found["subpath"]
+        return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,21 +68,38 @@ class Injection:
     """Size of the container's writable layer; 0 where the engine cannot limit it."""
     memlock: bool = False
     """Some drivers require locked memory without limit."""
+    notices: Sequence[str] = ()
+    """Messages for the owner of the session."""
+    enforcement: Mapping[str, str] = field(default_factory=dict)
+    """Enforcement level by device family."""
+    devices: Sequence[Mapping[str, Any]] = ()
+    """Devices of the session, for its owner."""
 
     @classmethod
-    def of(cls, data: Mapping[str, Any]) -> Injection:
+    def from_json(cls, data: Mapping[str, Any]) -> Injection:
+        """Read the injection that an agent reported; ``InvalidRequest`` as for a mount."""
         return cls(
             environ=_texts(data.get("environ")),
             defaults=_texts(data.get("defaults")),
             device_nodes=tuple(data.get("device_nodes") or ()),
             device_requests=tuple(data.get("device_requests") or ()),
-            mounts=tuple(Mount.of(mount) for mount in data.get("mounts") or ()),
+            mounts=tuple(Mount.from_json(mount) for mount in data.get("mounts") or ()),
             network=str(data.get("network") or ""),
             capabilities=tuple(map(str, data.get("capabilities") or ())),
             groups=tuple(map(str, data.get("groups") or ())),
             memlock=bool(data.get("memlock")),
             layer_limit_bytes=int(data.get("layer_limit_bytes") or 0),
+            notices=tuple(map(str, data.get("notices") or ())),
+            enforcement=_texts(data.get("enforcement")),
+            devices=tuple(data.get("devices") or ()),
         )
+
+    def to_json(self) -> dict[str, Any]:
+        found = _shallow(self)
+        found["mounts"] = [mount.to_json() for mount in self.mounts]
+        if not self.layer_limit_bytes:
+            del found["layer_limit_bytes"]
+        return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,9 +127,12 @@ class LaunchPlan:
     # For cluster sessions: the plans of the other kernels, and a key pair for SSH between them.
     subs: tuple[LaunchPlan, ...] = ()
     cluster_key: Mapping[str, str] = field(default_factory=dict)
+    # Name of the Hub server, empty for the user's default server.
+    server: str = ""
+    is_superadmin: bool = False
 
     @classmethod
-    def of(cls, data: Mapping[str, Any]) -> LaunchPlan:
+    def from_json(cls, data: Mapping[str, Any]) -> LaunchPlan:
         """Parse the response of ``POST /sessions/{id}/launch``.
 
         Raises
@@ -123,18 +155,32 @@ class LaunchPlan:
                 command=tuple(data.get("command") or ()),
                 uid=int(data["uid"]),
                 gid=int(data["gid"]),
-                hostname=str(data.get("hostname") or "main1"),
+                hostname=str(data.get("hostname") or MAIN_HOST),
                 slots={slot: int(amount) for slot, amount in (data.get("slots") or {}).items()},
                 shared_memory_bytes=int(data.get("shared_memory_bytes") or 0),
-                mounts=tuple(Mount.of(mount) for mount in data.get("mounts") or ()),
+                mounts=tuple(Mount.from_json(mount) for mount in data.get("mounts") or ()),
                 environ=_texts(data.get("environ")),
-                injection=Injection.of(data.get("injection") or {}),
+                injection=Injection.from_json(data.get("injection") or {}),
                 labels=_texts(data.get("labels")),
-                subs=tuple(cls.of(sub) for sub in data.get("subs") or ()),
+                subs=tuple(cls.from_json(sub) for sub in data.get("subs") or ()),
                 cluster_key=_texts(data.get("cluster_key")),
+                server=str(data.get("server") or ""),
+                is_superadmin=bool(data.get("is_superadmin")),
             )
         except (KeyError, TypeError, ValueError) as error:
             raise InvalidRequest(f"the launch plan cannot be read: {error!r}") from error
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the plan as ``from_json`` reads it; plans of ``subs`` have no ``subs``."""
+        subs = [sub.to_json() for sub in self.subs]
+        return {
+            **_shallow(self),
+            "command": list(self.command) or None,
+            "mounts": [mount.to_json() for mount in self.mounts],
+            "injection": self.injection.to_json(),
+            "subs": [{k: v for k, v in sub.items() if k != "subs"} for sub in subs],
+            "cluster_key": dict(self.cluster_key) or None,
+        }
 
     @property
     def is_cluster(self) -> bool:
@@ -159,6 +205,12 @@ class LaunchPlan:
             "BAI_KERNEL_ID": self.kernel_id,
             "BAI_AGENT_ID": self.agent_id,
         }
+
+
+def _shallow(one: Injection | LaunchPlan) -> dict[str, Any]:
+    """Return the fields as JSON has them, but for dataclasses inside."""
+    values = {f.name: getattr(one, f.name) for f in fields(one)}
+    return {name: list(v) if isinstance(v, tuple) else v for name, v in values.items()}
 
 
 def _texts(data: Mapping[str, Any] | None) -> dict[str, str]:

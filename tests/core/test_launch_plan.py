@@ -1,0 +1,93 @@
+"""Launch plans and injections: what is sent is what is read."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from typing import Any
+
+import pytest
+
+from bai_services.api.sessions import launch
+from bai_services.core.errors import InvalidRequest
+from bai_services.core.sessions.launch_plan import Injection, LaunchPlan, Mount
+
+INJECTION = Injection(
+    environ={"A": "1"},
+    defaults={"B": "2"},
+    device_nodes=("/dev/a",),
+    device_requests=({"driver": "nvidia"},),
+    mounts=(Mount("/a", "/home/work", read_only=False, is_own=True),),
+    network="net",
+    capabilities=("IPC_LOCK",),
+    groups=("44",),
+    layer_limit_bytes=2**30,
+    memlock=True,
+    notices=("simulated",),
+    enforcement={"cuda": "none"},
+    devices=({"id": "d1"},),
+)
+
+
+def plan(**changes: Any) -> LaunchPlan:
+    fields: dict[str, Any] = {
+        "session_id": str(uuid.UUID(int=1)),
+        "kernel_id": str(uuid.UUID(int=2)),
+        "agent_id": "a1",
+        "name": "lab1",
+        "user": "user",
+        "server": "lab1-1",
+        "engine": "docker",
+        "endpoint": "tcp://a1",
+        "image": "python",
+        "command": ("python", "-V"),
+        "uid": 1000,
+        "gid": 1000,
+        "hostname": "main1",
+        "slots": {"cpu": 1000},
+        "shared_memory_bytes": 1,
+        "mounts": (Mount("/f", "/home/work/f", read_only=True, subpath="sub"),),
+        "environ": {"C": "3"},
+        "injection": INJECTION,
+        "labels": {"bai.x": "y"},
+        "is_superadmin": True,
+    }
+    return LaunchPlan(**fields | changes)
+
+
+def sent(one: LaunchPlan) -> LaunchPlan:
+    return LaunchPlan.from_json(json.loads(json.dumps(one.to_json())))
+
+
+def test_a_plan_arrives_as_it_was_made() -> None:
+    assert sent(plan()) == plan()
+
+
+def test_the_plan_of_a_cluster_arrives_with_its_kernels() -> None:
+    key = {"private": "p", "public": "q"}
+    subs = (plan(hostname="sub1", cluster_key=key), plan(hostname="sub2", cluster_key=key))
+    made = plan(cluster_key=key, subs=subs)
+    assert sent(made) == made
+    assert all("subs" not in sub for sub in made.to_json()["subs"])
+
+
+def test_an_absent_command_and_key_are_null() -> None:
+    data = plan(command=()).to_json()
+    assert (data["command"], data["cluster_key"]) == (None, None)
+    assert sent(plan(command=())) == plan(command=())
+
+
+def test_the_rest_model_has_exactly_the_fields_of_the_plan() -> None:
+    assert set(launch.LaunchPlan.model_fields) == set(plan().to_json())
+
+
+@pytest.mark.parametrize("path", ["data", "/home/../etc", "/a\0b"])
+def test_a_path_that_is_not_absolute_is_refused(path: str) -> None:
+    data = {**plan().to_json(), "mounts": [{"source": path, "target": "/x"}]}
+    with pytest.raises(InvalidRequest, match="not an absolute path"):
+        LaunchPlan.from_json(data)
+
+
+def test_an_id_that_is_not_a_uuid_is_refused() -> None:
+    with pytest.raises(InvalidRequest, match="cannot be read"):
+        LaunchPlan.from_json({**plan().to_json(), "kernel_id": "../x"})
