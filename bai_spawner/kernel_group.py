@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TypeVar
 
+from bai_services.core.sessions.end_reason import EndReason
 from bai_services.core.sessions.kernel_group import gang_end
 from bai_services.core.sessions.launch_plan import LaunchPlan
 
@@ -58,7 +59,8 @@ async def poll(engine: Engine, running: Running) -> Exit | None:
     for sub, how in zip(running.subs, found, strict=True):
         if isinstance(how, Exit):
             # Without code: the exit code of a session is that of its main kernel.
-            return Exit(None, gang_end(sub.hostname, how.reason, how.code))
+            text = gang_end(sub.hostname, how.text, how.code)
+            return Exit(None, EndReason.KERNEL_ENDED, text)
         if isinstance(how, BaseException) and not isinstance(how, EngineUnreachable):
             raise how
     return None

@@ -17,7 +17,7 @@ from bai_services.core.sessions.launch_plan import LaunchPlan
 from bai_services.core.sessions.lifecycle import ENDED, LIVE, Status
 from bai_services.service_client import ServiceClient
 
-from .engines.base import Running
+from .engines.base import Exit, Running
 
 # A body of the API may have one MiB; the log is truncated so that it fits as JSON.
 MAX_LOG_BYTES = 2**20 - 4096
@@ -124,11 +124,13 @@ class Sessions:
             body["sub_containers"] = {sub.hostname: sub.container_id for sub in running.subs}
         await self._post(_path(running.session_id, "started"), body)
 
-    async def exited(
-        self, session_id: str, exit_code: int | None, reason: str, logs: Logs = NO_LOGS
-    ) -> None:
+    async def exited(self, session_id: str, ended: Exit, logs: Logs = NO_LOGS) -> None:
         log, of_subs = logs
-        body: dict[str, Any] = {"exit_code": exit_code, "reason": reason[:1000]}
+        body: dict[str, Any] = {
+            "exit_code": ended.code,
+            "reason": ended.text[:1000],
+            "reason_code": ended.reason.value,
+        }
         if not of_subs:
             body["log"] = fitting(log)
         else:
@@ -138,7 +140,7 @@ class Sessions:
         await self._post(_path(session_id, "exited"), body)
 
     async def report_exit(
-        self, session_id: str, exit_code: int | None, reason: str, logs: Logs, to: logging.Logger
+        self, session_id: str, ended: Exit, logs: Logs, to: logging.Logger
     ) -> bool:
         """Report an end to the manager, with retries; return whether it was received.
 
@@ -147,7 +149,7 @@ class Sessions:
         wait = REPORT_FIRST_WAIT_SECONDS
         for attempt in range(REPORT_TRIES):
             try:
-                await self.exited(session_id, exit_code, reason, logs)
+                await self.exited(session_id, ended, logs)
                 return True
             except errors.Unavailable as error:
                 if attempt == REPORT_TRIES - 1:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from typing import Any
 
 from jupyterhub.utils import url_path_join
 from traitlets import default
 
 from bai_services.core import errors
+from bai_services.core.sessions.end_reason import EndReason
 
 from . import form, kernel_group, refusals
 from .engines.base import Engine, EngineUnreachable, Exit, Running
@@ -79,7 +81,7 @@ class BaiSpawner(SessionServer):
             # The Hub forgets it in any case; the manager keeps trying through the agent.
             await self._leave_to_manager(running.session_id)
             return
-        await self._finish(engine, running, ended, STOPPED)
+        await self._finish(engine, running, Exit(ended.code, EndReason.STOPPED, STOPPED))
 
     async def poll(self) -> int | None:
         running = self._running
@@ -100,15 +102,15 @@ class BaiSpawner(SessionServer):
             # One kernel has ended: stop the others before the end is reported.
             try:
                 main = await kernel_group.stop(engine, running, now=True)
-                ended = Exit(main.code, ended.reason)
+                ended = replace(ended, code=main.code)
             except EngineUnreachable as error:
                 self.log.warning("%s: a kernel cannot be ended: %s", self._log_name, error)
-        await self._finish(engine, running, ended, ended.reason)
+        await self._finish(engine, running, ended)
         return self._last_exit
 
-    async def _finish(self, engine: Engine, running: Running, ended: Exit, reason: str) -> None:
+    async def _finish(self, engine: Engine, running: Running, ended: Exit) -> None:
         logs = await kernel_group.read_logs(engine, running, MAX_LOG_BYTES)
-        await self.sessions.report_exit(running.session_id, ended.code, reason, logs, self.log)
+        await self.sessions.report_exit(running.session_id, ended, logs, self.log)
         await kernel_group.remove(engine, running)
         self.forget()
         self._last_exit = ended.as_poll

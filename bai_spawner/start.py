@@ -10,13 +10,14 @@ from typing import Any
 from jupyterhub.utils import url_path_join
 
 from bai_services.core import errors
+from bai_services.core.sessions.end_reason import EndReason
 from bai_services.core.sessions.launch_plan import LaunchPlan
 from bai_services.core.sessions.lifecycle import SessionType
 from bai_services.core.sessions.logs import without_times
 from bai_services.core.sessions.spec import DEFAULTS, HUB_OPTIONS
 
 from . import form, kernel_group, refusals
-from .engines.base import Engine, EngineError, EngineUnreachable, Running
+from .engines.base import Engine, EngineError, EngineUnreachable, Exit, Running
 from .readiness import wait_for_answer
 from .server import SESSION_ID, SessionServer
 from .sessions import MAX_LOG_BYTES, NO_LOGS, is_ended, is_overtaken, is_waiting
@@ -256,7 +257,7 @@ class Start:
         if how is not None:
             lines = await self._last_lines(engine, running)
             code = "?" if how.code is None else how.code
-            text = self._translate("spawn.exited", code=code, how=how.reason)
+            text = self._translate("spawn.exited", code=code, how=how.text)
             raise EngineError(text + lines, reason=refusals.EXITED)
 
     async def _last_lines(self, engine: Engine, running: Running) -> str:
@@ -280,7 +281,8 @@ class Start:
                 )
         self._spawner.forget()
         told = f"{reason}: {text.splitlines()[0] if text else ''}"
-        await self._sessions.report_exit(self.session_id, code, told, logs, self._spawner.log)
+        ended = Exit(code, EndReason.START_FAILED, told)
+        await self._sessions.report_exit(self.session_id, ended, logs, self._spawner.log)
 
     def _left(self) -> float:
         return max(0.1, self._deadline - time.monotonic())

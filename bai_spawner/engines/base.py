@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 from traitlets import Float
 from traitlets.config import LoggingConfigurable
 
+from bai_services.core.sessions.end_reason import EndReason
 from bai_services.core.sessions.kernel_group import MAIN_HOST
 from bai_services.core.sessions.launch_plan import LaunchPlan
 
@@ -71,7 +72,8 @@ class Exit:
     """How a kernel ended; ``code`` is None if it is unknown."""
 
     code: int | None
-    reason: str = "exited"
+    reason: EndReason = EndReason.EXITED
+    text: str = "exited"
 
     @property
     def as_poll(self) -> int:

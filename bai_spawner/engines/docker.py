@@ -10,6 +10,7 @@ import docker
 from traitlets import Dict, Float, Integer, Unicode
 
 from bai_services.core.folders.mounts import HOME
+from bai_services.core.sessions.end_reason import EndReason
 from bai_services.core.sessions.launch_plan import LaunchPlan
 from bai_services.core.sessions.logs import without_times
 
@@ -164,13 +165,13 @@ class DockerEngine(Engine):
             )
         except docker.errors.APIError as error:
             if error.status_code == MISSING:
-                return Exit(None, "removed from outside")
+                return Exit(None, EndReason.INTERRUPTED, "removed from outside")
             # A daemon error says nothing about the container's state.
             raise EngineUnreachable(f"the Docker engine answered: {error.explanation}") from error
         state = facts["State"]
         if state["Running"] or state["Status"] in ("created", "restarting", "paused"):
             return None
-        return Exit(int(state["ExitCode"]), _end_of(state))
+        return _end_of(state)
 
     async def read_log(self, running: Running, max_bytes: int) -> str:
         try:
@@ -255,10 +256,12 @@ class DockerEngine(Engine):
         )
 
 
-def _end_of(state: Mapping[str, Any]) -> str:
+def _end_of(state: Mapping[str, Any]) -> Exit:
+    code = int(state["ExitCode"])
     if state.get("OOMKilled"):
-        return "was killed for exceeding its memory limit"
-    return "exited"
+        text = "was killed for exceeding its memory limit"
+        return Exit(code, EndReason.INTERRUPTED, text)
+    return Exit(code)
 
 
 def _start_error(error: docker.errors.APIError, image: str) -> EngineError:

@@ -19,6 +19,7 @@ from traitlets import Enum, List, TraitError, Unicode, default, validate
 from bai_services.core.errors import InvalidRequest
 from bai_services.core.folders.mounts import HOME
 from bai_services.core.resources import MEM, parse_amount
+from bai_services.core.sessions.end_reason import EndReason
 from bai_services.core.sessions.kernel_group import folder_name
 from bai_services.core.sessions.launch_plan import LaunchPlan, Mount
 from bai_services.openat2 import open_directory_beneath
@@ -141,8 +142,9 @@ class ProcessEngine(Engine):
         # The sandbox may outlive its first process; kill everything that is left of the session.
         await asyncio.to_thread(self._end_rest, running)
         code = processes.read_status(self._status_file(_name_of(running))).get("exit-code")
-        reason = "killed from outside" if code in (None, 128 + signal.SIGKILL) else "exited"
-        return Exit(code, reason)
+        if code in (None, 128 + signal.SIGKILL):
+            return Exit(code, EndReason.INTERRUPTED, "killed from outside")
+        return Exit(code)
 
     async def read_log(self, running: Running, max_bytes: int) -> str:
         path = self._folder(_name_of(running)) / "session.log"
@@ -159,7 +161,7 @@ class ProcessEngine(Engine):
                 return ended
             await asyncio.sleep(STEP_SECONDS)
         await asyncio.to_thread(self._end_rest, running)
-        return await self.poll(running) or Exit(None, "killed")
+        return await self.poll(running) or Exit(None, EndReason.INTERRUPTED, "killed")
 
     async def remove(self, running: Running) -> None:
         """Remove the links to folders; the agent removes the rest once it has the log."""

@@ -73,7 +73,13 @@ async def test_from_the_request_to_the_end(
     assert [kernel["usage"] for kernel in kernels] == usages
     await user.delete(path)
     logs = {"sub1": "one\n", "sub2": "two\n"}
-    end = {"exit_code": 0, "reason": "stopped through the Hub", "log": "main\n", "sub_logs": logs}
+    end = {
+        "exit_code": 0,
+        "reason_code": "stopped",
+        "reason": "stopped through the Hub",
+        "log": "main\n",
+        "sub_logs": logs,
+    }
     await api.hub.post(f"{path}/exited", end)
     ended = await status_of(user, session["id"], "TERMINATED")
     assert ended["allocations"] == []
@@ -155,10 +161,14 @@ async def test_a_sub_that_ends_is_a_failure_whatever_its_code(
         session = await status_of(user, key, "TERMINATING")
         # What is left still runs: nothing is free before the Hub has ended it.
         assert len(session["allocations"]) > 0
-        await api.hub.post(f"/sessions/{key}/exited", {**end, "reason": "stopped through the Hub"})
+        await api.hub.post(
+            f"/sessions/{key}/exited",
+            {**end, "reason_code": "stopped"},
+        )
     else:
         await api.hub.post(
-            f"/sessions/{key}/exited", {**end, "reason": gang_end("sub1", "exited", code)}
+            f"/sessions/{key}/exited",
+            {**end, "reason_code": "kernel-ended", "reason": gang_end("sub1", "exited", code)},
         )
     session = await status_of(user, key, "TERMINATED")
     assert (session["result"], session["allocations"]) == ("failure", [])

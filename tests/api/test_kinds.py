@@ -69,7 +69,7 @@ async def test_an_end_that_the_agent_sees_first_brings_the_log(
     await agent.beat([{**kernel, "is_running": False, "exit_code": 0}])
     ending = await status_of(user, "train", "TERMINATING")
     assert (ending["result"], ending["exit_code"]) == ("success", 0)
-    await exited(api, session, 0, reason="stopped through the Hub", log="done\n")
+    await exited(api, session, 0, reason_code="stopped", log="done\n")
     ended = await status_of(user, "train", "TERMINATED")
     assert (ended["result"], ended["exit_code"]) == ("success", 0)
     assert ended["status_info"] == "the command ended with exit code 0"
@@ -82,12 +82,17 @@ ENDS: dict[str, tuple[int | None, dict[str, Any], str, str]] = {
     "by a signal": (137, {}, "TERMINATED", "failure"),
     "killed for its memory": (
         137,
-        {"reason": "was killed for more memory"},
+        {"reason_code": "interrupted", "reason": "was killed for more memory"},
         "TERMINATED",
         "failure",
     ),
-    "stopped in the Hub": (0, {"reason": "stopped through the Hub"}, "TERMINATED", "undefined"),
-    "nobody knows how": (None, {"reason": "removed from outside"}, "ERROR", "failure"),
+    "stopped in the Hub": (0, {"reason_code": "stopped"}, "TERMINATED", "undefined"),
+    "nobody knows how": (
+        None,
+        {"reason_code": "interrupted", "reason": "removed from outside"},
+        "ERROR",
+        "failure",
+    ),
 }
 
 
@@ -105,7 +110,7 @@ async def test_only_its_own_command_is_a_success(
 async def test_a_stop_is_no_success(api: Api, agent: AgentVoice, user: Client) -> None:
     session = await started(api, agent, "train", **BATCH)
     await user.delete("/sessions/train")
-    await exited(api, session, 0, reason="stopped through the Hub")
+    await exited(api, session, 0, reason_code="stopped")
     ended = await status_of(user, "train", "TERMINATED")
     assert (ended["result"], ended["status_info"]) == ("undefined", "stopped by user")
 
@@ -221,7 +226,7 @@ async def test_a_batch_timeout_is_a_failure(api: Api, agent: AgentVoice, user: C
     assert ending["status_info"] == (
         "BATCH_TIMEOUT_EXCEEDED: ran longer than 1min, its batch_timeout"
     )
-    await exited(api, session, 143, reason="stopped through the Hub", log="half\n")
+    await exited(api, session, 143, reason_code="stopped", log="half\n")
     ended = await status_of(user, "train", "TERMINATED")
     assert (ended["result"], ended["exit_code"]) == ("failure", 143)
     assert ended["status_info"].startswith("BATCH_TIMEOUT_EXCEEDED")

@@ -75,7 +75,12 @@ async def test_a_session_from_filing_to_end(api: Api, agent: AgentVoice, user: C
     assert (await user.get("/sessions/lab1/usage"))["kernels"][0]["usage"] == usage
     stopping = await user.delete("/sessions/lab1")
     assert (stopping["status"], len(stopping["allocations"])) == ("TERMINATING", 3)
-    end = {"exit_code": 0, "reason": "stopped through the Hub", "log": "bye\n"}
+    end = {
+        "exit_code": 0,
+        "reason_code": "stopped",
+        "reason": "stopped through the Hub",
+        "log": "bye\n",
+    }
     for _ in range(2):
         await api.hub.post(f"/sessions/{session['id']}/exited", end)
     ended = await status_of(user, session["id"], "TERMINATED")
@@ -104,7 +109,7 @@ async def test_an_agent_has_a_session_stopped_for_its_disk_space_and_the_reason_
     await agent.beat([agent.running(item, usage={"disk_bytes": 3, "stop_reason": why})])
     stopping = await status_of(user, session["id"], "TERMINATING")
     assert stopping["status_info"] == why
-    end = {"exit_code": 0, "reason": "stopped through the Hub", "log": ""}
+    end = {"exit_code": 0, "reason_code": "stopped", "log": ""}
     await api.hub.post(f"/sessions/{session['id']}/exited", end)
     ended = await status_of(user, session["id"], "TERMINATED")
     assert (ended["status_info"], ended["result"]) == (why, "failure")
@@ -324,7 +329,7 @@ async def test_a_start_that_is_cancelled_is_no_error(
     await api.hub.post(f"/sessions/{session['id']}/launch", where)
     if by == "REST":
         assert (await user.delete("/sessions/lab1"))["status"] == "TERMINATING"
-    end = {"exit_code": 0, "reason": "stopped through the Hub", "log": ""}
+    end = {"exit_code": 0, "reason_code": "stopped", "log": ""}
     await api.hub.post(f"/sessions/{session['id']}/exited", end)
     ended = await status_of(user, session["id"], "CANCELLED")
     assert (ended["result"], ended["allocations"]) == ("undefined", [])

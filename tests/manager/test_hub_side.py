@@ -10,6 +10,7 @@ import pytest
 
 from bai_services.core.accounts.roles import Caller
 from bai_services.core.listing import ListQuery
+from bai_services.core.sessions.end_reason import SessionEnd
 from bai_services.core.sessions.lifecycle import Status
 from bai_services.core.sessions.spec import SessionSpec
 from bai_services.db.sessions.rows import SessionRow
@@ -171,9 +172,7 @@ async def test_a_stop_takes_the_hubs_server_with_it(cluster: Cluster) -> None:
     assert cluster.user is not None
     await cluster.manager.sessions.sessions.stop(cluster.user, session["id"])
     await wait_until_async(lambda: cluster.hub.removed == [key_of(session)], 10, "the removal")
-    await cluster.manager.sessions.launch.exited(
-        HUB, session["id"], {"exit_code": 0, "reason": "stopped"}
-    )
+    await cluster.manager.sessions.launch.exited(HUB, session["id"], SessionEnd(0, text="stopped"))
     await cluster.until(session["id"], Status.TERMINATED)
 
 
@@ -216,9 +215,7 @@ async def test_records_of_ended_sessions_do_not_pile_up(cluster: Cluster) -> Non
     await cluster.agent.prepare()
     await cluster.until(session["id"], Status.RUNNING)
     key = key_of(session)
-    await cluster.manager.sessions.launch.exited(
-        HUB, session["id"], {"exit_code": 1, "reason": "died"}
-    )
+    await cluster.manager.sessions.launch.exited(HUB, session["id"], SessionEnd(1, text="died"))
     await wait_until_async(lambda: cluster.hub.removed == [key], 10, "the removal")
     # The Hub lost the removal in a crash: the record is back, stopped or running.
     for facts in ({}, {"ready": True}):

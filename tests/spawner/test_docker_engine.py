@@ -330,7 +330,7 @@ async def test_more_memory_than_the_limit_ends_it(
     ended = await wait_until_async(lambda: engine.poll(running), 30, "the end")
 
     assert ended.code == 137
-    assert "memory" in ended.reason
+    assert "memory" in ended.text
 
 
 async def test_folders_are_mounted_as_granted(
@@ -369,7 +369,7 @@ async def test_stop_sends_sigterm_first_and_keeps_the_log_until_remove(
     assert "a line of the log" in await later.read_log(loaded, 10_000)
     await later.remove(loaded)
     await later.remove(loaded)
-    assert (await later.poll(loaded)).reason == "removed from outside"
+    assert (await later.poll(loaded)).text == "removed from outside"
     with pytest.raises(docker.errors.NotFound):
         docker_engine.client.api.inspect_container(running.container_id)
 
@@ -399,7 +399,7 @@ async def test_a_second_start_replaces_what_a_crash_left(
     engine, second = await begin(given)
 
     assert first.container_id != second.container_id
-    assert (await engine.poll(first)).reason == "removed from outside"
+    assert (await engine.poll(first)).text == "removed from outside"
     assert await engine.poll(second) is None
 
 
@@ -505,7 +505,7 @@ async def test_silent_endpoint_does_not_block_others(
 
         ended = await asyncio.wait_for(engine.poll(there), 0.9)
 
-        assert ended is not None and ended.reason == "removed from outside"
+        assert ended is not None and ended.text == "removed from outside"
         done = await asyncio.gather(*tasks, return_exceptions=True)
         assert all(isinstance(answer, EngineUnreachable) for answer in done)
         assert threading.active_count() < 100

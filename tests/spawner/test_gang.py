@@ -12,10 +12,10 @@ from typing import Any
 import httpx
 import pytest
 
+from bai_services.core.sessions.end_reason import EndReason
 from bai_services.core.sessions.kernel_group import (
     cluster_environ,
     folder_name,
-    is_gang_end,
     kernel_names,
 )
 from bai_services.core.sessions.launch_plan import LaunchPlan
@@ -222,8 +222,8 @@ async def test_killed_kernel_is_reported(
         return await kernel_group.poll(engine, running)
 
     how = await wait_until_async(ended, 10, "the end of sub2")
-    assert how.code is None and how.reason.startswith("sub2 exited with exit code 137; ")
-    assert is_gang_end(how.reason)
+    assert how.code is None and how.text.startswith("sub2 exited with exit code 137; ")
+    assert how.reason is EndReason.KERNEL_ENDED
 
 
 @pytest.mark.parametrize(
@@ -273,7 +273,7 @@ async def test_two_processes_with_homes_of_their_own(tmp_path: Path, isolation: 
             assert (tmp_path / "sessions" / folder_name(given.session_id, hostname)).is_dir()
         await asyncio.to_thread(processes.kill_kernel, sub.kernel_id)
         how = await kernel_group.poll(engine, running)
-        assert how is not None and how.reason.startswith("sub1 ")
+        assert how is not None and how.text.startswith("sub1 ")
     finally:
         await kernel_group.stop(engine, running, now=True)
     assert await asyncio.to_thread(processes.of_session, given.session_id) == []

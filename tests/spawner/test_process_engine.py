@@ -153,7 +153,7 @@ async def test_one_that_is_killed_from_outside_is_seen(begin: Start, kind: str) 
 
     ended = await wait_until_async(lambda: engine.poll(running), 10, "the end")
 
-    assert ended.reason == "killed from outside"
+    assert ended.text == "killed from outside"
     assert processes.of_session(running.session_id) == []
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from pydantic import Field
 
+from bai_services.core.sessions.end_reason import EndReason, SessionEnd
 from bai_services.core.sessions.kernel_group import MAIN_HOST, MAX_KERNELS
 
 from ..base import APIHandler, operation
@@ -54,6 +55,7 @@ class Started(Body):
 class Exited(Body):
     exit_code: int | None = Field(default=None, ge=-(2**31), lt=2**31)
     reason: str = ""
+    reason_code: EndReason = EndReason.EXITED
     log: str = ""
     sub_logs: dict[NameText, str] = Field(default={}, max_length=MAX_KERNELS)
 
@@ -87,7 +89,8 @@ class ExitedHandler(APIHandler):
         returns=Session,
     )
     async def post(self, key: str, body: Exited) -> Any:
-        row = await self.manager.sessions.launch.exited(self.caller, key, body.model_dump())
+        end = SessionEnd(body.exit_code, body.reason_code, body.reason, body.log, body.sub_logs)
+        row = await self.manager.sessions.launch.exited(self.caller, key, end)
         return await self.manager.sessions.sessions.described(self.caller, row)
 
 

@@ -17,8 +17,6 @@ COMMAND_BYTES = 16 * 1024
 MAX_TIME_CHARACTERS = 40
 LATEST_START = timedelta(days=365)
 LONGEST_TIMEOUT = 365 * 86400
-# Prefix of the end reason of a session that was stopped by a time limit.
-TIMED_OUT = "BATCH_TIMEOUT_EXCEEDED"
 
 BATCH_FIELDS = ("startup_command", "starts_at", "batch_timeout")
 

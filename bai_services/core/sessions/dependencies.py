@@ -8,11 +8,10 @@ from graphlib import CycleError, TopologicalSorter
 
 from ..errors import Conflict, InvalidRequest
 from ..user_input import shown
+from .end_reason import EndReason
 from .lifecycle import ENDED, Result, Status
 
 MAX_DEPENDENCIES = 100
-# Prefix of the end reason of a session that was cancelled because of a failed dependency.
-FAILED = "DEPENDENCY_FAILED"
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +78,9 @@ def refuse_failed(dependencies: Sequence[Dependency]) -> None:
 
 def failure_reason(dependency: Dependency) -> str:
     """Return the end reason of a session whose dependency failed."""
-    return f"{FAILED}: session {dependency.name} it depends on is {dependency.end}"
+    return EndReason.DEPENDENCY_FAILED.explained(
+        f"session {dependency.name} it depends on is {dependency.end}"
+    )
 
 
 def waiting_text(dependencies: Sequence[Dependency]) -> str:

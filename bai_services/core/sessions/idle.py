@@ -7,8 +7,6 @@ from datetime import datetime, timedelta
 
 from .lifecycle import SessionType
 
-# Prefix of the end reason of a session that was stopped by the idle timeout.
-IDLE_TIMEOUT = "idle-timeout"
 # An activity report is considered current for this long.
 FRESH = timedelta(seconds=60)
 # Users are warned this long before the end, but not before half of the limit has passed.

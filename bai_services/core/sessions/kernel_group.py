@@ -15,7 +15,6 @@ MAIN, SUB = "main", "sub"
 MAIN_HOST = "main1"
 # More than any policy should allow; it bounds the rows written for one request.
 MAX_KERNELS = 256
-_WHOLE = "a cluster session runs with all of its kernels or not at all"
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,12 +43,8 @@ def gang_end(hostname: str, how: str, code: int | None) -> str:
     Whatever the exit code, the session has failed, and its other kernels are stopped.
     """
     with_code = "" if code is None else f" with exit code {code}"
-    return f"{hostname} {how}{with_code}; {_WHOLE}"
-
-
-def is_gang_end(reason: str) -> bool:
-    """Return whether a reason is one of ``gang_end``."""
-    return reason.endswith(_WHOLE)
+    whole = "a cluster session runs with all of its kernels or not at all"
+    return f"{hostname} {how}{with_code}; {whole}"
 
 
 def check_cluster(size: int, mode: str) -> Mode:

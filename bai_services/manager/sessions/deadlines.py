@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from bai_services.core.durations import format_duration
-from bai_services.core.sessions.batch import TIMED_OUT
 from bai_services.core.sessions.dependencies import failure_reason
-from bai_services.core.sessions.idle import IDLE_TIMEOUT
+from bai_services.core.sessions.end_reason import EndReason
 from bai_services.core.sessions.lifecycle import ENDED, Event, Result, Status
 from bai_services.db.sessions.deadlines import DeadlineStore
 from bai_services.db.sessions.dependencies import DependencyStore
@@ -17,9 +16,6 @@ from ..scheduling.lease import Lease
 from .lifecycle import Lifecycle
 
 TICK_SECONDS = 1.0
-# Prefixes of the reasons; the text after the prefix is for users.
-PENDING_TIMED_OUT = "PENDING_TIMEOUT_EXCEEDED"
-LIFETIME_OVER = "SESSION_LIFETIME_EXCEEDED"
 
 
 class Deadlines:
@@ -62,30 +58,38 @@ class Deadlines:
             await self._end(
                 late.session_id,
                 Status.PENDING,
-                f"{PENDING_TIMED_OUT}: waited longer than {format_duration(late.seconds)}, the "
-                f"most that resource group {late.limit_of} allows",
+                EndReason.PENDING_TIMEOUT.explained(
+                    f"waited longer than {format_duration(late.seconds)}, the "
+                    f"most that resource group {late.limit_of} allows"
+                ),
             )
         for late in await self._store.batch(now):
             await self._end(
                 late.session_id,
                 Status.RUNNING,
-                f"{TIMED_OUT}: ran longer than {format_duration(late.seconds)}, its batch_timeout",
+                EndReason.BATCH_TIMEOUT.explained(
+                    f"ran longer than {format_duration(late.seconds)}, its batch_timeout"
+                ),
                 Result.FAILURE,
             )
         for late in await self._store.lifetime(now):
             await self._end(
                 late.session_id,
                 Status.RUNNING,
-                f"{LIFETIME_OVER}: ran longer than {format_duration(late.seconds)}, the most that "
-                f"keypair policy {late.limit_of} allows",
+                EndReason.LIFETIME.explained(
+                    f"ran longer than {format_duration(late.seconds)}, the most that "
+                    f"keypair policy {late.limit_of} allows"
+                ),
                 Result.FAILURE,
             )
         for late in await self._store.idle(now):
             await self._end(
                 late.session_id,
                 Status.RUNNING,
-                f"{IDLE_TIMEOUT}: unused for {format_duration(late.seconds)}, the most "
-                f"that keypair policy {late.limit_of} allows",
+                EndReason.IDLE_TIMEOUT.explained(
+                    f"unused for {format_duration(late.seconds)}, the most "
+                    f"that keypair policy {late.limit_of} allows"
+                ),
                 Result.FAILURE,
             )
 

@@ -6,14 +6,14 @@ import hmac
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any
 
 from bai_services.core.accounts.roles import Caller, Role
 from bai_services.core.cluster.image_labels import PREFIX, parse_labels
 from bai_services.core.errors import Conflict, NotFound, Unavailable
 from bai_services.core.folders.vfolders import Permission
 from bai_services.core.resources import CPU
-from bai_services.core.sessions.kernel_group import MAIN_HOST, gang_end, is_gang_end
+from bai_services.core.sessions.end_reason import EndReason, SessionEnd
+from bai_services.core.sessions.kernel_group import MAIN_HOST, gang_end
 from bai_services.core.sessions.launch_plan import Injection, LaunchPlan, Mount
 from bai_services.core.sessions.lifecycle import (
     ENDED,
@@ -40,8 +40,6 @@ from .requests.secret_environ import SecretEnviron
 DEFAULT_UID = 1000
 DEFAULT_GID = 1000
 MAX_REASON = 1000
-STOPPED = "stopped through the Hub"
-EXITED = "exited"  # what an engine reports when the process ended by itself
 
 
 class LaunchPlans:
@@ -209,26 +207,22 @@ class Launch:
             )
         self._lifecycle.tell(row)
 
-    async def exited(self, caller: Caller, session_id: str, facts: Mapping[str, Any]) -> SessionRow:
-        """Record that no kernel of the session runs any more; idempotent.
-
-        ``facts`` are ``exit_code``, ``reason``, ``log`` and ``sub_logs`` by hostname.
-        """
+    async def exited(self, caller: Caller, session_id: str, end: SessionEnd) -> SessionRow:
+        """Record that nothing of the session runs any more; idempotent."""
         authorizer.require(caller, "session.launch")
         row = await self._sessions.find(session_id)
-        code, log = facts.get("exit_code"), str(facts.get("log") or "")
-        reason = str(facts.get("reason") or "")[:MAX_REASON]
-        for hostname, text in sorted((facts.get("sub_logs") or {}).items()):
-            await self._kernels.keep_log(session_id, str(text), hostname)
+        end = replace(end, text=end.text[:MAX_REASON])
+        for hostname, text in sorted(end.sub_logs.items()):
+            await self._kernels.keep_log(session_id, text, hostname)
         if row.status not in ENDED:
-            event, why, result = _end_of(row, code, reason)
+            event, why, result = _end_of(row, end)
             moved = await self._lifecycle.try_move(
-                session_id, event, why, exit_code=code, result=result, log=log
+                session_id, event, why, exit_code=end.exit_code, result=result, log=end.log
             )
             if moved is not None:
                 return moved
-        if log:
-            await self._kernels.keep_log(session_id, log)
+        if end.log:
+            await self._kernels.keep_log(session_id, end.log)
         return await self._sessions.find(session_id)
 
     async def detach(self, caller: Caller, session_id: str) -> SessionRow:
@@ -244,48 +238,48 @@ class Launch:
 _BEFORE_PREPARED = (Status.PENDING, Status.SCHEDULED, Status.PREPARING)
 
 
-def _end_of(row: SessionRow, code: int | None, reason: str) -> tuple[Event, str, Result | None]:
+def _end_of(row: SessionRow, end: SessionEnd) -> tuple[Event, str, Result | None]:
     """Return the event, reason and result of an end: requested, by itself, or a failure."""
-    if row.status is Status.RUNNING and is_gang_end(reason):
-        return Event.EXITED, reason, Result.FAILURE
-    if reason == STOPPED and row.status in _BEFORE_PREPARED:
-        return Event.STOP_REQUESTED, reason, None
-    if reason == STOPPED and row.status is Status.PREPARED:
+    if row.status is Status.RUNNING and end.reason is EndReason.KERNEL_ENDED:
+        return Event.EXITED, end.text, Result.FAILURE
+    if end.reason is EndReason.STOPPED and row.status in _BEFORE_PREPARED:
+        return Event.STOP_REQUESTED, end.text, None
+    if end.reason is EndReason.STOPPED and row.status is Status.PREPARED:
         # Cancelled through the Hub while it was starting.
-        return Event.ABORTED, reason, None
+        return Event.ABORTED, end.text, None
     if row.type == SessionType.BATCH:
-        return _end_of_batch(row, code, reason)
+        return _end_of_batch(row, end)
     if row.status is Status.TERMINATING:
         # Whoever requested the end has set its result; a stop by a user has none.
-        return Event.EXITED, reason, None
+        return Event.EXITED, end.text, None
     if row.status is not Status.RUNNING:
-        return Event.FAILED, reason, Result.FAILURE
-    if reason == STOPPED:
-        return Event.EXITED, reason, Result.UNDEFINED
-    if code == 0:
-        return Event.EXITED, reason, Result.SUCCESS
+        return Event.FAILED, end.text, Result.FAILURE
+    if end.reason is EndReason.STOPPED:
+        return Event.EXITED, end.text, Result.UNDEFINED
+    if end.exit_code == 0:
+        return Event.EXITED, end.text, Result.SUCCESS
     if row.cluster_size > 1:
         # The same as when its agent reports the end first.
-        return Event.EXITED, gang_end(MAIN_HOST, reason, code), Result.FAILURE
-    return Event.FAILED, reason, Result.FAILURE
+        return Event.EXITED, gang_end(MAIN_HOST, end.text, end.exit_code), Result.FAILURE
+    return Event.FAILED, end.text, Result.FAILURE
 
 
-def _end_of_batch(
-    row: SessionRow, code: int | None, reason: str
-) -> tuple[Event, str, Result | None]:
+def _end_of_batch(row: SessionRow, end: SessionEnd) -> tuple[Event, str, Result | None]:
     """Return the event, reason and result of a batch session's end: only its own command can
     succeed.
     """
     if row.status is Status.TERMINATING:
         # Whoever requested the end has set its result.
-        return Event.EXITED, reason, None
-    if reason == STOPPED:
-        return Event.EXITED, reason, Result.UNDEFINED
+        return Event.EXITED, end.text, None
+    if end.reason is EndReason.STOPPED:
+        return Event.EXITED, end.text, Result.UNDEFINED
     # The runner starts the command only after the Hub has its server. An end by itself is therefore
     # the end of the command, even if the manager does not know yet that the session is running.
-    if code is None or (row.status is not Status.RUNNING and reason != EXITED):
-        return Event.FAILED, reason, Result.FAILURE
-    why = command_end(code) if reason == EXITED else f"{reason}; {command_end(code)}"
+    code = end.exit_code
+    if code is None or (row.status is not Status.RUNNING and end.reason is not EndReason.EXITED):
+        return Event.FAILED, end.text, Result.FAILURE
+    is_plain = end.reason is EndReason.EXITED
+    why = command_end(code) if is_plain else f"{end.text}; {command_end(code)}"
     return Event.EXITED, why, result_of(code)
 
 

@@ -9,7 +9,8 @@ from urllib.parse import quote
 from bai_services.core.durations import format_duration
 from bai_services.core.resources import MEM, format_amount
 from bai_services.core.sessions.dependencies import Dependency
-from bai_services.core.sessions.idle import IDLE_TIMEOUT, Idleness, network_timeout
+from bai_services.core.sessions.end_reason import EndReason
+from bai_services.core.sessions.idle import Idleness, network_timeout
 from bai_services.core.sessions.lifecycle import SessionType
 from bai_services.db.scheduling.queue import WaitState
 from bai_services.db.sessions.rows import CallbackState, SessionRow, SessionView
@@ -151,7 +152,7 @@ def _warnings(idleness: Idleness | None, now: datetime) -> list[str]:
         return []
     limit = format_duration((idleness.ends_at - idleness.since).total_seconds())
     return [
-        f"{IDLE_TIMEOUT}: unused since {idleness.since.isoformat(timespec='seconds')}; "
+        f"{EndReason.IDLE_TIMEOUT}: unused since {idleness.since.isoformat(timespec='seconds')}; "
         f"after {limit} without use it will be stopped. Use it, or keep it alive"
     ]
 
