@@ -276,7 +276,7 @@ async def test_owners_extend_a_lifetime_as_far_as_the_policy_lets_them(
     api.world.clock.advance(seconds=1)
     ending = await status_of(user, "lab1", "TERMINATING")
     assert ending["status_info"].startswith("SESSION_LIFETIME_EXCEEDED: ran longer than 15min")
-    with pytest.raises(errors.Conflict, match="that runs"):
+    with pytest.raises(errors.Conflict, match="of a running session"):
         await user.post(*asked)
 
 
@@ -484,5 +484,5 @@ async def test_templates_of_a_project_and_of_a_domain(api: Api, agent: AgentVoic
     with pytest.raises(errors.Forbidden):
         await user.delete("/session-templates/all1")
     assert (await stranger.get("/session-templates"))["total"] == 0
-    with pytest.raises(errors.InvalidRequest, match="which project"):
+    with pytest.raises(errors.InvalidRequest, match="name the project"):
         await admin.post("/session-templates", {"name": "none", **spec, "audience": "project"})
