@@ -64,8 +64,8 @@ class Engine(ABC):
         return {}
 
     async def writable(self, kernel: Kernel) -> tuple[Sequence[Path], int]:
-        """Return the paths where a kernel writes outside of its home and folders, and bytes
-        elsewhere.
+        """Return the paths outside of home and folders that a kernel writes to, and the bytes
+        that these paths do not cover.
         """
         return (), 0
 

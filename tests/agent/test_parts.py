@@ -63,7 +63,7 @@ def test_an_rngd_is_divided_in_its_natural_parts(
     furiosa(machine)
     names = [f"pe{n}" for n in range(8)] + ["pe0-1", "pe2-3", "pe4-5", "pe6-7", "pe0-3", "pe4-7"]
     machine.files({f"/dev/rngd/npu0{name}": "" for name in names})
-    # Another card, whose number begins alike.
+    # Another card, whose number begins with the same digits.
     machine.files({"/dev/rngd/npu01mgmt": ""})
     kind = Rngds(replace(built_in()["rngd"], parts=parts), "m1", HostFiles(machine.root))
     devices = kind.discover()
@@ -174,7 +174,7 @@ async def test_a_device_is_idle_by_its_memory_where_it_tells_nothing_else(
     cards.seen = {"memory_used_bytes": 0}
     await inventory.look()
     await watchdog.look()
-    # Idle since then: the time of its last work stays.
+    # Idle since then: the time of its last activity stays.
     assert watchdog.usage(key)["devices"][0]["active_at"] == active_at
 
 

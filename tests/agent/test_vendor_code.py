@@ -24,7 +24,7 @@ GIB = 2**30
 
 
 class AmdSmiError(Exception):
-    """What the binding raises."""
+    """The exception that the binding raises."""
 
 
 def amdsmi(**functions: Any) -> Any:
@@ -178,7 +178,8 @@ def test_a_killed_agent_leaves_groups_that_only_live_sessions_keep(machine: Fake
     again.reconcile(held(devices[2:]))
     again.discover()
     tool.forget()
-    # The first session has ended; of its devices one is given anew, with nothing of the second's.
+    # The first session has ended; one of its devices is assigned again, without the second
+    # session's group.
     again.inject(granted(devices[:2]), "docker")
     assert tool.lines() == ["group -d 1", "group -c 1 -a 0,1"]
     again.release(held(devices[2:]))

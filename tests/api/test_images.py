@@ -21,7 +21,7 @@ async def test_labels_say_amounts_and_apps(api: Api) -> None:
     assert made["name"] == "team/py:latest"
     assert (made["min_slots"], made["max_slots"]) == ({"cpu": "2"}, {"mem": "8g"})
     assert (made["apps"], made["preferred_shared_memory"]) == (["lab"], "64m")
-    # What is given counts before what the labels say.
+    # Given amounts take precedence over those of the labels.
     changed = await admin.patch(f"/images/{made['id']}", {"min_slots": {"cpu": "1", "mem": "1g"}})
     assert changed["min_slots"] == {"cpu": "1", "mem": "1g"}
     relabelled = await admin.patch(

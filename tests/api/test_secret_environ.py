@@ -31,7 +31,7 @@ async def test_a_secret_variable_reaches_the_session_and_nobody_else(
     async with api.world.manager.database.read() as tx:
         row = (await tx.execute(sa.select(sessions))).mappings().one()
     assert SECRET not in repr(dict(row))
-    # The same again is the same session; another value is another content.
+    # Equal values give the same session; another value counts as other content.
     assert (await user.post("/sessions", spec))["id"] == session["id"]
     with pytest.raises(errors.AlreadyExists):
         await user.post("/sessions", {**spec, "environ": {**environ, "TOKEN": "other"}})

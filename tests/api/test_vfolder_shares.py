@@ -1,4 +1,4 @@
-"""A share of a folder counts when its user has accepted it, whoever gave it."""
+"""A share of a folder takes effect when its user has accepted it, whoever created it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ async def api(api: Api) -> Api:
 
 
 async def mounted(api: Api, username: str, *names: str) -> list[str]:
-    """Return what a session of somebody mounts that asks for these folders."""
+    """Return what a user's session mounts if it requests these folders."""
     owner, project = await api.world.user_id(username), await api.world.project_id()
     requests = [MountRequest(name) for name in names]
     found = await api.world.manager.folders.mounts.resolve_mounts(
@@ -49,7 +49,7 @@ async def test_nobody_plants_a_folder_in_the_session_of_somebody_else(
     assert [item["vfolder"] for item in received["items"]] == [".local", "data"]
     for item in received["items"]:
         await user.post(f"/vfolder-invitations/{item['id']}/accept")
-    # An accepted folder is there to be asked for; it never comes by itself.
+    # An accepted folder can be requested; it is never mounted automatically.
     assert await mounted(api, "user") == []
     assert await mounted(api, "user", "data") == ["data"]
 
@@ -123,7 +123,7 @@ async def test_only_its_owner_makes_a_folder_one_of_every_session(api: Api, user
     assert await mounted(api, "user") == [".local"]
     with pytest.raises(InvalidRequest, match="rename it first"):
         await admin.put(f"{path}/owner", {"user": "user2"})
-    # Whoever asks for it themselves may have it.
+    # Users who request the folder themselves may have it.
     await admin.put(f"{path}/owner", {"user": "admin"})
     await api.world.manager.folders.vfolders.settled()
     assert (await admin.get(path))["owner"] == "admin"

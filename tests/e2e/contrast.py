@@ -1,4 +1,4 @@
-"""Whether what is shown can be seen, as a theme has it and as people's own settings want it."""
+"""Contrast of pages, under themes and under the user's own display settings."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from playwright.async_api import Locator
 
-# What of these nodes is hard to see: text with less contrast to what is behind it than 4.5, lines
-# and signs with less than 3 (WCAG 2.2, 1.4.3 and 1.4.11).
+# Returns nodes with insufficient contrast: text below 4.5, lines and signs below 3 (WCAG 2.2, 1.4.3
+# and 1.4.11).
 HARD_TO_SEE = """
 nodes => {
     for (const change of document.getAnimations()) {
@@ -72,7 +72,7 @@ SPECS: dict[str, dict[str, Any]] = {
 
 
 async def look_at_contrast(shown: Locator, name: str, folder: Path) -> None:
-    """See that nothing of it is hard to see, and take pictures for people to look at."""
+    """Check the contrast of the shown nodes, and save screenshots for reviewers."""
     page = shown.page
     for spec, media in SPECS.items():
         await page.emulate_media(**{**USUAL, **media})

@@ -1,7 +1,7 @@
-"""kill -9 of every part at random points of many starts and stops: nothing leaks or doubles.
+"""kill -9 of every component at random points of many starts and stops: no leaks, no duplicates.
 
 ``BAI_FAULT_CYCLES`` is the number of sessions that are started and stopped (60; `make soak` runs
-200), ``BAI_FAULT_SEED`` the seed of all random choices; a run that fails prints its seed.
+200), ``BAI_FAULT_SEED`` the seed of all random choices; a failed run prints its seed.
 """
 
 from __future__ import annotations
@@ -46,9 +46,9 @@ SLOTS = (
     {"cuda.shares": "1"},
     {"cuda.device": "1"},
 )
-# One looks whether the demo is up, the others wait for what it finds.
+# One thread probes whether the demo is up; the others wait for its result.
 PROBING = threading.Lock()
-# After which of these a session is stopped; None: at once.
+# The status after which a session is stopped; None: at once.
 POINTS = (None, "SCHEDULED", "PREPARING", "PREPARED", "RUNNING", "RUNNING", "RUNNING")
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(1800)]
@@ -57,12 +57,12 @@ Session = dict[str, Any]
 
 
 class Caller:
-    """A person who does not give up when a part is away."""
+    """A client that retries while a component is down."""
 
     def __init__(self, hub: RunningHub, name: str) -> None:
         self._hub = hub
         self._http = hub.rest(name)
-        # Set when another one failed: waiting on would only hide that.
+        # Set when another caller failed, so that the others do not hide the failure by waiting.
         self.gives_up = threading.Event()
 
     def call(self, method: str, path: str, **options: Any) -> httpx.Response:
@@ -73,11 +73,11 @@ class Caller:
                 found = self._http.request(method, path, **options)
             except httpx.TransportError:
                 found = None
-            # The proxy answers in the manager's place while it is away: with a page.
+            # While the manager is down, the proxy answers with an HTML page.
             is_ours = found is not None and "json" in found.headers.get("Content-Type", "")
             if found is not None and is_ours and found.status_code < 500:
                 return found
-            # In the manager's last moments it answers 5xx itself; then nobody does for a while.
+            # A stopping manager answers 5xx, then nothing answers for a while.
             with PROBING:
                 wait_until(self._hub.is_up, PATIENCE_SECONDS, "the demo to be up again")
             return None
@@ -104,7 +104,7 @@ class Caller:
 
 
 class Steps:
-    """Counts what workers do, and tells the killer when its next point is reached."""
+    """Counts steps of the workers, and notifies the killer of its next point."""
 
     def __init__(self, points: list[int]) -> None:
         self._points = sorted(points)
@@ -152,7 +152,7 @@ def cycle(caller: Caller, steps: Steps, number: int, chance: random.Random) -> s
 
 
 def kill(hub: RunningHub, part: Part) -> None:
-    """Kill a part and wait until everything answers again."""
+    """Kill a component and wait until everything answers again."""
     old = hub.process_of(part)
     hub.kill(part)
     if part == "hub":
@@ -164,14 +164,14 @@ def kill(hub: RunningHub, part: Part) -> None:
         try:
             return hub.process_of(part) != old
         except TimeoutError:
-            # The Hub looks at its services twice a minute only.
+            # The Hub checks its services only twice a minute.
             return False
 
     wait_until(is_back, PATIENCE_SECONDS, f"a new {part}")
 
 
 def session_processes(hub: RunningHub) -> dict[str, list[int]]:
-    """Return the servers that run, by session."""
+    """Return the running servers, by session."""
     found: dict[str, list[int]] = {}
     for process in hub.left_running():
         try:
@@ -184,7 +184,7 @@ def session_processes(hub: RunningHub) -> dict[str, list[int]]:
 
 @pytest.fixture
 def hub(own_hub: Callable[..., RunningHub], tmp_path: Path) -> RunningHub:
-    """The demo whose sessions are light, on a machine that has room for many."""
+    """The demo with light sessions, on an agent with room for many."""
     config = tmp_path / "light.py"
     light = ROOT / "tests/testbed/light_session.py"
     config.write_text(
@@ -205,7 +205,7 @@ async def test_nothing_leaks_and_nothing_is_allocated_twice(hub: RunningHub) -> 
     assert sum(ends.values()) == CYCLES
     print(f"ended as {dict(ends)}")
 
-    # What ran all the time still runs, is the same process, and is reached through the proxy.
+    # A session that ran all the time is still the same process, reachable through the proxy.
     assert session_processes(hub) == {steady["id"]: pids}
     owner = hub.rest("domain-admin")
     reached = hub.jupyter(owner, steady["url"]).get("api")
@@ -227,7 +227,7 @@ async def test_nothing_leaks_and_nothing_is_allocated_twice(hub: RunningHub) -> 
 
 
 async def doubled(database: Database) -> list[str]:
-    """Return every moment in the ledger's history at which a device held more than it is."""
+    """Return every moment in the ledger's history at which a device was over-allocated."""
     async with database.read() as tx:
         rows = (
             await tx.execute(sa.select(allocations).where(allocations.c.device_id.is_not(None)))
@@ -237,7 +237,7 @@ async def doubled(database: Database) -> list[str]:
         amount = thousandths(row.slot, row.amount)
         moves.append((row.allocated_at, 1, row.device_id, amount))
         if row.freed_at is not None:
-            # What is freed and taken at one time is freed first.
+            # Releases come before allocations at the same time.
             moves.append((row.freed_at, 0, row.device_id, -amount))
     held: Counter[str] = Counter()
     found = []
@@ -249,10 +249,10 @@ async def doubled(database: Database) -> list[str]:
 
 
 def churn(hub: RunningHub, chance: random.Random) -> Counter[str]:
-    """Run all cycles while parts are killed; return how often a session ended how."""
+    """Run all cycles while components are killed; return the number of sessions per result."""
     kills = max(len(PARTS), CYCLES // CYCLES_PER_KILL)
     steps = Steps([chance.randrange(4 * CYCLES * 9 // 10) for _ in range(kills)])
-    # Every part at least once, in any order.
+    # Every component at least once, in any order.
     victims = [*PARTS, *(chance.choice(PARTS) for _ in range(kills - len(PARTS)))]
     chance.shuffle(victims)
     seeds = [chance.random() for _ in range(CYCLES)]
@@ -285,7 +285,7 @@ def churn(hub: RunningHub, chance: random.Random) -> Counter[str]:
 
 
 def active_servers(hub: RunningHub) -> list[str]:
-    """Return the servers that the Hub believes to run."""
+    """Return the servers that the Hub considers running."""
     token = (hub.home / "secrets" / "run-token").read_text()
     answer = httpx.get(
         f"{hub.url}/hub/api/users",
@@ -298,7 +298,7 @@ def active_servers(hub: RunningHub) -> list[str]:
 
 
 def test_what_waits_still_waits_and_starts_in_its_turn(hub: RunningHub) -> None:
-    """Both GPUs are taken: a third session waits through the death of every part."""
+    """Both GPUs are taken: a third session stays pending while every component is killed."""
     whole = {"cpu": "1", "mem": "256m", "cuda.device": "1"}
     first, second = (running_session(hub, "user", resources=whole) for _ in range(2))
     waits = Caller(hub, "user2")

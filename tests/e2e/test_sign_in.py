@@ -1,4 +1,4 @@
-"""Signing in on a real Hub: who gets in, who does not, what they read, what they see."""
+"""Sign-in on a real Hub: who is accepted, what the pages say, and what each role can see."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def admin(hub: RunningHub) -> Iterator[httpx.Client]:
 
 @pytest.fixture
 def person(admin: httpx.Client) -> Callable[..., str]:
-    """Make an account with ``PASSWORD`` in the domain ``default``; return its user name."""
+    """Create an account with ``PASSWORD`` in the domain ``default``; return its user name."""
 
     def make(**fields: Any) -> str:
         name = f"p-{uuid.uuid4().hex[:10]}"
@@ -48,7 +48,7 @@ def person(admin: httpx.Client) -> Callable[..., str]:
 def sign_in(
     hub: RunningHub, name: str, password: str, **headers: str
 ) -> tuple[httpx.Response, bool]:
-    """Return the answer to the login form, and whether the person is in after it."""
+    """Return the answer to the login form, and whether the user is signed in afterwards."""
     with hub.client() as client:
         client.headers.update(headers)
         answer = hub.post_form(client, "/hub/login", username=name, password=password)
@@ -113,7 +113,7 @@ def test_an_account_that_may_not_come_in_is_told_why(
     answer, _ = sign_in(hub, name, PASSWORD)
     assert (answer.status_code, ENGLISH(key) in text_of(answer)) == (403, True)
     answer, _ = sign_in(hub, name, "not the password")
-    # Who does not know the password learns nothing of the account.
+    # Without the password, the answer reveals nothing about the account.
     assert ENGLISH("sign_in.refused") in text_of(answer)
 
 
@@ -138,7 +138,7 @@ def test_repeated_failures_block_and_say_for_how_long(
         seconds = int(answer.headers["Retry-After"])
         assert 60 < seconds <= 1200
         assert "Too many failed attempts. Try again in " in text_of(answer)
-        # Also the right one has to wait now.
+        # The right password is blocked now, too.
         answer = hub.post_form(client, "/hub/login", username=name, password=PASSWORD)
         assert (answer.status_code, "Retry-After" in answer.headers) == (403, True)
 
@@ -167,7 +167,7 @@ def test_changing_ones_own_password(hub: RunningHub, person: Callable[..., str])
         assert f'value="{name}"' in client.get("/hub/change-password").text
 
         def change(old: str, new: str) -> httpx.Response:
-            # Somebody else's name in the form changes nothing for them.
+            # Another user's name in the form has no effect on that user.
             return hub.post_form(
                 client,
                 "/hub/change-password",
@@ -216,7 +216,7 @@ def test_every_language_reaches_the_pages(hub: RunningHub, language: str) -> Non
         page = text_of(client.get("/hub/login", headers={"Accept-Language": f"fr, {language}"}))
         assert f'lang="{language}"' in page
         assert translate("sign_in.name") in page
-        # A choice is kept and goes before what the browser accepts.
+        # The chosen language is stored and overrides the browser's.
         client.get(f"/hub/login?lang={language}")
         answer = hub.post_form(client, "/hub/login", username="nobody", password="x")
         assert translate("sign_in.refused") in text_of(answer)
@@ -303,7 +303,7 @@ def test_a_new_role_reaches_the_hub_at_the_next_start(
         assert browser.get("/hub/admin").status_code == 403
         answer = admin.patch(f"/users/{name}", json={"role": "admin"})
         assert answer.status_code == 200, answer.text
-        # A start of any kind asks for the account again, whatever becomes of it.
+        # Every start reads the account again, whatever the result.
         page = browser.get("/hub/spawn")
         assert page.status_code == 200
         hub.post_form(browser, f"/hub/spawn/{name}", project="no-such-project")
@@ -313,7 +313,7 @@ def test_a_new_role_reaches_the_hub_at_the_next_start(
 def test_a_manager_that_is_down_is_said_to_be_down(own_hub: Callable[..., RunningHub]) -> None:
     hub = own_hub().start()
     with hub.sign_in("user") as browser:
-        # Killed, it would be back before somebody has signed in.
+        # A killed manager would be restarted before the sign-in.
         manager = hub.process_of("manager")
         manager.suspend()
         answer, _ = sign_in(hub, "user", hub.password)

@@ -61,14 +61,14 @@ async def test_a_standby_starts_nothing(
     database_url: str, tmp_path: Path, clock: MovableClock
 ) -> None:
     async with two_managers(database_url, tmp_path, clock, LONG) as (cluster, standby):
-        # Accepted by the Hub and slow to come up: long enough for a second one to ask.
+        # Accepted by the Hub, but slow to start: long enough for the second manager to act.
         cluster.hub.starts = [202]
         session = await prepared(cluster, "lab1")
         asked = [key_of(session)]
         await wait_until_async(lambda: cluster.hub.asked == asked, 15, "the start")
         await standby.servers.starter.step()
         standby.servers.starter.begin(await cluster.store.find(session["id"]))
-        # What it would have asked the Hub is asked before this.
+        # Any request of the standby to the Hub would come before this one.
         await standby.hub.servers_of("user")
         cluster.hub.set_up(asked[0])
         await cluster.until(session["id"], Status.RUNNING)
@@ -81,7 +81,7 @@ async def test_a_session_created_by_a_standby_is_placed_at_once(
     async with two_managers(database_url, tmp_path, clock, LONG) as (cluster, standby):
         await cluster.manager.start()
         assert cluster.user is not None
-        # The scheduler learns of the first one directly and of the second from the database.
+        # The scheduler is notified of the first one and finds the second in the database.
         for number in range(3):
             theirs = SessionSpec(name=f"theirs-{number}", resources={"cpu": "1", "mem": "512m"})
             created, _ = await standby.sessions.sessions.create(cluster.user, theirs)
@@ -134,7 +134,7 @@ async def test_who_takes_the_lease_takes_over_the_starts(
         cluster.hub.starts = [202]
         session = await prepared(cluster, "lab1")
         await wait_until_async(lambda: len(cluster.hub.asked) == 1, 15, "the start")
-        # The first one hangs: what it had under way is gone, and nothing renews its lease.
+        # The first manager hangs: its running calls are lost, and nothing renews its lease.
         await cluster.manager.servers.starter.stop()
         await wait_until_async(
             second.scheduling.scheduler.lease.hold, 30, "the second one to take over"
@@ -142,7 +142,7 @@ async def test_who_takes_the_lease_takes_over_the_starts(
         second.scheduling.scheduler.lease.start()
         await second.servers.starter.step()
         await cluster.until(session["id"], Status.RUNNING)
-        # It goes on, and believes that the lease is its own.
+        # It continues, and believes that it still has the lease.
         cluster.hub.servers.clear()
         clock.advance(minutes=16)
         await cluster.agent.beat(None)
@@ -199,7 +199,7 @@ async def test_one_that_is_stopped_in_a_start_and_woken(
             await until_held(1)
             with lone_manager(database_url, tmp_path / "b", hub.url):
                 await wait_until_async(lambda: "this one waits" in log_of("b"), 60, "b to wait")
-                # A manager reads agents together with sessions that another one created.
+                # A manager reads agents together with sessions that another manager created.
                 await beat()
                 hub.starts = [202]
                 one = await prepared_now("lab1")
@@ -211,7 +211,7 @@ async def test_one_that_is_stopped_in_a_start_and_woken(
                 os.kill(first.pid, signal.SIGCONT)
                 await wait_until_async(lambda: "was lost" in log_of("a"), 60, "a to see it")
                 await beat()
-                # Asked again and again for a while: both have their turn if both want one.
+                # Retried for a while: both managers would have a turn if both wanted to start it.
                 hub.starts = [429] * 40
                 two = await prepared_now("lab2")
                 await until(two, Status.RUNNING)

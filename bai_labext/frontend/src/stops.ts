@@ -6,7 +6,7 @@ import type { Model } from './model';
 import type { Translate } from './texts';
 import type { Session } from './types';
 
-/** Actions against a coming end. */
+/** What the user can do to postpone the end. */
 interface Ways {
   keepAlive(): void;
   stayHere(): void;
