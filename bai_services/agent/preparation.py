@@ -74,7 +74,7 @@ class Work:
     async def _prepare(self, task: Task) -> dict[str, Any]:
         granted = granted_of(task.devices, self._inventory.devices)
         await in_time(_check_mounts, task)
-        async with Telling(self._link, task) as telling:
+        async with ProgressReporter(self._link, task) as telling:
             prepared = await self._engine.prepare(task, telling.tell)
         home = await asyncio.to_thread(self._folders.make, task, prepared.uid, prepared.gid)
         # First of all, so that a removal knows what to undo, whatever happens next.
@@ -171,7 +171,7 @@ async def in_time(work: Callable[..., T], *arguments: Any) -> T:
         ) from None
 
 
-class Telling:
+class ProgressReporter:
     """Reports progress at most twice a second, the newest only."""
 
     def __init__(self, link: Link, task: Task) -> None:
@@ -181,7 +181,7 @@ class Telling:
         self._come = asyncio.Event()
         self._sender: asyncio.Task[None] | None = None
 
-    async def __aenter__(self) -> Telling:
+    async def __aenter__(self) -> ProgressReporter:
         self._sender = asyncio.create_task(self._send())
         return self
 

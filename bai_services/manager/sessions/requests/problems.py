@@ -35,7 +35,7 @@ REPORTED = (InvalidRequest, NotFound, Conflict, QuotaExceeded, InsufficientResou
 
 
 @dataclass(frozen=True, slots=True)
-class Beside:
+class NameSources:
     """Sources in which the names of a request are looked up; ``image`` is the requested image."""
 
     offer: Offer
@@ -64,7 +64,7 @@ class _Problems:
 
 
 async def add_problems(
-    first: BaiError, request: SessionSpec, lookup: Callable[[], Awaitable[Beside]]
+    first: BaiError, request: SessionSpec, lookup: Callable[[], Awaitable[NameSources]]
 ) -> BaiError:
     """Return the refusal of a request, extended by everything else that is wrong with it.
 
@@ -128,7 +128,7 @@ def _check_malformed(request: SessionSpec, problems: _Problems) -> None:
     problems.check("preopen_ports", lambda: check_preopen_ports(request.preopen_ports, {}))
 
 
-async def _check_names(request: SessionSpec, beside: Beside, problems: _Problems) -> None:
+async def _check_names(request: SessionSpec, beside: NameSources, problems: _Problems) -> None:
     offer = beside.offer
     kind = SessionType.INTERACTIVE
     group: GroupFacts | None = None
@@ -176,7 +176,7 @@ def _check_amounts(
 
 
 async def _check_mount(
-    number: int, mount: MountRequest, beside: Beside, problems: _Problems
+    number: int, mount: MountRequest, beside: NameSources, problems: _Problems
 ) -> None:
     field = f"mounts.{number}"
     problems.check(f"{field}.path", lambda: mount_path("folder", mount.path))

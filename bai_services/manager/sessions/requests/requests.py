@@ -47,7 +47,7 @@ from .choices import (
     session_type,
 )
 from .dependency_resolver import DependencyResolver
-from .problems import Beside, add_problems
+from .problems import NameSources, add_problems
 from .secret_environ import SecretEnviron
 
 # A reserved name, like all that start with BAI_: a request cannot set it as a variable.
@@ -210,7 +210,7 @@ class Requests:
             sub_kernel_ids=tuple(str(uuid.uuid4()) for _ in range(1, request.cluster_size)),
         )
 
-    async def _beside(self, caller: Caller, request: SessionSpec, known: _Known) -> Beside:
+    async def _beside(self, caller: Caller, request: SessionSpec, known: _Known) -> NameSources:
         """Return the sources in which the names of a refused request are looked up."""
         owner = await known.once(
             ("owner", request.owner), lambda: self.owner_of(caller, request.owner)
@@ -224,7 +224,7 @@ class Requests:
         async def resolve_mount(mount: MountRequest) -> None:
             await self._vfolders.resolve_mounts(caller, owner.id, project.id, [mount])
 
-        return Beside(offer, image_and_preset[0], resolve_mount)
+        return NameSources(offer, image_and_preset[0], resolve_mount)
 
     async def _fitting(
         self,
