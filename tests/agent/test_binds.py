@@ -151,13 +151,13 @@ def test_a_place_that_lost_its_mount_is_missed_and_not_written_to(
 def test_who_may_not_mount_says_so() -> None:
     script = """
 import os, pathlib
-from bai_services.agent.folders.bind_mounts import Binds
+from bai_services.agent.folders.bind_mounts import BindMounts
 from bai_services.core.errors import Unavailable
 os.setgid(65534); os.setuid(65534)
 pathlib.Path("folder/sub").mkdir(parents=True)
 mount = {"source": "folder", "target": "/in", "subpath": "sub"}
 try:
-    Binds(pathlib.Path("home")).make("s", [mount])
+    BindMounts(pathlib.Path("home")).make("s", [mount])
 except Unavailable as error:
     print(error.message)
 """
@@ -177,7 +177,7 @@ async def test_a_dead_mount_of_the_machine_is_waited_for_no_longer_than_its_time
     try:
         with dead_mount(folder):
             for look in (lambda: os.listdir(folder), lambda: binds.make(NAME, wanted(folder))):
-                with pytest.raises(Unavailable, match="does not answer on the machine"):
+                with pytest.raises(Unavailable, match="does not answer on the chosen agent"):
                     await preparation.in_time(look)
     except PartMissing as reason:
         missing("fuse", reason)
