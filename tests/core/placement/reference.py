@@ -1,0 +1,244 @@
+"""Placement of one request in plain Python: slow, as written in the definitions of the policies.
+
+The oracle for the compiled code: one kernel, agents whose devices are of one family and one model,
+no locality of devices. `docs/how-to/change-placement.md` explains how to use it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+from bai_services.core.scheduling.placement import AgentState, Policy
+from bai_services.core.scheduling.placement.mix import Mix, RequestKind
+from bai_services.core.scheduling.placement.prices import remainder_values, share_prices
+
+from .worlds import GIB
+
+
+def acceptable(
+    policy: Policy, agents: list[AgentState], kind: RequestKind, last: int
+) -> list[int | None]:
+    """Return the agents that a policy may choose; None: there is no room.
+
+    ``last`` is the agent chosen last, or -1.
+    """
+    able = [n for n, agent in enumerate(agents) if fits(agent, kind)]
+    if not able:
+        return [None]
+    if policy == Policy.RANDOM:
+        return [*able]
+    if policy == Policy.ROUND_ROBIN:
+        return [min(able, key=lambda n: (n <= last, n))]
+    if policy == Policy.PRICED:
+        priced = Plain(MIX, agents)
+        scores: dict[int, Any] = {n: priced.score(agents[n], kind) for n in able}
+    else:
+        rules: dict[Policy, Callable[[AgentState, RequestKind], Any]] = {
+            Policy.FGD: gradient,
+            Policy.BEST_FIT: best_fit,
+            Policy.PACK: pack,
+            Policy.SPREAD: spread,
+        }
+        scores = {n: rules[policy](agents[n], kind) for n in able}
+    best = max(scores.values())
+    # Ties go to the first agent.
+    return [next(n for n in able if scores[n] == best)]
+
+
+def free_of(on: AgentState) -> list[int]:
+    """Return the free thousandths of each device."""
+    return [d.capacity - d.used for d in on.devices]
+
+
+def fits(on: AgentState, kind: RequestKind) -> bool:
+    free = free_of(on)
+    if kind.cpu > on.free("cpu") or kind.mem > on.free("mem"):
+        return False
+    if kind.devices == 0:
+        return True
+    if kind.models and on.devices[0].model not in kind.models:
+        return False
+    return sum(room >= kind.share for room in free) >= kind.devices
+
+
+def left_after(on: AgentState, kind: RequestKind) -> tuple[int, int, int]:
+    """Return the thousandths of devices, of cores, and the bytes that remain free."""
+    devices = sum(free_of(on)) - kind.devices * kind.share
+    return devices, on.free("cpu") - kind.cpu, on.free("mem") - kind.mem
+
+
+def best_fit(on: AgentState, kind: RequestKind) -> int:
+    """Return a percentage: half for the used cores of 128, half for the used devices of 8."""
+    devices, cpu, _ = left_after(on, kind)
+    return int(100 * (1 - 0.5 * cpu / 128_000 - 0.5 * devices / 8_000))
+
+
+def spread(on: AgentState, kind: RequestKind) -> tuple[int, ...]:
+    """Prefer agents without unrequested devices, then the most devices, cores, memory left."""
+    devices, cpu, mem = left_after(on, kind)
+    has_unrequested = devices > 0 and kind.devices == 0
+    return -int(has_unrequested), devices, cpu, mem // (GIB // 4)
+
+
+def pack(on: AgentState, kind: RequestKind) -> tuple[int, ...]:
+    """Prefer agents without unrequested devices, then the least devices, cores, memory left."""
+    unrequested, *left = spread(on, kind)
+    return unrequested, *(-n for n in left)
+
+
+MIX: Mix = {
+    RequestKind(4000, 8 * GIB, "cuda", 1, 1000): 5,
+    RequestKind(2000, 4 * GIB, "cuda", 1, 1000, ("T4",)): 3,
+    RequestKind(1000, 4 * GIB, "cuda", 1, 810): 2,
+    RequestKind(1000, 2 * GIB, "cuda", 1, 470): 4,
+    RequestKind(3000, 2 * GIB, "cuda", 1, 250): 3,
+    RequestKind(8000, 16 * GIB, "cuda", 2, 1000): 1,
+    RequestKind(2000, 4 * GIB): 2,
+}
+
+
+def plain_worth(mix: Mix, model: str, k: int, cpu: int, mem: int) -> float:
+    """W for bins of 0.5 cores and 4 GiB, by recursion."""
+    rows = [
+        (-(-kind.cpu // 500), -(-kind.mem // (4 * GIB)), w)
+        for kind, w in mix.items()
+        if kind.devices == 1 and kind.share >= 800 and (not kind.models or model in kind.models)
+    ]
+    total = sum(w for *_, w in rows)
+    memo: dict[tuple[int, int, int], float] = {}
+
+    def worth(k: int, c: int, m: int) -> float:
+        if k == 0:
+            return 0.0
+        if (k, c, m) not in memo:
+            gains = [
+                1 + worth(k - 1, c - ci, m - mi) if ci <= c and mi <= m else 0.0
+                for ci, mi, _ in rows
+            ]
+            value = max(gains)
+            for _ in range(400):
+                value = sum(
+                    w / total * max(gain, 0.93 * value)
+                    for gain, (_, _, w) in zip(gains, rows, strict=True)
+                )
+            memo[k, c, m] = value
+        return memo[k, c, m]
+
+    return worth(k, min(cpu // 500, 192), min(mem // (4 * GIB), 96))
+
+
+class Plain:
+    """Reference of the priced score for an agent with a few devices of one model."""
+
+    def __init__(self, mix: Mix, agents: list[AgentState]) -> None:
+        self.mix = mix
+        shares = {k.share: 0.0 for k in mix if 0 < k.share < 1000}
+        for kind, weight in mix.items():
+            if 0 < kind.share < 1000:
+                shares[kind.share] += weight
+        self.value = remainder_values(share_prices(shares)[0])
+        total = sum(k.demand * w for k, w in mix.items())
+        self.parts = {
+            n: sum(k.demand * w for k, w in mix.items() if k.devices == n) / total for n in (1, 2)
+        }
+        supply: dict[str, int] = {}
+        for device in (d for a in agents for d in a.devices):
+            supply[device.model] = supply.get(device.model, 0) + 1
+        fleet = sum(supply.values())
+        ratio = dict.fromkeys(supply, 0.0)
+        for kind, weight in mix.items():
+            models = [m for m in supply if not kind.models or m in kind.models]
+            for model in models if kind.devices else ():
+                ratio[model] += (
+                    kind.demand * weight * fleet / total / sum(supply[m] for m in models)
+                )
+        self.mu = {m: 0.05 * (r - min(ratio.values())) for m, r in ratio.items()}
+
+    def bonus(self, whole: int) -> float:
+        return sum(p * k * (whole // k) for k, p in self.parts.items()) - whole
+
+    def phi(self, model: str, free: list[int], cpu: int, mem: int) -> float:
+        g = sum(float(self.value[f]) for f in free)
+        k, f = int(g), g - int(g)
+        if k >= len(free):
+            k, f = len(free), 0.0
+        low = plain_worth(self.mix, model, k, cpu, mem)
+        return low if f == 0 else (1 - f) * low + f * plain_worth(self.mix, model, k + 1, cpu, mem)
+
+    def score(self, on: AgentState, kind: RequestKind) -> int | None:
+        """Return the best rounded score over the devices, or None when it does not fit."""
+        free = [d.capacity - d.used for d in on.devices]
+        model = on.devices[0].model
+        cpu, mem = (on.capacity[s] - on.used.get(s, 0) for s in ("cpu", "mem"))
+        if kind.cpu > cpu or kind.mem > mem or (kind.models and model not in kind.models):
+            return None
+        ways: list[list[int]] = []
+        if kind.devices == 0:
+            ways = [free]
+        elif kind.share < 1000:
+            for j, room in enumerate(free):
+                if room >= kind.share:
+                    ways.append([f - kind.share * (i == j) for i, f in enumerate(free)])
+        elif free.count(1000) >= kind.devices:
+            left = kind.devices
+            after = list(free)
+            for j, room in enumerate(free):
+                if room == 1000 and left:
+                    after[j], left = 0, left - 1
+            ways = [after]
+        if not ways:
+            return None
+        best = -math.inf
+        for after in ways:
+            score = self.phi(model, after, cpu - kind.cpu, mem - kind.mem)
+            score -= self.phi(model, free, cpu, mem)
+            taken = sum(float(self.value[f]) for f in free)
+            taken -= sum(float(self.value[f]) for f in after)
+            score -= self.mu[model] * taken
+            score -= 0.05 * (self.bonus(free.count(1000)) - self.bonus(after.count(1000)))
+            best = max(best, score)
+        return math.floor(best / 0.04 + 0.5)
+
+
+def lost(
+    on: AgentState, free: list[int], cpu: int, typical: list[tuple[RequestKind, float]]
+) -> float:
+    total, found = sum(free), 0.0
+    for kind, part in typical:
+        fitting = [f for f in free if f >= kind.share]
+        is_barred = kind.models and on.devices[0].model not in kind.models
+        if kind.devices == 0 or kind.cpu > cpu or len(fitting) < kind.devices or is_barred:
+            found += part * total
+        else:
+            found += part * (total - sum(fitting))
+    return found
+
+
+def gradient(on: AgentState, kind: RequestKind) -> int:
+    """Return the published score of an agent, at best over its devices."""
+    free = [d.capacity - d.used for d in on.devices]
+    cpu = on.capacity["cpu"] - on.used.get("cpu", 0)
+    # Most frequent first, until 95 % of all requests are covered.
+    order = sorted(MIX, key=lambda k: -MIX[k])
+    kept: list[RequestKind] = []
+    while sum(MIX[k] for k in kept) < 0.95 * sum(MIX.values()):
+        kept.append(order[len(kept)])
+    typical = [(k, MIX[k] / sum(MIX[k] for k in kept)) for k in kept]
+    scores = []
+    for after in ways(free, kind):
+        change = lost(on, free, cpu, typical) - lost(on, after, cpu - kind.cpu, typical)
+        scores.append(int(100 / (1 + math.exp(-change / 1000))))
+    return max(scores)
+
+
+def ways(free: list[int], kind: RequestKind) -> list[list[int]]:
+    """Return what may be free on each device afterwards, for a request that fits."""
+    if kind.devices == 0:
+        return [free]
+    if kind.share < 1000:
+        able = [j for j, room in enumerate(free) if room >= kind.share]
+        return [[f - kind.share * (i == j) for i, f in enumerate(free)] for j in able]
+    taken = [j for j, room in enumerate(free) if room == 1000][: kind.devices]
+    return [[0 if j in taken else room for j, room in enumerate(free)]]
