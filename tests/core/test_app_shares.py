@@ -75,7 +75,7 @@ def test_what_gives_the_whole_session_away_cannot_be_shared(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["", "Tensor", "a/b", "..", "a" * 65])
 def test_invalid_app_name_is_refused(name: str) -> None:
-    with pytest.raises(InvalidRequest, match="no name of an app"):
+    with pytest.raises(InvalidRequest, match="not the name of an app"):
         check_app(name)
 
 

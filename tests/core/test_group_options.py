@@ -74,7 +74,9 @@ def test_spans_of_time_are_kept_in_seconds() -> None:
             {"fair_share": {"weights": {"team": {"a": 1}}}}, "domain, project", id="unknown kind"
         ),
         pytest.param(
-            {"fair_share": {"weights": {"user": {"a": 0}}}}, "user.a is a number", id="weight of 0"
+            {"fair_share": {"weights": {"user": {"a": 0}}}},
+            "user.a must be a number",
+            id="weight of 0",
         ),
         pytest.param(
             {"fair_share": {"default_weight": float("nan")}}, "not nan", id="not a number"
