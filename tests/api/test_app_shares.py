@@ -196,7 +196,7 @@ async def test_what_the_policy_does_not_allow_is_refused(
         await user.post(shares_of(session), {"app": "tensorboard", "user": "user2"})
     await allow("project", max_app_share_seconds=3600)
     public = {"app": "tensorboard", "public": True, "allowed_addresses": ["0.0.0.0/0"]}
-    with pytest.raises(errors.Forbidden, match="project; public was asked for"):
+    with pytest.raises(errors.Forbidden, match="project; public was requested"):
         await user.post(shares_of(session), public)
     with pytest.raises(errors.InvalidRequest, match="your policy allows 3600 s"):
         await user.post(
