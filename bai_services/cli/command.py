@@ -1,10 +1,11 @@
-"""The frame of a command that speaks to the manager."""
+"""Building blocks of commands that call the manager: connection, shared options, arguments."""
 
 from __future__ import annotations
 
 import asyncio
+import difflib
 import functools
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote
@@ -20,16 +21,40 @@ json_option = click.option(
     "--json", "as_json", is_flag=True, help="Print exactly one JSON document."
 )
 
+verbose_option = click.option("-v", "--verbose", is_flag=True, help="Show every field.")
+
+
+def example(*lines: str) -> str:
+    """Return the end of a command's help: examples, one for each line."""
+    title = "Example:" if len(lines) == 1 else "Examples:"
+    # click neither wraps nor joins the lines after \b.
+    return "\n".join(("\b", title, *(f"  {line}" for line in lines)))
+
+
+class Choice(click.Choice[str]):
+    """A choice among words that suggests the closest one for a typo."""
+
+    def get_invalid_choice_message(self, value: Any, ctx: click.Context | None) -> str:
+        message = super().get_invalid_choice_message(value, ctx)
+        return message + did_you_mean(str(value), self.choices)
+
+
+def did_you_mean(word: str, known: Iterable[str]) -> str:
+    """Return a sentence that suggests the known words closest to a typo; empty if none is."""
+    by_lower = {one.lower(): str(one) for one in known}
+    close = difflib.get_close_matches(word.lower(), by_lower)
+    return f" Did you mean {' or '.join(repr(by_lower[one]) for one in close)}?" if close else ""
+
 
 @dataclass(frozen=True, slots=True)
 class Connection:
-    """What a command works with: the hub in force and a client that is signed in there."""
+    """The hub that a command works with, and a client that is signed in there."""
 
     profile: profile.Profile
     client: Client
 
     def address(self, path: str) -> str:
-        """Return the full address of a path that the manager names, such as a session's page."""
+        """Return the full URL of a path in an answer of the manager, such as a session's page."""
         scheme, _, rest = self.profile.url.partition("://")
         return f"{scheme}://{rest.partition('/')[0]}{path}"
 
@@ -51,12 +76,12 @@ def connected(function: Callable[..., Awaitable[None]]) -> Callable[..., None]:
 
 
 def segment(name: str) -> str:
-    """Return ``name`` as one segment of a path, whatever letters it has.
+    """Return ``name`` percent-encoded as one segment of a URL path.
 
     Raises
     ------
     InvalidRequest
-        If it is empty: the path would mean the list.
+        If it is empty: the path would be that of the list.
     """
     if not name:
         raise InvalidRequest("a name must not be empty")
@@ -76,9 +101,7 @@ def pairs(texts: tuple[str, ...], option: str, example: str) -> dict[str, str]:
     for text in texts:
         key, equals, value = text.partition("=")
         if not (key and equals):
-            raise InvalidRequest(
-                f"{option} {text!r} is not KEY=VALUE; write for instance {example}"
-            )
+            raise InvalidRequest(f"{option} {text!r} is not KEY=VALUE; for example {example}")
         if key in found:
             raise InvalidRequest(f"{option} names {key!r} twice")
         found[key] = value

@@ -5,11 +5,17 @@ from __future__ import annotations
 import click
 from click.shell_completion import get_completion_class
 
+from .command import Choice, example
+
 SHELLS = ("bash", "zsh", "fish")
 
 
-@click.command()
-@click.argument("shell", type=click.Choice(SHELLS))
+@click.command(
+    epilog=example(
+        'eval "$(bai completion bash)"', "bai completion fish > ~/.config/fish/completions/bai.fish"
+    )
+)
+@click.argument("shell", type=Choice(SHELLS))
 def completion(*, shell: str) -> None:
     """Print the completion of SHELL: for bash, eval "$(bai completion bash)"."""
     root = click.get_current_context().find_root().command

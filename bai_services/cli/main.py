@@ -32,7 +32,7 @@ COMMANDS: Mapping[str, Deferred] = {
     "login": Deferred("accounts.signing", "login", "Sign in at a hub and remember it."),
     "logout": Deferred("accounts.signing", "logout", "Withdraw the token; forget the hub."),
     "whoami": Deferred(
-        "accounts.signing", "whoami", "Show who is signed in, with limits and usage."
+        "accounts.whoami", "whoami", "Show who is signed in, with limits and usage."
     ),
     "password": Deferred("accounts.signing", "password", "Change one's own password."),
     "session": Deferred("sessions.sessions", "session", "Start, watch and stop sessions."),
@@ -45,6 +45,8 @@ COMMANDS: Mapping[str, Deferred] = {
     "completion": Deferred("completion", "completion", "Print the completion of a shell."),
     "template": Deferred("sessions.templates", "template", "Keep requests for sessions by name."),
     "vfolder": Deferred("folders.vfolders", "vfolder", "Keep, share and transfer files."),
+    "image": Deferred("cluster.images", "image", "List the images that sessions can run."),
+    "preset": Deferred("cluster.images", "preset", "List presets of resources for sessions."),
     "agent": Deferred("cluster.agents", "agent", "Look into the machines that run sessions."),
     "admin": Deferred("admin.commands", "admin", "Manage domains, people, policies and machines."),
     "apply": Deferred("admin.apply", "apply", "Bring the hub to what a YAML file describes."),
@@ -71,7 +73,7 @@ class Program(click.Group):
     ) -> tuple[str | None, click.Command | None, list[str]]:
         # click suggests from the commands that are loaded, and here none is.
         if args[0] not in COMMANDS and not args[0].startswith("-"):
-            close = difflib.get_close_matches(args[0], COMMANDS)
+            close = difflib.get_close_matches(args[0].lower(), COMMANDS)
             hint = f" Did you mean {' or '.join(map(repr, close))}?" if close else ""
             raise click.UsageError(f"No such command {args[0]!r}.{hint}", ctx)
         return super().resolve_command(ctx, args)

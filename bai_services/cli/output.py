@@ -1,23 +1,21 @@
-"""What commands print: one JSON document, a table, or a list of fields."""
+"""Output of commands: one JSON document, a table, a screen about one thing, or a sentence."""
 
 from __future__ import annotations
 
 import json
 import sys
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import datetime
 from typing import Any
 
-from rich import box
 from rich.console import Console
-from rich.table import Table
 from rich.text import Text
 
 from bai_services.core.listing import most_counted
 
+from . import table, units
 from .text import printable
 
-# Wide enough that a table in a file or a pipe is never cut.
+# Wide enough that no line in a file or a pipe is cut.
 _PIPE_WIDTH = 1000
 
 
@@ -25,25 +23,41 @@ def console() -> Console:
     """Return the console of standard output."""
     is_terminal = sys.stdout.isatty()
     return Console(
-        file=sys.stdout, width=None if is_terminal else _PIPE_WIDTH, highlight=False, markup=False
+        file=sys.stdout,
+        width=None if is_terminal else _PIPE_WIDTH,
+        force_terminal=is_terminal,
+        highlight=False,
+        markup=False,
+        emoji=False,
     )
 
 
 def progress_console() -> Console:
     """Return the console of standard error, where progress is shown."""
-    return Console(file=sys.stderr, highlight=False, markup=False)
+    return Console(
+        file=sys.stderr,
+        force_terminal=sys.stderr.isatty(),
+        highlight=False,
+        markup=False,
+        emoji=False,
+    )
 
 
 def print_json(value: Any) -> None:
     print(json.dumps(value, ensure_ascii=False, indent=2))
 
 
-def print_page(page: Mapping[str, Any], columns: Sequence[str], *, as_json: bool) -> None:
-    """Print one page of a list, and on standard error whether there is more."""
+def print_page(
+    page: Mapping[str, Any], columns: Sequence[str], *, as_json: bool, empty: str = ""
+) -> None:
+    """Print one page of a list; ``empty`` says what to do when the whole list is empty.
+
+    Standard error says whether there are more items.
+    """
     if as_json:
         print_json(page)
         return
-    print_table(page["items"], columns)
+    print_table(page["items"], columns, empty=empty if not page.get("offset") else "")
     shown, total, offset = len(page["items"]), page["total"], page.get("offset", 0)
     if offset + shown < total:
         most = most_counted(page.get("limit", shown), offset)
@@ -51,24 +65,36 @@ def print_page(page: Mapping[str, Any], columns: Sequence[str], *, as_json: bool
         print(f"{shown} of {of}; more with --offset {offset + shown}", file=sys.stderr)
 
 
-def print_table(rows: Iterable[Mapping[str, Any]], columns: Sequence[str]) -> None:
-    table = Table(box=box.SIMPLE_HEAD if sys.stdout.isatty() else None, pad_edge=False)
-    for column in columns:
-        table.add_column(column.upper().replace("_", " "), overflow="fold")
-    for row in rows:
-        table.add_row(*(Text(cell(row.get(column))) for column in columns))
-    console().print(table)
+def print_table(
+    rows: Iterable[Mapping[str, Any]], columns: Sequence[str], *, empty: str = ""
+) -> None:
+    """Print rows as a table, the most important column first; ``empty`` if there are none."""
+    target = console()
+    texts = [
+        {column: cell(row.get(column), is_relative=target.is_terminal) for column in columns}
+        for row in rows
+    ]
+    if not texts:
+        note(empty or "nothing to list")
+        return
+    left_out = table.print_rows(target, columns, texts)
+    if left_out:
+        names = ", ".join(table.title(column).lower() for column in left_out)
+        note(f"not shown: {names}; use a wider terminal or --json")
 
 
 def print_thing(thing: Mapping[str, Any], *, as_json: bool) -> None:
-    """Print one thing, a line per field."""
+    """Print every field of one thing, a line for each; empty fields are left out."""
     if as_json:
         print_json(thing)
         return
-    table = Table(box=None, show_header=False, pad_edge=False)
-    for name, value in thing.items():
-        table.add_row(Text(name, style="bold"), Text(cell(value)))
-    console().print(table)
+    target = console()
+    shown = {name: value for name, value in thing.items() if value not in (None, "", [], {})}
+    width = max((len(name) for name in shown), default=0)
+    for name, value in shown.items():
+        for number, line in enumerate(cell(value).splitlines()):
+            label = Text(("" if number else name).ljust(width + 2), style="bold")
+            target.print(label.append(Text(line, style="not bold")), soft_wrap=True)
 
 
 def print_done(text: str, value: Any, *, as_json: bool) -> None:
@@ -84,8 +110,11 @@ def note(text: str) -> None:
     print(printable(text), file=sys.stderr)
 
 
-def cell(value: Any) -> str:
-    """Return the text of a value of the REST API, in one piece and without control characters."""
+def cell(value: Any, *, is_relative: bool = False) -> str:
+    """Return a value of the REST API as text without control characters.
+
+    With ``is_relative`` a time is given in relation to now, else in the local time zone.
+    """
     if value is None or value == "":
         return "-"
     if isinstance(value, bool):
@@ -95,14 +124,6 @@ def cell(value: Any) -> str:
     if isinstance(value, (list, tuple)):
         separator = "\n" if any(isinstance(item, Mapping) for item in value) else ", "
         return separator.join(cell(item) for item in value) or "-"
-    return printable(_local_time(value) if isinstance(value, str) else value)
-
-
-def _local_time(text: str) -> str:
-    """Return a time of the REST API in the reader's zone; any other text as it is."""
-    if len(text) < 20 or text[10:11] != "T":
-        return text
-    try:
-        return datetime.fromisoformat(text).astimezone().strftime("%Y-%m-%d %H:%M:%S")
-    except ValueError:
-        return text
+    if isinstance(value, str) and (when := units.moment(value)) is not None:
+        return units.relative(when) if is_relative else units.local(when)
+    return printable(value)

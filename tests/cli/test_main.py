@@ -187,19 +187,6 @@ def test_what_others_wrote_cannot_steer_the_terminal() -> None:
     assert printable("a\x1b[2Jb\u202ec\nd\te") == "a\ufffd[2Jb\ufffdc\nd\te"
 
 
-@pytest.mark.parametrize(
-    "words, hint",
-    [
-        (["sesion"], "error: No such command 'sesion'. Did you mean 'session'"),
-        (["session", "creat"], "Did you mean 'create'?"),
-        (["session", "ls", "--limt", "3"], "Did you mean '--limit'?"),
-    ],
-)
-def test_a_mistyped_word_gets_a_suggestion(words: list[str], hint: str) -> None:
-    done = CliRunner().invoke(main, words)
-    assert (done.exit_code, hint in done.stderr) == (2, True), done.stderr
-
-
 @pytest.mark.parametrize("words", [[], ["session"], ["admin", "domain"]])
 def test_a_group_alone_shows_its_help_once(words: list[str]) -> None:
     done = CliRunner().invoke(main, words)

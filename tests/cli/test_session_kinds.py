@@ -29,7 +29,8 @@ async def test_a_batch_session_and_its_end(bai: Bai, api: Api, agent: AgentVoice
     assert ended.code == 1
     assert "the command ended with exit code 3" in ended.error["message"]
     until = await bai("session", "wait", "train", "--until", "terminated", by="user")
-    assert (until.code, until.stdout) == (0, "train is TERMINATED\n")
+    assert until.code == 0
+    assert until.stdout.startswith("✓ train is TERMINATED (0 s)\n  Next  bai session logs train")
     logs = ("session", "logs", "train")
     assert (await bai(*logs, by="user")).stdout == "epoch 1\nloss 2\n"
     assert (await bai(*logs, "--times", by="user")).stdout == log
@@ -71,7 +72,9 @@ async def test_a_session_is_kept_alive(bai: Bai, api: Api, agent: AgentVoice) ->
     kept = (await bai("session", "keep-alive", "lab1", "--json", by="user")).document
     shown = (await bai("session", "info", "lab1", "--json", by="user")).document
     assert shown["idle_ends_at"] == kept["idle_ends_at"] is not None
-    assert "idle_ends_at" in (await bai("session", "info", "lab1", by="user")).stdout
+    assert "Idle stop  in 9 min" in (await bai("session", "info", "lab1", by="user")).stdout
+    every = await bai("session", "info", "lab1", "-v", by="user")
+    assert "idle_ends_at" in every.stdout
 
 
 async def test_many_from_a_file(bai: Bai, tmp_path: Path) -> None:

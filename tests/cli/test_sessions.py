@@ -275,5 +275,5 @@ async def test_a_wait_without_a_terminal_says_what_it_waits_for(
     assert done.code == 1
     said = [line for line in done.stderr.splitlines() if "session big2 waits: " in line]
     assert len(said) == 1
-    assert "cpu=6 asked, but at most 2" in said[0]
+    assert "needs cpu=6, most free on one agent: 2" in said[0]
     assert "waits" not in (await bai(*wait, "--json", by="user")).stderr

@@ -14,7 +14,7 @@ from bai_services.client import Client, Keypair, Token
 from bai_services.core.errors import BaiError, NotSignedIn
 
 from .. import output, profile
-from ..command import Connection, connected, json_option
+from ..command import example, json_option
 from . import browser
 
 # How long signing out waits for a hub that does not answer.
@@ -22,7 +22,11 @@ WITHDRAW_SECONDS = 10
 _LOOPBACK = ("127.0.0.1", "::1", "localhost")
 
 
-@click.command()
+@click.command(
+    epilog=example(
+        "bai login https://hub.example.org", "bai login https://hub.example.org --user ann"
+    )
+)
 @click.argument("url")
 @click.option("--user", metavar="NAME", help="User name or e-mail; signs in with a password.")
 @click.option("--password-stdin", is_flag=True, help="Read the password from standard input.")
@@ -72,7 +76,7 @@ def login(
     )
 
 
-@click.command()
+@click.command(epilog=example("bai logout"))
 @json_option
 def logout(*, as_json: bool) -> None:
     """Withdraw the token at the hub, and forget hub and credential.
@@ -96,19 +100,7 @@ def logout(*, as_json: bool) -> None:
     )
 
 
-@click.command()
-@json_option
-@connected
-async def whoami(connection: Connection, *, as_json: bool) -> None:
-    """Show who is signed in, with limits and usage."""
-    me = await connection.client.get("/me")
-    me = {"url": connection.profile.url, **me}
-    if not as_json:
-        me["projects"] = [project["name"] for project in me.get("projects", ())]
-    output.print_thing(me, as_json=as_json)
-
-
-@click.command()
+@click.command(epilog=example("bai password"))
 @click.option("--user", metavar="NAME", help="Whose password; default: who is signed in.")
 @click.option(
     "--password-stdin", is_flag=True, help="Read the old and the new password, a line each."

@@ -11,7 +11,7 @@ from bai_services.core.errors import AlreadyExists, InvalidRequest
 
 from .. import output
 from ..apps.ssh_client import make_pair
-from ..command import Connection, connected, json_option, segment
+from ..command import Connection, connected, example, json_option, segment
 
 COLUMNS = ("name", "fingerprint", "created_at")
 
@@ -21,7 +21,7 @@ def ssh_key() -> None:
     """Keep the public keys with which you sign in to your sessions."""
 
 
-@ssh_key.command("ls")
+@ssh_key.command("ls", epilog=example("bai ssh-key ls"))
 @json_option
 @connected
 async def list_(connection: Connection, *, as_json: bool) -> None:
@@ -30,10 +30,11 @@ async def list_(connection: Connection, *, as_json: bool) -> None:
     if as_json:
         output.print_json(found)
     else:
-        output.print_table(found["items"], COLUMNS)
+        empty = "no keys yet; add one: bai ssh-key add NAME FILE"
+        output.print_table(found["items"], COLUMNS, empty=empty)
 
 
-@ssh_key.command()
+@ssh_key.command(epilog=example("bai ssh-key add laptop ~/.ssh/id_ed25519.pub"))
 @click.argument("name")
 @click.argument("file", type=click.Path(dir_okay=False, allow_dash=True), default="-")
 @json_option
@@ -45,7 +46,7 @@ async def add(connection: Connection, name: str, file: str, *, as_json: bool) ->
     output.print_done(f"added {name}, {made['fingerprint']}", made, as_json=as_json)
 
 
-@ssh_key.command()
+@ssh_key.command(epilog=example("bai ssh-key generate laptop ~/.ssh/bai_key"))
 @click.argument("name")
 @click.argument("file", type=click.Path(path_type=Path), required=False)
 @json_option
@@ -72,7 +73,7 @@ async def generate(connection: Connection, name: str, file: Path | None, *, as_j
     output.print_done(f"added {name}; its private key is in {file}", made, as_json=as_json)
 
 
-@ssh_key.command()
+@ssh_key.command(epilog=example("bai ssh-key rm laptop"))
 @click.argument("name")
 @json_option
 @connected

@@ -15,7 +15,7 @@ from bai_services.core.accounts.passwords import broken_rules
 from bai_services.core.errors import BaiError
 
 from .. import output
-from ..command import Connection, connected, json_option, segment
+from ..command import Connection, connected, example, json_option, segment
 from ..text import printable
 from . import difference
 from .declaration import GENERATED, SECTIONS, Item, read
@@ -43,7 +43,7 @@ class Outcome:
         }
 
 
-@click.command()
+@click.command(epilog=example("bai apply -f hub.yaml --dry-run", "bai apply -f hub.yaml"))
 @click.option(
     "-f",
     "--file",

@@ -11,7 +11,7 @@ import click
 
 from .. import output
 from ..cluster.agents import with_free
-from ..command import Connection, connected, json_option, pairs, segment
+from ..command import Choice, Connection, connected, example, json_option, pairs, segment
 from .entities import AGENT, ENTITIES, USER, Entity, Field, FieldKind, checked
 from .replay import replay
 
@@ -99,10 +99,23 @@ Work = Callable[..., Awaitable[None]]
 
 
 def _command(
-    name: str, work: Work, text: str, parameters: Iterable[click.Parameter]
+    entity: Entity,
+    name: str,
+    work: Work,
+    text: str,
+    parameters: Iterable[click.Parameter],
+    *words: str,
 ) -> click.Command:
+    """Return a command; ``words`` follow it in the example of its help."""
     as_json = click.Option(["--json", "as_json"], is_flag=True, help="Print one JSON document.")
-    return click.Command(name, callback=connected(work), help=text, params=[*parameters, as_json])
+    shown = " ".join(("bai admin", entity.command, name, *filter(None, words)))
+    return click.Command(
+        name,
+        callback=connected(work),
+        help=text,
+        params=[*parameters, as_json],
+        epilog=example(shown),
+    )
 
 
 def _key(entity: Entity) -> click.Argument:
@@ -137,7 +150,15 @@ def _create(entity: Entity) -> click.Command:
         if not field.is_late
     ]
     keys = [] if entity.key_is_made else [_key(entity)]
-    return _command("create", create, "Create one.", [*keys, *options, *_password_option(entity)])
+    return _command(
+        entity,
+        "create",
+        create,
+        "Create one.",
+        [*keys, *options, *_password_option(entity)],
+        *([] if entity.key_is_made else [entity.example_key]),
+        entity.example_create,
+    )
 
 
 def _list(entity: Entity) -> click.Command:
@@ -149,9 +170,11 @@ def _list(entity: Entity) -> click.Command:
         page = await connection.client.get(entity.path, **asked)
         if entity is AGENT and not as_json:
             page["items"] = [with_free(agent) for agent in page["items"]]
-        output.print_page(page, entity.columns, as_json=as_json)
+        empty = f"no {entity.command} matches" if filters else _how_to_create(entity)
+        output.print_page(page, entity.columns, as_json=as_json, empty=empty)
 
     return _command(
+        entity,
         "list",
         list_,
         "List them.",
@@ -164,7 +187,15 @@ def _list(entity: Entity) -> click.Command:
             click.Option(["--limit"], type=click.IntRange(1, 500), default=100, help="Entries."),
             click.Option(["--offset"], type=click.IntRange(min=0), default=0, help="First entry."),
         ],
+        "--limit 20",
     )  # fmt: skip
+
+
+def _how_to_create(entity: Entity) -> str:
+    """Return what to do when a list of entities is empty."""
+    if not entity.can_create:
+        return f"no {entity.command}; one appears here when its machine has connected"
+    return f"no {entity.command} yet; see: bai admin {entity.command} create --help"
 
 
 def _show(entity: Entity) -> click.Command:
@@ -172,7 +203,7 @@ def _show(entity: Entity) -> click.Command:
         found = await connection.client.get(f"{entity.path}/{segment(key)}")
         output.print_thing(found, as_json=as_json)
 
-    return _command("show", show, "Show one.", [_key(entity)])
+    return _command(entity, "show", show, "Show one.", [_key(entity)], entity.example_key)
 
 
 def _update(entity: Entity) -> click.Command:
@@ -185,10 +216,13 @@ def _update(entity: Entity) -> click.Command:
 
     options = [option_of(field) for field in entity.fields if not field.is_fixed]
     return _command(
+        entity,
         "update",
         update,
         "Change fields of one; what is not named stays.",
         [_key(entity), *options, *_password_option(entity)],
+        entity.example_key,
+        entity.example_update,
     )
 
 
@@ -198,7 +232,7 @@ def _delete(entity: Entity) -> click.Command:
         done = {"deleted": key}
         output.print_done(f"{entity.command} {key} deleted", done, as_json=as_json)
 
-    return _command("delete", delete, "Delete one.", [_key(entity)])
+    return _command(entity, "delete", delete, "Delete one.", [_key(entity)], entity.example_key)
 
 
 def _group_of(entity: Entity) -> click.Group:
@@ -234,17 +268,18 @@ def members() -> None:
 _PEOPLE = click.argument("users", metavar="USER…", nargs=-1, required=True)
 
 
-@members.command("list")
+@members.command("list", epilog=example("bai admin project members list vision"))
 @click.argument("project")
 @json_option
 @connected
 async def list_members(connection: Connection, project: str, *, as_json: bool) -> None:
     """List them."""
     page = await connection.client.get(f"/projects/{segment(project)}/members", limit=500)
-    output.print_page(page, ("username", "email", "full_name"), as_json=as_json)
+    empty = f"no members; add one: bai admin project members add {project} USER"
+    output.print_page(page, ("username", "email", "full_name"), as_json=as_json, empty=empty)
 
 
-@members.command("add")
+@members.command("add", epilog=example("bai admin project members add vision ann bob"))
 @click.argument("project")
 @_PEOPLE
 @json_option
@@ -258,7 +293,7 @@ async def add_members(
     output.print_done(f"{', '.join(users)} now in {project}", done, as_json=as_json)
 
 
-@members.command("rm")
+@members.command("rm", epilog=example("bai admin project members rm vision bob"))
 @click.argument("project")
 @_PEOPLE
 @json_option
@@ -281,20 +316,21 @@ async def _change_members(
         )
 
 
-_KIND = click.argument("kind", type=click.Choice(["domain", "project", "user", "keypair"]))
+_KIND = click.argument("kind", type=Choice(["domain", "project", "user", "keypair"]))
 
 
-@_groups.command("links")
+@_groups.command("links", epilog=example("bai admin group links gpu"))
 @click.argument("group")
 @json_option
 @connected
 async def links(connection: Connection, group: str, *, as_json: bool) -> None:
     """List who may use the resource group."""
     page = await connection.client.get(f"/resource-groups/{segment(group)}/links", limit=500)
-    output.print_page(page, ("kind", "target"), as_json=as_json)
+    empty = f"no links; let a domain use it: bai admin group link {group} domain NAME"
+    output.print_page(page, ("kind", "target"), as_json=as_json, empty=empty)
 
 
-@_groups.command("link")
+@_groups.command("link", epilog=example("bai admin group link gpu domain research"))
 @click.argument("group")
 @_KIND
 @click.argument("target")
@@ -309,7 +345,7 @@ async def link(
     output.print_done(f"{kind} {target} may use {group}", done, as_json=as_json)
 
 
-@_groups.command("unlink")
+@_groups.command("unlink", epilog=example("bai admin group unlink gpu domain research"))
 @click.argument("group")
 @_KIND
 @click.argument("target")
@@ -324,7 +360,7 @@ async def unlink(
     output.print_done(f"{kind} {target} may no longer use {group}", done, as_json=as_json)
 
 
-@admin.command("audit-counters")
+@admin.command("audit-counters", epilog=example("bai admin audit-counters"))
 @json_option
 @connected
 async def audit_counters(connection: Connection, *, as_json: bool) -> None:
@@ -337,7 +373,7 @@ async def audit_counters(connection: Connection, *, as_json: bool) -> None:
         sys.exit(1)
 
 
-@_users.command("sign-out")
+@_users.command("sign-out", epilog=example("bai admin user sign-out ann"))
 @click.argument("user")
 @json_option
 @connected
@@ -347,7 +383,7 @@ async def sign_out(connection: Connection, user: str, *, as_json: bool) -> None:
     output.print_done(f"{user} is signed out everywhere", {"username": user}, as_json=as_json)
 
 
-@_users.command("unlock")
+@_users.command("unlock", epilog=example("bai admin user unlock ann"))
 @click.argument("user")
 @json_option
 @connected
@@ -361,7 +397,7 @@ def _link_path(group: str, kind: str, target: str) -> str:
     return f"/resource-groups/{segment(group)}/links/{kind}/{segment(target)}"
 
 
-@_agents.command("drain")
+@_agents.command("drain", epilog=example("bai admin agent drain gpu-node-1"))
 @click.argument("agent")
 @json_option
 @connected
@@ -371,7 +407,7 @@ async def drain(connection: Connection, agent: str, *, as_json: bool) -> None:
     output.print_done(f"{agent} takes no new sessions; what runs goes on", found, as_json=as_json)
 
 
-@_agents.command("undrain")
+@_agents.command("undrain", epilog=example("bai admin agent undrain gpu-node-1"))
 @click.argument("agent")
 @json_option
 @connected

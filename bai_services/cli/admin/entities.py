@@ -60,6 +60,10 @@ class Entity:
     summary: str
     fields: tuple[Field, ...]
     columns: tuple[str, ...]
+    # The key and the options of `create` and of `update` in the examples of the help.
+    example_key: str
+    example_create: str = ""
+    example_update: str = ""
     can_create: bool = True
     # The manager makes the key; the command's create takes no name.
     key_is_made: bool = False
@@ -226,6 +230,9 @@ DOMAIN = Entity(
     summary="Tenants: people and projects that see nothing of other domains.",
     fields=(_DESCRIPTION, _IS_ACTIVE, *_caps("the domain"), _HOSTS),
     columns=("name", "description", "is_active", "total_resource_slots", "max_concurrent_sessions"),
+    example_key="research",
+    example_create='--description "Research department"',
+    example_update="--max-concurrent-sessions 50",
 )
 PROJECT = Entity(
     command="project",
@@ -243,6 +250,9 @@ PROJECT = Entity(
         Field("default_image", "Image of sessions that name none.", is_nullable=True),
     ),
     columns=("name", "domain", "description", "is_active", "resource_policy", "default_image"),
+    example_key="vision",
+    example_create="--domain research",
+    example_update="--default-image python",
 )
 USER = Entity(
     command="user",
@@ -270,6 +280,9 @@ USER = Entity(
         Field("container_gid", "Group id inside containers.", FieldKind.NUMBER, is_nullable=True),
     ),
     columns=("username", "email", "full_name", "role", "domain", "status", "resource_policy"),
+    example_key="ann",
+    example_create="--email ann@example.org --domain research",
+    example_update="--role admin",
 )
 KEYPAIR = Entity(
     command="keypair",
@@ -294,6 +307,9 @@ KEYPAIR = Entity(
         ),
     ),
     columns=("access_key", "user", "is_active", "resource_policy", "last_used"),
+    example_key="AKEXAMPLE",
+    example_create="--user ann",
+    example_update="--no-active",
 )
 KEYPAIR_POLICY = Entity(
     command="keypair-policy",
@@ -321,6 +337,9 @@ KEYPAIR_POLICY = Entity(
         _HOSTS,
     ),
     columns=("name", "total_resource_slots", "default_for_unspecified", "max_concurrent_sessions"),
+    example_key="small",
+    example_create="--total-resource-slots cpu=8 --total-resource-slots mem=32g",
+    example_update="--max-concurrent-sessions 5",
 )
 USER_POLICY = Entity(
     command="user-policy",
@@ -347,6 +366,9 @@ USER_POLICY = Entity(
         Field("max_app_share_seconds", "For how long; 0 = no limit.", FieldKind.NUMBER),
     ),
     columns=("name", "total_resource_slots", "max_concurrent_sessions", "max_vfolder_count"),
+    example_key="student",
+    example_create="--max-vfolder-count 10",
+    example_update="--max-concurrent-logins 2",
 )
 PROJECT_POLICY = Entity(
     command="project-policy",
@@ -356,6 +378,9 @@ PROJECT_POLICY = Entity(
     summary="Limits of a project's folders.",
     fields=_FOLDER_CAPS,
     columns=("name", "max_vfolder_count", "max_quota_scope_bytes"),
+    example_key="course",
+    example_create="--max-vfolder-count 20",
+    example_update="--max-quota-scope-bytes 107374182400",
 )
 RESOURCE_GROUP = Entity(
     command="group",
@@ -377,6 +402,9 @@ RESOURCE_GROUP = Entity(
         *_caps("the group"),
     ),
     columns=("name", "engine", "scheduler", "is_active", "is_default", "is_public"),
+    example_key="gpu",
+    example_create="--engine docker --scheduler fair-share",
+    example_update="--public",
 )
 IMAGE = Entity(
     command="image",
@@ -394,6 +422,9 @@ IMAGE = Entity(
         Field("max_slots", "Most that a session of it may ask.", FieldKind.SLOTS),
     ),
     columns=("name", "architecture", "description", "is_active", "min_slots"),
+    example_key="registry.example.org/pytorch:2.4",
+    example_create="--min-slots cpu=1 --min-slots mem=2g",
+    example_update="--no-active",
 )
 IMAGE_ALIAS = Entity(
     command="alias",
@@ -403,6 +434,9 @@ IMAGE_ALIAS = Entity(
     summary="Short names of images.",
     fields=(Field("image", "Name or id of the image.", is_required=True),),
     columns=("alias", "image"),
+    example_key="pytorch",
+    example_create="--image registry.example.org/pytorch:2.4",
+    example_update="--image registry.example.org/pytorch:2.5",
 )
 PRESET = Entity(
     command="preset",
@@ -415,6 +449,9 @@ PRESET = Entity(
         Field("shared_memory", "Size of /dev/shm.", FieldKind.MEMORY, is_nullable=True),
     ),
     columns=("name", "resource_group", "resource_slots", "shared_memory"),
+    example_key="small",
+    example_create="--resource-slots cpu=1 --resource-slots mem=2g",
+    example_update="--shared-memory 256m",
 )
 AGENT = Entity(
     command="agent",
@@ -427,6 +464,8 @@ AGENT = Entity(
     ),
     columns=("id", "resource_group", "status", "schedulable", "engine", "slots", "used", "free"),
     can_create=False,
+    example_key="gpu-node-1",
+    example_update="--resource-group gpu",
 )
 
 ENTITIES = (

@@ -13,7 +13,7 @@ from bai_services.client import Client
 from bai_services.core.errors import InvalidRequest
 
 from .. import output, profile
-from ..command import json_option
+from ..command import example, json_option
 
 HUB = "hub"
 # What of the report the table shows: the row's name, and the path to it.
@@ -35,7 +35,12 @@ ROWS = (
 )
 
 
-@click.command()
+@click.command(
+    epilog=example(
+        "bai admin replay --workload hub --policy policy.yaml",
+        "bai admin replay --workload pods.csv --nodes nodes.csv --policy drf.yaml --plots plots",
+    )
+)
 @click.option(
     "--workload", metavar="FILE", required=True,
     help="openb CSV, SWF or a hub's sessions as JSON; 'hub': the history of the hub signed in to.",

@@ -12,7 +12,7 @@ import click
 from bai_services.core.errors import BaiError, InvalidRequest, NotFound
 
 from .. import output
-from ..command import Connection, connected, json_option, segment
+from ..command import Connection, connected, example, json_option, segment
 from ..sessions.remote import Remote, listen, read_address, running
 
 _LOOK_SECONDS = 0.5
@@ -21,7 +21,9 @@ _START_SECONDS = 300.0
 _READY = ("builtin", "running")
 
 
-@click.command()
+@click.command(
+    epilog=example("bai app my-lab tensorboard --open", "bai app my-lab --tcp 5432 -b 5432")
+)
 @click.argument("session")
 @click.argument("name", metavar="[APP]", required=False)
 @click.option("--tcp", "port", type=click.IntRange(1, 65535), metavar="PORT",

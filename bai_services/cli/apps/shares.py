@@ -10,7 +10,7 @@ from bai_services.core.apps.shares import Audience
 from bai_services.core.durations import parse_duration
 
 from .. import output
-from ..command import Connection, connected, json_option, segment
+from ..command import Connection, connected, example, json_option, segment
 
 COLUMNS = ("id", "session", "owner", "app", "audience", "user", "project", "expires_at", "url")
 
@@ -19,7 +19,12 @@ def read_span(context: click.Context, parameter: click.Parameter, text: str | No
     return None if text is None else parse_duration(text, "--for")
 
 
-@click.command()
+@click.command(
+    epilog=example(
+        "bai session share my-lab tensorboard --user ann --for 2d",
+        "bai session share my-lab port-8501 --public --allow 192.0.2.0/24",
+    )
+)
 @click.argument("name")
 @click.argument("app")
 @click.option("--user", metavar="NAME", help="With this person; name or e-mail address.")
@@ -60,7 +65,7 @@ async def share(
     output.print_done(made["url"], made, as_json=as_json)
 
 
-@click.command()
+@click.command(epilog=example("bai session shares my-lab"))
 @click.argument("name", required=False)
 @json_option
 @connected
@@ -70,10 +75,11 @@ async def shares(connection: Connection, name: str | None, *, as_json: bool) -> 
     page = await connection.client.get(path, limit=500)
     for item in page["items"]:
         item["url"] = connection.address(item["url"])
-    output.print_page(page, COLUMNS, as_json=as_json)
+    empty = "no shares; share an app: bai session share NAME APP --user NAME"
+    output.print_page(page, COLUMNS, as_json=as_json, empty=empty)
 
 
-@click.command()
+@click.command(epilog=example("bai session unshare my-lab 6f1c2d3e-0000-4000-8000-000000000000"))
 @click.argument("name")
 @click.argument("ids", metavar="SHARE…", nargs=-1, required=True)
 @json_option

@@ -14,7 +14,7 @@ from collections.abc import Callable
 import click
 
 from .. import output
-from ..command import Connection, connected, json_option
+from ..command import Connection, connected, example, json_option
 from ..sessions.remote import running
 from .ssh_client import SshFiles, host_of, prepare, run, session_of, words_of
 
@@ -24,7 +24,12 @@ _REMOTE = re.compile(r"([^/:-][^/:]*):(.*)", re.DOTALL)
 _PIECE_BYTES = 256 * 1024
 
 
-@click.command(context_settings=_PASSED)
+@click.command(
+    context_settings=_PASSED,
+    epilog=example(
+        "bai ssh my-lab", "bai ssh my-lab nvidia-smi", "rsync -e 'bai ssh' data.csv my-lab:data.csv"
+    ),
+)
 @click.argument("words", metavar="[OPTION…] SESSION [COMMAND…]", nargs=-1, required=True,
                 type=click.UNPROCESSED)  # fmt: skip
 @connected
@@ -40,7 +45,7 @@ async def ssh(connection: Connection, words: tuple[str, ...]) -> None:
     run("ssh", [*options, *words[:place], found["host"], *words[place + 1 :]])
 
 
-@click.command(context_settings=_PASSED)
+@click.command(context_settings=_PASSED, epilog=example("bai scp data.csv my-lab:data.csv"))
 @click.argument("words", metavar="[OPTION…] FILE… FILE", nargs=-1, required=True,
                 type=click.UNPROCESSED)  # fmt: skip
 @connected
@@ -60,7 +65,7 @@ async def scp(connection: Connection, words: tuple[str, ...]) -> None:
     run("scp", [*words_of(SshFiles().options(user)), *passed])
 
 
-@click.command("ssh-config")
+@click.command("ssh-config", epilog=example("bai ssh-config >> ~/.ssh/config"))
 @click.argument("sessions", metavar="[SESSION…]", nargs=-1)
 @json_option
 @connected
@@ -87,7 +92,7 @@ async def ssh_config(connection: Connection, sessions: tuple[str, ...], *, as_js
             click.echo(f"    {option} {value}")
 
 
-@click.command("ssh-proxy")
+@click.command("ssh-proxy", epilog=example("bai ssh-proxy my-lab.bai"))
 @click.argument("host")
 @connected
 async def ssh_proxy(connection: Connection, host: str) -> None:

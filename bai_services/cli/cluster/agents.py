@@ -10,7 +10,7 @@ import click
 from bai_services.core.resources import MEM, ResourceSlots, format_amount
 
 from .. import output
-from ..command import Connection, connected, json_option, segment
+from ..command import Connection, connected, example, json_option, segment
 
 COLUMNS = (
     "agent", "id", "model", "memory", "numa", "state",
@@ -26,7 +26,9 @@ def agent() -> None:
     """Look into the machines that run sessions."""
 
 
-@agent.command("devices")
+@agent.command(
+    "devices", epilog=example("bai agent devices", "bai agent devices gpu-node-1 --json")
+)
 @click.argument("name", metavar="[AGENT]", required=False)
 @json_option
 @connected

@@ -12,7 +12,7 @@ from bai_services.core.errors import InvalidRequest
 from bai_services.core.resources import MEM, parse_amount
 
 from .. import output
-from ..command import Connection, connected, json_option, segment
+from ..command import Choice, Connection, connected, example, json_option, segment
 from . import transfer
 
 INVITATION_COLUMNS = ("id", "vfolder", "inviter", "invitee", "permission", "status")
@@ -23,7 +23,7 @@ _SCOPE = re.compile(r"(user|project):.+")
 
 def for_user(run: Callable[..., Awaitable[None]]) -> Callable[..., None]:
     """Give a command a folder's NAME, a USER and the permission that they get."""
-    permission = click.Choice(["ro", "rw"])
+    permission = Choice(["ro", "rw"])
     command = json_option(connected(run))
     command = click.option(
         "--permission",
@@ -35,7 +35,7 @@ def for_user(run: Callable[..., Awaitable[None]]) -> Callable[..., None]:
     return click.argument("name")(click.argument("user")(command))
 
 
-@click.command()
+@click.command(epilog=example("bai vfolder mkdir data raw/2024 --parents"))
 @click.argument("name")
 @click.argument("paths", metavar="PATH…", nargs=-1, required=True)
 @click.option("-p", "--parents", is_flag=True, help="Those that exist are fine.")
@@ -50,7 +50,7 @@ async def mkdir(
     output.print_done(f"made {', '.join(made)}", {"made": made}, as_json=as_json)
 
 
-@click.command()
+@click.command(epilog=example("bai vfolder mv data raw/a.csv raw/b.csv"))
 @click.argument("name")
 @click.argument("source")
 @click.argument("target")
@@ -66,7 +66,7 @@ async def mv(
     output.print_done(f"{source} is now {target}", entry, as_json=as_json)
 
 
-@click.command()
+@click.command(epilog=example("bai vfolder cp data raw backup"))
 @click.argument("name")
 @click.argument("source")
 @click.argument("target")
@@ -82,7 +82,7 @@ async def cp(connection: Connection, name: str, source: str, target: str, *, as_
     output.print_done(f"{source} is copied to {target}", entry, as_json=as_json)
 
 
-@click.command()
+@click.command(epilog=example("bai vfolder usage data --fresh"))
 @click.argument("name")
 @click.option("--fresh", is_flag=True, help="Count now, however long that takes.")
 @json_option
@@ -97,7 +97,7 @@ async def usage(connection: Connection, name: str, *, fresh: bool, as_json: bool
     output.print_thing(found, as_json=as_json)
 
 
-@click.command()
+@click.command(epilog=example("bai vfolder clone data data-copy --project vision"))
 @click.argument("name")
 @click.argument("new_name")
 @click.option("--host", metavar="NAME", help="Storage host; default: that of the folder.")
@@ -120,7 +120,7 @@ async def clone(
     output.print_done(f"folder {name} is being cloned to {new_name}", made, as_json=as_json)
 
 
-@click.command("change-owner")
+@click.command("change-owner", epilog=example("bai vfolder change-owner data ann"))
 @click.argument("name")
 @click.argument("user")
 @json_option
@@ -131,7 +131,7 @@ async def change_owner(connection: Connection, name: str, user: str, *, as_json:
     output.print_done(f"folder {name} goes to {user}", moved, as_json=as_json)
 
 
-@click.command()
+@click.command(epilog=example("bai vfolder invite data ann@example.org --permission rw"))
 @for_user
 async def invite(
     connection: Connection, name: str, user: str, *, permission: str, as_json: bool
@@ -143,7 +143,7 @@ async def invite(
     output.print_done(f"{user} is invited to folder {name} ({permission})", made, as_json=as_json)
 
 
-@click.command()
+@click.command(epilog=example("bai vfolder invitations --all"))
 @click.option("--all", "shows_all", is_flag=True, help="Those that have ended too.")
 @json_option
 @connected
@@ -151,10 +151,11 @@ async def invitations(connection: Connection, *, shows_all: bool, as_json: bool)
     """List the invitations that you received or sent."""
     query: dict[str, Any] = {} if shows_all else {"status": "pending"}
     page = await connection.client.get("/vfolder-invitations", **query)
-    output.print_page(page, INVITATION_COLUMNS, as_json=as_json)
+    empty = "no invitations; invite a user to a folder: bai vfolder invite NAME USER"
+    output.print_page(page, INVITATION_COLUMNS, as_json=as_json, empty=empty)
 
 
-@click.command()
+@click.command(epilog=example("bai vfolder accept 6f1c2d3e-0000-4000-8000-000000000000"))
 @click.argument("invitation")
 @json_option
 @connected
@@ -165,7 +166,7 @@ async def accept(connection: Connection, invitation: str, *, as_json: bool) -> N
     output.print_done(f"folder {done['vfolder']} is shared with you", done, as_json=as_json)
 
 
-@click.command()
+@click.command(epilog=example("bai vfolder decline 6f1c2d3e-0000-4000-8000-000000000000"))
 @click.argument("invitation")
 @json_option
 @connected
@@ -176,7 +177,7 @@ async def decline(connection: Connection, invitation: str, *, as_json: bool) -> 
     output.print_done(f"declined folder {done['vfolder']}", done, as_json=as_json)
 
 
-@click.command()
+@click.command(epilog=example("bai vfolder withdraw 6f1c2d3e-0000-4000-8000-000000000000"))
 @click.argument("invitation")
 @json_option
 @connected
@@ -186,7 +187,7 @@ async def withdraw(connection: Connection, invitation: str, *, as_json: bool) ->
     output.print_done("the invitation is withdrawn", {"id": invitation}, as_json=as_json)
 
 
-@click.command()
+@click.command(epilog=example("bai vfolder leave data"))
 @click.argument("name")
 @json_option
 @connected
@@ -200,7 +201,7 @@ async def leave(connection: Connection, name: str, *, as_json: bool) -> None:
     )
 
 
-@click.command()
+@click.command(epilog=example("bai vfolder hosts"))
 @json_option
 @connected
 async def hosts(connection: Connection, *, as_json: bool) -> None:
@@ -212,7 +213,12 @@ async def hosts(connection: Connection, *, as_json: bool) -> None:
     output.print_page(page, HOST_COLUMNS, as_json=as_json)
 
 
-@click.command()
+@click.command(
+    epilog=example(
+        "bai vfolder quota",
+        "bai vfolder quota user:6f1c2d3e-0000-4000-8000-000000000000 --limit 50g",
+    )
+)
 @click.argument("scope", required=False)
 @click.option("--host", metavar="NAME", help="Storage host; default: the first one.")
 @click.option(

@@ -11,10 +11,11 @@ import click
 
 from bai_services.core.errors import Conflict
 
-from .. import output
-from ..command import Connection, connected, json_option, segment
+from .. import output, units
+from ..command import Choice, Connection, connected, example, json_option, segment
 from . import sharing as vfolder_sharing
 from . import transfer
+from .info import info
 from .local_files import Patterns, files_below, local_path
 
 _PARALLEL = click.option(
@@ -28,7 +29,7 @@ _EXCLUDE = click.option(
     "--exclude", metavar="PATTERN", multiple=True, help="Not what matches, such as '.git'; again."
 )
 
-COLUMNS = ("name", "owner", "project", "host", "permission", "status", "created_at")
+COLUMNS = ("name", "permission", "owner", "project", "created_at", "host", "status")
 FILE_COLUMNS = ("name", "type", "size", "modified_at")
 GRANT_COLUMNS = ("user", "permission")
 
@@ -38,14 +39,16 @@ def vfolder() -> None:
     """Keep, share and transfer files."""
 
 
-@vfolder.command()
+@vfolder.command(
+    epilog=example(
+        "bai vfolder create data", "bai vfolder create shared --project vision --permission ro"
+    )
+)
 @click.argument("name")
 @click.option("--project", metavar="NAME", help="Make it a folder of this project, not your own.")
 @click.option("--host", metavar="NAME", help="Storage host; default: the first one allowed.")
-@click.option("--permission", type=click.Choice(["ro", "rw"]), help="What a mount gives at most.")
-@click.option(
-    "--usage-mode", type=click.Choice(["general", "model", "data"]), help="What it is for."
-)
+@click.option("--permission", type=Choice(["ro", "rw"]), help="What a mount gives at most.")
+@click.option("--usage-mode", type=Choice(["general", "model", "data"]), help="What it is for.")
 @click.option("--cloneable", is_flag=True, default=None, help="Who may read it may clone it.")
 @click.option(
     "--unmanaged-path", metavar="PATH", help="Use a directory that is there (superadmins)."
@@ -59,7 +62,7 @@ async def create(connection: Connection, name: str, *, as_json: bool, **asked: A
     output.print_done(f"folder {made['name']} created", made, as_json=as_json)
 
 
-@vfolder.command("ls")
+@vfolder.command("ls", epilog=example("bai vfolder ls", "bai vfolder ls --trash"))
 @click.option("--trash", is_flag=True, help="Those that were removed and can be restored.")
 @click.option("--sort", metavar="FIELD[,…]", help="With - in front for descending.")
 @click.option(
@@ -87,24 +90,11 @@ async def list_(
     if sort:
         query["sort"] = sort
     page = await connection.client.get("/vfolders", **query)
-    output.print_page(page, COLUMNS, as_json=as_json)
+    empty = "the trash is empty" if trash else "no folders yet; create one: bai vfolder create NAME"
+    output.print_page(page, COLUMNS, as_json=as_json, empty=empty)
 
 
-@vfolder.command()
-@click.argument("name")
-@json_option
-@connected
-async def info(connection: Connection, name: str, *, as_json: bool) -> None:
-    """Show one folder, with whom it is shared and who has still to accept it."""
-    path = f"/vfolders/{segment(name)}"
-    found = await connection.client.get(path)
-    grants = await connection.client.get(f"{path}/grants")
-    waiting = await connection.client.get(f"{path}/invitations", status="pending")
-    shares = {"grants": grants["items"], "invitations": waiting["items"]}
-    output.print_thing({**found, **shares}, as_json=as_json)
-
-
-@vfolder.command()
+@vfolder.command(epilog=example("bai vfolder share data ann --permission rw"))
 @vfolder_sharing.for_user
 async def share(
     connection: Connection, name: str, user: str, *, permission: str, as_json: bool
@@ -122,7 +112,7 @@ async def share(
     output.print_done(text, grant, as_json=as_json)
 
 
-@vfolder.command()
+@vfolder.command(epilog=example("bai vfolder unshare data ann"))
 @click.argument("name")
 @click.argument("user")
 @json_option
@@ -135,7 +125,7 @@ async def unshare(connection: Connection, name: str, user: str, *, as_json: bool
     output.print_done(text, done, as_json=as_json)
 
 
-@vfolder.command()
+@vfolder.command(epilog=example("bai vfolder rename data data-2024"))
 @click.argument("name")
 @click.argument("new_name")
 @json_option
@@ -146,7 +136,7 @@ async def rename(connection: Connection, name: str, new_name: str, *, as_json: b
     output.print_done(f"folder {name} is now {changed['name']}", changed, as_json=as_json)
 
 
-@vfolder.command()
+@vfolder.command(epilog=example("bai vfolder files data raw/2024"))
 @click.argument("name")
 @click.argument("path", default="")
 @json_option
@@ -158,11 +148,14 @@ async def files(connection: Connection, name: str, path: str, *, as_json: bool) 
     if as_json:
         output.print_json({"items": entries, "total": len(entries)})
         return
-    rows = [{**entry, "size": transfer.size(entry["size"])} for entry in entries]
-    output.print_table(rows, FILE_COLUMNS)
+    rows = [{**entry, "size": units.size(entry["size"])} for entry in entries]
+    empty = f"nothing here yet; upload something: bai vfolder upload {name} FILE"
+    output.print_table(rows, FILE_COLUMNS, empty=empty)
 
 
-@vfolder.command()
+@vfolder.command(
+    epilog=example("bai vfolder upload data train.csv images --to raw --exclude '.git'")
+)
 @click.argument("name")
 @click.argument(
     "files", metavar="FILE…", nargs=-1, required=True, type=click.Path(exists=True, path_type=Path)
@@ -203,7 +196,7 @@ async def upload(
     _print_transfer(done, f"copied to folder {name}", as_json=as_json)
 
 
-@vfolder.command()
+@vfolder.command(epilog=example("bai vfolder download data results --to ."))
 @click.argument("name")
 @click.argument("paths", metavar="PATH…", nargs=-1, required=True)
 @click.option(
@@ -250,7 +243,7 @@ async def download(
     _print_transfer(done, f"copied to {folder}", as_json=as_json)
 
 
-@vfolder.command()
+@vfolder.command(epilog=example("bai vfolder rm data", "bai vfolder rm data raw/2023 --recursive"))
 @click.argument("name")
 @click.argument("paths", metavar="[PATH…]", nargs=-1)
 @click.option("-r", "--recursive", is_flag=True, help="Directories with everything in them too.")
@@ -276,7 +269,7 @@ async def rm(
     output.print_done(f"removed {', '.join(paths)} from folder {name}", done, as_json=as_json)
 
 
-@vfolder.command()
+@vfolder.command(epilog=example("bai vfolder restore data"))
 @click.argument("name")
 @json_option
 @connected
@@ -286,7 +279,7 @@ async def restore(connection: Connection, name: str, *, as_json: bool) -> None:
     output.print_done(f"folder {name} is back", found, as_json=as_json)
 
 
-@vfolder.command()
+@vfolder.command(epilog=example("bai vfolder purge data --yes"))
 @click.argument("name")
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @json_option
@@ -348,5 +341,5 @@ def _print_transfer(done: list[dict[str, Any]], text: str, *, as_json: bool) -> 
     output.print_done(f"{many}, {transfer.size(total)}, {text}", {"items": done}, as_json=as_json)
 
 
-for _command in vfolder_sharing.COMMANDS:
+for _command in (info, *vfolder_sharing.COMMANDS):
     vfolder.add_command(_command)

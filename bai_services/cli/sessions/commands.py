@@ -24,7 +24,7 @@ from bai_services.tunnel.channels import Channel, ChannelReader
 from bai_services.tunnel.frames import MAX_TEXT_BYTES, ProtocolError
 
 from .. import output
-from ..command import Connection, connected, json_option
+from ..command import Connection, connected, example, json_option
 from .remote import Remote, running
 
 _PIECE_BYTES = 256 * 1024
@@ -32,7 +32,13 @@ _PLACE = re.compile(r"([^/:]+):(.*)", re.DOTALL)
 Feed = Callable[[BinaryIO], None]
 
 
-@click.command("exec", context_settings={"allow_interspersed_args": False})
+@click.command(
+    "exec",
+    context_settings={"allow_interspersed_args": False},
+    epilog=example(
+        "bai session exec my-lab nvidia-smi", "bai session exec my-lab -- sh -c 'ls *.txt'"
+    ),
+)
 @click.argument("session")
 @click.argument("words", metavar="COMMAND…", nargs=-1, required=True, type=click.UNPROCESSED)
 @json_option
@@ -58,7 +64,9 @@ async def exec_(
     raise click.exceptions.Exit(code)
 
 
-@click.command()
+@click.command(
+    epilog=example("bai session cp notes.txt my-lab:", "bai session cp my-lab:results results/")
+)
 @click.argument("source")
 @click.argument("target")
 @json_option

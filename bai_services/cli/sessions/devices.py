@@ -10,14 +10,14 @@ import click
 from bai_services.core.resources import MEM, format_amount
 
 from .. import output
-from ..command import Connection, connected, json_option, segment
+from ..command import Connection, connected, example, json_option, segment
 
 COLUMNS = ("kernel", "id", "model", "share", "held_by", "memory", "busy", "processes", "active_at")
 UNKNOWN = "unknown"
 MIB = 2**20
 
 
-@click.command()
+@click.command(epilog=example("bai session devices my-lab"))
 @click.argument("name")
 @json_option
 @connected

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
 from typing import Any
 
@@ -13,8 +14,8 @@ from bai_services.core.sessions.lifecycle import ENDED, Result, SessionType, Sta
 
 from .. import output
 from ..admin.bounded_yaml import load_yaml
-from ..command import Connection, connected, json_option, segment
-from .waiting import wait_for_status
+from ..command import Connection, connected, did_you_mean, example, json_option, segment
+from .waiting import print_result, wait_for_status
 
 COLUMNS = ("name", "status", "result", "depends_on")
 FILED_COLUMNS = ("name", "status", "type", "priority", "id")
@@ -36,7 +37,11 @@ def goal_of(session: Mapping[str, Any]) -> Status:
     return Status.TERMINATED if session["type"] == SessionType.BATCH else Status.RUNNING
 
 
-@click.command()
+@click.command(
+    epilog=example(
+        "bai session wait train --timeout 3600", "bai session wait my-lab --until RUNNING"
+    )
+)
 @click.argument("name")
 @click.option(
     "--until", metavar="STATUS",
@@ -62,17 +67,17 @@ async def wait(
     one ends before it has run.
     """
     session = await connection.client.get(f"/sessions/{segment(name)}")
-    goal = _status(until) if until else goal_of(session)
+    goal = read_status(until, "--until") if until else goal_of(session)
+    begin = time.monotonic()
     session = await wait_for_status(
-        connection.client, session, goal, timeout_seconds, tells=not as_json
+        connection.client, session, goal, timeout_seconds, is_reported=not as_json
     )
     if (error := failed(session)) is not None and not (until and session["status"] == goal):
         raise error
-    text = f"{session['name']} is {session['status']}"
-    output.print_done(text, session, as_json=as_json)
+    print_result(connection, session, time.monotonic() - begin, as_json=as_json)
 
 
-@click.command()
+@click.command(epilog=example("bai session bulk jobs.yaml"))
 @click.argument("file", type=click.File(encoding="utf-8"))
 @json_option
 @connected
@@ -89,7 +94,7 @@ async def bulk(connection: Connection, file: Any, *, as_json: bool) -> None:
         output.print_table(answer["items"], FILED_COLUMNS)
 
 
-@click.command("set-priority")
+@click.command("set-priority", epilog=example("bai session set-priority train 50"))
 @click.argument("name")
 @click.argument("priority", type=int)
 @json_option
@@ -104,7 +109,7 @@ async def set_priority(connection: Connection, name: str, priority: int, *, as_j
     output.print_done(text, changed, as_json=as_json)
 
 
-@click.command("keep-alive")
+@click.command("keep-alive", epilog=example("bai session keep-alive my-lab"))
 @click.argument("name")
 @json_option
 @connected
@@ -116,7 +121,7 @@ async def keep_alive(connection: Connection, name: str, *, as_json: bool) -> Non
     output.print_done(f"{name} is {end}", found, as_json=as_json)
 
 
-@click.command("callback-secret")
+@click.command("callback-secret", epilog=example("bai session callback-secret"))
 @click.option(
     "--access-key", metavar="KEY", help="Of this keypair of yours; default: the main one."
 )
@@ -134,7 +139,7 @@ async def callback_secret(connection: Connection, *, access_key: str | None, as_
     output.print_done(found["callback_secret"], found, as_json=as_json)
 
 
-@click.command()
+@click.command(epilog=example("bai session graph train"))
 @click.argument("name")
 @json_option
 @connected
@@ -152,12 +157,20 @@ async def graph(connection: Connection, name: str, *, as_json: bool) -> None:
     output.print_table(rows, COLUMNS)
 
 
-def _status(text: str) -> Status:
+def read_status(text: str, option: str) -> Status:
+    """Return the status that an option names.
+
+    Raises
+    ------
+    click.BadParameter
+        If there is no such status.
+    """
     try:
-        return Status(text.upper())
+        return Status(text.strip().upper())
     except ValueError:
         raise click.BadParameter(
-            f"{text!r} is no status; there are {', '.join(Status)}", param_hint="--until"
+            f"{text!r} is not a status; use {', '.join(Status)}.{did_you_mean(text, Status)}",
+            param_hint=option,
         ) from None
 
 

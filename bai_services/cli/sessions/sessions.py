@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import os
+import time
 import webbrowser
-from collections.abc import Mapping
 from typing import Any
 
 import click
@@ -17,19 +17,31 @@ from bai_services.core.scheduling.placement import Designation, Mode
 from bai_services.core.sessions.kernel_group import MAIN_HOST
 from bai_services.core.sessions.lifecycle import ENDED, SessionType, Status
 
-from .. import output
+from .. import output, units
 from ..apps.shares import share, shares, unshare
-from ..command import Connection, connected, json_option, pairs, segment
+from ..command import Choice, Connection, connected, example, json_option, pairs, segment
 from .commands import cp, exec_
 from .devices import devices
-from .kinds import bulk, callback_secret, failed, goal_of, graph, keep_alive, set_priority, wait
+from .info import info
+from .kinds import (
+    bulk,
+    callback_secret,
+    failed,
+    goal_of,
+    graph,
+    keep_alive,
+    read_status,
+    set_priority,
+    wait,
+)
 from .terminal import attach
-from .waiting import wait_for_status
+from .waiting import print_created, print_result, wait_for_status
 from .watch import events, follow_log, top
 from .why import why
 
 MOUNT_FORM = "FOLDER[/DIRECTORY][:PATH[:ro|rw]]"
-COLUMNS = ("name", "status", "project", "image", "requested", "owner", "created_at", "status_info")
+COLUMNS = ("name", "status", "created_at", "resources", "image", "project", "owner", "status_info")
+TYPES = (SessionType.INTERACTIVE.value, SessionType.BATCH.value)
 LIVE_FILTER = ",".join(sorted(set(Status) - ENDED))
 
 
@@ -113,6 +125,7 @@ for _command in (
     callback_secret,
     devices,
     graph,
+    info,
     keep_alive,
     set_priority,
     wait,
@@ -121,7 +134,13 @@ for _command in (
     session.add_command(_command)
 
 
-@session.command()
+@session.command(
+    epilog=example(
+        "bai session create my-lab --wait",
+        "bai session create small -r cpu=2 -r mem=4g -r cuda.shares=0.5 --mount data",
+        "bai session create train --command 'python train.py' --wait",
+    )
+)
 @click.argument("name")
 @click.option("--project", metavar="NAME", help="Default: the only one, or the one named default.")
 @click.option("--image", metavar="NAME", help="Name or alias; default: the project's.")
@@ -147,7 +166,7 @@ for _command in (
     "--shared-memory", metavar="AMOUNT", callback=read_memory,
     help="Size of /dev/shm, for instance 256m.",
 )  # fmt: skip
-@click.option("--type", metavar="TYPE", help="interactive (default) or batch.")
+@click.option("--type", type=Choice(TYPES), help="interactive (default) or batch.")
 @click.option(
     "--command", "startup_command", metavar="TEXT",
     help="What a batch session runs, for instance 'python train.py'; makes it one.",
@@ -168,7 +187,7 @@ for _command in (
     help="A session of N kernels (main1, sub1 …) of these amounts each; all start, or none.",
 )  # fmt: skip
 @click.option(
-    "--cluster-mode", type=click.Choice([mode.value for mode in Mode]),
+    "--cluster-mode", type=Choice([mode.value for mode in Mode]),
     help="All kernels on one machine (single-node, default) or each where it fits.",
 )  # fmt: skip
 @click.option(
@@ -176,7 +195,7 @@ for _command in (
     help="Only on this machine; may be repeated; for administrators.",
 )  # fmt: skip
 @click.option(
-    "--agent-selection", type=click.Choice([one.value for one in Designation]),
+    "--agent-selection", type=Choice([one.value for one in Designation]),
     help="strict: on no other machine (default); preferred: these first.",
 )  # fmt: skip
 @click.option(
@@ -231,16 +250,19 @@ async def create(
     if project or "template" not in body:
         body["project"] = project or await _default_project(connection)
     found = await connection.client.post("/sessions", body)
-    if wait:
-        found = await wait_for_status(
-            connection.client, found, goal_of(found), timeout_seconds, tells=not as_json
-        )
-        if (error := failed(found)) is not None:
-            raise error
-    _print_session(connection, found, as_json=as_json)
+    if not wait:
+        print_created(connection, found, as_json=as_json)
+        return
+    begin = time.monotonic()
+    found = await wait_for_status(
+        connection.client, found, goal_of(found), timeout_seconds, is_reported=not as_json
+    )
+    if (error := failed(found)) is not None:
+        raise error
+    print_result(connection, found, time.monotonic() - begin, as_json=as_json)
 
 
-@session.command("ls")
+@session.command("ls", epilog=example("bai session ls", "bai session ls --all --sort -created_at"))
 @click.argument("name", required=False)
 @click.option("--all", "everything", is_flag=True, help="Also those that have ended.")
 @click.option("--project", metavar="NAME", help="Only of this project.")
@@ -271,25 +293,23 @@ async def list_(
     """List sessions; with NAME all of that name, also those that have ended."""
     query: dict[str, Any] = {"limit": limit, "offset": offset}
     if status:
-        query["status__in"] = status.upper()
+        query["status__in"] = ",".join(read_status(one, "--status") for one in status.split(","))
     elif not (everything or name):
         query["status__in"] = LIVE_FILTER
     query |= {k: v for k, v in {"name": name, "project": project, "sort": sort}.items() if v}
     page = await connection.client.get("/sessions", **query)
-    output.print_page(page, COLUMNS, as_json=as_json)
+    if not as_json:
+        for item in page["items"]:
+            item["resources"] = units.slots(item["requested"])
+    empty = "no sessions; start one: bai session create NAME --wait"
+    if not (everything or name or status):
+        empty += " (those that have ended: bai session ls --all)"
+    output.print_page(page, COLUMNS, as_json=as_json, empty=empty)
 
 
-@session.command()
-@click.argument("name")
-@json_option
-@connected
-async def info(connection: Connection, name: str, *, as_json: bool) -> None:
-    """Show one session, by name or id."""
-    found = await connection.client.get(f"/sessions/{segment(name)}")
-    _print_session(connection, found, as_json=as_json)
-
-
-@session.command()
+@session.command(
+    epilog=example("bai session logs train --follow", "bai session logs train --lines 100 --times")
+)
 @click.argument("name")
 @click.option("--kernel", metavar="NAME", default=MAIN_HOST, show_default=True,
               help="Which kernel of a cluster session, for instance sub1.")  # fmt: skip
@@ -325,7 +345,7 @@ async def logs(
         click.echo(answer["log"], nl=not answer["log"].endswith("\n"))
 
 
-@session.command()
+@session.command(epilog=example("bai session rm my-lab", "bai session rm train-1 train-2 --wait"))
 @click.argument("names", metavar="NAME…", nargs=-1, required=True)
 @click.option("--force", is_flag=True, help="End it at once, without asking it to stop.")
 @click.option("--wait", is_flag=True, help="Return when it has ended.")
@@ -361,7 +381,7 @@ async def rm(
         output.print_done(f"{found['name']} is {found['status']}", found, as_json=False)
 
 
-@session.command("open")
+@session.command("open", epilog=example("bai session open my-lab"))
 @click.argument("name")
 @click.option("--no-browser", is_flag=True, help="Only print the address.")
 @json_option
@@ -403,14 +423,3 @@ async def _stop(connection: Connection, name: str, *, force: bool) -> Any:
     # By id: another session of that name may have begun meanwhile.
     answer = await connection.client.delete(f"/sessions/{found['id']}", **query)
     return answer or await connection.client.get(f"/sessions/{found['id']}")
-
-
-def _print_session(connection: Connection, found: Mapping[str, Any], *, as_json: bool) -> None:
-    if as_json:
-        output.print_json(found)
-        return
-    shown = {key: value for key, value in found.items() if value not in (None, "", [], {})}
-    for key in ("url", "page"):
-        if key in shown:
-            shown[key] = connection.address(shown[key])
-    output.print_thing(shown, as_json=False)

@@ -11,7 +11,7 @@ from bai_services.core.errors import InvalidRequest
 
 from .. import output
 from ..admin.bounded_yaml import load_yaml
-from ..command import Connection, connected, json_option, segment
+from ..command import Connection, connected, example, json_option, segment
 
 COLUMNS = ("name", "audience", "owner", "project", "description", "changed_at")
 
@@ -21,7 +21,9 @@ def template() -> None:
     """Keep requests for sessions by name, to start from them."""
 
 
-@template.command()
+@template.command(
+    epilog=example("bai template create train train.yaml --description 'Nightly training'")
+)
 @click.argument("name")
 @click.argument("file", type=click.File(encoding="utf-8"))
 @click.option("--description", metavar="TEXT", help="What it is for.")
@@ -61,7 +63,7 @@ async def create(
     output.print_done(f"{name} is kept for the {done['audience']}", done, as_json=as_json)
 
 
-@template.command("ls")
+@template.command("ls", epilog=example("bai template ls"))
 @click.option(
     "--limit",
     type=click.IntRange(1, 500),
@@ -81,10 +83,15 @@ async def list_(
     if sort:
         query["sort"] = sort
     page = await connection.client.get("/session-templates", **query)
-    output.print_page(page, COLUMNS, as_json=as_json)
+    output.print_page(
+        page,
+        COLUMNS,
+        as_json=as_json,
+        empty="no templates yet; store a request: bai template create NAME FILE",
+    )
 
 
-@template.command()
+@template.command(epilog=example("bai template info train"))
 @click.argument("name")
 @json_option
 @connected
@@ -94,7 +101,7 @@ async def info(connection: Connection, name: str, *, as_json: bool) -> None:
     output.print_thing(found, as_json=as_json)
 
 
-@template.command()
+@template.command(epilog=example("bai template rm train"))
 @click.argument("name")
 @json_option
 @connected

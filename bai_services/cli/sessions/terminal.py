@@ -21,7 +21,7 @@ from tornado.websocket import WebSocketClientConnection, WebSocketClosedError, w
 from bai_services.core.errors import Unavailable
 
 from .. import output
-from ..command import Connection, connected
+from ..command import Connection, connected, example
 from .remote import Remote, running
 
 DETACH = b"\x1d"  # Ctrl-]
@@ -32,7 +32,7 @@ _PAUSE_SECONDS = 0.5
 _BROKEN = (OSError, HTTPError, StreamClosedError, WebSocketClosedError)
 
 
-@click.command()
+@click.command(epilog=example("bai session attach my-lab"))
 @click.argument("session")
 @click.argument("terminal", required=False)
 @connected

@@ -18,7 +18,7 @@ from bai_services.core.resources import format_amount
 from bai_services.core.sessions.lifecycle import ENDED, Status
 
 from .. import output
-from ..command import Connection, connected, json_option, segment
+from ..command import Connection, connected, example, json_option, segment
 
 _STEP_SECONDS = 2.0
 # So much of a log's end is looked for in what comes next.
@@ -33,7 +33,7 @@ _BYTES = {
 }
 
 
-@click.command()
+@click.command(epilog=example("bai session top", "bai session top my-lab --once"))
 @click.argument("names", metavar="[NAME…]", nargs=-1)
 @click.option("--once", is_flag=True, help="Print once and end; so it is with --json too.")
 @json_option
@@ -53,7 +53,7 @@ async def top(connection: Connection, *, names: tuple[str, ...], once: bool, as_
             await asyncio.sleep(_STEP_SECONDS)
 
 
-@click.command()
+@click.command(epilog=example("bai session events my-lab --until-end"))
 @click.argument("name", required=False)
 @click.option("--until-end", is_flag=True, help="End when the session has; needs NAME.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document a line.")

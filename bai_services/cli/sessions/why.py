@@ -10,7 +10,7 @@ import click
 from bai_services.core.sessions.lifecycle import Status
 
 from .. import output
-from ..command import Connection, connected, json_option, segment
+from ..command import Connection, connected, example, json_option, segment
 
 _MEANINGS = {
     "known": "later only if a session of higher priority arrives, or a later one in the order lifo",
@@ -19,7 +19,7 @@ _MEANINGS = {
 }
 
 
-@click.command()
+@click.command(epilog=example("bai session why my-lab"))
 @click.argument("name")
 @json_option
 @connected

@@ -1,0 +1,65 @@
+"""`bai whoami`: who is signed in, with limits and usage, on one screen."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import click
+from rich.text import Text
+
+from bai_services.core.resources import CPU, MEM
+
+from .. import output, units
+from ..command import Connection, connected, example, json_option, verbose_option
+from ..screen import Screen
+from ..text import printable
+
+SESSIONS = "sessions"
+_LABELS = {SESSIONS: "Sessions", CPU: "CPU", MEM: "Memory"}
+
+
+@click.command(epilog=example("bai whoami", "bai whoami --json"))
+@verbose_option
+@json_option
+@connected
+async def whoami(connection: Connection, *, verbose: bool, as_json: bool) -> None:
+    """Show who is signed in, with limits and usage."""
+    me = {"url": connection.profile.url, **await connection.client.get("/me")}
+    if as_json:
+        output.print_json(me)
+        return
+    if verbose:
+        projects = [project["name"] for project in me["projects"]]
+        output.print_thing({**me, "projects": projects}, as_json=False)
+        return
+    screen_of(me).print(output.console())
+
+
+def screen_of(me: Mapping[str, Any]) -> Screen:
+    """Return the screen of an account: who it is, and how much of each limit is in use."""
+    title = Text(printable(me["username"]), style="bold")
+    name = f"  {me['full_name']}" if me["full_name"] else ""
+    title.append(printable(name), style="not bold")
+    title.append(printable(f"   {me['role']} · domain {me['domain']}"), style="not bold dim")
+    screen = Screen(title)
+    screen.add("Hub", me["url"])
+    screen.add("E-mail", me["email"])
+    screen.add("Projects", ", ".join(one["name"] for one in me["projects"]) or "none")
+    screen.add("Keypairs", ", ".join(me["keypairs"]))
+    if me["need_password_change"]:
+        screen.add("Note", "change the password before anything else: bai password")
+    limits, usage = me["limits"], me["usage"]
+    others = sorted((limits.keys() | usage.keys()) - _LABELS.keys())
+    values = [(_LABELS.get(slot, slot), _usage(slot, me)) for slot in (*_LABELS, *others)]
+    for number in range(0, len(values), 2):
+        screen.pair(*values[number : number + 2])
+    return screen
+
+
+def _usage(slot: str, me: Mapping[str, Any]) -> str:
+    """Return how much of a slot is in use, and its limit: ``1 of 30``."""
+    used, limit = me["usage"].get(slot), me["limits"].get(slot)
+    if slot == MEM:
+        used, limit = (None if text is None else units.memory(text) for text in (used, limit))
+    return f"{used or 'none'} in use, no limit" if limit is None else f"{used or 0} of {limit}"

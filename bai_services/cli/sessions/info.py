@@ -1,0 +1,170 @@
+"""`bai session info`: one session on one screen."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import click
+from rich.text import Text
+
+from bai_services.core.resources import CPU, MEM
+from bai_services.core.sessions.lifecycle import ENDED, SessionType, Status
+
+from .. import output, units
+from ..command import Connection, connected, example, json_option, segment, verbose_option
+from ..screen import Screen
+from ..text import printable
+from .wait_reasons import starts_text, wait_parts
+
+STATUS_STYLES: Mapping[str, str] = {
+    Status.RUNNING: "green",
+    Status.ERROR: "red",
+    Status.TERMINATED: "dim",
+    Status.CANCELLED: "dim",
+}
+_GPU_FAMILIES = ("cuda", "rocm")
+
+
+@click.command(epilog=example("bai session info my-lab", "bai session info my-lab -v"))
+@click.argument("name")
+@verbose_option
+@json_option
+@connected
+async def info(connection: Connection, name: str, *, verbose: bool, as_json: bool) -> None:
+    """Show one session, by name or id."""
+    found = await connection.client.get(f"/sessions/{segment(name)}")
+    if as_json:
+        output.print_json(found)
+    elif verbose:
+        addresses = {key: connection.address(found[key]) for key in ("url", "page")}
+        output.print_thing({**found, **addresses}, as_json=False)
+    else:
+        screen_of(connection, found).print(output.console())
+
+
+def screen_of(connection: Connection, session: Mapping[str, Any]) -> Screen:
+    """Return the screen of a session: what it runs on, what it uses, how to reach it."""
+    screen = Screen(_title(session))
+    # A keypair from the environment comes without a user name.
+    if connection.profile.username not in ("", session["owner"]):
+        screen.add("Owner", session["owner"])
+    if session["status"] == Status.PENDING:
+        _add_queue(screen, session)
+    else:
+        screen.add("Reason", session["status_info"])
+    place = f" on {session['agent']}" if session["agent"] else f" in {session['resource_group']}"
+    screen.add("Image", session["image"] + place)
+    _add_resources(screen, session)
+    if session["cluster_size"] > 1:
+        kernels = ", ".join(
+            f"{kernel['hostname']} on {kernel['agent']}" if kernel["agent"] else kernel["hostname"]
+            for kernel in session["kernels"]
+        )
+        size = f"{session['cluster_size']} kernels, {session['cluster_mode']}"
+        screen.add("Cluster", f"{size}: {kernels}" if kernels else size)
+    screen.add("Folders", "\n".join(map(_mount, session["mounts"])))
+    screen.add("Command", session["startup_command"])
+    if session["type"] == SessionType.BATCH and session["status"] in ENDED:
+        code = session["exit_code"]
+        screen.add("Result", session["result"] + ("" if code is None else f", exit code {code}"))
+    screen.pair(("Ends", _relative(session["ends_at"])), ("Idle stop", _idle(session)))
+    for notice in session["notices"]:
+        screen.add("Note", notice)
+    if session["status"] not in ENDED:
+        is_usable = session["status"] == Status.RUNNING and session["type"] != SessionType.BATCH
+        path = session["url"] if is_usable else session["page"]
+        screen.add("Open" if is_usable else "Page", connection.address(path))
+    return screen
+
+
+def _title(session: Mapping[str, Any]) -> Text:
+    status = session["status"]
+    style = STATUS_STYLES.get(status, "yellow")
+    title = Text(printable(session["name"]), style="bold")
+    title.append("  ● ", style=f"not bold {style}").append(status, style=style)
+    if status in ENDED:
+        ran = units.since(session["started_at"], session["terminated_at"])
+        when = _relative(session["terminated_at"])
+        title.append(f" {when}" + (f", ran {ran}" if ran else ""), style="not bold")
+    else:
+        begin = session["started_at"] or session["scheduled_at"] or session["created_at"]
+        title.append(f" {units.since(begin)}", style="not bold")
+    where = f"{session['type']} · {session['domain']}/{session['project']}"
+    return title.append(f"   {where}", style="not bold dim")
+
+
+def _add_queue(screen: Screen, session: Mapping[str, Any]) -> None:
+    position, *reasons = wait_parts(session)
+    screen.add("Queue", f"{position}, priority {session['priority']}")
+    screen.add("Waits", "\n".join(reasons))
+    screen.add("Starts", starts_text(session["estimated_start"]))
+    screen.add("Details", f"bai session why {session['name']}")
+
+
+def _add_resources(screen: Screen, session: Mapping[str, Any]) -> None:
+    requested, usage = session["requested"], session["usage"]
+    each = " each" if session["cluster_size"] > 1 else ""
+    cpu, mem = requested.get(CPU, ""), units.memory(requested.get(MEM, ""))
+    # Usage is measured while it runs, and comparable with what one kernel was given.
+    if session["status"] == Status.RUNNING and not each:
+        if cpu and usage.get("cpu_cores") is not None:
+            cpu = f"{usage['cpu_cores']:.2f} of {cpu}"
+        if mem and usage.get("mem_bytes") is not None:
+            mem = f"{units.size(usage['mem_bytes'])} of {mem}"
+    screen.pair(("CPU", cpu + each if cpu else ""), ("Memory", mem + each if mem else ""))
+    if session["devices"]:
+        for label, text in map(_device, session["devices"]):
+            screen.add(label, text)
+    else:
+        for slot, amount in requested.items():
+            if slot not in (CPU, MEM):
+                family, _, kind = slot.partition(".")
+                label = "GPU" if family in _GPU_FAMILIES else family.upper()
+                screen.add(label, f"{amount} ({slot})" + each)
+
+
+def _device(device: Mapping[str, Any]) -> tuple[str, str]:
+    """Return the label and the text of a device, or of a share of one."""
+    label = "GPU" if device["family"] in _GPU_FAMILIES else str(device["family"]).upper()
+    model = "simulated" if device["is_simulated"] else device["model"]
+    parts = [f"{device['share']} {model}"]
+    if device["memory_bytes"] is not None:
+        memory = units.size(device["memory_bytes"])
+        used = device["used_memory_bytes"]
+        parts.append(memory if used is None else f"{units.size(used)} of {memory}")
+    if device["utilization_percent"] is not None:
+        parts.append(f"{device['utilization_percent']:.0f} % busy")
+    level = device["enforcement"]
+    if level is None:
+        parts.append("enforcement unknown")
+    else:
+        parts.append("not enforced" if level == "none" else f"enforced: {level}")
+    return label, ", ".join(parts)
+
+
+def _mount(mount: Mapping[str, Any]) -> str:
+    inside = f"/{mount['subpath']}" if mount["subpath"] else ""
+    return f"{mount['vfolder']}{inside} → {mount['path']} ({mount['permission']})"
+
+
+def _idle(session: Mapping[str, Any]) -> str:
+    when = _relative(session["idle_ends_at"])
+    return f"{when} unless it is used" if when else ""
+
+
+def _relative(text: str | None) -> str:
+    when = units.moment(text)
+    return "" if when is None else units.relative(when)
+
+
+def next_commands(session: Mapping[str, Any]) -> Iterable[str]:
+    """Return the commands that a user most likely wants next for a session."""
+    name = session["name"]
+    if session["status"] in ENDED:
+        return (f"bai session logs {name}",)
+    if session["type"] == SessionType.BATCH:
+        return (f"bai session logs {name} --follow", f"bai session rm {name}")
+    if session["status"] == Status.RUNNING:
+        return (f"bai ssh {name}", f"bai session rm {name}")
+    return (f"bai session wait {name}", f"bai session rm {name}")

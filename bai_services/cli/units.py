@@ -1,0 +1,110 @@
+"""Values of the REST API as text: sizes, slot amounts, spans of time, moments."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+
+from bai_services.core.errors import InvalidRequest
+from bai_services.core.resources import CPU, MEM, format_amount, parse_amount
+
+_SIZE_UNITS = ("KiB", "MiB", "GiB", "TiB", "PiB")
+# Seconds of a unit, and how it is written after a number.
+_SPANS = ((86400, "d"), (3600, "h"), (60, "min"))
+_TIME_LENGTH = len("2030-01-31T09:00:00Z")
+
+
+def size(amount: int) -> str:
+    """Return a number of bytes with a binary unit and three digits: ``1.5 GiB``."""
+    if amount < 1024:
+        return f"{amount} B"
+    power = 1
+    while power < len(_SIZE_UNITS) and amount >= 1023.5 * 1024**power:
+        power += 1
+    number, unit = amount / 1024**power, _SIZE_UNITS[power - 1]
+    return f"{number:.3g} {unit}" if number < 100 else f"{number:.0f} {unit}"
+
+
+def slots(amounts: Mapping[str, str]) -> str:
+    """Return resource slots with their units: ``1 CPU, 1 GiB, cuda.shares=0.25``."""
+    return ", ".join(slot(name, text) for name, text in amounts.items())
+
+
+def slot(name: str, text: str) -> str:
+    """Return the amount of one slot with its unit."""
+    if name == CPU:
+        return f"{text} CPU"
+    if name == MEM:
+        return memory(text)
+    return f"{name}={text}"
+
+
+def memory(text: str) -> str:
+    """Return an amount of memory such as ``1536m`` as a size; any other text unchanged."""
+    try:
+        return size(parse_amount(MEM, text))
+    except InvalidRequest:
+        return text
+
+
+def amount(name: str, number: int) -> str:
+    """Return the integer amount of a slot as text with its unit, without the slot's name."""
+    return size(number) if name == MEM else format_amount(name, number)
+
+
+def span(seconds: float) -> str:
+    """Return a span of time in its largest unit, with the next one below ten: ``1 h 5 min``."""
+    whole = max(0, int(seconds))
+    for number, (unit_seconds, unit) in enumerate(_SPANS):
+        if whole >= unit_seconds:
+            count, rest = divmod(whole, unit_seconds)
+            text = f"{count} {unit}"
+            if count < 10 and number + 1 < len(_SPANS):
+                smaller_seconds, smaller = _SPANS[number + 1]
+                if more := rest // smaller_seconds:
+                    text += f" {more} {smaller}"
+            return text
+    return f"{whole} s"
+
+
+def clock(seconds: float) -> str:
+    """Return elapsed time as a clock shows it: ``0:12``, ``1:02:03``."""
+    minutes, rest = divmod(int(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
+
+
+def moment(text: str | None) -> datetime | None:
+    """Return the time that a text of the REST API means; None if it is not a time."""
+    if text is None or len(text) < _TIME_LENGTH or text[10:11] != "T":
+        return None
+    try:
+        found = datetime.fromisoformat(text)
+    except ValueError:
+        return None
+    return found if found.tzinfo else found.replace(tzinfo=UTC)
+
+
+def since(text: str | None, until: str | None = None) -> str:
+    """Return how long ago a time was, or how long before ``until``; empty if there is no time."""
+    begin = moment(text)
+    end = moment(until) or datetime.now(UTC)
+    return "" if begin is None else span((end - begin).total_seconds())
+
+
+def relative(when: datetime) -> str:
+    """Return a time in relation to now: ``just now``, ``4 min ago``, ``in 2 h``.
+
+    A time that is more than 30 days away is a date in the local time zone.
+    """
+    seconds = (datetime.now(UTC) - when).total_seconds()
+    if abs(seconds) > 30 * 86400:
+        return when.astimezone().strftime("%Y-%m-%d")
+    if seconds < -60:
+        return f"in {span(-seconds)}"
+    return "just now" if seconds < 60 else f"{span(seconds)} ago"
+
+
+def local(when: datetime) -> str:
+    """Return a time in the local time zone, to the second."""
+    return when.astimezone().strftime("%Y-%m-%d %H:%M:%S")

@@ -1,0 +1,172 @@
+"""What users see at 80 and 140 columns, compared with the files of ``golden/``.
+
+``GOLDEN=write`` in the environment writes the files anew; read them before committing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from bai_services.cli.main import main
+from bai_services.cli.sessions.waiting import live_text
+from tests.testbed.agent_voice import AgentVoice
+from tests.testbed.manager import Api, MovableClock
+from tests.testbed.wait import wait_until_async
+
+from .conftest import Bai
+from .terminal import all_on_terminal, environment, on_terminal
+from .test_sessions import run_it
+
+GOLDEN = Path(__file__).parent / "golden"
+WIDTHS = (80, 140)
+SCREENS = {
+    "whoami": "whoami",
+    "session-ls": "session ls",
+    "session-ls-empty": "session ls --status error",
+    "session-info-running": "session info my-lab",
+    "session-info-pending": "session info big-job",
+    "session-wait-running": "session wait my-lab",
+    "vfolder-ls": "vfolder ls",
+    "vfolder-ls-empty": "vfolder ls --trash",
+    "vfolder-info": "vfolder info data",
+    "image-list": "image list",
+    "preset-list": "preset list",
+    "template-ls-empty": "template ls",
+    "session-shares-empty": "session shares",
+    "ssh-key-ls-empty": "ssh-key ls",
+}
+
+
+@pytest.fixture
+def clock() -> MovableClock:
+    """A clock ten minutes behind: what is created now was created ten minutes ago."""
+    moved = MovableClock()
+    moved.now = datetime.now(UTC).replace(microsecond=0) - timedelta(minutes=10, seconds=15)
+    return moved
+
+
+def normalized(text: str) -> str:
+    """Return drawn text with every value that differs between runs replaced, same width kept."""
+    text = text.replace("\r\n", "\n")
+    text = re.sub(r"127\.0\.0\.1:\d+", "127.0.0.1:PORT", text)
+    text = re.sub(r"\bAK[A-Z0-9]{18}\b", "AK" + "X" * 18, text)
+    text = re.sub(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", "ID", text)
+    text = re.sub(r"(?<=my-lab-)[0-9a-f]{6}\b", "xxxxxx", text)
+    text = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", text)
+    # Ten minutes, and as many more as the test takes.
+    text = re.sub(r"\b1\d min\b", "1N min", text)
+    return "\n".join(line.rstrip() for line in text.splitlines()) + "\n"
+
+
+def compare(name: str, text: str) -> None:
+    """Compare text with a golden file."""
+    file = GOLDEN / f"{name}.txt"
+    if os.environ.get("GOLDEN") == "write":
+        GOLDEN.mkdir(exist_ok=True)
+        file.write_text(text, encoding="utf-8")
+    assert text == file.read_text(encoding="utf-8")
+
+
+async def explained(bai: Bai, name: str) -> None:
+    """Wait until the queue has a position and a reason for a session."""
+
+    async def is_explained() -> Any:
+        found = (await bai("session", "info", name, "--json", by="user")).document
+        return found["reasons"] and found["queue_position"] is not None
+
+    # The first placement of a process may have to compile what it runs.
+    await wait_until_async(is_explained, 90, f"the reason why {name} waits")
+
+
+async def test_screens_and_tables(bai: Bai, api: Api, agent: AgentVoice, tmp_path: Path) -> None:
+    await api.world.manager.folders.vfolders.start()
+    await bai("vfolder", "create", "data", by="user")
+    await bai("vfolder", "share", "data", "user2", "--permission", "rw", by="user")
+    await bai(
+        "session", "create", "my-lab", "-r", "cpu=1", "-r", "mem=1g", "-r", "cuda.shares=0.25",
+        "--mount", "data", by="user",
+    )  # fmt: skip
+    await run_it(api, agent, "my-lab")
+    await bai("session", "create", "big-job", "-r", "cpu=8", "-r", "mem=1g", by="user")
+    await explained(bai, "big-job")
+    assert (await bai("vfolder", "usage", "data", "--fresh", by="user")).code == 0
+    environ = environment(api, tmp_path, user="user")
+    for columns in WIDTHS:
+        commands = [words.split() for words in SCREENS.values()]
+        screens = await asyncio.to_thread(all_on_terminal, commands, environ, columns)
+        for name, drawn in zip(SCREENS, screens, strict=True):
+            text = normalized(drawn)
+            assert "error:" not in text
+            for line in text.splitlines():
+                # Only a URL may be longer: a terminal wraps it, nothing cuts it.
+                assert len(line) <= columns or "http://" in line, line
+            compare(f"{name}-{columns}", text)
+    ls = await asyncio.to_thread(
+        on_terminal, ["session", "ls"], environ | {"NO_COLOR": "1"}, 80, pipes_stdout=False
+    )
+    colours = re.compile(r"\x1b\[[0-9;]*3[0-7]m")
+    assert not colours.search(ls.drawn)
+    info = ["session", "info", "my-lab"]
+    plain = await asyncio.to_thread(
+        on_terminal, info, environ | {"NO_COLOR": "1"}, 80, pipes_stdout=False
+    )
+    coloured = await asyncio.to_thread(on_terminal, info, environ, 80, pipes_stdout=False)
+    piped = await asyncio.to_thread(on_terminal, info, environ, 80, pipes_stdout=True)
+    assert (bool(colours.search(plain.drawn)), bool(colours.search(coloured.drawn))) == (
+        False,
+        True,
+    )
+    assert "\x1b" not in piped.stdout
+
+
+async def test_a_live_line_shows_what_a_session_waits_for(
+    bai: Bai, api: Api, agent: AgentVoice, tmp_path: Path
+) -> None:
+    for name in ("big1", "big2"):
+        await bai("session", "create", name, "-r", "cpu=6", "-r", "mem=1g", by="user")
+    await explained(bai, "big2")
+    words = ["session", "wait", "big2", "--timeout", "3"]
+    environ = environment(api, tmp_path, user="user")
+    shown = await asyncio.to_thread(on_terminal, words, environ, 80, pipes_stdout=True)
+    assert (shown.code, shown.stdout) == (1, "")
+    assert "#1 in group default · needs cpu=6, most free on one agent: 2" in shown.drawn
+    assert "sooner with: -r cpu=2" in shown.drawn
+    assert "Waiting 0:0" in shown.drawn
+    # The live line is erased at the end, and the cursor is visible again.
+    assert shown.drawn.rfind("\x1b[?25h") > shown.drawn.rfind("\x1b[?25l")
+    assert shown.drawn.rfind("\x1b[2K") > shown.drawn.rfind("Waiting 0:0")
+
+
+PENDING = {
+    "status": "PENDING", "resource_group": "default", "queue_position": 1,
+    "reasons": [{
+        "check": "resources", "passed": False, "message": "…",
+        "shortages": [{"slot": "cpu", "asked": "2", "available": "1"}],
+    }],
+}  # fmt: skip
+PULLING = {
+    "status": "PREPARING", "resource_group": "default",
+    "progress": {"message": "pulling the image", "percent": 43},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("columns", WIDTHS)
+def test_live_text(columns: int) -> None:
+    waiting = live_text(PENDING, 12, ["-r cpu=1", "--preset cpu-small"], columns)
+    starting = live_text(PULLING, 3725, [], columns)
+    compare(f"live-{columns}", f"{waiting.plain}\n\n{starting.plain}\n")
+
+
+@pytest.mark.parametrize("columns", WIDTHS)
+@pytest.mark.parametrize("path", ["image list"])
+def test_help(path: str, columns: int) -> None:
+    done = CliRunner().invoke(main, [*path.split(), "--help"], terminal_width=columns)
+    compare(f"help-{path.replace(' ', '-')}-{columns}", done.stdout)

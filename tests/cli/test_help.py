@@ -1,0 +1,99 @@
+"""Help of every command: an example that parses; suggestions for typos."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Sequence
+from pathlib import Path
+
+import click
+import pytest
+from click.testing import CliRunner
+
+from bai_services.cli.main import main
+from tests.cli.test_json import ALL
+
+# Files that examples read.
+FILES = (
+    "a.csv", "data.csv", "drf.yaml", "hub.yaml", "images", "jobs.yaml", "nodes.csv", "notes.txt",
+    "pods.csv", "policy.yaml", "train.csv", "train.yaml",
+)  # fmt: skip
+
+
+def examples_of(command: click.Command) -> list[str]:
+    """Return the example lines at the end of a command's help."""
+    _, _, text = (command.epilog or "").partition(":\n")
+    return [line.strip() for line in text.splitlines()]
+
+
+def parsed(words: Sequence[str]) -> click.Command:
+    """Parse the words after ``bai`` as the command line does; return the command."""
+    command: click.Command = main
+    context = click.Context(main, info_name="bai")
+    rest = list(words)
+    while isinstance(command, click.Group):
+        name, found, rest = command.resolve_command(context, rest)
+        assert name is not None and found is not None, words
+        command = found
+        context = click.Context(command, parent=context, info_name=name)
+    with command.make_context(context.info_name, rest, parent=context.parent):
+        return command
+
+
+def bai_words(line: str) -> list[str]:
+    """Return the words of the ``bai`` command inside an example."""
+    if inner := re.search(r"\$\((bai [^)]*)\)", line):
+        line = inner[1]
+    words = shlex.split(line.partition(" > ")[0].partition(" >> ")[0])
+    return words[1:]
+
+
+@pytest.mark.parametrize("path", sorted(ALL))
+def test_every_command_has_examples_that_parse(
+    path: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in FILES:
+        (tmp_path / name).write_text("{}\n")
+    own = [line for line in examples_of(ALL[path]) if line.startswith(("bai ", "eval "))]
+    assert own, f"the help of bai {path} has no example"
+    for line in own:
+        # An alias is the same command.
+        assert parsed(bai_words(line)) is ALL[path], line
+
+
+@pytest.mark.parametrize("path", ["session create", "admin domain update", "completion"])
+def test_help_prints_the_examples_unchanged(path: str) -> None:
+    done = CliRunner().invoke(main, [*path.split(), "--help"])
+    lines = [line.strip() for line in done.stdout.splitlines()]
+    assert set(examples_of(ALL[path])) <= set(lines)
+
+
+@pytest.mark.parametrize(
+    ("words", "hint"),
+    [
+        (["sesion"], "error: No such command 'sesion'. Did you mean 'session'"),
+        (["Session"], "Did you mean 'session'?"),
+        (["session", "creat"], "Did you mean 'create'?"),
+        (["admin", "domian"], "Did you mean 'domain'"),
+        (["admin", "project", "membrs"], "Did you mean 'members'?"),
+        (["admin", "project", "members", "ad"], "Did you mean 'add'?"),
+        (["admin", "domain", "creat"], "Did you mean 'create'"),
+        (["image", "lst"], "Did you mean 'list'?"),
+        (["session", "ls", "--limt", "3"], "Did you mean '--limit'?"),
+        (["admin", "group", "link", "gpu", "proyect", "x"], "Did you mean 'project'?"),
+        (["vfolder", "create", "x", "--usage-mode", "modl"], "Did you mean 'model'?"),
+        (["session", "create", "x", "--type", "bach"], "Did you mean 'batch'?"),
+        (["completion", "bsh"], "Did you mean 'bash'"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else None,
+)
+def test_a_typo_gets_a_suggestion(words: list[str], hint: str) -> None:
+    done = CliRunner().invoke(main, words)
+    assert (done.exit_code, hint in done.stderr) == (2, True), done.stderr
+
+
+def test_a_word_like_no_command_gets_no_suggestion() -> None:
+    done = CliRunner().invoke(main, ["zzzz"])
+    assert (done.exit_code, "Did you mean" in done.stderr) == (2, False)
