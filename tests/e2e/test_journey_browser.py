@@ -45,7 +45,9 @@ async def start_with_folder(page: Page, hub: RunningHub, folder: str) -> None:
     await page.click('.bai-start button[type="submit"]')
     await page.wait_for_url(f"{hub.url}/user/**/lab**", timeout=lab.PATIENCE_MS)
     # JupyterLab reports a theme whose load is interrupted in a dialog that covers the page.
-    await page.locator("body[data-jp-theme-name]").wait_for(timeout=lab.PATIENCE_MS)
+    await page.locator("body[data-jp-theme-name]").wait_for(
+        state="attached", timeout=lab.PATIENCE_MS
+    )
 
 
 async def test_files_outlive_the_session(browser: Browser, any_hub: RunningHub) -> None:
