@@ -1,13 +1,13 @@
 import { LabIcon } from '@jupyterlab/ui-components';
 
-import gradio from '../../icons/gradio.svg';
-import mlflow from '../../icons/mlflow.svg';
-import nni from '../../icons/nni.svg';
-import notebook from '../../icons/notebook.svg';
-import rstudio from '../../icons/rstudio.svg';
-import streamlit from '../../icons/streamlit.svg';
-import tensorboard from '../../icons/tensorboard.svg';
-import vscode from '../../icons/vscode.svg';
+import gradio from '../../apps/icons/gradio.svg';
+import mlflow from '../../apps/icons/mlflow.svg';
+import nni from '../../apps/icons/nni.svg';
+import notebook from '../../apps/icons/notebook.svg';
+import rstudio from '../../apps/icons/rstudio.svg';
+import streamlit from '../../apps/icons/streamlit.svg';
+import tensorboard from '../../apps/icons/tensorboard.svg';
+import vscode from '../../apps/icons/vscode.svg';
 
 const SESSION = `<svg xmlns="http://www.w3.org/2000/svg" width="16" viewBox="0 0 16 16">
 <g class="jp-icon3" fill="#616161">
