@@ -105,4 +105,4 @@ def test_it_ends_when_told_though_a_storage_host_is_dead(tmp_path: Path) -> None
     except PartMissing as reason:
         missing("fuse", reason)
     assert "storage host far does not answer" in log.read_text()
-    assert "steps of file work do not end" in log.read_text()
+    assert "steps of file work are still running" in log.read_text()

@@ -438,7 +438,7 @@ async def test_a_project_gets_no_permission_on_storage_hosts_that_its_domain_has
     elsewhere = {"other": ["create-vfolder"]}
     await admin.patch("/domains/default", {"allowed_vfolder_hosts": few})
     for hosts in (more, elsewhere, {**few, **elsewhere}):
-        with pytest.raises(Forbidden, match="domain default has not"):
+        with pytest.raises(Forbidden, match="domain default does not have"):
             await domain_admin.post("/projects", {"name": "vision", "allowed_vfolder_hosts": hosts})
         with pytest.raises(Forbidden, match="ask a superadmin"):
             await domain_admin.patch("/projects/default", {"allowed_vfolder_hosts": hosts})

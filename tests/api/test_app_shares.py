@@ -215,7 +215,7 @@ async def test_what_the_policy_does_not_allow_is_refused(
         ({"app": "tensorboard", "user": "acme-user"}, "no user named"),
         ({"app": "tensorboard", "project": "other"}, "belongs to project default"),
         ({"app": "tensorboard", "public": True}, "addresses"),
-        ({"app": "tensorboard", "user": "user2", "allowed_addresses": ["x"]}, "no address"),
+        ({"app": "tensorboard", "user": "user2", "allowed_addresses": ["x"]}, "not an address"),
     ],
 )
 async def test_a_share_that_means_nothing_is_refused(

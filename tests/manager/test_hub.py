@@ -151,10 +151,10 @@ async def test_tokens_of_others_do_not_hold(running: HubAndManager, hub: Hub) ->
     model = await hub.call("POST", "/users/user/tokens", json=limited)
     stranger = (await hub.create_token("stranger", "no account", 60)).value
     for token, text in (
-        (model["token"], "not valid"),
+        (model["token"], "valid here"),
         (stranger, "no account here"),
-        (running.token, "not valid"),
-        ("made-up", "not valid"),
+        (running.token, "valid here"),
+        ("made-up", "valid here"),
     ):
         async with Client(running.manager_url, Token(token)) as client:
             with pytest.raises(NotSignedIn, match=text):

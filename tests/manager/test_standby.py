@@ -183,7 +183,7 @@ async def test_one_that_is_stopped_in_a_start_and_woken(
                 return (await cluster.store.find(session["id"])).status is status
 
             # Far less than the interval at which a manager reads the whole queue.
-            await wait_until_async(is_there, 20, f"{status} of {session['name']}")
+            await wait_until_async(is_there, 45, f"{status} of {session['name']}")
 
         async def holds(token: int) -> bool:
             row = await leases.read()
