@@ -25,7 +25,7 @@ from tests.testbed.manager import (
     SUPERADMIN,
     Api,
     MovableClock,
-    known_world,
+    make_world,
     manager_on,
     serving,
 )
@@ -225,7 +225,7 @@ async def crowd(database_url: str, tmp_path: Path, hub: HubVoice) -> AsyncIterat
     known = {"hub_api_url": hub.url, "hub_api_token": "manager"}
     async with manager_on(database_url, tmp_path, clock, **known) as manager:
         await manager.folders.vfolders.start()
-        world = await known_world(manager, clock)
+        world = await make_world(manager, clock)
         for role in RANKS:
             for domain in DOMAINS:
                 name = f"{role}-{domain}"

@@ -163,7 +163,7 @@ REFUSALS: dict[str, tuple[dict[str, Any], type[Exception], str]] = {
     "short": ({"name": "abc"}, errors.InvalidRequest, "cannot name a session"),
     "odd letters": ({"name": "a/../b"}, errors.InvalidRequest, "cannot name"),
     "long": ({"name": "x" * 65}, errors.InvalidRequest, "cannot name"),
-    "no project": ({"project": "nope"}, errors.NotFound, "no project 'nope'"),
+    "no project": ({"project": "nope"}, errors.NotFound, "not in a project 'nope'"),
     "no image": ({"image": "nope:1"}, errors.NotFound, "no image"),
     "odd image": ({"image": "N o!"}, errors.InvalidRequest, "not an image name"),
     "group": ({"resource_group": "x"}, errors.NotFound, "no resource group"),

@@ -398,7 +398,7 @@ async def test_mounts_that_are_refused(api: Api) -> None:
         (NotFound, "of this project", [MountRequest("research-only")]),
         (Conflict, "delete-pending", [MountRequest("dead")]),
         (Conflict, "delete-pending", [MountRequest(dead["id"])]),
-        (Forbidden, "not rw", [MountRequest("lent", permission=Permission.RW)]),
+        (Forbidden, "not as rw", [MountRequest("lent", permission=Permission.RW)]),
         (InvalidRequest, "both be at", [MountRequest("data", "x"), MountRequest("other", "x")]),
         (InvalidRequest, "inside folder", [MountRequest("data"), MountRequest("other", "data/x")]),
         (InvalidRequest, "'..'", [MountRequest("data", "../x")]),

@@ -88,7 +88,7 @@ async def test_a_group_demands_that_shares_are_held_firmly(bai: Bai, agent: Agen
 
     assert await wait_until_async(is_placed, 60, "a place") == ["GPU-1"]
     done = await bai(*update, '{"minimum_enforcement": "iron"}')
-    assert "there are none, soft, process, cgroup, hardware" in done.stderr
+    assert "valid are none, soft, process, cgroup, hardware" in done.stderr
 
 
 async def test_people_see_what_is_theirs_and_how_much_they_use(

@@ -29,7 +29,7 @@ GOLDEN = Path(__file__).parent / "golden"
 WIDTHS = (80, 140)
 SCREENS = {
     "whoami": "whoami",
-    "session-ls": "session ls",
+    "session-ls": "session ls --sort name",
     "session-ls-empty": "session ls --status error",
     "session-info-running": "session info my-lab",
     "session-info-pending": "session info big-job",

@@ -120,7 +120,7 @@ async def until_refused(client: Client, path: str, **spec: object) -> tuple[list
         try:
             await client.post(path, {"name": name, **spec})
         except Unavailable as error:
-            assert "make room" in error.message and "nothing was changed" in error.message
+            assert "free space" in error.message and "nothing was changed" in error.message
             assert error.details == {"reason": "database-full"}
             return made, name
         made.append(name)

@@ -74,7 +74,7 @@ def test_a_refusal_says_what_devices_bear(shares: float, text: str) -> None:
 def test_a_refusal_says_that_nothing_is_shared() -> None:
     placer = Placer([divided((0,), NO_SHARES)], Policy.PRICED)
     shape = placer.prepare(request(shares=0.5))
-    assert "at most 0 is free on one agent; the devices are not shared now" in (
+    assert "at most 0 is free on one agent; no device is shared now" in (
         placer.refusal(shape).message
     )
 
