@@ -56,7 +56,7 @@ RULES: Mapping[str, Mapping[str, str]] = {
     "bai_auth.LoginHandler": {"get": OPEN, "post": OPEN},
     "HomePage": {"get": OPEN},
     "AdminPage": {"get": ADMIN},
-    "SpawnPage": {"get": OWN, "post": OWN},
+    "SpawnPage": {"get": OWN, "post": OWN, "delete": OWN},
     "ServerHandler": {
         "get": SUPERADMIN,
         "post": OWN,
