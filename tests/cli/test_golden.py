@@ -8,14 +8,14 @@ from __future__ import annotations
 import asyncio
 import os
 import re
+import subprocess
+import sys
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import CliRunner
 
-from bai_services.cli.main import main
 from bai_services.cli.sessions.waiting import live_text
 from tests.testbed.agent_voice import AgentVoice
 from tests.testbed.manager import Api, MovableClock
@@ -168,5 +168,9 @@ def test_live_text(columns: int) -> None:
 @pytest.mark.parametrize("columns", WIDTHS)
 @pytest.mark.parametrize("path", ["image list"])
 def test_help(path: str, columns: int) -> None:
-    done = CliRunner().invoke(main, [*path.split(), "--help"], terminal_width=columns)
+    # In a process of its own: click keeps the help option of each command, with the names that the
+    # first caller's context has.
+    words = [sys.executable, "-m", "bai_services.cli.main", *path.split(), "--help"]
+    environ = {**os.environ, "COLUMNS": str(columns)}
+    done = subprocess.run(words, env=environ, capture_output=True, text=True, check=True)
     compare(f"help-{path.replace(' ', '-')}-{columns}", done.stdout)

@@ -171,8 +171,8 @@ async def test_one_that_is_stopped_in_a_start_and_woken(
             await cluster.agent.prepare()
             return session
 
-        async def beat() -> None:
-            if (now := datetime.now(UTC)) - clock.now > timedelta(seconds=5):
+        async def beat(after_seconds: float = 5) -> None:
+            if (now := datetime.now(UTC)) - clock.now > timedelta(seconds=after_seconds):
                 clock.now = now
                 await cluster.agent.beat(None)
 
@@ -183,7 +183,7 @@ async def test_one_that_is_stopped_in_a_start_and_woken(
                 return (await cluster.store.find(session["id"])).status is status
 
             # Far less than the interval at which a manager reads the whole queue.
-            await wait_until_async(is_there, 45, f"{status} of {session['name']}")
+            await wait_until_async(is_there, 90, f"{status} of {session['name']}")
 
         async def holds(token: int) -> bool:
             row = await leases.read()
@@ -200,7 +200,7 @@ async def test_one_that_is_stopped_in_a_start_and_woken(
             with lone_manager(database_url, tmp_path / "b", hub.url):
                 await wait_until_async(lambda: "this one waits" in log_of("b"), 60, "b to wait")
                 # A manager reads agents together with sessions that another manager created.
-                await beat()
+                await beat(after_seconds=0)
                 hub.starts = [202]
                 one = await prepared_now("lab1")
                 await wait_until_async(lambda: hub.askers == ["a"], 30, "the start by a")
@@ -210,7 +210,7 @@ async def test_one_that_is_stopped_in_a_start_and_woken(
                 assert hub.askers == ["a", "b"]
                 os.kill(first.pid, signal.SIGCONT)
                 await wait_until_async(lambda: "was lost" in log_of("a"), 60, "a to see it")
-                await beat()
+                await beat(after_seconds=0)
                 # Retried for a while: both managers would have a turn if both wanted to start it.
                 hub.starts = [429] * 40
                 two = await prepared_now("lab2")
