@@ -21,14 +21,14 @@ nitpicky = True
 myst_enable_extensions = ["colon_fence", "deflist"]
 myst_heading_anchors = 4
 
-# "--user" must stay as it is.
+# Smart quotes would turn "--user" into a dash.
 smartquotes = False
 
 html_theme = "pydata_sphinx_theme"
 html_title = f"bai-hub {__version__}"
 html_static_path = ["_static"]
 html_css_files = ["bai-hub.css"]
-# Pages without a section have no navigation of one.
+# These pages belong to no section and need no section navigation.
 html_sidebars = {"tutorial": [], "user-guide": [], "changelog": []}
 html_use_index = False
 html_show_sourcelink = False

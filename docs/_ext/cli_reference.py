@@ -37,7 +37,7 @@ def _help(command: click.Command) -> Iterator[str]:
 def _paragraphs(text: str) -> Iterator[str]:
     for paragraph in text.split("\n\n"):
         lines = paragraph.splitlines()
-        # click prints a paragraph that starts with \b without filling its lines: examples.
+        # Examples: click does not rewrap a paragraph that starts with \b.
         if lines and lines[0].strip() == "\b":
             title = [lines.pop(1), ""] if lines[1:2] and lines[1].endswith(":") else []
             yield from ("", *title, "```text", *(line.strip() for line in lines[1:]), "```", "")

@@ -1,4 +1,4 @@
-"""Sphinx extension: replaces ``<!-- generated: NAME -->`` in a page by a generated reference."""
+"""Sphinx extension that expands ``<!-- generated: NAME -->`` to a generated reference."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _MARKER = re.compile(r"<!-- generated: (\w+) -->")
 
 def setup(app: Sphinx) -> dict[str, bool]:
     app.connect("source-read", _insert)
-    app.connect("env-get-outdated", _always)
+    app.connect("env-get-outdated", _outdated_pages)
     return {"parallel_read_safe": True, "parallel_write_safe": True}
 
 
@@ -25,8 +25,8 @@ def _insert(app: Sphinx, page: str, source: list[str]) -> None:
     source[0] = _MARKER.sub(lambda match: REFERENCES[match[1]](), source[0])
 
 
-def _always(
+def _outdated_pages(
     app: Sphinx, env: BuildEnvironment, added: Set[str], changed: Set[str], removed: Set[str]
 ) -> Iterable[str]:
-    # These pages depend on code, whose changes Sphinx does not see.
+    # Always rebuild these pages: they depend on code, whose changes Sphinx does not detect.
     return [page for page in PAGES if page in env.found_docs]

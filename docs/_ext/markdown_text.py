@@ -9,7 +9,7 @@ _SPECIAL = re.compile(r"([\\*_<>\[\]|#$])")
 
 
 def escape(text: str) -> str:
-    """Return ``text`` on one line as Markdown, with code spans kept as they are."""
+    """Escape ``text`` for Markdown and join its lines; code spans remain unchanged."""
     parts = re.split(r"(`[^`]*`)", " ".join(text.split()))
     return "".join(
         part.replace("|", r"\|") if part.startswith("`") else _SPECIAL.sub(r"\\\1", part)
@@ -18,7 +18,7 @@ def escape(text: str) -> str:
 
 
 def table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
-    """Return the lines of a table whose cells are Markdown already; nothing without rows."""
+    """Return the lines of a Markdown table, or an empty list if there are no rows."""
     lines = [f"| {' | '.join(row)} |" for row in rows]
     if not lines:
         return []

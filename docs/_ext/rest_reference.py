@@ -11,9 +11,9 @@ from bai_services.api.openapi import document
 from bai_services.api.routes import ROUTES
 
 TITLES = {
-    "health": "State of the manager",
+    "health": "Health of the manager",
     "me": "Own account",
-    "auth": "Signing in",
+    "auth": "Authentication",
     "vfolders": "Folders",
     "spawner": "For the Hub",
     "audit": "Audit log",
@@ -41,14 +41,14 @@ def rest_reference() -> str:
 def _operation(method: str, path: str, described: Json) -> Iterator[str]:
     yield f"\n### `{method} {path}`\n"
     yield f"{escape(described['summary'])}."
-    facts = [] if described["security"] else ["No sign-in needed."]
+    facts = [] if described["security"] else ["No authentication required."]
     body = described.get("requestBody", {}).get("content", {})
     facts += [f"Body: {_content(kind, value)}." for kind, value in body.items()]
     for status, answer in described["responses"].items():
         if status != "default":
             content = answer.get("content", {})
             shown = "".join(f": {_content(kind, value)}" for kind, value in content.items())
-            facts.append(f"Answer {status}{shown}.")
+            facts.append(f"Response {status}{shown}.")
     yield from ("", " ".join(facts))
     rows = [
         (f"`{parameter['name']}`", _type(parameter["schema"]), escape(parameter["description"]))
@@ -114,6 +114,6 @@ def _meaning(schema: Json) -> str:
     facts = [escape(schema["description"])] if "description" in schema else []
     if schema.get("default") not in (None, "", [], {}):
         facts.append(f"default `{schema['default']}`")
-    limits = {"minimum": "at least", "maximum": "at most", "maxLength": "characters: at most"}
-    facts += [f"{words} {schema[key]}" for key, words in limits.items() if key in schema]
+    limits = {"minimum": "minimum", "maximum": "maximum", "maxLength": "maximum length"}
+    facts += [f"{label} {schema[key]}" for key, label in limits.items() if key in schema]
     return "; ".join(facts)
