@@ -69,12 +69,12 @@ def _database(kind: str) -> Iterator[str | None]:
     if kind == "sqlite":
         yield ""
         return
-    from tests.testbed import PartMissing, postgres
+    from tests.testbed import ComponentMissing, postgres
 
     server = postgres.running()
     try:
         started = server.__enter__()
-    except PartMissing:
+    except ComponentMissing:
         yield None
         return
     try:

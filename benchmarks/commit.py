@@ -27,7 +27,7 @@ from bai_services.db.scheduling.queue import QueueStore
 from bai_services.db.tables import accounts, cluster
 from bai_services.manager.scheduling.idle_scheduling import new_loop, settle
 from tests.db.world import NOW, make_world
-from tests.testbed import PartMissing, postgres
+from tests.testbed import ComponentMissing, postgres
 
 EXIT_MISSING = 6
 SLOTS = {"cpu": "0.5", "mem": "512m", "cuda.shares": "0.25"}
@@ -42,7 +42,7 @@ def main() -> int:
         for kind in ("sqlite", "postgres") if spec.database == "both" else (spec.database,):
             try:
                 runs = _on_sqlite(Path(home), spec) if kind == "sqlite" else _on_postgres(spec)
-            except PartMissing as missing:
+            except ComponentMissing as missing:
                 print(f"PostgreSQL is missing: {missing}", file=sys.stderr)
                 print(json.dumps(figures, indent=2))
                 return EXIT_MISSING

@@ -172,7 +172,7 @@ async def run() -> dict[str, Any]:
         hub = RunningHub(Path(folder))
         try:
             await asyncio.to_thread(hub.start)
-            async with chromium.launched() as browser:
+            async with chromium.launch() as browser:
                 result |= await measured(browser, hub)
         finally:
             await asyncio.to_thread(hub.stop)

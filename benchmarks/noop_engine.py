@@ -1,22 +1,26 @@
-"""An engine without kernels, to measure only Hub, manager, agent and spawner."""
+"""An engine without kernels, to measure or test only Hub, manager, agent and spawner."""
 
 from __future__ import annotations
 
+import asyncio
 import os
-from collections.abc import Mapping, Sequence
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 from bai_services.core.sessions.launch_plan import LaunchPlan
 from bai_spawner.engines.base import Engine, Exit, Running
 
-# URL of an HTTP server that answers every request; all sessions have this address.
+# Environment variable with the URL of all sessions: a server that answers every request.
 URL_VARIABLE = "BAI_BENCH_SERVER"
 
 
 class NoopEngine(Engine):
     name = "process"
 
-    _ended: set[str] = set()  # shared by the whole Hub, like real kernels
+    # Shared by all spawners of the Hub, like real kernels.
+    _ended: set[str] = set()
 
     def __init__(self, shared: Any = None, **kwargs: Any) -> None:
         super().__init__(**kwargs)
@@ -48,3 +52,29 @@ class NoopEngine(Engine):
 
     async def remove(self, running: Running) -> None:
         pass
+
+
+@contextmanager
+def serve_empty_responses() -> Iterator[str]:
+    """Serve a URL that answers every request with 200, for `URL_VARIABLE`."""
+    loop = asyncio.new_event_loop()
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            while await reader.readuntil(b"\r\n\r\n"):
+                writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
+        except (asyncio.IncompleteReadError, ConnectionError):
+            pass
+        finally:
+            writer.close()
+
+    server = loop.run_until_complete(asyncio.start_server(answer, "127.0.0.1", 0))
+    thread = threading.Thread(target=loop.run_forever)
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+    finally:
+        loop.call_soon_threadsafe(server.close)
+        loop.call_soon_threadsafe(loop.stop)
+        thread.join()
+        loop.close()

@@ -22,7 +22,7 @@ from bai_services.db.sessions.rows import SessionRow
 from bai_services.db.tables import sessions
 from bai_services.manager.manager import Manager
 from bai_services.manager.scheduling.jit_warmup import warm_up
-from tests.testbed import PartMissing, postgres
+from tests.testbed import ComponentMissing, postgres
 from tests.testbed.manager import MovableClock, make_world, manager_on
 
 from .served import Orders
@@ -42,7 +42,7 @@ def main() -> int:
             try:
                 with postgres.running() as server, server.database() as url:
                     figures = asyncio.run(_measure(url, Path(home), spec))
-            except PartMissing as missing:
+            except ComponentMissing as missing:
                 print(f"PostgreSQL is missing: {missing}", file=sys.stderr)
                 return EXIT_MISSING
     print(json.dumps(figures, indent=2))

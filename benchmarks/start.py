@@ -25,7 +25,7 @@ from typing import Any
 import httpx
 
 from tests.hub import ROOT, RunningHub
-from tests.testbed import PartMissing
+from tests.testbed import ComponentMissing
 from tests.testbed.docker_engine import DockerEngine, acquire
 from tests.testbed.images import session_image
 from tests.testbed.ports import free_port
@@ -46,12 +46,12 @@ def main() -> int:
         return 0
     try:
         engine = acquire()
-    except PartMissing as reason:
+    except ComponentMissing as reason:
         return _missing(reason)
     try:
         image = session_image(engine)
         figures = on_docker(engine, image, spec.runs)
-    except PartMissing as reason:
+    except ComponentMissing as reason:
         return _missing(reason)
     finally:
         engine.release()

@@ -6,14 +6,10 @@ one HTTP server that answers for every session. So the ratio measures our overhe
 
 from __future__ import annotations
 
-import asyncio
 import statistics
 import tempfile
-import threading
 import time
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -23,7 +19,7 @@ import psutil
 from tests.hub import ROOT, Part, RunningHub
 
 from .bare_hub import BareHub, bare_hub
-from .noop_engine import URL_VARIABLE
+from .noop_engine import URL_VARIABLE, serve_empty_responses
 
 USERS = ("user", "user2")
 CALLERS = 16
@@ -37,7 +33,7 @@ PAGE = 500
 def rates(starts: int) -> dict[str, Any]:
     """Measure both in turns; return medians, and the CPU time of each process per start."""
     most = (ROUNDS + 1) * starts
-    with answering() as url, tempfile.TemporaryDirectory(prefix="bai-bench-") as name:
+    with serve_empty_responses() as url, tempfile.TemporaryDirectory(prefix="bai-bench-") as name:
         folder = Path(name)
         config = folder / "noop.py"
         config.write_text(
@@ -137,29 +133,3 @@ class _Servers:
         began = time.perf_counter()
         self._hub.start_servers(USERS, round_number * starts, starts, CALLERS)
         return starts / (time.perf_counter() - began)
-
-
-@contextmanager
-def answering() -> Iterator[str]:
-    """Answer everything with 200: this is the address of every session of the no-op engine."""
-    loop = asyncio.new_event_loop()
-
-    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        try:
-            while await reader.readuntil(b"\r\n\r\n"):
-                writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
-        except (asyncio.IncompleteReadError, ConnectionError):
-            pass
-        finally:
-            writer.close()
-
-    server = loop.run_until_complete(asyncio.start_server(answer, "127.0.0.1", 0))
-    thread = threading.Thread(target=loop.run_forever)
-    thread.start()
-    try:
-        yield f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
-    finally:
-        loop.call_soon_threadsafe(server.close)
-        loop.call_soon_threadsafe(loop.stop)
-        thread.join()
-        loop.close()

@@ -15,10 +15,10 @@ from pathlib import Path
 import httpx
 import pytest
 
-from tests.testbed import PartMissing
+from tests.testbed import ComponentMissing
 from tests.testbed.dead_mount import dead_mount
 from tests.testbed.ports import free_port
-from tests.testbed.required import missing
+from tests.testbed.skip import skip_or_fail
 from tests.testbed.wait import wait_until
 
 ENVIRON = {k: v for k, v in os.environ.items() if not k.startswith(("BAI_", "JUPYTERHUB_"))}
@@ -102,7 +102,7 @@ def test_it_ends_when_told_though_a_storage_host_is_dead(tmp_path: Path) -> None
             wait_until(lambda: "the manager listens on" in log.read_text(), 60, "the manager")
             process.send_signal(signal.SIGTERM)
             assert process.wait(60) == 0, log.read_text()
-    except PartMissing as reason:
-        missing("fuse", reason)
+    except ComponentMissing as reason:
+        skip_or_fail("fuse", reason)
     assert "storage host far does not answer" in log.read_text()
     assert "steps of file work are still running" in log.read_text()

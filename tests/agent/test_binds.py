@@ -19,9 +19,9 @@ from bai_services.agent.folders.bind_mounts import BindMounts
 from bai_services.agent.folders.kernel_folders import Folders
 from bai_services.agent.kernels import Task
 from bai_services.core.errors import Forbidden, NotFound, Unavailable
-from tests.testbed import PartMissing
+from tests.testbed import ComponentMissing
 from tests.testbed.dead_mount import dead_mount
-from tests.testbed.required import missing
+from tests.testbed.skip import skip_or_fail
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="only root mounts")
 
@@ -179,8 +179,8 @@ async def test_a_dead_mount_of_the_machine_is_waited_for_no_longer_than_its_time
             for look in (lambda: os.listdir(folder), lambda: binds.make(NAME, wanted(folder))):
                 with pytest.raises(Unavailable, match="does not answer on the chosen agent"):
                     await preparation.in_time(look)
-    except PartMissing as reason:
-        missing("fuse", reason)
+    except ComponentMissing as reason:
+        skip_or_fail("fuse", reason)
     assert await preparation.in_time(os.listdir, folder) == ["sub"]
     with pytest.raises(NotFound):
         await preparation.in_time(binds.make, NAME, wanted(folder, "none"))

@@ -213,14 +213,14 @@ async def test_one_pull_serves_everybody_who_waits(
 
     for session in waiting:
         await status_of(user, session["id"], pulls)
-    await wait_until_async(lambda: registry.asked, 30, "the engine to ask for the blobs")
+    await wait_until_async(lambda: registry.blob_requests, 30, "the engine to ask for the blobs")
     # While the pull hangs, other sessions are prepared.
     await plan_of(api, user2, "base")
     assert (await user.get("/sessions/wait0"))["status"] == "PREPARING"
-    registry.opened.set()
+    registry.are_blobs_released.set()
     for session in waiting:
         await status_of(user, session["id"], lambda s: s["status"] == "PREPARED")
-    assert set(registry.asked.values()) == {1}
+    assert set(registry.blob_requests.values()) == {1}
 
 
 async def test_use_and_log_and_end_of_a_container(

@@ -22,12 +22,12 @@ from bai_services.agent.docker.layers import Layers
 from bai_services.agent.docker.networks import CLUSTER_PREFIX, Networks, read_pool
 from bai_services.agent.kernels import Cluster, Task
 from bai_services.core.cluster.egress import Chains, Policy, Target, parse_targets
-from tests.testbed import PartMissing, second_machine
+from tests.testbed import ComponentMissing, second_machine
 from tests.testbed.docker_engine import DockerEngine
 from tests.testbed.images import base_image
 from tests.testbed.ports import free_port
-from tests.testbed.required import missing
 from tests.testbed.second_machine import SecondMachine
+from tests.testbed.skip import skip_or_fail
 from tests.testbed.wait import wait_until
 
 pytestmark = [pytest.mark.docker, pytest.mark.usefixtures("refused_sockets")]
@@ -81,8 +81,8 @@ def neighbours() -> Iterator[Neighbours]:
                 stack.enter_context(second_machine.running(network))
                 for network in ("11.77", "198.19", "169.254")
             ]
-        except PartMissing as reason:
-            missing("docker", reason)
+        except ComponentMissing as reason:
+            skip_or_fail("docker", reason)
         for machine in machines:
             stack.enter_context(answering(machine.command(), "0.0.0.0", PORT))
         port = free_port()

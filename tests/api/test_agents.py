@@ -10,7 +10,7 @@ import pytest
 
 from bai_services.client import Client
 from bai_services.core import errors
-from tests.testbed.agent_voice import AgentVoice
+from tests.testbed.fake_agent import FakeAgent
 from tests.testbed.manager import Api
 from tests.testbed.wait import wait_until_async
 
@@ -33,7 +33,7 @@ async def placed(api: Api, **resources: str) -> dict[str, Any]:
 
 async def test_a_heartbeat_registers_an_agent(api: Api) -> None:
     admin = await api.client("admin")
-    voice = AgentVoice(api.agent, facts={"hostname": "node1"}, images=["py:1"])
+    voice = FakeAgent(api.agent, facts={"hostname": "node1"}, images=["py:1"])
     await voice.beat()
     agent = await admin.get("/agents/a1")
     assert (agent["status"], agent["schedulable"], agent["kernels"]) == ("ALIVE", True, 0)
@@ -48,14 +48,14 @@ async def test_a_heartbeat_registers_an_agent(api: Api) -> None:
 
 async def test_an_agent_of_no_group_is_told(api: Api) -> None:
     with pytest.raises(errors.NotFound, match="resource group none"):
-        await AgentVoice(api.agent, group="none").beat()
+        await FakeAgent(api.agent, group="none").beat()
     with pytest.raises(errors.NotFound, match="heartbeat first"):
-        await AgentVoice(api.agent).work()
+        await FakeAgent(api.agent).work()
 
 
 async def test_an_agent_of_another_engine_gets_a_notice(api: Api) -> None:
     admin = await api.client("admin")
-    await AgentVoice(api.agent, engine="docker").beat()
+    await FakeAgent(api.agent, engine="docker").beat()
     (notice,) = (await admin.get("/agents/a1"))["facts"]["notices"]
     assert "this agent offers docker" in notice
 
@@ -73,23 +73,23 @@ async def test_an_agent_of_another_engine_gets_a_notice(api: Api) -> None:
 )
 async def test_heartbeats_that_are_refused(api: Api, facts: dict[str, Any], part: str) -> None:
     with pytest.raises(errors.InvalidRequest, match=part):
-        await AgentVoice(api.agent, **facts).beat()
+        await FakeAgent(api.agent, **facts).beat()
 
 
 async def test_an_odd_id_is_refused(api: Api) -> None:
     with pytest.raises(errors.InvalidRequest, match="id of an agent"):
-        await AgentVoice(api.agent, agent_id="-a", devices=[]).beat()
+        await FakeAgent(api.agent, agent_id="-a", devices=[]).beat()
 
 
 async def test_only_agents_speak_the_protocol(api: Api) -> None:
     for client in (await api.client("admin"), api.hub):
-        voice = AgentVoice(client)
+        voice = FakeAgent(client)
         for call in (voice.beat(), voice.work()):
             with pytest.raises(errors.Forbidden):
                 await call
     with pytest.raises(errors.NotSignedIn):
-        await AgentVoice(api.nobody).beat()
-    await AgentVoice(api.agent).beat()
+        await FakeAgent(api.nobody).beat()
+    await FakeAgent(api.agent).beat()
     user = await api.client("user")
     for path in ("/agents", "/agents/a1", "/devices"):
         with pytest.raises(errors.Forbidden):
@@ -99,7 +99,7 @@ async def test_only_agents_speak_the_protocol(api: Api) -> None:
 
 async def test_what_is_in_use_stays_when_a_machine_shrinks(api: Api) -> None:
     admin = await api.client("admin")
-    voice = AgentVoice(api.agent)
+    voice = FakeAgent(api.agent)
     await voice.beat()
     session = await placed(api, cpu="4", mem="8g", **{"cuda.shares": "0.5"})
     assert session["status"] == "SCHEDULED"
@@ -119,7 +119,7 @@ async def test_what_is_in_use_stays_when_a_machine_shrinks(api: Api) -> None:
 async def test_a_device_belongs_to_one_living_agent(api: Api) -> None:
     admin, clock = await api.client("admin"), api.world.clock
     real = [device("GPU-1")]
-    first, second = (AgentVoice(api.agent, a, devices=real) for a in ("a1", "a2"))
+    first, second = (FakeAgent(api.agent, a, devices=real) for a in ("a1", "a2"))
     await first.beat()
     await second.beat()
     assert "cuda.shares" not in await free(admin, "a2")
@@ -137,7 +137,7 @@ async def test_an_agent_is_lost_after_the_deadline_and_comes_back(api: Api) -> N
         api.world.clock,
         api.world.manager.cluster.agents,
     )
-    voice = AgentVoice(api.agent)
+    voice = FakeAgent(api.agent)
     await voice.beat()
     clock.advance(seconds=40)
     await agents.check_deadlines()
@@ -155,7 +155,7 @@ async def test_an_agent_is_lost_after_the_deadline_and_comes_back(api: Api) -> N
 
 async def test_silence_before_the_managers_start_means_nothing(api: Api) -> None:
     admin, clock, manager = await api.client("admin"), api.world.clock, api.world.manager
-    await AgentVoice(api.agent).beat()
+    await FakeAgent(api.agent).beat()
     clock.advance(minutes=10)
     manager.cluster.agents.start()
     await manager.cluster.agents.check_deadlines()
@@ -167,7 +167,7 @@ async def test_silence_before_the_managers_start_means_nothing(api: Api) -> None
 
 async def test_an_agent_that_leaves_takes_nothing_new(api: Api) -> None:
     admin = await api.client("admin")
-    voice = AgentVoice(api.agent)
+    voice = FakeAgent(api.agent)
     await voice.beat()
     await voice.beat(is_leaving=True)
     assert (await admin.get("/agents/a1"))["status"] == "TERMINATED"
@@ -176,7 +176,7 @@ async def test_an_agent_that_leaves_takes_nothing_new(api: Api) -> None:
 
 async def test_change_and_delete(api: Api) -> None:
     admin, clock = await api.client("admin"), api.world.clock
-    voice = AgentVoice(api.agent)
+    voice = FakeAgent(api.agent)
     await voice.beat()
     await admin.patch("/agents/a1", {"schedulable": False})
     session = await placed(api, cpu="1")
@@ -210,7 +210,7 @@ async def test_change_and_delete(api: Api) -> None:
 
 
 async def test_work_is_offered_at_once(api: Api) -> None:
-    voice = AgentVoice(api.agent)
+    voice = FakeAgent(api.agent)
     await voice.beat()
     await api.world.manager.start()
     user = await api.client("user")
@@ -227,7 +227,7 @@ async def test_work_is_offered_at_once(api: Api) -> None:
 
 
 async def test_the_poll_of_an_agent_that_died_takes_no_work(api: Api) -> None:
-    voice = AgentVoice(api.agent)
+    voice = FakeAgent(api.agent)
     await voice.beat()
     dead = asyncio.create_task(voice.work(20))
 
@@ -248,6 +248,6 @@ async def test_the_poll_of_an_agent_that_died_takes_no_work(api: Api) -> None:
 
 @pytest.mark.parametrize("wait", ["-1", "26", "x", "nan"])
 async def test_waits_that_are_refused(api: Api, wait: str) -> None:
-    await AgentVoice(api.agent).beat()
+    await FakeAgent(api.agent).beat()
     with pytest.raises(errors.InvalidRequest, match="seconds"):
         await api.agent.get("/agents/a1/work", wait=wait)

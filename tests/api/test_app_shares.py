@@ -12,7 +12,7 @@ from bai_services.client import Client
 from bai_services.core import errors
 from bai_services.core.accounts.roles import Role
 from tests.api.test_sessions import started
-from tests.testbed.agent_voice import AgentVoice
+from tests.testbed.fake_agent import FakeAgent
 from tests.testbed.manager import Api
 
 HERE = "192.0.2.7"
@@ -35,7 +35,7 @@ async def allow(api: Api) -> Callable[..., Awaitable[None]]:
 
 @pytest.fixture
 async def session(
-    api: Api, agent: AgentVoice, allow: Callable[..., Awaitable[None]]
+    api: Api, agent: FakeAgent, allow: Callable[..., Awaitable[None]]
 ) -> dict[str, Any]:
     await allow()
     return await started(api, agent, "lab1")
@@ -242,7 +242,7 @@ async def test_nobody_shares_a_session_of_somebody_else_but_admins_take_back(
 
 
 async def test_a_session_that_does_not_run_lets_nobody_in(
-    api: Api, agent: AgentVoice, user: Client, allow: Any
+    api: Api, agent: FakeAgent, user: Client, allow: Any
 ) -> None:
     await allow()
     waiting = await user.post("/sessions", {"name": "lab2", "resources": SMALL})

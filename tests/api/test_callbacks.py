@@ -14,9 +14,9 @@ from bai_services.core import errors
 from bai_services.core.sessions.callbacks import TRIES, Reach, secret_of, signature
 from bai_services.db.database import Database
 from bai_services.manager.manager import Manager
-from tests.testbed.agent_voice import AgentVoice
+from tests.testbed.fake_agent import FakeAgent
 from tests.testbed.manager import Api, MovableClock, manager_on
-from tests.testbed.receiver import Receiver, receiving
+from tests.testbed.receiver import Receiver, serve_receiver
 from tests.testbed.wait import wait_until_async
 
 from .test_sessions import started, status_of
@@ -37,7 +37,7 @@ async def manager(database_url: str, tmp_path: Path, clock: MovableClock) -> Asy
 
 @pytest.fixture
 async def receiver() -> AsyncIterator[Receiver]:
-    async with receiving() as made:
+    async with serve_receiver() as made:
         yield made
 
 
@@ -67,7 +67,7 @@ async def until_callback(client: Client, name: str, **facts: Any) -> Session:
 
 
 async def test_every_step_is_told_in_order_and_signed(
-    api: Api, agent: AgentVoice, user: Client, receiver: Receiver
+    api: Api, agent: FakeAgent, user: Client, receiver: Receiver
 ) -> None:
     session = await started(api, agent, "lab1", callback_url=receiver.url)
     assert await told(receiver, 4) == TO_RUNNING
@@ -94,7 +94,7 @@ async def test_every_step_is_told_in_order_and_signed(
 
 
 async def test_a_failure_is_tried_again_later_and_holds_back_what_follows(
-    api: Api, agent: AgentVoice, user: Client, receiver: Receiver, clock: MovableClock
+    api: Api, agent: FakeAgent, user: Client, receiver: Receiver, clock: MovableClock
 ) -> None:
     receiver.answers.extend([500, 503])
     await started(api, agent, "lab1", callback_url=receiver.url)
@@ -113,7 +113,7 @@ async def test_a_failure_is_tried_again_later_and_holds_back_what_follows(
 
 
 async def test_what_nobody_takes_is_given_up_and_the_rest_is_told(
-    api: Api, agent: AgentVoice, user: Client, receiver: Receiver, clock: MovableClock
+    api: Api, agent: FakeAgent, user: Client, receiver: Receiver, clock: MovableClock
 ) -> None:
     receiver.answers.extend([500] * TRIES)
     await started(api, agent, "lab1", callback_url=receiver.url)
@@ -127,10 +127,10 @@ async def test_what_nobody_takes_is_given_up_and_the_rest_is_told(
 
 
 async def test_a_receiver_that_does_not_answer_holds_nobody_up(
-    api: Api, agent: AgentVoice, user: Client, receiver: Receiver
+    api: Api, agent: FakeAgent, user: Client, receiver: Receiver
 ) -> None:
     admin = await api.client("admin")
-    async with receiving() as slow:
+    async with serve_receiver() as slow:
         slow.is_open.clear()
         waiting = [await created(user, f"slow-{n}", slow.url, priority=0) for n in range(5)]
         for session in waiting:
@@ -211,7 +211,7 @@ async def test_only_the_owner_reads_what_their_callbacks_are_signed_with(
 
 
 async def test_the_status_follows_while_a_callback_waits(
-    api: Api, agent: AgentVoice, user: Client, receiver: Receiver
+    api: Api, agent: FakeAgent, user: Client, receiver: Receiver
 ) -> None:
     receiver.is_open.clear()
     session = await started(api, agent, "lab1", callback_url=receiver.url)

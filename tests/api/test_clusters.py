@@ -9,7 +9,7 @@ import pytest
 from bai_services.client import Client
 from bai_services.core import errors
 from bai_services.core.sessions.kernel_group import gang_end
-from tests.testbed.agent_voice import AgentVoice
+from tests.testbed.fake_agent import FakeAgent
 from tests.testbed.manager import Api
 
 from .test_sessions import status_of
@@ -27,7 +27,7 @@ async def admin(api: Api) -> Client:
     return client
 
 
-async def prepared(agent: AgentVoice, user: Client, **body: Any) -> list[dict[str, Any]]:
+async def prepared(agent: FakeAgent, user: Client, **body: Any) -> list[dict[str, Any]]:
     """File a cluster session and prepare its kernels; return their items, main first."""
     spec = {"name": "gang1", "resources": SMALL, "cluster_size": 3, **body}
     await user.post("/sessions", spec)
@@ -42,7 +42,7 @@ async def prepared(agent: AgentVoice, user: Client, **body: Any) -> list[dict[st
 
 
 async def test_from_the_request_to_the_end(
-    api: Api, admin: Client, agent: AgentVoice, user: Client
+    api: Api, admin: Client, agent: FakeAgent, user: Client
 ) -> None:
     items = await prepared(agent, user)
     assert [item["hostname"] for item in items] == ["main1", "sub1", "sub2"]
@@ -90,7 +90,7 @@ async def test_from_the_request_to_the_end(
 
 
 async def test_every_kernel_has_the_same_folders(
-    api: Api, admin: Client, agent: AgentVoice, user: Client
+    api: Api, admin: Client, agent: FakeAgent, user: Client
 ) -> None:
     await api.world.manager.folders.vfolders.start()
     await user.post("/vfolders", {"name": "data"})
@@ -111,7 +111,7 @@ async def test_every_kernel_has_the_same_folders(
     ] * 3
 
 
-async def running(api: Api, agent: AgentVoice, user: Client, **body: Any) -> list[dict[str, Any]]:
+async def running(api: Api, agent: FakeAgent, user: Client, **body: Any) -> list[dict[str, Any]]:
     """Bring a session (of three kernels) to RUNNING and return their items."""
     items = await prepared(agent, user, **body)
     session = await user.get("/sessions/gang1")
@@ -124,7 +124,7 @@ async def running(api: Api, agent: AgentVoice, user: Client, **body: Any) -> lis
     return items
 
 
-def ended(agent: AgentVoice, items: list[dict[str, Any]], which: int, code: int) -> list[Any]:
+def ended(agent: FakeAgent, items: list[dict[str, Any]], which: int, code: int) -> list[Any]:
     """Return a heartbeat's kernels of which one has ended."""
     kernels = [agent.running(item) for item in items]
     kernels[which] |= {"is_running": False, "exit_code": code}
@@ -146,7 +146,7 @@ BATCH = {"type": "batch", "startup_command": "true"}
 async def test_a_sub_that_ends_is_a_failure_whatever_its_code(
     api: Api,
     admin: Client,
-    agent: AgentVoice,
+    agent: FakeAgent,
     user: Client,
     by: str,
     code: int,
@@ -181,7 +181,7 @@ async def test_a_sub_that_ends_is_a_failure_whatever_its_code(
     [(0, "success", "ended by itself"), (3, "failure", gang_end("main1", "exited", 3))],
 )
 async def test_a_main_kernel_that_ends_takes_the_others_along(
-    api: Api, admin: Client, agent: AgentVoice, user: Client, code: int, result: str, why: str
+    api: Api, admin: Client, agent: FakeAgent, user: Client, code: int, result: str, why: str
 ) -> None:
     items = await running(api, agent, user)
     key = items[0]["session_id"]
@@ -205,7 +205,7 @@ async def test_a_main_kernel_that_ends_takes_the_others_along(
 @pytest.mark.parametrize("code", [0, 3, 137])
 @pytest.mark.parametrize("size", [1, 3], ids=["one kernel", "three kernels"])
 async def test_the_end_of_a_main_kernel_is_the_same_whoever_says_it_first(
-    api: Api, admin: Client, agent: AgentVoice, user: Client, size: int, code: int
+    api: Api, admin: Client, agent: FakeAgent, user: Client, size: int, code: int
 ) -> None:
     ends = []
     for first in ("heartbeat", "poll"):
@@ -227,7 +227,7 @@ async def test_the_end_of_a_main_kernel_is_the_same_whoever_says_it_first(
 
 
 async def test_one_kernel_that_cannot_be_prepared_ends_all(
-    admin: Client, agent: AgentVoice, user: Client
+    admin: Client, agent: FakeAgent, user: Client
 ) -> None:
     await user.post("/sessions", {"name": "gang1", "resources": SMALL, "cluster_size": 2})
     await status_of(user, "gang1", "SCHEDULED")
@@ -241,9 +241,9 @@ async def test_one_kernel_that_cannot_be_prepared_ends_all(
 
 
 async def test_kernels_of_several_agents(
-    api: Api, admin: Client, agent: AgentVoice, user: Client
+    api: Api, admin: Client, agent: FakeAgent, user: Client
 ) -> None:
-    other = AgentVoice(api.agent, "a2")
+    other = FakeAgent(api.agent, "a2")
     await other.beat()
     body = {"name": "wide", "resources": {"cpu": "6", "mem": "1g"}, "cluster_size": 2}
     with pytest.raises(errors.InsufficientResources, match="2 kernels of .*on one agent"):
@@ -283,7 +283,7 @@ async def test_kernels_of_several_agents(
 )
 async def test_what_is_refused_at_once(
     admin: Client,
-    agent: AgentVoice,
+    agent: FakeAgent,
     user: Client,
     body: dict[str, Any],
     error: type[errors.BaiError],
@@ -294,8 +294,8 @@ async def test_what_is_refused_at_once(
     assert (await user.get("/sessions"))["total"] == 0
 
 
-async def test_administrators_designate_agents(api: Api, admin: Client, agent: AgentVoice) -> None:
-    other = AgentVoice(api.agent, "a2")
+async def test_administrators_designate_agents(api: Api, admin: Client, agent: FakeAgent) -> None:
+    other = FakeAgent(api.agent, "a2")
     await other.beat()
     body = {"name": "there", "project": "default", "resources": SMALL}
     with pytest.raises(errors.NotFound, match="no agent nowhere"):

@@ -8,7 +8,7 @@ import pytest
 
 from bai_services.client import Client
 from bai_services.core import errors
-from tests.testbed.agent_voice import AgentVoice
+from tests.testbed.fake_agent import FakeAgent
 from tests.testbed.manager import Api
 
 from .test_sessions import status_of
@@ -21,7 +21,7 @@ async def create(user: Client, name: str, cpu: str) -> None:
 
 
 async def test_a_change_is_in_effect_at_the_next_pass(
-    api: Api, agent: AgentVoice, user: Client
+    api: Api, agent: FakeAgent, user: Client
 ) -> None:
     admin = await api.client("admin")
     await admin.patch(GROUP, {"scheduler_opts": {"backfill": "off"}})

@@ -23,12 +23,12 @@ from bai_services.manager.settings import HostPlace
 from bai_services.storage import host as storage_host
 from bai_services.storage.backends.registry import ENTRY_POINTS
 from bai_services.storage.host import FULL_BYTES
-from tests.testbed import PartMissing
-from tests.testbed.agent_voice import AgentVoice
+from tests.testbed import ComponentMissing
 from tests.testbed.dead_mount import dead_mount
 from tests.testbed.distribution import install
+from tests.testbed.fake_agent import FakeAgent
 from tests.testbed.manager import Api, MovableClock, make_world, manager_on, serving
-from tests.testbed.required import missing
+from tests.testbed.skip import skip_or_fail
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="only root mounts")
 
@@ -53,7 +53,7 @@ def disk(tmp_path: Path) -> Iterator[Path]:
         ["mount", "-t", "tmpfs", "-o", "size=40m", "none", str(place)], capture_output=True
     )
     if done.returncode:
-        missing("mount", done.stderr.decode())
+        skip_or_fail("mount", done.stderr.decode())
     yield place
     subprocess.run(["umount", "-l", str(place)], check=True)
 
@@ -77,14 +77,14 @@ async def api(tmp_path: Path, disk: Path, monkeypatch: pytest.MonkeyPatch) -> As
 
 
 @pytest.fixture
-async def agent(api: Api) -> AgentVoice:
-    voice = AgentVoice(api.agent)
+async def agent(api: Api) -> FakeAgent:
+    voice = FakeAgent(api.agent)
     await voice.beat()
     api.world.manager.start_session_loops()
     return voice
 
 
-async def started(api: Api, agent: AgentVoice, name: str, *folders: str) -> dict[str, Any]:
+async def started(api: Api, agent: FakeAgent, name: str, *folders: str) -> dict[str, Any]:
     """File a session, prepare it, and return its launch plan."""
     user = await api.client("user")
     body = {"name": name, "mounts": [{"vfolder": folder} for folder in folders]}
@@ -110,7 +110,7 @@ async def host_of(api: Api) -> dict[str, Any]:
 
 
 async def test_one_that_is_slow(
-    api: Api, agent: AgentVoice, monkeypatch: pytest.MonkeyPatch
+    api: Api, agent: FakeAgent, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(storage_host, "SLOW_SECONDS", 0.1)
     shown = await host_of(api)
@@ -119,7 +119,7 @@ async def test_one_that_is_slow(
     assert mount["target"] == "/home/work/data"
 
 
-async def test_one_that_is_full(api: Api, agent: AgentVoice, disk: Path) -> None:
+async def test_one_that_is_full(api: Api, agent: FakeAgent, disk: Path) -> None:
     room = os.statvfs(disk)
     (disk / "fill").write_bytes(bytes(room.f_bavail * room.f_frsize - FULL_BYTES + MIB))
     shown = await host_of(api)
@@ -127,7 +127,7 @@ async def test_one_that_is_full(api: Api, agent: AgentVoice, disk: Path) -> None
     assert (await started(api, agent, "lab1", "data"))["mounts"]
 
 
-async def test_one_that_is_read_only(api: Api, agent: AgentVoice, disk: Path) -> None:
+async def test_one_that_is_read_only(api: Api, agent: FakeAgent, disk: Path) -> None:
     words = ["mount", "-o", "remount,ro", str(disk)]
     await asyncio.to_thread(subprocess.run, words, check=True)
     shown = await host_of(api)
@@ -143,14 +143,14 @@ def dead(api: Api, disk: Path) -> Iterator[ExitStack]:
 
 
 async def test_one_that_does_not_answer(
-    api: Api, agent: AgentVoice, disk: Path, dead: ExitStack, monkeypatch: pytest.MonkeyPatch
+    api: Api, agent: FakeAgent, disk: Path, dead: ExitStack, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(mounts, "REACH_SECONDS", 0.5)
     monkeypatch.setattr(storage_host, "PROBE_SECONDS", 0.5)
     try:
         dead.enter_context(dead_mount(disk))
-    except PartMissing as reason:
-        missing("fuse", reason)
+    except ComponentMissing as reason:
+        skip_or_fail("fuse", reason)
     user = await api.client("user")
     lost = await user.post("/sessions", {"name": "lost", "mounts": [{"vfolder": "data"}]})
     await scheduled(user, lost)
@@ -177,8 +177,8 @@ async def test_one_that_does_not_answer_keeps_nobody_elses_figures_old(
     where = "/vfolders/here/content"
     try:
         dead.enter_context(dead_mount(disk))
-    except PartMissing as reason:
-        missing("fuse", reason)
+    except ComponentMissing as reason:
+        skip_or_fail("fuse", reason)
     for size in (3, 5):  # it dies in the middle of a round; then it is known to be gone
         await user.call("PUT", where, query={"path": "f"}, content=b"x" * size)
         await api.world.manager.folders.quotas.step()
@@ -191,7 +191,7 @@ async def test_one_that_does_not_answer_keeps_nobody_elses_figures_old(
 
 
 async def test_one_that_goes_between_preparing_and_starting(
-    api: Api, agent: AgentVoice, disk: Path, dead: ExitStack, monkeypatch: pytest.MonkeyPatch
+    api: Api, agent: FakeAgent, disk: Path, dead: ExitStack, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(mounts, "REACH_SECONDS", 0.5)
     user = await api.client("user")
@@ -200,8 +200,8 @@ async def test_one_that_goes_between_preparing_and_starting(
     items = await agent.work(5)
     try:
         dead.enter_context(dead_mount(disk))
-    except PartMissing as reason:
-        missing("fuse", reason)
+    except ComponentMissing as reason:
+        skip_or_fail("fuse", reason)
     # The machine's word that it is ready is taken in, though nobody can look at the folder now.
     await agent.report(items[0], injection={})
     session = await user.get(f"/sessions/{session['id']}", wait="PREPARED", timeout="20")
@@ -212,7 +212,7 @@ async def test_one_that_goes_between_preparing_and_starting(
 
 
 async def test_a_folder_of_every_session_that_is_missing_is_told_in_the_sessions_row(
-    api: Api, agent: AgentVoice, disk: Path
+    api: Api, agent: FakeAgent, disk: Path
 ) -> None:
     user = await api.client("user")
     made = await user.post("/vfolders", {"name": ".local"})

@@ -11,7 +11,7 @@ from bai_services.client import Client
 from bai_services.core import errors
 from bai_services.core.accounts.roles import Caller
 from tests.api.test_sessions import started, status_of
-from tests.testbed.agent_voice import AgentVoice
+from tests.testbed.fake_agent import FakeAgent
 from tests.testbed.manager import Api
 
 SMALL = {"cpu": "1", "mem": "1g"}
@@ -48,14 +48,14 @@ async def idle_limit(api: Api, seconds: int) -> None:
     await admin.patch("/keypair-policies/default", {"idle_timeout_seconds": seconds})
 
 
-async def voice_of(api: Api, agent: AgentVoice, **body: Any) -> Voice:
+async def voice_of(api: Api, agent: FakeAgent, **body: Any) -> Voice:
     session = await started(api, agent, "lab1", **{"resources": SMALL, **body})
     caller = await api.world.manager.accounts.callers.in_session("user", "10.0.0.1")
     return Voice(api, caller, session["id"])
 
 
 async def test_a_session_that_nobody_uses_is_ended(
-    api: Api, agent: AgentVoice, user: Client
+    api: Api, agent: FakeAgent, user: Client
 ) -> None:
     await idle_limit(api, 600)
     voice = await voice_of(api, agent)
@@ -91,7 +91,7 @@ async def test_a_session_that_nobody_uses_is_ended(
 
 
 async def test_nobody_is_ended_by_what_a_manager_did_not_hear(
-    api: Api, agent: AgentVoice, user: Client
+    api: Api, agent: FakeAgent, user: Client
 ) -> None:
     await idle_limit(api, 120)
     voice = await voice_of(api, agent)
@@ -113,7 +113,7 @@ async def test_nobody_is_ended_by_what_a_manager_did_not_hear(
     assert await voice.status() == "RUNNING"
 
 
-async def test_the_owner_keeps_a_session_alive(api: Api, agent: AgentVoice, user: Client) -> None:
+async def test_the_owner_keeps_a_session_alive(api: Api, agent: FakeAgent, user: Client) -> None:
     voice = await voice_of(api, agent)
     free = await user.post("/sessions/lab1/activity", {})
     assert (free["idle_ends_at"], free["next_report_seconds"]) == (None, 300)
@@ -139,7 +139,7 @@ async def test_the_owner_keeps_a_session_alive(api: Api, agent: AgentVoice, user
 
 
 async def test_a_limit_counts_as_it_is_now_and_0_is_none(
-    api: Api, agent: AgentVoice, user: Client
+    api: Api, agent: FakeAgent, user: Client
 ) -> None:
     voice = await voice_of(api, agent)
     voice.wait(600)
@@ -155,7 +155,7 @@ async def test_a_limit_counts_as_it_is_now_and_0_is_none(
     await status_of(user, "lab1", "TERMINATING")
 
 
-async def test_a_batch_session_is_never_idle(api: Api, agent: AgentVoice, user: Client) -> None:
+async def test_a_batch_session_is_never_idle(api: Api, agent: FakeAgent, user: Client) -> None:
     await idle_limit(api, 60)
     voice = await voice_of(api, agent, type="batch", startup_command="python train.py")
     voice.wait(600)

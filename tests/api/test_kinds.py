@@ -12,7 +12,7 @@ from bai_services.client import Client
 from bai_services.core import errors
 from bai_services.db.tables.sessions import session_templates
 from tests.api.test_sessions import started, status_of
-from tests.testbed.agent_voice import AgentVoice
+from tests.testbed.fake_agent import FakeAgent
 from tests.testbed.manager import Api
 from tests.testbed.wait import wait_until_async
 
@@ -40,7 +40,7 @@ async def waits_for(client: Client, name: str, check: str) -> Session:
 
 
 async def test_a_batch_session_ends_with_its_command(
-    api: Api, agent: AgentVoice, user: Client
+    api: Api, agent: FakeAgent, user: Client
 ) -> None:
     session = await user.post("/sessions", {"name": "train", **BATCH, "batch_timeout": "2h"})
     assert (session["type"], session["batch_timeout"]) == ("batch", 7200)
@@ -62,7 +62,7 @@ async def test_a_batch_session_ends_with_its_command(
 
 
 async def test_an_end_that_the_agent_sees_first_brings_the_log(
-    api: Api, agent: AgentVoice, user: Client
+    api: Api, agent: FakeAgent, user: Client
 ) -> None:
     session = await started(api, agent, "train", **BATCH)
     kernel = agent.running({"kernel_id": session["kernel_id"], "session_id": session["id"]})
@@ -98,7 +98,7 @@ ENDS: dict[str, tuple[int | None, dict[str, Any], str, str]] = {
 
 @pytest.mark.parametrize("end", ENDS)
 async def test_only_its_own_command_is_a_success(
-    api: Api, agent: AgentVoice, user: Client, end: str
+    api: Api, agent: FakeAgent, user: Client, end: str
 ) -> None:
     code, facts, status, result = ENDS[end]
     session = await started(api, agent, "train", **BATCH)
@@ -107,7 +107,7 @@ async def test_only_its_own_command_is_a_success(
     assert (ended["result"], ended["exit_code"]) == (result, code)
 
 
-async def test_a_stop_is_no_success(api: Api, agent: AgentVoice, user: Client) -> None:
+async def test_a_stop_is_no_success(api: Api, agent: FakeAgent, user: Client) -> None:
     session = await started(api, agent, "train", **BATCH)
     await user.delete("/sessions/train")
     await exited(api, session, 0, reason_code="stopped")
@@ -140,7 +140,7 @@ REFUSALS: dict[str, tuple[dict[str, Any], type[Exception], str]] = {
 }
 
 
-async def test_refusals(api: Api, agent: AgentVoice, user: Client) -> None:
+async def test_refusals(api: Api, agent: FakeAgent, user: Client) -> None:
     admin = await api.client("admin")
     await admin.patch("/keypair-policies/default", {"max_priority": 50})
     theirs = await (await api.client("user2")).post("/sessions", {"name": "theirs", **BATCH})
@@ -155,7 +155,7 @@ async def test_refusals(api: Api, agent: AgentVoice, user: Client) -> None:
     assert (await user.get("/sessions"))["total"] == before
 
 
-async def test_a_dependent_starts_after_success(api: Api, agent: AgentVoice, user: Client) -> None:
+async def test_a_dependent_starts_after_success(api: Api, agent: FakeAgent, user: Client) -> None:
     first = await started(api, agent, "load", **BATCH)
     second = await user.post("/sessions", {"name": "train", **BATCH, "dependencies": ["load"]})
     assert [d["name"] for d in second["dependencies"]] == ["load"]
@@ -166,7 +166,7 @@ async def test_a_dependent_starts_after_success(api: Api, agent: AgentVoice, use
 
 
 async def test_whoever_waits_for_what_failed_is_cancelled(
-    api: Api, agent: AgentVoice, user: Client
+    api: Api, agent: FakeAgent, user: Client
 ) -> None:
     first = await started(api, agent, "load", **BATCH)
     await user.post("/sessions", {"name": "train", **BATCH, "dependencies": ["load"]})
@@ -187,7 +187,7 @@ async def test_whoever_waits_for_what_failed_is_cancelled(
     assert graph["is_complete"]
 
 
-async def test_not_before(api: Api, agent: AgentVoice, user: Client) -> None:
+async def test_not_before(api: Api, agent: FakeAgent, user: Client) -> None:
     session = await user.post("/sessions", {"name": "later", **BATCH, "starts_at": "10min"})
     assert session["starts_at"] == (api.world.clock() + timedelta(minutes=10)).isoformat()
     await waits_for(user, "later", "not-before")
@@ -196,7 +196,7 @@ async def test_not_before(api: Api, agent: AgentVoice, user: Client) -> None:
     await status_of(user, "later", "SCHEDULED")
 
 
-async def test_a_group_lets_nobody_wait_too_long(api: Api, agent: AgentVoice, user: Client) -> None:
+async def test_a_group_lets_nobody_wait_too_long(api: Api, agent: FakeAgent, user: Client) -> None:
     admin = await api.client("admin")
     options = {"scheduler_opts": {"pending_timeout": 600}}
     await admin.patch("/resource-groups/default", options)
@@ -218,7 +218,7 @@ async def test_a_group_lets_nobody_wait_too_long(api: Api, agent: AgentVoice, us
     await status_of(user, "awaits", "SCHEDULED")
 
 
-async def test_a_batch_timeout_is_a_failure(api: Api, agent: AgentVoice, user: Client) -> None:
+async def test_a_batch_timeout_is_a_failure(api: Api, agent: FakeAgent, user: Client) -> None:
     session = await started(api, agent, "train", **BATCH, batch_timeout=60)
     other = await started(api, agent, "other", **BATCH, batch_timeout=600)
     api.world.clock.advance(seconds=61)
@@ -234,7 +234,7 @@ async def test_a_batch_timeout_is_a_failure(api: Api, agent: AgentVoice, user: C
 
 
 async def test_a_policy_limits_how_long_a_session_runs(
-    api: Api, agent: AgentVoice, user: Client
+    api: Api, agent: FakeAgent, user: Client
 ) -> None:
     await started(api, agent, "lab1", resources=SMALL)
     admin = await api.client("admin")
@@ -249,7 +249,7 @@ async def test_a_policy_limits_how_long_a_session_runs(
 
 
 async def test_owners_extend_a_lifetime_as_far_as_the_policy_lets_them(
-    api: Api, agent: AgentVoice, user: Client
+    api: Api, agent: FakeAgent, user: Client
 ) -> None:
     await started(api, agent, "lab1", resources=SMALL)
     admin = await api.client("admin")
@@ -281,7 +281,7 @@ async def test_owners_extend_a_lifetime_as_far_as_the_policy_lets_them(
 
 
 async def test_a_session_says_that_its_agent_is_being_emptied(
-    api: Api, agent: AgentVoice, user: Client
+    api: Api, agent: FakeAgent, user: Client
 ) -> None:
     session = await started(api, agent, "lab1", resources=SMALL)
     assert session["is_draining"] is False
@@ -299,7 +299,7 @@ def chain(*names: str) -> list[dict[str, Any]]:
 
 
 @pytest.mark.both_databases
-async def test_many_at_once_by_name(api: Api, agent: AgentVoice, user: Client) -> None:
+async def test_many_at_once_by_name(api: Api, agent: FakeAgent, user: Client) -> None:
     # In any order: the last one is told first.
     body = {"sessions": chain("load", "train", "test")[::-1]}
     made = (await user.post("/bulk-sessions", body))["items"]
@@ -344,7 +344,7 @@ BULK_REFUSALS: dict[str, tuple[list[dict[str, Any]], type[Exception], str]] = {
 
 
 @pytest.mark.both_databases
-async def test_many_at_once_all_or_none(api: Api, agent: AgentVoice, user: Client) -> None:
+async def test_many_at_once_all_or_none(api: Api, agent: FakeAgent, user: Client) -> None:
     admin = await api.client("admin")
     await admin.patch("/keypair-policies/default", {"max_pending_sessions": 3})
     for case, (sessions, error, part) in BULK_REFUSALS.items():
@@ -355,7 +355,7 @@ async def test_many_at_once_all_or_none(api: Api, agent: AgentVoice, user: Clien
 
 
 async def test_the_slots_of_waiting_sessions_are_capped(
-    api: Api, agent: AgentVoice, user: Client
+    api: Api, agent: FakeAgent, user: Client
 ) -> None:
     admin = await api.client("admin")
     await admin.patch("/keypair-policies/default", {"max_pending_slots": {"cpu": "3"}})
@@ -370,7 +370,7 @@ async def test_the_slots_of_waiting_sessions_are_capped(
         await user.post("/sessions", {"name": "bbbb", **two})
 
 
-async def test_reuse_by_name(api: Api, agent: AgentVoice, user: Client) -> None:
+async def test_reuse_by_name(api: Api, agent: FakeAgent, user: Client) -> None:
     first = await user.post("/sessions", {"name": "lab1", "resources": SMALL})
     other = {"name": "lab1", "resources": {"cpu": "2", "mem": "2g"}}
     with pytest.raises(errors.AlreadyExists):
@@ -381,13 +381,13 @@ async def test_reuse_by_name(api: Api, agent: AgentVoice, user: Client) -> None:
     assert (await user.post("/sessions", {**other, "reuse": True}))["id"] != first["id"]
 
 
-async def test_an_answer_may_wait_until_it_runs(api: Api, agent: AgentVoice, user: Client) -> None:
+async def test_an_answer_may_wait_until_it_runs(api: Api, agent: FakeAgent, user: Client) -> None:
     waited = await user.post("/sessions", {"name": "lab1", "max_wait_seconds": 0.2})
     assert waited["status"] in ("PENDING", "SCHEDULED")
     assert (await user.post("/sessions", {"name": "lab2", "enqueue_only": True}))["name"] == "lab2"
 
 
-async def test_the_priority_of_what_waits(api: Api, agent: AgentVoice, user: Client) -> None:
+async def test_the_priority_of_what_waits(api: Api, agent: FakeAgent, user: Client) -> None:
     admin = await api.client("admin")
     await admin.patch("/keypair-policies/default", {"max_priority": 50})
     large = {**BATCH, "resources": {"cpu": "8", "mem": "1g"}}
@@ -414,7 +414,7 @@ async def test_the_priority_of_what_waits(api: Api, agent: AgentVoice, user: Cli
     assert (await user.get("/sessions/two2"))["status"] == "PENDING"
 
 
-async def test_templates(api: Api, agent: AgentVoice, user: Client) -> None:
+async def test_templates(api: Api, agent: FakeAgent, user: Client) -> None:
     request = {**BATCH, "environ": {"SEED": "1", "MODE": "fast"}}
     kept = await user.post("/session-templates", {"name": "train", "request": request})
     assert (kept["audience"], kept["owner"]) == ("owner", "user")
@@ -445,7 +445,7 @@ async def test_templates(api: Api, agent: AgentVoice, user: Client) -> None:
     ],
 )
 async def test_a_template_of_an_older_version_says_what_is_wrong_with_it(
-    api: Api, agent: AgentVoice, user: Client, stale: dict[str, Any], part: str
+    api: Api, agent: FakeAgent, user: Client, stale: dict[str, Any], part: str
 ) -> None:
     kept = await user.post("/session-templates", {"name": "train", "request": BATCH})
     async with api.world.manager.database.write() as tx:
@@ -465,7 +465,7 @@ async def test_a_template_of_an_older_version_says_what_is_wrong_with_it(
     await user.post("/sessions", spec)
 
 
-async def test_templates_of_a_project_and_of_a_domain(api: Api, agent: AgentVoice) -> None:
+async def test_templates_of_a_project_and_of_a_domain(api: Api, agent: FakeAgent) -> None:
     user, user2 = await api.client("user"), await api.client("user2")
     admin, stranger = await api.client("domain-admin"), await api.client("acme-user")
     spec = {"request": BATCH}

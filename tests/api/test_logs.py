@@ -13,7 +13,7 @@ import pytest
 from bai_services.client import Client
 from bai_services.core import errors
 from tests.api.test_sessions import started
-from tests.testbed.agent_voice import AgentVoice
+from tests.testbed.fake_agent import FakeAgent
 from tests.testbed.manager import Api
 
 AT = "2026-05-01T12:00:00.123456789Z "
@@ -22,7 +22,7 @@ AT = "2026-05-01T12:00:00.123456789Z "
 class Printer:
     """An agent that answers every question for a log with what was printed so far."""
 
-    def __init__(self, agent: AgentVoice) -> None:
+    def __init__(self, agent: FakeAgent) -> None:
         self.text = ""
         self._agent = agent
         self._task = asyncio.create_task(self._answer())
@@ -39,12 +39,12 @@ class Printer:
 
 
 @pytest.fixture
-async def session(api: Api, agent: AgentVoice) -> dict[str, Any]:
+async def session(api: Api, agent: FakeAgent) -> dict[str, Any]:
     return await started(api, agent, "lab1")
 
 
 @pytest.fixture
-async def printer(agent: AgentVoice, session: dict[str, Any]) -> AsyncIterator[Printer]:
+async def printer(agent: FakeAgent, session: dict[str, Any]) -> AsyncIterator[Printer]:
     made = Printer(agent)
     yield made
     await made.stop()

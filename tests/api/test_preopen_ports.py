@@ -6,14 +6,14 @@ import pytest
 
 from bai_services.client import Client
 from bai_services.core import errors
-from tests.testbed.agent_voice import AgentVoice
+from tests.testbed.fake_agent import FakeAgent
 from tests.testbed.manager import Api
 
 SMALL = {"cpu": "1", "mem": "1g"}
 
 
 async def test_they_reach_the_session_as_a_variable_that_nobody_can_ask_for(
-    api: Api, agent: AgentVoice, user: Client
+    api: Api, agent: FakeAgent, user: Client
 ) -> None:
     spec = {"name": "lab1", "resources": SMALL, "preopen_ports": [8501, 9000]}
     session = await user.post("/sessions", spec)
@@ -39,7 +39,7 @@ async def test_they_reach_the_session_as_a_variable_that_nobody_can_ask_for(
 
 @pytest.mark.parametrize("ports", [[2200], [80], [8501, 8501], ["x"], [6006]])
 async def test_a_port_that_is_not_free_is_refused(
-    agent: AgentVoice, user: Client, ports: list[object]
+    agent: FakeAgent, user: Client, ports: list[object]
 ) -> None:
     with pytest.raises(errors.InvalidRequest, match="port"):
         await user.post("/sessions", {"name": "lab1", "resources": SMALL, "preopen_ports": ports})

@@ -9,7 +9,7 @@ import pytest
 
 from bai_services.client import Client
 from bai_services.core import errors
-from tests.testbed.agent_voice import AgentVoice
+from tests.testbed.fake_agent import FakeAgent
 from tests.testbed.manager import Api
 
 from .test_sessions import status_of
@@ -70,7 +70,7 @@ async def test_a_list_says_what_could_start_now(api: Api) -> None:
     await admin.post("/presets", {"name": "huge", "resource_slots": {"cpu": "4000"}})
     page = await user.get("/presets", project="default", limit=100)
     assert {item["allocatable"] for item in page["items"]} == {False}
-    await AgentVoice(api.agent).beat()
+    await FakeAgent(api.agent).beat()
     page = await user.get("/presets", project="default", resource_group="default", limit=100)
     can_start = {item["name"]: item["allocatable"] for item in page["items"]}
     assert (can_start["cpu-small"], can_start["huge"]) == (True, False)
@@ -108,7 +108,7 @@ async def _drain(api: Api) -> None:
 
 
 async def _say_goodbye(api: Api) -> None:
-    await AgentVoice(api.agent).beat(is_leaving=True)
+    await FakeAgent(api.agent).beat(is_leaving=True)
 
 
 async def _cap_sessions(api: Api) -> None:
@@ -130,14 +130,14 @@ async def _cap_sessions(api: Api) -> None:
     ],
 )
 async def test_what_holds_a_session_back_holds_its_preset_back(api: Api, change: Change) -> None:
-    await AgentVoice(api.agent).beat()
+    await FakeAgent(api.agent).beat()
     assert await is_allocatable(api, "cpu-small")
     await change(api)
     assert not await is_allocatable(api, "cpu-small")
 
 
 async def test_a_group_that_takes_other_types_only_has_presets_as_well(api: Api) -> None:
-    await AgentVoice(api.agent).beat()
+    await FakeAgent(api.agent).beat()
     await _group(api, {"allowed_session_types": ["batch"]})
     assert await is_allocatable(api, "cpu-small")
     assert await is_allocatable(api, "cpu-small", type="batch")
@@ -149,7 +149,7 @@ async def test_a_group_that_takes_other_types_only_has_presets_as_well(api: Api)
 
 
 async def test_spreading_a_share_follows_the_groups_options(
-    api: Api, agent: AgentVoice, user: Client
+    api: Api, agent: FakeAgent, user: Client
 ) -> None:
     # Two devices with 0.4 free each: 0.8 fits only where a share may be spread.
     admin = await api.client("admin")

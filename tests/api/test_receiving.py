@@ -19,7 +19,7 @@ from bai_services.manager.folders.write_buffer import PIECE_BYTES
 from bai_services.manager.settings import HostPlace
 from bai_services.storage.transfers.staging import DIRECTORY
 from tests.testbed.manager import Api, MovableClock, known_world, manager_on, serving
-from tests.testbed.required import missing
+from tests.testbed.skip import skip_or_fail
 from tests.testbed.wait import wait_until_async
 
 from .test_uploads import MIB, PIECE, begin, offset_of
@@ -36,7 +36,7 @@ def disk(tmp_path: Path) -> Iterator[Path]:
     words = ["mount", "-t", "tmpfs", "-o", "size=64m", "none", str(place)]
     done = subprocess.run(words, capture_output=True, text=True)
     if done.returncode:
-        missing("mount", done.stderr)
+        skip_or_fail("mount", done.stderr)
     yield place
     subprocess.run(["umount", "-l", str(place)], check=True)
 

@@ -8,10 +8,10 @@ import pytest
 
 from bai_services.client import Client
 from bai_services.core import errors
-from tests.testbed.agent_voice import AgentVoice
+from tests.testbed.fake_agent import FakeAgent
 
 
-async def test_all_malformed_fields_are_reported_together(agent: AgentVoice, user: Client) -> None:
+async def test_all_malformed_fields_are_reported_together(agent: FakeAgent, user: Client) -> None:
     spec = {
         "name": "!",
         "resources": {"cpu": "many", "mem": "1g"},
@@ -27,7 +27,7 @@ async def test_all_malformed_fields_are_reported_together(agent: AgentVoice, use
 
 
 async def test_unknown_names_are_reported_with_what_is_malformed(
-    agent: AgentVoice, user: Client
+    agent: FakeAgent, user: Client
 ) -> None:
     spec = {
         "name": "!",
@@ -66,7 +66,7 @@ async def test_unknown_names_are_reported_with_what_is_malformed(
     ],
 )
 async def test_a_single_problem_names_its_field(
-    agent: AgentVoice, user: Client, spec: dict[str, Any], field: str, error: type[errors.BaiError]
+    agent: FakeAgent, user: Client, spec: dict[str, Any], field: str, error: type[errors.BaiError]
 ) -> None:
     with pytest.raises(error) as refused:
         await user.post("/sessions", {"name": "alone", **spec})
@@ -75,7 +75,7 @@ async def test_a_single_problem_names_its_field(
 
 
 async def test_an_unknown_project_is_reported_with_what_is_malformed(
-    agent: AgentVoice, user: Client
+    agent: FakeAgent, user: Client
 ) -> None:
     spec = {"name": "!", "project": "nowhere", "image": "nothing:0"}
     with pytest.raises(errors.NotFound) as refused:
@@ -85,7 +85,7 @@ async def test_an_unknown_project_is_reported_with_what_is_malformed(
 
 
 async def test_a_request_for_someone_else_is_refused_without_a_list_of_problems(
-    agent: AgentVoice, user: Client
+    agent: FakeAgent, user: Client
 ) -> None:
     with pytest.raises(errors.Forbidden) as refused:
         await user.post("/sessions", {"name": "!", "owner": "admin", "image": "nothing:0"})

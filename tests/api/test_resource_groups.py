@@ -8,7 +8,7 @@ import contextlib
 import pytest
 
 from bai_services.core import errors
-from tests.testbed.agent_voice import AgentVoice
+from tests.testbed.fake_agent import FakeAgent
 from tests.testbed.manager import Api
 
 
@@ -173,7 +173,7 @@ async def test_only_superadmins_change_groups(api: Api) -> None:
 
 async def test_a_group_in_use_stays(api: Api) -> None:
     admin = await api.client("admin")
-    await AgentVoice(api.agent).beat()
+    await FakeAgent(api.agent).beat()
     with pytest.raises(errors.InUse, match="1 agents"):
         await admin.delete("/resource-groups/default")
     with pytest.raises(errors.InUse, match="agents"):
@@ -193,10 +193,10 @@ async def test_options_and_caps_are_kept_as_they_are_meant(api: Api) -> None:
 
 async def test_lost_agents_do_not_hold_a_group_to_its_engine(api: Api) -> None:
     admin = await api.client("admin")
-    await AgentVoice(api.agent).beat()
-    await AgentVoice(api.agent, "a2").beat(is_leaving=True)
+    await FakeAgent(api.agent).beat()
+    await FakeAgent(api.agent, "a2").beat(is_leaving=True)
     with pytest.raises(errors.InUse, match="1 agents"):
         await admin.patch("/resource-groups/default", {"engine": "docker"})
-    await AgentVoice(api.agent).beat(is_leaving=True)
+    await FakeAgent(api.agent).beat(is_leaving=True)
     changed = await admin.patch("/resource-groups/default", {"engine": "docker"})
     assert changed["engine"] == "docker"

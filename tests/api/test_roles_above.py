@@ -20,7 +20,7 @@ from bai_services.core.errors import Forbidden, NotFound
 from bai_services.demo import Keys
 from tests.api.test_permissions import OPEN, TABLE, Row, matched, operations
 from tests.api.things import Things
-from tests.testbed.hub_voice import HubVoice, speaking
+from tests.testbed.fake_hub import FakeHub, serve_fake_hub
 from tests.testbed.manager import (
     SUPERADMIN,
     Api,
@@ -213,13 +213,13 @@ class OwnedThings(Things):
 
 
 @pytest.fixture
-async def hub() -> AsyncIterator[HubVoice]:
-    async with speaking() as voice:
+async def hub() -> AsyncIterator[FakeHub]:
+    async with serve_fake_hub() as voice:
         yield voice
 
 
 @pytest.fixture
-async def crowd(database_url: str, tmp_path: Path, hub: HubVoice) -> AsyncIterator[Api]:
+async def crowd(database_url: str, tmp_path: Path, hub: FakeHub) -> AsyncIterator[Api]:
     """A manager with a person of each role in each domain."""
     clock = MovableClock()
     known = {"hub_api_url": hub.url, "hub_api_token": "manager"}

@@ -10,7 +10,7 @@ import sqlalchemy as sa
 from bai_services.client import Client
 from bai_services.core import errors
 from bai_services.db.tables.sessions import sessions
-from tests.testbed.agent_voice import AgentVoice
+from tests.testbed.fake_agent import FakeAgent
 from tests.testbed.manager import Api
 
 SMALL = {"cpu": "1", "mem": "1g"}
@@ -18,7 +18,7 @@ SECRET = "s3cret-value"
 
 
 async def test_a_secret_variable_reaches_the_session_and_nobody_else(
-    api: Api, agent: AgentVoice, user: Client
+    api: Api, agent: FakeAgent, user: Client
 ) -> None:
     environ = {"TOKEN": SECRET, "SEED": "1"}
     spec = {"name": "lab1", "resources": SMALL, "environ": environ, "secret_environ": ["TOKEN"]}
@@ -44,7 +44,7 @@ async def test_a_secret_variable_reaches_the_session_and_nobody_else(
     assert ".secret" not in plan["environ"]
 
 
-async def test_what_cannot_be_secret_is_refused(agent: AgentVoice, user: Client) -> None:
+async def test_what_cannot_be_secret_is_refused(agent: FakeAgent, user: Client) -> None:
     with pytest.raises(errors.InvalidRequest, match="which environ does not have"):
         await user.post(
             "/sessions", {"name": "lab1", "resources": SMALL, "secret_environ": ["TOKEN"]}

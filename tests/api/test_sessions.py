@@ -11,7 +11,7 @@ import pytest
 
 from bai_services.client import Client
 from bai_services.core import errors
-from tests.testbed.agent_voice import AgentVoice
+from tests.testbed.fake_agent import FakeAgent
 from tests.testbed.manager import Api
 from tests.testbed.wait import wait_until_async
 
@@ -25,7 +25,7 @@ async def status_of(client: Client, key: str, status: str) -> dict[str, Any]:
     return dict(session)
 
 
-async def started(api: Api, agent: AgentVoice, name: str, **body: Any) -> dict[str, Any]:
+async def started(api: Api, agent: FakeAgent, name: str, **body: Any) -> dict[str, Any]:
     """File a session and bring it to RUNNING, as agent and spawner do."""
     user = await api.client("user")
     session = await user.post("/sessions", {"name": name, "resources": QUARTER, **body})
@@ -40,7 +40,7 @@ async def started(api: Api, agent: AgentVoice, name: str, **body: Any) -> dict[s
     return await status_of(user, session["id"], "RUNNING")
 
 
-async def test_a_session_from_filing_to_end(api: Api, agent: AgentVoice, user: Client) -> None:
+async def test_a_session_from_filing_to_end(api: Api, agent: FakeAgent, user: Client) -> None:
     session = await user.post(
         "/sessions", {"name": "lab1", "project": "default", "resources": QUARTER}
     )
@@ -98,7 +98,7 @@ async def test_a_session_from_filing_to_end(api: Api, agent: AgentVoice, user: C
 
 
 async def test_an_agent_has_a_session_stopped_for_its_disk_space_and_the_reason_stays(
-    api: Api, agent: AgentVoice, user: Client
+    api: Api, agent: FakeAgent, user: Client
 ) -> None:
     session = await started(api, agent, "lab1")
     (kernel,) = (await user.get("/sessions/lab1"))["kernels"]
@@ -115,7 +115,7 @@ async def test_an_agent_has_a_session_stopped_for_its_disk_space_and_the_reason_
     assert (ended["status_info"], ended["result"]) == (why, "failure")
 
 
-async def test_the_same_twice_is_one_and_says_so(api: Api, agent: AgentVoice) -> None:
+async def test_the_same_twice_is_one_and_says_so(api: Api, agent: FakeAgent) -> None:
     async with (await api.client("user")).http as http:
         body = {"name": "lab1", "resources": QUARTER}
         made = await http.post("/sessions", json=body)
@@ -127,7 +127,7 @@ async def test_the_same_twice_is_one_and_says_so(api: Api, agent: AgentVoice) ->
 
 
 async def test_what_does_not_fit_waits_and_says_why(
-    api: Api, agent: AgentVoice, user: Client
+    api: Api, agent: FakeAgent, user: Client
 ) -> None:
     first = await user.post("/sessions", {"name": "big1", "resources": {"cpu": "6", "mem": "1g"}})
     await status_of(user, "big1", "SCHEDULED")
@@ -149,12 +149,12 @@ async def test_what_does_not_fit_waits_and_says_why(
     await status_of(user, "big2", "SCHEDULED")
 
 
-async def test_an_agent_that_comes_lets_the_queue_go_on(api: Api, agent: AgentVoice) -> None:
+async def test_an_agent_that_comes_lets_the_queue_go_on(api: Api, agent: FakeAgent) -> None:
     user = await api.client("user")
     await user.post("/sessions", {"name": "lab1", "resources": {"cpu": "8", "mem": "8g"}})
     await user.post("/sessions", {"name": "lab2", "resources": {"cpu": "8", "mem": "8g"}})
     await status_of(user, "lab1", "SCHEDULED")
-    await AgentVoice(api.agent, "a2").beat()
+    await FakeAgent(api.agent, "a2").beat()
     found = await status_of(user, "lab2", "SCHEDULED")
     assert {a["agent"] for a in found["allocations"]} == {"a2"}
 
@@ -197,7 +197,7 @@ REFUSALS: dict[str, tuple[dict[str, Any], type[Exception], str]] = {
 }
 
 
-async def test_refusals(agent: AgentVoice, user: Client) -> None:
+async def test_refusals(agent: FakeAgent, user: Client) -> None:
     for case, (body, error, part) in REFUSALS.items():
         with pytest.raises(error) as caught:
             await user.post("/sessions", {"name": "lab1", **body})
@@ -206,7 +206,7 @@ async def test_refusals(agent: AgentVoice, user: Client) -> None:
 
 
 async def test_what_is_somebody_elses_reads_as_if_it_were_not_there(
-    api: Api, agent: AgentVoice, user: Client
+    api: Api, agent: FakeAgent, user: Client
 ) -> None:
     await agent.beat()
     admin, other = await api.client("admin"), await api.client("user2")
@@ -218,7 +218,7 @@ async def test_what_is_somebody_elses_reads_as_if_it_were_not_there(
     assert (await admin.get("/sessions"))["total"] == 0
 
 
-async def test_nobody_is_refused_for_machines_that_were(agent: AgentVoice, user: Client) -> None:
+async def test_nobody_is_refused_for_machines_that_were(agent: FakeAgent, user: Client) -> None:
     big = {"name": "large", "resources": {"cpu": "12", "mem": "1g"}}
     with pytest.raises(errors.InsufficientResources, match="at most 8 is free"):
         await user.post("/sessions", big)
@@ -232,7 +232,7 @@ async def test_nobody_is_refused_for_machines_that_were(agent: AgentVoice, user:
 
 
 async def test_sessions_placed_together_are_handed_out_together(
-    agent: AgentVoice, user: Client
+    agent: FakeAgent, user: Client
 ) -> None:
     names = ("lab1", "lab2", "lab3")
     for name in names:
@@ -246,7 +246,7 @@ async def test_sessions_placed_together_are_handed_out_together(
         assert (await user.get(f"/sessions/{name}"))["status"] == "PREPARING"
 
 
-async def test_a_cap_is_named_with_what_is_left(api: Api, agent: AgentVoice, user: Client) -> None:
+async def test_a_cap_is_named_with_what_is_left(api: Api, agent: FakeAgent, user: Client) -> None:
     admin = await api.client("admin")
     await admin.patch("/domains/default", {"total_resource_slots": {"cuda.shares": "0.5"}})
     await user.post("/sessions", {"name": "lab1", "resources": QUARTER})
@@ -266,7 +266,7 @@ async def test_a_cap_is_named_with_what_is_left(api: Api, agent: AgentVoice, use
     await status_of(user, "lab2", "SCHEDULED")
 
 
-async def test_others_do_not_see_it(api: Api, agent: AgentVoice, user: Client) -> None:
+async def test_others_do_not_see_it(api: Api, agent: FakeAgent, user: Client) -> None:
     session = await user.post("/sessions", {"name": "lab1"})
     for name in ("user2", "acme-user"):
         other = await api.client(name)
@@ -286,7 +286,7 @@ async def test_others_do_not_see_it(api: Api, agent: AgentVoice, user: Client) -
     assert (await user.get("/sessions/lab1"))["status"] == "CANCELLED"
 
 
-async def test_a_forged_launch_learns_nothing(api: Api, agent: AgentVoice, user: Client) -> None:
+async def test_a_forged_launch_learns_nothing(api: Api, agent: FakeAgent, user: Client) -> None:
     session = await user.post("/sessions", {"name": "lab1"})
     path = f"/sessions/{session['id']}/launch"
     where = {"user": "user", "server": session["hub_server"]}
@@ -309,7 +309,7 @@ async def test_a_forged_launch_learns_nothing(api: Api, agent: AgentVoice, user:
 
 
 async def test_a_stop_before_the_launch_ends_it_at_once(
-    api: Api, agent: AgentVoice, user: Client
+    api: Api, agent: FakeAgent, user: Client
 ) -> None:
     await user.post("/sessions", {"name": "lab1"})
     await agent.prepare()
@@ -321,7 +321,7 @@ async def test_a_stop_before_the_launch_ends_it_at_once(
 
 @pytest.mark.parametrize("by", ["REST", "the Hub"])
 async def test_a_start_that_is_cancelled_is_no_error(
-    api: Api, agent: AgentVoice, user: Client, by: str
+    api: Api, agent: FakeAgent, user: Client, by: str
 ) -> None:
     session = await user.post("/sessions", {"name": "lab1"})
     await agent.prepare()
@@ -335,7 +335,7 @@ async def test_a_start_that_is_cancelled_is_no_error(
     assert (ended["result"], ended["allocations"]) == ("undefined", [])
 
 
-async def test_a_preparation_that_fails_is_told(api: Api, agent: AgentVoice, user: Client) -> None:
+async def test_a_preparation_that_fails_is_told(api: Api, agent: FakeAgent, user: Client) -> None:
     session = await user.post("/sessions", {"name": "lab1"})
     item = (await agent.work(5))[0]
     await agent.report(item, "progress", progress={"stage": "pull", "percent": 40})
@@ -349,7 +349,7 @@ async def test_a_preparation_that_fails_is_told(api: Api, agent: AgentVoice, use
     assert (await user.get(f"/sessions/{session['id']}"))["status"] == "ERROR"
 
 
-async def test_what_died_at_start_is_an_error(api: Api, agent: AgentVoice, user: Client) -> None:
+async def test_what_died_at_start_is_an_error(api: Api, agent: FakeAgent, user: Client) -> None:
     session = await user.post("/sessions", {"name": "lab1"})
     await agent.prepare()
     where = {"user": "user", "server": session["hub_server"]}
@@ -360,7 +360,7 @@ async def test_what_died_at_start_is_an_error(api: Api, agent: AgentVoice, user:
     assert (ended["exit_code"], ended["result"]) == (127, "failure")
 
 
-async def test_a_kernel_that_is_killed_is_noticed(api: Api, agent: AgentVoice) -> None:
+async def test_a_kernel_that_is_killed_is_noticed(api: Api, agent: FakeAgent) -> None:
     session = await started(api, agent, "lab1")
     kernel = {"kernel_id": session["kernel_id"], "session_id": session["id"]}
     dead = {**kernel, "container_id": "c1", "is_running": False, "exit_code": 137}
@@ -382,7 +382,7 @@ async def test_a_kernel_that_is_killed_is_noticed(api: Api, agent: AgentVoice) -
     assert await agent.work() == []
 
 
-async def test_a_stray_kernel_is_removed(api: Api, agent: AgentVoice) -> None:
+async def test_a_stray_kernel_is_removed(api: Api, agent: FakeAgent) -> None:
     stray = agent.running({"kernel_id": "k-unknown", "session_id": "s-unknown"})
     await agent.beat([stray])
     assert await agent.work() == []
@@ -391,7 +391,7 @@ async def test_a_stray_kernel_is_removed(api: Api, agent: AgentVoice) -> None:
     assert [i["kernel_id"] for i in await agent.work()] == ["k-unknown"]
 
 
-async def test_logs_of_a_running_session_come_from_its_agent(api: Api, agent: AgentVoice) -> None:
+async def test_logs_of_a_running_session_come_from_its_agent(api: Api, agent: FakeAgent) -> None:
     await started(api, agent, "lab1")
     user = await api.client("user")
     asked = asyncio.create_task(user.get("/sessions/lab1/logs"))
@@ -407,7 +407,7 @@ async def test_logs_of_a_running_session_come_from_its_agent(api: Api, agent: Ag
     }
 
 
-async def test_the_hubs_own_start(api: Api, agent: AgentVoice) -> None:
+async def test_the_hubs_own_start(api: Api, agent: FakeAgent) -> None:
     body = {"name": "My Server!", "owner": "user", "hub_server": "srv", "project": "default"}
     with pytest.raises(errors.InvalidRequest, match="for instance My-Server"):
         await api.hub.post("/sessions", body)
@@ -433,7 +433,7 @@ async def test_the_hubs_own_start(api: Api, agent: AgentVoice) -> None:
     )
 
 
-async def test_a_rename(api: Api, agent: AgentVoice, user: Client) -> None:
+async def test_a_rename(api: Api, agent: FakeAgent, user: Client) -> None:
     await user.post("/sessions", {"name": "lab1"})
     await user.post("/sessions", {"name": "lab2"})
     with pytest.raises(errors.AlreadyExists):
@@ -441,7 +441,7 @@ async def test_a_rename(api: Api, agent: AgentVoice, user: Client) -> None:
     assert (await user.patch("/sessions/lab1", {"name": "lab3"}))["name"] == "lab3"
 
 
-async def test_options_say_what_can_start_now(api: Api, agent: AgentVoice, user: Client) -> None:
+async def test_options_say_what_can_start_now(api: Api, agent: FakeAgent, user: Client) -> None:
     await (await api.client("admin")).patch(
         "/domains/default", {"total_resource_slots": {"cpu": "6", "cuda.shares": "1"}}
     )
@@ -460,14 +460,14 @@ async def test_options_say_what_can_start_now(api: Api, agent: AgentVoice, user:
     assert options["images"][0]["name"] == "local/session:latest"
 
 
-async def test_options_tell_what_a_groups_machines_lack(agent: AgentVoice, user: Client) -> None:
+async def test_options_tell_what_a_groups_machines_lack(agent: FakeAgent, user: Client) -> None:
     await agent.beat(facts={"notices": ["Sessions are not kept apart here."]})
     options = await user.get("/sessions/options", project="default")
     assert options["resource_groups"][0]["notices"] == ["Sessions are not kept apart here."]
 
 
 async def test_lists_of_kernels_and_of_what_is_held(
-    api: Api, agent: AgentVoice, user: Client
+    api: Api, agent: FakeAgent, user: Client
 ) -> None:
     session = await user.post("/sessions", {"name": "lab1", "resources": QUARTER})
     await status_of(user, "lab1", "SCHEDULED")
@@ -485,7 +485,7 @@ async def test_lists_of_kernels_and_of_what_is_held(
 
 
 async def test_events_tell_what_the_caller_may_read(
-    api: Api, agent: AgentVoice, user: Client
+    api: Api, agent: FakeAgent, user: Client
 ) -> None:
     other = await api.client("user2")
     heard: list[dict[str, Any]] = []
@@ -504,7 +504,7 @@ async def test_events_tell_what_the_caller_may_read(
 
 
 async def test_a_folder_is_held_while_a_session_wants_it(
-    api: Api, agent: AgentVoice, user: Client
+    api: Api, agent: FakeAgent, user: Client
 ) -> None:
     folder = await user.post("/vfolders", {"name": "data"})
     mounts = [{"vfolder": "data", "path": "/home/work/in", "permission": "ro"}]

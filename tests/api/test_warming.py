@@ -11,7 +11,7 @@ from bai_services.core.errors import InsufficientResources
 from bai_services.manager.cluster import agent_capacity
 from bai_services.manager.scheduling import admission_checks, jit_warmup
 from tests.api.test_sessions import status_of
-from tests.testbed.agent_voice import AgentVoice
+from tests.testbed.fake_agent import FakeAgent
 from tests.testbed.manager import Api
 
 
@@ -30,7 +30,7 @@ def compiled(monkeypatch: pytest.MonkeyPatch) -> asyncio.Event:
 
 
 async def test_who_asks_is_answered_and_what_cannot_be_told_yet_waits(
-    compiled: asyncio.Event, api: Api, agent: AgentVoice, user: Client
+    compiled: asyncio.Event, api: Api, agent: FakeAgent, user: Client
 ) -> None:
     too_much = {"resources": {"cpu": "9", "mem": "1g"}}
     fits = await user.post("/sessions", {"name": "fits", "resources": {"cpu": "1"}})

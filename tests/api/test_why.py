@@ -8,7 +8,7 @@ from typing import Any
 
 from bai_services.client import Client
 from tests.api.test_sessions import status_of
-from tests.testbed.agent_voice import AgentVoice
+from tests.testbed.fake_agent import FakeAgent
 from tests.testbed.manager import Api
 from tests.testbed.wait import wait_until_async
 
@@ -24,7 +24,7 @@ async def complete(user: Client, name: str) -> dict[str, Any]:
 
 
 async def test_a_waiting_session_is_told_everything(
-    api: Api, agent: AgentVoice, user: Client
+    api: Api, agent: FakeAgent, user: Client
 ) -> None:
     await user.post("/sessions", {"name": "big1", "resources": SIX})
     await status_of(user, "big1", "SCHEDULED")
@@ -41,7 +41,7 @@ async def test_a_waiting_session_is_told_everything(
 
 
 async def test_one_that_does_not_wait_has_nothing_to_explain(
-    api: Api, agent: AgentVoice, user: Client
+    api: Api, agent: FakeAgent, user: Client
 ) -> None:
     await user.post("/sessions", {"name": "only", "resources": {"cpu": "1", "mem": "1g"}})
     await status_of(user, "only", "SCHEDULED")
@@ -55,7 +55,7 @@ async def test_one_that_does_not_wait_has_nothing_to_explain(
 
 
 async def test_who_only_moves_on_in_the_line_is_told(
-    api: Api, agent: AgentVoice, user: Client
+    api: Api, agent: FakeAgent, user: Client
 ) -> None:
     await user.post("/sessions", {"name": "runs", "resources": SIX})
     await status_of(user, "runs", "SCHEDULED")

@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from bai_services.client import Client
-from tests.testbed.agent_voice import AgentVoice
+from tests.testbed.fake_agent import FakeAgent
 from tests.testbed.manager import Api
 
 _PLACE = re.compile(r"\{([a-z_]+)\}")
@@ -92,7 +92,7 @@ class Things:
     async def node(self) -> str:
         """An agent without sessions."""
         name = await self.fresh()
-        await AgentVoice(self._api.agent, name).beat()
+        await FakeAgent(self._api.agent, name).beat()
         return name
 
     async def image(self) -> str:

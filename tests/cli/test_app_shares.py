@@ -5,14 +5,14 @@ from __future__ import annotations
 import pytest
 
 from tests.cli.conftest import Bai
-from tests.testbed.agent_voice import AgentVoice
+from tests.testbed.fake_agent import FakeAgent
 from tests.testbed.manager import Api
 
 SMALL = ("-r", "cpu=1", "-r", "mem=1g")
 
 
 @pytest.fixture
-async def session(api: Api, agent: AgentVoice, bai: Bai) -> str:
+async def session(api: Api, agent: FakeAgent, bai: Bai) -> str:
     admin = await api.client("admin")
     policy = (await admin.get("/users/user"))["resource_policy"]
     await admin.patch(f"/user-policies/{policy}", {"app_sharing": "public"})

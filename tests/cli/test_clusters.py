@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.testbed.agent_voice import AgentVoice
+from tests.testbed.fake_agent import FakeAgent
 from tests.testbed.manager import Api
 
 from .conftest import Bai
@@ -11,7 +11,7 @@ SMALL = ("-r", "cpu=1", "-r", "mem=1g")
 
 
 async def test_a_cluster_session_and_the_logs_of_its_kernels(
-    bai: Bai, api: Api, agent: AgentVoice
+    bai: Bai, api: Api, agent: FakeAgent
 ) -> None:
     create = ("session", "create", "gang1", *SMALL, "--cluster-size")
     refused = await bai(*create, "2", by="user")
@@ -44,14 +44,14 @@ async def test_a_cluster_session_and_the_logs_of_its_kernels(
     assert missing.code == 4 and "main1, sub1" in missing.error["message"]
 
 
-async def test_a_cluster_that_cannot_be_is_refused(bai: Bai, agent: AgentVoice) -> None:
+async def test_a_cluster_that_cannot_be_is_refused(bai: Bai, agent: FakeAgent) -> None:
     create = ("session", "create", "gang1", *SMALL)
     for arguments in (("--cluster-size", "0"), ("--cluster-mode", "ring")):
         assert (await bai(*create, *arguments, by="user")).code == 2
     assert (await bai("session", "ls", "--json", by="user")).document["items"] == []
 
 
-async def test_an_agent_is_drained_and_undrained(bai: Bai, api: Api, agent: AgentVoice) -> None:
+async def test_an_agent_is_drained_and_undrained(bai: Bai, api: Api, agent: FakeAgent) -> None:
     drained = await bai("admin", "agent", "drain", "a1")
     assert (drained.code, drained.stdout) == (0, "a1 takes no new sessions; what runs goes on\n")
     made = (await bai("session", "create", "lab1", *SMALL, "--json", by="user")).document

@@ -6,7 +6,7 @@ from typing import Any
 
 from bai_services.cli.cluster.agents import with_free
 from bai_services.core.cluster.device_sharing import Level, Sharing
-from tests.testbed.agent_voice import AgentVoice
+from tests.testbed.fake_agent import FakeAgent
 from tests.testbed.manager import Api
 from tests.testbed.wait import wait_until_async
 
@@ -34,7 +34,7 @@ def gpu(number: int, **facts: Any) -> dict[str, Any]:
     }
 
 
-async def test_machines_say_what_they_found_and_why_not_more(bai: Bai, agent: AgentVoice) -> None:
+async def test_machines_say_what_they_found_and_why_not_more(bai: Bai, agent: FakeAgent) -> None:
     usage = {
         "utilization_percent": 7,
         "memory_used_bytes": 3 * GIB,
@@ -67,12 +67,12 @@ async def test_machines_say_what_they_found_and_why_not_more(bai: Bai, agent: Ag
     assert [d["memory_bytes"] for d in document["devices"]] == [141 * GIB, None]
 
 
-async def test_people_see_no_machines(bai: Bai, agent: AgentVoice) -> None:
+async def test_people_see_no_machines(bai: Bai, agent: FakeAgent) -> None:
     assert (await bai("agent", "devices", by="user")).code == 5
     assert (await bai("agent", "devices", "nowhere")).code == 4
 
 
-async def test_a_group_demands_that_shares_are_held_firmly(bai: Bai, agent: AgentVoice) -> None:
+async def test_a_group_demands_that_shares_are_held_firmly(bai: Bai, agent: FakeAgent) -> None:
     await agent.beat(devices=[{**gpu(0), "facts": {"enforcement": "soft"}}, gpu(1)])
     update = ("admin", "group", "update", "default", "--scheduler-opts")
     create = ("session", "create", "-r", "cuda.shares=0.25", "--json")
@@ -92,7 +92,7 @@ async def test_a_group_demands_that_shares_are_held_firmly(bai: Bai, agent: Agen
 
 
 async def test_people_see_what_is_theirs_and_how_much_they_use(
-    bai: Bai, api: Api, agent: AgentVoice
+    bai: Bai, api: Api, agent: FakeAgent
 ) -> None:
     await agent.beat(devices=[gpu(0)])
     created = await bai("session", "create", "lab1", "-r", "cuda.shares=0.25", "--json", by="user")
@@ -139,7 +139,7 @@ def test_agents_show_what_is_used_and_free_in_gib() -> None:
     assert shown["free"] == "cpu=6.5, cuda.shares=2, mem=11.6 GiB"
 
 
-async def test_the_list_of_agents_has_used_and_free(bai: Bai, agent: AgentVoice) -> None:
+async def test_the_list_of_agents_has_used_and_free(bai: Bai, agent: FakeAgent) -> None:
     table = (await bai("admin", "agent", "list")).stdout
     assert table.splitlines()[0].split()[-3:] == ["SLOTS", "USED", "FREE"]
     assert "GiB" in table

@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from bai_services.cli.sessions.waiting import live_text
-from tests.testbed.agent_voice import AgentVoice
+from tests.testbed.fake_agent import FakeAgent
 from tests.testbed.manager import Api, MovableClock
 from tests.testbed.wait import wait_until_async
 
@@ -86,7 +86,7 @@ async def explained(bai: Bai, name: str) -> None:
     await wait_until_async(is_explained, 90, f"the reason why {name} waits")
 
 
-async def test_screens_and_tables(bai: Bai, api: Api, agent: AgentVoice, tmp_path: Path) -> None:
+async def test_screens_and_tables(bai: Bai, api: Api, agent: FakeAgent, tmp_path: Path) -> None:
     await api.world.manager.folders.vfolders.start()
     await bai("vfolder", "create", "data", by="user")
     await bai("vfolder", "share", "data", "user2", "--permission", "rw", by="user")
@@ -128,7 +128,7 @@ async def test_screens_and_tables(bai: Bai, api: Api, agent: AgentVoice, tmp_pat
 
 
 async def test_a_live_line_shows_what_a_session_waits_for(
-    bai: Bai, api: Api, agent: AgentVoice, tmp_path: Path
+    bai: Bai, api: Api, agent: FakeAgent, tmp_path: Path
 ) -> None:
     for name in ("big1", "big2"):
         await bai("session", "create", name, "-r", "cpu=6", "-r", "mem=1g", by="user")

@@ -10,7 +10,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from bai_services.cli.main import main
-from tests.testbed.agent_voice import AgentVoice
+from tests.testbed.fake_agent import FakeAgent
 from tests.testbed.manager import Api
 
 from .conftest import Bai
@@ -147,7 +147,7 @@ def test_a_missing_extra_is_named(files: Path, monkeypatch: pytest.MonkeyPatch) 
 
 
 async def test_a_hub_replays_its_own_history(
-    bai: Bai, api: Api, agent: AgentVoice, files: Path
+    bai: Bai, api: Api, agent: FakeAgent, files: Path
 ) -> None:
     arguments = ("admin", "replay", "--workload", "hub", "--policy", files / "mine.yaml", "--json")
     nothing = await bai(*arguments)

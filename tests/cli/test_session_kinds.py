@@ -6,14 +6,14 @@ import asyncio
 from pathlib import Path
 
 from bai_services.core.sessions.callbacks import secret_of
-from tests.testbed.agent_voice import AgentVoice
+from tests.testbed.fake_agent import FakeAgent
 from tests.testbed.manager import Api
 
 from .conftest import Bai
 from .test_sessions import run_it
 
 
-async def test_a_batch_session_and_its_end(bai: Bai, api: Api, agent: AgentVoice) -> None:
+async def test_a_batch_session_and_its_end(bai: Bai, api: Api, agent: FakeAgent) -> None:
     made = await bai(
         "session", "create", "train", "--command", "exit 3", "--batch-timeout", "2h",
         "--enqueue-only", "--json", by="user",
@@ -60,7 +60,7 @@ async def test_a_callback_and_what_it_is_signed_with(bai: Bai, api: Api) -> None
     assert (refused.code, "that address is not public" in refused.stderr) == (2, True)
 
 
-async def test_a_session_is_kept_alive(bai: Bai, api: Api, agent: AgentVoice) -> None:
+async def test_a_session_is_kept_alive(bai: Bai, api: Api, agent: FakeAgent) -> None:
     await bai("session", "create", "lab1", "-r", "cpu=1", "-r", "mem=1g", by="user")
     early = await bai("session", "keep-alive", "lab1", by="user")
     assert (early.code, "only a running one" in early.stderr) == (1, True)

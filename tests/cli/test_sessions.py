@@ -8,7 +8,7 @@ import pytest
 
 from bai_services.cli.sessions.waiting import interrupted, wait_for_status
 from bai_services.core.sessions.lifecycle import Status
-from tests.testbed.agent_voice import AgentVoice
+from tests.testbed.fake_agent import FakeAgent
 from tests.testbed.manager import Api
 from tests.testbed.wait import wait_until_async
 
@@ -17,7 +17,7 @@ from .conftest import Bai
 QUARTER = ("-r", "cpu=1", "-r", "mem=1g", "-r", "cuda.shares=0.25")
 
 
-async def run_it(api: Api, agent: AgentVoice, name: str) -> None:
+async def run_it(api: Api, agent: FakeAgent, name: str) -> None:
     """Bring a session to RUNNING, as agent and spawner do."""
     user = await api.client("user")
     item = await agent.prepare()
@@ -33,7 +33,7 @@ async def end_it(api: Api, session_id: str, log: str = "") -> None:
     await api.hub.post(f"/sessions/{session_id}/exited", end)
 
 
-async def test_a_session_from_create_to_rm(bai: Bai, api: Api, agent: AgentVoice) -> None:
+async def test_a_session_from_create_to_rm(bai: Bai, api: Api, agent: FakeAgent) -> None:
     await bai("vfolder", "create", "data", by="user")
     creating = asyncio.create_task(
         bai(
@@ -76,7 +76,7 @@ async def test_a_session_from_create_to_rm(bai: Bai, api: Api, agent: AgentVoice
     assert (await bai("session", "rm", "my.lab", by="user")).code == 4
 
 
-async def test_the_least_that_can_be_said(bai: Bai, agent: AgentVoice) -> None:
+async def test_the_least_that_can_be_said(bai: Bai, agent: FakeAgent) -> None:
     made = (await bai("session", "create", "lab1", "--json", by="user")).document
     assert (made["project"], made["image"]) == ("default", "local/session:latest")
     again = (await bai("session", "create", "lab1", "--json", by="user")).document
@@ -112,20 +112,20 @@ async def test_a_project_must_be_said_where_several_could_be_meant(bai: Bai, api
     ids=lambda value: " ".join(value) if isinstance(value, list) else None,
 )
 async def test_a_refused_session_has_its_exit_code(
-    bai: Bai, agent: AgentVoice, arguments: list[str], code: int, error: str
+    bai: Bai, agent: FakeAgent, arguments: list[str], code: int, error: str
 ) -> None:
     done = await bai("session", "create", "lab1", *arguments, "--json", by="user")
     assert (done.code, done.error["error"]) == (code, error)
     assert (await bai("session", "ls", "--all", "--json", by="user")).document["total"] == 0
 
 
-async def test_a_cap_is_exit_code_3(bai: Bai, agent: AgentVoice) -> None:
+async def test_a_cap_is_exit_code_3(bai: Bai, agent: FakeAgent) -> None:
     await bai("admin", "domain", "update", "default", "--total-resource-slots", "cuda.shares=0.1")
     done = await bai("session", "create", "lab1", *QUARTER, "--json", by="user")
     assert (done.code, done.error["error"]) == (3, "quota-exceeded")
 
 
-async def test_waiting_ends_with_the_session(bai: Bai, api: Api, agent: AgentVoice) -> None:
+async def test_waiting_ends_with_the_session(bai: Bai, api: Api, agent: FakeAgent) -> None:
     creating = asyncio.create_task(
         bai("session", "create", "lab1", *QUARTER, "--wait", "--json", by="user")
     )
@@ -137,7 +137,7 @@ async def test_waiting_ends_with_the_session(bai: Bai, api: Api, agent: AgentVoi
     assert "the image is not there" in done.error["message"]
 
 
-async def test_waiting_ends_with_its_time(bai: Bai, agent: AgentVoice) -> None:
+async def test_waiting_ends_with_its_time(bai: Bai, agent: FakeAgent) -> None:
     arguments = ("session", "create", "lab1", *QUARTER, "--wait", "--timeout", 0.5, "--json")
     done = await bai(*arguments, by="user")
     assert (done.code, done.error["details"]["session"]["name"]) == (1, "lab1")
@@ -145,7 +145,7 @@ async def test_waiting_ends_with_its_time(bai: Bai, agent: AgentVoice) -> None:
     assert len((await bai("session", "ls", "--json", by="user")).document["items"]) == 1
 
 
-async def test_rm_can_wait_for_the_end_of_several(bai: Bai, api: Api, agent: AgentVoice) -> None:
+async def test_rm_can_wait_for_the_end_of_several(bai: Bai, api: Api, agent: FakeAgent) -> None:
     await bai("session", "create", "lab1", *QUARTER, by="user")
     await run_it(api, agent, "lab1")
     # Nobody prepares this one: to stop it is to cancel it.
@@ -164,7 +164,7 @@ async def test_rm_can_wait_for_the_end_of_several(bai: Bai, api: Api, agent: Age
     ]
 
 
-async def test_someone_elses_session_is_not_there(bai: Bai, agent: AgentVoice) -> None:
+async def test_someone_elses_session_is_not_there(bai: Bai, agent: FakeAgent) -> None:
     made = (await bai("session", "create", "lab1", "--json", by="user")).document
     for key in ("lab1", made["id"]):
         for command in ("info", "logs", "rm", "open"):
@@ -172,14 +172,14 @@ async def test_someone_elses_session_is_not_there(bai: Bai, agent: AgentVoice) -
             assert (done.code, done.error["error"]) == (4, "not-found")
 
 
-async def wait_for_work(agent: AgentVoice) -> list[dict[str, object]]:
+async def wait_for_work(agent: FakeAgent) -> list[dict[str, object]]:
     found: list[dict[str, object]] = await wait_until_async(
         lambda: agent.work(1), 10, "work for the agent"
     )
     return found
 
 
-async def test_why_tells_what_a_session_waits_for(bai: Bai, api: Api, agent: AgentVoice) -> None:
+async def test_why_tells_what_a_session_waits_for(bai: Bai, api: Api, agent: FakeAgent) -> None:
     for name in ("big1", "big2"):
         await bai("session", "create", name, "-r", "cpu=6", "-r", "mem=1g", by="user")
 
@@ -224,7 +224,7 @@ def test_an_interrupted_wait_says_what_becomes_of_it(status: str, goal: Status, 
     assert part in interrupted({"name": "lab1", "status": status}, goal)
 
 
-async def test_two_hyphens_before_a_command_are_no_part_of_it(bai: Bai, agent: AgentVoice) -> None:
+async def test_two_hyphens_before_a_command_are_no_part_of_it(bai: Bai, agent: FakeAgent) -> None:
     assert (await bai("session", "create", "lab1", by="user")).code == 0
     done = await bai("session", "exec", "lab1", "--", "--json", by="user")
     assert "no command" not in done.stderr
@@ -241,7 +241,7 @@ async def test_a_bad_name_is_refused_with_a_good_one(bai: Bai, api: Api) -> None
 
 
 async def test_a_secret_variable_comes_from_the_environment_of_bai(
-    bai: Bai, agent: AgentVoice
+    bai: Bai, agent: FakeAgent
 ) -> None:
     create = ("session", "create", "hidden", "--secret-env", "HF_KEY", "--enqueue-only")
     done = await bai(*create, "-e", "SEED=1", "--json", by="user", HF_KEY="s3cret-value")
@@ -266,7 +266,7 @@ async def test_an_empty_name_is_refused(bai: Bai, api: Api) -> None:
 
 
 async def test_a_wait_without_a_terminal_says_what_it_waits_for(
-    bai: Bai, api: Api, agent: AgentVoice
+    bai: Bai, api: Api, agent: FakeAgent
 ) -> None:
     for name in ("big1", "big2"):
         await bai("session", "create", name, "-r", "cpu=6", "-r", "mem=1g", by="user")

@@ -175,7 +175,7 @@ def session_processes(hub: RunningHub) -> dict[str, list[int]]:
     found: dict[str, list[int]] = {}
     for process in hub.left_running():
         try:
-            if any("light_session" in word for word in process.cmdline()[:4]):
+            if any("fake_session" in word for word in process.cmdline()[:4]):
                 found.setdefault(process.environ()["BAI_SESSION_ID"], []).append(process.pid)
         except (psutil.Error, KeyError):
             continue
@@ -186,7 +186,7 @@ def session_processes(hub: RunningHub) -> dict[str, list[int]]:
 def hub(own_hub: Callable[..., RunningHub], tmp_path: Path) -> RunningHub:
     """The demo with light sessions, on an agent with room for many."""
     config = tmp_path / "light.py"
-    light = ROOT / "tests/testbed/light_session.py"
+    light = ROOT / "tests/testbed/fake_session.py"
     config.write_text(
         f"c.BaiSpawner.cmd = [{sys.executable!r}, '-I', {str(light)!r}]\n"
         f"c.ProcessEngine.readable_paths = [{str(light.parent)!r}]\n"

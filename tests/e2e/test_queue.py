@@ -11,10 +11,9 @@ from typing import Any
 import httpx
 import pytest
 
-from benchmarks.noop_engine import URL_VARIABLE
+from benchmarks.noop_engine import URL_VARIABLE, serve_empty_responses
 from tests.e2e.engines import JSON, checked
 from tests.hub import ROOT, RunningHub
-from tests.testbed.brief_engine import answering
 from tests.testbed.wait import wait_until
 
 pytestmark = pytest.mark.e2e
@@ -26,7 +25,7 @@ PRIORITIES = 4
 ROOM = 40
 PATIENCE_SECONDS = 240
 CONFIG = """
-c.BaiSpawner.engine_classes = {"process": "tests.testbed.brief_engine.BriefEngine"}
+c.BaiSpawner.engine_classes = {"process": "tests.testbed.instant_exit_engine.InstantExitEngine"}
 c.BaiSpawner.poll_interval = 1
 """
 
@@ -90,7 +89,7 @@ def check_order(sessions: list[JSON]) -> None:
 def test_all_end_in_order(own_hub: Callable[..., RunningHub], tmp_path: Path) -> None:
     config = tmp_path / "brief.py"
     config.write_text(CONFIG)
-    with answering() as url:
+    with serve_empty_responses() as url:
         hub = own_hub(
             environment={
                 "BAI_CONFIG": str(config),

@@ -13,9 +13,9 @@ import pytest
 
 from tests.e2e.engines import checked, start, stop
 from tests.hub import RunningHub
-from tests.testbed import PartMissing, second_machine
-from tests.testbed.required import missing
+from tests.testbed import ComponentMissing, second_machine
 from tests.testbed.second_machine import SecondMachine
+from tests.testbed.skip import skip_or_fail
 
 if TYPE_CHECKING:
     from tests.testbed.docker_engine import DockerEngine
@@ -53,8 +53,8 @@ def machine() -> Iterator[SecondMachine]:
     try:
         with second_machine.running() as made:
             yield made
-    except PartMissing as reason:
-        missing("docker", reason)
+    except ComponentMissing as reason:
+        skip_or_fail("docker", reason)
 
 
 @dataclass(frozen=True)

@@ -14,10 +14,10 @@ import pytest
 
 from bai_labext.apps.catalogue import BY_ANY_NAME, AppKind
 from bai_services.core.cluster.image_labels import parse_labels
-from tests.testbed import PartMissing, images
+from tests.testbed import ComponentMissing, images
 from tests.testbed.jupyter import JupyterServer
 from tests.testbed.ports import free_port
-from tests.testbed.required import missing
+from tests.testbed.skip import skip_or_fail
 from tests.testbed.wait import wait_until, wait_until_async
 
 if TYPE_CHECKING:
@@ -74,8 +74,8 @@ class Running:
 def running(request: pytest.FixtureRequest, docker_engine: DockerEngine) -> Iterator[Running]:
     try:
         image = KINDS[request.param](docker_engine)
-    except PartMissing as reason:
-        missing("docker", reason)
+    except ComponentMissing as reason:
+        skip_or_fail("docker", reason)
     claimed = parse_labels(docker_engine.client.images.get(image).labels).apps
     port = free_port()
     name = docker_engine.run(
@@ -256,8 +256,8 @@ def test_an_image_with_a_cuda_base_says_so(docker_engine: DockerEngine) -> None:
     """The base that the argument names is out of reach here: another one stands in for it."""
     try:
         image = images.cuda_image(docker_engine)
-    except PartMissing as reason:
-        missing("docker", reason)
+    except ComponentMissing as reason:
+        skip_or_fail("docker", reason)
     facts = parse_labels(docker_engine.client.images.get(image).labels)
     assert (facts.accelerators, facts.min_cuda) == (("cuda",), "12.6")
     assert facts.apps == ["jupyterlab"]

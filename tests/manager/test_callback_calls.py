@@ -10,14 +10,14 @@ import pytest
 
 from bai_services.core.sessions.callbacks import Reach
 from bai_services.manager.sessions.callback_calls import CallbackCalls, CallFailed, look_up
-from tests.testbed.receiver import Receiver, receiving
+from tests.testbed.receiver import Receiver, serve_receiver
 
 HERE = Reach.parse("", "127.0.0.1/32")
 
 
 @pytest.fixture
 async def receiver() -> AsyncIterator[Receiver]:
-    async with receiving() as made:
+    async with serve_receiver() as made:
         yield made
 
 
@@ -48,7 +48,11 @@ async def test_a_call_brings_body_and_headers(receiver: Receiver) -> None:
     async with calling() as calls:
         await calls.post(receiver.url + "?a=%20b", b'{"a":1}', {"Bai-Delivery": "7"})
     (call,) = receiver.calls
-    assert (call.path, call.body, call.headers["Bai-Delivery"]) == ("/told?a=%20b", b'{"a":1}', "7")
+    assert (call.path, call.body, call.headers["Bai-Delivery"]) == (
+        "/callback?a=%20b",
+        b'{"a":1}',
+        "7",
+    )
     assert "Cookie" not in call.headers
 
 
@@ -62,7 +66,7 @@ async def test_a_failure_says_the_status_and_nothing_of_the_answer(receiver: Rec
 
 
 async def test_a_redirect_is_not_followed(receiver: Receiver) -> None:
-    async with receiving() as other, calling() as calls:
+    async with serve_receiver() as other, calling() as calls:
         receiver.answers.append(other.url)
         with pytest.raises(CallFailed, match="it answered 302; redirects are not followed"):
             await calls.post(receiver.url, b"", {})
@@ -126,7 +130,7 @@ async def test_a_name_is_called_only_at_addresses_that_may_be_reached(receiver: 
 
 
 async def test_a_name_is_looked_up_once_and_called_where_it_was_found(receiver: Receiver) -> None:
-    async with receiving() as other:
+    async with serve_receiver() as other:
         # A second lookup would return an address that must not be reached.
         names = Names(["127.0.0.1"], ["127.0.0.2"])
         async with calling(names=names) as calls:
@@ -154,7 +158,7 @@ async def test_what_is_no_longer_allowed_is_not_called(receiver: Receiver) -> No
 async def test_a_proxy_of_the_environment_is_not_used(
     receiver: Receiver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async with receiving() as proxy:
+    async with serve_receiver() as proxy:
         for variable in ("HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"):
             monkeypatch.setenv(variable, f"http://127.0.0.1:{proxy.port}")
         monkeypatch.delenv("NO_PROXY", raising=False)

@@ -12,7 +12,7 @@ import pytest
 import sqlalchemy as sa
 
 from bai_services.core.errors import Unavailable
-from tests.testbed.agent_voice import AgentVoice
+from tests.testbed.fake_agent import FakeAgent
 from tests.testbed.manager import Api, MovableClock, make_world, manager_on, serving
 from tests.testbed.postgres import Postgres
 
@@ -52,7 +52,7 @@ async def api(shutter: Shutter, tmp_path: Path, clock: MovableClock) -> AsyncIte
 
 
 async def test_a_database_that_is_down_and_comes_back(api: Api, shutter: Shutter) -> None:
-    agent = AgentVoice(api.agent)
+    agent = FakeAgent(api.agent)
     await agent.beat()
     user = await api.client("user")
     await user.post("/sessions", {"name": "before", "project": "default"})

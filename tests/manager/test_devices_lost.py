@@ -6,7 +6,7 @@ from typing import Any
 
 from bai_services.core.cluster.device_sharing import Level, Sharing
 from bai_services.core.sessions.lifecycle import Status
-from tests.testbed.agent_voice import AgentVoice
+from tests.testbed.fake_agent import FakeAgent
 
 from .test_hub_side import Cluster, cluster
 
@@ -38,7 +38,7 @@ async def test_a_lost_machine_takes_its_devices_and_after_an_hour_its_sessions_a
     await cluster.until(first["id"], Status.RUNNING)
     await cluster.launch(first)
     await cluster.agent.beat([cluster.agent.running(item)])
-    other = AgentVoice(cluster.agent.client, "a2", devices=[gpu("g2", soft)])
+    other = FakeAgent(cluster.agent.client, "a2", devices=[gpu("g2", soft)])
     cluster.clock.advance(seconds=41)
     await other.beat()
     await cluster.manager.cluster.agents.check_deadlines()

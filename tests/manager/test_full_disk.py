@@ -19,10 +19,10 @@ from bai_services.core.errors import Unavailable
 from bai_services.core.sessions.lifecycle import Status
 from bai_services.db.sessions.store import SessionStore
 from bai_services.manager.scheduling.jit_warmup import warm_up
-from tests.testbed.agent_voice import AgentVoice
+from tests.testbed.fake_agent import FakeAgent
 from tests.testbed.manager import Api, MovableClock, make_world, manager_on, serving
 from tests.testbed.postgres import Postgres
-from tests.testbed.required import missing
+from tests.testbed.skip import skip_or_fail
 from tests.testbed.wait import wait_until_async
 
 MIB = 2**20
@@ -58,7 +58,7 @@ def mounted(path: Path, mib: int) -> Iterator[None]:
     command = ["mount", "-t", "tmpfs", "-o", options, "none", str(path)]
     done = subprocess.run(command, capture_output=True, text=True)
     if done.returncode:
-        missing("mount", f"no small file system can be mounted: {done.stderr.strip()}")
+        skip_or_fail("mount", f"no small file system can be mounted: {done.stderr.strip()}")
     try:
         yield
     finally:
@@ -129,7 +129,7 @@ async def until_refused(client: Client, path: str, **spec: object) -> tuple[list
 
 async def test_a_full_disk_under_the_database(api: Api, disk: SmallDisk) -> None:
     manager, store = api.world.manager, SessionStore(api.world.manager.database)
-    agent = AgentVoice(api.agent)
+    agent = FakeAgent(api.agent)
     await agent.beat()
     await warm_up()  # compiling may take longer than any wait below
     await manager.start()

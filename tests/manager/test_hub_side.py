@@ -17,8 +17,8 @@ from bai_services.db.sessions.rows import SessionRow
 from bai_services.db.sessions.store import SessionStore
 from bai_services.manager.hub.starter import TRIES
 from bai_services.manager.manager import Manager
-from tests.testbed.agent_voice import AgentVoice
-from tests.testbed.hub_voice import HubVoice, Key, speaking
+from tests.testbed.fake_agent import FakeAgent
+from tests.testbed.fake_hub import FakeHub, Key, serve_fake_hub
 from tests.testbed.manager import (
     HUB,
     Api,
@@ -34,12 +34,12 @@ from tests.testbed.wait import wait_until_async
 class Cluster:
     """A manager whose loops run, one agent, and a Hub."""
 
-    def __init__(self, api: Api, hub: HubVoice, clock: MovableClock) -> None:
+    def __init__(self, api: Api, hub: FakeHub, clock: MovableClock) -> None:
         self.manager: Manager = api.world.manager
         self.world: World = api.world
         self.hub = hub
         self.clock = clock
-        self.agent = AgentVoice(api.agent)
+        self.agent = FakeAgent(api.agent)
         self.store = SessionStore(self.manager.database)
         self.user: Caller | None = None
 
@@ -82,7 +82,7 @@ async def cluster(
     demo_database_url: str, tmp_path: Path, clock: MovableClock
 ) -> AsyncIterator[Cluster]:
     async with (
-        speaking() as hub,
+        serve_fake_hub() as hub,
         manager_on(
             demo_database_url,
             tmp_path,
@@ -107,39 +107,39 @@ async def test_the_server_is_made_early_and_started_when_prepared(cluster: Clust
     key = key_of(session)
     await wait_until_async(lambda: key in cluster.hub.servers, 10, "the Hub's server")
     assert cluster.hub.servers[key]["user_options"] == {"bai_session_id": session["id"]}
-    assert cluster.hub.asked == []
+    assert cluster.hub.start_requests == []
     await cluster.agent.prepare()
     await cluster.until(session["id"], Status.RUNNING)
-    assert cluster.hub.asked == [key]
+    assert cluster.hub.start_requests == [key]
 
 
 async def test_running_only_when_the_hub_says_ready(cluster: Cluster) -> None:
-    cluster.hub.starts = [202]
+    cluster.hub.start_statuses = [202]
     session = await cluster.create("lab1")
     await cluster.agent.prepare()
-    await wait_until_async(lambda: cluster.hub.asked, 10, "the start")
+    await wait_until_async(lambda: cluster.hub.start_requests, 10, "the start")
     await cluster.launch(session)
     await cluster.manager.sessions.launch.started(HUB, session["id"], {"main1": "c1"})
     assert (await cluster.store.find(session["id"])).status is Status.PREPARED
-    cluster.hub.set_up(key_of(session))
+    cluster.hub.mark_ready(key_of(session))
     await cluster.until(session["id"], Status.RUNNING)
 
 
 async def test_a_busy_hub_is_asked_again(cluster: Cluster) -> None:
-    cluster.hub.starts = [429, 429, 429, 429, 201]
+    cluster.hub.start_statuses = [429, 429, 429, 429, 201]
     session = await cluster.create("lab1")
     await cluster.agent.prepare()
     await cluster.until(session["id"], Status.RUNNING)
-    assert len(cluster.hub.asked) == 5
+    assert len(cluster.hub.start_requests) == 5
 
 
 async def test_a_start_that_the_hub_refuses_ends_in_an_error(cluster: Cluster) -> None:
-    cluster.hub.starts = [400] * TRIES
+    cluster.hub.start_statuses = [400] * TRIES
     session = await cluster.create("lab1")
     await cluster.agent.prepare()
     row = await cluster.until(session["id"], Status.ERROR)
     assert "as the test said: 400" in row.status_info
-    assert len(cluster.hub.asked) == TRIES
+    assert len(cluster.hub.start_requests) == TRIES
 
 
 async def test_a_start_by_the_hub_is_running_when_the_hub_says_so(cluster: Cluster) -> None:
@@ -149,9 +149,9 @@ async def test_a_start_by_the_hub_is_running_when_the_hub_says_so(cluster: Clust
     await cluster.agent.prepare()
     await cluster.launch(session)
     await cluster.manager.sessions.launch.started(HUB, session["id"], {"main1": "c1"})
-    cluster.hub.set_up(("user", ""))
+    cluster.hub.mark_ready(("user", ""))
     await cluster.until(session["id"], Status.RUNNING)
-    assert cluster.hub.asked == []
+    assert cluster.hub.start_requests == []
 
 
 async def test_a_start_whose_spawner_is_gone_is_taken_over(cluster: Cluster) -> None:
@@ -160,7 +160,7 @@ async def test_a_start_whose_spawner_is_gone_is_taken_over(cluster: Cluster) -> 
     await cluster.agent.prepare()
     await cluster.until(session["id"], Status.PREPARED)
     await cluster.manager.servers.starter.step()
-    assert cluster.hub.asked == []
+    assert cluster.hub.start_requests == []
     cluster.clock.advance(seconds=61)
     await cluster.manager.servers.starter.step()
     row = await cluster.until(session["id"], Status.RUNNING)
@@ -171,7 +171,9 @@ async def test_a_stop_takes_the_hubs_server_with_it(cluster: Cluster) -> None:
     session, _ = await cluster.running("lab1")
     assert cluster.user is not None
     await cluster.manager.sessions.sessions.stop(cluster.user, session["id"])
-    await wait_until_async(lambda: cluster.hub.removed == [key_of(session)], 10, "the removal")
+    await wait_until_async(
+        lambda: cluster.hub.deleted_servers == [key_of(session)], 10, "the removal"
+    )
     await cluster.manager.sessions.launch.exited(HUB, session["id"], SessionEnd(0, text="stopped"))
     await cluster.until(session["id"], Status.TERMINATED)
 
@@ -206,7 +208,7 @@ async def test_a_server_that_the_hub_lost_is_started_again(cluster: Cluster) -> 
     for _ in range(4):
         await cluster.agent.beat([kernel])
         await cluster.manager.servers.reconciler.step()
-    await wait_until_async(lambda: len(cluster.hub.asked) == 2, 10, "the second start")
+    await wait_until_async(lambda: len(cluster.hub.start_requests) == 2, 10, "the second start")
     assert (await cluster.store.find(session["id"])).status is Status.RUNNING
 
 
@@ -216,7 +218,7 @@ async def test_records_of_ended_sessions_do_not_pile_up(cluster: Cluster) -> Non
     await cluster.until(session["id"], Status.RUNNING)
     key = key_of(session)
     await cluster.manager.sessions.launch.exited(HUB, session["id"], SessionEnd(1, text="died"))
-    await wait_until_async(lambda: cluster.hub.removed == [key], 10, "the removal")
+    await wait_until_async(lambda: cluster.hub.deleted_servers == [key], 10, "the removal")
     # The Hub lost the removal in a crash: the record is back, stopped or running.
     for facts in ({}, {"ready": True}):
         cluster.hub.add(*key, {"bai_session_id": session["id"]}, **facts)
@@ -227,7 +229,7 @@ async def test_records_of_ended_sessions_do_not_pile_up(cluster: Cluster) -> Non
 
         await wait_until_async(is_removed, 10, "the reconciler's removal")
     # Each of the three was removed, and nothing else.
-    assert set(cluster.hub.removed) == {key} and len(cluster.hub.removed) >= 3
+    assert set(cluster.hub.deleted_servers) == {key} and len(cluster.hub.deleted_servers) >= 3
 
 
 async def test_a_newer_session_on_the_same_server_is_left_alone(cluster: Cluster) -> None:

@@ -31,7 +31,7 @@ LEASE_SECONDS = 3.0
 
 @contextlib.contextmanager
 def manager(url: str, home: Path, hub_url: str = "") -> Iterator[subprocess.Popen[bytes]]:
-    command = [sys.executable, "-m", "tests.testbed.lone_manager", url, str(home)]
+    command = [sys.executable, "-m", "tests.testbed.manager_process", url, str(home)]
     home.mkdir()
     with (home / "log").open("wb") as log:
         more = [str(LEASE_SECONDS), *([hub_url] if hub_url else [])]

@@ -20,7 +20,7 @@ from bai_services.manager.manager import Manager
 from tests.manager.test_hub_side import Cluster, key_of
 from tests.manager.test_scheduler_lease import manager as lone_manager
 from tests.manager.test_scheduler_lease import stop_between_writes
-from tests.testbed.hub_voice import speaking
+from tests.testbed.fake_hub import serve_fake_hub
 from tests.testbed.manager import MovableClock, make_world, manager_on, serving, settings
 from tests.testbed.wait import wait_until_async
 
@@ -36,7 +36,7 @@ async def two_managers(
 ) -> AsyncIterator[tuple[Cluster, Manager]]:
     """Give a cluster whose manager has the lease, and a manager beside it; no loop runs."""
     async with AsyncExitStack() as stack:
-        hub = await stack.enter_async_context(speaking())
+        hub = await stack.enter_async_context(serve_fake_hub())
         known = {"hub_api_url": hub.url, "hub_api_token": "t", "lease_seconds": lease_seconds}
         first = await stack.enter_async_context(manager_on(url, home, clock, **known))
         world = await make_world(first, clock)
@@ -62,17 +62,17 @@ async def test_a_standby_starts_nothing(
 ) -> None:
     async with two_managers(database_url, tmp_path, clock, LONG) as (cluster, standby):
         # Accepted by the Hub, but slow to start: long enough for the second manager to act.
-        cluster.hub.starts = [202]
+        cluster.hub.start_statuses = [202]
         session = await prepared(cluster, "lab1")
         asked = [key_of(session)]
-        await wait_until_async(lambda: cluster.hub.asked == asked, 15, "the start")
+        await wait_until_async(lambda: cluster.hub.start_requests == asked, 15, "the start")
         await standby.servers.starter.step()
         standby.servers.starter.begin(await cluster.store.find(session["id"]))
         # Any request of the standby to the Hub would come before this one.
         await standby.hub.servers_of("user")
-        cluster.hub.set_up(asked[0])
+        cluster.hub.mark_ready(asked[0])
         await cluster.until(session["id"], Status.RUNNING)
-        assert cluster.hub.asked == asked
+        assert cluster.hub.start_requests == asked
 
 
 async def test_a_session_created_by_a_standby_is_placed_at_once(
@@ -104,11 +104,11 @@ async def test_a_standby_mends_nothing(
         for _ in range(4):
             await standby.servers.reconciler.step()
         await standby.hub.servers_of("user")
-        assert len(cluster.hub.asked) == 1
+        assert len(cluster.hub.start_requests) == 1
         assert (await cluster.store.find(stuck["id"])).status is Status.SCHEDULED
         for _ in range(4):
             await cluster.manager.servers.reconciler.step()
-        await wait_until_async(lambda: len(cluster.hub.asked) == 2, 15, "the second start")
+        await wait_until_async(lambda: len(cluster.hub.start_requests) == 2, 15, "the second start")
         assert (await cluster.store.find(stuck["id"])).status is Status.ERROR
 
 
@@ -131,9 +131,9 @@ async def test_who_takes_the_lease_takes_over_the_starts(
     database_url: str, tmp_path: Path, clock: MovableClock
 ) -> None:
     async with two_managers(database_url, tmp_path, clock, SHORT) as (cluster, second):
-        cluster.hub.starts = [202]
+        cluster.hub.start_statuses = [202]
         session = await prepared(cluster, "lab1")
-        await wait_until_async(lambda: len(cluster.hub.asked) == 1, 15, "the start")
+        await wait_until_async(lambda: len(cluster.hub.start_requests) == 1, 15, "the start")
         # The first manager hangs: its running calls are lost, and nothing renews its lease.
         await cluster.manager.servers.starter.stop()
         await wait_until_async(
@@ -150,14 +150,14 @@ async def test_who_takes_the_lease_takes_over_the_starts(
         for _ in range(4):
             await cluster.manager.servers.reconciler.step()
         await cluster.manager.hub.servers_of("user")
-        assert len(cluster.hub.asked) == 2
+        assert len(cluster.hub.start_requests) == 2
 
 
 async def test_one_that_is_stopped_in_a_start_and_woken(
     database_url: str, tmp_path: Path, clock: MovableClock
 ) -> None:
     async with (
-        speaking() as hub,
+        serve_fake_hub() as hub,
         manager_on(database_url, tmp_path / "files", clock) as files,
         serving(await make_world(files, clock)) as api,
     ):
@@ -201,19 +201,19 @@ async def test_one_that_is_stopped_in_a_start_and_woken(
                 await wait_until_async(lambda: "this one waits" in log_of("b"), 60, "b to wait")
                 # A manager reads agents together with sessions that another manager created.
                 await beat(after_seconds=0)
-                hub.starts = [202]
+                hub.start_statuses = [202]
                 one = await prepared_now("lab1")
-                await wait_until_async(lambda: hub.askers == ["a"], 30, "the start by a")
+                await wait_until_async(lambda: hub.start_tokens == ["a"], 30, "the start by a")
                 await stop_between_writes(first, files.database)
                 await until_held(2)
                 await until(one, Status.RUNNING)
-                assert hub.askers == ["a", "b"]
+                assert hub.start_tokens == ["a", "b"]
                 os.kill(first.pid, signal.SIGCONT)
                 await wait_until_async(lambda: "was lost" in log_of("a"), 60, "a to see it")
                 await beat(after_seconds=0)
                 # Retried for a while: both managers would have a turn if both wanted to start it.
-                hub.starts = [429] * 40
+                hub.start_statuses = [429] * 40
                 two = await prepared_now("lab2")
                 await until(two, Status.RUNNING)
-                assert set(hub.askers[2:]) == {"b"}
+                assert set(hub.start_tokens[2:]) == {"b"}
         assert await files.sessions.ledger.audit() == []

@@ -12,16 +12,16 @@ import pytest
 from bai_services.manager.scheduling.jit_warmup import warm_up
 from bai_spawner.engines import processes
 from tests.spawner.bare_hub import BareHub
-from tests.testbed.agent_voice import AgentVoice
+from tests.testbed.fake_agent import FakeAgent
 from tests.testbed.manager import HUB_TOKEN, Api
 
 
 @pytest.fixture
-async def agent(api: Api) -> AsyncIterator[AgentVoice]:
+async def agent(api: Api) -> AsyncIterator[FakeAgent]:
     """An agent that has registered, with the manager's loops running; it prepares nothing yet."""
     # Loading compiled code blocks this process, so it is done before anything else waits for it.
     await warm_up()
-    voice = AgentVoice(api.agent)
+    voice = FakeAgent(api.agent)
     await voice.beat()
     await api.world.manager.start()
     yield voice
@@ -29,7 +29,7 @@ async def agent(api: Api) -> AsyncIterator[AgentVoice]:
 
 
 @pytest.fixture
-async def preparing(agent: AgentVoice) -> AsyncIterator[AgentVoice]:
+async def preparing(agent: FakeAgent) -> AsyncIterator[FakeAgent]:
     """The agent, preparing every session that it gets."""
 
     async def prepare() -> None:

@@ -29,9 +29,9 @@ from bai_spawner.engines.process import ProcessEngine
 from tests.spawner import standin
 from tests.spawner.plans import plan
 from tests.spawner.standin import ask
-from tests.testbed import PartMissing, images
+from tests.testbed import ComponentMissing, images
 from tests.testbed.docker_engine import DockerEngine
-from tests.testbed.required import missing
+from tests.testbed.skip import skip_or_fail
 from tests.testbed.wait import wait_until_async
 
 pytestmark = pytest.mark.filterwarnings(
@@ -116,8 +116,8 @@ async def docker(
 def ssh_image(docker_engine: DockerEngine) -> str:
     try:
         return images.ssh_image(docker_engine)
-    except PartMissing as reason:
-        missing("docker", reason)
+    except ComponentMissing as reason:
+        skip_or_fail("docker", reason)
 
 
 def containers_of(docker_engine: DockerEngine, session_id: str) -> list[str]:

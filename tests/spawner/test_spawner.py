@@ -12,7 +12,7 @@ import pytest
 from bai_services.client import Client
 from bai_spawner.engines import processes
 from tests.spawner.bare_hub import BareHub
-from tests.testbed.agent_voice import AgentVoice
+from tests.testbed.fake_agent import FakeAgent
 from tests.testbed.manager import Api
 from tests.testbed.wait import wait_until_async
 
@@ -50,7 +50,7 @@ def message(answer: httpx.Response) -> str:
 
 
 async def test_a_session_runs_survives_the_hub_and_stops(
-    hub: BareHub, preparing: AgentVoice, user: Client
+    hub: BareHub, preparing: FakeAgent, user: Client
 ) -> None:
     assert (await hub.post_server("lab", SMALL)).status_code == 201
     session = await newest(user, "lab")
@@ -72,7 +72,7 @@ async def test_a_session_runs_survives_the_hub_and_stops(
 
 
 async def test_the_unnamed_server_is_the_session_default(
-    hub: BareHub, preparing: AgentVoice, user: Client
+    hub: BareHub, preparing: FakeAgent, user: Client
 ) -> None:
     assert (await hub.post_server("", SMALL)).status_code == 201
     session = await newest(user, "")
@@ -101,7 +101,7 @@ async def test_start_after_a_stop_creates_no_session(hub: BareHub, user: Client)
 
 
 async def test_only_the_owner_starts_a_session_through_the_hub(
-    hub: BareHub, preparing: AgentVoice, user: Client
+    hub: BareHub, preparing: FakeAgent, user: Client
 ) -> None:
     """A service with the scope start:servers represents everybody who is not the owner."""
     chosen = {**SMALL, "environ": {"PYTHONPATH": "/home/work/theirs"}}
@@ -125,7 +125,7 @@ async def test_only_the_owner_starts_a_session_through_the_hub(
 
 
 async def test_one_that_is_killed_from_outside_is_reported(
-    hub: BareHub, preparing: AgentVoice, user: Client
+    hub: BareHub, preparing: FakeAgent, user: Client
 ) -> None:
     await hub.post_server("lab", SMALL)
     session = await newest(user, "lab")
@@ -141,7 +141,7 @@ async def test_one_that_is_killed_from_outside_is_reported(
 
 
 async def test_one_that_dies_at_start_says_why(
-    hub: BareHub, preparing: AgentVoice, user: Client
+    hub: BareHub, preparing: FakeAgent, user: Client
 ) -> None:
     answer = await hub.post_server("dies", SMALL)
 
@@ -157,7 +157,7 @@ async def test_one_that_dies_at_start_says_why(
 
 
 async def test_one_that_never_answers_is_ended(
-    bare_hub: BareHub, preparing: AgentVoice, user: Client
+    bare_hub: BareHub, preparing: FakeAgent, user: Client
 ) -> None:
     bare_hub.start_timeout = 7
     await asyncio.to_thread(bare_hub.start)
@@ -173,7 +173,7 @@ async def test_one_that_never_answers_is_ended(
 
 
 async def test_a_wait_longer_than_the_grace_is_queued_and_starts_later(
-    bare_hub: BareHub, agent: AgentVoice, user: Client
+    bare_hub: BareHub, agent: FakeAgent, user: Client
 ) -> None:
     bare_hub.grace = 0.5
     await asyncio.to_thread(bare_hub.start)
@@ -195,7 +195,7 @@ async def test_a_wait_longer_than_the_grace_is_queued_and_starts_later(
 
 
 async def test_cancelled_start_cancels_its_session(
-    hub: BareHub, agent: AgentVoice, user: Client
+    hub: BareHub, agent: FakeAgent, user: Client
 ) -> None:
     start = asyncio.create_task(hub.post_server("lab", SMALL))
 
@@ -211,7 +211,7 @@ async def test_cancelled_start_cancels_its_session(
 
 
 async def test_a_server_that_is_removed_cancels_what_waits_for_it(
-    bare_hub: BareHub, agent: AgentVoice, user: Client
+    bare_hub: BareHub, agent: FakeAgent, user: Client
 ) -> None:
     bare_hub.grace = 0
     await asyncio.to_thread(bare_hub.start)
@@ -237,7 +237,7 @@ REFUSED: list[tuple[dict[str, Any], int, str]] = [
 
 
 async def test_refusals_come_in_the_managers_words(
-    hub: BareHub, agent: AgentVoice, user: Client
+    hub: BareHub, agent: FakeAgent, user: Client
 ) -> None:
     for options, status, words in REFUSED:
         answer = await hub.post_server("lab", options)
@@ -247,7 +247,7 @@ async def test_refusals_come_in_the_managers_words(
 
 
 async def test_a_session_of_another_server_is_not_given_out(
-    hub: BareHub, preparing: AgentVoice, user: Client
+    hub: BareHub, preparing: FakeAgent, user: Client
 ) -> None:
     mine = await user.post("/sessions", {"name": "mine", **SMALL})
     await reached(user, mine["id"], "PREPARED")

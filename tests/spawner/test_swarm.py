@@ -22,9 +22,9 @@ from bai_spawner import kernel_group
 from bai_spawner.engines.base import EngineError, Running
 from bai_spawner.engines.docker import DockerEngine as Docker
 from tests.spawner.test_gang import gang_plan
-from tests.testbed import PartMissing, images, swarm
+from tests.testbed import ComponentMissing, images, swarm
 from tests.testbed.docker_engine import DockerEngine
-from tests.testbed.required import missing
+from tests.testbed.skip import skip_or_fail
 from tests.testbed.wait import wait_until_async
 
 pytestmark = [
@@ -47,8 +47,8 @@ def nodes(docker_engine: DockerEngine) -> Iterator[list[DockerEngine]]:
         image = images.base_image(docker_engine)
         made = swarm.running(2)
         engines = made.__enter__()
-    except PartMissing as reason:
-        missing("docker", reason)
+    except ComponentMissing as reason:
+        skip_or_fail("docker", reason)
     try:
         for engine in engines:
             swarm.copy_image(image, docker_engine, engine)

@@ -22,7 +22,7 @@ from bai_services.storage.backends.project_quota import Ext4Backend, XfsBackend
 from bai_services.storage.backends.registry import BUILT_IN, find_backend
 from bai_services.storage.base import Capability, Copying, HostStatus, Location, Scope
 from bai_services.storage.host import StorageHost
-from tests.testbed.required import missing
+from tests.testbed.skip import skip_or_fail
 
 MIB = 2**20
 IMAGE_BYTES = 400 * MIB
@@ -91,10 +91,10 @@ def mounted(
         file.truncate(IMAGE_BYTES)
     for words in ([*leaf.make, str(image)], ["mount", "-o", leaf.options, str(image), str(root)]):
         if problem := run(*words):
-            missing(leaf.name, problem)
+            skip_or_fail(leaf.name, problem)
     try:
         if leaf.after and (problem := run(*leaf.after, str(root))):
-            missing(leaf.name, problem)
+            skip_or_fail(leaf.name, problem)
         yield leaf, root
     finally:
         subprocess.run(["umount", str(root)], check=True)
@@ -284,7 +284,7 @@ async def test_dead_mount_times_out(tmp_path: Path) -> None:
 
 async def test_a_read_only_host_is_reported(tmp_path: Path) -> None:
     if problem := run("mount", "-t", "tmpfs", "-o", "size=64m", "none", str(tmp_path)):
-        missing("mount", problem)
+        skip_or_fail("mount", problem)
     try:
         host = StorageHost("still", LocalBackend(tmp_path))
         await host.start()

@@ -18,7 +18,7 @@ from bai_services.core.folders.mounts import MountRequest
 from bai_services.core.folders.vfolders import Permission
 from bai_services.manager.settings import HostPlace
 from tests.storage.test_backends import IMAGE_BYTES, run
-from tests.testbed import PartMissing
+from tests.testbed import ComponentMissing
 from tests.testbed.docker_engine import DockerEngine
 from tests.testbed.images import base_image
 from tests.testbed.manager import (
@@ -28,7 +28,7 @@ from tests.testbed.manager import (
     known_world,
     manager_on,
 )
-from tests.testbed.required import missing
+from tests.testbed.skip import skip_or_fail
 
 MIB = 2**20
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="only root gives files away")
@@ -47,7 +47,7 @@ def disk(tmp_path: Path) -> Iterator[Path]:
         ("btrfs", "quota", "enable", str(root)),
     ):
         if problem := run(*words):
-            missing("btrfs", problem)
+            skip_or_fail("btrfs", problem)
     yield root
     assert run("umount", "-l", str(root)) is None
 
@@ -104,8 +104,8 @@ class Containers:
 def containers(world: World, docker_engine: DockerEngine) -> Containers:
     try:
         return Containers(world, docker_engine, base_image(docker_engine))
-    except (PartMissing, APIError) as reason:
-        missing("docker", reason)
+    except (ComponentMissing, APIError) as reason:
+        skip_or_fail("docker", reason)
 
 
 async def lend(world: World, permission: Permission) -> None:

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.testbed.required import missing
+from tests.testbed.skip import skip_or_fail
 
 SOURCE = Path(__file__).parent / "quota_calls.c"
 MIB = 2**20
@@ -46,7 +46,7 @@ assert backend.quota(one) is None
 def stand_in(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The compiled library; without a C compiler skipped, or failed in CI."""
     if shutil.which("gcc") is None:
-        missing("gcc", "it is not installed")
+        skip_or_fail("gcc", "it is not installed")
     library = tmp_path_factory.mktemp("quota") / "quota_calls.so"
     words = ["gcc", "-shared", "-fPIC", "-O1", "-Wall", "-o", str(library), str(SOURCE), "-ldl"]
     done = subprocess.run(words, capture_output=True, text=True)

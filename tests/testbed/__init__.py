@@ -1,4 +1,4 @@
-"""Real components for tests: each module starts one, or raises `PartMissing` with the reason."""
+"""Real components for tests: each module starts one, or raises `ComponentMissing`."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ import os
 from pathlib import Path
 
 
-class PartMissing(Exception):
-    """A component that a test needs is not available on this machine; the text gives the reason."""
+class ComponentMissing(Exception):
+    """A component that a test needs is not available on this machine; the message says why."""
 
 
 def cache_dir() -> Path:
-    """Return the folder for what is costly to make (base images, the engine's data)."""
+    """Return the folder for artifacts that are slow to build (base images, Docker's data)."""
     base = os.environ.get("BAI_TESTBED_CACHE")
     path = Path(base) if base else Path.home() / ".cache" / "bai-testbed"
     path.mkdir(parents=True, exist_ok=True)

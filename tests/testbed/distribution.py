@@ -1,4 +1,4 @@
-"""A small distribution with entry points, installed for one test."""
+"""Installation of a Python distribution with entry points for one test."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def install(
     entry_points: Mapping[str, Mapping[str, str]],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Make ``module`` importable from ``place``, with entry points by group and name."""
+    """Make ``module`` importable from ``place``; ``entry_points`` is group -> name -> object."""
     facts = place / f"{module}-1.0.dist-info"
     facts.mkdir(parents=True)
     (facts / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {module}\nVersion: 1.0\n")

@@ -1,6 +1,6 @@
-"""A Docker engine: one that answers already, or one of our own for as long as tests use it.
+"""A Docker engine for tests: a running one, or one that is started and stopped by the tests.
 
-``python -m tests.testbed.docker_engine start|stop|status`` keeps one between runs.
+``python -m tests.testbed.docker_engine start|stop|status`` manages one that runs between tests.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
-from tests.testbed import PartMissing, cache_dir
+from tests.testbed import ComponentMissing, cache_dir
 from tests.testbed.wait import wait_until
 
 if TYPE_CHECKING:
@@ -31,11 +31,11 @@ DEFAULT_HOST = "unix:///var/run/docker.sock"
 
 @dataclass
 class DockerEngine:
-    """An engine that answers at ``host``, held until `release`."""
+    """A Docker engine that responds at ``host``; call `release` when it is no longer needed."""
 
     host: str
-    held: IO[str] | None = None
-    """The lock that keeps an engine of our own running; ``None`` for somebody else's."""
+    lock: IO[str] | None = None
+    """The lock that keeps the testbed's engine running; ``None`` for any other engine."""
 
     @cached_property
     def client(self) -> docker.DockerClient:
@@ -44,12 +44,12 @@ class DockerEngine:
         return docker.DockerClient(base_url=self.host, timeout=60)
 
     def run(self, *arguments: str) -> str:
-        """Run the ``docker`` command against this engine and return what it prints.
+        """Run the ``docker`` command against this engine and return its standard output.
 
         Raises
         ------
         RuntimeError
-            With what it wrote, if it fails.
+            If it fails, with its standard error.
         """
         environment = {**os.environ, "DOCKER_HOST": self.host}
         done = subprocess.run(
@@ -60,13 +60,13 @@ class DockerEngine:
         return done.stdout.strip()
 
     def release(self) -> None:
-        """Let go of the engine; the last one out stops an engine that tests have started."""
+        """Release the engine; the last user stops an engine that was started by tests."""
         if "client" in self.__dict__:
             self.client.close()
-        if self.held is None:
+        if self.lock is None:
             return
         with _locked("start", fcntl.LOCK_EX):
-            self.held.close()
+            self.lock.close()
             with open(RUN_DIR / "users.lock", "w") as users:
                 try:
                     fcntl.flock(users, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -76,9 +76,9 @@ class DockerEngine:
                     stop()
 
 
-def answers(host: str) -> bool:
-    """Say whether a Docker engine answers at ``host``."""
-    # Not docker-py: a connection that it cannot make stays open.
+def responds(host: str) -> bool:
+    """Return whether a Docker engine responds at ``host``."""
+    # Not docker-py, which leaks the socket of a failed connection.
     command = ["docker", "--host", host, "version", "--format", "{{.Server.Version}}"]
     try:
         return subprocess.run(command, capture_output=True, timeout=20).returncode == 0
@@ -87,26 +87,26 @@ def answers(host: str) -> bool:
 
 
 def acquire() -> DockerEngine:
-    """Return an engine: ``DOCKER_HOST``'s, the machine's, or our own, started if need be.
+    """Return the engine of ``DOCKER_HOST``, the machine's engine, or start the testbed's engine.
 
     Raises
     ------
-    PartMissing
-        If none answers and none can be started.
+    ComponentMissing
+        If no engine responds and none can be started.
     """
     for host in (os.environ.get("DOCKER_HOST"), DEFAULT_HOST):
-        if host and host != OWN_HOST and answers(host):
+        if host and host != OWN_HOST and responds(host):
             return DockerEngine(host)
     try:
         RUN_DIR.mkdir(parents=True, exist_ok=True)
         with _locked("start", fcntl.LOCK_EX):
-            if not answers(OWN_HOST):
+            if not responds(OWN_HOST):
                 start()
-            held = open(RUN_DIR / "users.lock", "w")  # noqa: SIM115  closed by `release`
-            fcntl.flock(held, fcntl.LOCK_SH)
-            return DockerEngine(OWN_HOST, held)
+            lock = open(RUN_DIR / "users.lock", "w")  # noqa: SIM115  closed by `release`
+            fcntl.flock(lock, fcntl.LOCK_SH)
+            return DockerEngine(OWN_HOST, lock)
     except OSError as error:
-        raise PartMissing(f"no place for an engine of our own: {error}") from error
+        raise ComponentMissing(f"cannot create the lock files in {RUN_DIR}: {error}") from error
 
 
 @contextmanager
@@ -117,62 +117,62 @@ def _locked(name: str, how: int) -> Iterator[None]:
 
 
 def start() -> None:
-    """Start an engine with places of its own, beside any other; return when it answers.
+    """Start an engine with separate folders, and return when it responds.
 
-    It outlives the process that starts it: other runs may be using it by then.
+    It outlives the process that starts it, because other test runs may be using it.
 
     Raises
     ------
-    PartMissing
-        If there is no engine to start, no right to start it, or it does not answer.
+    ComponentMissing
+        If dockerd is not installed, this process is not root, or dockerd does not respond.
     """
     program = shutil.which("dockerd")
     if program is None:
-        raise PartMissing(
-            "no Docker engine answers and none is installed (scripts/testbed install)"
+        raise ComponentMissing(
+            "no Docker engine responds and none is installed (scripts/testbed install)"
         )
     if os.geteuid() != 0:
-        raise PartMissing("no Docker engine answers, and starting one needs root")
+        raise ComponentMissing("no Docker engine responds, and starting one requires root")
     RUN_DIR.mkdir(parents=True, exist_ok=True)
-    # Kept between runs: images take minutes to build and nothing to find again.
-    places = ["--data-root", str(cache_dir() / "docker"), "--exec-root", str(RUN_DIR / "exec")]
+    # The data folder is kept between runs, because images take minutes to build.
+    folders = ["--data-root", str(cache_dir() / "docker"), "--exec-root", str(RUN_DIR / "exec")]
     log = RUN_DIR / "dockerd.log"
     with open(log, "wb") as output:
         subprocess.run(
-            ["setsid", "--fork", program, *places, "-H", OWN_HOST, "-p", str(RUN_DIR / "pid")],
+            ["setsid", "--fork", program, *folders, "-H", OWN_HOST, "-p", str(RUN_DIR / "pid")],
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=output,
             check=True,
         )
     try:
-        wait_until(lambda: answers(OWN_HOST), 60, "dockerd to answer")
+        wait_until(lambda: responds(OWN_HOST), 60, "dockerd to respond")
     except TimeoutError as error:
         tail = log.read_text(errors="replace")[-2000:]
-        raise PartMissing(f"dockerd does not answer: {tail}") from error
+        raise ComponentMissing(f"dockerd does not respond: {tail}") from error
 
 
 def stop() -> None:
-    """Stop our own engine and wait for its end; a second one started earlier would exit."""
+    """Stop the testbed's engine and wait until it has exited, so that it can be started again."""
     pid_file = RUN_DIR / "pid"
     with suppress(FileNotFoundError, ProcessLookupError, ValueError):
         os.kill(int(pid_file.read_text()), signal.SIGTERM)
-        wait_until(lambda: not pid_file.exists(), 60, "dockerd to end")
+        wait_until(lambda: not pid_file.exists(), 60, "dockerd to exit")
 
 
 def main(arguments: list[str]) -> int:
     verb = arguments[0] if len(arguments) == 1 else ""
     if verb == "start":
-        if not answers(OWN_HOST):
+        if not responds(OWN_HOST):
             start()
-        # Tells the last test run to leave it alone.
+        # With this file, the last test run does not stop the engine.
         (RUN_DIR / "keep").touch()
         print(OWN_HOST)
     elif verb == "stop":
         (RUN_DIR / "keep").unlink(missing_ok=True)
         stop()
     elif verb == "status":
-        print(OWN_HOST if answers(OWN_HOST) else "not running")
+        print(OWN_HOST if responds(OWN_HOST) else "not running")
     else:
         print(__doc__, file=sys.stderr)
         return 2

@@ -1,4 +1,4 @@
-"""A real Hub in a subprocess that runs a real manager as its service, with the demo in it."""
+"""A real Hub in a subprocess, with a real manager as its service and the demo data."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ TEST_TOKEN = "0123456789abcdef" * 2
 
 @dataclass
 class HubAndManager:
-    """Where the parts are; ``token`` has the manager's own rights at the Hub."""
+    """URLs of Hub and manager; ``token`` has the same Hub permissions as the manager."""
 
     process: subprocess.Popen[bytes]
     hub_url: str  # ends with /hub/api
@@ -34,7 +34,7 @@ class HubAndManager:
     token: str = TEST_TOKEN
 
     def manager_pid(self) -> int:
-        """Return the process that serves the manager now."""
+        """Return the id of the current manager process."""
         found = re.findall(r"Spawning .*bai_services\.app", self.log.read_text())
         assert found
         children = Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children")
@@ -53,7 +53,7 @@ class HubAndManager:
 
 
 class Router(httpx.AsyncBaseTransport):
-    """Does what the proxy does: one address, Hub and manager behind it."""
+    """Transport that replaces the proxy: it routes one base URL to Hub and manager."""
 
     def __init__(self, hub: HubAndManager) -> None:
         self._hub = urljoin(hub.hub_url, "/")
@@ -61,9 +61,9 @@ class Router(httpx.AsyncBaseTransport):
         self._http = httpx.AsyncHTTPTransport()
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
-        is_ours = request.url.path.startswith("/services/bai")
-        target = httpx.URL(self._manager if is_ours else self._hub)
-        # A request of its own: cookies belong to the address that the browser knows.
+        is_for_manager = request.url.path.startswith("/services/bai")
+        target = httpx.URL(self._manager if is_for_manager else self._hub)
+        # Send a copy: cookies belong to the original URL of the request.
         sent = httpx.Request(
             request.method,
             request.url.copy_with(host=target.host, port=target.port),
@@ -93,7 +93,7 @@ async def signed_in_browser(hub: HubAndManager, username: str) -> AsyncIterator[
 
 @contextmanager
 def running_hub(folder: Path) -> Iterator[HubAndManager]:
-    """Start Hub and manager, give them when the manager is well, stop them."""
+    """Start Hub and manager, yield when the manager is healthy, and stop both at the end."""
     hub_port, manager_port, public_port = free_port(), free_port(), free_port()
     environ = {
         **os.environ,
@@ -132,7 +132,7 @@ def running_hub(folder: Path) -> Iterator[HubAndManager]:
         wait_until(
             lambda: process.poll() is not None or (hub.health() or {}).get("status") == "ok",
             90,
-            "Hub and manager to be well",
+            "Hub and manager to be healthy",
         )
         assert process.poll() is None, log.read_text()[-4000:]
         yield hub

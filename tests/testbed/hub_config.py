@@ -1,4 +1,4 @@
-"""A real Hub with nothing to proxy and servers that only answer: its REST API and sign-in."""
+"""Configuration of a real Hub without a proxy, to test its REST API and sign-in."""
 
 import asyncio
 import os
@@ -9,7 +9,7 @@ from jupyterhub.spawner import Spawner
 
 
 class NoProxy(Proxy):
-    """Routes nothing: the test asks Hub and manager directly."""
+    """A proxy that only records routes: tests send requests directly to Hub and manager."""
 
     should_start = False
 
@@ -27,10 +27,10 @@ class NoProxy(Proxy):
         return self.__dict__.get("routes", {})
 
 
-class LittleSpawner(Spawner):
-    """Starts a server inside the Hub that answers every request with success."""
+class InProcessSpawner(Spawner):
+    """Starts a server inside the Hub process that answers every request with 200."""
 
-    little = None
+    http_server = None
 
     async def start(self):
         async def answer(reader, writer):
@@ -39,26 +39,26 @@ class LittleSpawner(Spawner):
             await writer.drain()
             writer.close()
 
-        self.little = await asyncio.start_server(answer, "127.0.0.1", 0)
-        return self.little.sockets[0].getsockname()
+        self.http_server = await asyncio.start_server(answer, "127.0.0.1", 0)
+        return self.http_server.sockets[0].getsockname()
 
     async def poll(self):
-        return None if self.little is not None else 0
+        return None if self.http_server is not None else 0
 
     async def stop(self, now=False):
-        if self.little is not None:
-            self.little.close()
-            self.little = None
+        if self.http_server is not None:
+            self.http_server.close()
+            self.http_server = None
 
 
-c = get_config()  # noqa: F821  # the Hub puts it there
+c = get_config()  # noqa: F821  # defined by traitlets in configuration files
 folder = os.environ["HUB_FOLDER"]
 c.JupyterHub.bind_url = f"http://127.0.0.1:{os.environ['HUB_PUBLIC_PORT']}"
 c.JupyterHub.hub_port = int(os.environ["HUB_PORT"])
 c.JupyterHub.db_url = f"sqlite:///{folder}/jupyterhub.sqlite"
 c.JupyterHub.cookie_secret_file = f"{folder}/cookie"
 c.JupyterHub.proxy_class = NoProxy
-c.JupyterHub.spawner_class = LittleSpawner
+c.JupyterHub.spawner_class = InProcessSpawner
 c.JupyterHub.authenticator_class = "dummy"
 c.Authenticator.allow_all = True
 c.JupyterHub.allow_named_servers = True

@@ -1,6 +1,7 @@
-"""The session image of this working tree, built where an engine does not have it yet.
+"""The session images of this working tree, built if the engine does not have them.
 
-``python -m tests.testbed.images`` builds it in the engine that tests would use and prints its name.
+``python -m tests.testbed.images`` builds the session image in the engine of the tests and prints
+its name.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from tests.testbed import PartMissing, cache_dir
+from tests.testbed import ComponentMissing, cache_dir
 from tests.testbed.docker_engine import DockerEngine, acquire
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -22,7 +23,7 @@ BUILD = ROOT / "images" / "session" / "build"
 MINIMAL = ROOT / "images" / "minimal" / "build"
 BASE = "bai-testbed-base:bookworm"
 NAME = "bai-session"
-# A session of that uid can log in to another one by SSH.
+# The uid of the image's user, with which a kernel can sign in to another kernel by SSH.
 SSH_UID = 1500
 _SSH = f"""\
 ARG BASE
@@ -45,14 +46,14 @@ def has_image(engine: DockerEngine, name: str) -> bool:
 
 
 def base_image(engine: DockerEngine) -> str:
-    """Return the name of a base image that needs no registry, made by debootstrap and kept.
+    """Return the name of a base image without a registry, built once with debootstrap.
 
-    ``BAI_TESTBED_BASE`` names another one, which the engine has or can pull.
+    ``BAI_TESTBED_BASE`` names another image, which the engine has or can pull.
 
     Raises
     ------
-    PartMissing
-        If it cannot be made here.
+    ComponentMissing
+        If it cannot be built.
     """
     chosen = os.environ.get("BAI_TESTBED_BASE")
     if chosen:
@@ -67,12 +68,12 @@ def base_image(engine: DockerEngine) -> str:
 
 
 def ssh_image(engine: DockerEngine) -> str:
-    """Return the name of an image like ``base_image`` with both ends of SSH and a user for them.
+    """Return the name of an image like ``base_image`` with an SSH client, server and user.
 
     Raises
     ------
-    PartMissing
-        If it cannot be built here.
+    ComponentMissing
+        If it cannot be built.
     """
     with open(cache_dir() / "ssh.lock", "w") as lock, tempfile.TemporaryDirectory() as folder:
         fcntl.flock(lock, fcntl.LOCK_EX)
@@ -90,7 +91,7 @@ def ssh_image(engine: DockerEngine) -> str:
             )
             if built.returncode:
                 text = (built.stdout + built.stderr)[-3000:]
-                raise PartMissing(f"an image with SSH could not be built:\n{text}")
+                raise ComponentMissing(f"the SSH image could not be built:\n{text}")
     return name
 
 
@@ -99,14 +100,14 @@ def _base_archive() -> Path:
     if archive.exists():
         return archive
     if shutil.which("debootstrap") is None or os.geteuid() != 0:
-        raise PartMissing("a base image needs debootstrap and root, or BAI_TESTBED_BASE")
+        raise ComponentMissing("a base image requires debootstrap and root, or BAI_TESTBED_BASE")
     packages = "python3,python3-venv,ca-certificates"
     with tempfile.TemporaryDirectory(dir=cache_dir()) as folder:
         root = Path(folder) / "root"
         command = ["debootstrap", "--variant=minbase", f"--include={packages}", "bookworm"]
         made = subprocess.run([*command, str(root)], capture_output=True, text=True)
         if made.returncode:
-            raise PartMissing(f"debootstrap failed: {made.stdout[-1000:]}{made.stderr[-1000:]}")
+            raise ComponentMissing(f"debootstrap failed: {(made.stdout + made.stderr)[-2000:]}")
         shutil.rmtree(root / "var/cache/apt/archives", ignore_errors=True)
         unfinished = archive.with_suffix(".part")
         subprocess.run(["tar", "-C", str(root), "-cf", str(unfinished), "."], check=True)
@@ -115,26 +116,26 @@ def _base_archive() -> Path:
 
 
 def session_image(engine: DockerEngine) -> str:
-    """Return the name of this working tree's session image, built first if it is not there.
+    """Return the name of this working tree's session image; build it if it does not exist.
 
-    The tag is a hash of what the image is made of, so nothing stale is ever tested; ``latest``
-    follows it.
+    The tag is a hash of the image's sources, so an outdated image is never tested; the tag
+    ``latest`` is set to the same image.
 
     Raises
     ------
-    PartMissing
-        If the image cannot be built here.
+    ComponentMissing
+        If the image cannot be built.
     """
     return _built(engine, BUILD, NAME)
 
 
 def minimal_image(engine: DockerEngine) -> str:
-    """Return the name of this working tree's image without apps, as ``session_image`` does."""
+    """Return the name of this working tree's image without apps, like ``session_image``."""
     return _built(engine, MINIMAL, "bai-minimal")
 
 
 def cuda_image(engine: DockerEngine) -> str:
-    """Return the name of ``minimal_image`` built as for a CUDA base, but from the one at hand."""
+    """Return the name of ``minimal_image`` with the CUDA options, but from the same base image."""
     return _built(engine, MINIMAL, "bai-cuda", "--cuda", "12.6.3")
 
 
@@ -159,7 +160,7 @@ def _built(engine: DockerEngine, build: Path, kind: str, *options: str) -> str:
             )
             if built.returncode:
                 text = (built.stdout + built.stderr)[-3000:]
-                raise PartMissing(f"the image {kind} could not be built:\n{text}")
+                raise ComponentMissing(f"the image {kind} could not be built:\n{text}")
         engine.client.images.get(name).tag(kind, "latest")
     return name
 

@@ -1,4 +1,4 @@
-"""A client of a Jupyter server that runs somewhere: HTTP and websockets with its token or none."""
+"""A client of a running Jupyter server: HTTP requests and websockets, with or without token."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class JupyterServer:
     token: str
 
     def get(self, path: str, token: str | None = "") -> httpx.Response:
-        """Get a path with the server's token, another one, or (``None``) none."""
+        """Get a path with the server's token, with ``token``, or without one (``None``)."""
         return self.request("GET", path, token)
 
     def request(self, method: str, path: str, token: str | None = "") -> httpx.Response:
@@ -45,7 +45,7 @@ class JupyterServer:
 
     def is_ready(self) -> bool:
         address = urlsplit(self.url)
-        # Not httpx: it leaves sockets open when a server that is just starting resets them.
+        # Not httpx, which leaks sockets that a starting server resets.
         connection = HTTPConnection(address.hostname or "", address.port, timeout=10)
         try:
             connection.request("GET", f"{address.path}lab", headers=self.headers())
@@ -61,7 +61,7 @@ class JupyterServer:
     async def websocket(
         self, path: str, token: str | None = ""
     ) -> AsyncIterator[WebSocketClientConnection]:
-        """Open a websocket; `tornado.httpclient.HTTPClientError` has the code of a refusal."""
+        """Open a websocket; a rejection raises `tornado.httpclient.HTTPClientError`."""
         from tornado.httpclient import HTTPRequest
         from tornado.websocket import websocket_connect
 
@@ -73,12 +73,12 @@ class JupyterServer:
             yield connection
         finally:
             connection.close()
-            # The socket is closed when the other side has said goodbye too.
+            # The socket is closed only when the server has sent its close frame too.
             while await connection.read_message() is not None:
                 pass
 
     async def run_in_terminal(self, command: str, until: str) -> str:
-        """Type a command into a new terminal and return what it shows up to ``until``."""
+        """Run a command in a new terminal and return its output up to ``until``."""
         name = self.request("POST", "api/terminals").json()["name"]
         shown = ""
         async with self.websocket(f"terminals/websocket/{name}") as terminal:

@@ -1,4 +1,4 @@
-"""A manager on a fresh database with the demo in it, and its real HTTP server."""
+"""A manager on a fresh database with the demo data, and its real HTTP server."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ HUB_TOKEN = "hub-secret"
 AGENT_TOKEN = "agent-secret"
 PASSWORD = "correct horse 1!"
 
-# One for all managers of a run: they open what an earlier one has encrypted.
+# The same for all managers of a test run, so that one can decrypt secrets of another.
 KEY = Fernet.generate_key()
-# The least that argon2 does: tests hash often and guard nothing.
+# The minimum cost of argon2: tests hash many passwords.
 CHEAP_HASHES = {"password_memory_kib": 8, "password_rounds": 1}
 
 
 class MovableClock:
-    """A clock that only `advance` moves; it starts at the real time, which signatures need."""
+    """A clock that only `advance` changes. It starts at the real time, which signatures require."""
 
     def __init__(self) -> None:
         self.now = datetime.now(UTC).replace(microsecond=0)
@@ -49,7 +49,7 @@ class MovableClock:
         return self.now
 
     def advance(self, **delta: float) -> None:
-        """Move on by a ``timedelta``'s keywords: ``clock.advance(minutes=5)``."""
+        """Advance by a ``timedelta`` with these keywords, such as ``minutes=5``."""
         self.now += timedelta(**delta)
 
 
@@ -74,7 +74,7 @@ async def manager_on(
     is_migrated: bool = False,
     **others: object,
 ) -> AsyncIterator[Manager]:
-    """Give a manager whose loops do not run; migrate its database unless it ``is_migrated``."""
+    """Yield a manager without running loops; migrate its database unless ``is_migrated``."""
     if not is_migrated:
         await asyncio.to_thread(schema.upgrade, database_url)
     made = Manager(settings(database_url, home, **others), Database(database_url), clock)
@@ -86,14 +86,14 @@ async def manager_on(
 
 @dataclass
 class World:
-    """The demo: domains default and acme, users of each role, policies, group, images, presets."""
+    """The demo data: two domains, users of each role, policies, group, images and presets."""
 
     manager: Manager
     clock: MovableClock
     keys: dict[str, Keys] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        # Attempts are not held up in the time of a test; those about it replace this again.
+        # No delays after failed sign-ins; tests of the delays replace this function again.
         self.manager.accounts.sign_ins.lockouts.pause = no_pause
 
     async def caller(self, username: str) -> Caller:
@@ -120,7 +120,7 @@ AGENT = Caller(Role.AGENT)
 
 
 async def no_pause(seconds: float) -> None:
-    """Wait for nothing."""
+    """Return immediately."""
 
 
 async def make_world(manager: Manager, clock: MovableClock, engine: str = "process") -> World:
@@ -129,7 +129,7 @@ async def make_world(manager: Manager, clock: MovableClock, engine: str = "proce
 
 
 async def known_world(manager: Manager, clock: MovableClock) -> World:
-    """Return the world of a database that has the demo in it, as `create_demo` leaves it."""
+    """Return the world of a database with the demo data of `create_demo`."""
     store, secrets = KeypairStore(manager.database), KeypairSecrets(KEY)
     keys = {}
     for row in (await store.page(ListQuery())).items:
@@ -140,7 +140,7 @@ async def known_world(manager: Manager, clock: MovableClock) -> World:
 
 
 async def create_demo(database_url: str, home: Path) -> None:
-    """Create the demo in a database of which each test gets a copy, which takes less time."""
+    """Create the demo data in a template database; copying it takes less time."""
     clock = MovableClock()
     async with manager_on(database_url, home, clock) as manager:
         await make_world(manager, clock)
@@ -153,7 +153,7 @@ def sqlite_copy(template: Path, folder: Path) -> str:
 
 
 class Api:
-    """The manager's HTTP server, and clients of it by who calls."""
+    """The manager's HTTP server, with clients for each type of caller."""
 
     def __init__(self, world: World, url: str) -> None:
         self.world = world
@@ -166,7 +166,7 @@ class Api:
         return self._kept(Client(self.url, Keypair(keys.access_key, keys.secret_key)))
 
     async def lend(self, owner: str, key: str, to: str, permission: str = "ro") -> None:
-        """Share a folder with somebody, who accepts."""
+        """Share a folder with the user ``to``, who accepts the invitation."""
         path = f"/vfolders/{key}/grants/{to}"
         grant = await (await self.client(owner)).put(path, {"permission": permission})
         if grant["is_pending"]:
@@ -196,7 +196,7 @@ class Api:
 
 @asynccontextmanager
 async def serving(world: World) -> AsyncIterator[Api]:
-    """Serve the manager on a free port, in the running loop."""
+    """Serve the manager on a free port, in the running event loop."""
     app = make_app(world.manager, SignIn(world.manager))
     server = HTTPServer(app, chunk_size=BODY_CHUNK_BYTES)
     socket, port = bind_unused_port()

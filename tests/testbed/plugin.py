@@ -1,10 +1,10 @@
-"""The pytest plugin of this test suite: real parts, databases, managers and their HTTP server.
+"""The pytest plugin of this test suite: real components, databases, managers and HTTP servers.
 
-A part that is missing skips the tests that need it. ``BAI_REQUIRE=docker,postgres,browser,btrfs``
+Tests whose component is missing are skipped. ``BAI_REQUIRE=docker,postgres,browser,btrfs``
 turns these skips into failures, so that CI cannot pass without having run them.
 
-Tests run on SQLite. Those below ``tests/db`` and those marked ``both_databases`` (races, lists,
-permissions) run on PostgreSQL too.
+Tests run on SQLite. The tests in ``tests/db`` and those marked ``both_databases`` (races, lists,
+permissions) also run on PostgreSQL.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ import pytest
 from bai_services.client import Client
 from bai_services.db import schema
 from bai_services.manager.manager import Manager
-from tests.testbed import PartMissing
-from tests.testbed.agent_voice import AgentVoice
+from tests.testbed import ComponentMissing
+from tests.testbed.fake_agent import FakeAgent
 from tests.testbed.manager import (
     Api,
     MovableClock,
@@ -34,7 +34,7 @@ from tests.testbed.manager import (
     serving,
     sqlite_copy,
 )
-from tests.testbed.required import missing
+from tests.testbed.skip import skip_or_fail
 
 if TYPE_CHECKING:
     from playwright.async_api import Browser
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
 TESTS = Path(__file__).resolve().parents[1]
 DATABASE_ENGINES = ["sqlite", "postgres"]
-# The marker of a test follows from its fixtures, so that `-m "not docker"` deselects by both.
+# Markers are added to tests by their fixtures, so that `-m "not docker"` deselects them.
 MARKER_OF_FIXTURE = {
     "docker_engine": "docker",
     "session_image": "docker",
@@ -55,7 +55,7 @@ MARKER_OF_FIXTURE = {
 FIXTURE_OF_MARKER = {"docker": "docker_engine", "postgres": "postgres_server"}
 BUILD_TIMEOUT_SECONDS = 1200
 # Files that take longer than 20 s on two cores, the longest first: with --no-loadscope-reorder
-# the workers begin with them, so that none of them is left for the end of the run.
+# the workers run them first, which shortens the whole run.
 LONGEST_FIRST = (
     "spawner/test_spawner.py",
     "api/test_lists.py",
@@ -91,7 +91,7 @@ LONGEST_FIRST = (
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Run a test on both databases where its folder or its marker asks for that."""
+    """Run a test on both databases if its folder or its marker requires it."""
     if "database_engine" not in metafunc.fixturenames:
         return
     definition = metafunc.definition
@@ -110,33 +110,33 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             markers.add("postgres")
         for marker in markers:
             item.add_marker(marker)
-        # The first test that asks for the session image waits until it is built.
+        # The first test that uses the session image waits until it is built.
         may_build = item.get_closest_marker("docker") or item.get_closest_marker("e2e")
         if may_build and not item.get_closest_marker("timeout"):
             item.add_marker(pytest.mark.timeout(BUILD_TIMEOUT_SECONDS))
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Show why a test failed at its first attempt, if it was run again."""
+    """Show the failures of tests that were run again."""
     for report in terminalreporter.getreports("rerun"):
         terminalreporter.section(f"RERUN {report.nodeid}", sep="-")
         terminalreporter.write_line(report.longreprtext)
 
 
 @pytest.fixture(autouse=True)
-def _parts_of_markers(request: pytest.FixtureRequest) -> None:
-    """Require the part behind a marker also where the test does not name its fixture."""
+def _components_of_markers(request: pytest.FixtureRequest) -> None:
+    """Require the component of a marker even if the test does not use its fixture."""
     for marker, fixture in FIXTURE_OF_MARKER.items():
         if request.node.get_closest_marker(marker) and fixture not in request.fixturenames:
             request.getfixturevalue(fixture)
 
 
-# --- real parts
+# --- real components
 
 
 @pytest.fixture
 def refused_sockets() -> Iterator[None]:
-    """Collect the unclosed sockets that docker-py leaves of refused connections."""
+    """Ignore the unclosed sockets that docker-py leaks after refused connections."""
     yield
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ResourceWarning)
@@ -145,13 +145,13 @@ def refused_sockets() -> Iterator[None]:
 
 @pytest.fixture(scope="session")
 def docker_engine() -> Iterator[DockerEngine]:
-    """A Docker engine that answers: ``host`` is its endpoint, ``client`` a docker-py client."""
+    """A running Docker engine: ``host`` is its endpoint, ``client`` a docker-py client."""
     from tests.testbed import docker_engine
 
     try:
         engine = docker_engine.acquire()
-    except PartMissing as reason:
-        missing("docker", reason)
+    except ComponentMissing as reason:
+        skip_or_fail("docker", reason)
     try:
         yield engine
     finally:
@@ -165,8 +165,8 @@ def session_image(docker_engine: DockerEngine) -> str:
 
     try:
         return images.session_image(docker_engine)
-    except PartMissing as reason:
-        missing("docker", reason)
+    except ComponentMissing as reason:
+        skip_or_fail("docker", reason)
 
 
 @pytest.fixture
@@ -176,9 +176,9 @@ async def browser() -> AsyncIterator[Browser]:
 
     async with AsyncExitStack() as stack:
         try:
-            launched = await stack.enter_async_context(chromium.launched())
-        except PartMissing as reason:
-            missing("browser", reason)
+            launched = await stack.enter_async_context(chromium.launch())
+        except ComponentMissing as reason:
+            skip_or_fail("browser", reason)
         yield launched
 
 
@@ -193,8 +193,8 @@ def postgres_server() -> Iterator[Postgres]:
     with ExitStack() as stack:
         try:
             server = stack.enter_context(postgres.running())
-        except PartMissing as reason:
-            missing("postgres", reason)
+        except ComponentMissing as reason:
+            skip_or_fail("postgres", reason)
         yield server
 
 
@@ -219,7 +219,7 @@ def empty_database_url(request: pytest.FixtureRequest, database_engine: str, tmp
     return str(request.getfixturevalue("postgres_url"))
 
 
-# Templates: to copy a database takes 20 ms; to migrate one or to create the demo takes seconds.
+# Templates: copying a database takes 20 ms, migrating one or creating the demo takes seconds.
 
 
 @pytest.fixture(scope="session")
@@ -264,7 +264,7 @@ def migrated_database_url(
 def demo_database_url(
     request: pytest.FixtureRequest, database_engine: str, tmp_path: Path
 ) -> Iterator[str]:
-    """The SQLAlchemy URL of a fresh database with the demo in it; `known_world` reads its keys."""
+    """The SQLAlchemy URL of a fresh database with the demo; `known_world` reads its keys."""
     yield from _copied(request, "demo", database_engine, tmp_path)
 
 
@@ -284,7 +284,7 @@ def _copied(
 def database_url(
     request: pytest.FixtureRequest, database_engine: str, tmp_path: Path
 ) -> Iterator[str]:
-    """The database of `manager`: with the demo where the test uses `world`, else without rows."""
+    """The database of `manager`: with the demo if the test uses `world`, otherwise without rows."""
     stage = "demo" if "world" in request.fixturenames else "migrated"
     yield from _copied(request, stage, database_engine, tmp_path)
 
@@ -299,14 +299,14 @@ def clock() -> MovableClock:
 
 @pytest.fixture
 async def manager(database_url: str, tmp_path: Path, clock: MovableClock) -> AsyncIterator[Manager]:
-    """A manager whose loops do not run unless the test starts them."""
+    """A manager whose loops run only if the test starts them."""
     async with manager_on(database_url, tmp_path, clock, is_migrated=True) as made:
         yield made
 
 
 @pytest.fixture
 async def world(manager: Manager, clock: MovableClock) -> World:
-    """The manager with the demo in it."""
+    """The manager with the demo data."""
     return await known_world(manager, clock)
 
 
@@ -318,9 +318,9 @@ async def api(world: World) -> AsyncIterator[Api]:
 
 
 @pytest.fixture
-async def agent(api: Api) -> AsyncIterator[AgentVoice]:
-    """An agent of the demo's group after its first heartbeat, beside running loops."""
-    voice = AgentVoice(api.agent)
+async def agent(api: Api) -> AsyncIterator[FakeAgent]:
+    """A fake agent of the demo's group after its first heartbeat; the manager's loops run."""
+    voice = FakeAgent(api.agent)
     await voice.beat()
     await api.world.manager.start()
     yield voice

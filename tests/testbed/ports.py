@@ -1,4 +1,4 @@
-"""Ports for the tests' own servers."""
+"""Free ports for servers that tests start."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ import os
 
 from bai_services import ports
 
-_LOWEST, _OF_EACH_WORKER = 10_000, 2_000
+_FIRST_PORT, _PORTS_PER_WORKER = 10_000, 2_000
 
 
 def free_port() -> int:
-    """Return a port that nothing listens on, from a range that only this test process uses."""
+    """Return a free port from the range of this test process."""
     worker = os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw")
-    return ports.free_port(_LOWEST + _OF_EACH_WORKER * (int(worker) % 5), _OF_EACH_WORKER)
+    return ports.free_port(_FIRST_PORT + _PORTS_PER_WORKER * (int(worker) % 5), _PORTS_PER_WORKER)

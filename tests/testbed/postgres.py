@@ -1,4 +1,4 @@
-"""A PostgreSQL server of our own on a unix socket in a temporary folder."""
+"""A PostgreSQL server for tests on a Unix socket in a temporary folder."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from tests.testbed import PartMissing
+from tests.testbed import ComponentMissing
 from tests.testbed.wait import wait_until
 
 USER = "bai"
 
-# Durability is worth nothing in a test and costs most of its time.
-CARELESS = {"fsync": "off", "synchronous_commit": "off", "full_page_writes": "off"}
+# Tests need no durability, which takes most of their time.
+NOT_DURABLE = {"fsync": "off", "synchronous_commit": "off", "full_page_writes": "off"}
 SETTINGS = {
     "max_connections": "200",
     "shared_buffers": "64MB",
@@ -28,7 +28,7 @@ SETTINGS = {
 
 
 class Postgres:
-    """A running server that hands out fresh databases."""
+    """A running server that creates fresh databases."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -48,19 +48,19 @@ class Postgres:
             connection.execute(statement.encode())
 
     def create_database(self, template: str = "template0") -> str:
-        """Make a database and return its name; a copy of ``template`` takes about 20 ms."""
+        """Create a database and return its name; a copy of ``template`` takes about 20 ms."""
         name = f"bai_{os.getpid()}_{next(self._numbers)}"
-        # Not written to the log but copied as files: quicker for something this small.
+        # Copying files instead of logging pages is faster for a small database.
         self.execute(f'CREATE DATABASE "{name}" TEMPLATE "{template}" STRATEGY file_copy')
         return name
 
     def drop_database(self, name: str) -> None:
-        """Drop a database, whoever is still connected to it."""
+        """Drop a database and disconnect its clients."""
         self.execute(f'DROP DATABASE IF EXISTS "{name}" WITH (FORCE)')
 
     @contextmanager
     def database(self, template: str = "template0") -> Iterator[str]:
-        """Give the URL of a fresh database, dropped at the end."""
+        """Yield the URL of a fresh database; drop it at the end."""
         name = self.create_database(template)
         try:
             yield self.url(name)
@@ -78,32 +78,32 @@ class Postgres:
 
 
 def find_programs() -> Path:
-    """Return the folder that holds ``initdb`` and ``postgres``.
+    """Return the folder with the programs ``initdb`` and ``postgres``.
 
     Raises
     ------
-    PartMissing
+    ComponentMissing
         If PostgreSQL is not installed.
     """
     found = shutil.which("initdb")
     if found:
         return Path(found).resolve().parent
-    # Debian keeps the server's programs off PATH, one folder per version.
+    # Debian installs the server's programs outside of PATH, in one folder per version.
     folders = [path.parent for path in Path("/usr/lib/postgresql").glob("*/bin/initdb")]
     if not folders:
-        raise PartMissing("PostgreSQL is not installed (scripts/testbed install)")
+        raise ComponentMissing("PostgreSQL is not installed (scripts/testbed install)")
     return max(folders, key=lambda folder: float(folder.parent.name))
 
 
-def _as_ordinary_user(folder: Path) -> list[str]:
-    """Return the command prefix under which the server runs; it refuses to run as root."""
+def _unprivileged_prefix(folder: Path) -> list[str]:
+    """Return the command prefix that drops root privileges; PostgreSQL does not run as root."""
     prefix = ["setpriv", "--pdeathsig=INT"]
     if os.geteuid() != 0:
         return prefix
     try:
         account = pwd.getpwnam("postgres")
     except KeyError as error:
-        raise PartMissing("no user `postgres` to run the server as") from error
+        raise ComponentMissing("there is no user `postgres` to run the server") from error
     os.chown(folder, account.pw_uid, account.pw_gid)
     ids = [f"--reuid={account.pw_uid}", f"--regid={account.pw_gid}", "--clear-groups"]
     return [*prefix, *ids]
@@ -111,20 +111,20 @@ def _as_ordinary_user(folder: Path) -> list[str]:
 
 @contextmanager
 def running(is_durable: bool = False) -> Iterator[Postgres]:
-    """Start a server, give it, and stop it; it also ends with the process that started it.
+    """Start a server and stop it at the end; it also stops with the process that started it.
 
-    With ``is_durable`` what is committed is on the disk, as a real server has it.
+    With ``is_durable`` each commit is flushed to disk, like on a production server.
 
     Raises
     ------
-    PartMissing
+    ComponentMissing
         If PostgreSQL is not installed or does not start.
     """
     programs = find_programs()
-    # Short on purpose: a socket's path may have at most 107 characters.
+    # A short path: the path of a Unix socket may have at most 107 characters.
     folder = Path(tempfile.mkdtemp(prefix="bai-pg-", dir="/tmp"))
     try:
-        prefix = _as_ordinary_user(folder)
+        prefix = _unprivileged_prefix(folder)
         data = folder / "data"
         made = subprocess.run(
             [*prefix, str(programs / "initdb"), "-D", str(data), "-U", USER, "-A", "trust"]
@@ -134,8 +134,8 @@ def running(is_durable: bool = False) -> Iterator[Postgres]:
             cwd=folder,
         )
         if made.returncode:
-            raise PartMissing(f"initdb failed: {made.stderr.strip()}")
-        settings = SETTINGS if is_durable else SETTINGS | CARELESS
+            raise ComponentMissing(f"initdb failed: {made.stderr.strip()}")
+        settings = SETTINGS if is_durable else SETTINGS | NOT_DURABLE
         options = [word for key, value in settings.items() for word in ("-c", f"{key}={value}")]
         with open(folder / "log", "wb") as log:
             process = subprocess.Popen(
@@ -147,13 +147,13 @@ def running(is_durable: bool = False) -> Iterator[Postgres]:
         server = Postgres(folder)
         try:
             wait_until(
-                lambda: process.poll() is not None or server.is_ready(), 30, "PostgreSQL to answer"
+                lambda: process.poll() is not None or server.is_ready(), 30, "PostgreSQL to respond"
             )
             if process.poll() is not None:
-                raise PartMissing(f"postgres ended: {(folder / 'log').read_text().strip()}")
+                raise ComponentMissing(f"postgres ended: {(folder / 'log').read_text().strip()}")
             yield server
         finally:
-            # SIGINT: disconnect everyone and end ("fast shutdown").
+            # SIGINT: disconnect all clients and exit ("fast shutdown").
             process.send_signal(2)
             process.wait(30)
     finally:

@@ -1,4 +1,4 @@
-"""A real HTTP server for callbacks: records requests and gives the answers that a test sets."""
+"""An HTTP server for callbacks that records requests and sends the responses set by a test."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ class Call:
 
 @dataclass
 class Receiver:
-    """Answers 204, or the next of ``answers``: a status, or a place to redirect to."""
+    """Responds with 204, or with the next of ``answers``: a status, or a URL to redirect to."""
 
     url: str
     port: int
     calls: list[Call] = field(default_factory=list)
     answers: deque[int | str] = field(default_factory=deque)
-    # Nobody is answered while it is clear.
+    # While it is clear, requests get no response.
     is_open: asyncio.Event = field(default_factory=asyncio.Event)
     is_endless: bool = False
 
@@ -70,10 +70,10 @@ class _Handler(RequestHandler):
 
 
 @asynccontextmanager
-async def receiving() -> AsyncIterator[Receiver]:
-    """Serve on a free port of this machine."""
+async def serve_receiver() -> AsyncIterator[Receiver]:
+    """Serve a receiver on a free port of this machine."""
     socket, port = bind_unused_port()
-    receiver = Receiver(f"http://127.0.0.1:{port}/told", port)
+    receiver = Receiver(f"http://127.0.0.1:{port}/callback", port)
     receiver.is_open.set()
     server = HTTPServer(Application([(r".*", _Handler, {"receiver": receiver})]))
     server.add_socket(socket)

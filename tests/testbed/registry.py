@@ -1,4 +1,4 @@
-"""A registry of images on this machine: real HTTP, what is served is decided by the test."""
+"""A fake image registry over HTTP, controlled by the test."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ LAYER = "application/vnd.docker.image.rootfs.diff.tar.gzip"
 
 @dataclass
 class Registry:
-    """One image of one layer, ``name``; blobs wait until ``opened`` is set."""
+    """Serves the single-layer image ``name``; blob requests block until released."""
 
     port: int
     layer_bytes: int = 3_000_000
-    opened: asyncio.Event = field(default_factory=asyncio.Event)
-    asked: Counter[str] = field(default_factory=Counter)
+    are_blobs_released: asyncio.Event = field(default_factory=asyncio.Event)
+    blob_requests: Counter[str] = field(default_factory=Counter)
     blobs: dict[str, bytes] = field(default_factory=dict)
     manifest: bytes = b""
 
@@ -43,7 +43,7 @@ class Registry:
         }
         parts = [(CONFIG, json.dumps(config).encode()), (LAYER, layer)]
         described = [
-            {"mediaType": kind, "size": len(data), "digest": self._keep(data)}
+            {"mediaType": kind, "size": len(data), "digest": self._store(data)}
             for kind, data in parts
         ]
         self.manifest = json.dumps(
@@ -57,10 +57,10 @@ class Registry:
 
     @property
     def name(self) -> str:
-        """The image's name for an engine on this machine, which speaks plain HTTP to loopback."""
+        """The image reference; on loopback, because Docker allows plain HTTP only there."""
         return f"127.0.0.1:{self.port}/team/tiny:1"
 
-    def _keep(self, data: bytes) -> str:
+    def _store(self, data: bytes) -> str:
         digest = _digest(data)
         self.blobs[digest] = data
         return digest
@@ -77,8 +77,8 @@ class _Handler(RequestHandler):
             self.set_header("Docker-Content-Digest", _digest(registry.manifest))
             self.finish(registry.manifest)
         elif kind.endswith("/blobs") and reference in registry.blobs:
-            registry.asked[reference] += 1
-            await registry.opened.wait()
+            registry.blob_requests[reference] += 1
+            await registry.are_blobs_released.wait()
             self.finish(registry.blobs[reference])
         else:
             self.set_status(404)
@@ -88,7 +88,7 @@ class _Handler(RequestHandler):
 
 
 async def serve() -> tuple[HTTPServer, Registry]:
-    """Start a registry in the running loop; its blobs wait until the test opens it."""
+    """Start a registry in the running event loop; the test must release its blobs."""
     socket, port = bind_unused_port()
     registry = Registry(port)
     server = HTTPServer(Application([(r"/v2/(.*)", _Handler)], registry=registry))
@@ -101,7 +101,7 @@ def _layer(size: int) -> bytes:
     with tarfile.open(fileobj=buffer, mode="w") as tar:
         about = tarfile.TarInfo("data")
         about.size = size
-        # New bytes each time: an engine that has seen the layer would not ask for it.
+        # Random content: an engine does not request a layer that it already has.
         tar.addfile(about, io.BytesIO(os.urandom(size)))
     return buffer.getvalue()
 

@@ -1,4 +1,4 @@
-"""A second machine beside this one: a network namespace behind a veth pair."""
+"""A second machine, simulated by a network namespace behind a veth pair."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 
-from tests.testbed import PartMissing
+from tests.testbed import ComponentMissing
 
 
 @dataclass(frozen=True)
 class SecondMachine:
-    """Its own address, and that of this machine on the link between them."""
+    """``address`` of the second machine, and ``peer_address`` of this machine on their link."""
 
     namespace: str
     address: str
     peer_address: str
 
     def python(self, program: str, *arguments: str) -> str:
-        """Run a Python program there and return what it prints."""
+        """Run a Python program on the second machine and return its standard output."""
         done = subprocess.run(
             [*self.command(), sys.executable, "-c", program, *arguments],
             capture_output=True,
@@ -39,18 +39,18 @@ class SecondMachine:
 
 @contextmanager
 def running(network: str = "198.18") -> Iterator[SecondMachine]:
-    """Give a second machine whose address is in ``network`` (two octets); nothing is left of it.
+    """Yield a second machine with an address in ``network`` (two octets); remove it at the end.
 
     Raises
     ------
-    PartMissing
-        If no namespace can be made here.
+    ComponentMissing
+        If no network namespace can be created.
     """
     for program in ("ip", "nsenter"):
         if shutil.which(program) is None:
-            raise PartMissing(f"a second machine needs {program} (scripts/testbed install)")
+            raise ComponentMissing(f"a second machine requires {program} (scripts/testbed install)")
     if os.geteuid() != 0:
-        raise PartMissing("a network namespace needs root")
+        raise ComponentMissing("a network namespace requires root")
     token = secrets.token_hex(3)
     prefix = f"{network}.{int(token[:2], 16)}"
     name, here = f"bai-m{token}", f"bai-m{token}"
@@ -70,7 +70,7 @@ def running(network: str = "198.18") -> Iterator[SecondMachine]:
             ):
                 _ip("-n", name, *words.split())
         except subprocess.CalledProcessError as error:
-            raise PartMissing(f"no network namespace can be made: {error.stderr}") from error
+            raise ComponentMissing(f"cannot create a network namespace: {error.stderr}") from error
         yield SecondMachine(name, f"{prefix}.2", f"{prefix}.1")
 
 

@@ -1,4 +1,4 @@
-"""A session's Jupyter server without a Hub: the extension's routes behind a token."""
+"""A session's Jupyter server with the extension, with token authentication instead of a Hub."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from .wait import wait_until
 
 @contextmanager
 def session_server(home: Path, environ: Mapping[str, str] | None = None) -> Iterator[JupyterServer]:
-    """Start one in ``home``; its manager is away."""
+    """Start a session's server in ``home``; its manager is not reachable."""
     port = free_port()
     own = {
         "HOME": str(home),

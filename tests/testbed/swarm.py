@@ -1,4 +1,4 @@
-"""A Docker Swarm on this machine: engines that each have a network namespace of their own."""
+"""A Docker Swarm on this machine: several engines, each in a separate network namespace."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
-from tests.testbed import PartMissing
-from tests.testbed.docker_engine import DockerEngine, answers
+from tests.testbed import ComponentMissing
+from tests.testbed.docker_engine import DockerEngine, responds
 from tests.testbed.wait import wait_until
 
-# The engine sees the network of its namespace in /sys and finds the cgroups where they were. What
-# it keeps is in memory: thousands of files that nobody has to remove.
+# Mounts a /sys of the network namespace, but with the cgroups of the machine. The engine's data is
+# on a tmpfs, so that its thousands of files need no cleanup.
 _ENGINE = """
 set -e
 hostname {name}
@@ -32,20 +32,20 @@ exec dockerd --data-root {folder}/data --exec-root {folder}/exec -H {host} -p {f
 
 @contextmanager
 def running(size: int) -> Iterator[list[DockerEngine]]:
-    """Give the engines of a Swarm, its one manager first; nothing is left of them.
+    """Yield the engines of a Swarm, its only manager first; remove them at the end.
 
     Raises
     ------
-    PartMissing
-        If there are no engines to start, or no right to give them networks.
+    ComponentMissing
+        If a program is not installed, this process is not root, or an engine does not start.
     """
     for program in ("dockerd", "ip", "iptables", "nsenter", "unshare"):
         if shutil.which(program) is None:
-            raise PartMissing(f"a Swarm needs {program} (scripts/testbed install)")
+            raise ComponentMissing(f"a Swarm requires {program} (scripts/testbed install)")
     if os.geteuid() != 0:
-        raise PartMissing("a Swarm on one machine needs root")
+        raise ComponentMissing("a Swarm on one machine requires root")
     token = secrets.token_hex(3)
-    # Addresses for measurements: no network that anybody uses has them.
+    # Addresses reserved for benchmarks (RFC 2544), which no real network uses.
     prefix = f"198.18.{int(token[:2], 16)}"
     with ExitStack() as stack:
         home = Path(tempfile.mkdtemp(prefix=f"bai-swarm-{token}-"))
@@ -59,12 +59,12 @@ def running(size: int) -> Iterator[list[DockerEngine]]:
                 join = ["--token", key, "--advertise-addr", f"{prefix}.{n}", f"{prefix}.11:2377"]
                 engine.run("swarm", "join", *join)
         except (subprocess.CalledProcessError, RuntimeError, TimeoutError) as error:
-            raise PartMissing(f"no Swarm can be made here: {error}") from error
+            raise ComponentMissing(f"cannot create a Swarm: {error}") from error
         yield engines
 
 
 def copy_image(name: str, source: DockerEngine, target: DockerEngine) -> None:
-    """Bring an image from one engine to another."""
+    """Copy an image from one engine to another."""
     save = subprocess.Popen(["docker", "-H", source.host, "save", name], stdout=subprocess.PIPE)
     subprocess.run(
         ["docker", "-H", target.host, "load", "-q"], stdin=save.stdout, check=True, text=True
@@ -86,12 +86,12 @@ def _make_bridge(stack: ExitStack, bridge: str, address: str) -> None:
 
 
 def _node(stack: ExitStack, home: Path, token: str, prefix: str, number: int) -> DockerEngine:
-    """Start an engine in a namespace of its own and return it when it answers."""
+    """Start an engine in a separate network namespace and return it when it responds."""
     name, folder = f"bai{token}-{number}", home / str(number)
     folder.mkdir()
     _run("ip", "netns", "add", name)
     stack.callback(_run, "ip", "netns", "delete", name)
-    # Gone with its other end, which the namespace has.
+    # Removed together with its peer in the namespace.
     here = f"v{token}-{number}"
     _run("ip", "link", "add", here, "type", "veth", "peer", "name", "eth0", "netns", name)
     _run("ip", "link", "set", here, "master", f"bai{token}", "up")
@@ -109,25 +109,26 @@ def _node(stack: ExitStack, home: Path, token: str, prefix: str, number: int) ->
         process = subprocess.Popen(
             [*inside, "sh", "-c", script], stdin=subprocess.DEVNULL, stdout=log, stderr=log
         )
-    stack.callback(_end, process, folder)
-    wait_until(lambda: process.poll() is not None or answers(host), 60, "an engine of the Swarm")
+    stack.callback(_stop, process, folder)
+    wait_until(lambda: process.poll() is not None or responds(host), 60, "an engine of the Swarm")
     if process.poll() is not None:
         raise RuntimeError((folder / "log").read_text(errors="replace")[-2000:])
     engine = DockerEngine(host)
     stack.callback(engine.release)
-    stack.callback(_empty, engine)
+    stack.callback(_remove_containers, engine)
     return engine
 
 
-def _empty(engine: DockerEngine) -> None:
-    # An engine waits ten seconds for each container, and longer for the others of its Swarm.
+def _remove_containers(engine: DockerEngine) -> None:
+    # Otherwise the engine waits 10 s for each container, and longer for the other Swarm members.
     if found := engine.run("ps", "--all", "--quiet").split():
         engine.run("rm", "--force", "--volumes", *found)
     engine.run("swarm", "leave", "--force")
 
 
-def _end(process: subprocess.Popen[bytes], folder: Path) -> None:
-    # Nothing is left in it by now: it is not waited for long, and nor is what it has started.
+def _stop(process: subprocess.Popen[bytes], folder: Path) -> None:
+    # The engine has no containers, so a short timeout is enough before dockerd and containerd
+    # are killed.
     process.send_signal(signal.SIGTERM)
     try:
         process.wait(5)

@@ -1,4 +1,4 @@
-"""Waiting for a condition with a deadline, the only place where tests pass time."""
+"""Polling for a condition with a timeout; tests must not sleep anywhere else."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def wait_until(condition: Callable[[], T], timeout_seconds: float, what: str) ->
     Raises
     ------
     TimeoutError
-        With ``what`` in its text, when the deadline passes first.
+        If the condition is not met in time; the message names ``what``.
     """
     deadline = time.monotonic() + timeout_seconds
     while not (value := condition()):
@@ -32,12 +32,12 @@ def wait_until(condition: Callable[[], T], timeout_seconds: float, what: str) ->
 async def wait_until_async(
     condition: Callable[[], Any | Awaitable[Any]], timeout_seconds: float, what: str
 ) -> Any:
-    """Do as `wait_until` without holding up the event loop; ``condition`` may be async.
+    """Poll like `wait_until`, without blocking the event loop; ``condition`` may be async.
 
     Raises
     ------
     TimeoutError
-        With ``what`` in its text, when the deadline passes first.
+        If the condition is not met in time; the message names ``what``.
     """
     deadline = time.monotonic() + timeout_seconds
     while True:

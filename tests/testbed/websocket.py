@@ -1,4 +1,4 @@
-"""A websocket that is really closed when its block ends."""
+"""A websocket that is completely closed when its block ends."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from tornado.websocket import WebSocketClientConnection, websocket_connect
 
 @asynccontextmanager
 async def websocket(url: str, authorization: str) -> AsyncIterator[WebSocketClientConnection]:
-    """Open a websocket at ``url``, an http address, with an Authorization header."""
+    """Open a websocket at ``url`` (``http:``) with an Authorization header."""
     request = HTTPRequest(url.replace("http:", "ws:", 1), headers={"Authorization": authorization})
     socket = await websocket_connect(request)
     try:
         yield socket
     finally:
         socket.close()
-        # The socket is open until the other side has said goodbye too.
+        # The socket is closed only when the server has sent its close frame too.
         while await socket.read_message() is not None:
             pass

@@ -1,4 +1,4 @@
-"""A scripted Hub: a server with the part of the Hub's REST API that the manager uses."""
+"""A fake Hub: a server with the part of the Hub's REST API that the manager uses."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ Key = tuple[str, str]
 
 
 @dataclass
-class HubVoice:
-    """Users and servers; ``starts`` lists the status codes of the next starts."""
+class FakeHub:
+    """Users and servers of the Hub; ``start_statuses`` are the responses to the next starts."""
 
     url: str = ""
     users: set[str] = field(default_factory=set)
     servers: dict[Key, dict[str, Any]] = field(default_factory=dict)
-    starts: list[int] = field(default_factory=list)
-    asked: list[Key] = field(default_factory=list)
-    # The tokens of those who asked for starts.
-    askers: list[str] = field(default_factory=list)
-    removed: list[Key] = field(default_factory=list)
-    # The Hub's user model for each token, with ``kind`` and ``scopes``.
+    start_statuses: list[int] = field(default_factory=list)
+    start_requests: list[Key] = field(default_factory=list)
+    # The token of each start request.
+    start_tokens: list[str] = field(default_factory=list)
+    deleted_servers: list[Key] = field(default_factory=list)
+    # Token -> the Hub's user model with ``kind`` and ``scopes``.
     tokens: dict[str, dict[str, Any]] = field(default_factory=dict)
 
     def add(self, user: str, server: str, options: dict[str, Any], **facts: Any) -> dict[str, Any]:
@@ -41,14 +41,14 @@ class HubVoice:
         }
         return self.servers.setdefault((user, server), model)
 
-    def set_up(self, key: Key) -> None:
+    def mark_ready(self, key: Key) -> None:
         self.servers[key].update(ready=True, pending=None)
 
 
 class _Handler(RequestHandler):
     @property
-    def hub(self) -> HubVoice:
-        found: HubVoice = self.settings["hub"]
+    def hub(self) -> FakeHub:
+        found: FakeHub = self.settings["hub"]
         return found
 
     def answer(self, status: int, content: Any = None) -> None:
@@ -112,32 +112,32 @@ class _Server(_Handler):
         key = self._key(user, server)
         if user not in self.hub.users:
             return self.answer(404, {"message": "no such user"})
-        self.hub.asked.append(key)
-        self.hub.askers.append(self.request.headers["Authorization"].rpartition(" ")[2])
-        status = self.hub.starts.pop(0) if self.hub.starts else 201
+        self.hub.start_requests.append(key)
+        self.hub.start_tokens.append(self.request.headers["Authorization"].rpartition(" ")[2])
+        status = self.hub.start_statuses.pop(0) if self.hub.start_statuses else 201
         if status == 429:
             self.set_header("Retry-After", "0.05")
         if status >= 400:
-            return self.answer(status, {"message": f"as the test said: {status}"})
+            return self.answer(status, {"message": f"error set by the test: {status}"})
         body = json.loads(self.request.body or "{}")
         model = self.hub.add(*key, {})
         model.update(user_options=body.get("user_options") or {}, pending="spawn")
         if status == 201:
-            self.hub.set_up(key)
+            self.hub.mark_ready(key)
         return self.answer(status)
 
     def delete(self, user: str, server: str | None = None) -> None:
         key = self._key(user, server)
         if self.hub.servers.pop(key, None) is None:
             return self.answer(404, {"message": "no such server"})
-        self.hub.removed.append(key)
+        self.hub.deleted_servers.append(key)
         return self.answer(204)
 
 
 @asynccontextmanager
-async def speaking() -> AsyncIterator[HubVoice]:
-    """Serve a Hub's API on a free port, in the running loop."""
-    hub = HubVoice()
+async def serve_fake_hub() -> AsyncIterator[FakeHub]:
+    """Serve a fake Hub's API on a free port, in the running event loop."""
+    hub = FakeHub()
     app = Application(
         [
             (r"/hub/api/user", _CurrentUser),

@@ -1,4 +1,4 @@
-"""A scripted agent: each method is one request of the agent protocol to a real manager."""
+"""A fake agent: each method sends one request of the agent protocol to a real manager."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from .wait import wait_until_async
 Kernel = Mapping[str, Any]
 
 
-class AgentVoice:
-    """One agent with 8 cores, 16 GiB and two simulated devices; it starts no containers."""
+class FakeAgent:
+    """An agent with 8 cores, 16 GiB and two simulated devices, which starts no containers."""
 
     def __init__(
         self, client: Client, agent_id: str = "a1", group: str = "default", **facts: Any
@@ -40,7 +40,7 @@ class AgentVoice:
         }
 
     async def beat(self, kernels: Sequence[Kernel] | None = (), **facts: Any) -> None:
-        """Send a heartbeat; later heartbeats repeat ``facts``."""
+        """Send a heartbeat. ``facts`` are also part of all later heartbeats."""
         self._beat.update(facts)
         listed = None if kernels is None else list(kernels)
         body = {**self._beat, "kernels": listed}
@@ -64,8 +64,8 @@ class AgentVoice:
 
     async def prepare(self) -> dict[str, Any]:
         """Fetch the only work item, which must be a `prepare`, and report it as done."""
-        # The first placement of a process may have to compile what it runs.
-        items = await wait_until_async(lambda: self.work(5), 60, "something to prepare")
+        # 60 s: the first placement in a process may compile the placement code.
+        items = await wait_until_async(lambda: self.work(5), 60, "a work item")
         assert [item["kind"] for item in items] == ["prepare"], items
         await self.report(items[0], injection={"environ": {"CUDA_VISIBLE_DEVICES": "0"}})
         return items[0]

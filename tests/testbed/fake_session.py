@@ -1,4 +1,4 @@
-"""A session that only answers: stands in for a Jupyter server where starts are counted."""
+"""A fake session server that responds with its session id, instead of a Jupyter server."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""A manager in a process of its own, with its loops and without a web server, until it is killed.
+"""A manager in a separate process that runs until it is killed, without a web server.
 
-``python -m tests.testbed.lone_manager DATABASE_URL HOME LEASE_SECONDS [HUB_URL]``; at the Hub its
-token is the name of its home.
+``python -m tests.testbed.manager_process DATABASE_URL HOME LEASE_SECONDS [HUB_URL]``; its token for
+the Hub is the name of its home folder.
 """
 
 from __future__ import annotations
