@@ -1,4 +1,4 @@
-"""Access control lists for files that sessions with different uids share through one group."""
+"""POSIX access control lists for files shared by sessions with different uids and one group."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ _NOBODY = 0xFFFFFFFF
 def share_directory(directory: int) -> bool:
     """Make new entries of a directory writable by its group and by this process's user.
 
-    It overrides the umask of the creating process. Returns False where the file system has no
-    access lists.
+    The default ACL overrides the umask of the creating process. Return False if the file system
+    does not support ACLs.
     """
     return _set(directory, _DEFAULT, 7) and _set(directory, _ACCESS, 7)
 
 
 def share_file(file: int, is_executable: bool) -> bool:
-    """Apply to one file what ``share_directory`` sets for new ones."""
+    """Set on an existing file the ACL that ``share_directory`` gives to new files."""
     return _set(file, _ACCESS, 7 if is_executable else 6)
 
 

@@ -22,7 +22,7 @@ class Capability(StrEnum):
 
     QUOTA = "quota"  # the file system enforces quotas, also on writes by sessions
     FAST_USAGE = "fast-usage"  # the file system counts usage, so no tree must be walked
-    FAST_CLONE = "fast-clone"  # copies share blocks until one of them changes (reflinks)
+    FAST_CLONE = "fast-clone"  # copy-on-write copies that share blocks (reflinks)
 
 
 class HostStatus(StrEnum):
@@ -63,8 +63,8 @@ class Scope:
 class Location:
     """Location of a folder's files.
 
-    ``unmanaged_path`` is the absolute path of a directory that existed before: used as it is,
-    without a quota, and never deleted.
+    ``unmanaged_path`` is the absolute path of a directory that existed before the folder was
+    registered. Such a directory has no quota and is never deleted.
     """
 
     scope: Scope
@@ -74,7 +74,7 @@ class Location:
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One entry of a directory; ``size`` in bytes, 0 unless it is a file.
+    """One entry of a directory. ``size`` is in bytes; 0 for everything except files.
 
     ``etag`` changes whenever the content of a file may have changed.
     """
@@ -88,7 +88,7 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class Entries:
-    """A page of a directory, and the total number of its entries."""
+    """A page of a directory's entries; ``total`` counts all entries, not only this page."""
 
     items: list[Entry]
     total: int
@@ -117,7 +117,7 @@ class Health:
     checked_at: datetime
 
 
-class Copying:
+class CopyProgress:
     """Progress of a copy; written by one thread and read by another."""
 
     def __init__(self) -> None:

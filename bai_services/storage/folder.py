@@ -1,4 +1,4 @@
-"""One open folder: everything in it is reached from its descriptor, so no path can leave it."""
+"""File operations in one open folder, relative to its descriptor, so that no path leads out."""
 
 from __future__ import annotations
 
@@ -20,15 +20,16 @@ from bai_services.core.folders.vfolders import ANYTHING, Expected
 from bai_services.descent import remove_tree
 
 from . import acl
-from .base import Copying, Entries, Entry, FileType
+from .base import CopyProgress, Entries, Entry, FileType
 from .safe_paths import Opener, open_regular
-from .trees import copy_facts, copy_file, copy_tree, descriptor, opened
+from .trees import copy_file, copy_metadata, copy_tree, descriptor, open_subdirectory
 
-# For a folder with a group of its own: all who have it mounted may write, no other user may read.
+# With a shared group: sessions that mount the folder may write, other users have no access.
 SHARED_MODE = 0o2770
 PRIVATE_MODE = 0o700
 _RENAME_NOREPLACE = 1
-# Modification times have the resolution of the kernel's clock tick.
+# Names are cached only if the directory was not modified in the last 2 s: within one kernel clock
+# tick a later change would have the same modification time.
 _SETTLED_NS = 2 * 10**9
 _CACHED_DIRECTORIES = 4
 
@@ -49,15 +50,15 @@ class Owner:
     gid: int
 
 
-# Serializes replacements: of two writers that read the same version, the second must see the
-# first's change.
-_replacing = threading.Lock()
+# Serializes replacements. If two writers have read the same version, the second must fail with
+# ``Changed``.
+_replace_lock = threading.Lock()
 
 
 class OpenFolder:
-    """Paths are tuples of checked parts (``safe_paths.parse_path``); the folder itself is ``()``.
+    """An open folder. Paths are tuples of parts validated by ``safe_paths.parse_path``.
 
-    Without an owner, new files belong to the manager's own user.
+    The empty tuple is the folder itself. Without an owner, new files belong to the manager's user.
     """
 
     def __init__(self, root: int, opener: Opener, owner: Owner | None = None) -> None:
@@ -66,13 +67,13 @@ class OpenFolder:
         self._owner = owner
 
     @contextlib.contextmanager
-    def directory(self, parts: Sequence[str], makes: bool = False) -> Iterator[int]:
-        """Yield a descriptor of a directory; with ``makes``, missing directories are created."""
+    def directory(self, parts: Sequence[str], create_missing: bool = False) -> Iterator[int]:
+        """Yield a descriptor of a directory, created first if ``create_missing``."""
         flags = os.O_RDONLY | os.O_DIRECTORY
         try:
             number = self._opener(self.root, parts, flags)
         except FileNotFoundError:
-            if not makes:
+            if not create_missing:
                 raise
             for depth in range(1, len(parts) + 1):
                 self._make(parts[:depth])
@@ -81,26 +82,26 @@ class OpenFolder:
             yield number
 
     def list(self, parts: Sequence[str], offset: int, limit: int, sort: str, text: str) -> Entries:
-        """Return a page: ``sort`` is ``name`` or one of SORTS, with ``-`` in front for descending.
+        """Return a page of the entries whose names contain ``text``, ignoring case.
 
-        With ``text`` only names that contain it, ignoring case.
+        ``sort`` is ``name`` or a key of SORTS, with ``-`` in front for descending order.
         """
-        field, is_down = sort.removeprefix("-"), sort.startswith("-")
+        field, is_descending = sort.removeprefix("-"), sort.startswith("-")
         with self.directory(parts) as here:
             names = _names.of(here)
             if text:
                 names = [name for name in names if text.lower() in name.lower()]
             if field == "name":
-                page = _slice(names, offset, limit, is_down)
+                page = _slice(names, offset, limit, is_descending)
                 found = [entry for name in page if (entry := entry_of(name, here))]
             else:
                 every = [entry for name in names if (entry := entry_of(name, here))]
-                every.sort(key=SORTS[field], reverse=is_down)
+                every.sort(key=SORTS[field], reverse=is_descending)
                 found = every[offset : offset + limit]
         return Entries(found, len(names))
 
     def entry(self, parts: Sequence[str]) -> Entry:
-        """Return the entry at a path; a link is not followed."""
+        """Return the entry at a path, without following a link."""
         with self.directory(parts[:-1]) as here:
             found = entry_of(parts[-1], here)
         if found is None:
@@ -117,37 +118,37 @@ class OpenFolder:
     ) -> Entry:
         """Move a complete file to its path, replacing an existing regular file.
 
-        It is flushed to the disk before it appears.
+        The file is flushed to the disk before it becomes visible in the folder.
         """
-        with self.directory(parts[:-1], makes=True) as parent:
+        with self.directory(parts[:-1], create_missing=True) as parent:
             name = parts[-1]
             mode = existing_mode(parent, name)
-            self.give(file, is_executable=bool(mode and mode & 0o100))
+            self.grant_access(file, is_executable=bool(mode and mode & 0o100))
             os.fsync(file)
-            with _replacing:
+            with _replace_lock:
                 check_expected(parent, name, expected)
-                carry(None, str(temporary), parent, name)
+                move_into_place(None, str(temporary), parent, name)
             os.fsync(parent)
             found = entry_of(name, parent)
         return found or _describe(name, os.fstat(file))
 
-    def check_place(self, parts: Sequence[str], expected: Expected = ANYTHING) -> None:
-        """Raise the error that ``put`` would raise now, before the bytes are sent for nothing."""
+    def check_target(self, parts: Sequence[str], expected: Expected = ANYTHING) -> None:
+        """Raise the error that ``put`` would raise now, before the client sends the content."""
         try:
             with self.directory(parts[:-1]) as parent:
                 existing_mode(parent, parts[-1])
                 check_expected(parent, parts[-1], expected)
         except FileNotFoundError:
             if expected.etag is not None:
-                raise Changed(f"{parts[-1]} is no longer there", etag=None) from None
+                raise Changed(f"{parts[-1]} no longer exists", etag=None) from None
 
     def move(self, source: Sequence[str], target: Sequence[str], replaces: bool) -> Entry:
-        """Rename something inside the folder; missing parents of the target are created."""
+        """Move or rename an entry inside the folder; create missing parents of the target."""
         if tuple(target[: len(source)]) == tuple(source):
             raise InvalidRequest("a directory cannot be moved into itself", field="target")
         with (
             self.directory(source[:-1]) as outer,
-            self.directory(target[:-1], makes=True) as inner,
+            self.directory(target[:-1], create_missing=True) as inner,
         ):
             if replaces:
                 os.rename(source[-1], target[-1], src_dir_fd=outer, dst_dir_fd=inner)
@@ -161,9 +162,9 @@ class OpenFolder:
         return found
 
     def copy(
-        self, source: Sequence[str], target: Sequence[str], staging: Path, progress: Copying
+        self, source: Sequence[str], target: Sequence[str], staging: Path, progress: CopyProgress
     ) -> Entry:
-        """Copy a file, or a directory with everything in it; it appears when complete."""
+        """Copy a file or a directory tree; the copy becomes visible when it is complete."""
         if tuple(target[: len(source)]) == tuple(source):
             raise InvalidRequest("a directory cannot be copied into itself", field="target")
         with self.directory(source[:-1]) as outer:
@@ -171,7 +172,7 @@ class OpenFolder:
             if stat.S_ISDIR(facts.st_mode):
                 staging.mkdir(mode=PRIVATE_MODE)
                 with (
-                    opened(outer, source[-1]) as a,
+                    open_subdirectory(outer, source[-1]) as a,
                     descriptor(os.open(staging, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)) as b,
                 ):
                     copy_tree(a, b, progress)
@@ -182,10 +183,10 @@ class OpenFolder:
                     descriptor(os.open(staging, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)) as b,
                 ):
                     copy_file(a, b, progress)
-                    self.give(b, is_executable=bool(facts.st_mode & 0o100))
+                    self.grant_access(b, is_executable=bool(facts.st_mode & 0o100))
                     os.fsync(b)
-        with self.directory(target[:-1], makes=True) as inner:
-            carry(None, str(staging), inner, target[-1], is_new=True)
+        with self.directory(target[:-1], create_missing=True) as inner:
+            move_into_place(None, str(staging), inner, target[-1], is_new=True)
             os.fsync(inner)
             found = entry_of(target[-1], inner)
         if found is None:
@@ -193,9 +194,9 @@ class OpenFolder:
         return found
 
     def remove(self, parts: Sequence[str], trash: Path | None) -> bool:
-        """Remove a file, a link or an empty directory; with ``trash`` a tree is moved there.
+        """Remove a file, a link or an empty directory; with ``trash``, move a directory there.
 
-        Returns whether ``trash`` now contains something to delete.
+        Return whether a tree was moved to ``trash``; the caller deletes it.
         """
         with self.directory(parts[:-1]) as parent:
             facts = os.stat(parts[-1], dir_fd=parent, follow_symlinks=False)
@@ -210,7 +211,7 @@ class OpenFolder:
             except OSError as error:
                 if error.errno != errno.EXDEV:
                     raise
-                # a mounted file system, which cannot be renamed
+                # The directory is on another file system, so it cannot be renamed into the trash.
                 remove_tree(parts[-1], dir_fd=parent)
                 return False
             return True
@@ -218,15 +219,14 @@ class OpenFolder:
     def open_file(self, parts: Sequence[str]) -> int:
         return open_regular(self._opener, self.root, parts)
 
-    def give(self, file: int, is_executable: bool) -> None:
-        """Make a new file accessible to all users of the folder."""
+    def grant_access(self, file: int, is_executable: bool) -> None:
+        """Set mode, ACL and owner of a new file, so that all users of the folder have access."""
         if self._owner is None:
             os.fchmod(file, 0o700 if is_executable else 0o600)
             return
         os.fchmod(file, 0o770 if is_executable else 0o660)
         is_listed = acl.share_file(file, is_executable)
-        # Without access lists, changing the owner would lock out sessions that run as the manager's
-        # user.
+        # Without ACLs, changing the owner would lock out sessions that run as the manager's user.
         os.fchown(file, self._owner.uid if is_listed else -1, self._owner.gid)
 
     def _make_all(self, parts: Sequence[str]) -> bool:
@@ -242,19 +242,19 @@ class OpenFolder:
                 os.mkdir(parts[-1], PRIVATE_MODE, dir_fd=outer)
             except FileExistsError:
                 return self._existing(parts)
-            with opened(outer, parts[-1]) as made:
+            with open_subdirectory(outer, parts[-1]) as made:
                 if self._owner is not None:
-                    give_directory(made, self._owner)
+                    grant_directory_access(made, self._owner)
         return True
 
     def _existing(self, parts: Sequence[str]) -> bool:
-        # A directory, or a link to one, may exist; anything else raises.
+        # Opening succeeds for a directory or a link to one, and raises for any other entry.
         with descriptor(self._opener(self.root, parts, os.O_PATH | os.O_DIRECTORY)):
             return False
 
 
-def give_directory(directory: int, owner: Owner) -> None:
-    """Make a new directory accessible to all users of the folder."""
+def grant_directory_access(directory: int, owner: Owner) -> None:
+    """Set mode, ACL and owner of a new directory, so that all users of the folder have access."""
     os.fchmod(directory, SHARED_MODE)
     is_listed = acl.share_directory(directory)
     os.fchown(directory, owner.uid if is_listed else -1, owner.gid)
@@ -266,7 +266,7 @@ def etag_of(facts: os.stat_result) -> str:
 
 
 def entry_of(name: str, directory: int) -> Entry | None:
-    """Describe one entry of an open directory; None if it no longer exists."""
+    """Return one entry of an open directory, None if it no longer exists."""
     try:
         return _describe(name, os.stat(name, dir_fd=directory, follow_symlinks=False))
     except FileNotFoundError:
@@ -282,7 +282,7 @@ def _describe(name: str, facts: os.stat_result) -> Entry:
     elif stat.S_ISLNK(facts.st_mode):
         kind = FileType.LINK
     is_file = kind is FileType.FILE
-    # A name that is not UTF-8 is shown with replacements; the manager cannot have created it.
+    # Bytes that are not UTF-8 become replacement characters; only sessions create such names.
     return Entry(
         os.fsencode(name).decode("utf-8", "replace"),
         kind,
@@ -293,7 +293,13 @@ def _describe(name: str, facts: os.stat_result) -> Entry:
 
 
 def existing_mode(parent: int, name: str) -> int | None:
-    """Return the mode of the regular file of that name, None if it does not exist."""
+    """Return the permission bits of a regular file, None if it does not exist.
+
+    Raises
+    ------
+    Conflict
+        If the entry is a directory, a link or a special file.
+    """
     try:
         facts = os.stat(name, dir_fd=parent, follow_symlinks=False)
     except FileNotFoundError:
@@ -301,12 +307,12 @@ def existing_mode(parent: int, name: str) -> int | None:
     if stat.S_ISDIR(facts.st_mode):
         raise Conflict(f"{name} is a directory; upload to a path inside it")
     if not stat.S_ISREG(facts.st_mode):
-        raise Conflict(f"{name} is a link or something special; remove it first")
+        raise Conflict(f"{name} is a link or a special file; remove it first")
     return stat.S_IMODE(facts.st_mode) & 0o777
 
 
 def check_expected(parent: int, name: str, expected: Expected) -> None:
-    """Raise ``Changed`` unless the file meets the caller's expectation."""
+    """Raise ``Changed`` unless the file meets the condition of the request."""
     if expected == ANYTHING:
         return
     try:
@@ -314,16 +320,16 @@ def check_expected(parent: int, name: str, expected: Expected) -> None:
     except FileNotFoundError:
         have = None
     if expected.is_new and have is not None:
-        raise Changed(f"{name} exists already", etag=have)
+        raise Changed(f"{name} already exists", etag=have)
     if expected.etag is not None and (have is None or expected.etag not in ("*", have)):
         raise Changed(
-            f"{name} has changed since it was read; read it again and put your changes into that",
+            f"{name} has changed since it was read; read it again and repeat your changes",
             etag=have,
         )
 
 
 def rename_new(source: int | None, name: str, target: int, new_name: str) -> None:
-    """Rename something unless the new name exists."""
+    """Rename an entry; raise FileExistsError if the new name exists."""
     at_cwd = -100
     result = _libc.renameat2(
         at_cwd if source is None else source,
@@ -337,17 +343,19 @@ def rename_new(source: int | None, name: str, target: int, new_name: str) -> Non
     number = ctypes.get_errno()
     if number != errno.EINVAL:
         raise OSError(number, os.strerror(number))
-    # The file system lacks that flag (NFS): check, then rename, which leaves a small race.
+    # The file system does not support the flag (NFS). Checking before the rename leaves a race.
     if entry_of(new_name, target) is not None:
         raise FileExistsError(errno.EEXIST, "exists")
     os.rename(name, new_name, src_dir_fd=source, dst_dir_fd=target)
 
 
-def carry(source: int | None, name: str, target: int, new_name: str, is_new: bool = False) -> None:
-    """Move something from staging into a folder; with ``is_new`` only if the target does not exist.
+def move_into_place(
+    source: int | None, name: str, target: int, new_name: str, is_new: bool = False
+) -> None:
+    """Move an entry from staging into a folder; with ``is_new`` the target must not exist.
 
-    An unmanaged folder may be on another file system. Then it is copied next to its target first,
-    through descriptors only, because others can write there.
+    An unmanaged folder may be on another file system. Then the entry is first copied next to its
+    target. The copy uses descriptors only, because sessions can write to that directory.
     """
     move = rename_new if is_new else _rename
     try:
@@ -377,14 +385,14 @@ def _copy_next_to_target(
     with descriptor(os.open(name, flags, dir_fd=source)) as a:
         if is_directory:
             os.mkdir(beside, PRIVATE_MODE, dir_fd=target)
-            with opened(target, beside) as b:
-                copy_tree(a, b, Copying())
+            with open_subdirectory(target, beside) as b:
+                copy_tree(a, b, CopyProgress())
                 sync_file_system(b)
             return
         made = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
         with descriptor(os.open(beside, made, 0o600, dir_fd=target)) as b:
             copy_file(a, b)
-            copy_facts(a, b)
+            copy_metadata(a, b)
             os.fsync(b)
 
 
@@ -393,21 +401,21 @@ def _rename(source: int | None, name: str, target: int, new_name: str) -> None:
 
 
 def sync_file_system(directory: int) -> None:
-    """Flush a whole file system to the disk: for many files faster than one by one."""
+    """Flush a whole file system to the disk; for many files faster than fsync on each."""
     if _libc.syncfs(directory) != 0:
         number = ctypes.get_errno()
         raise OSError(number, os.strerror(number))
 
 
 class _Names:
-    """Cache of the sorted names of the directories listed last, for page after page."""
+    """LRU cache of directory listings, so that the next page needs no new listing."""
 
     def __init__(self) -> None:
         self._known: dict[tuple[int, int], tuple[int, list[str]]] = {}
         self._lock = threading.Lock()
 
     def of(self, directory: int) -> list[str]:
-        """Return the names in an open directory; sorted only if they were listed before."""
+        """Return the names in an open directory; sorted only if they come from the cache."""
         facts = os.fstat(directory)
         key, changed = (facts.st_dev, facts.st_ino), facts.st_mtime_ns
         with self._lock:
@@ -429,8 +437,8 @@ class _Names:
 _names = _Names()
 
 
-def _slice(names: list[str], offset: int, limit: int, is_down: bool) -> list[str]:
-    if offset == 0 and not is_down:
+def _slice(names: list[str], offset: int, limit: int, is_descending: bool) -> list[str]:
+    if offset == 0 and not is_descending:
         return heapq.nsmallest(limit, names)
-    names.sort(reverse=is_down)
+    names.sort(reverse=is_descending)
     return names[offset : offset + limit]

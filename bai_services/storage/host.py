@@ -1,4 +1,4 @@
-"""A storage host: a backend on a mounted path; all access to folders goes through it."""
+"""A storage host: a backend on a mounted path. All access to folders goes through it."""
 
 from __future__ import annotations
 
@@ -20,9 +20,19 @@ from bai_services.descent import remove_tree
 
 from . import folder, safe_paths, trees
 from .backends.backend import Backend
-from .base import Capability, Copying, Entries, Entry, Health, HostStatus, Location, Scope, Usage
+from .base import (
+    Capability,
+    CopyProgress,
+    Entries,
+    Entry,
+    Health,
+    HostStatus,
+    Location,
+    Scope,
+    Usage,
+)
 from .folder import OpenFolder, Owner
-from .transfers.archives import FORMATS, packed
+from .transfers.archives import FORMATS, generate_archive
 from .transfers.downloads import ArchiveStream, Download
 from .transfers.staging import (
     DIRECTORY,
@@ -42,26 +52,28 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 THREADS = 8
-# Pool for work that may take hours: copies, counts, deletions. No request waits for it.
+# Threads for operations that may take hours: copies, usage counts, deletions of trees.
 LONG_THREADS = 4
-# Processes that unpack archives, each with up to 512 MiB.
+# Concurrent processes that unpack archives, each with up to 512 MiB of memory.
 UNPACKERS = 4
 PROBE_SECONDS = 5.0
 SLOW_SECONDS = 1.0
-# A host with less free space counts as full: directories and databases need some.
-FULL_BYTES = 16 * 2**20
+# A host with less free space counts as full: the file system's own metadata needs some.
+MIN_FREE_BYTES = 16 * 2**20
 MAX_ARCHIVE_PATHS = 1000
 
 
 class StorageHost:
-    """Stores a folder at ``ROOT/KIND/SCOPE/FOLDER``, all three by their ids.
+    """Stores a folder in ``ROOT/KIND/OWNER_ID/FOLDER_ID``; KIND is ``user`` or ``project``.
 
-    Uploads and downloads in progress are in ``ROOT/KIND/SCOPE/.staging``: on the same file system,
-    counted against the same quota, and never visible in a session. No path leads out of its folder,
-    whatever links it contains. Every method raises ``NotFound`` for a missing entry, ``Conflict``
-    where something else exists, ``InvalidRequest`` for an invalid path, ``Forbidden`` for one that
-    leads out, ``StorageFull`` or ``QuotaExceeded`` when there is no room, and ``Unavailable`` when
-    the host does not respond.
+    Uploads in progress are in the directory ``.staging`` next to the folders: on the same file
+    system, counted against the same quota, and never visible in a session. No path leads out of its
+    folder, whatever links it contains.
+
+    Every method raises ``NotFound`` for a missing entry, ``Conflict`` if another entry is in the
+    way, ``InvalidRequest`` for an invalid path, ``Forbidden`` for a path that leads out of the
+    folder, ``StorageFull`` or ``QuotaExceeded`` without free space, and ``Unavailable`` if the host
+    does not respond.
     """
 
     def __init__(
@@ -71,10 +83,11 @@ class StorageHost:
         shared_gid: int | None = None,
         opener: safe_paths.Opener | None = None,
     ) -> None:
-        """With ``shared_gid`` (needs root) every member of that group may use every folder.
+        """Create a host; ``start`` must be called before use.
 
-        It is the group of all containers, and a container sees only the folders that are mounted
-        into it. Without it only the manager's user can use folders.
+        ``shared_gid`` (needs root) is the group of all containers. Its members have access to every
+        folder, but a container sees only the folders that are mounted into it. Without
+        ``shared_gid`` only the manager's user has access to folders.
         """
         self.name = name
         self.backend = backend
@@ -86,10 +99,10 @@ class StorageHost:
         self._workers = Workers(name, THREADS)
         self._long = Workers(f"{name}-long", LONG_THREADS)
         self._unpackers = asyncio.Semaphore(UNPACKERS)
-        self._turns: WeakValueDictionary[Scope, asyncio.Lock] = WeakValueDictionary()
+        self._unpack_locks: WeakValueDictionary[Scope, asyncio.Lock] = WeakValueDictionary()
 
     async def start(self) -> None:
-        """Prepare the host; an unavailable one is logged, and is not fatal."""
+        """Start the threads and check the host; an unavailable host is only logged."""
         self._workers.start()
         self._long.start()
         try:
@@ -99,7 +112,10 @@ class StorageHost:
         await self.probe()
 
     async def stop(self) -> None:
-        """Finish running work, within seconds; long work continues at the next start."""
+        """Wait a few seconds for running operations, and abandon the others.
+
+        The folder tasks of abandoned operations are resumed at the next start.
+        """
         await asyncio.gather(self._long.stop(), self._workers.stop())
 
     async def probe(self) -> Health:
@@ -115,7 +131,7 @@ class StorageHost:
             return self.health
         taken = time.monotonic() - started
         if status is HostStatus.READY and taken > SLOW_SECONDS:
-            status, message = HostStatus.SLOW, f"it took {taken:.1f} s to answer"
+            status, message = HostStatus.SLOW, f"it took {taken:.1f} s to respond"
         self.health = Health(status, message, total, free, now)
         return self.health
 
@@ -128,72 +144,74 @@ class StorageHost:
         await self._workers.run(self._check_unmanaged, path)
 
     async def delete(self, location: Location) -> None:
-        """Delete a folder with everything in it; idempotent."""
+        """Delete a folder and its content; idempotent. An unmanaged folder is left alone."""
         if location.unmanaged_path is None:
             await self._long.run(self._delete, location, seconds=None)
 
     async def usage(self, location: Location) -> Usage:
-        """Count what a folder holds, by walking it."""
-        return await self._long.run(self._counted, location, seconds=None)
+        """Measure the usage of a folder by walking its tree."""
+        return await self._long.run(self._measure, location, seconds=None)
 
     async def scope_bytes(self, scope: Scope) -> int | None:
-        """Return what a scope holds by the file system's counter; None if it has none."""
+        """Return the file system's usage counter of a scope in bytes, None if it has none."""
         if Capability.FAST_USAGE not in self.capabilities:
             return None
         return await self._workers.run(self._with_scope, self.backend.usage, scope)
 
     async def set_quota(self, scope: Scope, limit_bytes: int | None) -> None:
-        """Let the file system enforce a limit, where it can."""
+        """Set the limit that the file system enforces; no effect if it cannot enforce any."""
         if Capability.QUOTA in self.capabilities:
             await self._workers.run(self._set_quota, scope, limit_bytes)
 
     async def copy_folder(
-        self, source: Location, target_host: StorageHost, target: Location, progress: Copying
+        self, source: Location, target_host: StorageHost, target: Location, progress: CopyProgress
     ) -> None:
-        """Copy a whole folder to a place that is empty or holds what an earlier try left."""
+        """Copy a whole folder; remains of an interrupted copy at ``target`` are replaced."""
         await self._long.run(self._copy_folder, source, target_host, target, progress, seconds=None)
 
-    async def move_folder(self, source: Location, target: Location, progress: Copying) -> None:
+    async def move_folder(self, source: Location, target: Location, progress: CopyProgress) -> None:
         """Move a folder to another scope; can be repeated after an interruption."""
         await self._long.run(self._move_folder, source, target, progress, seconds=None)
 
-    async def reach(self, location: Location, seconds: float) -> None:
-        """Raise ``Unavailable`` or ``NotFound`` unless the folder can be accessed in that time."""
-        await self._workers.run(self._reach, location, seconds=seconds)
+    async def check_access(self, location: Location, seconds: float) -> None:
+        """Raise ``NotFound`` if the folder is missing, ``Unavailable`` after ``seconds``."""
+        await self._workers.run(self._check_access, location, seconds=seconds)
 
     async def list(
         self, location: Location, path: str, offset: int = 0, limit: int = 100,
         sort: str = "name", text: str = "",
     ) -> Entries:  # fmt: skip
         parts = safe_paths.parse_path(path)
-        return await self._in(location, None, OpenFolder.list, parts, offset, limit, sort, text)
+        return await self._run_in_folder(
+            location, None, OpenFolder.list, parts, offset, limit, sort, text
+        )
 
     async def entry(self, location: Location, path: str) -> Entry:
         parts = safe_paths.file_parts(path)
-        return await self._in(location, None, OpenFolder.entry, parts)
+        return await self._run_in_folder(location, None, OpenFolder.entry, parts)
 
     async def make_directory(
         self, location: Location, path: str, exists_ok: bool, uid: int | None = None
     ) -> None:
         parts = safe_paths.file_parts(path.rstrip("/"), is_new=True)
-        await self._in(location, uid, OpenFolder.make_directory, parts, exists_ok)
+        await self._run_in_folder(location, uid, OpenFolder.make_directory, parts, exists_ok)
 
     async def move(
         self, location: Location, source: str, target: str, replaces: bool, uid: int | None = None
     ) -> Entry:
-        """Move or rename something inside a folder."""
+        """Move or rename an entry inside a folder."""
         old, new = safe_paths.file_parts(source), safe_paths.file_parts(target, is_new=True)
-        return await self._in(location, uid, OpenFolder.move, old, new, replaces)
+        return await self._run_in_folder(location, uid, OpenFolder.move, old, new, replaces)
 
     async def copy(
-        self, location: Location, source: str, target: str, uid: int | None, progress: Copying
+        self, location: Location, source: str, target: str, uid: int | None, progress: CopyProgress
     ) -> Entry:
-        """Copy something inside a folder; it appears when complete."""
+        """Copy an entry inside a folder; the copy becomes visible when it is complete."""
         old, new = safe_paths.file_parts(source), safe_paths.file_parts(target, is_new=True)
         return await self._long.run(self._copy, location, uid, old, new, progress, seconds=None)
 
     async def remove(self, location: Location, path: str, is_recursive: bool = False) -> None:
-        """Remove a file, a link or an empty directory; with ``is_recursive`` a whole tree."""
+        """Remove a file, a link or an empty directory; with ``is_recursive`` also a tree."""
         parts = safe_paths.file_parts(path)
         left = await self._workers.run(self._remove, location, parts, is_recursive)
         if left is not None:
@@ -202,16 +220,17 @@ class StorageHost:
     async def open_download(self, location: Location, path: str) -> Download:
         """Open a file; the caller closes it."""
         parts = safe_paths.file_parts(path)
-        file = await self._in(location, None, OpenFolder.open_file, parts)
+        file = await self._run_in_folder(location, None, OpenFolder.open_file, parts)
         return Download(file, self._workers)
 
     async def open_archive(
         self, location: Location, paths: Sequence[str], form: str
     ) -> ArchiveStream:
-        """Start a zip or tar archive of some paths; the caller closes it."""
+        """Open a zip or tar archive that is created while it is read; the caller closes it."""
         if form not in FORMATS or not paths or len(paths) > MAX_ARCHIVE_PATHS:
             raise InvalidRequest(
-                f"an archive is {' or '.join(FORMATS)}, of at most {MAX_ARCHIVE_PATHS} paths",
+                f"an archive has the format {' or '.join(FORMATS)} and 1 to {MAX_ARCHIVE_PATHS} "
+                "paths",
                 field="format",
             )
         tops = [safe_paths.parse_path(path) for path in paths]
@@ -223,43 +242,46 @@ class StorageHost:
         except BaseException:
             os.close(root)
             raise
-        return ArchiveStream(root, packed(opened, tops, form), self._workers)
+        return ArchiveStream(root, generate_archive(opened, tops, form), self._workers)
 
     async def writer(
         self, location: Location, upload_id: str | None = None,
         checksum: tuple[str, bytes] | None = None,
     ) -> Writer:  # fmt: skip
-        """Return a writer that appends to an upload; without an id, to a new one-shot upload."""
+        """Return a writer that appends a chunk to an upload, by default to a new one-shot upload.
+
+        ``checksum`` is the algorithm and the digest of the chunk.
+        """
         staging = self.staging(location)
         if upload_id is None:
-            return await self._workers.run(staging.once)
+            return await self._workers.run(staging.one_shot_writer)
         return await self._workers.run(staging.writer, upload_id, checksum)
 
-    async def check_place(
+    async def check_target(
         self, location: Location, path: str, size_bytes: int, expected: Expected = ANYTHING
     ) -> None:
-        """Raise the error that ``land`` would raise now, before the bytes are sent for nothing."""
+        """Raise the error that ``commit`` would raise now, before the client sends the content."""
         parts = safe_paths.file_parts(path, is_new=True)
-        await self._in(location, None, OpenFolder.check_place, parts, expected)
+        await self._run_in_folder(location, None, OpenFolder.check_target, parts, expected)
         await self._workers.run(self._check_room, size_bytes)
 
-    async def land(
+    async def commit(
         self, location: Location, writer: Writer, path: str, uid: int | None,
         expected: Expected = ANYTHING,
     ) -> Entry:  # fmt: skip
-        """Move a written file to its path: complete, durably and atomically."""
+        """Move an uploaded file to its path, durably and atomically."""
         parts = safe_paths.file_parts(path, is_new=True)
-        return await self._workers.run(self._land, location, writer, parts, uid, expected)
+        return await self._workers.run(self._commit, location, writer, parts, uid, expected)
 
     async def unpack(
         self, location: Location, writer: Writer, path: str, uid: int | None, max_bytes: int
     ) -> Unpacked:
-        """Unpack a written tar archive at a directory of the folder.
+        """Unpack an uploaded tar archive into a directory of the folder.
 
-        A cancellation stops it, unless its files have begun to appear.
+        A cancellation stops it, unless it has begun to move files into the folder.
         """
         parts = safe_paths.parse_new_path(path)
-        staging = await self._workers.run(self.staging(location).fresh, ".unpacked")
+        staging = await self._workers.run(self.staging(location).new_path, ".unpacked")
         owner = self._owner(uid)
         job = Job(
             folder=str(self._path(location)),
@@ -271,13 +293,13 @@ class StorageHost:
             has_kernel_opener=self._opener is safe_paths.open_with_kernel,
             cpu_seconds=cpu_seconds(writer.size),
         )
-        # One archive at a time per owner, so that no owner blocks all others.
-        async with self._turns.setdefault(location.scope, asyncio.Lock()), self._unpackers:
+        # One archive at a time per scope, so that one user cannot occupy all unpack processes.
+        async with self._unpack_locks.setdefault(location.scope, asyncio.Lock()), self._unpackers:
             try:
                 return await unpack(job)
             finally:
                 removal = self._long.run(remove_any, staging, seconds=None)
-                with contextlib.suppress(Unavailable):  # the next start removes it
+                with contextlib.suppress(Unavailable):  # the sweep at the next start removes it
                     await asyncio.shield(asyncio.ensure_future(removal))
 
     async def discard(self, writer: Writer) -> None:
@@ -285,15 +307,18 @@ class StorageHost:
         await self._workers.run(writer.discard)
 
     async def run(self, work: Callable[..., T], *arguments: Any) -> T:
-        """Run one step of file work with the result of ``staging``, in a thread."""
+        """Run a method of ``Staging`` or ``Writer`` in a thread."""
         return await self._workers.run(work, *arguments)
 
     async def join(self, location: Location, facts: UploadFacts, parts: Sequence[str]) -> None:
-        """Create an upload from the partial uploads that it consists of."""
+        """Create an upload by concatenating complete partial uploads, in their order."""
         await self._long.run(self.staging(location).join, facts, parts, seconds=None)
 
     async def sweep(self, is_start: bool = False) -> int:
-        """Remove expired uploads and the remains of a crash; return the number of uploads."""
+        """Remove expired uploads, and with ``is_start`` the remains of a crash.
+
+        Return the number of removed uploads.
+        """
         return await self._long.run(sweep_all, self._root, time.time(), is_start, seconds=None)
 
     async def unfinished(self) -> Sequence[tuple[Scope, UploadFacts]]:
@@ -305,13 +330,13 @@ class StorageHost:
         return Staging(self._staging_path(location))
 
     def source_path(self, location: Location) -> str:
-        """Return the absolute path of the folder on the agents' machines, for mounts."""
+        """Return the absolute path of the folder, which is the same on the agents' machines."""
         return str(self._path(location))
 
-    async def _in(
+    async def _run_in_folder(
         self, location: Location, uid: int | None, work: Callable[..., T], *arguments: Any
     ) -> T:
-        """Run work on the opened folder, in a thread; ``uid`` will own new files."""
+        """Run ``work`` on the opened folder in a thread; ``uid`` will own new files."""
         return await self._workers.run(self._opened_for, location, uid, work, *arguments)
 
     def _opened_for(
@@ -343,7 +368,7 @@ class StorageHost:
         return self._scope_path(location.scope) / str(uuid.UUID(location.vfolder_id))
 
     def _staging_path(self, location: Location) -> Path:
-        # Never in the folder itself: sessions could replace it by a link.
+        # Not in the folder itself, where sessions could replace the directory by a link.
         return self._scope_path(location.scope) / DIRECTORY
 
     def _prepare(self) -> None:
@@ -359,7 +384,7 @@ class StorageHost:
             return HostStatus.READ_ONLY, "it is mounted read-only", total, free
         if not os.access(self._root, os.W_OK | os.X_OK):
             return HostStatus.READ_ONLY, "the manager may not write to it", total, free
-        if free < FULL_BYTES:
+        if free < MIN_FREE_BYTES:
             return HostStatus.FULL, f"{free} bytes are left", total, free
         return HostStatus.READY, "", total, free
 
@@ -373,7 +398,7 @@ class StorageHost:
             return
         try:
             with trees.descriptor(self._open_root(location)) as made:
-                folder.give_directory(made, Owner(-1, self._shared_gid))
+                folder.grant_directory_access(made, Owner(-1, self._shared_gid))
         except OSError:
             path.rmdir()
             raise
@@ -382,7 +407,7 @@ class StorageHost:
         place = Path(path)
         if not place.is_absolute() or ".." in place.parts or place != place.resolve():
             raise InvalidRequest(
-                f"{path} must be the absolute path of a directory, without links and '..' in it",
+                f"{path} must be an absolute path without links and '..'",
                 field="unmanaged_path",
             )
         if not place.is_dir():
@@ -390,24 +415,24 @@ class StorageHost:
         root = self._root.resolve()
         if len(place.parts) < 3 or place in (root, *root.parents) or root in place.parents:
             raise InvalidRequest(
-                f"{path} contains more than one folder's files; give a separate directory",
+                f"{path} is or contains the storage host's root, is inside it, or is a top-level "
+                "directory; give a separate directory",
                 field="unmanaged_path",
             )
 
     def _delete(self, location: Location) -> None:
         gone = self._staging_path(location) / f"{uuid.UUID(location.vfolder_id)}.trash"
-        # The remains of an interrupted deletion would block the rename.
+        # The remains of an interrupted deletion would prevent the rename.
         remove_tree(gone)
-        # Renamed first, so that processes that have it open or mounted no longer reach it by its
-        # path.
+        # Rename before the removal, so that the folder disappears from its path atomically.
         with contextlib.suppress(FileNotFoundError):
             gone.parent.mkdir(mode=folder.PRIVATE_MODE, exist_ok=True)
             os.rename(self._path(location), gone)
         remove_tree(gone)
 
-    def _counted(self, location: Location) -> Usage:
+    def _measure(self, location: Location) -> Usage:
         with trees.descriptor(self._open_root(location)) as root:
-            return trees.count(root)
+            return trees.measure_tree(root)
 
     def _with_scope(self, work: Callable[[Path], T], scope: Scope) -> T | None:
         path = self._scope_path(scope)
@@ -419,9 +444,9 @@ class StorageHost:
             self.backend.set_quota(path, limit_bytes)
 
     def _copy_folder(
-        self, source: Location, host: StorageHost, target: Location, progress: Copying
+        self, source: Location, host: StorageHost, target: Location, progress: CopyProgress
     ) -> None:
-        held = self._counted(source)
+        held = self._measure(source)
         progress.total_files, progress.total_bytes = held.files, held.bytes
         host._check_room(held.disk_bytes)
         host._delete(target)
@@ -429,14 +454,14 @@ class StorageHost:
         self.backend.clone(self._path(source), host._path(target), progress)
         with trees.descriptor(host._open_root(target)) as made:
             if host._shared_gid is not None:
-                folder.give_directory(made, Owner(-1, host._shared_gid))
+                folder.grant_directory_access(made, Owner(-1, host._shared_gid))
             folder.sync_file_system(made)
 
-    def _move_folder(self, source: Location, target: Location, progress: Copying) -> None:
+    def _move_folder(self, source: Location, target: Location, progress: CopyProgress) -> None:
         old, new = self._path(source), self._path(target)
         if not old.exists():
             if new.exists():
-                return  # an interrupted call has done it already
+                return  # an interrupted earlier call has already moved it
             raise FileNotFoundError(old)
         self.backend.create(self._scope_path(target.scope))
         try:
@@ -445,20 +470,20 @@ class StorageHost:
                 return
         except OSError:
             log.info(
-                "folder %s is copied to another quota scope, because it cannot be renamed",
+                "copying folder %s to another quota scope, because it cannot be renamed",
                 source.vfolder_id,
             )
         self._copy_folder(source, self, target, progress)
         self._delete(source)
 
-    def _reach(self, location: Location) -> None:
+    def _check_access(self, location: Location) -> None:
         with trees.descriptor(self._open_root(location)) as root:
             os.fstat(root)
 
     def _copy(
-        self, location: Location, uid: int | None, old: Any, new: Any, progress: Copying
+        self, location: Location, uid: int | None, old: Any, new: Any, progress: CopyProgress
     ) -> Entry:
-        staging = self.staging(location).fresh()
+        staging = self.staging(location).new_path()
         try:
             with self._opened(location, uid) as opened:
                 return opened.copy(old, new, staging, progress)
@@ -466,7 +491,7 @@ class StorageHost:
             remove_any(staging)
 
     def _remove(self, location: Location, parts: Any, is_recursive: bool) -> Path | None:
-        trash = self.staging(location).fresh(".trash") if is_recursive else None
+        trash = self.staging(location).new_path(".trash") if is_recursive else None
         with self._opened(location) as opened:
             return trash if opened.remove(parts, trash) else None
 
@@ -475,12 +500,12 @@ class StorageHost:
         free = room.f_bavail * room.f_frsize
         if size_bytes > free:
             raise StorageFull(
-                f"storage host {self.name} has {free} bytes left, this has {size_bytes}",
+                f"storage host {self.name} has {free} bytes left, but {size_bytes} are needed",
                 size_bytes=size_bytes,
                 free_bytes=free,
             )
 
-    def _land(
+    def _commit(
         self, location: Location, writer: Writer, parts: Any, uid: int | None, expected: Expected
     ) -> Entry:
         with self._opened(location, uid) as opened:

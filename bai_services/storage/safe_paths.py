@@ -1,7 +1,7 @@
 """Open paths below a directory so that none leads out of it.
 
-With ``openat2`` and ``RESOLVE_BENEATH`` where the kernel has it: links inside the directory work,
-links out of it fail. Elsewhere part by part, refusing every link.
+If the kernel has ``openat2`` with ``RESOLVE_BENEATH``, links inside the directory work and links
+out of it fail. Otherwise the path is opened part by part, and every link fails.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ Opener = Callable[[int, Sequence[str], int], int]
 
 
 def parse_path(path: str) -> tuple[str, ...]:
-    """Return the parts of a path inside a folder; the folder itself has none.
+    """Return the parts of a path inside a folder; for the folder itself an empty tuple.
 
     Raises
     ------
@@ -76,19 +76,19 @@ def file_parts(path: str, is_new: bool = False) -> tuple[str, ...]:
     """
     parts = parse_new_path(path) if is_new else parse_path(path)
     if not parts:
-        raise InvalidRequest("say which file: path=…", field="path")
+        raise InvalidRequest("name a file: path=…", field="path")
     if path.endswith("/"):
-        raise InvalidRequest("a path that ends with / is not the path of a file", field="path")
+        raise InvalidRequest("the path of a file must not end with /", field="path")
     return parts
 
 
 def open_with_kernel(root: int, parts: Sequence[str], flags: int) -> int:
-    """Return a descriptor of ``parts`` below ``root``; OSError as from ``open``."""
+    """Return a descriptor of ``parts`` below ``root``; raise OSError like ``os.open``."""
     return open_beneath(root, "/".join(parts) or ".", flags)
 
 
 def open_walking(root: int, parts: Sequence[str], flags: int) -> int:
-    """As ``open_with_kernel``, but refuse every link on the way."""
+    """Do the same as ``open_with_kernel``, but raise ELOOP for every link on the path."""
     here = os.dup(root)
     try:
         for part in parts[:-1]:
@@ -116,7 +116,7 @@ def _open_no_link(directory: int, name: str, flags: int) -> int:
 
 
 def best_opener() -> Opener:
-    """Return the opener that uses openat2 if that is permitted here, else the other one."""
+    """Return ``open_with_kernel`` if openat2 is available and permitted, else ``open_walking``."""
     root = os.open("/", os.O_PATH | os.O_CLOEXEC)
     try:
         os.close(open_with_kernel(root, (), os.O_PATH))
@@ -133,7 +133,7 @@ def best_opener() -> Opener:
 def open_regular(opener: Opener, root: int, parts: Sequence[str]) -> int:
     """Return a descriptor for reading a regular file.
 
-    The type is checked before opening: opening a pipe could block for ever, and opening a device
+    The type is checked before opening: opening a pipe could block forever, and opening a device
     could have side effects.
 
     Raises
@@ -145,15 +145,15 @@ def open_regular(opener: Opener, root: int, parts: Sequence[str]) -> int:
     try:
         mode = os.fstat(path).st_mode
         if stat.S_ISDIR(mode):
-            raise Conflict("that is a directory, not a file")
+            raise Conflict("this is a directory, not a file")
         if not stat.S_ISREG(mode):
-            raise Conflict("that is not a regular file; pipes, sockets and devices are not opened")
+            raise Conflict("this is not a regular file; pipes, sockets and devices are not opened")
         return os.open(f"/proc/self/fd/{path}", os.O_RDONLY | os.O_CLOEXEC)
     finally:
         os.close(path)
 
 
-def leads_out() -> Forbidden:
+def path_escape_error() -> Forbidden:
     """Return the error for a path that leads out of its folder through a link."""
     return Forbidden("the path leads out of the folder through a link", field="path")
 

@@ -1,4 +1,4 @@
-"""Count and copy whole directory trees of any depth, without following a link."""
+"""Count and copy directory trees of any depth, without following links."""
 
 from __future__ import annotations
 
@@ -14,23 +14,23 @@ from pathlib import Path
 
 from bai_services.descent import GONE, Descent
 
-from .base import Copying, Usage
+from .base import CopyProgress, Usage
 
 _libc = ctypes.CDLL(None, use_errno=True)
 _libc.sync_file_range.argtypes = (ctypes.c_int, ctypes.c_int64, ctypes.c_int64, ctypes.c_uint)
 _SYNC_FILE_RANGE_WRITE = 2
 _FICLONE = 0x40049409
-_PIECE_BYTES = 8 * 2**20
+_CHUNK_BYTES = 8 * 2**20
 # Blocks of zeros of this size become holes.
 HOLE_BYTES = 64 * 2**10
 _ZEROS = bytes(HOLE_BYTES)
 # The unit of ``st_blocks`` on every file system.
 _BLOCK_BYTES = 512
-# Errors of file systems, or pairs of them, that do not support the copy call.
+# Errors of a copy system call that the file system, or the pair of file systems, does not support.
 _NO_KERNEL_COPY = (errno.EXDEV, errno.EOPNOTSUPP, errno.EINVAL, errno.ENOSYS, errno.ENOTTY)
 
 
-def count(directory: int) -> Usage:
+def measure_tree(directory: int) -> Usage:
     """Count everything below an open directory."""
     files = size = on_disk = 0
     with Descent(directory) as at:
@@ -53,13 +53,13 @@ def count(directory: int) -> Usage:
 
 
 def advance(at: Descent, waiting: list[list[str]]) -> bool:
-    """Go to the next directory of a tree, depth first; return False at its end.
+    """Enter the next directory of a tree, depth first; return False at the end.
 
-    ``waiting`` has the names still to be entered, for each level down to ``at``.
+    ``waiting`` holds, for each level down to ``at``, the names of the directories not yet visited.
     """
     while True:
         while waiting[-1]:
-            if entered(at, waiting[-1].pop()):
+            if try_enter(at, waiting[-1].pop()):
                 return True
         waiting.pop()
         if not waiting:
@@ -67,8 +67,8 @@ def advance(at: Descent, waiting: list[list[str]]) -> bool:
         at.leave()
 
 
-def entered(at: Descent, name: str) -> bool:
-    """Enter a directory; return False if it was removed or replaced meanwhile."""
+def try_enter(at: Descent, name: str) -> bool:
+    """Enter a directory; return False if it was removed or replaced since it was listed."""
     try:
         at.enter(name)
     except OSError as error:
@@ -78,11 +78,11 @@ def entered(at: Descent, name: str) -> bool:
     return True
 
 
-def copy_tree(source: int, target: int, progress: Copying) -> None:
+def copy_tree(source: int, target: int, progress: CopyProgress) -> None:
     """Copy files, directories and links from one open directory to another.
 
-    Special files are left out. Owners, modes, times and access lists are kept where this process
-    may, and so are holes in files.
+    Special files are left out. Holes in files are preserved; owners, modes, times and ACLs are
+    preserved where this process has permission.
 
     Raises
     ------
@@ -94,12 +94,12 @@ def copy_tree(source: int, target: int, progress: Copying) -> None:
         while True:
             if waiting[-1]:
                 name = waiting[-1].pop()
-                if entered(a, name):
+                if try_enter(a, name):
                     os.mkdir(name, 0o700, dir_fd=b.here)
                     b.enter(name)
                     waiting.append(_copy_files(a.here, b.here, progress))
                 continue
-            copy_facts(a.here, b.here)
+            copy_metadata(a.here, b.here)
             waiting.pop()
             if not waiting:
                 return
@@ -107,8 +107,8 @@ def copy_tree(source: int, target: int, progress: Copying) -> None:
             b.leave()
 
 
-def _copy_files(source: int, target: int, progress: Copying) -> list[str]:
-    """Copy everything but directories; return the directories' names."""
+def _copy_files(source: int, target: int, progress: CopyProgress) -> list[str]:
+    """Copy all entries except directories; return the names of the directories."""
     directories = []
     with os.scandir(source) as entries:
         for entry in entries:
@@ -122,7 +122,7 @@ def _copy_files(source: int, target: int, progress: Copying) -> list[str]:
     return directories
 
 
-def _copy_entry(source: int, target: int, name: str, progress: Copying) -> None:
+def _copy_entry(source: int, target: int, name: str, progress: CopyProgress) -> None:
     facts = os.stat(name, dir_fd=source, follow_symlinks=False)
     if stat.S_ISLNK(facts.st_mode):
         os.symlink(os.readlink(name, dir_fd=source), name, dir_fd=target)
@@ -130,7 +130,7 @@ def _copy_entry(source: int, target: int, name: str, progress: Copying) -> None:
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
         with (
             descriptor(
-                # Non-blocking, in case it was replaced by a pipe.
+                # Non-blocking, because the file may have been replaced by a pipe since the stat.
                 os.open(
                     name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=source
                 )
@@ -138,14 +138,13 @@ def _copy_entry(source: int, target: int, name: str, progress: Copying) -> None:
             descriptor(os.open(name, flags, 0o600, dir_fd=target)) as b,
         ):
             copy_file(a, b, progress)
-            copy_facts(a, b)
+            copy_metadata(a, b)
 
 
-def copy_file(source: int, target: int, progress: Copying | None = None) -> None:
-    """Append a file's content to another: by reflink or copy in the kernel, else by reading and
-    writing.
+def copy_file(source: int, target: int, progress: CopyProgress | None = None) -> None:
+    """Append a file's content to another, preserving holes.
 
-    Holes stay holes, whatever their size.
+    Uses a reflink or a copy in the kernel where the file system supports it, else sendfile.
     """
     size = os.fstat(source).st_size
     start = os.fstat(target).st_size
@@ -164,7 +163,7 @@ def copy_file(source: int, target: int, progress: Copying | None = None) -> None
         while begin < end:
             if progress is not None:
                 progress.check()
-            moved = _copy_piece(source, begin, target, start + begin, end - begin)
+            moved = _copy_chunk(source, begin, target, start + begin, end - begin)
             if not moved:
                 return  # truncated meanwhile
             begin += moved
@@ -177,7 +176,7 @@ def copy_file(source: int, target: int, progress: Copying | None = None) -> None
 
 
 def data_segments(file: int, size: int) -> Iterator[tuple[int, int]]:
-    """Yield start and end of the data segments of a file; between them are holes."""
+    """Yield the start and end offsets of a file's data segments; holes lie between them."""
     at = 0
     while at < size:
         try:
@@ -195,8 +194,8 @@ def data_segments(file: int, size: int) -> Iterator[tuple[int, int]]:
         at = end
 
 
-def _copy_piece(source: int, begin: int, target: int, place: int, size: int) -> int:
-    size = min(size, _PIECE_BYTES)
+def _copy_chunk(source: int, begin: int, target: int, place: int, size: int) -> int:
+    size = min(size, _CHUNK_BYTES)
     try:
         return os.copy_file_range(source, target, size, offset_src=begin, offset_dst=place)
     except OSError as error:
@@ -206,12 +205,12 @@ def _copy_piece(source: int, begin: int, target: int, place: int, size: int) -> 
     return os.sendfile(target, source, begin, size)
 
 
-def write_sparsely(file: int, piece: bytes | memoryview, place: int) -> None:
-    """Write a piece of a file, with holes for blocks of zeros.
+def write_sparsely(file: int, chunk: bytes | memoryview, place: int) -> None:
+    """Write a chunk of a file at offset ``place``, leaving holes for blocks of zeros.
 
     The caller sets the final size of the file.
     """
-    with memoryview(piece) as view:
+    with memoryview(chunk) as view:
         begin = 0
         while begin < len(view):
             end = begin
@@ -228,14 +227,14 @@ def _is_zero(block: memoryview) -> bool:
     return block[0] == 0 == block[-1] and block.tobytes() == _ZEROS[: len(block)]
 
 
-def begin_writing(file: int, offset: int, size: int) -> None:
-    """Ask the kernel to start flushing a part of a file, without any guarantee."""
+def start_writeback(file: int, offset: int, size: int) -> None:
+    """Ask the kernel to start writing a range of a file to the disk, without any guarantee."""
     # Errors are ignored: fsync reports them, and not every file system supports the call.
     _libc.sync_file_range(file, offset, size, _SYNC_FILE_RANGE_WRITE)
 
 
-def copy_facts(source: int, target: int) -> None:
-    """Copy owner, access list, mode and times to an open file or directory."""
+def copy_metadata(source: int, target: int) -> None:
+    """Copy owner, ACLs, mode and times from one open file or directory to another."""
     facts = os.fstat(source)
     with contextlib.suppress(PermissionError):
         os.fchown(target, facts.st_uid, facts.st_gid)
@@ -247,7 +246,7 @@ def copy_facts(source: int, target: int) -> None:
 
 
 def can_share_blocks(directory: Path) -> bool:
-    """Return whether copies in that directory can share blocks (reflinks)."""
+    """Return whether the directory's file system supports copies that share blocks (reflinks)."""
     try:
         with (
             tempfile.TemporaryFile(dir=directory) as source,
@@ -270,7 +269,7 @@ def descriptor(number: int) -> Iterator[int]:
         os.close(number)
 
 
-def opened(directory: int, name: str) -> contextlib.AbstractContextManager[int]:
+def open_subdirectory(directory: int, name: str) -> contextlib.AbstractContextManager[int]:
     """Open a subdirectory, unless it is a link."""
     flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
     return descriptor(os.open(name, flags, dir_fd=directory))

@@ -1,4 +1,4 @@
-"""Threads for file work, with timeouts, so that the event loop never blocks on a file system."""
+"""Thread pool for file operations with timeouts, so that they never block the event loop."""
 
 from __future__ import annotations
 
@@ -31,18 +31,18 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 _Job: TypeAlias = "tuple[concurrent.futures.Future[Any], Callable[[], Any]]"
 
-# Grace period at the end of the process: work in a dead mount never ends.
-STOP_SECONDS = 3.0
-# One step of file work: a piece of a file, a page of a directory, a rename.
-STEP_SECONDS = 60.0
+# Grace period at the end of the process: an operation on a dead mount never returns.
+STOP_GRACE_SECONDS = 3.0
+# Timeout of one file operation: one chunk of a file, one page of a directory, one rename.
+STEP_TIMEOUT_SECONDS = 60.0
 
 
 class Workers:
-    """A thread pool of one storage host, so that a slow host cannot block others.
+    """The thread pool of one storage host; a slow host cannot block the other hosts.
 
-    A thread that hangs in a dead mount cannot be stopped: its caller gets an error after a timeout,
-    and once all threads hang, every caller gets it at once. The threads are daemons, because those
-    of a ``ThreadPoolExecutor`` would block the end of the process.
+    A thread that hangs in a dead mount cannot be stopped: its caller gets an error after a timeout.
+    While all threads hang, every call fails immediately. The threads are daemons, because the
+    threads of a ``ThreadPoolExecutor`` would prevent the process from exiting.
     """
 
     def __init__(self, name: str, threads: int) -> None:
@@ -63,8 +63,8 @@ class Workers:
         for thread in self._threads:
             thread.start()
 
-    async def stop(self, seconds: float = STOP_SECONDS) -> None:
-        """Finish running work within that time; queued work is not started."""
+    async def stop(self, seconds: float = STOP_GRACE_SECONDS) -> None:
+        """Cancel queued jobs, and wait up to ``seconds`` for the running ones."""
         if self._jobs is None:
             return
         jobs, self._jobs = self._jobs, None
@@ -81,28 +81,28 @@ class Workers:
         hanging = sum(thread.is_alive() for thread in self._threads)
         if hanging:
             log.warning(
-                "storage host %s: %d steps of file work are still running", self._name, hanging
+                "storage host %s: %d file operations are still running", self._name, hanging
             )
 
     async def run(
-        self, work: Callable[..., T], *arguments: Any, seconds: float | None = STEP_SECONDS
+        self, work: Callable[..., T], *arguments: Any, seconds: float | None = STEP_TIMEOUT_SECONDS
     ) -> T:
-        """Run file work in a thread; ``seconds`` None means no timeout.
+        """Run a file operation in a thread; ``seconds`` None means no timeout.
 
         Raises
         ------
         Unavailable
-            If it is not finished in time; it may still finish later.
+            If it does not finish in time; it may still finish later.
         BaiError
-            The error for an OSError of the work.
+            If the operation raises an OSError that ``_MEANINGS`` translates.
         """
         if self._jobs is None:
-            raise self._stopped()
+            raise self._not_running()
         if self._hanging >= self._size:
-            raise self._silent()
-        given: concurrent.futures.Future[T] = concurrent.futures.Future()
-        future = asyncio.wrap_future(given)
-        self._jobs.put((given, functools.partial(translated, work, *arguments)))
+            raise self._not_responding()
+        job_future: concurrent.futures.Future[T] = concurrent.futures.Future()
+        future = asyncio.wrap_future(job_future)
+        self._jobs.put((job_future, functools.partial(translate_errors, work, *arguments)))
         try:
             done, _ = await asyncio.wait([future], timeout=seconds)
         except asyncio.CancelledError:
@@ -110,22 +110,22 @@ class Workers:
             raise
         if done:
             if future.cancelled():
-                raise self._stopped()
+                raise self._not_running()
             return future.result()
         self._hanging += 1
-        future.add_done_callback(self._back)
-        raise self._silent()
+        future.add_done_callback(self._on_late_end)
+        raise self._not_responding()
 
-    def _back(self, future: asyncio.Future[Any]) -> None:
+    def _on_late_end(self, future: asyncio.Future[Any]) -> None:
         self._hanging -= 1
         _consume_error(future)
 
-    def _stopped(self) -> Unavailable:
+    def _not_running(self) -> Unavailable:
         return Unavailable("the storage host is not running; try again shortly", host=self._name)
 
-    def _silent(self) -> Unavailable:
+    def _not_responding(self) -> Unavailable:
         return Unavailable(
-            f"storage host {self._name} does not answer at the moment; try again shortly",
+            f"storage host {self._name} does not respond at the moment; try again shortly",
             host=self._name,
         )
 
@@ -144,47 +144,51 @@ def _work(jobs: queue.SimpleQueue[_Job | None]) -> None:
 
 
 def _consume_error(future: asyncio.Future[Any]) -> None:
-    """Consume the error of work whose caller has given up."""
+    """Retrieve the error of a job whose caller no longer waits, so that it is not logged."""
     if not future.cancelled():
         future.exception()
 
 
 _MEANINGS: dict[int, Callable[[], BaiError]] = {
     errno.ENOENT: lambda: NotFound("there is no such file in the folder"),
-    errno.EXDEV: safe_paths.leads_out,
-    errno.ELOOP: safe_paths.leads_out,
+    errno.EXDEV: safe_paths.path_escape_error,
+    errno.ELOOP: safe_paths.path_escape_error,
     errno.ENOTDIR: lambda: Conflict("a part of the path is a file, not a directory"),
-    errno.EISDIR: lambda: Conflict("there is a directory of that name"),
-    errno.EEXIST: lambda: Conflict("there is something of that name already"),
+    errno.EISDIR: lambda: Conflict("a directory with this name exists"),
+    errno.EEXIST: lambda: Conflict("a file or directory with this name already exists"),
     errno.ENOTEMPTY: lambda: Conflict("the directory is not empty; remove its files first"),
     errno.ENAMETOOLONG: lambda: InvalidRequest("the path is too long", field="path"),
-    errno.EINVAL: lambda: InvalidRequest("the file system refuses that path", field="path"),
-    errno.EILSEQ: lambda: InvalidRequest("the file system refuses that name", field="path"),
-    errno.EBUSY: lambda: Conflict("something is mounted there or it is in use"),
-    errno.ETXTBSY: lambda: Conflict("the file is being run"),
-    errno.EMLINK: lambda: Conflict("the directory cannot hold more directories"),
-    errno.EACCES: lambda: Forbidden("the file's own permissions forbid it"),
-    errno.EPERM: lambda: Forbidden("the file's own permissions forbid it"),
+    errno.EINVAL: lambda: InvalidRequest("the file system rejects this path", field="path"),
+    errno.EILSEQ: lambda: InvalidRequest("the file system rejects this name", field="path"),
+    errno.EBUSY: lambda: Conflict("it is in use, or a file system is mounted there"),
+    errno.ETXTBSY: lambda: Conflict("the file is being executed"),
+    errno.EMLINK: lambda: Conflict("the directory cannot contain more directories"),
+    errno.EACCES: lambda: Forbidden("the permissions of the file forbid it"),
+    errno.EPERM: lambda: Forbidden("the permissions of the file forbid it"),
     errno.EROFS: lambda: Unavailable("the storage host is read-only at the moment"),
     errno.EAGAIN: lambda: Unavailable("the folder is changing too fast; try again"),
     errno.EDQUOT: lambda: QuotaExceeded(
-        "the storage quota is used up: remove files, or ask for more; nothing was changed"
+        "the storage quota is used up: remove files, or ask an administrator for a larger quota; "
+        "nothing was changed"
     ),
     errno.EMFILE: lambda: Unavailable("too many files are open; try again shortly"),
     errno.ENFILE: lambda: Unavailable("too many files are open; try again shortly"),
 }
-_AWAY = (
+_UNREACHABLE = (
     *(errno.EIO, errno.ESTALE, errno.ENOTCONN, errno.ETIMEDOUT, errno.ENODEV, errno.ESHUTDOWN),
     *(errno.EHOSTDOWN, errno.EHOSTUNREACH, errno.ECONNREFUSED),
 )
-for _number in _AWAY:
+for _number in _UNREACHABLE:
     _MEANINGS[_number] = lambda: Unavailable("the storage host cannot be reached at the moment")
 for _number in (errno.ENOSPC, errno.EFBIG):
     _MEANINGS[_number] = lambda: StorageFull("the storage host is full; nothing was changed")
 
 
-def translated(work: Callable[..., T], *arguments: Any) -> T:
-    """Run file work and convert an OSError to an error for users."""
+def translate_errors(work: Callable[..., T], *arguments: Any) -> T:
+    """Run a file operation and convert an OSError to a ``BaiError`` that users may read.
+
+    An OSError without a translation is raised unchanged.
+    """
     try:
         return work(*arguments)
     except OSError as error:

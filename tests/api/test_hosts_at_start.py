@@ -22,7 +22,7 @@ from bai_services.manager.folders import mounts, quotas
 from bai_services.manager.settings import HostPlace
 from bai_services.storage import host as storage_host
 from bai_services.storage.backends.registry import ENTRY_POINTS
-from bai_services.storage.host import FULL_BYTES
+from bai_services.storage.host import MIN_FREE_BYTES
 from tests.testbed import ComponentMissing
 from tests.testbed.dead_mount import dead_mount
 from tests.testbed.distribution import install
@@ -121,7 +121,7 @@ async def test_one_that_is_slow(
 
 async def test_one_that_is_full(api: Api, agent: FakeAgent, disk: Path) -> None:
     room = os.statvfs(disk)
-    (disk / "fill").write_bytes(bytes(room.f_bavail * room.f_frsize - FULL_BYTES + MIB))
+    (disk / "fill").write_bytes(bytes(room.f_bavail * room.f_frsize - MIN_FREE_BYTES + MIB))
     shown = await host_of(api)
     assert (shown["status"], "bytes are left" in shown["message"]) == ("full", True)
     assert (await started(api, agent, "lab1", "data"))["mounts"]

@@ -338,7 +338,7 @@ async def test_an_edit_finds_out_that_somebody_else_was_quicker(user: Client) ->
     with pytest.raises(Changed, match="has changed"):
         await user.send("PUT", where, query=path, content=b"three", headers=mine)
     assert await content_of(user, "notes") == b"two"
-    with pytest.raises(Changed, match="exists already"):
+    with pytest.raises(Changed, match="already exists"):
         await user.send("PUT", where, query=path, content=b"x", headers={"If-None-Match": "*"})
 
 

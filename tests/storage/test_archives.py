@@ -1,4 +1,4 @@
-"""Trees as archives: what they may contain, and what is refused."""
+"""Archive downloads, and unpacking of valid, invalid and hostile archives."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from bai_services.storage.transfers.archives import packed as pack
 from bai_services.storage.transfers.staging import DIRECTORY, remove_any
 from bai_services.storage.transfers.unpacking import Unpacking
 from bai_services.storage.trees import descriptor
-from bai_services.storage.workers import translated
+from bai_services.storage.workers import translate_errors
 from tests.testbed.wait import wait_until_async
 
 GIB = 2**30
@@ -67,14 +67,14 @@ END = b"\0" * 1024
 
 
 def unpack_here(host: StorageHost, folder: Location, archive: bytes, path: str = "") -> None:
-    """Unpack in this process: many small cases do not need a process each."""
+    """Unpack in this process; one process for each of the many small cases would be slow."""
     staging = host.staging(folder)
-    source, place = staging.fresh(".tar"), staging.fresh(".unpacked")
+    source, place = staging.new_path(".tar"), staging.new_path(".unpacked")
     source.write_bytes(archive)
     try:
         with descriptor(os.open(host.source_path(folder), os.O_RDONLY)) as root:
             opened = OpenFolder(root, best_opener())
-            translated(Unpacking(opened, parse_new_path(path), place, GIB).run, source)
+            translate_errors(Unpacking(opened, parse_new_path(path), place, GIB).run, source)
     finally:
         source.unlink()
         remove_any(place)
@@ -98,9 +98,7 @@ def waiting(host: StorageHost) -> list[Path]:
     return list(host.backend.root.glob(f"*/*/{DIRECTORY}/*"))
 
 
-async def test_a_tree_is_unpacked_with_its_execute_bits(
-    host: StorageHost, folder: Location
-) -> None:
+async def test_unpack_preserves_tree_and_execute_bits(host: StorageHost, folder: Location) -> None:
     script = tarfile.TarInfo("bin/run")
     script.size, script.mode = 2, 0o755
     archive = member("a/b/c", b"deep") + member("e/", b"", tarfile.DIRTYPE)
@@ -114,33 +112,35 @@ async def test_a_tree_is_unpacked_with_its_execute_bits(
 
 
 BAD = [
-    pytest.param(member("../x"), "'..'", id="up"),
-    pytest.param(member("a/../../x"), "'..'", id="up inside"),
-    pytest.param(member("/etc/x"), "relative", id="absolute"),
-    pytest.param(member("x", b"", tarfile.SYMTYPE, "/etc"), "link", id="a link out"),
+    pytest.param(member("../x"), "'..'", id="leading .."),
+    pytest.param(member("a/../../x"), "'..'", id=".. in the middle"),
+    pytest.param(member("/etc/x"), "relative", id="absolute path"),
+    pytest.param(member("x", b"", tarfile.SYMTYPE, "/etc"), "link", id="symbolic link"),
     pytest.param(
-        member("d", b"", tarfile.SYMTYPE, "/tmp") + member("d/x"), "link", id="through its own link"
+        member("d", b"", tarfile.SYMTYPE, "/tmp") + member("d/x"),
+        "link",
+        id="file through the archive's own link",
     ),
-    pytest.param(member("x", b"", tarfile.LNKTYPE, "/etc/passwd"), "link", id="a hard link"),
-    pytest.param(member("x", b"", tarfile.CHRTYPE), "special", id="a device"),
-    pytest.param(member("x", b"", tarfile.FIFOTYPE), "special", id="a pipe"),
-    pytest.param(member("a\nb"), "control", id="a control character"),
-    pytest.param(member("x" * 300), "too long", id="a name too long"),
-    pytest.param(member("/".join(["x" * 100] * 50)), "too long", id="a path too long"),
-    pytest.param(member("a") + member("a"), "twice", id="one name twice"),
-    pytest.param(member("a") + member("./a"), "twice", id="one name twice in two spellings"),
-    pytest.param(b"no archive at all" * 100, "not a tar archive", id="something else"),
-    pytest.param(b"", "not a tar archive", id="nothing"),
-    pytest.param(member("a", b"x" * 5000)[:2000], "not a tar archive", id="cut off"),
-    pytest.param(member("dir"), "is a directory", id="a directory is in the way"),
-    pytest.param(member("out"), "is a link", id="a link is in the way"),
-    pytest.param(member("out/x"), "leads out", id="through a link of the folder"),
-    pytest.param(member("file/x"), "not a directory", id="below a file"),
+    pytest.param(member("x", b"", tarfile.LNKTYPE, "/etc/passwd"), "link", id="hard link"),
+    pytest.param(member("x", b"", tarfile.CHRTYPE), "special", id="device"),
+    pytest.param(member("x", b"", tarfile.FIFOTYPE), "special", id="pipe"),
+    pytest.param(member("a\nb"), "control", id="control character"),
+    pytest.param(member("x" * 300), "too long", id="name too long"),
+    pytest.param(member("/".join(["x" * 100] * 50)), "too long", id="path too long"),
+    pytest.param(member("a") + member("a"), "twice", id="duplicate path"),
+    pytest.param(member("a") + member("./a"), "twice", id="duplicate path in another spelling"),
+    pytest.param(b"no archive at all" * 100, "not a tar archive", id="not a tar archive"),
+    pytest.param(b"", "not a tar archive", id="empty file"),
+    pytest.param(member("a", b"x" * 5000)[:2000], "not a tar archive", id="truncated archive"),
+    pytest.param(member("dir"), "is a directory", id="path of an existing directory"),
+    pytest.param(member("out"), "is a link", id="path of an existing link"),
+    pytest.param(member("out/x"), "leads out", id="path through a link of the folder"),
+    pytest.param(member("file/x"), "not a directory", id="path below a file"),
 ]
 
 
 @pytest.mark.parametrize("bad, reason", BAD)
-async def test_one_bad_member_refuses_the_whole_archive(
+async def test_invalid_member_rejects_whole_archive(
     host: StorageHost, folder: Location, tmp_path: Path, bad: bytes, reason: str
 ) -> None:
     root, outside = Path(host.source_path(folder)), tmp_path / "outside"
@@ -155,13 +155,15 @@ async def test_one_bad_member_refuses_the_whole_archive(
     assert waiting(host) == []
 
 
-async def test_an_archive_without_its_end_is_not_whole(host: StorageHost, folder: Location) -> None:
+async def test_archive_without_end_blocks_is_rejected(host: StorageHost, folder: Location) -> None:
     with pytest.raises(InvalidRequest, match="not a tar archive"):
         await unpack(host, folder, member("a") + member("b"))
     assert below(host, folder) == {}
 
 
-async def test_an_archive_that_holds_more_than_it_may(host: StorageHost, folder: Location) -> None:
+async def test_archive_larger_than_max_bytes_is_rejected(
+    host: StorageHost, folder: Location
+) -> None:
     writer = await host.writer(folder)
     await host.run(writer.write, member("a", b"x" * 2000) + END)
     with pytest.raises(InvalidRequest, match="more than 1000 bytes"):
@@ -169,7 +171,7 @@ async def test_an_archive_that_holds_more_than_it_may(host: StorageHost, folder:
     await host.discard(writer)
 
 
-async def test_a_bomb_is_measured_before_it_is_unpacked(
+async def test_decompression_bomb_is_rejected_by_its_unpacked_size(
     host: StorageHost, folder: Location
 ) -> None:
     packed = io.BytesIO()
@@ -185,7 +187,7 @@ async def test_a_bomb_is_measured_before_it_is_unpacked(
     assert waiting(host) == []
 
 
-async def test_a_link_that_is_swapped_in_while_unpacking_leads_nowhere(
+async def test_unpacking_never_follows_link_that_replaces_directory(
     host: StorageHost, folder: Location, tmp_path: Path
 ) -> None:
     root, outside = Path(host.source_path(folder)), tmp_path / "outside"
@@ -219,7 +221,7 @@ async def test_a_link_that_is_swapped_in_while_unpacking_leads_nowhere(
 
 
 def long_header(kind: bytes, size: int = 64 * 2**20) -> bytes:
-    """Return a header that claims a size, with that many bytes of content."""
+    """Return an extension header that states ``size``, followed by at most 1 MiB of content."""
     info = tarfile.TarInfo("header")
     info.type, info.size = kind, size
     content = b"30 comment=" if kind in (tarfile.XHDTYPE, tarfile.SOLARIS_XHDTYPE) else b"n"
@@ -239,12 +241,12 @@ def records(value: bytes, kind: bytes = tarfile.XHDTYPE) -> bytes:
 
 
 def members_with_global_headers(count: int) -> bytes:
-    """Each member comes after one global pax header of 128 KiB."""
+    """Return members that each follow one global pax header of 128 KiB."""
     header = records(b"a" * (128 * 2**10 - len("131072 comment=\n")), tarfile.XGLTYPE)
     return b"".join(header + member(f"member-{number}") for number in range(count))
 
 
-def negative() -> bytes:
+def negative_size() -> bytes:
     head = bytearray(member("x"))
     head[124:136] = b"\xff" * 12
     head[148:156] = b"        "
@@ -263,32 +265,36 @@ def sparse_map(text: bytes) -> bytes:
 
 
 HOSTILE = [
-    pytest.param(long_header(tarfile.XHDTYPE), "header of 67108864", id="pax"),
-    pytest.param(long_header(tarfile.XGLTYPE), "global headers of 67108864", id="pax for all"),
+    pytest.param(long_header(tarfile.XHDTYPE), "header of 67108864", id="huge pax header"),
     pytest.param(
-        members_with_global_headers(3), "global headers of 393216", id="pax for all, in many parts"
+        long_header(tarfile.XGLTYPE), "global headers of 67108864", id="huge global pax header"
     ),
-    pytest.param(long_header(tarfile.SOLARIS_XHDTYPE), "header of 67108864", id="Solaris"),
-    pytest.param(long_header(tarfile.GNUTYPE_LONGNAME), "header of 67108864", id="long name"),
-    pytest.param(long_header(tarfile.GNUTYPE_LONGLINK), "header of 67108864", id="long link"),
-    pytest.param(gnu_name() * 2000, "more than 8 headers", id="headers of headers"),
-    pytest.param(long_header(tarfile.XHDTYPE, 2**17), "malformed", id="records that are none"),
+    pytest.param(
+        members_with_global_headers(3), "global headers of 393216", id="many global pax headers"
+    ),
+    pytest.param(
+        long_header(tarfile.SOLARIS_XHDTYPE), "header of 67108864", id="huge Solaris header"
+    ),
+    pytest.param(long_header(tarfile.GNUTYPE_LONGNAME), "header of 67108864", id="huge long name"),
+    pytest.param(long_header(tarfile.GNUTYPE_LONGLINK), "header of 67108864", id="huge long link"),
+    pytest.param(gnu_name() * 2000, "more than 8 headers", id="nested extension headers"),
+    pytest.param(long_header(tarfile.XHDTYPE, 2**17), "malformed", id="malformed pax records"),
     pytest.param(records(b"1" * 2**17), "too long", id="digits that take quadratic time"),
-    pytest.param(negative(), "not a tar archive", id="a negative size"),
-    pytest.param(sparse_map(b"1\n200\n5\n"), "sparse", id="sparse beyond the end"),
-    pytest.param(sparse_map(b"2\n50\n9\n0\n9\n"), "sparse", id="sparse that overlaps"),
-    pytest.param(sparse_map(b"9" * 5000), "not a tar archive", id="a sparse map that never ends"),
+    pytest.param(negative_size(), "not a tar archive", id="negative size"),
+    pytest.param(sparse_map(b"1\n200\n5\n"), "sparse", id="sparse segment beyond the end"),
+    pytest.param(sparse_map(b"2\n50\n9\n0\n9\n"), "sparse", id="overlapping sparse segments"),
+    pytest.param(sparse_map(b"9" * 5000), "not a tar archive", id="sparse map without end"),
     pytest.param(member("d/" * 300 + "x"), "nested more than 256", id="deep directories"),
     pytest.param(
         b"".join(member(f"{i}/" + "d/" * 250 + "x") for i in range(850)),
         "more than 200000 files and directories",
-        id="directories without members",
+        id="too many implied directories",
     ),
 ]
 
 
 @pytest.mark.parametrize("bad, reason", HOSTILE)
-async def test_what_an_archive_claims_is_checked_before_it_is_believed(
+async def test_hostile_archive_is_rejected_with_bounded_memory(
     host: StorageHost, folder: Location, bad: bytes, reason: str
 ) -> None:
     tracemalloc.start()
@@ -308,7 +314,7 @@ async def test_global_headers_up_to_the_limit_are_read(host: StorageHost, folder
     assert below(host, folder) == {f"member-{number}": b"x" for number in range(2)}
 
 
-async def test_an_archive_expands_no_more_than_200_times(
+async def test_archive_may_expand_at_most_200_times(
     host: StorageHost, folder: Location, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     archive = gzip.compress(member("zeros", bytes(32 * 2**20)) + END)
@@ -322,8 +328,8 @@ async def test_an_archive_expands_no_more_than_200_times(
     assert (made.st_size, made.st_blocks) == (32 * 2**20, 0)
 
 
-def test_what_needs_too_much_memory_ends_only_its_own_process(tmp_path: Path) -> None:
-    """A dictionary of 1.5 GiB, the maximum that an xz header may claim."""
+def test_archive_that_needs_too_much_memory_is_rejected(tmp_path: Path) -> None:
+    """The archive needs a dictionary of 1.5 GiB, the maximum of an xz header."""
     made = StorageHost("local", LocalBackend(tmp_path / "root"))
     filters = [{"id": lzma.FILTER_LZMA2, "preset": 0, "dict_size": 1536 * 2**20}]
     archive = small_dictionary_claim(filters)
@@ -353,7 +359,7 @@ def small_dictionary_claim(filters: list[dict[str, int]]) -> bytes:
 
 
 @pytest.mark.parametrize("form", ["gnu", "pax"])
-def test_a_sparse_file_of_1_tib_is_unpacked_with_its_holes(tmp_path: Path, form: str) -> None:
+def test_unpack_preserves_holes_of_1_tib_sparse_file(tmp_path: Path, form: str) -> None:
     source = tmp_path / "sparse"
     with source.open("wb") as file:
         file.write(b"begin")
@@ -380,9 +386,7 @@ def assert_sparse(path: Path) -> None:
         assert file.read(7) == b"middle\0"
 
 
-async def test_unpacking_stops_when_nobody_waits_for_it(
-    host: StorageHost, folder: Location
-) -> None:
+async def test_cancelled_unpacking_leaves_nothing(host: StorageHost, folder: Location) -> None:
     archive = gzip.compress(b"".join(member(f"f{n}") for n in range(50_000)) + END, 1)
     writer = await host.writer(folder)
     await host.run(writer.write, archive)
@@ -408,7 +412,7 @@ async def packed(host: StorageHost, folder: Location, form: str, *paths: str) ->
 
 @pytest.fixture
 def tree(host: StorageHost, folder: Location, tmp_path: Path) -> dict[str, bytes]:
-    """Files, with links and special files that must not be followed."""
+    """Create files, and a link and a pipe that archives must not follow; return the files."""
     root = Path(host.source_path(folder))
     files = {"a/big": os.urandom(3 * 2**20 + 1), "a/b/한글.txt": b"hi", "top": b"", "z/x": b"9"}
     for path, content in files.items():
@@ -421,7 +425,7 @@ def tree(host: StorageHost, folder: Location, tmp_path: Path) -> dict[str, bytes
     return files
 
 
-async def test_a_tree_goes_out_as_zip(
+async def test_zip_contains_tree(
     host: StorageHost, folder: Location, tree: dict[str, bytes]
 ) -> None:
     with zipfile.ZipFile(io.BytesIO(await packed(host, folder, "zip", ""))) as archive:
@@ -431,7 +435,7 @@ async def test_a_tree_goes_out_as_zip(
     assert found == tree
 
 
-async def test_a_tree_goes_out_as_tar_with_links_as_links(
+async def test_tar_contains_tree_with_links_as_links(
     host: StorageHost, folder: Location, tree: dict[str, bytes]
 ) -> None:
     content = await packed(host, folder, "tar", "a", "top")
@@ -443,7 +447,7 @@ async def test_a_tree_goes_out_as_tar_with_links_as_links(
     assert "a/pipe" not in members and "a/b" in members
 
 
-async def test_what_goes_out_comes_in_again(
+async def test_downloaded_tar_can_be_unpacked(
     host: StorageHost, folder: Location, tree: dict[str, bytes]
 ) -> None:
     content = await packed(host, folder, "tar", "z", "a/b", "a/big")
@@ -453,8 +457,8 @@ async def test_what_goes_out_comes_in_again(
 
 
 @pytest.mark.parametrize("form", ["zip", "tar"])
-def test_deep_directories_go_out(tmp_path: Path, form: str) -> None:
-    # In memory if possible: disks take a second for 1,000 directories.
+def test_archive_of_deep_directories(tmp_path: Path, form: str) -> None:
+    # In memory if possible: a disk takes about 1 s for 1,000 directories.
     shared = Path("/dev/shm")
     top = Path(tempfile.mkdtemp(dir=shared if os.access(shared, os.W_OK) else tmp_path))
     depth = 4000
@@ -480,7 +484,7 @@ def test_deep_directories_go_out(tmp_path: Path, form: str) -> None:
         remove_tree(top)
 
 
-def test_a_sparse_file_of_1_tib_goes_out_as_tar_with_its_holes(tmp_path: Path) -> None:
+def test_tar_preserves_holes_of_1_tib_sparse_file(tmp_path: Path) -> None:
     place = tmp_path / "folder"
     (place / "in").mkdir(parents=True)
     with (place / "in/sparse").open("wb") as file:
@@ -506,13 +510,15 @@ def test_a_sparse_file_of_1_tib_goes_out_as_tar_with_its_holes(tmp_path: Path) -
         assert (target / "after").read_bytes() == b"after"
 
 
-async def test_an_archive_of_what_is_not_there(host: StorageHost, folder: Location) -> None:
+async def test_archive_of_missing_or_invalid_paths_is_rejected(
+    host: StorageHost, folder: Location
+) -> None:
     for paths, form in ((["none"], "zip"), (["../x"], "zip"), ([""], "rar"), ([], "zip")):
         with pytest.raises(BaiError):
             await packed(host, folder, form, *paths)
 
 
-async def test_a_file_that_shrinks_breaks_the_stream(host: StorageHost, folder: Location) -> None:
+async def test_archive_stream_fails_if_file_shrinks(host: StorageHost, folder: Location) -> None:
     path = Path(host.source_path(folder), "f")
     await asyncio.to_thread(path.write_bytes, bytes(8 * 2**20))
     stream = await host.open_archive(folder, ["f"], "tar")

@@ -1,4 +1,4 @@
-"""One suite for all backends, each on a real file system of its own."""
+"""Tests that every backend must pass, each on a real file system of its type."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from bai_services.storage.backends.cephfs import CephfsBackend
 from bai_services.storage.backends.local import LocalBackend
 from bai_services.storage.backends.project_quota import Ext4Backend, XfsBackend
 from bai_services.storage.backends.registry import BUILT_IN, find_backend
-from bai_services.storage.base import Capability, Copying, HostStatus, Location, Scope
+from bai_services.storage.base import Capability, CopyProgress, HostStatus, Location, Scope
 from bai_services.storage.host import StorageHost
 from tests.testbed.skip import skip_or_fail
 
@@ -28,8 +28,8 @@ MIB = 2**20
 IMAGE_BYTES = 400 * MIB
 
 
-class StandInCephfs(CephfsBackend):
-    """CephFS as far as its attributes: they are stored, but nothing counts or refuses."""
+class FakeCephfs(CephfsBackend):
+    """CephFS with user attributes: limits are stored, but usage is not counted or limited."""
 
     filesystems = ("ext4", "xfs", "btrfs", "tmpfs", "overlay", "ext3", "ext2")
     limit_attribute = "user.ceph.quota.max_bytes"
@@ -42,7 +42,7 @@ class StandInCephfs(CephfsBackend):
 
 @dataclass
 class Leaf:
-    """A backend and how to create a file system for it."""
+    """A backend, and the commands that create a file system for it."""
 
     name: str
     backend: type[Backend]
@@ -63,12 +63,12 @@ LEAVES = [
         "ext4", Ext4Backend, ["mkfs.ext4", "-q", "-O", "project,quota", "-E", "quotatype=prjquota"],
         "loop,prjquota", is_enforced=True,
     ),
-    Leaf("cephfs", StandInCephfs),
+    Leaf("cephfs", FakeCephfs),
 ]  # fmt: skip
 
 
 def run(*words: str) -> str | None:
-    """Run a tool; return the reason of a failure, else None."""
+    """Run a command; return None after success, else the reason of the failure."""
     if shutil.which(words[0]) is None:
         return f"{words[0]} is not installed"
     done = subprocess.run(words, capture_output=True, text=True, env={**os.environ, "LC_ALL": "C"})
@@ -79,7 +79,7 @@ def run(*words: str) -> str | None:
 def mounted(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[tuple[Leaf, Path]]:
-    """A backend with the root of its file system."""
+    """A backend, and the root of a new file system for it."""
     leaf: Leaf = request.param
     place = tmp_path_factory.mktemp(leaf.name)
     if not leaf.make:
@@ -123,12 +123,12 @@ async def put(host: StorageHost, location: Location, path: str, content: bytes) 
     try:
         for start in range(0, len(content), MIB):
             await host.run(writer.write, content[start : start + MIB])
-        await host.land(location, writer, path, None)
+        await host.commit(location, writer, path, None)
     finally:
         await host.discard(writer)
 
 
-async def test_capabilities_are_what_was_probed(
+async def test_capabilities_match_file_system(
     mounted: tuple[Leaf, Path], host: StorageHost
 ) -> None:
     leaf, _ = mounted
@@ -138,7 +138,7 @@ async def test_capabilities_are_what_was_probed(
         assert Capability.QUOTA not in host.capabilities
 
 
-async def test_create_use_and_delete(host: StorageHost) -> None:
+async def test_folder_is_created_filled_and_deleted(host: StorageHost) -> None:
     location = fresh()
     await host.create(location)
     await put(host, location, "a/b", b"x" * 1000)
@@ -150,7 +150,7 @@ async def test_create_use_and_delete(host: StorageHost) -> None:
         await host.list(location, "")
 
 
-async def test_two_folders_of_a_scope_share_its_limit(
+async def test_folders_of_one_scope_share_its_quota(
     mounted: tuple[Leaf, Path], host: StorageHost
 ) -> None:
     leaf, root = mounted
@@ -166,19 +166,19 @@ async def test_two_folders_of_a_scope_share_its_limit(
     assert host.backend.quota(root.joinpath(*one.scope.parts)) == 8 * MIB
     with pytest.raises(QuotaExceeded, match="quota is used up"):
         await put(host, other, "second", os.urandom(5 * MIB))
-    # Writes by a session meet the same limit, with the usual error.
-    said = run(
+    # A session that writes directly gets the usual error for the same limit.
+    failure = run(
         "dd", "if=/dev/urandom", f"of={host.source_path(other)}/by-hand", "bs=1M", "count=6",
         "conv=fsync",
     )  # fmt: skip
-    assert "Disk quota exceeded" in (said or "")
+    assert "Disk quota exceeded" in (failure or "")
     os.unlink(f"{host.source_path(other)}/by-hand")
     await host.set_quota(one.scope, None)
     await put(host, other, "second", os.urandom(5 * MIB))
     assert host.backend.quota(root.joinpath(*one.scope.parts)) is None
 
 
-async def test_the_counter_says_what_a_scope_holds(
+async def test_scope_bytes_match_stored_files(
     mounted: tuple[Leaf, Path], host: StorageHost
 ) -> None:
     leaf, _ = mounted
@@ -192,7 +192,7 @@ async def test_the_counter_says_what_a_scope_holds(
         assert used is None or leaf.name == "cephfs"
 
 
-async def test_a_clone_has_everything_and_stands_alone(host: StorageHost) -> None:
+async def test_clone_is_complete_and_independent(host: StorageHost) -> None:
     source, target = fresh(), fresh()
     await host.create(source)
     await put(host, source, "a/b", b"one")
@@ -201,7 +201,7 @@ async def test_a_clone_has_everything_and_stands_alone(host: StorageHost) -> Non
     os.mkfifo(path / "pipe")
     (path / "run").write_bytes(b"#!")
     (path / "run").chmod(0o755)
-    progress = Copying()
+    progress = CopyProgress()
     await host.copy_folder(source, host, target, progress)
     await host.copy_folder(source, host, target, progress)  # after an interrupted copy
     there = Path(host.source_path(target))
@@ -214,19 +214,21 @@ async def test_a_clone_has_everything_and_stands_alone(host: StorageHost) -> Non
     assert progress.bytes >= 5
 
 
-async def test_a_folder_goes_to_another_scope_once(host: StorageHost) -> None:
+async def test_move_to_another_scope_is_idempotent(host: StorageHost) -> None:
     source = fresh()
     target = Location(fresh().scope, source.vfolder_id)
     await host.create(source)
     await put(host, source, "f", b"mine")
-    await host.move_folder(source, target, Copying())
-    await host.move_folder(source, target, Copying())
+    await host.move_folder(source, target, CopyProgress())
+    await host.move_folder(source, target, CopyProgress())
     assert read(Path(host.source_path(target), "f")) == b"mine"
     with pytest.raises(NotFound):
-        await host.reach(source, 5)
+        await host.check_access(source, 5)
 
 
-async def test_a_scope_is_deleted_whole(mounted: tuple[Leaf, Path], host: StorageHost) -> None:
+async def test_delete_of_scope_removes_its_folders(
+    mounted: tuple[Leaf, Path], host: StorageHost
+) -> None:
     _, root = mounted
     location = fresh()
     await host.create(location)
@@ -237,16 +239,14 @@ async def test_a_scope_is_deleted_whole(mounted: tuple[Leaf, Path], host: Storag
     assert not scope.exists()
 
 
-def test_every_backend_is_found_by_its_name() -> None:
+def test_find_backend_returns_built_in_backends() -> None:
     assert all(find_backend(name) is cls for name, cls in BUILT_IN.items())
-    with pytest.raises(Unavailable, match="there is: btrfs, cephfs, ext4, local, xfs"):
+    with pytest.raises(Unavailable, match="available: btrfs, cephfs, ext4, local, xfs"):
         find_backend("tape")
 
 
 @pytest.mark.parametrize("backend", [BtrfsBackend, XfsBackend, CephfsBackend])
-async def test_a_host_on_the_wrong_file_system_says_so_and_breaks_nothing(
-    tmp_path: Path, backend: type[Backend]
-) -> None:
+async def test_host_on_wrong_file_system_reports_it(tmp_path: Path, backend: type[Backend]) -> None:
     host = StorageHost("odd", backend(tmp_path))
     await host.start()
     assert host.health.status is HostStatus.GONE
@@ -254,8 +254,8 @@ async def test_a_host_on_the_wrong_file_system_says_so_and_breaks_nothing(
     await host.stop()
 
 
-class Dead(LocalBackend):
-    """A mount that does not respond until the test releases it."""
+class HangingBackend(LocalBackend):
+    """A backend on a mount that does not respond until the test releases it."""
 
     def __init__(self, root: Path) -> None:
         super().__init__(root)
@@ -265,24 +265,24 @@ class Dead(LocalBackend):
         self.released.wait(30)
 
 
-async def test_dead_mount_times_out(tmp_path: Path) -> None:
-    backend = Dead(tmp_path)
+async def test_calls_on_dead_mount_time_out(tmp_path: Path) -> None:
+    backend = HangingBackend(tmp_path)
     host = StorageHost("dead", backend)
     await host.start()
     try:
         for _ in range(8):
-            with pytest.raises(Unavailable, match="does not answer"):
+            with pytest.raises(Unavailable, match="does not respond"):
                 await host._workers.run(backend.create, tmp_path, seconds=0.05)
-        # All threads hang: every caller gets an error at once.
-        with pytest.raises(Unavailable, match="does not answer"):
-            await host.reach(fresh(), 5)
+        # All threads hang, so every call fails immediately.
+        with pytest.raises(Unavailable, match="does not respond"):
+            await host.check_access(fresh(), 5)
         assert (await host.probe()).status is HostStatus.GONE
     finally:
         backend.released.set()
         await host.stop()
 
 
-async def test_a_read_only_host_is_reported(tmp_path: Path) -> None:
+async def test_read_only_host_is_reported(tmp_path: Path) -> None:
     if problem := run("mount", "-t", "tmpfs", "-o", "size=64m", "none", str(tmp_path)):
         skip_or_fail("mount", problem)
     try:

@@ -1,4 +1,4 @@
-"""Downloads whose client has disconnected or timed out while a step still runs."""
+"""Closing a descriptor while worker threads still use it, after a disconnect or a timeout."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def is_open(number: int) -> bool:
     return Path(f"/proc/self/fd/{number}").exists()
 
 
-async def test_a_descriptor_stays_open_while_a_step_that_nobody_waits_for_uses_it(
+async def test_descriptor_stays_open_while_abandoned_step_uses_it(
     workers: Workers, tmp_path: Path
 ) -> None:
     number = os.open(tmp_path, os.O_RDONLY)
@@ -48,9 +48,7 @@ async def test_a_descriptor_stays_open_while_a_step_that_nobody_waits_for_uses_i
     assert not is_open(number)
 
 
-async def test_a_step_that_comes_after_the_end_uses_nothing(
-    workers: Workers, tmp_path: Path
-) -> None:
+async def test_queued_step_fails_after_close(workers: Workers, tmp_path: Path) -> None:
     descriptor = Descriptor(os.open(tmp_path, os.O_RDONLY), workers)
     used: list[int] = []
     may_end = threading.Event()

@@ -1,4 +1,4 @@
-"""A backend of another package: found by its entry point, used like built-in ones."""
+"""A storage backend of another package, found by its entry point."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class TapeBackend(Backend):
         return int((scope / ".limit").read_text() or 0) or None
 
 
-class NoBackend:
+class NotABackend:
     pass
 """
 
@@ -44,7 +44,7 @@ Install = Callable[..., None]
 
 @pytest.fixture
 def tape(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    points = {"tape": "bai_tape:TapeBackend", "odd": "bai_tape:NoBackend"}
+    points = {"tape": "bai_tape:TapeBackend", "odd": "bai_tape:NotABackend"}
     install(tmp_path / "packages", "bai_tape", MODULE, {ENTRY_POINTS: points}, monkeypatch)
 
 
@@ -59,7 +59,7 @@ async def test_backend_of_another_package_is_used(tmp_path: Path) -> None:
         await host.create(location)
         writer = await host.writer(location)
         await host.run(writer.write, b"kept")
-        await host.land(location, writer, "a/f", None)
+        await host.commit(location, writer, "a/f", None)
         assert read(Path(host.source_path(location), "a/f")) == b"kept"
         await host.set_quota(location.scope, 1000)
         assert host.backend.quota(tmp_path.joinpath("root", *location.scope.parts)) == 1000
@@ -69,8 +69,8 @@ async def test_backend_of_another_package_is_used(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("tape")
-def test_entry_point_that_is_not_a_backend_is_refused() -> None:
+def test_entry_point_that_is_not_a_backend_is_rejected() -> None:
     with pytest.raises(Unavailable, match="'odd' of bai.storage is not a storage backend"):
         find_backend("odd")
-    with pytest.raises(Unavailable, match="there is: btrfs, cephfs, ext4, local, odd, tape, xfs"):
+    with pytest.raises(Unavailable, match="available: btrfs, cephfs, ext4, local, odd, tape, xfs"):
         find_backend("none")

@@ -1,9 +1,10 @@
-"""The storage host on this machine's disk: real files, links and full disks."""
+"""StorageHost with the local backend: files, links, attacks and full disks."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import itertools
 import os
 import socket
 import stat
@@ -26,17 +27,17 @@ from bai_services.core.errors import (
     Unavailable,
 )
 from bai_services.storage.backends.local import LocalBackend
-from bai_services.storage.base import Copying, FileType, HostStatus, Location, Scope
+from bai_services.storage.base import CopyProgress, FileType, HostStatus, Location, Scope
 from bai_services.storage.host import StorageHost
 from bai_services.storage.safe_paths import Opener, best_opener, open_walking
 from bai_services.storage.transfers.staging import DIRECTORY
 
-needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root mounts and gives files away")
+needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="requires root (mount, chown)")
 
 
 @pytest.fixture(params=["kernel", "walking"])
 def opener(request: pytest.FixtureRequest) -> Opener:
-    """Every test runs with and without openat2."""
+    """Runs every test with and without openat2."""
     return best_opener() if request.param == "kernel" else open_walking
 
 
@@ -55,7 +56,7 @@ async def folder(storage: StorageHost) -> Location:
     return location
 
 
-def place(storage: StorageHost, location: Location) -> Path:
+def path_of(storage: StorageHost, location: Location) -> Path:
     return Path(storage.source_path(location))
 
 
@@ -70,11 +71,11 @@ def host_at(root: Path, **options: Any) -> StorageHost:
 async def put(
     storage: StorageHost, location: Location, path: str, content: bytes, uid: int | None = None
 ) -> None:
-    await storage.check_place(location, path, len(content))
+    await storage.check_target(location, path, len(content))
     writer = await storage.writer(location)
     try:
         await storage.run(writer.write, content)
-        await storage.land(location, writer, path, uid)
+        await storage.commit(location, writer, path, uid)
     finally:
         await storage.discard(writer)
 
@@ -87,7 +88,7 @@ async def get(storage: StorageHost, location: Location, path: str) -> bytes:
         await download.close()
 
 
-def read(path: Path) -> bytes:
+def content_of(path: Path) -> bytes:
     return path.read_bytes()
 
 
@@ -96,15 +97,15 @@ def succeeds(words: list[str]) -> bool:
 
 
 def leftovers(storage: StorageHost) -> list[str]:
-    """Return the contents of the staging area."""
+    """Return the paths in the staging areas."""
     return [str(path) for path in storage.backend.root.glob(f"*/*/{DIRECTORY}/*")]
 
 
-async def test_what_is_sent_comes_back(storage: StorageHost, folder: Location) -> None:
+async def test_upload_download_round_trip(storage: StorageHost, folder: Location) -> None:
     content = os.urandom(3 * 2**20 + 7)
     await put(storage, folder, "a/b/c.bin", content)
     assert await get(storage, folder, "a/b/c.bin") == content
-    assert (place(storage, folder) / "a/b/c.bin").read_bytes() == content
+    assert (path_of(storage, folder) / "a/b/c.bin").read_bytes() == content
     listed = await storage.list(folder, "a/b", 0, 10)
     assert [(e.name, e.type, e.size) for e in listed.items] == [
         ("c.bin", FileType.FILE, len(content))
@@ -114,44 +115,46 @@ async def test_what_is_sent_comes_back(storage: StorageHost, folder: Location) -
     assert (usage.files, usage.bytes) == (3, len(content))
 
 
-async def test_a_folder_lies_by_its_id(storage: StorageHost, folder: Location) -> None:
+async def test_folder_path_consists_of_scope_and_id(storage: StorageHost, folder: Location) -> None:
     name, scope = folder.vfolder_id, folder.scope
-    assert place(storage, folder).relative_to(storage.backend.root) == Path("user", scope.id, name)
+    assert path_of(storage, folder).relative_to(storage.backend.root) == Path(
+        "user", scope.id, name
+    )
     for odd in (Location(scope, "../../etc"), Location(Scope("..", scope.id), name),
                 Location(Scope("user", "../x"), name)):  # fmt: skip
         with pytest.raises(ValueError):
             storage.source_path(odd)
 
 
-async def test_an_upload_replaces_a_file_and_keeps_its_execute_bit(
+async def test_upload_that_replaces_file_keeps_execute_bit(
     storage: StorageHost, folder: Location
 ) -> None:
     await put(storage, folder, "run", b"one")
-    path = place(storage, folder) / "run"
+    path = path_of(storage, folder) / "run"
     path.chmod(0o755)
     await put(storage, folder, "run", b"two")
     assert path.read_bytes() == b"two"
     assert path.stat().st_mode & 0o111
 
 
-async def test_nobody_sees_half_a_file(storage: StorageHost, folder: Location) -> None:
+async def test_unfinished_upload_is_invisible(storage: StorageHost, folder: Location) -> None:
     writer = await storage.writer(folder)
     await storage.run(writer.write, b"x" * 2**21)
     assert (await storage.list(folder, "", 0, 10)).total == 0
     await storage.discard(writer)
-    await storage.discard(writer)
+    await storage.discard(writer)  # idempotent
     assert (await storage.list(folder, "", 0, 10)).total == 0
     assert leftovers(storage) == []
 
 
-async def test_a_start_removes_what_a_crash_left(tmp_path: Path) -> None:
+async def test_sweep_at_start_removes_remains_of_crash(tmp_path: Path) -> None:
     storage = host_at(tmp_path)
     await storage.start()
     location = fresh_location()
     await storage.create(location)
     writer = await storage.writer(location)
     await storage.run(writer.write, b"half")
-    storage.staging(location).fresh(".unpacked").mkdir()
+    storage.staging(location).new_path(".unpacked").mkdir()
     assert len(leftovers(storage)) == 2
     await storage.sweep(is_start=True)
     assert leftovers(storage) == []
@@ -160,30 +163,30 @@ async def test_a_start_removes_what_a_crash_left(tmp_path: Path) -> None:
 
 
 ESCAPES = [
-    pytest.param("../outside", InvalidRequest, id="up"),
-    pytest.param("a/../../outside", InvalidRequest, id="up inside"),
-    pytest.param("/etc/passwd", InvalidRequest, id="absolute"),
+    pytest.param("../outside", InvalidRequest, id="leading .."),
+    pytest.param("a/../../outside", InvalidRequest, id=".. in the middle"),
+    pytest.param("/etc/passwd", InvalidRequest, id="absolute path"),
     pytest.param("a\0b", InvalidRequest, id="NUL"),
-    pytest.param("x" * 256, InvalidRequest, id="one part too long"),
-    pytest.param("/".join(["x" * 200] * 30), InvalidRequest, id="too long in all"),
-    pytest.param("\ud800", InvalidRequest, id="half a character"),
+    pytest.param("x" * 256, InvalidRequest, id="part too long"),
+    pytest.param("/".join(["x" * 200] * 30), InvalidRequest, id="path too long"),
+    pytest.param("\ud800", InvalidRequest, id="lone surrogate"),
     pytest.param("", InvalidRequest, id="the folder itself"),
-    pytest.param("file/", InvalidRequest, id="a file as directory"),
+    pytest.param("file/", InvalidRequest, id="file with trailing slash"),
     pytest.param("out-file", Forbidden, id="link to a file outside"),
     pytest.param("out-dir/outside", Forbidden, id="through a link to outside"),
     pytest.param("out-relative/outside", Forbidden, id="through a relative link to outside"),
-    pytest.param("loop", Forbidden, id="a link to itself"),
-    pytest.param("magic/passwd", Forbidden, id="through a link of /proc"),
+    pytest.param("loop", Forbidden, id="link to itself"),
+    pytest.param("magic/passwd", Forbidden, id="through a magic link of /proc"),
 ]
 
 
 @pytest.fixture
-def trapped(storage: StorageHost, folder: Location, tmp_path: Path) -> Path:
-    """A folder full of links that lead out; returns the file outside."""
+def escape_target(storage: StorageHost, folder: Location, tmp_path: Path) -> Path:
+    """Fill the folder with links that lead out; return the file outside that they lead to."""
     outside = tmp_path / "outer" / "outside"
     outside.parent.mkdir()
     outside.write_bytes(b"secret")
-    here = place(storage, folder)
+    here = path_of(storage, folder)
     (here / "file").write_bytes(b"mine")
     (here / "out-file").symlink_to(outside)
     (here / "out-dir").symlink_to(outside.parent)
@@ -195,10 +198,10 @@ def trapped(storage: StorageHost, folder: Location, tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize("path, error", ESCAPES)
-async def test_no_path_leads_out(
+async def test_path_that_leads_out_is_rejected(
     storage: StorageHost,
     folder: Location,
-    trapped: Path,
+    escape_target: Path,
     path: str,
     error: type[BaiError],
 ) -> None:
@@ -216,25 +219,25 @@ async def test_no_path_leads_out(
             await put(storage, folder, path, b"gone")
         with pytest.raises(InvalidRequest):
             await storage.remove(folder, path)
-    assert read(trapped) == b"secret"
+    assert content_of(escape_target) == b"secret"
     assert leftovers(storage) == []
 
 
-async def test_a_link_itself_is_listed_and_removed_never_written(
-    storage: StorageHost, folder: Location, trapped: Path
+async def test_link_is_listed_and_removed_but_not_written(
+    storage: StorageHost, folder: Location, escape_target: Path
 ) -> None:
     listed = await storage.list(folder, "", 0, 20)
     assert {e.name: e.type for e in listed.items}["out-file"] is FileType.LINK
     with pytest.raises(Conflict, match="is a link"):
         await put(storage, folder, "out-file", b"gone")
     await storage.remove(folder, "out-file")
-    assert read(trapped) == b"secret"
+    assert content_of(escape_target) == b"secret"
 
 
-async def test_links_inside_work_where_the_kernel_watches(
+async def test_link_inside_folder_works_only_with_openat2(
     storage: StorageHost, folder: Location, opener: Opener
 ) -> None:
-    here = place(storage, folder)
+    here = path_of(storage, folder)
     (here / "real").mkdir()
     (here / "real" / "file").write_bytes(b"in")
     (here / "link").symlink_to("real")
@@ -245,48 +248,60 @@ async def test_links_inside_work_where_the_kernel_watches(
         assert await get(storage, folder, "link/file") == b"in"
 
 
-async def test_a_link_that_changes_all_the_time_never_leads_out(
-    storage: StorageHost, folder: Location, trapped: Path
+async def test_directory_swapped_with_link_never_leads_out(
+    storage: StorageHost, folder: Location, escape_target: Path
 ) -> None:
-    here = place(storage, folder)
+    here = path_of(storage, folder)
     (here / "way").mkdir()
     (here / "way" / "outside").write_bytes(b"mine")
-    (here / "trap").symlink_to(trapped.parent)
+    (here / "trap").symlink_to(escape_target.parent)
     stop = threading.Event()
 
     def flip() -> None:
         # `way` is a directory, then a link to outside, then the directory again.
         steps = [("way", "safe"), ("trap", "way"), ("way", "trap"), ("safe", "way")]
-        while not stop.is_set():
+        for number in itertools.count():
             for before, after in steps:
-                # An upload may have created its own `way` meanwhile.
                 with contextlib.suppress(OSError):
                     os.rename(here / before, here / after)
+            if os.path.lexists(here / "safe"):
+                # An upload has created its own `way`, which blocks the renames.
+                with contextlib.suppress(OSError):
+                    os.rename(here / "way", here / f"created-{number}")
+            if stop.is_set():
+                return
 
     attacker = threading.Thread(target=flip)
     attacker.start()
     seen: set[bytes] = set()
+    n_denied = 0
     try:
         for number in range(300):
-            with contextlib.suppress(Forbidden, NotFound, Conflict, Unavailable):
+            try:
                 seen.add(await get(storage, folder, "way/outside"))
+            except Forbidden:
+                n_denied += 1
+            except (NotFound, Conflict, Unavailable):
+                pass  # `way` is being renamed
             with contextlib.suppress(Forbidden, NotFound, Conflict, Unavailable):
                 await put(storage, folder, f"way/new-{number}", b"new")
     finally:
         stop.set()
         attacker.join()
-    assert seen <= {b"mine"}
-    assert os.listdir(trapped.parent) == ["outside"]
-    assert read(trapped) == b"secret"
+    # Both states of `way` were seen, and the link was never followed.
+    assert seen == {b"mine"}
+    assert n_denied
+    assert os.listdir(escape_target.parent) == ["outside"]
+    assert content_of(escape_target) == b"secret"
 
 
-async def test_special_files_are_listed_and_never_opened(
+async def test_special_files_are_listed_but_not_opened(
     storage: StorageHost, folder: Location
 ) -> None:
-    here = place(storage, folder)
+    here = path_of(storage, folder)
     os.mkfifo(here / "pipe")
     with socket.socket(socket.AF_UNIX) as listener:
-        with contextlib.chdir(here):  # the whole path would be too long for a socket
+        with contextlib.chdir(here):  # the absolute path is too long for a socket address
             listener.bind("socket")
         names = ["pipe", "socket"]
         if os.geteuid() == 0:
@@ -295,27 +310,27 @@ async def test_special_files_are_listed_and_never_opened(
         for name in names:
             with pytest.raises(Conflict, match="not a regular file"):
                 await asyncio.wait_for(get(storage, folder, name), 5)
-            with pytest.raises(Conflict, match="something special"):
+            with pytest.raises(Conflict, match="special file"):
                 await put(storage, folder, name, b"x")
     listed = await storage.list(folder, "", 0, 10)
     assert {e.type for e in listed.items} == {FileType.OTHER}
 
 
-async def test_names_of_every_script_and_odd_bytes(storage: StorageHost, folder: Location) -> None:
+async def test_unicode_and_unusual_names(storage: StorageHost, folder: Location) -> None:
     for name in ("한글 파일.txt", "ไทย", "日本語", "🙂", "e\u0301", "-rf", "a:b", "*"):
         await put(storage, folder, name, name.encode())
         assert await get(storage, folder, name) == name.encode()
     with pytest.raises(InvalidRequest, match="control"):
         await put(storage, folder, "a\nb", b"x")
-    (place(storage, folder) / os.fsdecode(b"\xff")).write_bytes(b"x")
+    (path_of(storage, folder) / os.fsdecode(b"\xff")).write_bytes(b"x")
     names = [e.name for e in (await storage.list(folder, "", 0, 100)).items]
     assert "\ufffd" in names
     assert "".join(names).encode()
 
 
-async def test_pages_of_a_directory(storage: StorageHost, folder: Location) -> None:
+async def test_list_returns_page_and_total(storage: StorageHost, folder: Location) -> None:
     for number in range(25):
-        (place(storage, folder) / f"{number:02}").touch()
+        (path_of(storage, folder) / f"{number:02}").touch()
     page = await storage.list(folder, "", 10, 10)
     assert ([e.name for e in page.items], page.total) == ([f"{n}" for n in range(10, 20)], 25)
     assert (await storage.list(folder, "", 30, 10)).items == []
@@ -324,15 +339,15 @@ async def test_pages_of_a_directory(storage: StorageHost, folder: Location) -> N
 @pytest.mark.parametrize(
     "path, error",
     [
-        pytest.param("none", NotFound, id="not there"),
+        pytest.param("none", NotFound, id="missing"),
         pytest.param("file/below", Conflict, id="below a file"),
-        pytest.param("dir", Conflict, id="a directory"),
+        pytest.param("dir", Conflict, id="directory"),
     ],
 )
-async def test_path_that_is_not_a_file_is_refused(
+async def test_path_that_is_not_a_file_is_rejected(
     storage: StorageHost, folder: Location, path: str, error: type[BaiError]
 ) -> None:
-    here = place(storage, folder)
+    here = path_of(storage, folder)
     (here / "file").touch()
     (here / "dir").mkdir()
     (here / "dir" / "inner").touch()
@@ -342,20 +357,20 @@ async def test_path_that_is_not_a_file_is_refused(
         await storage.remove(folder, path)
     if error is Conflict:
         with pytest.raises(Conflict):
-            await storage.check_place(folder, path, 0)
+            await storage.check_target(folder, path, 0)
     assert leftovers(storage) == []
 
 
-async def test_an_empty_directory_may_be_removed(storage: StorageHost, folder: Location) -> None:
-    (place(storage, folder) / "dir").mkdir()
+async def test_remove_deletes_empty_directory(storage: StorageHost, folder: Location) -> None:
+    (path_of(storage, folder) / "dir").mkdir()
     await storage.remove(folder, "dir")
     assert (await storage.list(folder, "", 0, 10)).total == 0
 
 
-async def test_delete_takes_everything_also_what_is_locked_away(
+async def test_delete_removes_locked_directories_but_not_link_targets(
     storage: StorageHost, folder: Location, tmp_path: Path
 ) -> None:
-    here = place(storage, folder)
+    here = path_of(storage, folder)
     outside = tmp_path / "outside"
     outside.write_bytes(b"stays")
     (here / "deep" / "er").mkdir(parents=True)
@@ -371,20 +386,19 @@ async def test_delete_takes_everything_also_what_is_locked_away(
         await storage.list(folder, "", 0, 10)
 
 
-async def test_an_upload_into_a_folder_that_goes_meanwhile_leaves_nothing(
+async def test_upload_into_deleted_folder_leaves_nothing(
     storage: StorageHost, folder: Location
 ) -> None:
     writer = await storage.writer(folder)
     await storage.run(writer.write, b"x")
     await storage.delete(folder)
     with pytest.raises(NotFound):
-        await storage.land(folder, writer, "late", None)
+        await storage.commit(folder, writer, "late", None)
     await storage.discard(writer)
     assert leftovers(storage) == []
-    assert leftovers(storage) == []
 
 
-async def test_a_host_that_does_not_run_says_so(tmp_path: Path) -> None:
+async def test_stopped_host_raises_unavailable(tmp_path: Path) -> None:
     with pytest.raises(Unavailable):
         await host_at(tmp_path).create(fresh_location())
 
@@ -398,7 +412,7 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
         ["mount", "-t", "tmpfs", "-o", "size=2m", "none", str(path)], capture_output=True, text=True
     )
     if done.returncode:
-        pytest.skip(f"no small file system can be mounted: {done.stderr.strip()}")
+        pytest.skip(f"cannot mount a small file system: {done.stderr.strip()}")
     yield path
     subprocess.run(["umount", "-l", str(path)], check=True)
 
@@ -416,17 +430,17 @@ async def test_full_disk_is_reported_and_leaves_nothing(small_disk: Path) -> Non
             await storage.run(writer.write, os.urandom(2**20))
     await storage.discard(writer)
     with pytest.raises(StorageFull, match="bytes left"):
-        await storage.check_place(location, "big", 2**30)
+        await storage.check_target(location, "big", 2**30)
     assert (await storage.probe()).status is HostStatus.FULL
     assert await get(storage, location, "keep") == b"old"
     assert leftovers(storage) == []
-    # There is room again for a smaller file.
+    # A smaller file still fits.
     await put(storage, location, "fits", b"x" * 2**20)
     await storage.stop()
 
 
 @needs_root
-async def test_sessions_with_different_uids_share_a_folder_and_nobody_else_gets_in(
+async def test_only_members_of_shared_group_have_access(
     tmp_path: Path,
 ) -> None:
     root = tmp_path / "root"
@@ -435,11 +449,17 @@ async def test_sessions_with_different_uids_share_a_folder_and_nobody_else_gets_
     location = fresh_location()
     await storage.create(location)
     await put(storage, location, "a/up", b"up", uid=100_001)
-    # A container has the folder mounted; here the directories above it are made accessible instead.
-    for path in (tmp_path, *tmp_path.parents, root, root / "user", place(storage, location).parent):
+    # A container mounts the folder; this test makes its parent directories accessible instead.
+    for path in (
+        tmp_path,
+        *tmp_path.parents,
+        root,
+        root / "user",
+        path_of(storage, location).parent,
+    ):
         if path != Path("/") and not path.stat().st_mode & 0o001:
             path.chmod(path.stat().st_mode | 0o011)
-    here = place(storage, location)
+    here = path_of(storage, location)
 
     def may(uid: int, gid: int, script: str) -> bool:
         who = ["setpriv", f"--reuid={uid}", f"--regid={gid}", "--clear-groups"]
@@ -448,15 +468,14 @@ async def test_sessions_with_different_uids_share_a_folder_and_nobody_else_gets_
     assert may(100_001, 4711, "cat a/up && chmod +x a/up && echo mine > mine")
     assert may(100_002, 4711, "cat a/up mine && echo more >> mine && echo x > a/theirs")
     assert not may(100_003, 100_003, "ls")
-    # The process engine's sessions run as the manager's user, in a sandbox without root's
-    # capabilities.
+    # Sessions of the process engine run as the manager's user without root's capabilities.
     bare = ["setpriv", "--bounding-set=-all", "--inh-caps=-all", "--clear-groups"]
     assert succeeds([*bare, "sh", "-c", f"cd {here} && cat a/up mine a/theirs && echo >> mine"])
     await storage.stop()
 
 
 @needs_root
-async def test_a_folder_that_was_there_may_lie_on_another_file_system(
+async def test_unmanaged_folder_may_be_on_another_file_system(
     small_disk: Path, tmp_path: Path
 ) -> None:
     storage = host_at(tmp_path / "root")
@@ -467,15 +486,15 @@ async def test_a_folder_that_was_there_may_lie_on_another_file_system(
     await put(storage, location, "a/f", b"one")
     await put(storage, location, "a/f", b"two")
     assert await get(storage, location, "a/f") == b"two"
-    await storage.copy(location, "a", "b", None, Copying())
-    await storage.copy(location, "a/f", "c", None, Copying())
+    await storage.copy(location, "a", "b", None, CopyProgress())
+    await storage.copy(location, "a/f", "c", None, CopyProgress())
     with pytest.raises(Conflict):
-        await storage.copy(location, "a/f", "c", None, Copying())
+        await storage.copy(location, "a/f", "c", None, CopyProgress())
     assert sorted(os.listdir(small_disk)) == ["a", "b", "c"]
     await storage.remove(location, "b", is_recursive=True)
     assert sorted(os.listdir(small_disk)) == ["a", "c"]
-    # Staged files are never where sessions could replace them by a link.
-    assert Path(storage.staging(location).fresh()).is_relative_to(tmp_path / "root")
+    # Staged files are outside the folder, where sessions cannot replace them by a link.
+    assert Path(storage.staging(location).new_path()).is_relative_to(tmp_path / "root")
     await storage.delete(location)
     assert await get(storage, location, "a/f") == b"two"
     assert leftovers(storage) == []

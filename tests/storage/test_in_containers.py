@@ -1,4 +1,4 @@
-"""Folders in containers: permissions, revocation of shares, and quotas."""
+"""Folders mounted into containers: permissions, revoked shares, and quotas."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from tests.testbed.manager import (
 from tests.testbed.skip import skip_or_fail
 
 MIB = 2**20
-pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="only root gives files away")
+pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="requires root (mount, chown)")
 
 
 @pytest.fixture
@@ -65,25 +65,25 @@ async def world(disk: Path, tmp_path: Path, demo_database_url: str) -> AsyncIter
 
 @dataclass
 class Containers:
-    """Runs a user's commands as in their session: with their uid and the group of all sessions."""
+    """Runs commands in containers with the uid of a user and the group of all sessions."""
 
     world: World
     engine: DockerEngine
     image: str
 
-    async def mounts(self, person: str, *asked: MountRequest) -> list[Mount]:
-        """Return the mounts of the user's sessions."""
-        owner = await self.world.user_id(person)
+    async def mounts(self, username: str, *requested: MountRequest) -> list[Mount]:
+        """Return the Docker mounts that a session of the user gets."""
+        owner = await self.world.user_id(username)
         project = await self.world.project_id()
         mounts = self.world.manager.folders.mounts
-        found = await mounts.resolve_mounts(SUPERADMIN, owner, project, list(asked))
+        found = await mounts.resolve_mounts(SUPERADMIN, owner, project, list(requested))
         sources = await mounts.sources(owner, [mount.as_row() for mount in found])
         return [
             Mount(s.target, s.source, "bind", s.read_only, propagation="rprivate") for s in sources
         ]
 
     async def sh(self, uid: int, mounts: list[Mount], script: str) -> tuple[int, str]:
-        """Run a script in a new container; return its exit code and its output."""
+        """Run a shell script in a new container; return its exit code and its output."""
 
         def work() -> tuple[int, str]:
             made: Any = self.engine.client.containers.create(
@@ -108,7 +108,7 @@ def containers(world: World, docker_engine: DockerEngine) -> Containers:
         skip_or_fail("docker", reason)
 
 
-async def lend(world: World, permission: Permission) -> None:
+async def share(world: World, permission: Permission) -> None:
     """Share the folder ``data`` of ``user`` with ``user2``, who accepts."""
     owner, manager = await world.caller("user"), world.manager
     grant = await manager.folders.grants.put(owner, "data", "user2", permission)
@@ -116,7 +116,7 @@ async def lend(world: World, permission: Permission) -> None:
         await manager.folders.invitations.accept(await world.caller("user2"), grant.invitation_id)
 
 
-async def test_grants_hold_inside_of_containers(containers: Containers) -> None:
+async def test_permissions_are_enforced_inside_containers(containers: Containers) -> None:
     world = containers.world
     manager = world.manager
     owner = await world.caller("user")
@@ -125,8 +125,8 @@ async def test_grants_hold_inside_of_containers(containers: Containers) -> None:
     code, said = await containers.sh(100_001, mine, "cd /home/work/data && echo mine > f && ls")
     assert (code, said) == (0, "f\n")
 
-    # Read-only holds for any guest and any operation.
-    await lend(world, Permission.RO)
+    # With read-only permission every write fails, also as root of the container.
+    await share(world, Permission.RO)
     with pytest.raises(Forbidden):
         await containers.mounts("user2", MountRequest("data", permission=Permission.RW))
     reading = await containers.mounts("user2", MountRequest("data"))
@@ -138,8 +138,8 @@ async def test_grants_hold_inside_of_containers(containers: Containers) -> None:
     )
     assert "Read-only file system" in said
 
-    # With read-write permission both users may change each other's files.
-    await lend(world, Permission.RW)
+    # With read-write permission both users can change each other's files.
+    await share(world, Permission.RW)
     writing = await containers.mounts("user2", MountRequest("data"))
     code, said = await containers.sh(
         100_002, writing, "cd /home/work/data && echo theirs >> f && mkdir d && echo x > d/x"
@@ -149,13 +149,14 @@ async def test_grants_hold_inside_of_containers(containers: Containers) -> None:
     assert (code, said) == (0, "mine\ntheirs\n")
 
 
-async def test_unsharing_while_it_is_mounted(containers: Containers) -> None:
-    """A running session keeps its mount of a revoked share; new sessions do not get it."""
+async def test_revoked_share_stays_mounted_only_in_running_sessions(
+    containers: Containers,
+) -> None:
     world = containers.world
     owner = await world.caller("user")
     guest, project = await world.user_id("user2"), await world.project_id()
     await world.manager.folders.vfolders.create(owner, {"name": "data"})
-    await lend(world, Permission.RW)
+    await share(world, Permission.RW)
     mounts = world.manager.folders.mounts
     created = await mounts.resolve_mounts(SUPERADMIN, guest, project, [MountRequest("data")])
     held = await containers.mounts("user2", MountRequest("data"))
@@ -163,12 +164,12 @@ async def test_unsharing_while_it_is_mounted(containers: Containers) -> None:
     assert (await containers.sh(100_002, held, "echo x > /home/work/data/f"))[0] == 0
     with pytest.raises(BaiError):
         await containers.mounts("user2", MountRequest("data"))
-    # Neither does a session that was created before and starts now.
+    # A session that was created before the revocation, but starts after it, is denied too.
     with pytest.raises(Forbidden, match="no longer shared"):
         await mounts.sources(guest, [mount.as_row() for mount in created])
 
 
-async def test_a_quota_that_is_hit_inside_a_container(containers: Containers) -> None:
+async def test_quota_is_enforced_inside_container(containers: Containers) -> None:
     manager = containers.world.manager
     owner = await containers.world.caller("user")
     await manager.folders.vfolders.create(owner, {"name": "data"})

@@ -1,4 +1,4 @@
-"""Random sequences of operations have the same effect on a folder and on a model of it."""
+"""Stateful property test: random operations have the same effect on a folder and on a model."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from bai_services.core.errors import BaiError
 from bai_services.storage.backends.local import LocalBackend
-from bai_services.storage.base import Copying, Location, Scope
+from bai_services.storage.base import CopyProgress, Location, Scope
 from bai_services.storage.host import StorageHost
 
 NAMES = st.sampled_from(["a", "b", "한"])
@@ -27,7 +27,7 @@ Path_ = tuple[str, ...]
 
 
 class Model:
-    """A folder as a mapping: the content of files, None for directories."""
+    """A folder as a mapping from path to content; the content of a directory is None."""
 
     def __init__(self) -> None:
         self.tree: dict[Path_, bytes | None] = {(): None}
@@ -35,11 +35,11 @@ class Model:
     def is_directory(self, path: Path_) -> bool:
         return path in self.tree and self.tree[path] is None
 
-    def way(self, path: Path_) -> bool:
-        """Return whether something may be created there: no file is on the path."""
+    def can_create(self, path: Path_) -> bool:
+        """Return whether an entry may be created at the path: no parent is a file."""
         return all(self.tree.get(path[:n]) is None for n in range(len(path)))
 
-    def make_way(self, path: Path_) -> None:
+    def make_parents(self, path: Path_) -> None:
         for n in range(len(path)):
             self.tree.setdefault(path[:n], None)
 
@@ -47,16 +47,16 @@ class Model:
         return {p: c for p, c in self.tree.items() if p[: len(path)] == path}
 
     def put(self, path: Path_, content: bytes) -> bool:
-        if not self.way(path) or self.is_directory(path):
+        if not self.can_create(path) or self.is_directory(path):
             return False
-        self.make_way(path)
+        self.make_parents(path)
         self.tree[path] = content
         return True
 
     def mkdir(self, path: Path_) -> bool:
-        if not self.way(path) or path in self.tree:
+        if not self.can_create(path) or path in self.tree:
             return False
-        self.make_way(path)
+        self.make_parents(path)
         self.tree[path] = None
         return True
 
@@ -68,13 +68,18 @@ class Model:
             del self.tree[known]
         return True
 
-    def place(self, source: Path_, target: Path_, keeps: bool) -> bool:
+    def transfer(self, source: Path_, target: Path_, keeps_source: bool) -> bool:
         held = self.below(source)
         is_inside = target[: len(source)] == source
-        if source not in self.tree or is_inside or not self.way(target) or target in self.tree:
+        if (
+            source not in self.tree
+            or is_inside
+            or not self.can_create(target)
+            or target in self.tree
+        ):
             return False
-        self.make_way(target)
-        if not keeps:
+        self.make_parents(target)
+        if not keeps_source:
             for known in held:
                 del self.tree[known]
         for known, content in held.items():
@@ -99,7 +104,7 @@ class FolderMachine(RuleBasedStateMachine):
         shutil.rmtree(self.home)
 
     def do(self, work: Coroutine[Any, Any, Any]) -> bool:
-        """Do work and return whether it succeeded; a refusal must be a ``BaiError``."""
+        """Run ``work`` and return whether it succeeded; it may fail only with a ``BaiError``."""
         try:
             self.loop.run_until_complete(work)
         except BaiError:
@@ -111,11 +116,11 @@ class FolderMachine(RuleBasedStateMachine):
         done = model()
         assert self.do(work) is done
         if not done:
-            # Parent directories may have been created before the refusal.
+            # Parent directories may have been created before the error.
             self.model.tree = before
-            self._take_new_directories()
+            self._add_new_directories()
 
-    def _take_new_directories(self) -> None:
+    def _add_new_directories(self) -> None:
         root = Path(self.host.source_path(self.folder))
         for path in root.rglob("*"):
             if path.is_dir():
@@ -127,7 +132,7 @@ class FolderMachine(RuleBasedStateMachine):
             writer = await self.host.writer(self.folder)
             try:
                 await self.host.run(writer.write, content)
-                await self.host.land(self.folder, writer, "/".join(path), None)
+                await self.host.commit(self.folder, writer, "/".join(path), None)
             finally:
                 await self.host.discard(writer)
 
@@ -146,15 +151,15 @@ class FolderMachine(RuleBasedStateMachine):
     @rule(old=PATHS, new=PATHS)
     def move(self, old: Path_, new: Path_) -> None:
         work = self.host.move(self.folder, "/".join(old), "/".join(new), replaces=False)
-        self.check(work, lambda: self.model.place(old, new, keeps=False))
+        self.check(work, lambda: self.model.transfer(old, new, keeps_source=False))
 
     @rule(old=PATHS, new=PATHS)
     def copy(self, old: Path_, new: Path_) -> None:
-        work = self.host.copy(self.folder, "/".join(old), "/".join(new), None, Copying())
-        self.check(work, lambda: self.model.place(old, new, keeps=True))
+        work = self.host.copy(self.folder, "/".join(old), "/".join(new), None, CopyProgress())
+        self.check(work, lambda: self.model.transfer(old, new, keeps_source=True))
 
     @invariant()
-    def the_folder_is_as_the_model(self) -> None:
+    def folder_equals_model(self) -> None:
         root = Path(self.host.source_path(self.folder))
         found = {
             path.relative_to(root).parts: path.read_bytes() if path.is_file() else None

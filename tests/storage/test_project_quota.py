@@ -1,6 +1,7 @@
-"""Project quotas without kernel support: our structures, read with the kernel's own headers.
+"""Project quotas without kernel support.
 
-The same backends are tested in test_backends.py where the kernel supports the file systems.
+An LD_PRELOAD library decodes our ioctl and quotactl structures with the kernel's headers. On a
+kernel that supports the file systems, test_backends.py also tests these backends.
 """
 
 from __future__ import annotations
@@ -43,8 +44,8 @@ assert backend.quota(one) is None
 
 
 @pytest.fixture(scope="module")
-def stand_in(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The compiled library; without a C compiler skipped, or failed in CI."""
+def quota_library(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Compile the LD_PRELOAD library; without a C compiler skip, or fail in CI."""
     if shutil.which("gcc") is None:
         skip_or_fail("gcc", "it is not installed")
     library = tmp_path_factory.mktemp("quota") / "quota_calls.so"
@@ -55,11 +56,11 @@ def stand_in(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize("kind", ["xfs", "ext4"])
-def test_structures_passed_to_the_kernel(stand_in: Path, tmp_path: Path, kind: str) -> None:
+def test_structures_passed_to_the_kernel(quota_library: Path, tmp_path: Path, kind: str) -> None:
     calls = tmp_path / "calls"
     environ = {
         **os.environ,
-        "LD_PRELOAD": str(stand_in),
+        "LD_PRELOAD": str(quota_library),
         "QUOTA_CALLS": str(calls),
         "PYTHONPATH": os.pathsep.join(sys.path),
     }
@@ -67,7 +68,7 @@ def test_structures_passed_to_the_kernel(stand_in: Path, tmp_path: Path, kind: s
     done = subprocess.run(words, env=environ, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     limit, none_left, used, project = map(int, done.stdout.split())
-    # In blocks of 1024 bytes, rounded up; a limit of 0 must be set as one block.
+    # Limits are in blocks of 1024 bytes, rounded up; a limit of 0 is set as one block.
     assert (limit, none_left, used) == (50 * MIB + 1024, 1024, 123456789)
     assert project >= 2**20
     said = calls.read_text().splitlines()

@@ -1,4 +1,4 @@
-"""Trees that others can still write to: nothing outside them is touched."""
+"""Walking, copying and removing trees while others write to them; nothing outside is changed."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ import pytest
 
 from bai_services.descent import OPEN_DIRECTORIES, Descent, remove_tree
 from bai_services.storage.backends.local import LocalBackend
-from bai_services.storage.base import Copying, Location, Scope
+from bai_services.storage.base import CopyProgress, Location, Scope
 from bai_services.storage.host import StorageHost
 from bai_services.storage.transfers.staging import Writer
-from bai_services.storage.trees import copy_file, copy_tree, count, descriptor
+from bai_services.storage.trees import copy_file, copy_tree, descriptor, measure_tree
 
 NOBODY = 65534
 ROUNDS = 300
@@ -31,7 +31,7 @@ def mode_of(path: Path) -> int:
     return stat.S_IMODE(path.stat().st_mode)
 
 
-def test_directories_are_opened_up_and_links_are_not_followed(tmp_path: Path) -> None:
+def test_remove_tree_unlocks_directories_and_follows_no_link(tmp_path: Path) -> None:
     outside, tree = tmp_path / "outside", tmp_path / "tree"
     outside.mkdir(mode=0o755)
     (outside / "kept").touch()
@@ -45,7 +45,7 @@ def test_directories_are_opened_up_and_links_are_not_followed(tmp_path: Path) ->
     assert (outside / "kept").exists()
 
 
-def test_a_link_that_is_swapped_in_meanwhile_changes_nothing_outside(tmp_path: Path) -> None:
+def test_directory_replaced_by_link_during_walk_leaves_outside_unchanged(tmp_path: Path) -> None:
     outside, tree = tmp_path / "outside", tmp_path / "tree"
     outside.mkdir(mode=0o755)
     (outside / "kept").touch()
@@ -66,7 +66,7 @@ def test_a_link_that_is_swapped_in_meanwhile_changes_nothing_outside(tmp_path: P
             (made / "link").symlink_to(outside)
             made.rename(tree)
             with descriptor(os.open(tree, os.O_RDONLY)) as top:
-                count(top)
+                measure_tree(top)
             remove_tree(tree)
     finally:
         is_over.set()
@@ -80,7 +80,7 @@ DEEP = 20_000
 
 
 def make_deep(top: Path, depth: int = DEEP) -> None:
-    """Create nested directories with a file in the last, however long the path is."""
+    """Create nested directories with a file in the last; the path may exceed PATH_MAX."""
     here = os.open(top, os.O_RDONLY)
     for _ in range(depth):
         os.mkdir("d", dir_fd=here)
@@ -93,7 +93,7 @@ def make_deep(top: Path, depth: int = DEEP) -> None:
 
 @pytest.fixture
 def in_memory(tmp_path: Path) -> Iterator[Path]:
-    """A directory in memory if possible: disks take a second for 1,000 directories."""
+    """A directory in memory if possible: a disk takes about 1 s for 1,000 directories."""
     shared = Path("/dev/shm")
     made = Path(tempfile.mkdtemp(dir=shared if os.access(shared, os.W_OK) else tmp_path))
     yield made
@@ -108,7 +108,7 @@ def deep(in_memory: Path) -> Path:
     return made
 
 
-def test_deep_directories_are_counted_copied_and_removed(deep: Path, in_memory: Path) -> None:
+def test_deep_tree_is_measured_copied_and_removed(deep: Path, in_memory: Path) -> None:
     copy = in_memory / "copy"
     copy.mkdir()
     before = len(os.listdir("/proc/self/fd"))
@@ -116,14 +116,14 @@ def test_deep_directories_are_counted_copied_and_removed(deep: Path, in_memory: 
         with descriptor(os.open(place, os.O_RDONLY)) as top:
             if place is copy:
                 with descriptor(os.open(deep, os.O_RDONLY)) as source:
-                    copy_tree(source, top, Copying())
-            assert count(top).files == DEEP + 1
+                    copy_tree(source, top, CopyProgress())
+            assert measure_tree(top).files == DEEP + 1
     remove_tree(deep)
     assert not deep.exists()
     assert len(os.listdir("/proc/self/fd")) == before
 
 
-async def test_a_folder_of_deep_directories_is_copied_moved_and_deleted(in_memory: Path) -> None:
+async def test_deep_folder_is_copied_moved_and_deleted(in_memory: Path) -> None:
     host = StorageHost("local", LocalBackend(in_memory / "root"))
     await host.start()
     try:
@@ -132,15 +132,15 @@ async def test_a_folder_of_deep_directories_is_copied_moved_and_deleted(in_memor
         )
         await host.create(one)
         make_deep(Path(host.source_path(one)))
-        await host.copy_folder(one, host, two, Copying())
-        await host.move_folder(two, three, Copying())
-        await host.copy(three, "d", "e", None, Copying())
+        await host.copy_folder(one, host, two, CopyProgress())
+        await host.move_folder(two, three, CopyProgress())
+        await host.copy(three, "d", "e", None, CopyProgress())
         await host.move(three, "e", "f", replaces=False)
         assert (await host.usage(three)).files == 2 * (DEEP + 1)
         await host.remove(three, "f", is_recursive=True)
         for location in (one, three):
-            # An earlier deletion was interrupted, and its folder was created again meanwhile.
-            left = host.staging(location).fresh().with_name(f"{location.vfolder_id}.trash")
+            # Remains of an interrupted deletion of the same folder.
+            left = host.staging(location).new_path().with_name(f"{location.vfolder_id}.trash")
             (left / "d").mkdir(parents=True)
             await host.delete(location)
         assert [path for path in host.backend.root.glob("*/*/*/*")] == []
@@ -148,8 +148,8 @@ async def test_a_folder_of_deep_directories_is_copied_moved_and_deleted(in_memor
         await host.stop()
 
 
-def test_a_removal_that_was_interrupted_is_continued(deep: Path) -> None:
-    # As if the first one was interrupted: deep inside, with a locked directory on the way.
+def test_interrupted_removal_is_resumed(deep: Path) -> None:
+    # Simulate an interruption half-way down, which left a locked directory on the path.
     with descriptor(os.open(deep, os.O_RDONLY)) as top, Descent(top) as at:
         for _ in range(DEEP // 2):
             at.enter("d")
@@ -159,7 +159,7 @@ def test_a_removal_that_was_interrupted_is_continued(deep: Path) -> None:
     assert not deep.exists()
 
 
-def test_directories_that_are_moved_during_a_walk_lead_nowhere(tmp_path: Path) -> None:
+def test_walk_stays_in_tree_if_directory_is_moved_out(tmp_path: Path) -> None:
     outside, tree = tmp_path / "outside", tmp_path / "tree"
     outside.mkdir()
     levels = OPEN_DIRECTORIES + 5
@@ -167,7 +167,7 @@ def test_directories_that_are_moved_during_a_walk_lead_nowhere(tmp_path: Path) -
     with descriptor(os.open(tree, os.O_RDONLY)) as top, Descent(top) as at:
         for _ in range(levels):
             at.enter("d")
-        # ``..`` of the third directory is now outside the tree.
+        # After this rename, ``..`` of the third directory is outside the tree.
         os.rename(tree / "d/d/d", outside / "d")
         (tree / "d/d/d").symlink_to(outside / "d")
         while at.depth > 2:
@@ -175,7 +175,7 @@ def test_directories_that_are_moved_during_a_walk_lead_nowhere(tmp_path: Path) -
         assert os.path.samestat(os.fstat(at.here), (tree / "d/d").stat())
 
 
-def test_memory_of_a_walk_does_not_grow_with_the_files_of_a_directory(
+def test_memory_of_walk_does_not_grow_with_number_of_files(
     in_memory: Path,
 ) -> None:
     wide = in_memory / "wide"
@@ -186,14 +186,14 @@ def test_memory_of_a_walk_does_not_grow_with_the_files_of_a_directory(
     tracemalloc.start()
     try:
         with descriptor(os.open(wide, os.O_RDONLY)) as top:
-            assert count(top).files == 20_000
+            assert measure_tree(top).files == 20_000
         remove_tree(wide)
         assert tracemalloc.get_traced_memory()[1] < 2**20
     finally:
         tracemalloc.stop()
 
 
-def test_a_walk_whose_way_back_is_gone_says_so(tmp_path: Path) -> None:
+def test_walk_fails_if_parent_directories_were_moved(tmp_path: Path) -> None:
     tree = tmp_path / "tree"
     levels = OPEN_DIRECTORIES + 5
     (tree / "/".join(["d"] * levels)).mkdir(parents=True)
@@ -211,14 +211,14 @@ def test_a_walk_whose_way_back_is_gone_says_so(tmp_path: Path) -> None:
 SPARSE_BYTES = 2**40
 
 
-def test_a_sparse_file_of_1_tib_is_copied_with_its_holes(tmp_path: Path) -> None:
+def test_copy_preserves_holes_of_1_tib_sparse_file(tmp_path: Path) -> None:
     source, target = tmp_path / "source", tmp_path / "target"
     with source.open("wb") as file:
         file.write(b"begin")
         file.seek(SPARSE_BYTES // 2)
         file.write(b"middle")
         file.truncate(SPARSE_BYTES)
-    progress = Copying()
+    progress = CopyProgress()
     with source.open("rb") as a, target.open("wb") as b:
         copy_file(a.fileno(), b.fileno(), progress)
     facts = target.stat()
@@ -230,7 +230,7 @@ def test_a_sparse_file_of_1_tib_is_copied_with_its_holes(tmp_path: Path) -> None
         assert file.read(7) == b"middle\0"
 
 
-def test_what_is_sent_is_stored_with_holes_for_its_zeros(tmp_path: Path) -> None:
+def test_writer_stores_zeros_as_holes(tmp_path: Path) -> None:
     pieces = [b"a" * 10, bytes(2**21), os.urandom(100_000), bytes(70_001), b"z", bytes(2**21)]
     writer = Writer(tmp_path / "f", os.O_RDWR | os.O_CREAT)
     for piece in pieces:
@@ -242,7 +242,7 @@ def test_what_is_sent_is_stored_with_holes_for_its_zeros(tmp_path: Path) -> None
     assert (tmp_path / "f").stat().st_blocks * 512 < 2**19
 
 
-def test_a_sparse_file_is_appended_with_its_holes(tmp_path: Path) -> None:
+def test_append_preserves_holes(tmp_path: Path) -> None:
     source, target = tmp_path / "source", tmp_path / "target"
     with source.open("wb") as file:
         file.seek(2**20)
@@ -255,8 +255,8 @@ def test_a_sparse_file_is_appended_with_its_holes(tmp_path: Path) -> None:
     assert target.read_bytes() == b"first" + source.read_bytes()
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="becomes an ordinary user")
-def test_an_ordinary_user_removes_what_they_locked_away(tmp_path: Path) -> None:
+@pytest.mark.skipif(os.geteuid() != 0, reason="requires root (setuid)")
+def test_unprivileged_user_removes_tree_with_locked_directories(tmp_path: Path) -> None:
     place = tmp_path / "place"
     place.mkdir()
     place.chmod(0o777)

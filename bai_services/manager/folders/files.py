@@ -12,7 +12,7 @@ from bai_services.core.folders.vfolders import ANYTHING, Expected
 from bai_services.core.listing import ListQuery, Page
 from bai_services.db.folders.grants import GrantStore
 from bai_services.db.folders.vfolders import VfolderRow
-from bai_services.storage.base import Copying, Entry
+from bai_services.storage.base import CopyProgress, Entry
 from bai_services.storage.folder import SORTS
 from bai_services.storage.host import StorageHost
 from bai_services.storage.transfers.downloads import ArchiveStream, Download
@@ -111,7 +111,7 @@ class Files:
             If the file is not as ``expected``.
         """
         row = await self.writable(caller, key, size_bytes or 0)
-        await self.host(row).check_place(location_of(row), path, size_bytes or 0, expected)
+        await self.host(row).check_target(location_of(row), path, size_bytes or 0, expected)
         writer = await self.host(row).writer(location_of(row))
         return FileUpload(self, caller, row, path, writer, expected)
 
@@ -131,7 +131,7 @@ class Files:
         """Move a completely received file to its path, if the caller may still write there."""
         # Permissions may have changed: receiving may take hours.
         await self.check_writable(caller, row)
-        entry = await self.host(row).land(
+        entry = await self.host(row).commit(
             location_of(row), writer, path, await self._uid(caller, row), expected
         )
         self._quotas.arrived(row, entry.size)
@@ -178,7 +178,7 @@ class Files:
     async def copy(self, caller: Caller, key: str, source: str, target: str) -> Entry:
         """Copy a file, or a directory with its contents, inside a folder."""
         row = await self.writable(caller, key, 0)
-        uid, progress = await self._uid(caller, row), Copying()
+        uid, progress = await self._uid(caller, row), CopyProgress()
         try:
             entry = await self.host(row).copy(location_of(row), source, target, uid, progress)
         except asyncio.CancelledError:

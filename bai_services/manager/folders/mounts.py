@@ -146,7 +146,7 @@ class Mounts:
                 vfolder=mount["vfolder_id"],
             )
         host = self._hosts.get(row.host)
-        await host.reach(location_of(row), REACH_SECONDS)
+        await host.check_access(location_of(row), REACH_SECONDS)
         return Mount(
             host.source_path(location_of(row)),
             mount["path"],

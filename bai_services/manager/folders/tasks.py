@@ -13,7 +13,7 @@ from bai_services.core.errors import BaiError, NotFound
 from bai_services.core.folders.vfolders import VfolderEvent, VfolderStatus
 from bai_services.db.folders.grants import GrantStore
 from bai_services.db.folders.vfolders import VfolderRow, VfolderStore
-from bai_services.storage.base import Copying, Location, Scope
+from bai_services.storage.base import CopyProgress, Location, Scope
 
 from ..context import ManagerContext
 from ..loop import Loop
@@ -54,7 +54,7 @@ class VFolderTasks:
         self._quotas = quotas
         self._trash_days = trash_days
         self._running: dict[str, asyncio.Task[None]] = {}
-        self._copying: dict[str, tuple[TaskKind, Copying]] = {}
+        self._copying: dict[str, tuple[TaskKind, CopyProgress]] = {}
         self._loop = Loop("trash", self.empty_trash, TRASH_TICK_SECONDS)
 
     async def start(self) -> None:
@@ -122,7 +122,7 @@ class VFolderTasks:
         self._quotas.wake()
 
     async def _clone(self, row: VfolderRow) -> None:
-        progress = Copying()
+        progress = CopyProgress()
         self._copying[row.id] = ("clone", progress)
         try:
             sources = await self._store.by_id(row.source_id or "")
@@ -143,7 +143,7 @@ class VFolderTasks:
         await self._end(row, VfolderEvent.COPIED, {"source_id": None})
 
     async def _hand_over(self, row: VfolderRow) -> None:
-        progress = Copying()
+        progress = CopyProgress()
         self._copying[row.id] = ("hand-over", progress)
         try:
             await self._give_to(row, progress)
@@ -155,7 +155,7 @@ class VFolderTasks:
         finally:
             self._copying.pop(row.id, None)
 
-    async def _give_to(self, row: VfolderRow, progress: Copying) -> None:
+    async def _give_to(self, row: VfolderRow, progress: CopyProgress) -> None:
         person = await self._grants.anybody(row.next_owner_id or "")
         if person is None:
             raise NotFound("the new owner no longer exists")
@@ -172,7 +172,7 @@ class VFolderTasks:
         try:
             if row.unmanaged_path is None:
                 there = Location(Scope("user", row.next_owner_id or ""), row.id)
-                await self._hosts.get(row.host).move_folder(there, location_of(row), Copying())
+                await self._hosts.get(row.host).move_folder(there, location_of(row), CopyProgress())
         except Exception:
             # Its status is unchanged, so the next start tries the whole move again.
             log.exception("the files of folder %s cannot be moved back", row.id)

@@ -85,7 +85,7 @@ class Uploads:
         host, location = self._files.host(row), location_of(row)
         if not spec.is_partial and not spec.is_archive:
             expected = Expected(spec.etag, spec.is_new)
-            await host.check_place(location, spec.path, spec.length, expected)
+            await host.check_target(location, spec.path, spec.length, expected)
         now, end = expiry(self._expiry_seconds)
         facts = UploadFacts(
             id=str(uuid.uuid4()),

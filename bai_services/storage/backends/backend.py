@@ -7,7 +7,7 @@ from pathlib import Path
 
 from bai_services.descent import remove_tree
 
-from ..base import Capability, Copying
+from ..base import Capability, CopyProgress
 from ..trees import copy_tree
 
 PRIVATE_MODE = 0o700
@@ -16,21 +16,21 @@ PRIVATE_MODE = 0o700
 class Backend:
     """Operations on the directory of a quota scope.
 
-    Each method gets a path chosen by the platform alone, is called in a thread, and raises OSError
-    from the file system. The implementations here suit any mounted file system; a subclass
-    overrides what its file system does better.
+    No path contains names given by users. Each method runs in a thread and may raise OSError from
+    the file system. These implementations work on every mounted file system; a subclass overrides
+    those for which its file system has something better.
     """
 
     def __init__(self, root: Path) -> None:
         self.root = root
 
     def capabilities(self) -> frozenset[Capability]:
-        """Return the capabilities of this file system as it is mounted now.
+        """Return the capabilities of the file system with its current mount options.
 
         Raises
         ------
         Unavailable
-            If the root is not a file system of this backend; the message has the remedy.
+            If the root is not on a file system of this backend; the message states the remedy.
         """
         return frozenset()
 
@@ -40,33 +40,34 @@ class Backend:
         scope.mkdir(mode=PRIVATE_MODE, exist_ok=True)
 
     def delete(self, scope: Path) -> None:
-        """Delete a scope with everything in it; idempotent."""
+        """Delete a scope and its content; idempotent."""
         remove_tree(scope)
 
     def usage(self, scope: Path) -> int | None:
-        """Return the bytes used by a scope, from the file system's counter; None: it has none."""
+        """Return the bytes used by a scope, None if the file system has no usage counter."""
         return None
 
     def quota(self, scope: Path) -> int | None:
-        """Return the limit enforced by the file system on a scope; None: none."""
+        """Return the limit in bytes that the file system enforces on a scope, None without one."""
         return None
 
     def set_quota(self, scope: Path, limit_bytes: int | None) -> None:
-        """Set the limit enforced by the file system; None: no limit. No effect where
-        unsupported.
+        """Set the limit that the file system enforces on a scope; None removes it.
+
+        No effect if the file system does not support quotas.
         """
 
-    def clone(self, source: Path, target: Path, progress: Copying) -> None:
-        """Copy a tree into an empty directory, sharing blocks where the file system can."""
-        with _opened(source) as from_directory, _opened(target) as to_directory:
+    def clone(self, source: Path, target: Path, progress: CopyProgress) -> None:
+        """Copy a tree into an empty directory, sharing blocks if the file system supports it."""
+        with _Directory(source) as from_directory, _Directory(target) as to_directory:
             copy_tree(from_directory.number, to_directory.number, progress)
 
 
-class _opened:
+class _Directory:
     def __init__(self, path: Path) -> None:
         self.number = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
 
-    def __enter__(self) -> _opened:
+    def __enter__(self) -> _Directory:
         return self
 
     def __exit__(self, *exc_info: object) -> None:

@@ -12,12 +12,12 @@ from ..base import Capability
 from .backend import PRIVATE_MODE, Backend
 from .filesystem import require_filesystem, run_tool
 
-# Every subvolume's own directory has this inode number.
+# Inode number of the root directory of every subvolume.
 _SUBVOLUME_INODE = 256
 
 
 class BtrfsBackend(Backend):
-    """Works with the ``btrfs`` tool (btrfs-progs) and needs root."""
+    """Runs the ``btrfs`` tool (btrfs-progs), which needs root."""
 
     def capabilities(self) -> frozenset[Capability]:
         require_filesystem(self.root, ("btrfs",), "btrfs")
@@ -46,7 +46,7 @@ class BtrfsBackend(Backend):
         try:
             run_tool("btrfs", "qgroup", "destroy", group, str(self.root))
         except Unavailable:
-            return  # newer kernels remove it with its subvolume
+            return  # newer kernels remove the quota group with its subvolume
 
     def usage(self, scope: Path) -> int | None:
         return int(self._row(scope)[1])
@@ -56,7 +56,7 @@ class BtrfsBackend(Backend):
         return int(limit) if limit.isdecimal() else None
 
     def set_quota(self, scope: Path, limit_bytes: int | None) -> None:
-        # The tool takes 0 for "no limit"; 1 byte refuses just as much.
+        # 0 would mean "no limit"; a limit of 1 byte rejects every write as well.
         text = "none" if limit_bytes is None else str(max(limit_bytes, 1))
         run_tool("btrfs", "qgroup", "limit", text, str(scope))
 

@@ -1,4 +1,4 @@
-"""CephFS: quotas and usage counters are extended attributes of a scope's directory."""
+"""CephFS: quotas and usage counters in extended attributes of a scope's directory."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ _ABSENT = (errno.ENODATA, errno.ENOTSUP, errno.EOPNOTSUPP)
 
 
 class CephfsBackend(Backend):
-    """CephFS through the kernel (``ceph``) or through FUSE (``fuse.ceph-fuse``).
+    """CephFS, mounted by the kernel (``ceph``) or by FUSE (``fuse.ceph-fuse``).
 
-    The client's key needs the capability ``p`` to set quotas. Clients stop a
-    writer a little after the limit, within seconds.
+    The client's key needs the capability ``p`` to set quotas. Ceph clients enforce a quota with a
+    delay of some seconds, so usage may exceed the limit slightly.
     """
 
     filesystems: tuple[str, ...] = ("ceph", "fuse.ceph-fuse", "fuse.ceph")
@@ -37,7 +37,7 @@ class CephfsBackend(Backend):
         return self._read(scope, self.limit_attribute) or None
 
     def set_quota(self, scope: Path, limit_bytes: int | None) -> None:
-        # Ceph takes 0 for "no limit"; 1 byte refuses just as much.
+        # 0 would mean "no limit"; a limit of 1 byte rejects every write as well.
         value = 0 if limit_bytes is None else max(limit_bytes, 1)
         os.setxattr(scope, self.limit_attribute, str(value).encode())
 

@@ -1,4 +1,4 @@
-"""Mounted file systems and their command line tools."""
+"""Detect the type of a mounted file system, and run file system tools."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ TOOL_SECONDS = 60.0
 
 
 def filesystem_of(path: Path) -> str:
-    """Return the type of the file system of a directory: ``ext4``, ``btrfs``, ``ceph`` …"""
+    """Return the file system type of a directory, for example ``ext4``, ``btrfs`` or ``ceph``."""
     device = os.stat(path).st_dev
     wanted = f"{os.major(device)}:{os.minor(device)}"
     best, kind = -1, "unknown"
@@ -29,12 +29,12 @@ def filesystem_of(path: Path) -> str:
 
 
 def require_filesystem(path: Path, kinds: tuple[str, ...], backend: str) -> None:
-    """Raise ``Unavailable`` unless a directory is on one of these file systems."""
+    """Raise ``Unavailable`` unless a directory is on a file system of one of these types."""
     kind = filesystem_of(path)
     if kind not in kinds:
         raise Unavailable(
             f"storage backend {backend} needs a file system of type {' or '.join(kinds)}, "
-            f"{path} lies on {kind}: mount it there, or use backend local",
+            f"but {path} is on {kind}: mount such a file system there, or use the backend local",
             backend=backend,
             filesystem=kind,
         )
@@ -61,7 +61,7 @@ def run_tool(*words: str) -> str:
             f"{words[0]} is not installed; install it on the manager's machine"
         ) from None
     except subprocess.TimeoutExpired:
-        raise Unavailable(f"{words[0]} {words[1]} did not end in {TOOL_SECONDS:g} s") from None
+        raise Unavailable(f"{words[0]} {words[1]} did not finish in {TOOL_SECONDS:g} s") from None
     if done.returncode:
         output = done.stderr.strip() or done.stdout.strip()
         raise Unavailable(f"{' '.join(words[:3])} failed: {output}")

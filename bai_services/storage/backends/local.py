@@ -1,4 +1,4 @@
-"""Any mounted file system: this machine's disk, NFS, SMB, EFS, GlusterFS, a gateway's mount."""
+"""Backend for any mounted file system: a local disk, NFS, SMB, EFS, GlusterFS or a gateway."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from .backend import Backend
 
 
 class LocalBackend(Backend):
-    """Uses only what every file system supports.
+    """Uses only operations that every file system supports.
 
-    Quotas are enforced by refusing further writes through the manager; what a session writes
-    directly is only counted.
+    The manager enforces quotas on its own writes by rejecting them. Writes by sessions are counted,
+    but not limited.
     """
 
     def capabilities(self) -> frozenset[Capability]:

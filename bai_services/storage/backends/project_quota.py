@@ -1,4 +1,4 @@
-"""XFS and ext4 with project quotas: a project number for each quota scope."""
+"""XFS and ext4 with project quotas: one project id of the file system for each quota scope."""
 
 from __future__ import annotations
 
@@ -32,15 +32,15 @@ _QIF_BLIMITS = 1
 _SYS_QUOTACTL_FD = 443  # since Linux 5.14, the same on every architecture
 
 _NUMBERS = ".projects"
-_FIRST_NUMBER = 2**20  # administrators use the numbers below
+_FIRST_NUMBER = 2**20  # lower numbers are left to administrators
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
 class ProjectQuotaBackend(Backend):
-    """Common part of both file systems, through the kernel's shared interface; needs root.
+    """Common code of XFS and ext4, which share the kernel's quota interface; needs root.
 
-    A scope's number is set on its directory, and everything created in it inherits the number.
-    Numbers are stored in ``ROOT/.projects``.
+    The project id of a scope is set on its directory and inherited by new entries. Each id in use
+    is a file of ``ROOT/.projects`` that contains the scope's path.
     """
 
     filesystem = ""
@@ -73,7 +73,7 @@ class ProjectQuotaBackend(Backend):
         return self._read(scope, project_of(scope))[0] * _BLOCK_BYTES or None
 
     def set_quota(self, scope: Path, limit_bytes: int | None) -> None:
-        # The kernel takes 0 for "no limit"; one block refuses nearly as much.
+        # 0 would mean "no limit"; a limit of one block is the smallest possible.
         blocks = 0 if limit_bytes is None else max(-(-limit_bytes // _BLOCK_BYTES), 1)
         wanted = _DQBLK.pack(blocks, 0, 0, 0, 0, 0, 0, 0, _QIF_BLIMITS)
         _quotactl(scope, _Q_SETQUOTA, project_of(scope), wanted)
@@ -94,7 +94,7 @@ class ProjectQuotaBackend(Backend):
                     os.write(file, name.encode())
                 return number
             except FileExistsError:
-                # Used before by us or, rarely, by someone else: try the next one.
+                # The id belongs to this scope already or, after a hash collision, to another one.
                 if mark.read_text() in (name, ""):
                     mark.write_text(name)
                     return number
@@ -109,10 +109,13 @@ class XfsBackend(ProjectQuotaBackend):
 
 
 class Ext4Backend(ProjectQuotaBackend):
-    """ext4, made with ``-O project,quota`` and mounted with ``prjquota``."""
+    """ext4, formatted with ``-O project,quota`` and mounted with ``prjquota``."""
 
     filesystem = "ext4"
-    remedy = "make it with mkfs.ext4 -O project,quota (tune2fs later), mount it with prjquota"
+    remedy = (
+        "format it with mkfs.ext4 -O project,quota (or enable them with tune2fs) and mount it "
+        "with prjquota"
+    )
 
 
 def project_of(path: Path) -> int:
@@ -122,7 +125,7 @@ def project_of(path: Path) -> int:
 
 
 def set_project(directory: Path, number: int) -> None:
-    """Set a directory's project number, which everything created in it inherits."""
+    """Set a directory's project id, which new entries in it inherit."""
     with descriptor(os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)) as file:
         known = list(_FSXATTR.unpack(fcntl.ioctl(file, _FSGETXATTR, bytes(_FSXATTR.size))))
         known[0] |= _XFLAG_PROJINHERIT

@@ -1,4 +1,4 @@
-"""Backends by name: built-in ones, and those of other packages."""
+"""Registry of storage backends by name: built-in backends and entry points of other packages."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from .cephfs import CephfsBackend
 from .local import LocalBackend
 from .project_quota import Ext4Backend, XfsBackend
 
-# Other packages register theirs in this group: NAME = "package.module:Class".
+# Entry point group in which other packages register backends: NAME = "package.module:Class".
 ENTRY_POINTS = "bai.storage"
 
 BUILT_IN: Mapping[str, type[Backend]] = {
@@ -31,14 +31,14 @@ def find_backend(name: str) -> type[Backend]:
     Raises
     ------
     Unavailable
-        If there is none, or the entry point of that name is not a backend.
+        If no backend has that name, or the entry point of that name is not a ``Backend`` subclass.
     """
     if name in BUILT_IN:
         return BUILT_IN[name]
     others = {point.name: point for point in entry_points(group=ENTRY_POINTS)}
     if name not in others:
         known = ", ".join(sorted({*BUILT_IN, *others}))
-        raise Unavailable(f"there is no storage backend {name!r}; there is: {known}", backend=name)
+        raise Unavailable(f"unknown storage backend {name!r}; available: {known}", backend=name)
     loaded = others[name].load()
     if not (isinstance(loaded, type) and issubclass(loaded, Backend)):
         raise Unavailable(f"the entry point {name!r} of {ENTRY_POINTS} is not a storage backend")

@@ -1,4 +1,4 @@
-"""Archives (zip, tar) created while they are sent, without a copy on the disk."""
+"""Zip and tar archives that are generated while they are sent, without a temporary file."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from ..folder import OpenFolder
 from ..trees import advance, data_segments, descriptor
 
 FORMATS = {"zip": "application/zip", "tar": "application/x-tar"}
-PIECE_BYTES = 2**20
+CHUNK_BYTES = 2**20
 # The longest path that a zip archive can store.
 MAX_PATH_BYTES = 65_535
-# Data segments of a sparse file; their map is kept in memory.
+# Maximum number of data segments of a sparse file, whose map is held in memory.
 MAX_SEGMENTS = 10_000
 _ZIP_EPOCH = (1980, 1, 1, 0, 0, 0)
 
@@ -32,9 +32,9 @@ Parts = tuple[str, ...]
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """A member of an archive; ``path`` is its path there.
+    """A member of an archive: the entry ``name`` of the open ``directory``.
 
-    It is the entry ``name`` of the open ``directory``; valid until the next member is requested.
+    ``path`` is the path in the archive. ``directory`` is valid until the next member is requested.
     """
 
     path: str
@@ -44,10 +44,10 @@ class Member:
 
 
 def walk(folder: OpenFolder, tops: Sequence[Parts]) -> Iterator[Member]:
-    """Yield what is at some paths and below them, a directory before its entries.
+    """Yield the entries at ``tops`` and below them, a directory before its entries.
 
-    Special files are left out, no link is followed, and directories may be nested as deep as the
-    paths of archives allow.
+    Special files are left out, and links are not followed. Only the length of paths limits the
+    depth of directories.
 
     Raises
     ------
@@ -92,15 +92,15 @@ def _entries(here: int, above: str, directories: list[str]) -> Iterator[Member]:
 
 
 class _Sink:
-    """Output of an archive writer: pieces to be sent."""
+    """Output file of an archive writer: a buffer of the bytes to be sent."""
 
     def __init__(self) -> None:
         self._waiting = bytearray()
         self._sent = 0
 
-    def write(self, piece: bytes) -> int:
-        self._waiting += piece
-        return len(piece)
+    def write(self, chunk: bytes) -> int:
+        self._waiting += chunk
+        return len(chunk)
 
     def tell(self) -> int:
         return self._sent + len(self._waiting)
@@ -110,18 +110,20 @@ class _Sink:
 
     @property
     def is_full(self) -> bool:
-        return len(self._waiting) >= PIECE_BYTES
+        return len(self._waiting) >= CHUNK_BYTES
 
     def take(self) -> bytes:
-        piece, self._waiting = bytes(self._waiting), bytearray()
-        self._sent += len(piece)
-        return piece
+        chunk, self._waiting = bytes(self._waiting), bytearray()
+        self._sent += len(chunk)
+        return chunk
 
 
-def packed(folder: OpenFolder, tops: Sequence[Parts], form: str) -> Generator[bytes, None, None]:
-    """Yield a zip or tar archive of some paths, piece by piece.
+def generate_archive(
+    folder: OpenFolder, tops: Sequence[Parts], form: str
+) -> Generator[bytes, None, None]:
+    """Yield the chunks of a zip or tar archive of the paths ``tops``.
 
-    Each file is read when its turn comes, in its state at that time.
+    It is not a snapshot: each file is read when the archive reaches it.
     """
     sink = _Sink()
     make = _zip if form == "zip" else _tar
@@ -143,10 +145,10 @@ def _zip(folder: OpenFolder, tops: Sequence[Parts], sink: _Sink) -> Iterator[Non
                 archive.writestr(info, b"")
             elif stat.S_ISREG(member.facts.st_mode):
                 info.file_size = member.facts.st_size
-                is_huge = member.facts.st_size >= 2**31 - PIECE_BYTES
+                is_huge = member.facts.st_size >= 2**31 - CHUNK_BYTES
                 with archive.open(info, "w", force_zip64=is_huge) as entry:
-                    for piece in _content(member, [(0, member.facts.st_size)]):
-                        entry.write(piece)
+                    for chunk in _content(member, [(0, member.facts.st_size)]):
+                        entry.write(chunk)
                         yield
             yield
 
@@ -173,8 +175,8 @@ def _tar(folder: OpenFolder, tops: Sequence[Parts], sink: _Sink) -> Iterator[Non
         sink.write(sparse_map)
         yield
         if info.isreg():
-            for piece in _content(member, segments):
-                sink.write(piece)
+            for chunk in _content(member, segments):
+                sink.write(chunk)
                 yield
             sink.write(b"\0" * (-info.size % tarfile.BLOCKSIZE))
     sink.write(b"\0" * tarfile.BLOCKSIZE * 2)
@@ -182,7 +184,10 @@ def _tar(folder: OpenFolder, tops: Sequence[Parts], sink: _Sink) -> Iterator[Non
 
 
 def _data_of(member: Member) -> list[tuple[int, int]]:
-    """Return start and end of a file's data segments; one segment if there are too many."""
+    """Return start and end of a file's data segments.
+
+    From the segment MAX_SEGMENTS on, the rest of the file is one segment.
+    """
     size = member.facts.st_size
     found: list[tuple[int, int]] = []
     with descriptor(_open(member)) as file:
@@ -194,9 +199,7 @@ def _data_of(member: Member) -> list[tuple[int, int]]:
 
 
 def _make_sparse(info: tarfile.TarInfo, segments: Sequence[tuple[int, int]]) -> bytes:
-    """Turn a header into that of a sparse file (GNU format 1.0) and return the map that follows
-    it.
-    """
+    """Change a header to a sparse file's (GNU format 1.0); return the map that follows it."""
     rows = [(begin, end - begin) for begin, end in segments]
     rows.append((info.size, 0))
     text = "".join(f"{number}\n" for number in (len(rows), *chain.from_iterable(rows))).encode()
@@ -214,15 +217,18 @@ def _make_sparse(info: tarfile.TarInfo, segments: Sequence[tuple[int, int]]) -> 
 
 
 def _content(member: Member, segments: Sequence[tuple[int, int]]) -> Iterator[bytes]:
-    """Yield exactly as many bytes as the archive's header announces."""
+    """Yield the bytes of some segments; raise ``Conflict`` if the file has become shorter.
+
+    The archive's header already states the size.
+    """
     with descriptor(_open(member)) as file:
         for place, end in segments:
             while place < end:
-                piece = os.pread(file, min(PIECE_BYTES, end - place), place)
-                if not piece:
+                chunk = os.pread(file, min(CHUNK_BYTES, end - place), place)
+                if not chunk:
                     raise Conflict(f"{member.path[:200]} became shorter while it was read")
-                place += len(piece)
-                yield piece
+                place += len(chunk)
+                yield chunk
 
 
 def _open(member: Member) -> int:

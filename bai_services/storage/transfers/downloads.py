@@ -25,11 +25,11 @@ TURN_BYTES = 16 * CHUNK_BYTES
 
 
 class Descriptor:
-    """A file descriptor used by steps in workers; it is closed only while no step runs.
+    """A file descriptor that is used by worker threads, and closed only while none uses it.
 
-    A step whose caller has given up (timeout, disconnect) still runs, or is queued. If the
-    descriptor was closed meanwhile, its number could be reused: bytes would go to another
-    connection or come from another file.
+    A step still runs, or is still queued, after its caller has given up (timeout, disconnect). If
+    the descriptor were closed then, the kernel could reuse its number: the step would read from
+    another file or write to another connection.
     """
 
     def __init__(self, number: int, workers: Workers) -> None:
@@ -38,7 +38,7 @@ class Descriptor:
         self._step = threading.Lock()
 
     def use(self, step: Callable[..., T], *given: object) -> T:
-        """Run a step with the descriptor number before ``given``; blocking, for workers.
+        """Call ``step`` with the descriptor number and ``given``; blocking, for worker threads.
 
         Raises
         ------
@@ -51,26 +51,34 @@ class Descriptor:
             return step(self._number, *given)
 
     async def close(self) -> None:
-        """Close it now, or in a worker when the running step has ended."""
+        """Close it now or, if a step is using it, in a worker thread after that step."""
         if self._step.acquire(blocking=False):
-            self._step.release()
-            self._close()
+            # Close while holding the lock: a queued step could take it in between, and the event
+            # loop would block until that step ends.
+            try:
+                self._close()
+            finally:
+                self._step.release()
             return
-        # A stopped or hanging host closes it later, or when the process ends.
+        # Without a free worker it is closed later, or when the process ends.
         with contextlib.suppress(Unavailable):
-            await self._workers.run(self._close)
+            await self._workers.run(self._close_after_step)
+
+    def _close_after_step(self) -> None:
+        with self._step:
+            self._close()
 
     def _close(self) -> None:
-        with self._step:
-            number, self._number = self._number, -1
-            if number >= 0:
-                os.close(number)
+        """Close the descriptor; the caller holds the lock."""
+        number, self._number = self._number, -1
+        if number >= 0:
+            os.close(number)
 
 
 class Download:
-    """A file opened for reading; later changes of its name have no effect.
+    """A file opened for reading; renaming or replacing the file has no effect on it.
 
-    ``close`` must be called, also after an error.
+    The caller must call ``close``, also after an error.
     """
 
     def __init__(self, file: int, workers: Workers) -> None:
@@ -92,14 +100,14 @@ class Download:
             start += len(chunk)
             yield chunk
 
-    async def send(self, wire: socket.socket, start: int, length: int) -> int:
+    async def send(self, sock: socket.socket, start: int, length: int) -> int:
         """Send ``length`` bytes from ``start`` to a socket with sendfile; return the number sent.
 
-        It is lower if the file shrank, the connection broke or the file system does not support it:
-        sending the rest with `chunks` shows which.
+        A smaller number means that the file shrank, the connection broke or the file system does
+        not support sendfile. Send the rest with ``chunks``, which raises the actual error.
         """
-        # A duplicate: the event loop watches the socket under its original number.
-        number, sent = os.dup(wire.fileno()), 0
+        # Duplicated, because the event loop already watches the original descriptor number.
+        number, sent = os.dup(sock.fileno()), 0
         out = Descriptor(number, self._workers)
         try:
             while sent < length:
@@ -126,36 +134,36 @@ class Download:
 class ArchiveStream:
     """An archive that is created while it is sent."""
 
-    def __init__(self, root: int, pieces: Generator[bytes, None, None], workers: Workers) -> None:
+    def __init__(self, root: int, chunks: Generator[bytes, None, None], workers: Workers) -> None:
         self._root = root
-        self._pieces = pieces
+        self._chunks = chunks
         self._workers = workers
-        # An abandoned step still runs, and uses descriptors.
+        # A step whose caller has given up may still run and use the descriptors.
         self._step_lock = threading.Lock()
 
     async def chunks(self) -> AsyncIterator[bytes]:
-        while piece := await self._workers.run(self._next):
-            yield piece
+        while chunk := await self._workers.run(self._next):
+            yield chunk
 
     async def close(self) -> None:
         if self._root >= 0:
             root, self._root = self._root, -1
-            # A stopped or hanging host closes it later, or when the process ends.
+            # Without a free worker it is closed later, or when the process ends.
             with contextlib.suppress(Unavailable):
                 await self._workers.run(self._end, root)
 
     def _next(self) -> bytes:
         with self._step_lock:
-            return next(self._pieces, b"")
+            return next(self._chunks, b"")
 
     def _end(self, root: int) -> None:
         with self._step_lock:
-            self._pieces.close()
+            self._chunks.close()
             os.close(root)
 
 
 def _send_some(file: int, out: int, start: int, length: int) -> tuple[int, bool]:
-    """Return the number of bytes sent, and whether the socket accepts no more for now."""
+    """Return the number of bytes sent, and whether the socket's send buffer is full."""
     went = 0
     try:
         while went < length and (moved := os.sendfile(out, file, start + went, length - went)):

@@ -1,7 +1,7 @@
-"""Staging of uploads: files are stored next to the folders of their scope until complete.
+"""Staging area for uploads, next to the folders of their scope, until they are complete.
 
-A resumable upload consists of two files, its bytes and ``ID.json``. Its progress is the size of the
-first, so nothing else is written for each piece.
+A resumable upload consists of two files: ``ID.data`` with the received bytes and ``ID.json`` with
+its state. The size of ``ID.data`` is the progress, so a chunk needs no other write.
 """
 
 from __future__ import annotations
@@ -22,23 +22,24 @@ from bai_services.core.errors import ChecksumMismatch, Conflict, NotFound
 from bai_services.descent import remove_tree
 
 from ..base import Scope
-from ..trees import begin_writing, copy_file, descriptor, write_sparsely
+from ..trees import copy_file, descriptor, start_writeback, write_sparsely
 
 DIRECTORY = ".staging"
 _FACTS = ".json"
 _DATA = ".data"
-# Offset of a piece with a checksum: bytes after it do not count until verified.
+# Contains the offset at which a chunk with a checksum starts: the bytes after it do not count until
+# the checksum is verified.
 _UNCHECKED = ".unchecked"
-# One-shot uploads: useless once their connection is lost.
+# One-shot uploads, which cannot be resumed; removed by the sweep after ONCE_SECONDS.
 _ONCE = ".once"
 ONCE_SECONDS = 24 * 3600.0
-# Flushing starts after this many bytes, so that little remains for the final sync.
+# Writes of at least this many bytes are flushed early, so that the final sync has little to do.
 EARLY_BYTES = 2**20
 
 
 @dataclass(frozen=True, slots=True)
 class UploadFacts:
-    """State of a resumable upload; ``offset`` is the number of bytes received."""
+    """State of a resumable upload; ``offset`` is the number of received bytes."""
 
     id: str
     vfolder_id: str
@@ -47,8 +48,8 @@ class UploadFacts:
     user_id: str
     created_at: float
     expires_at: float
-    is_partial: bool = False  # a part of an upload that is joined later
-    is_archive: bool = False  # a tar archive that is unpacked at ``path``
+    is_partial: bool = False  # a partial upload, to be concatenated with others later
+    is_archive: bool = False  # a tar archive that is unpacked into the directory ``path``
     etag: str | None = None
     is_new: bool = False
     is_done: bool = False
@@ -62,14 +63,20 @@ class Staging:
         self._directory = directory
 
     def begin(self, facts: UploadFacts) -> None:
-        """Store an upload durably, before it is acknowledged."""
+        """Create an upload durably, before the request is acknowledged."""
         self._directory.mkdir(mode=0o700, exist_ok=True)
-        with descriptor(os.open(self.data(facts.id), _NEW, 0o600)):
+        with descriptor(os.open(self.data_path(facts.id), _NEW, 0o600)):
             pass
         self._write(facts)
 
     def read(self, upload_id: str) -> UploadFacts:
-        """Return the state of an upload; bytes not verified before a crash are cut off."""
+        """Return the state of an upload.
+
+        Raises
+        ------
+        NotFound
+            If it does not exist or has expired.
+        """
         try:
             known = json.loads(self._path(upload_id, _FACTS).read_text())
         except (FileNotFoundError, ValueError):
@@ -78,64 +85,72 @@ class Staging:
         if facts.is_done:
             return replace(facts, offset=facts.length)
         try:
-            return replace(facts, offset=os.stat(self.data(facts.id)).st_size)
+            return replace(facts, offset=os.stat(self.data_path(facts.id)).st_size)
         except FileNotFoundError:
-            # Completed, but a crash prevented the record of it.
+            # The upload was completed, but a crash prevented the update of its state.
             return replace(facts, is_done=True, offset=facts.length)
 
     def recover(self, upload_id: str) -> UploadFacts:
-        """Read an upload that has no writer."""
+        """Remove bytes whose checksum was not verified before a crash, and return the state.
+
+        The upload must not have a writer.
+        """
         with contextlib.suppress(FileNotFoundError, ValueError):
             start = int(self._path(upload_id, _UNCHECKED).read_text())
-            os.truncate(self.data(upload_id), start)
+            os.truncate(self.data_path(upload_id), start)
             self._path(upload_id, _UNCHECKED).unlink()
         return self.read(upload_id)
 
     def finish(self, facts: UploadFacts) -> None:
-        """Mark an upload as complete: a client that missed the response asks again."""
+        """Mark an upload as complete. Its state stays for clients that missed the response."""
         self._write(replace(facts, is_done=True))
-        self.data(facts.id).unlink(missing_ok=True)
+        self.data_path(facts.id).unlink(missing_ok=True)
 
     def remove(self, upload_id: str) -> None:
         for suffix in (_FACTS, _UNCHECKED, _DATA):
             self._path(upload_id, suffix).unlink(missing_ok=True)
 
     def join(self, facts: UploadFacts, parts: Sequence[str]) -> None:
-        """Create an upload from complete parts, in their order."""
+        """Create an upload by concatenating the complete uploads with these ids, in their order."""
         self.begin(facts)
-        with descriptor(os.open(self.data(facts.id), os.O_RDWR | os.O_CLOEXEC)) as target:
+        with descriptor(os.open(self.data_path(facts.id), os.O_RDWR | os.O_CLOEXEC)) as target:
             for part in parts:
-                with descriptor(os.open(self.data(part), os.O_RDONLY | os.O_CLOEXEC)) as source:
+                with descriptor(
+                    os.open(self.data_path(part), os.O_RDONLY | os.O_CLOEXEC)
+                ) as source:
                     copy_file(source, target)
 
     def writer(self, upload_id: str, checksum: tuple[str, bytes] | None) -> Writer:
-        """Return a writer that appends to an upload; ``checksum`` is the algorithm and the
-        digest.
+        """Return a writer that appends a chunk to an upload.
+
+        ``checksum`` is the algorithm and the digest of the chunk, None without a checksum.
         """
         if checksum is not None:
-            size = os.stat(self.data(upload_id)).st_size
+            size = os.stat(self.data_path(upload_id)).st_size
             self._path(upload_id, _UNCHECKED).write_text(str(size))
-        return Writer(self.data(upload_id), os.O_RDWR, checksum, self._path(upload_id, _UNCHECKED))
+        return Writer(
+            self.data_path(upload_id), os.O_RDWR, checksum, self._path(upload_id, _UNCHECKED)
+        )
 
-    def once(self) -> Writer:
+    def one_shot_writer(self) -> Writer:
         """Return the writer of a new one-shot upload."""
         self._directory.mkdir(mode=0o700, exist_ok=True)
-        return Writer(self.fresh(_ONCE), _NEW)
+        return Writer(self.new_path(_ONCE), _NEW)
 
-    def fresh(self, suffix: str = _ONCE) -> Path:
+    def new_path(self, suffix: str = _ONCE) -> Path:
         """Return an unused path."""
         self._directory.mkdir(mode=0o700, exist_ok=True)
         return self._path(str(uuid.uuid4()), suffix)
 
-    def data(self, upload_id: str) -> Path:
+    def data_path(self, upload_id: str) -> Path:
         return self._path(upload_id, _DATA)
 
     def unfinished(self) -> list[UploadFacts]:
         """Return the incomplete uploads; their offset is not set."""
         found = []
-        for name in _listed(self._directory):
+        for name in _list_names(self._directory):
             if name.endswith(_FACTS):
-                # Completed meanwhile, or with a record truncated by a crash.
+                # It may have been removed meanwhile, or truncated by a crash.
                 with contextlib.suppress(OSError, ValueError, TypeError):
                     facts = UploadFacts(**json.loads((self._directory / name).read_text()))
                     if not facts.is_done:
@@ -145,11 +160,11 @@ class Staging:
     def sweep(self, now: float, is_start: bool) -> int:
         """Remove expired uploads, and return their number.
 
-        At the start of the manager one-shot uploads, interrupted copies and deletions are removed
-        too: none of them can be continued.
+        With ``is_start`` (the start of the manager) also remove one-shot uploads and the remains of
+        copies and deletions, none of which can be resumed.
         """
         gone = 0
-        for name in _listed(self._directory):
+        for name in _list_names(self._directory):
             path = self._directory / name
             with contextlib.suppress(OSError):
                 if name.endswith(_FACTS):
@@ -183,7 +198,7 @@ class Staging:
 
 
 class Writer:
-    """Appends to one staged file; its methods run one after another, in threads."""
+    """Appends to one staged file. Its methods block; the caller must not run two at a time."""
 
     def __init__(
         self, path: Path, flags: int, checksum: tuple[str, bytes] | None = None,
@@ -205,43 +220,43 @@ class Writer:
 
     @property
     def is_unchecked(self) -> bool:
-        """Whether written bytes count only after their checksum is verified."""
+        """Whether the written bytes still have to be verified by their checksum."""
         return self._expected is not None
 
-    def write(self, piece: bytes | memoryview) -> None:
-        """Append, with zeros as holes; after an error nothing of the piece remains."""
+    def write(self, chunk: bytes | memoryview) -> None:
+        """Append a chunk, with holes for blocks of zeros; after an error nothing of it remains."""
         before = self.size
         try:
-            write_sparsely(self.file, piece, before)
-            # A hole at the end does not extend the file by itself.
-            os.ftruncate(self.file, before + len(piece))
+            write_sparsely(self.file, chunk, before)
+            # write_sparsely does not extend the file for a hole at the end.
+            os.ftruncate(self.file, before + len(chunk))
         except OSError:
             os.ftruncate(self.file, before)
             raise
-        self.size = before + len(piece)
+        self.size = before + len(chunk)
         if self.size - before >= EARLY_BYTES:
-            begin_writing(self.file, before, self.size - before)
+            start_writeback(self.file, before, self.size - before)
         if self._hash is not None:
-            self._hash.update(piece)
+            self._hash.update(chunk)
 
     def sync(self) -> None:
-        """Flush what was written: afterwards it may be acknowledged.
+        """Verify the checksum and flush to the disk; afterwards the chunk may be acknowledged.
 
         Raises
         ------
         ChecksumMismatch
-            If it does not match the checksum; then it is removed.
+            If the written bytes do not match the checksum; they are removed.
         """
         if self._expected is not None:
             if self._hash.digest() != self._expected[1]:
                 self.drop()
-                raise ChecksumMismatch("the piece does not have the checksum that came with it")
+                raise ChecksumMismatch("the chunk does not match its checksum")
             self._expected = None
         os.fdatasync(self.file)
         self._unmark()
 
     def drop(self) -> None:
-        """Remove what this writer has written and not verified."""
+        """Remove the bytes that this writer has written but not verified."""
         if self._file >= 0 and self._expected is not None:
             os.ftruncate(self._file, self._start)
             self.size = self._start
@@ -273,7 +288,7 @@ def expiry(seconds: float) -> tuple[float, float]:
 
 
 def remove_any(path: Path) -> None:
-    """Remove a file or a directory with everything in it; a missing one is no error."""
+    """Remove a file or a directory tree; idempotent."""
     try:
         is_directory = stat.S_ISDIR(os.lstat(path).st_mode)
     except FileNotFoundError:
@@ -304,7 +319,7 @@ def unfinished_uploads(root: Path) -> list[tuple[Scope, UploadFacts]]:
 
 
 def subdirectories(path: Path) -> list[Path]:
-    """Return the subdirectories of a directory, none if it does not exist."""
+    """Return the subdirectories of a directory, [] if it does not exist."""
     try:
         found = list(os.scandir(path))
     except FileNotFoundError:
@@ -312,7 +327,7 @@ def subdirectories(path: Path) -> list[Path]:
     return [Path(entry.path) for entry in found if entry.is_dir(follow_symlinks=False)]
 
 
-def _listed(directory: Path) -> Iterator[str]:
+def _list_names(directory: Path) -> Iterator[str]:
     try:
         yield from os.listdir(directory)
     except (FileNotFoundError, NotADirectoryError):

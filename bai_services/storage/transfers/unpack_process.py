@@ -21,30 +21,33 @@ log = logging.getLogger(__name__)
 # The CPU time limit is BASE_CPU_SECONDS plus 1 s per BYTES_PER_CPU_SECOND.
 BASE_CPU_SECONDS = 300
 BYTES_PER_CPU_SECOND = 4 * 2**20
-# The limit of elapsed time as a multiple of that: the process also waits for disks.
+# Limit of elapsed time as a multiple of the CPU time limit: the process also waits for disks.
 WALL_FACTOR = 4
-# Wait after SIGTERM before SIGKILL: a process that is placing files finishes first.
-END_SECONDS = 60.0
-_PASSED_ON = ("PATH", "PYTHONPATH", "LD_LIBRARY_PATH")
+# Time between SIGTERM and SIGKILL, so that a process that is moving files into the folder can
+# finish.
+KILL_AFTER_SECONDS = 60.0
+_PASSED_VARIABLES = ("PATH", "PYTHONPATH", "LD_LIBRARY_PATH")
 
 
 def cpu_seconds(archive_bytes: int) -> int:
-    """Return how much processor time an archive of that size may take."""
+    """Return the CPU time limit in seconds for unpacking an archive of that size."""
     return BASE_CPU_SECONDS + archive_bytes // BYTES_PER_CPU_SECOND
 
 
 async def unpack(job: Job) -> Unpacked:
-    """Unpack in a separate process; cancelling this call stops it unless it is placing files.
+    """Unpack an archive in a separate process.
+
+    Cancelling this call stops the process, unless it has begun to move files into the folder.
 
     Raises
     ------
     InvalidRequest
-        If the archive is refused, or exceeds its limit of time or memory.
+        If the archive is invalid, or exceeds its limit of time or memory.
     BaiError
         Any other error that the process reports.
     """
-    # Pass no secret from the manager's environment.
-    environ = {name: os.environ[name] for name in _PASSED_ON if name in os.environ}
+    # The manager's environment contains secrets.
+    environ = {name: os.environ[name] for name in _PASSED_VARIABLES if name in os.environ}
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-P", "-m", "bai_services.storage.transfers.unpack_worker"),
         stdin=asyncio.subprocess.PIPE,
@@ -54,36 +57,36 @@ async def unpack(job: Job) -> Unpacked:
     )
     try:
         async with asyncio.timeout(job.cpu_seconds * WALL_FACTOR):
-            answer, _ = await process.communicate(json.dumps(asdict(job)).encode())
+            output, _ = await process.communicate(json.dumps(asdict(job)).encode())
     except TimeoutError:
         raise _too_slow(job) from None
     finally:
         if process.returncode is None:
-            await asyncio.shield(asyncio.ensure_future(_end(process)))
-    return _result(job, process.returncode or 0, answer)
+            await asyncio.shield(asyncio.ensure_future(_terminate(process)))
+    return _result(job, process.returncode or 0, output)
 
 
-async def _end(process: asyncio.subprocess.Process) -> None:
+async def _terminate(process: asyncio.subprocess.Process) -> None:
     with contextlib.suppress(ProcessLookupError):
         process.terminate()
         try:
-            await asyncio.wait_for(process.wait(), END_SECONDS)
+            await asyncio.wait_for(process.wait(), KILL_AFTER_SECONDS)
         except TimeoutError:
             process.kill()
-            # A process that hangs in a dead mount ends only with the mount.
+            # A process that hangs in a dead mount cannot be killed until the mount is released.
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(process.wait(), END_SECONDS)
+                await asyncio.wait_for(process.wait(), KILL_AFTER_SECONDS)
 
 
-def _result(job: Job, code: int, answer: bytes) -> Unpacked:
+def _result(job: Job, code: int, output: bytes) -> Unpacked:
     if code in (-signal.SIGXCPU, -signal.SIGKILL):
         raise _too_slow(job)
     if code:
-        log.error("the process that unpacks an archive ended with status %d", code)
+        log.error("the process that unpacks an archive exited with status %d", code)
         raise InvalidRequest(
             "the archive cannot be unpacked: it needs too much memory, or is broken"
         )
-    found = json.loads(answer)
+    found = json.loads(output)
     if "error" in found:
         raise by_code()[found["error"]](found["message"], **found["details"])
     return Unpacked(**found)
@@ -91,7 +94,7 @@ def _result(job: Job, code: int, answer: bytes) -> Unpacked:
 
 def _too_slow(job: Job) -> InvalidRequest:
     return InvalidRequest(
-        f"the archive takes too long to unpack: at most {job.cpu_seconds} s of processor time "
-        f"and {job.cpu_seconds * WALL_FACTOR} s in all for its size; send it in smaller archives",
+        f"the archive takes too long to unpack: its size allows {job.cpu_seconds} s of processor "
+        f"time and {job.cpu_seconds * WALL_FACTOR} s in all; split it into smaller archives",
         limit_seconds=job.cpu_seconds,
     )

@@ -1,9 +1,9 @@
-"""Unpack one archive in a process that can be limited and killed.
+"""Unpack one archive in a separate process, with resource limits.
 
     python -m bai_services.storage.transfers.unpack_worker
 
-The job comes as JSON on standard input and the result goes as JSON to standard output. SIGTERM
-ends it at any time before the first file appears in the folder; from then on it finishes.
+Reads the job as JSON from standard input and writes the result as JSON to standard output. SIGTERM
+stops the process until it begins to move files into the folder, and is ignored from then on.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from bai_services.core.errors import BaiError
 from .. import safe_paths
 from ..folder import OpenFolder, Owner
 from ..trees import descriptor
-from ..workers import translated
+from ..workers import translate_errors
 from .unpacking import Unpacked, Unpacking
 
 MEMORY_BYTES = 512 * 2**20
@@ -38,10 +38,11 @@ _CLONE_NEWNET = 0x40000000
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """Absolute paths, and ``above``: the directory in the folder to unpack at.
+    """An archive to unpack; all paths are absolute.
 
-    ``owner`` is uid and gid of new files, None for the manager's own; ``cpu_seconds`` is the limit
-    of processor time.
+    ``above`` are the parts of the directory in the folder into which the archive is unpacked.
+    ``owner`` is the uid and gid of new files, None for those of this process. ``has_kernel_opener``
+    is true if openat2 is available. ``cpu_seconds`` is the limit of CPU time.
     """
 
     folder: str
@@ -59,23 +60,26 @@ def main() -> None:
     job = Job(**json.load(sys.stdin.buffer))
     _confine(job.cpu_seconds)
     try:
-        answer: dict[str, Any] = asdict(translated(_unpack, job))
+        result: dict[str, Any] = asdict(translate_errors(_unpack, job))
     except BaiError as error:
-        answer = {"error": error.code, "message": error.message, "details": error.details}
-    json.dump(answer, sys.stdout)
+        result = {"error": error.code, "message": error.message, "details": error.details}
+    json.dump(result, sys.stdout)
 
 
 def _confine(cpu_seconds: int) -> None:
-    """Drop privileges that unpacking does not need; resource limits apply even where that fails."""
-    for kind, most in (
+    """Set resource limits, and drop privileges that unpacking does not need.
+
+    A failure to drop a privilege is ignored: the limits apply in any case.
+    """
+    for kind, limit in (
         (resource.RLIMIT_AS, MEMORY_BYTES),
         (resource.RLIMIT_CPU, cpu_seconds),
         (resource.RLIMIT_NOFILE, OPEN_FILES),
         (resource.RLIMIT_CORE, 0),
     ):
         _, hard = resource.getrlimit(kind)
-        most = most if hard == resource.RLIM_INFINITY else min(most, hard)
-        resource.setrlimit(kind, (most, most))
+        limit = limit if hard == resource.RLIM_INFINITY else min(limit, hard)
+        resource.setrlimit(kind, (limit, limit))
     libc = ctypes.CDLL(None, use_errno=True)
     libc.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
     libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
@@ -91,12 +95,13 @@ def _unpack(job: Job) -> Unpacked:
     with descriptor(os.open(job.folder, flags)) as root:
         folder = OpenFolder(root, opener, owner)
         return Unpacking(
-            folder, tuple(job.above), Path(job.staging), job.max_bytes, _before_placing
+            folder, tuple(job.above), Path(job.staging), job.max_bytes, _before_commit
         ).run(Path(job.archive))
 
 
-def _before_placing() -> None:
-    # Half of an archive's files must not appear: from here on only a crash stops it.
+def _before_commit() -> None:
+    # Ignore SIGTERM and the end of the parent from now on: a partly unpacked archive must not
+    # remain in the folder.
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, 0, 0, 0, 0)
 

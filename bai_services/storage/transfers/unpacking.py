@@ -1,7 +1,7 @@
-"""Unpack a tar archive from a user into a folder, within limits on everything it can claim.
+"""Unpack an untrusted tar archive into a folder, with limits on sizes, headers and members.
 
-This runs in a process of its own (`unpack_worker`): a hostile archive costs that process's memory
-and processor time, and no other's.
+This runs in a separate process (``unpack_worker``), so that a hostile archive can exhaust only the
+memory and CPU time of that process.
 """
 
 from __future__ import annotations
@@ -23,18 +23,19 @@ from typing import IO, Any, cast
 from bai_services.core.errors import BaiError, InvalidRequest
 
 from .. import safe_paths
-from ..folder import OpenFolder, carry, existing_mode, sync_file_system
+from ..folder import OpenFolder, existing_mode, move_into_place, sync_file_system
 from ..trees import descriptor, write_sparsely
 
-PIECE_BYTES = 2**20
-# Maximum members of an archive, their parent directories included.
+CHUNK_BYTES = 2**20
+# Maximum number of members of an archive, including their parent directories.
 MAX_MEMBERS = 200_000
-# Maximum size of one extension header, and of all global pax headers together.
+# Maximum size of one extension header, and of all global pax headers of an archive together.
 MAX_HEADER_BYTES = 256 * 2**10
-# Maximum extension headers of one member; tar itself writes up to three.
+# Maximum number of extension headers of one member; GNU tar writes up to three.
 MAX_HEADERS = 8
 MAX_DEPTH = 256
-# A compressed archive may unpack to MAX_RATIO times its own size, and always to MIN_UNPACKED_BYTES.
+# Protection against decompression bombs: a compressed archive may unpack to the larger of MAX_RATIO
+# times its own size and MIN_UNPACKED_BYTES.
 MAX_RATIO = 200
 MIN_UNPACKED_BYTES = 2**30
 
@@ -45,7 +46,7 @@ MAX_LENGTH_DIGITS = 10
 _MANY_DIGITS = re.compile(rb"[0-9]{200}")
 _PAX = (tarfile.XHDTYPE, tarfile.XGLTYPE, tarfile.SOLARIS_XHDTYPE)
 _EXTENSIONS = (tarfile.GNUTYPE_LONGNAME, tarfile.GNUTYPE_LONGLINK, *_PAX)
-# What the decompressors and the tar reader raise for data that they do not understand.
+# Exceptions that the decompressors and the tar reader raise for invalid data.
 _BROKEN = (
     *(tarfile.TarError, EOFError, zlib.error, lzma.LZMAError),
     *(ValueError, OverflowError, IndexError, RecursionError),
@@ -61,14 +62,14 @@ class Unpacked:
 
 
 class _Archive(tarfile.TarFile):
-    """Counts the headers that come before a member."""
+    """Counts the extension headers before each member."""
 
     headers = 0
-    shared_header_bytes = 0  # of pax headers for all members
+    shared_header_bytes = 0  # total size of the global pax headers
 
 
 class _Head(tarfile.TarInfo):
-    """A member header; an unreadable one is an error, not the end of the archive."""
+    """A member header; an unreadable header raises instead of ending the archive."""
 
     @classmethod
     def fromtarfile(cls, archive: tarfile.TarFile) -> _Head:
@@ -80,7 +81,7 @@ class _Head(tarfile.TarInfo):
             raise tarfile.ReadError(str(error)) from error
 
     def _proc_member(self, archive: _Archive) -> Any:
-        # tarfile reads an extension header whole into memory before it returns the member.
+        # tarfile reads an extension header completely into memory before it returns the member.
         if self.size < 0:
             raise tarfile.ReadError("a negative size")
         if self.type in _EXTENSIONS:
@@ -91,7 +92,7 @@ class _Head(tarfile.TarInfo):
             archive.headers += 1
             if size > MAX_HEADER_BYTES:
                 raise InvalidRequest(
-                    f"the archive has {what} of {size} bytes; at most {MAX_HEADER_BYTES} are read",
+                    f"the archive has {what} of {size} bytes; the maximum is {MAX_HEADER_BYTES}",
                     limit_bytes=MAX_HEADER_BYTES,
                 )
             if archive.headers > MAX_HEADERS:
@@ -108,9 +109,9 @@ class _Head(tarfile.TarInfo):
 
 
 class _Stream(io.RawIOBase):
-    """The archive's decompressed content as a stream that cannot be read backwards.
+    """The archive's decompressed content as a stream that only seeks forward.
 
-    Reading more than ``limit`` bytes is an error; None means no limit.
+    Reading more than ``limit`` bytes raises ``InvalidRequest``; None means no limit.
     """
 
     def __init__(self, inner: IO[bytes], limit: int | None) -> None:
@@ -120,32 +121,32 @@ class _Stream(io.RawIOBase):
         self._returned = b""
 
     def read(self, size: int | None = -1) -> bytes:
-        wanted = PIECE_BYTES if size is None or size < 0 else size
-        piece, self._returned = self._returned[:wanted], self._returned[wanted:]
-        if len(piece) < wanted:
-            piece += self._inner.read(wanted - len(piece))
-        self._position += len(piece)
+        wanted = CHUNK_BYTES if size is None or size < 0 else size
+        chunk, self._returned = self._returned[:wanted], self._returned[wanted:]
+        if len(chunk) < wanted:
+            chunk += self._inner.read(wanted - len(chunk))
+        self._position += len(chunk)
         if self._limit is not None and self._position > self._limit:
             raise InvalidRequest(
                 f"the archive unpacks to more than {self._limit} bytes, which is more than "
                 f"{MAX_RATIO} times its own size; pack it with less compression",
                 limit_bytes=self._limit,
             )
-        return piece
+        return chunk
 
-    def unread(self, piece: bytes) -> None:
-        """Put back the piece that was read last."""
-        self._returned = piece + self._returned
-        self._position -= len(piece)
+    def unread(self, chunk: bytes) -> None:
+        """Return the last chunk to the stream, so that the next ``read`` returns it again."""
+        self._returned = chunk + self._returned
+        self._position -= len(chunk)
 
     def seek(self, position: int, whence: int = os.SEEK_SET) -> int:
         if position < self._position or whence != os.SEEK_SET:
-            raise tarfile.ReadError("its parts overlap")
+            raise tarfile.ReadError("its members overlap")
         if self._limit is None and not self._returned:
             self._inner.seek(position)
             self._position = position
         while self._position < position:
-            if not self.read(min(PIECE_BYTES, position - self._position)):
+            if not self.read(min(CHUNK_BYTES, position - self._position)):
                 break
         return self._position
 
@@ -154,7 +155,7 @@ class _Stream(io.RawIOBase):
 
 
 def _check_records(content: bytes) -> None:
-    """Refuse malformed pax records: the library takes quadratic time for some."""
+    """Raise ReadError for malformed pax records, some of which take tarfile quadratic time."""
     place, end = 0, len(content)
     while place < end:
         space = content.find(b" ", place, place + MAX_LENGTH_DIGITS + 1)
@@ -168,7 +169,7 @@ def _check_records(content: bytes) -> None:
         raise tarfile.ReadError("a pax header contains a number that is too long")
 
 
-def _readable(file: IO[bytes], size: int) -> IO[bytes]:
+def _open_stream(file: IO[bytes], size: int) -> IO[bytes]:
     head = file.read(6)
     file.seek(0)
     inner: Any
@@ -186,7 +187,7 @@ def _readable(file: IO[bytes], size: int) -> IO[bytes]:
 class Unpacking:
     """Unpacks a tar archive into a staging directory and then moves its files into a folder.
 
-    One bad member refuses the whole archive before any file has appeared.
+    One invalid member rejects the whole archive before any file is moved.
     """
 
     def __init__(
@@ -195,51 +196,55 @@ class Unpacking:
         above: Parts,
         staging: Path,
         max_bytes: int,
-        before_placing: Callable[[], None] = lambda: None,
+        before_commit: Callable[[], None] = lambda: None,
     ) -> None:
-        """``before_placing`` is called before the first file appears in the folder."""
+        """Prepare to unpack into the directory ``above`` of a folder.
+
+        ``before_commit`` is called before the first file is moved into the folder.
+        """
         self._folder = folder
         self._above = above
         self._staging = staging
         self._max_bytes = max_bytes
-        self._places: dict[Parts, None] = {}  # in the order of the archive
+        self._files: dict[Parts, None] = {}  # paths of the files, in the order of the archive
         self._directories: dict[Parts, None] = {}
         self._parents: set[Parts] = set()
         self._members = 0
-        self._before_placing = before_placing
+        self._before_commit = before_commit
 
     def run(self, archive: Path) -> Unpacked:
-        """Unpack an archive; the caller removes ``staging``, which this creates.
+        """Unpack an archive. Creates the staging directory, which the caller removes.
 
         Raises
         ------
         InvalidRequest
             If it is not a tar archive, exceeds a limit, or contains a forbidden member.
         Conflict
-            If something else exists at the path of a file.
+            If a directory, link or special file exists at the path of a file.
         """
         self._staging.mkdir(mode=0o700)
         with descriptor(os.open(self._staging, os.O_RDONLY | os.O_DIRECTORY)) as here:
             total = self._extract(archive, here)
-            self._check_places()
-            # Flushed before the first file appears, so that a crash leaves no partial file.
+            self._check_targets()
+            # Flush before the first file is moved, so that a crash leaves no partial file.
             sync_file_system(here)
-            self._before_placing()
-            self._place_all(here)
+            self._before_commit()
+            self._move_all(here)
             sync_file_system(here)
-        return Unpacked(len(self._places), total)
+        return Unpacked(len(self._files), total)
 
     def _extract(self, archive: Path, here: int) -> int:
         total = 0
         try:
             with archive.open("rb") as file:
                 size = os.fstat(file.fileno()).st_size
-                with _Archive(fileobj=_readable(file, size), tarinfo=_Head) as source:
+                with _Archive(fileobj=_open_stream(file, size), tarinfo=_Head) as source:
                     while (member := source.next()) is not None:
                         total = self._checked_total(total, member)
-                        self._take(source, member, here)
+                        self._extract_member(source, member, here)
                         source.headers = 0
-                        source.members = []  # type: ignore[attr-defined]  # else it keeps them all
+                        # Otherwise TarFile keeps every member in memory.
+                        source.members = []  # type: ignore[attr-defined]
         except MemoryError:
             raise InvalidRequest("the archive needs too much memory to be unpacked") from None
         except _BROKEN as error:
@@ -256,12 +261,12 @@ class Unpacking:
         total += member.size
         if total > self._max_bytes:
             raise InvalidRequest(
-                f"the archive holds more than {self._max_bytes} bytes",
+                f"the archive contains more than {self._max_bytes} bytes",
                 limit_bytes=self._max_bytes,
             )
         return total
 
-    def _take(self, source: tarfile.TarFile, member: tarfile.TarInfo, here: int) -> None:
+    def _extract_member(self, source: tarfile.TarFile, member: tarfile.TarInfo, here: int) -> None:
         try:
             inside = safe_paths.parse_new_path(member.name)
         except BaiError as error:
@@ -270,28 +275,28 @@ class Unpacking:
             ) from None
         parts = (*self._above, *inside)
         if member.isdir():
-            self._count(parts)
+            self._count_member(parts)
             self._directories[parts] = None
             return
         if not member.isreg() or not inside:
             raise InvalidRequest(
-                f"the archive's member {member.name[:100]!r} is a link or something special; "
+                f"the archive's member {member.name[:100]!r} is a link or a special file; "
                 "only files and directories can be unpacked"
             )
-        if parts in self._places:
-            raise InvalidRequest(f"the archive holds {member.name[:100]!r} twice")
-        self._count(parts)
-        name = str(len(self._places))
+        if parts in self._files:
+            raise InvalidRequest(f"the archive contains {member.name[:100]!r} twice")
+        self._count_member(parts)
+        name = str(len(self._files))
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
         with descriptor(os.open(name, flags, 0o600, dir_fd=here)) as file:
             _write_content(source, member, file)
             with contextlib.suppress(ValueError, OverflowError, OSError):  # not a valid time
                 os.utime(file, (member.mtime, member.mtime))
-            self._folder.give(file, is_executable=bool(member.mode & 0o100))
-        self._places[parts] = None
+            self._folder.grant_access(file, is_executable=bool(member.mode & 0o100))
+        self._files[parts] = None
 
-    def _count(self, parts: Parts) -> None:
-        """Count a member and each of its parent directories that was not counted before."""
+    def _count_member(self, parts: Parts) -> None:
+        """Count a member and its parent directories, each directory once."""
         if len(parts) > MAX_DEPTH:
             raise InvalidRequest(
                 f"the archive has directories nested more than {MAX_DEPTH} deep", limit=MAX_DEPTH
@@ -308,7 +313,7 @@ class Unpacking:
                 limit=MAX_MEMBERS,
             )
 
-    def _check_places(self) -> None:
+    def _check_targets(self) -> None:
         for above, names in self._by_directory().items():
             try:
                 with self._folder.directory(above) as parent:
@@ -317,44 +322,44 @@ class Unpacking:
             except FileNotFoundError:
                 continue
 
-    def _place_all(self, here: int) -> None:
+    def _move_all(self, here: int) -> None:
         for parts in self._directories:
             self._folder.make_directory(parts, exists_ok=True)
         for above, names in self._by_directory().items():
-            with self._folder.directory(above, makes=True) as parent:
+            with self._folder.directory(above, create_missing=True) as parent:
                 for name, number in names:
                     existing_mode(parent, name)
-                    carry(here, str(number), parent, name)
+                    move_into_place(here, str(number), parent, name)
 
     def _by_directory(self) -> dict[Parts, list[tuple[str, int]]]:
         found: dict[Parts, list[tuple[str, int]]] = {}
-        for number, parts in enumerate(self._places):
+        for number, parts in enumerate(self._files):
             found.setdefault(parts[:-1], []).append((parts[-1], number))
         return found
 
 
 def _not_readable(error: Exception) -> InvalidRequest:
-    return InvalidRequest(f"this is not a tar archive, or it is broken: {str(error)[:200]}")
+    return InvalidRequest(f"the file is not a tar archive, or is broken: {str(error)[:200]}")
 
 
 def _write_content(source: tarfile.TarFile, member: tarfile.TarInfo, file: int) -> None:
-    """Write a member's content; blocks of zeros become holes."""
+    """Write a member's content, with holes for blocks of zeros."""
     stream = cast(IO[bytes], source.fileobj)
     stream.seek(member.offset_data)
     end = 0
-    # The map of a sparse file: the offset and size of each piece, in the order of the archive.
+    # The map of a sparse file: the offset and size of each data segment, in the archive's order.
     found: Any = member.sparse if member.issparse() else [(0, member.size)]
-    pieces: list[tuple[int, int]] = found
-    for place, size in pieces:
+    segments: list[tuple[int, int]] = found
+    for place, size in segments:
         if size == 0:
-            continue  # padding of the map
+            continue  # end marker of the map
         if size < 0 or place < end or place + size > member.size:
             raise tarfile.ReadError("the map of a sparse file is wrong")
         end = place + size
         while place < end:
-            piece = stream.read(min(PIECE_BYTES, end - place))
-            if not piece:
+            chunk = stream.read(min(CHUNK_BYTES, end - place))
+            if not chunk:
                 raise tarfile.ReadError("unexpected end of data")
-            write_sparsely(file, piece, place)
-            place += len(piece)
+            write_sparsely(file, chunk, place)
+            place += len(chunk)
     os.ftruncate(file, member.size)
