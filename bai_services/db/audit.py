@@ -30,10 +30,10 @@ _LISTING = Listing(
 
 @dataclass(frozen=True, slots=True)
 class AuditEntry:
-    """An action, its actor and target, and its result (``done`` or an error code).
+    """An action, its actor and target, and its outcome (``done`` or an error code).
 
-    ``domain`` is that of the target: a domain admin reads the entries of their domain. ``details``
-    never contains a secret.
+    ``domain`` is the domain of the target; domain admins may read the entries of their domain.
+    ``details`` never contains a secret.
     """
 
     at: datetime
@@ -56,7 +56,7 @@ async def record(tx: AsyncConnection, entry: AuditEntry) -> None:
 
 
 class AuditStore:
-    """Reads the log, and writes entries that belong to no other change."""
+    """Reads the log, and writes entries of actions that change nothing else in the database."""
 
     def __init__(self, database: Database) -> None:
         self._db = database

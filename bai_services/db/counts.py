@@ -1,4 +1,4 @@
-"""Numbers of sessions and agents by status."""
+"""Counts of sessions and agents by status."""
 
 from __future__ import annotations
 

@@ -20,15 +20,15 @@ from bai_services.core.errors import Unavailable
 
 from . import sqlite_driver
 
-# How long SQLite waits for a lock before it fails with "database is locked".
+# Time that SQLite waits for a lock before it fails with "database is locked".
 SQLITE_BUSY_SECONDS = 30
 
 CONNECTIONS = 8
 
-# A PostgreSQL connection used within this time is not tested before it is used again.
-FRESH_SECONDS = 1.0
-# Prepared statements per connection; there are more than the driver's default of 100.
-PREPARED = 500
+# A PostgreSQL connection that was idle for less than this is not pinged before it is used again.
+PING_AFTER_SECONDS = 1.0
+# Prepared statements per connection. The code uses more statements than the driver's default, 100.
+MAX_PREPARED_STATEMENTS = 500
 
 _IS_WRITE = "bai_is_write"
 
@@ -36,7 +36,7 @@ _EMPTY = {"{}": dict, b"{}": dict, "[]": list, b"[]": list}
 
 
 class Database:
-    """Opens transactions; a transaction must await nothing but the database."""
+    """Opens transactions. Code inside a transaction may await only the database."""
 
     def __init__(self, url: str) -> None:
         """``url`` names an async driver: ``sqlite+aiosqlite`` or ``postgresql+psycopg``."""
@@ -57,14 +57,14 @@ class Database:
         else:
             self._engine, self._reader = _postgres(self.url), _postgres(self.url, "AUTOCOMMIT")
         self._writer = self._engine.execution_options(**{_IS_WRITE: True})
-        # SQLite grants its write lock without fairness: a writer that returns at once, such as a
+        # SQLite's write lock is not fair: a writer that acquires it again at once, such as a
         # scheduling pass, would starve the others for seconds. This lock is fair.
         self._turn = asyncio.Lock() if self.is_sqlite else contextlib.nullcontext()
 
     @asynccontextmanager
     async def write(self) -> AsyncIterator[AsyncConnection]:
-        """Open a transaction that may write: commit at the end, roll back on an error."""
-        with _translated():
+        """Open a transaction that may write; commit it at the end, or roll it back on an error."""
+        with _translate_errors():
             async with self._turn, self._writer.begin() as tx:
                 yield tx
 
@@ -72,23 +72,23 @@ class Database:
     async def read(self) -> AsyncIterator[AsyncConnection]:
         """Open a read-only transaction without a lock.
 
-        On PostgreSQL each statement sees the state committed by then.
+        On PostgreSQL each statement sees what was committed before that statement.
         """
-        with _translated():
+        with _translate_errors():
             async with self._reader.begin() as tx:
                 yield tx
 
     @asynccontextmanager
     async def read_one_state(self) -> AsyncIterator[AsyncConnection]:
-        """Open a read-only transaction whose statements all see the same state."""
-        with _translated():
+        """Open a read-only transaction whose statements all see the same snapshot."""
+        with _translate_errors():
             async with self._engine.begin() as tx:
                 if tx.dialect.name == "postgresql":
                     await tx.execute(sa.text("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ"))
                 yield tx
 
     async def check(self) -> None:
-        """Raise ``Unavailable`` unless the database answers."""
+        """Raise ``Unavailable`` unless the database executes a query."""
         async with self.read() as tx:
             await tx.execute(sa.text("SELECT 1"))
 
@@ -100,10 +100,11 @@ class Database:
 
 
 def _postgres(url: sa.URL, isolation_level: str = "READ COMMITTED") -> AsyncEngine:
-    """Return an engine that reuses the busiest connections, which have the most prepared
-    statements.
+    """Return an engine for PostgreSQL.
 
-    Reads need no BEGIN and no COMMIT; these would triple the number of round trips.
+    The pool is LIFO: it reuses the busiest connections, which have the most prepared statements.
+    Reads use the isolation level AUTOCOMMIT, because BEGIN and COMMIT would triple the number of
+    round trips.
     """
     engine = create_async_engine(
         url,
@@ -115,17 +116,17 @@ def _postgres(url: sa.URL, isolation_level: str = "READ COMMITTED") -> AsyncEngi
     )
 
     @sa.event.listens_for(engine.sync_engine, "connect")
-    def prepare_more(connection: Any, record: Any) -> None:
-        connection.driver_connection.prepared_max = PREPARED
+    def set_prepared_max(connection: Any, record: Any) -> None:
+        connection.driver_connection.prepared_max = MAX_PREPARED_STATEMENTS
 
     @sa.event.listens_for(engine.sync_engine, "checkin")
-    def note(connection: object, record: Any) -> None:
+    def record_use(connection: object, record: Any) -> None:
         record.info["used_at"] = time.monotonic()
 
     @sa.event.listens_for(engine.sync_engine, "checkout")
-    def ask(connection: Any, record: Any, proxy: object) -> None:
+    def ping_idle(connection: Any, record: Any, proxy: object) -> None:
         used_at = record.info.get("used_at")
-        if used_at is None or time.monotonic() - used_at < FRESH_SECONDS:
+        if used_at is None or time.monotonic() - used_at < PING_AFTER_SECONDS:
             return
         try:
             engine.dialect.do_ping(connection)
@@ -136,7 +137,7 @@ def _postgres(url: sa.URL, isolation_level: str = "READ COMMITTED") -> AsyncEngi
 
 
 def _read_json(text: str | bytes) -> Any:
-    """Parse JSON; a fast path handles the empty values, which most columns of a session have."""
+    """Parse JSON, with a fast path for empty objects and lists, the most frequent values."""
     empty = _EMPTY.get(text)
     return json.loads(text) if empty is None else empty()
 
@@ -152,28 +153,26 @@ def _prepare_sqlite(engine: sa.Engine) -> None:
     def set_pragmas(connection: Any, record: object) -> None:
         cursor = connection.cursor()
         cursor.execute("PRAGMA journal_mode=WAL")
-        # With WAL this survives a kill at any point; only a power failure may lose the last
-        # commits.
+        # With WAL, a killed process loses no commit; a power failure may lose the last commits.
         cursor.execute("PRAGMA synchronous=NORMAL")
         cursor.execute("PRAGMA foreign_keys=ON")
         cursor.close()
 
     @sa.event.listens_for(engine, "begin")
     def begin(connection: sa.Connection) -> None:
-        # IMMEDIATE takes the write lock first: a transaction that turns from read to write cannot
-        # wait for the lock.
+        # IMMEDIATE acquires the write lock at once: SQLite cannot wait for it when a transaction
+        # that has read begins to write.
         if connection.get_execution_options().get(_IS_WRITE):
             connection.exec_driver_sql("BEGIN IMMEDIATE")
         else:
-            # Call the driver directly: this cannot fail, and SQLAlchemy's way costs three times as
-            # much.
+            # The driver is called directly, because exec_driver_sql costs three times as much.
             cursor = connection.connection.cursor()
             cursor.execute("BEGIN")
             cursor.close()
 
 
-class _translated:
-    """Convert errors of an unreachable or full database to errors that a user may read."""
+class _translate_errors:
+    """Convert errors of an unreachable or full database to ``Unavailable``."""
 
     def __enter__(self) -> None:
         return None
@@ -184,8 +183,8 @@ class _translated:
         text = str(error.orig).lower()
         if "disk is full" in text or "no space left" in text or "disk i/o error" in text:
             raise Unavailable(
-                "the database's disk is full: an administrator must free space; then work "
-                "resumes by itself; nothing was changed",
+                "the disk of the database is full; nothing was changed. An administrator must free "
+                "space; no restart is needed",
                 reason="database-full",
             ) from error
         if error.connection_invalidated or isinstance(error, OperationalError):

@@ -1,4 +1,4 @@
-"""Conversion of constraint violations to domain errors."""
+"""Convert constraint violations to domain errors, and check for references before a deletion."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from bai_services.core.errors import BaiError, InUse
 
 
 def first_row(result: sa.CursorResult[Any]) -> dict[str, Any] | None:
-    """Return the one row of a result as a map, None if it has none."""
+    """Return the only row of a result as a dict, None if the result is empty."""
     row = result.mappings().one_or_none()
     return None if row is None else dict(row)
 
 
 @contextmanager
 def broken_means(error: BaiError, taken: BaiError | None = None) -> Iterator[None]:
-    """Raise ``error`` if a constraint fails: a duplicate name, or a reference in use.
+    """Raise ``error`` instead of an IntegrityError of the block.
 
-    With ``taken``, that error is raised instead for a violated unique constraint.
+    With ``taken``, raise that error for a violated unique constraint.
     """
     try:
         yield
@@ -33,7 +33,7 @@ def broken_means(error: BaiError, taken: BaiError | None = None) -> Iterator[Non
 
 
 def _is_unique(cause: IntegrityError) -> bool:
-    # PostgreSQL reports a code for it (unique_violation), SQLite only a text.
+    # 23505 is PostgreSQL's unique_violation; SQLite reports only a text.
     code = getattr(cause.orig, "sqlstate", None)
     return code == "23505" if code is not None else "UNIQUE constraint" in str(cause.orig)
 
@@ -41,10 +41,10 @@ def _is_unique(cause: IntegrityError) -> bool:
 async def refuse_in_use(
     tx: AsyncConnection, what: str, uses: Mapping[str, sa.ColumnElement[bool]]
 ) -> None:
-    """Raise ``InUse`` if rows refer to a thing that is about to be deleted.
+    """Raise ``InUse`` if rows refer to an entity that is about to be deleted.
 
-    ``uses`` maps the plural noun for the rows to the condition that finds them; the message names
-    each kind found with its number.
+    ``what`` names the entity in the message. ``uses`` maps the plural noun for the rows to the
+    condition that finds them; the message lists each noun with its count.
     """
     counts: dict[str, Any] = {}
     for name, condition in uses.items():
@@ -58,7 +58,7 @@ async def refuse_in_use(
 
 
 def insert_ignoring(tx: AsyncConnection, table: sa.Table) -> Any:
-    """Return an INSERT that ignores existing rows, on either database."""
+    """Return an INSERT that skips existing rows, on either database."""
     if tx.dialect.name == "sqlite":
         return sqlite.insert(table).on_conflict_do_nothing()
     return postgresql.insert(table).on_conflict_do_nothing()

@@ -27,14 +27,14 @@ _ORDERED = frozenset({"gt", "gte", "lt", "lte"})
 _OPERATORS = ("contains", "in", *filter(None, _COMPARISONS))
 
 
-# Maximum number of keys that a name is resolved to; with more, rows are joined with the names.
+# A condition on names that matches more keys is not resolved to keys, but applied by a join.
 _MAX_KEYS = 20
 _NAMING = frozenset({"", "in", "contains"})
 
 
 @dataclass(frozen=True, slots=True)
 class Named:
-    """A column of another table: that table's key, and the column of the list that refers to it."""
+    """The key of a joined table, and the column of the listed table that refers to it."""
 
     key: sa.ColumnElement[Any]
     referring: sa.ColumnElement[Any]
@@ -42,19 +42,21 @@ class Named:
 
 @dataclass(frozen=True, slots=True)
 class Listing:
-    """The fields by which a select may be sorted and filtered: public name to column."""
+    """The fields by which a select may be sorted and filtered, by public name."""
 
     columns: Mapping[str, sa.ColumnElement[Any]]
     default_sort: Sequence[str] = field(default=("-created_at",))
-    # Frequent values: an index on them would select far too many rows, which must then be sorted.
+    # Values that many rows have. The index on them is not used, because it would select too many
+    # rows, which then have to be sorted.
     common: Mapping[str, frozenset[str]] = field(default_factory=dict)
-    # Fields that are resolved to keys first: the database's statistics know the rows per key.
+    # Names in joined tables that are resolved to keys first, because the database has statistics
+    # of the number of rows per key.
     named: Mapping[str, Named] = field(default_factory=dict)
 
     async def page(
         self, tx: AsyncConnection, rows: sa.Select[Any], query: ListQuery
     ) -> tuple[list[Mapping[str, Any]], int]:
-        """Return the rows of a page, and the total number of rows (see ``most_counted``).
+        """Return the rows of a page, and the total number of rows up to ``most_counted``.
 
         Raises
         ------
@@ -68,8 +70,7 @@ class Listing:
         found: list[Mapping[str, Any]] = [dict(row) for row in result.mappings()]
         if len(found) < query.limit and (found or not query.offset):
             return found, query.offset + len(found)  # the list ends here
-        # Counting all rows of a long list costs far more than reading a page of it, so the count is
-        # limited.
+        # The count is limited: counting a long list costs far more than reading a page of it.
         most = most_counted(query.limit, query.offset) + 1
         counted = rows.with_only_columns(sa.literal(1), maintain_column_froms=True).limit(most)
         total = await tx.scalar(sa.select(sa.func.count()).select_from(counted.subquery()))
@@ -78,7 +79,7 @@ class Listing:
     async def _looked_up(
         self, tx: AsyncConnection, name: str, condition: sa.ColumnElement[bool]
     ) -> sa.ColumnElement[bool]:
-        """Replace a condition on names by one on the keys that match, if there are few."""
+        """Replace a condition on names by one on the matching keys, unless these are many."""
         field_name, _, comparison = name.partition("__")
         named = self.named.get(field_name)
         if named is None or comparison not in _NAMING:
@@ -100,14 +101,17 @@ class Listing:
         column = self._column(field_name)
         if comparison == "contains":
             if "\0" in value:
-                raise InvalidRequest(f"{name} cannot hold a NUL", filter=name)
+                raise InvalidRequest(f"{name} cannot contain a NUL", filter=name)
             return _contains(column, value, is_sqlite=tx.dialect.name == "sqlite")
         if comparison in _ORDERED and isinstance(column.type, sa.Boolean):
-            raise InvalidRequest(f"{field_name} is true or false; {name} has no order", filter=name)
+            raise InvalidRequest(
+                f"{field_name} is true or false and has no order; {name} is not possible",
+                filter=name,
+            )
         if comparison == "in":
             return column.in_([_typed(column, part, name) for part in value.split(",")])
         if not comparison and value in self.common.get(field_name, ()):
-            # An expression has no index: the rows are read in the requested order.
+            # An expression disables the index, so the rows are read in the requested order.
             return column.concat("") == value
         return _COMPARISONS[comparison](column, _typed(column, value, name))
 
@@ -124,17 +128,17 @@ class Listing:
 def _contains(
     column: sa.ColumnElement[Any], value: str, *, is_sqlite: bool
 ) -> sa.ColumnElement[bool]:
-    """Return whether a column contains a text, ignoring case.
+    """Return the condition that a column contains a text, ignoring case.
 
-    It may run on every row of a long list, so the cheapest equivalent condition is used.
+    It may be evaluated for every row of a long list, so the cheapest equivalent form is used.
     """
     text = column if isinstance(column.type, sa.String) else sa.cast(column, sa.String)
     is_plain = value.isascii() and not any(map(str.isalpha, value))
     if is_sqlite or is_plain:
-        # SQLite's LIKE ignores the case of ASCII letters, and digits have none.
+        # SQLite's LIKE ignores the case of ASCII letters; a text without letters has no case.
         return text.contains(value, autoescape=True)
     if value.isascii():
-        # Case folding of non-ASCII letters costs several times that of ASCII.
+        # lower() with a Unicode collation costs several times as much as with "C".
         text = sa.collate(text, "C")
     return sa.func.lower(text).contains(value.lower(), autoescape=True)
 
@@ -142,7 +146,12 @@ def _contains(
 def _typed(column: sa.ColumnElement[Any], text: str, name: str) -> Any:
     """Convert a filter's text to the column's type.
 
-    A time without a zone is UTC; JSON columns cannot be compared.
+    A time without a zone is UTC.
+
+    Raises
+    ------
+    InvalidRequest
+        If the text is not a value of that type, or the type cannot be compared (JSON).
     """
     kind = column.type
     if isinstance(kind, sa.TypeDecorator):
@@ -154,19 +163,19 @@ def _typed(column: sa.ColumnElement[Any], text: str, name: str) -> Any:
             time = datetime.fromisoformat(text)
             return time.replace(tzinfo=time.tzinfo or UTC).astimezone(UTC)
         if isinstance(kind, sa.String):
-            # No stored text contains a NUL, and PostgreSQL refuses to compare with it.
-            return text if "\0" not in text else _refuse(text)
+            # PostgreSQL rejects a NUL, and no stored text contains one.
+            return text if "\0" not in text else _reject(text)
         if isinstance(kind, sa.Integer):
             number = read_whole(text.removeprefix("-"))
             if number is None or number >= 2**63:
-                return _refuse(text)
+                return _reject(text)
             return -number if text.startswith("-") else number
-        return _refuse(text)
+        return _reject(text)
     except (ValueError, KeyError, OverflowError) as error:
         raise InvalidRequest(
-            f"{name}={shown(text)!r} cannot be compared with", filter=name
+            f"{name}={shown(text)!r} is not a value that can be compared", filter=name
         ) from error
 
 
-def _refuse(text: str) -> Any:
+def _reject(text: str) -> Any:
     raise ValueError(text)

@@ -1,4 +1,4 @@
-"""Migrations of a database to the newest schema, or to any earlier revision."""
+"""Migrate a database to the newest schema or another revision, and compare it with the tables."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from alembic.script import ScriptDirectory
 
 from .tables import metadata
 
-# An arbitrary lock id, the same for every manager: concurrent migrations are serialized.
+# Arbitrary id of the advisory lock that serializes concurrent migrations.
 _LOCK = 7_318_202
 
 
 def upgrade(url: str, revision: str = "head") -> None:
-    """Create or migrate the tables at ``url``; blocking, for start-up and tests.
+    """Create or migrate the tables at ``url``; blocking, for startup and tests.
 
-    It is one transaction: a failed migration leaves the database unchanged.
+    All migrations run in one transaction, so a failure leaves the database unchanged.
     """
     with _connected(url) as connection:
         command.upgrade(_config(connection), revision)
@@ -35,22 +35,20 @@ def revisions() -> list[str]:
 
 
 def current(url: str) -> str | None:
-    """Return the revision that the database at ``url`` has, None for an empty one."""
+    """Return the revision of the database at ``url``, None for an empty database."""
     with _connected(url) as connection:
         return MigrationContext.configure(connection).get_current_revision()
 
 
 def differences(url: str) -> list[object]:
-    """Return the differences between the database at ``url`` and ``tables``; [] if there are
-    none.
-    """
+    """Return the differences between the database at ``url`` and ``tables``, [] if none."""
     with _connected(url) as connection:
         context = MigrationContext.configure(connection, opts={"compare_type": True})
         return list(compare_metadata(context, metadata))
 
 
 def write_revision(url: str, message: str) -> None:
-    """Write the migration from the newest revision to the current ``tables``."""
+    """Generate the migration script from the newest revision to the current ``tables``."""
     number = f"{len(revisions()) + 1:04}"
     with _connected(url) as connection:
         command.revision(_config(connection), message, autogenerate=True, rev_id=number)
@@ -88,7 +86,7 @@ def _connected(url: str) -> Iterator[sa.Connection]:
 def _take_over_transactions(engine: sa.Engine) -> None:
     @sa.event.listens_for(engine, "connect")
     def connect(connection: sa.engine.interfaces.DBAPIConnection, record: object) -> None:
-        # The driver would commit before each change of a table.
+        # Otherwise the driver would commit before each DDL statement.
         connection.isolation_level = None
         connection.execute("PRAGMA busy_timeout=60000")
 

@@ -1,8 +1,8 @@
-"""One statement for many rows, on either database.
+"""Bulk statements: update, lock or insert many rows, on either database.
 
 PostgreSQL gets all rows as arrays in one statement. SQLite runs the statement once per row, which
-costs no round trip there. Both statements are built once, when a module is loaded: building one
-costs more than running it.
+costs no round trip there. Create these objects at import: building a statement costs more than
+running it.
 """
 
 from __future__ import annotations
@@ -21,23 +21,23 @@ Row = tuple[Any, ...]
 
 
 class RowUpdate:
-    """An UPDATE for each of many rows of values.
+    """A bulk UPDATE with one row of values per updated row.
 
-    ``kinds`` maps the name of each value to its type, in the order of the
-    values; ``statement`` gets them as columns.
+    ``kinds`` maps the name of each value to its type, in the order of the values in a row.
+    ``statement`` builds the UPDATE from the values, which it gets as columns by name.
     """
 
     def __init__(self, kinds: Mapping[str, Any], statement: Callable[[Values], sa.Update]) -> None:
         self._source = _Source(kinds)
         self._at_once = statement(self._source.rows.c)
-        # The plain column name would mean the column's new value.
+        # With the plain column name, SQLAlchemy would use the parameter as the column's new value.
         self._keys = [f"v_{name}" for name in kinds]
         self._each = statement(
             {name: sa.bindparam(f"v_{name}", type_=kind) for name, kind in kinds.items()}
         )
 
     async def run(self, tx: AsyncConnection, rows: Sequence[Row]) -> int:
-        """Update and return how many rows of the table have changed."""
+        """Update, and return the number of updated rows of the table."""
         if not rows:
             return 0
         if tx.dialect.name == "postgresql":
@@ -51,7 +51,7 @@ class RowUpdate:
 class RowLock:
     """Locks rows in the order of their keys, to avoid deadlocks.
 
-    SQLite has a single writer and nothing to lock.
+    No effect on SQLite, which has a single writer.
     """
 
     def __init__(self, table: sa.Table, keys: Mapping[str, Any]) -> None:
@@ -73,10 +73,10 @@ class RowLock:
 
 
 class RowInsert:
-    """An INSERT of many rows.
+    """A bulk INSERT.
 
-    ``names`` are the columns whose values each row has, in their order; the columns in ``same``
-    have one value for all rows. With ``ignores`` existing rows are skipped.
+    ``names`` are the columns of the values in a row, in their order. The columns in ``same`` have
+    the same value in all rows. With ``ignores``, rows that exist already are skipped.
     """
 
     def __init__(
@@ -105,13 +105,14 @@ class RowInsert:
 
 
 class Among(FunctionElement[bool]):
-    """The condition that a column has one of the values of the parameter ``name``.
+    """The condition that a column has one of the values in the parameter ``name``.
 
-    PostgreSQL gets them as one array. A list of parameters would be rendered again for each call,
-    and processed for each row once the statement is prepared.
+    PostgreSQL gets the values as one array: a list of parameters would be rendered again for each
+    call, and be slower in a prepared statement.
     """
 
-    # Without a type: for a boolean one SQLite would compare with 1, and use no index.
+    # No ``type``: with a boolean type SQLAlchemy would render ``= 1`` for SQLite, which prevents
+    # the use of an index.
     inherit_cache = True
 
     def __init__(self, column: sa.ColumnElement[Any], name: str) -> None:
@@ -133,7 +134,7 @@ def _as_array(element: Among, compiler: Any, **more: Any) -> str:
 
 
 class _Source:
-    """Rows of values as a table of one PostgreSQL statement."""
+    """Rows of values as a table expression (unnest) in a PostgreSQL statement."""
 
     def __init__(self, kinds: Mapping[str, Any]) -> None:
         self._names = [f"all_{name}" for name in kinds]
@@ -146,7 +147,6 @@ class _Source:
 
 
 def _array(name: str, kind: sa.types.TypeEngine[Any]) -> sa.BindParameter[Any]:
-    # Without a length: PostgreSQL would truncate a longer value, where the column itself refuses
-    # it.
+    # No length: a cast to VARCHAR(n) would truncate a longer value, which the column rejects.
     plain = sa.String() if isinstance(kind, sa.String) else kind
     return sa.bindparam(name, type_=postgresql.ARRAY(plain, dimensions=1))

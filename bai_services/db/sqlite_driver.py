@@ -1,10 +1,12 @@
-"""SQLite for asyncio: a short statement runs where it is, a long one in a thread.
+"""SQLite driver for asyncio: short statements run in the event loop, long ones in a thread.
 
-A hop to a thread and back costs several times what a statement costs that finds a row by its
-key, and the driver that SQLAlchemy knows (aiosqlite) makes four of them for each statement.
-This one stands behind the same dialect. A SELECT gets a budget of SQLite's own steps: one that
-uses it up is cut off (it has changed nothing) and begins again in a thread, and so does that
-statement from then on. Whatever may wait for the disk or for another process goes there at once.
+A switch to a thread and back costs several times as much as a SELECT by primary key, and aiosqlite,
+the driver that SQLAlchemy supports, needs four switches per statement. This driver implements the
+same interface, so SQLAlchemy's aiosqlite dialect works with it.
+
+A SELECT in the event loop has a budget of SQLite's virtual machine steps. If it exceeds the budget,
+it is interrupted, repeated in a thread, and from then on always run in a thread. Operations that
+may wait for the disk or for another process run in a thread immediately.
 """
 
 from __future__ import annotations
@@ -18,25 +20,28 @@ from typing import Any, TypeVar
 
 T = TypeVar("T")
 
-# The budget: about a millisecond. Counted in steps, so that a busy machine changes nothing.
-STEPS_PER_LOOK = 1000
-LOOKS = 20
-# A statement with more values than that writes many rows.
-MANY_VALUES = 400
+# The budget of a SELECT in the event loop: 20 callbacks of 1,000 steps, about 1 ms. Counting steps
+# instead of time makes it independent of the load of the machine.
+STEPS_PER_CALLBACK = 1000
+MAX_CALLBACKS = 20
+# A statement with more bound values runs in a thread: it writes many rows.
+MAX_INLINE_VALUES = 400
+# Maximum number of slow statements that are remembered.
 MAX_SLOW = 500
 
-# Statements in a row, after which other tasks get their turn.
-IN_A_ROW = 8
+# Number of consecutive statements in the event loop before other tasks may run.
+STATEMENTS_PER_TURN = 8
 
-# An error's code says more in its higher bits: it is busy because somebody reads the log anew, say.
+# The low 8 bits of an error code are the primary code. The higher bits are details, such as
+# SQLITE_BUSY_RECOVERY.
 PRIMARY_CODE = 0xFF
 
 _READS = ("SELECT", "PRAGMA")
-_SHORT = (*_READS, "INSERT", "UPDATE", "DELETE", "BEGIN")
+_INLINE = (*_READS, "INSERT", "UPDATE", "DELETE", "BEGIN")
 
 
 class Connections:
-    """Opens connections to one database; they share threads and what is known to be slow."""
+    """Opens connections that share a thread pool and the set of slow statements."""
 
     def __init__(self, path: str, busy_seconds: float, threads: int) -> None:
         self._path = path
@@ -45,7 +50,7 @@ class Connections:
         self.slow: set[str] = set()
 
     async def open(self) -> Connection:
-        """Return a new connection; transactions are begun and ended by statements."""
+        """Return a new connection in autocommit mode; statements begin and end transactions."""
         opened = await asyncio.get_running_loop().run_in_executor(self.pool, self._connect)
         return Connection(opened, self)
 
@@ -53,13 +58,14 @@ class Connections:
         self.pool.shutdown(wait=False)
 
     def mark_slow(self, statement: str) -> None:
-        """Run that statement in a thread from now on."""
+        """Run a statement always in a thread from now on."""
         if len(self.slow) >= MAX_SLOW:
             self.slow.clear()
         self.slow.add(statement)
 
     def _connect(self) -> sqlite3.Connection:
-        # Not waiting here: what finds the database locked waits in a thread.
+        # Timeout 0: a statement that finds the database locked is repeated in a thread, and waits
+        # there.
         return sqlite3.connect(
             self._path,
             timeout=0,
@@ -70,16 +76,16 @@ class Connections:
 
 
 class Connection:
-    """One connection, used by one task at a time; looks like aiosqlite's to SQLAlchemy."""
+    """One connection, used by one task at a time, with the interface of an aiosqlite connection."""
 
-    def __init__(self, opened: sqlite3.Connection, of: Connections) -> None:
+    def __init__(self, opened: sqlite3.Connection, shared: Connections) -> None:
         self._connection: sqlite3.Connection | None = opened
-        self._of = of
-        self._looks = 0
-        self._in_a_row = 0
+        self._shared = shared
+        self._callbacks_left = 0
+        self._statements_in_turn = 0
         self._has_written = False
         self._busy: asyncio.Future[Any] | None = None
-        opened.set_progress_handler(self._look, STEPS_PER_LOOK)
+        opened.set_progress_handler(self._on_progress, STEPS_PER_CALLBACK)
 
     def cursor(self) -> Cursor:
         return Cursor(self, self._conn.cursor())
@@ -87,7 +93,7 @@ class Connection:
     async def commit(self) -> None:
         await self._idle()
         if self._has_written:
-            await self._patiently(self._conn.commit)  # it may wait for the disk
+            await self._run_in_thread(self._conn.commit)  # it may wait for the disk
         else:
             self._conn.commit()
 
@@ -101,117 +107,122 @@ class Connection:
     async def close(self) -> None:
         opened = self._connection
         if opened is not None:
-            await self._elsewhere(lambda: _end(opened))
+            await self._submit(lambda: _close(opened))
             self._connection = None
 
     def stop(self) -> None:
-        """Give the connection up without waiting for what it does."""
+        """Interrupt the running statement and close the connection, without waiting."""
         opened, self._connection = self._connection, None
         if opened is not None:
             opened.interrupt()
-            self._of.pool.submit(_end, opened)
+            self._shared.pool.submit(_close, opened)
 
     async def run(self, statement: str, call: Callable[[], object], n_values: int) -> None:
-        """Let ``call`` run ``statement``, however long it takes."""
+        """Call ``call``, which runs ``statement``, in the event loop or in a thread."""
         await self._idle()
-        if self._in_a_row >= IN_A_ROW:
-            self._in_a_row = 0
+        if self._statements_in_turn >= STATEMENTS_PER_TURN:
+            self._statements_in_turn = 0
             await asyncio.sleep(0)
-        if not self._run_here(statement, call, n_values):
-            await self._patiently(call, _word_of(statement) == "SELECT")
+        if not self._run_inline(statement, call, n_values):
+            await self._run_in_thread(call, may_interrupt=_first_word(statement) == "SELECT")
 
-    def _run_here(self, statement: str, call: Callable[[], object], n_values: int) -> bool:
-        """Let ``call`` run a short ``statement`` in this thread.
+    def _run_inline(self, statement: str, call: Callable[[], object], n_values: int) -> bool:
+        """Call ``call`` in the event loop if ``statement`` is short.
 
-        False if it is long or would have to wait: then it has done nothing.
+        Return False if the statement is long or would have to wait; it has changed nothing then.
         """
-        word = _word_of(statement)
+        word = _first_word(statement)
         if word == "BEGIN":
             self._has_written = False
         elif word not in _READS:
             self._has_written = True
-        if word not in _SHORT or n_values > MANY_VALUES or statement in self._of.slow:
+        is_slow = n_values > MAX_INLINE_VALUES or statement in self._shared.slow
+        if word not in _INLINE or is_slow:
             return False
-        self._in_a_row += 1
-        self._looks = LOOKS if word == "SELECT" else 0
+        self._statements_in_turn += 1
+        self._callbacks_left = MAX_CALLBACKS if word == "SELECT" else 0
         try:
             call()
             return True
         except sqlite3.OperationalError as error:
             code = error.sqlite_errorcode & PRIMARY_CODE
             if code == sqlite3.SQLITE_INTERRUPT:
-                self._of.mark_slow(statement)
+                self._shared.mark_slow(statement)
             elif code != sqlite3.SQLITE_BUSY:
                 raise
         finally:
-            self._looks = 0
+            self._callbacks_left = 0
         return False
 
     @property
     def _conn(self) -> sqlite3.Connection:
         if self._connection is None:
-            # The words by which the dialect knows a connection that is gone.
+            # The dialect recognizes a closed connection by this text.
             raise sqlite3.OperationalError("no active connection")
         return self._connection
 
-    async def _patiently(self, call: Callable[[], T], may_stop: bool = False) -> T:
+    async def _run_in_thread(self, call: Callable[[], T], may_interrupt: bool = False) -> T:
+        """Call ``call`` in a thread, where it may wait for locks for ``busy_seconds``."""
         opened = self._conn
 
         def wait_and_call() -> T:
-            # Without the look: each one would wait for the interpreter's lock.
+            # Without progress callbacks, each of which would wait for the GIL.
             opened.set_progress_handler(None, 0)
-            opened.execute(f"PRAGMA busy_timeout={self._of.busy_seconds * 1000:.0f}")
+            opened.execute(f"PRAGMA busy_timeout={self._shared.busy_seconds * 1000:.0f}")
             try:
                 return call()
             finally:
                 opened.execute("PRAGMA busy_timeout=0")
-                opened.set_progress_handler(self._look, STEPS_PER_LOOK)
+                opened.set_progress_handler(self._on_progress, STEPS_PER_CALLBACK)
 
-        return await self._elsewhere(wait_and_call, may_stop)
+        return await self._submit(wait_and_call, may_interrupt)
 
-    async def _elsewhere(self, call: Callable[[], T], may_stop: bool = False) -> T:
+    async def _submit(self, call: Callable[[], T], may_interrupt: bool = False) -> T:
         await self._idle()
-        future = asyncio.get_running_loop().run_in_executor(self._of.pool, call)
-        future.add_done_callback(_look_at)
+        future = asyncio.get_running_loop().run_in_executor(self._shared.pool, call)
+        future.add_done_callback(_consume_error)
         self._busy = future
         try:
             return await asyncio.shield(future)
         except asyncio.CancelledError:
-            # A thread cannot be stopped, but what only reads can; the next one waits for its end.
-            if may_stop and self._connection is not None:
+            # The thread continues. A SELECT is interrupted; the next statement waits for the end of
+            # any other.
+            if may_interrupt and self._connection is not None:
                 self._connection.interrupt()
             raise
 
     async def _idle(self) -> None:
+        """Wait for the statement that a thread still runs after a cancellation."""
         if self._busy is not None and not self._busy.done():
             await asyncio.wait([self._busy])
 
-    def _look(self) -> int:
-        """Count down; SQLite stops the statement when the answer is not 0."""
-        if not self._looks:
+    def _on_progress(self) -> int:
+        """Count down the budget; SQLite interrupts the statement if the result is not 0."""
+        if not self._callbacks_left:
             return 0
-        self._looks -= 1
-        return not self._looks
+        self._callbacks_left -= 1
+        return not self._callbacks_left
 
 
-def _word_of(statement: str) -> str:
+def _first_word(statement: str) -> str:
     return statement[:12].split(None, 1)[0].upper()
 
 
-def _end(opened: sqlite3.Connection) -> None:
-    # A statement that something still refers to keeps a closed connection, and its lock, alive.
+def _close(opened: sqlite3.Connection) -> None:
+    # Without the rollback, a cursor that is still referenced would keep the connection and its lock
+    # alive after close.
     opened.rollback()
     opened.close()
 
 
-def _look_at(future: asyncio.Future[Any]) -> None:
-    # Whoever waited for it may be gone: its error is no news then.
+def _consume_error(future: asyncio.Future[Any]) -> None:
+    # Retrieved, so that asyncio does not log it if the waiting task was cancelled.
     if not future.cancelled():
         future.exception()
 
 
 class Cursor:
-    """One statement and its rows, which are read at once."""
+    """Executes a statement, and fetches all its rows immediately."""
 
     def __init__(self, connection: Connection, cursor: sqlite3.Cursor) -> None:
         self._connection = connection

@@ -39,7 +39,7 @@ def end_connections(server: Postgres, database: Database) -> None:
 async def test_connection_closed_while_idle_is_reopened(
     database: Database, postgres_server: Postgres, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "FRESH_SECONDS", 0)
+    monkeypatch.setattr(module, "PING_AFTER_SECONDS", 0)
     await asyncio.gather(*(ask(database) for _ in range(4)))
     async with database.write() as tx:
         await tx.execute(sa.text("CREATE TABLE things (id int)"))
@@ -52,7 +52,7 @@ async def test_connection_closed_while_idle_is_reopened(
 async def test_connection_closed_just_now_fails_once_then_recovers(
     database: Database, postgres_server: Postgres, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "FRESH_SECONDS", 3600)
+    monkeypatch.setattr(module, "PING_AFTER_SECONDS", 3600)
     await asyncio.gather(*(ask(database) for _ in range(4)))
     end_connections(postgres_server, database)
     with pytest.raises(Unavailable, match="try again"):

@@ -1,4 +1,4 @@
-"""The ledger of allocations as a list, and an audit that compares it with every counter."""
+"""Lists of allocations, kernels and dependencies, and an audit of the usage counters."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _LIVE_ROWS = allocations.c.freed_at.is_(None)
 
 @dataclass(frozen=True, slots=True)
 class LedgerRow:
-    """An allocated quantity of one slot; ``freed_at`` is None while it is held."""
+    """An allocated quantity of one slot; ``freed_at`` is None until it is released."""
 
     id: int
     session_id: str
@@ -131,13 +131,13 @@ _DEPENDENCY_LISTING = Listing(
 
 
 class AllocationStore:
-    """Lists of the ledger and of kernels; the audit. One public method is one transaction."""
+    """Reads the ledger, kernels and dependencies. Each public method is one transaction."""
 
     def __init__(self, database: Database) -> None:
         self._db = database
 
     async def page(self, query: ListQuery, visible: Visibility, is_held: bool) -> Page[LedgerRow]:
-        """Return a page of the ledger; ``is_held`` leaves out released allocations."""
+        """Return a page of the ledger; with ``is_held`` only allocations not yet released."""
         select = _LEDGER.where(*visible_to(visible))
         if is_held:
             select = select.where(_LIVE_ROWS)
@@ -159,9 +159,9 @@ class AllocationStore:
         return Page(rows, total, query.limit, query.offset)
 
     async def audit(self) -> list[str]:
-        """Return every difference between the ledger, the counters and the statuses.
+        """Return a message for each difference between the ledger, the counters and the statuses.
 
-        An empty list means that nothing is allocated twice, leaked or missing.
+        An empty list means that no allocation is duplicated, leaked or missing.
         """
         async with self._db.read_one_state() as tx:
             return [

@@ -1,4 +1,7 @@
-"""Read the caps of scopes from domains, projects, user and keypair policies."""
+"""Read the caps and the usage of scopes.
+
+Caps come from domains, projects, resource groups, and the policies of users and keypairs.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +23,7 @@ CHUNK = 500
 
 
 async def read_caps(tx: AsyncConnection, scopes: Iterable[Scope]) -> dict[Scope, ScopeCaps]:
-    """Return the caps of each scope; one that does not exist is left out."""
+    """Return the caps of each scope; scopes that do not exist are left out."""
     wanted = sorted(set(scopes))
     found: dict[Scope, ScopeCaps] = {}
     for start in range(0, len(wanted), CHUNK):
@@ -59,7 +62,8 @@ def _caps(row: Any) -> ScopeCaps:
     )
 
 
-# Keypairs come first: they have all columns, so the columns of the union get their types from them.
+# Keypairs come first, because the union gets its column types from the first select, and only
+# keypairs have all columns.
 _SELECTS: dict[str, sa.Select[Any]] = {
     ScopeKind.KEYPAIR: sa.select(
         keypairs.c.access_key.label("id"),
@@ -97,7 +101,7 @@ _SELECTS: dict[str, sa.Select[Any]] = {
         resource_groups.c.max_concurrent_sessions,
     ),
 }
-# Built once: they run for each session that is created or placed.
+# Built at import, because they run for each session that is created or placed.
 _USAGE_OF = sa.select(scope_usage).where(
     scope_usage.c.scope_id.in_(sa.bindparam("ids", expanding=True))
 )
@@ -105,16 +109,17 @@ _ALL_NAMES = list(_SELECTS[ScopeKind.KEYPAIR].selected_columns.keys())
 
 
 def _alike(kind: str, select: sa.Select[Any]) -> sa.Select[Any]:
-    """Return a select for the caps of one kind with the columns of all kinds; the ids are a
-    parameter.
+    """Return the select of one kind of scope with the columns of all kinds.
+
+    The ids are a parameter with the name of the kind.
     """
     names = select.selected_columns
-    # The same column order for all kinds: a union matches columns by position.
+    # All kinds need the same order of columns, because a union matches columns by position.
     columns = [names[name] if name in names else sa.null().label(name) for name in _ALL_NAMES]
     return select.with_only_columns(
         *columns, sa.literal_column(f"'{kind}'").label("kind"), maintain_column_froms=True
     ).where(setwise.Among(names.id, kind))
 
 
-# One statement for all kinds: it runs twice for each session that is created.
+# One statement for all kinds saves round trips.
 _CAPS_OF = sa.union_all(*(_alike(kind, select) for kind, select in _SELECTS.items()))

@@ -1,4 +1,4 @@
-"""Lease for writing the queue: held by one manager at a time, with a rising fencing token."""
+"""Lease with a fencing token, so that only one manager at a time writes to the queue."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ QUEUE = "queue"
 
 
 class StaleLease(Exception):
-    """Another manager holds the lease now; the transaction is rolled back."""
+    """Another manager has acquired the lease; the transaction is rolled back."""
 
 
 @dataclass(frozen=True, slots=True)
 class LeaseRow:
-    """State of a lease. ``beat`` rises while the holder is alive; a new holder has a new token."""
+    """State of a lease; ``token`` rises with each new holder, ``beat`` with each renewal."""
 
     holder: str
     token: int
@@ -30,21 +30,21 @@ class LeaseRow:
 
 
 class LeaseStore:
-    """Takes, renews and releases the lease. One public method is one transaction."""
+    """Acquires, renews and releases a lease. Each public method is one transaction."""
 
     def __init__(self, database: Database, name: str = QUEUE) -> None:
         self._db = database
         self._name = name
 
     async def read(self) -> LeaseRow | None:
-        """Return the state of the lease; None if nobody ever held it."""
+        """Return the state of the lease, None if it was never acquired."""
         async with self._db.read() as tx:
             return await self._read(tx)
 
     async def take(self, holder: str, seen: LeaseRow | None, at: datetime) -> int | None:
-        """Take the lease from the holder that was ``seen``; return the new token.
+        """Acquire the lease if its state is still ``seen``; return the new token.
 
-        None: its state has changed since.
+        Return None if the state has changed. The caller decides that the previous holder is gone.
         """
         async with self._db.write() as tx:
             if seen is None:
@@ -67,7 +67,7 @@ class LeaseStore:
             return seen.token + 1 if taken.rowcount == 1 else None
 
     async def renew(self, token: int) -> bool:
-        """Record that the holder of ``token`` is alive; return whether it still holds the lease."""
+        """Renew the lease; return whether the holder of ``token`` still holds it."""
         async with self._db.write() as tx:
             renewed = await tx.execute(
                 sa.update(leases)
@@ -77,7 +77,7 @@ class LeaseStore:
             return renewed.rowcount == 1
 
     async def give_back(self, token: int) -> None:
-        """Release the lease at once; no effect if another manager holds it."""
+        """Release the lease; no effect if ``token`` is stale."""
         async with self._db.write() as tx:
             await tx.execute(
                 sa.update(leases)
@@ -96,7 +96,7 @@ class LeaseStore:
 
 
 async def require(tx: AsyncConnection, token: int, name: str = QUEUE) -> None:
-    """Require that ``token`` is the newest, and lock the lease until the end of the transaction.
+    """Require that ``token`` is current, and lock the lease until the end of the transaction.
 
     Raises
     ------

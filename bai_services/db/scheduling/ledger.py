@@ -1,7 +1,7 @@
-"""Allocate and free resources: rows of the ledger and every counter that must agree with them.
+"""Allocate and release resources: rows of the ledger and the usage counters derived from them.
 
-These functions run inside a transaction of a store. Counters are updated in one order (scopes,
-agent slots, devices; each sorted), so that concurrent writers never deadlock.
+These functions run inside a transaction of a store. Counters are always updated in the same order
+(scopes, agent slots, devices; each sorted), so that concurrent writers cannot deadlock.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ from .caps import CHUNK
 
 
 class LostRace(Exception):
-    """A decision is outdated by another write; the transaction is rolled back."""
+    """A concurrent write has made a decision obsolete; the transaction is rolled back."""
 
 
 @dataclass(frozen=True, slots=True)
 class Holder:
-    """A session that gets resources: its kernels and their placements.
+    """A session to which resources are allocated.
 
-    ``kernel_ids`` and ``placements`` correspond, main kernel first.
+    ``placements`` has one placement for each of ``kernel_ids``, the main kernel first.
     """
 
     session_id: str
@@ -46,7 +46,7 @@ class Holder:
 def scopes_of(
     domain: str, project_id: str, owner_id: str, access_key: str, resource_group: str
 ) -> tuple[Scope, ...]:
-    """Return the scopes that a session counts in, in the order of locking."""
+    """Return the scopes whose usage includes a session, in the order in which they are locked."""
     return (
         Scope(ScopeKind.DOMAIN, domain),
         Scope(ScopeKind.KEYPAIR, access_key),
@@ -62,13 +62,14 @@ async def take(
     caps: Mapping[Scope, ScopeCaps],
     at: datetime,
 ) -> None:
-    """Increase every counter by what all holders take, and insert the ledger's rows.
+    """Insert the rows of the ledger for some sessions, and increase the counters.
 
     Raises
     ------
     LostRace
-        If a cap, an agent or a device has no room for all of it, or a device serves other
-        shares now.
+        If a cap, an agent or a device has too little capacity for all of them, an agent no longer
+        accepts sessions, or sessions with different shares would run on a device with uniform
+        shares.
     """
     rows: list[tuple[str, str, str, str | None, str, int]] = []
     moves = _Moves()
@@ -87,13 +88,13 @@ async def take(
     await _LEDGER.run(tx, rows, allocated_at=at)
     shared = {device for _, _, _, device, slot, _ in rows if device and slot.endswith(f".{SHARES}")}
     if torn := await read_torn(tx, moves.agents, shared):
-        raise LostRace(f"device {torn[0]} serves other shares now")
+        raise LostRace(f"device {torn[0]} is now used with another share")
 
 
 async def free(tx: AsyncConnection, session_id: str, at: datetime) -> bool:
-    """Free everything that the session holds; return whether it held anything.
+    """Release all resources of a session; return whether it had any.
 
-    Idempotent: each row of the ledger is freed once, even by concurrent calls.
+    Idempotent: each row of the ledger is released once, even by concurrent calls.
     """
     freed = (
         await tx.execute(
@@ -133,7 +134,7 @@ async def free(tx: AsyncConnection, session_id: str, at: datetime) -> bool:
 
 
 class _Moves:
-    """Changes of each counter; rows are returned in the order of locking."""
+    """The changes of each counter; the rows are sorted in the order in which they are locked."""
 
     def __init__(self) -> None:
         self.agents: set[str] = set()
@@ -152,7 +153,7 @@ class _Moves:
         device_id: str | None,
         taken: tuple[str, int],
     ) -> None:
-        """Count a quantity of a slot, taken on an agent or on one device of it."""
+        """Count a quantity (slot, amount) on an agent, or on a device of the agent."""
         slot, amount = taken
         self.agents.add(agent_id)
         for scope in scopes:
@@ -173,7 +174,7 @@ class _Moves:
 
 
 def _amounts(placement: Placement) -> list[tuple[str | None, str, int]]:
-    """Return (device or None, slot, quantity) of everything that a kernel takes."""
+    """Return (device id or None, slot, quantity) for each quantity in a placement."""
     plain: list[tuple[str | None, str, int]] = [(None, *item) for item in placement.slots.items()]
     return plain + [(d.device_id, d.slot, d.amount) for d in placement.devices]
 
@@ -191,7 +192,7 @@ async def _require_open(tx: AsyncConnection, agent_ids: Sequence[str]) -> None:
         part = agent_ids[start : start + CHUNK]
         found |= set((await tx.execute(_IS_OPEN, {"ids": part})).scalars())
     if closed := [agent_id for agent_id in agent_ids if agent_id not in found]:
-        raise LostRace(f"agent {closed[0]} takes no sessions any more")
+        raise LostRace(f"agent {closed[0]} no longer accepts sessions")
 
 
 async def _raise_scopes(
@@ -207,9 +208,10 @@ async def _raise_scopes(
 
 
 class _Counters:
-    """Counters of one table, updated together in the order of their keys.
+    """The usage counters in one table, locked and updated in the order of their keys.
 
-    ``has_room`` gets the keys, ``amount`` and the columns in ``more``.
+    ``has_room`` builds the condition for an increase from the keys, ``amount`` and the values in
+    ``more``.
     """
 
     def __init__(
@@ -235,11 +237,11 @@ class _Counters:
         )
 
     async def raise_by(self, tx: AsyncConnection, rows: Sequence[setwise.Row]) -> None:
-        """Increase all counters or none; raise ``LostRace`` if one has no room."""
+        """Increase all counters; raise ``LostRace`` if one would exceed its limit."""
         await self._lock.run(tx, [row[: self._width] for row in rows])
         moved = await self._raise.run(tx, rows)
         if moved != len(rows):
-            raise LostRace(f"{len(rows) - moved} of {len(rows)} rows of {self._name} have no room")
+            raise LostRace(f"{len(rows) - moved} of {len(rows)} rows of {self._name} are at limit")
 
     async def lower_by(self, tx: AsyncConnection, rows: Sequence[setwise.Row]) -> None:
         await self._lock.run(tx, [row[: self._width] for row in rows])
@@ -256,8 +258,8 @@ _MISSING = setwise.RowInsert(scope_usage, ["scope", "scope_id", "slot"], ["used"
 _SCOPES = _Counters(
     scope_usage,
     {"scope": sa.String(), "scope_id": sa.String(), "slot": sa.String()},
-    lambda v: sa.or_(v["most"].is_(None), scope_usage.c.used + v["amount"] <= v["most"]),
-    {"most": sa.BigInteger()},
+    lambda v: sa.or_(v["limit"].is_(None), scope_usage.c.used + v["amount"] <= v["limit"]),
+    {"limit": sa.BigInteger()},
 )
 _AGENT_SLOTS = _Counters(
     agent_slots,

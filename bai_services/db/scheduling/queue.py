@@ -1,4 +1,4 @@
-"""Queue access: input of a pass, batched writes of its decisions, and wait states."""
+"""Store of the queue: reads the input of scheduling passes, and writes their results."""
 
 from __future__ import annotations
 
@@ -32,19 +32,19 @@ from .queue_rows import (
     read_waiting,
 )
 
-# Decisions and wait states per transaction: few, so that other writers soon get their turn. SQLite
-# has a single writer.
+# Decisions or wait states per transaction. Fewer on SQLite, where each write transaction blocks all
+# other writers.
 BATCH = 250
-BATCH_OF_ONE_WRITER = 40
+SQLITE_BATCH = 40
 
-# A PostgreSQL deadlock or serialization failure is handled as a lost race.
+# PostgreSQL errors that are handled as a lost race: serialization failure, deadlock.
 _LOST_STATES = {"40001", "40P01"}
 _TEXT_LIMIT = 1024
 
 
 @dataclass(frozen=True, slots=True)
 class Committed:
-    """Results of decisions, by session; nothing has changed for those that were lost."""
+    """The sessions that were placed, and those whose decisions lost a race and changed nothing."""
 
     placed: tuple[str, ...] = ()
     lost: tuple[str, ...] = ()
@@ -52,7 +52,7 @@ class Committed:
 
 @dataclass(frozen=True, slots=True)
 class WaitState:
-    """Wait state of a session: why it waits, its position, its estimated start."""
+    """Why a session is pending, its position in the queue, and its estimated start."""
 
     reasons: Sequence[Mapping[str, Any]]
     position: int | None = None
@@ -69,9 +69,10 @@ class Touched:
 
 
 class QueueStore:
-    """What the scheduler reads and writes. Every write to the queue needs the lease's token.
+    """Reads and writes of the scheduler.
 
-    A token of None writes without a lease: for tools that run while no manager does.
+    Every write needs the token of the lease. None writes without a lease, for tools that run while
+    no manager is running.
     """
 
     def __init__(self, database: Database) -> None:
@@ -79,7 +80,7 @@ class QueueStore:
         self.batch = BATCH_OF_ONE_WRITER if database.is_sqlite else BATCH
 
     async def snapshot(self, now: datetime) -> Snapshot:
-        """Return the input of a pass."""
+        """Return the complete input of a scheduling pass."""
         async with self._db.read_one_state() as tx:
             waiting = await read_waiting(tx)
             running = await read_running(tx)
@@ -98,10 +99,9 @@ class QueueStore:
             )
 
     async def changes(self, touched: Touched) -> Changes:
-        """Return the current state of the touched entities and what depends on them.
+        """Return the current state of the touched entities, and of dependents of touched sessions.
 
-        A session that neither waits nor runs is gone; dependents of a touched session are read
-        again.
+        Sessions that are neither pending nor running are in ``gone``.
         """
         async with self._db.read() as tx:
             ids = set(touched.sessions) | await read_dependents(tx, touched.sessions)
@@ -124,7 +124,7 @@ class QueueStore:
             )
 
     async def learning_groups(self) -> list[str]:
-        """Return the resource groups whose placement policy learns from typical requests."""
+        """Return the resource groups whose placement policy is trained with past requests."""
         async with self._db.read() as tx:
             groups = await read_groups(tx)
         return sorted(
@@ -134,37 +134,38 @@ class QueueStore:
     async def recent(
         self, group: str, limit: int
     ) -> tuple[list[Request], list[float | None], list[AgentState]]:
-        """Return the latest requests of a resource group, the newest first, and its agents.
+        """Return (requests, run times, agents) of a resource group.
 
-        Between them: the run time of each request in seconds, None where it has not ended.
+        The requests are the latest ``limit`` ones, the newest first. The run time of each is in
+        seconds, None if the session has not ended or never ran.
         """
         async with self._db.read() as tx:
             return *await read_recent(tx, group, limit), await read_agents(tx, [group])
 
     async def created_after(self, sequence: int) -> dict[str, int]:
-        """Return the sequences of the sessions that any manager created after one, by id."""
+        """Return the sessions with a higher sequence number, as a map of id to sequence number."""
         query = sa.select(sessions.c.id, sessions.c.sequence).where(sessions.c.sequence > sequence)
         async with self._db.read() as tx:
             return {row.id: row.sequence for row in await tx.execute(query)}
 
     async def last_sequence(self) -> int:
-        """Return the sequence of the session that was created last, by any manager."""
+        """Return the highest sequence number of a session, 0 if there are none."""
         async with self._db.read() as tx:
             return int(await tx.scalar(sa.select(sa.func.max(sessions.c.sequence))) or 0)
 
     async def commit(
         self, decisions: Sequence[Decision], at: datetime, token: int | None
     ) -> Committed:
-        """Place waiting sessions: status, counters, ledger and history of each.
+        """Place pending sessions: write status, counters, ledger and history in one transaction.
 
-        All of it is one transaction. If a session, a cap, an agent or a device is not in the state
-        that a decision assumes, the batch is split into halves, in order, so that only decisions
-        that really lost their race are left out.
+        If a session, a cap, an agent or a device is no longer in the state that a decision assumes,
+        the transaction is rolled back and each half of the batch is committed separately, down to
+        single decisions. So only decisions that lost a race themselves are left out.
 
         Raises
         ------
         StaleLease
-            If another manager holds the lease now; nothing more is written.
+            If ``token`` is not the current lease token; nothing more is written.
         """
         if not decisions:
             return Committed()
@@ -189,7 +190,7 @@ class QueueStore:
         return Committed(first.placed + second.placed, first.lost + second.lost)
 
     async def write_states(self, states: Mapping[str, WaitState], token: int | None) -> None:
-        """Write the wait states of sessions; skip those that no longer wait."""
+        """Write the wait states of sessions; skip sessions that are no longer pending."""
         rows = [
             (
                 session_id,
@@ -207,7 +208,7 @@ class QueueStore:
             await _STATES.run(tx, rows)
 
 
-# Built once: building a statement costs more than running it.
+# Built at import, because building a statement costs more than running it.
 _STATES_LOCK = setwise.RowLock(sessions, {"id": sa.String()})
 _STATES = setwise.RowUpdate(
     {
@@ -269,7 +270,7 @@ _HISTORY = setwise.RowInsert(
 
 
 async def _place(tx: AsyncConnection, decisions: Sequence[Decision], at: datetime) -> set[str]:
-    """Write the decisions for sessions that still wait; return those that no longer do."""
+    """Write the decisions for sessions that are still pending; return the other sessions."""
     scopes = await _lock_waiting(tx, [d.session_id for d in decisions])
     wanted = [d for d in decisions if d.session_id in scopes]
     if wanted:
@@ -287,7 +288,7 @@ async def _place(tx: AsyncConnection, decisions: Sequence[Decision], at: datetim
 
 
 async def _lock_waiting(tx: AsyncConnection, ids: Sequence[str]) -> dict[str, tuple[Scope, ...]]:
-    """Lock the sessions that still wait and return their scopes."""
+    """Lock the sessions that are still pending, and return their scopes."""
     ranked = sorted(ids)
     found: dict[str, tuple[Scope, ...]] = {}
     for start in range(0, len(ranked), CHUNK):
@@ -297,7 +298,7 @@ async def _lock_waiting(tx: AsyncConnection, ids: Sequence[str]) -> dict[str, tu
 
 
 async def _kernels_of(tx: AsyncConnection, ids: Sequence[str]) -> dict[str, list[str]]:
-    """Return the ids of each session's kernels, main kernel first."""
+    """Return the kernel ids of each session, main kernel first."""
     found: dict[str, list[str]] = {}
     for start in range(0, len(ids), CHUNK):
         rows = await tx.execute(_KERNELS_OF, {"ids": ids[start : start + CHUNK]})
@@ -312,20 +313,20 @@ def _holder(
     if len(kernel_ids) != len(decision.placements):
         raise ledger.LostRace(
             f"session {decision.session_id} has {len(kernel_ids)} kernels, but "
-            f"{len(decision.placements)} places were chosen"
+            f"the decision has {len(decision.placements)} placements"
         )
     return ledger.Holder(decision.session_id, tuple(kernel_ids), scopes, decision.placements)
 
 
 async def _move_sessions(tx: AsyncConnection, ids: Sequence[str], at: datetime) -> None:
-    """Set locked sessions (see ``_lock_waiting``) to SCHEDULED."""
+    """Set sessions that ``_lock_waiting`` has locked to SCHEDULED."""
     moved = 0
     for start in range(0, len(ids), CHUNK):
         part = {"ids": ids[start : start + CHUNK], "at": at}
         result = await tx.execute(_MOVE_WAITING, part)
         moved += result.rowcount
     if moved != len(ids):
-        raise ledger.LostRace(f"{len(ids) - moved} of {len(ids)} sessions no longer wait")
+        raise ledger.LostRace(f"{len(ids) - moved} of {len(ids)} sessions are no longer pending")
 
 
 async def _write_kernels(tx: AsyncConnection, holders: Sequence[ledger.Holder]) -> None:

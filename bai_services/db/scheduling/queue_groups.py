@@ -1,4 +1,4 @@
-"""Resource groups with their options, as input of a scheduling pass."""
+"""Read the resource groups and their options for a scheduling pass."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Conversion of rows of the queue to the input values of a scheduling pass."""
+"""Read sessions and agents as input values of a scheduling pass."""
 
 from __future__ import annotations
 
@@ -34,14 +34,15 @@ from ..tables.sessions import allocations, kernels, session_dependencies, sessio
 from .caps import CHUNK
 from .ledger import scopes_of
 
-# Thousands of sessions have a few dozen different requests: equal requests share one object.
-_REQUESTS = 4096
-# Rows that are read and converted at once: they block the event loop for a millisecond or two.
+# Size of the caches of requests and scopes. Thousands of sessions have a few dozen different
+# requests; equal requests share one object.
+_CACHE_SIZE = 4096
+# Rows that are read and converted without a pause; they block the event loop for 1 to 2 ms.
 _PAGE = 100
-# Ended sessions from which run times are learned.
-_LATEST = 2000
+# Number of ended sessions from which run times are estimated.
+_MAX_ENDED = 2000
 
-# Columns that are read of every session that waits or runs.
+# Columns of both pending and running sessions.
 _COMMON = (
     sessions.c.id,
     sessions.c.sequence,
@@ -88,7 +89,7 @@ _WAITING: sa.Select[Any] = (
             images.c.name == sessions.c.image, images.c.architecture == sessions.c.architecture
         ),
     )
-    # A keypair deleted meanwhile is no scope.
+    # Outer joins, because the keypair may have been deleted.
     .outerjoin(keypairs, sessions.c.access_key == keypairs.c.access_key)
     .outerjoin(keypair_policies, keypairs.c.resource_policy == keypair_policies.c.name)
     .where(sessions.c.status == Status.PENDING)
@@ -122,7 +123,7 @@ _RUNNING: sa.Select[Any] = (
 
 
 async def read_waiting(tx: AsyncConnection, ids: Collection[str] | None = None) -> list[Waiting]:
-    """Return the waiting sessions, all or those of ``ids``, in the order of creation."""
+    """Return the pending sessions, all or those in ``ids``, in the order of creation."""
     found: list[Waiting] = []
     unmet = await read_unmet(tx) if ids is None else {}
     left = await _left_agents(tx) if ids is None else {}
@@ -138,7 +139,10 @@ async def read_waiting(tx: AsyncConnection, ids: Collection[str] | None = None) 
 async def _left_agents(
     tx: AsyncConnection, ids: Sequence[str] | None = None
 ) -> dict[str, tuple[str, ...]]:
-    """Return the agents on which waiting sessions failed to start before."""
+    """Return the agents on which pending sessions were placed before, by session.
+
+    A session is pending again only if it failed to start there, or lost the agent.
+    """
     select = (
         sa.select(allocations.c.session_id, allocations.c.agent_id)
         .distinct()
@@ -156,7 +160,7 @@ async def _left_agents(
 
 
 async def read_running(tx: AsyncConnection, ids: Collection[str] | None = None) -> list[Running]:
-    """Return the sessions that hold resources, all or those of ``ids``."""
+    """Return the sessions with allocated resources, all or those in ``ids``."""
     found: list[tuple[int, Running]] = []
     async for rows in _pages(tx, _RUNNING, ids, *OCCUPYING):
         held = await _placements(tx, [row.id for row in rows])
@@ -165,7 +169,7 @@ async def read_running(tx: AsyncConnection, ids: Collection[str] | None = None) 
 
 
 async def read_durations(tx: AsyncConnection) -> dict[str, list[int]]:
-    """Return the run times, in seconds, of the latest ended sessions of each kind."""
+    """Return the run times in seconds of recently ended sessions, by kind (see ``_kind``)."""
     rows = await tx.execute(
         sa.select(
             sessions.c.type, sessions.c.image, sessions.c.started_at, sessions.c.terminated_at
@@ -184,9 +188,9 @@ async def read_durations(tx: AsyncConnection) -> dict[str, list[int]]:
 async def read_recent(
     tx: AsyncConnection, group: str, limit: int
 ) -> tuple[list[Request], list[float | None]]:
-    """Return the latest requests of a resource group, the newest first.
+    """Return the latest requests of a resource group, the newest first, and their run times.
 
-    Also the run time of each in seconds, None where it has not ended or never ran.
+    A run time is in seconds, None if the session has not ended or never ran.
     """
     found = await tx.execute(_RECENT.where(sessions.c.resource_group == group).limit(limit))
     rows = found.all()
@@ -228,7 +232,7 @@ async def read_agents_of(tx: AsyncConnection, ids: Iterable[str]) -> list[AgentS
 
 
 def _agent_selects(is_wanted: sa.ColumnElement[bool], ids: Any) -> tuple[sa.Select[Any], ...]:
-    """Return the statements that read agents, their slots and their devices."""
+    """Return the three statements that read agents, their slots and their devices."""
     return (
         sa.select(
             agents.c.id,
@@ -249,7 +253,7 @@ def _agent_selects(is_wanted: sa.ColumnElement[bool], ids: Any) -> tuple[sa.Sele
 
 _KEYS: sa.BindParameter[Any] = sa.bindparam("keys", expanding=True)
 _IN_GROUPS = agents.c.resource_group.in_(_KEYS)
-# Built once: they run for each session that is created.
+# Built at import, because they run for each session that is created.
 _OF_GROUPS = _agent_selects(_IN_GROUPS, sa.select(agents.c.id).where(_IN_GROUPS))
 _OF_IDS = _agent_selects(agents.c.id.in_(_KEYS), _KEYS)
 
@@ -289,10 +293,10 @@ async def _read_agents(
 def _devices_of(
     found: Iterable[sa.Row[Any]], minimum: Mapping[str, Level], in_force: Mapping[str, int]
 ) -> tuple[Mapping[str, list[Device]], Mapping[str, str]]:
-    """Return the devices of agents, and the newest CUDA version of each driver that reports it.
+    """Return the devices of each agent, and the CUDA version that the driver of each supports.
 
-    ``minimum`` is the enforcement level that the resource group of an agent requires, ``in_force``
-    the share that all sessions of a device must have.
+    ``minimum`` is the enforcement level that the agent's resource group requires, by agent.
+    ``in_force`` is the share that all sessions on a device must have, by device.
     """
     of_agent: dict[str, list[Device]] = defaultdict(list)
     cuda: dict[str, str] = {}
@@ -323,9 +327,9 @@ def _minimum(text: str | None) -> Level:
 
 
 def _links(facts: Mapping[str, Any]) -> tuple[str, ...] | None:
-    """Return the ids of the devices reachable by links; None if unknown.
+    """Return the ids of the devices with a direct link (NVLink), None if unknown.
 
-    For a device without links these are the ones behind the same PCI switches.
+    For a device without links, return those behind the same PCI switches.
     """
     links, near = facts.get("links"), facts.get("pci_peers")
     direct = [peer for peer, count in links.items() if count] if isinstance(links, Mapping) else []
@@ -338,10 +342,10 @@ def _links(facts: Mapping[str, Any]) -> tuple[str, ...] | None:
 async def _pages(
     tx: AsyncConnection, select: sa.Select[Any], ids: Collection[str] | None, *statuses: Status
 ) -> AsyncIterator[Sequence[Any]]:
-    """Read page by page the sessions in ``statuses`` or ``ids``; other tasks run in between.
+    """Yield pages of the sessions in ``statuses``, or of those in ``ids``.
 
-    Pages are ranges of ids in either case: a page selected by status alone would scan all rows of
-    that status.
+    Other tasks may run between two pages. Pages are selected by id in both cases, because a
+    selection by status would scan all rows of that status for each page.
     """
     if ids is None:
         is_wanted = sessions.c.status.in_(statuses)
@@ -358,7 +362,7 @@ async def _pages(
 async def _placements(
     tx: AsyncConnection, ids: Sequence[str]
 ) -> Mapping[str, tuple[Placement, ...]]:
-    """Return what the kernels of sessions hold, main kernel first, by session."""
+    """Return the placements of the kernels of each session, main kernel first."""
     select = (
         sa.select(
             allocations.c.session_id,
@@ -474,20 +478,21 @@ def _request(
 
 
 def _longest(row: Any) -> int | None:
-    """Return the smallest limit on the run time of a session."""
+    """Return the maximum run time of a session in seconds, None if unlimited."""
     lifetime = row.lifetime and row.lifetime + row.added
     limits = [n for n in (row.batch_timeout_seconds, lifetime) if n]
     return min(limits, default=None)
 
 
 def _kind(row: Any) -> str:
-    """Return the key of sessions with similar run times: type and image, without tag."""
+    """Return the kind of a session for estimates of run times: type and image without tag."""
     return f"{row.type}:{row.image.rpartition(':')[0] or row.image}"
 
 
 def _why_closed(row: Any) -> str:
-    """Return the inactive thing that a session depends on (account, keypair …); empty if all are
-    active.
+    """Return why a session may not start: an inactive account, keypair, project or domain.
+
+    Return an empty text if all are active.
     """
     parts = (
         (row.is_user_active, f"the account {row.username}"),

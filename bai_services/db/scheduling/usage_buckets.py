@@ -1,4 +1,4 @@
-"""Daily usage of each domain, project and user, computed from the ledger for fair share."""
+"""Daily usage of each domain, project and user, computed from the ledger, for fair share."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ History = Mapping[str, Mapping[Scope, Sequence[Bucket]]]
 
 
 def day_of(at: datetime) -> int:
-    """Return the day (UTC) of a time, counted as in buckets."""
+    """Return the day (UTC) of a time as the number of days since 1970-01-01."""
     return (at - _EPOCH).days
 
 
@@ -41,7 +41,7 @@ class UsageBucketStore:
         Raises
         ------
         StaleLease
-            If another manager holds the lease now.
+            If ``token`` is not the current lease token. None writes without a lease.
         """
         start = _EPOCH + timedelta(days=day)
         end = min(start + timedelta(days=1), now)
@@ -62,13 +62,13 @@ class UsageBucketStore:
                 )
 
     async def last_day(self) -> int | None:
-        """Return the newest day that has buckets."""
+        """Return the newest day with buckets, None if there are none."""
         async with self._db.read() as tx:
             found: int | None = await tx.scalar(sa.select(sa.func.max(usage_buckets.c.day)))
             return found
 
     async def first_day(self) -> int | None:
-        """Return the day of the oldest row of the ledger."""
+        """Return the day of the first allocation in the ledger, None if it is empty."""
         async with self._db.read() as tx:
             at = await tx.scalar(sa.select(sa.func.min(allocations.c.allocated_at)))
             return None if at is None else day_of(at)
@@ -93,7 +93,10 @@ class UsageBucketStore:
 async def _sum(
     tx: AsyncConnection, start: datetime, end: datetime
 ) -> Counter[tuple[str, str, str, str]]:
-    """Return quantity times seconds of everything that was held between two times."""
+    """Return quantity times seconds of the allocations between two times.
+
+    The keys are (resource group, scope kind, scope id, slot).
+    """
     select: sa.Select[Any] = (
         sa.select(
             allocations.c.id,

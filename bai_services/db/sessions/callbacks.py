@@ -1,4 +1,4 @@
-"""Pending callbacks: steps of sessions to deliver, in their order."""
+"""Store of session callbacks: status changes to deliver, in their order."""
 
 from __future__ import annotations
 
@@ -21,7 +21,10 @@ _TEXT_LIMIT = 255
 
 @dataclass(frozen=True, slots=True)
 class CallbackDelivery:
-    """One step to deliver now; ``id`` is its row in the session's history."""
+    """A status change to deliver now.
+
+    ``id`` is its row in ``status_history``, ``told_id`` the row that was delivered before it.
+    """
 
     session_id: str
     told_id: int
@@ -42,7 +45,7 @@ class CallbackDelivery:
 
 
 class CallbackStore:
-    """Reads what is due and writes the results. One public method is one transaction."""
+    """Reads due deliveries and writes their results. Each public method is one transaction."""
 
     def __init__(self, database: Database) -> None:
         self._db = database
@@ -50,9 +53,9 @@ class CallbackStore:
     async def due(
         self, now: datetime, busy: Collection[str], full: Collection[str], per_owner: int
     ) -> list[CallbackDelivery]:
-        """Return the next step of each session that is due, at most ``per_owner`` for a user.
+        """Return the next delivery of each session with one due, at most ``per_owner`` per owner.
 
-        Sessions that are ``busy`` and owners who are ``full`` are left out.
+        The sessions in ``busy`` and the owners in ``full`` are left out.
         """
         values = {"now": now, "busy": list(busy), "full": list(full), "per_owner": per_owner}
         async with self._db.read() as tx:
@@ -64,7 +67,7 @@ class CallbackStore:
         await self._write(letter, _on(letter, at) | {"delivered": counted, "last_error": ""})
 
     async def given_up(self, letter: CallbackDelivery, at: datetime, error: str) -> None:
-        """Skip a step that could not be delivered, so that it does not block the following ones."""
+        """Skip a delivery after its last attempt, so that it does not block the following ones."""
         counted = session_callbacks.c.given_up + 1
         values = _on(letter, at) | {"given_up": counted, "last_error": error[:_TEXT_LIMIT]}
         await self._write(letter, values)
@@ -74,7 +77,7 @@ class CallbackStore:
         await self._write(letter, values | {"last_error": error[:_TEXT_LIMIT]})
 
     async def _write(self, letter: CallbackDelivery, values: dict[str, Any]) -> None:
-        # Only if unchanged since it was read: another manager may have delivered it meanwhile.
+        # Compare-and-set, because another manager may have delivered it meanwhile.
         async with self._db.write() as tx:
             await tx.execute(
                 sa.update(session_callbacks)
@@ -87,7 +90,7 @@ class CallbackStore:
 
 
 def _on(letter: CallbackDelivery, at: datetime) -> dict[str, Any]:
-    """Return the values to write once a step is delivered or skipped."""
+    """Return the values to write after a delivery or a skip."""
     is_open = letter.to_status not in ENDED
     return {"told_id": letter.id, "tries": 0, "next_at": at, "last_at": at, "is_open": is_open}
 

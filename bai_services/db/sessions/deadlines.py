@@ -1,4 +1,4 @@
-"""Sessions past a time limit: pending or running for too long."""
+"""Find sessions that exceed a time limit: pending, running or idle for too long."""
 
 from __future__ import annotations
 
@@ -22,7 +22,11 @@ from ..tables.sessions import session_dependencies, sessions
 
 @dataclass(frozen=True, slots=True)
 class Overdue:
-    """A session past its limit, and the source of the limit: a group's name or a policy's."""
+    """A session that exceeds a limit of ``seconds``.
+
+    ``limit_of`` is the name of the resource group or policy that sets the limit, empty if the
+    session sets it itself.
+    """
 
     session_id: str
     seconds: int
@@ -30,7 +34,7 @@ class Overdue:
 
 
 class DeadlineStore:
-    """Reads overdue sessions. One public method is one transaction."""
+    """Reads overdue sessions. Each public method is one transaction."""
 
     def __init__(self, database: Database) -> None:
         self._db = database
@@ -38,8 +42,8 @@ class DeadlineStore:
     async def waiting(self, now: datetime) -> list[Overdue]:
         """Return the sessions that are pending longer than their resource group allows.
 
-        The time counts from the earliest possible start: after creation, the begin time and the end
-        of all dependencies.
+        The time starts at the latest of the creation, the begin time and the end of the last
+        dependency.
         """
         found: list[Overdue] = []
         async with self._db.read() as tx:
@@ -116,7 +120,8 @@ class DeadlineStore:
             ]
 
 
-# Only sessions that have reported activity recently and whose policy stops idle sessions.
+# Sessions whose policy has an idle timeout. Sessions without a recent activity report are left out,
+# because it is unknown whether they are idle.
 _SILENT = (
     sa.select(
         sessions.c.id,
@@ -150,9 +155,7 @@ async def _pending_timeouts(tx: AsyncConnection) -> Mapping[str, int]:
 
 
 async def _held_until(tx: AsyncConnection, group: str, latest: datetime) -> set[str]:
-    """Return the sessions of a group that have an unmet dependency, or had one until after that
-    time.
-    """
+    """Return the pending sessions of a group with a dependency that was unmet at ``latest``."""
     awaited = sessions.alias("awaited")
     rows = await tx.execute(
         sa.select(

@@ -1,4 +1,4 @@
-"""Dependencies between sessions in the database."""
+"""Store of the dependencies between sessions."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from ..database import Database
 from ..scheduling.caps import CHUNK
 from ..tables.sessions import session_dependencies, sessions
 
-# Maximum number of sessions of one graph that are shown.
+# Maximum number of sessions in a graph.
 GRAPH_LIMIT = 1000
 
 _waiting = sessions.alias("waiting")
@@ -35,13 +35,16 @@ _PAIRS = (
     .order_by(_awaited.c.sequence)
 )
 
-# Built once: it runs whenever a session is read.
+# Built at import, because it runs whenever a session is read.
 _PAIRS_OF = _PAIRS.where(session_dependencies.c.session_id.in_(sa.bindparam("ids", expanding=True)))
 
 
 @dataclass(frozen=True, slots=True)
 class Graph:
-    """Connected sessions, and their dependencies as pairs (id, id that it depends on)."""
+    """Connected sessions, and their dependencies as pairs (session id, id of its dependency).
+
+    ``is_cut`` is true if sessions were left out because of GRAPH_LIMIT.
+    """
 
     sessions: Sequence[Dependency]
     pairs: Sequence[tuple[str, str]]
@@ -49,13 +52,13 @@ class Graph:
 
 
 class DependencyStore:
-    """Reads of dependencies. One public method is one transaction."""
+    """Reads dependencies. Each public method is one transaction."""
 
     def __init__(self, database: Database) -> None:
         self._db = database
 
     async def in_vain(self) -> list[tuple[str, Dependency]]:
-        """Return every waiting session with a failed dependency, and that dependency."""
+        """Return the id of each pending session with a failed dependency, and that dependency."""
         is_failed = _awaited.c.status.in_(sorted(ENDED)) & sa.not_(
             (_awaited.c.status == Status.TERMINATED) & (_awaited.c.result == Result.SUCCESS)
         )
@@ -70,7 +73,7 @@ class DependencyStore:
             )
 
     async def graph(self, session_id: str) -> Graph:
-        """Return all direct and indirect dependencies and dependents of a session."""
+        """Return a session with its direct and indirect dependencies and dependents."""
         pairs: set[tuple[str, str]] = set()
         seen, edge = {session_id}, [session_id]
         both = (session_dependencies.c.session_id, session_dependencies.c.depends_on)
@@ -94,21 +97,23 @@ class DependencyStore:
 
 
 async def write(tx: AsyncConnection, owner_id: str, pairs: Sequence[tuple[str, str]]) -> None:
-    """Insert dependencies: (id of the owner's session, id that it depends on).
+    """Insert dependencies as pairs (session id, id of its dependency).
 
     Raises
     ------
     NotFound
-        If a session that one depends on does not exist, or has another owner.
+        If a dependency does not exist, or has another owner.
     Conflict
-        If one has ended without success.
+        If a dependency has ended without success.
     """
     if not pairs:
         return
     awaited = await _read(tx, sorted({key for _, key in pairs}), owner_id)
     missing = sorted({key for _, key in pairs} - {item.id for item in awaited})
     if missing:
-        raise NotFound(f"you have no session {missing[0]} to wait for", session=missing[0])
+        raise NotFound(
+            f"you have no session {missing[0]} that could be a dependency", session=missing[0]
+        )
     refuse_failed(awaited)
     await tx.execute(
         sa.insert(session_dependencies),
@@ -117,7 +122,7 @@ async def write(tx: AsyncConnection, owner_id: str, pairs: Sequence[tuple[str, s
 
 
 async def read_dependencies(tx: AsyncConnection, ids: Iterable[str]) -> dict[str, list[Dependency]]:
-    """Return the dependencies of each of these sessions."""
+    """Return the dependencies of each session."""
     wanted = sorted(set(ids))
     found: dict[str, list[Dependency]] = defaultdict(list)
     for start in range(0, len(wanted), CHUNK):
@@ -129,7 +134,7 @@ async def read_dependencies(tx: AsyncConnection, ids: Iterable[str]) -> dict[str
 
 
 async def read_unmet(tx: AsyncConnection) -> dict[str, list[Dependency]]:
-    """Return the unmet dependencies of every waiting session that has any."""
+    """Return the unmet dependencies of each pending session that has some."""
     rows = await tx.execute(
         _PAIRS.join(_waiting, session_dependencies.c.session_id == _waiting.c.id).where(
             _waiting.c.status == Status.PENDING

@@ -1,4 +1,4 @@
-"""Kernels from the agents' view: what to start or stop, and reported states."""
+"""Store of kernels: their agents, progress, launch plans, containers and logs."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from .rows import SELECT, SessionRow, SessionView, read_by_id, read_views, row_o
 
 @dataclass(frozen=True, slots=True)
 class KernelState:
-    """The session of a kernel and that session's status."""
+    """A kernel with its session and the status of that session."""
 
     kernel_id: str
     session_id: str
@@ -38,7 +38,7 @@ class KernelState:
 
 @dataclass(frozen=True, slots=True)
 class LaunchFacts:
-    """Input of a launch plan besides the session: its agent, its image, its user's ids."""
+    """Input of a launch plan besides the session: agent, image, and numeric ids of the user."""
 
     agent_id: str
     agent_status: str
@@ -59,10 +59,10 @@ class Place:
     endpoint: str
 
 
-# Statuses in which a session's launch plan may be issued and its containers be reported.
+# Statuses in which a session's launch plan may be issued and its containers may be reported.
 _LAUNCHED = (Status.PREPARED, Status.RUNNING)
 
-# Built once: they run for each session that starts.
+# Built at import, because they run for each session that starts.
 _OF_SESSION: sa.BindParameter[str] = sa.bindparam("of_session")
 _ON_AGENT = SELECT.where(
     sessions.c.status.in_(sa.bindparam("statuses", expanding=True)),
@@ -90,7 +90,7 @@ _LAUNCH_FACTS = (
     )
     .where(sessions.c.id == _OF_SESSION, kernels.c.role == "main")
 )
-# Numeric ids that the sessions run as.
+# uid and gid with which the sessions run.
 _USER_IDS = (
     sa.select(sessions.c.id, users.c.container_uid.label("uid"), users.c.container_gid.label("gid"))
     .join_from(sessions, users, sessions.c.owner_id == users.c.id)
@@ -101,7 +101,7 @@ _MARK_LAUNCHED = (
     sa.update(kernels)
     .where(
         kernels.c.session_id.in_(
-            # The session's row is locked, so that a concurrent stop comes before or after.
+            # The session's row is locked to serialize this update with a concurrent stop.
             sa.select(sessions.c.id)
             .where(
                 sessions.c.id == _OF_SESSION,
@@ -124,7 +124,7 @@ _SET_CONTAINER = sa.update(kernels).where(
 
 
 class KernelStore:
-    """The rows of kernels. One public method is one transaction."""
+    """Reads and writes kernels. Each public method is one transaction."""
 
     def __init__(self, database: Database) -> None:
         self._db = database
@@ -138,10 +138,10 @@ class KernelStore:
     async def observe(
         self, agent_id: str, usage: Mapping[str, Mapping[str, Any] | None], at: datetime
     ) -> list[KernelState]:
-        """Store what a heartbeat reports about kernels, by kernel id.
+        """Store the kernel usage that a heartbeat reports, by kernel id.
 
-        Returns the state of every known kernel that was reported, and of every one that should be
-        on the agent.
+        Return the states of the reported kernels that exist, and of all kernels that should be on
+        the agent.
         """
         async with self._db.write() as tx:
             for kernel_id, used in sorted(usage.items()):
@@ -175,7 +175,7 @@ class KernelStore:
             return [found[kernel_id] for kernel_id in sorted(found)]
 
     async def set_progress(self, kernel_id: str, progress: Mapping[str, Any]) -> bool:
-        """Store the progress of a preparation; return whether anything changed."""
+        """Store the progress of a preparation; return whether it has changed."""
         async with self._db.write() as tx:
             have = await tx.scalar(sa.select(kernels.c.progress).where(kernels.c.id == kernel_id))
             if have is None or have == dict(progress):
@@ -188,12 +188,15 @@ class KernelStore:
     async def set_injection(
         self, session_id: str, kernel_id: str, injection: Mapping[str, Any]
     ) -> bool:
-        """Store what the agent of one kernel prepared; return whether all kernels are prepared."""
+        """Store the injection that an agent prepared for one kernel.
+
+        Return whether all kernels of the session are prepared.
+        """
         preparing = sa.select(sessions.c.id).where(
             sessions.c.id == session_id, sessions.c.status == Status.PREPARING
         )
         async with self._db.write() as tx:
-            # The session's row is locked first: of two concurrent calls, the second sees the first.
+            # Serializes concurrent calls for one session, so that the last one sees all kernels.
             await tx.execute(_LOCK, {"of_session": session_id})
             await tx.execute(
                 sa.update(kernels)
@@ -206,9 +209,7 @@ class KernelStore:
             return all(injection is not None for injection in rows.scalars())
 
     async def on_lost_agents(self, before: datetime, *statuses: Status) -> list[str]:
-        """Return the sessions in these statuses whose agent has been lost since before that
-        time.
-        """
+        """Return the sessions in these statuses with an agent that was lost before a time."""
         async with self._db.read() as tx:
             found = await tx.execute(
                 sa.select(sessions.c.id)
@@ -241,7 +242,7 @@ class KernelStore:
     async def user_ids(
         self, session_ids: Sequence[str]
     ) -> dict[str, tuple[int | None, int | None]]:
-        """Return the numeric user and group of these sessions' accounts, by session id."""
+        """Return (uid, gid) of the owner of each session, by session id."""
         found: dict[str, tuple[int | None, int | None]] = {}
         async with self._db.read() as tx:
             for start in range(0, len(session_ids), CHUNK):
@@ -250,7 +251,7 @@ class KernelStore:
         return found
 
     async def launch_facts(self, session_id: str) -> LaunchFacts | None:
-        """Return the input of a launch plan; None while the session has no agent."""
+        """Return the input of a launch plan, None while the session has no agent."""
         async with self._db.read() as tx:
             found = await tx.execute(_LAUNCH_FACTS, {"of_session": session_id})
             row = found.mappings().one_or_none()
@@ -259,9 +260,7 @@ class KernelStore:
         return LaunchFacts(**{**row, "image_labels": row["image_labels"] or {}})
 
     async def mark_launched(self, session_id: str, at: datetime) -> bool:
-        """Mark the launch plan as issued; return False if the session's status no longer allows
-        it.
-        """
+        """Record that the launch plan was issued; return False if the status does not allow it."""
         async with self._db.write() as tx:
             marked = await tx.execute(_MARK_LAUNCHED, {"of_session": session_id, "at": at})
             return marked.rowcount > 0
@@ -269,9 +268,10 @@ class KernelStore:
     async def set_containers(
         self, session_id: str, containers: Mapping[str, str]
     ) -> SessionRow | None:
-        """Store the containers that the spawner has started, by hostname; return the session.
+        """Store the containers that the spawner has started, by hostname.
 
-        Nothing is stored for a session that has ended or is ending. None: there is no such session.
+        Return the session, None if there is no such session. Nothing is stored unless its status is
+        PREPARED or RUNNING.
         """
         async with self._db.write() as tx:
             row = next(iter(await read_by_id(tx, session_id)), None)
@@ -284,7 +284,7 @@ class KernelStore:
         return row
 
     async def keep_log(self, session_id: str, log: str, hostname: str = MAIN_HOST) -> None:
-        """Store the output of an ended kernel, unless some is stored already."""
+        """Store the output of an ended kernel, unless one is stored already."""
         async with self._db.write() as tx:
             await tx.execute(
                 sa.update(kernels)

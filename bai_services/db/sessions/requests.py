@@ -1,4 +1,4 @@
-"""Everything that a request for a session refers to, read in one transaction."""
+"""Read the entities that a session request refers to: owner, project, groups, images, presets."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ class GroupFacts:
     engine: str
     is_default: bool
     allowed_session_types: Sequence[str]
-    # Notices of its agents for users, such as missing isolation between sessions.
+    # Notices of its agents for users, for example that sessions are not isolated.
     notices: Sequence[str] = ()
     options: GroupOptions = field(default_factory=GroupOptions)
 
@@ -89,7 +89,7 @@ class PresetFacts:
 
 @dataclass(frozen=True, slots=True)
 class KeypairFacts:
-    """Facts of a keypair's policy besides its caps."""
+    """A keypair and the fields of its policy that are not caps."""
 
     access_key: str
     is_active: bool
@@ -108,7 +108,7 @@ class AdmissionFacts:
 
 @dataclass(frozen=True, slots=True)
 class Offer:
-    """What a user may start in a project: groups, images, presets; keypair and its policy."""
+    """The groups, images and presets that a user may use in a project, and the keypair."""
 
     keypair: KeypairFacts | None
     groups: Sequence[GroupFacts] = field(default_factory=tuple)
@@ -117,7 +117,7 @@ class Offer:
 
 
 class RequestStore:
-    """Reads for requests. One public method is one transaction."""
+    """Reads for session requests. Each public method is one transaction."""
 
     def __init__(self, database: Database) -> None:
         self._db = database
@@ -128,7 +128,7 @@ class RequestStore:
         Raises
         ------
         NotFound
-            If there is none.
+            If there is no such user.
         """
         select, key = (_OWNER_BY_ID, user_id) if username is None else (_OWNER_BY_NAME, username)
         async with self._db.read() as tx:
@@ -145,16 +145,17 @@ class RequestStore:
         )
 
     async def binds_subpaths(self, group: str) -> bool:
-        """Return whether the agents of a group, as far as they are known, can mount
-        subdirectories.
+        """Return whether at least one agent of a group can mount subdirectories of folders.
+
+        True for a group without agents.
         """
         async with self._db.read() as tx:
-            answers = (await tx.scalars(_BINDS_SUBPATHS, {"of_group": group})).all()
-        # An agent that does not report it (NULL) can mount them.
-        return not answers or any(answer is not False for answer in answers)
+            values = (await tx.scalars(_BINDS_SUBPATHS, {"of_group": group})).all()
+        # NULL: the agent does not report it, and can mount them.
+        return not values or any(value is not False for value in values)
 
     async def projects_of(self, user_id: str) -> list[ProjectFacts]:
-        """Return the projects that a user is a member of, the one named ``default`` first."""
+        """Return the projects of a user, the project named ``default`` first."""
         async with self._db.read() as tx:
             rows = await tx.execute(_PROJECTS_OF, {"user_id": user_id})
             return [
@@ -163,7 +164,7 @@ class RequestStore:
             ]
 
     async def offer(self, owner: OwnerFacts, project: ProjectFacts, access_key: str) -> Offer:
-        """Return what a user may start in a project with a keypair."""
+        """Return what a user may use in a project with a keypair."""
         async with self._db.read() as tx:
             return Offer(
                 keypair=await _keypair(tx, owner.id, access_key),
@@ -179,9 +180,10 @@ class RequestStore:
         access_key: str,
         image_and_preset: tuple[str, str],
     ) -> Offer:
-        """Return ``offer`` restricted to one image and one preset, by name; without notices.
+        """Return the same as ``offer``, but only the named image, and no notices.
 
-        An image is found by its name or by an alias.
+        ``image_and_preset`` are the image's name or alias and the preset's name. Without a preset
+        name no presets are read, else all of them.
         """
         image, preset = image_and_preset
         async with self._db.read() as tx:
@@ -193,15 +195,14 @@ class RequestStore:
             )
 
     async def keypair(self, user_id: str, access_key: str) -> KeypairFacts | None:
-        """Return a user's keypair with the facts of its policy; None if there is no such
-        keypair.
-        """
+        """Return a keypair of a user, None if there is no such keypair."""
         async with self._db.read() as tx:
             return await _keypair(tx, user_id, access_key)
 
     async def own_sessions(self, owner_id: str, keys: Sequence[str]) -> dict[str, Dependency]:
-        """Return for each key the owner's session of that id, else the live or newest one of that
-        name.
+        """Return the owner's session for each key (an id or a name).
+
+        Of several sessions with a name, return the live one, else the newest.
         """
         found: dict[str, Dependency] = {}
         live: set[str] = set()
@@ -227,7 +228,8 @@ class RequestStore:
                 for row in rows:
                     item = Dependency(row.id, row.name, Status(row.status), row.result)
                     found[row.id] = item
-                    # Oldest first: a newer session replaces an older one, unless that one is live.
+                    # Rows are sorted from old to new: a newer session replaces an older one, unless
+                    # the older one is live.
                     if row.name not in live:
                         found[row.name] = item
                     if row.live_name is not None:
@@ -238,9 +240,9 @@ class RequestStore:
     async def room_for(
         self, agents: Sequence[AgentState], key: tuple[str, str, str, str], group: str
     ) -> AdmissionFacts:
-        """Return the room for a session of (domain, project id, owner id, access key).
+        """Return caps and usage for a session of ``key`` in a group, with ``agents``, its agents.
 
-        ``agents`` are those of the group.
+        ``key`` is (domain, project id, owner id, access key).
         """
         async with self._db.read() as tx:
             return await _room(tx, key, group, agents)
@@ -251,7 +253,7 @@ class RequestStore:
             return await read_agents(tx, [group])
 
 
-# Built once: they run for each session that is created.
+# Built at import, because they run for each session that is created.
 _OWNERS = sa.select(users, domains.c.is_active.label("is_domain_active")).join_from(
     users, domains, users.c.domain == domains.c.name
 )
@@ -298,13 +300,13 @@ _GROUPS = (
     )
     .order_by(resource_groups.c.is_default.desc(), resource_groups.c.name)
 )
-# At most three rows, whatever the number of agents.
+# At most three rows (true, false, NULL) for any number of agents.
 _BINDS_SUBPATHS = (
     sa.select(agents.c.facts["binds_subpaths"].as_boolean())
     .where(agents.c.status == ALIVE, agents.c.resource_group == sa.bindparam("of_group"))
     .distinct()
 )
-# Only the notices of an agent's facts are read, and most agents have none.
+# Reads only the notices of the agents' large ``facts``; most agents have none.
 _NOTICES_OF = agents.c.facts["notices"]
 _NOTICES = (
     sa.select(agents.c.resource_group, _NOTICES_OF.label("texts"))
@@ -346,7 +348,7 @@ async def _room(
 
 
 def _links(owner: OwnerFacts, project: ProjectFacts, access_key: str) -> Sequence[tuple[str, str]]:
-    """Return the links that may grant access to a resource group: kinds and targets."""
+    """Return the links (kind, target) that grant access to a resource group."""
     return (
         ("domain", owner.domain),
         ("domain", project.domain),
@@ -370,7 +372,7 @@ async def _groups(
 
 
 async def _notices(tx: AsyncConnection) -> dict[str, list[str]]:
-    """Return the notices of the agents of each resource group, without duplicates."""
+    """Return the distinct notices of the agents of each resource group."""
     rows = await tx.execute(_NOTICES)
     found: dict[str, list[str]] = {}
     for row in rows:
@@ -388,7 +390,7 @@ async def _images(tx: AsyncConnection) -> list[ImageFacts]:
 
 
 async def _images_named(tx: AsyncConnection, name: str) -> list[ImageFacts]:
-    """Return the images with that full or short name, or with that alias."""
+    """Return the images with this name (the tag ``latest`` may be omitted) or alias."""
     names = [name, f"{name}:latest"]
     rows = await tx.execute(_IMAGES_NAMED, {"asked": name, "names": names})
     return [_image(row, (name,) if row.is_aliased else ()) for row in rows]

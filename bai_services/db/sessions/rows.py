@@ -1,4 +1,4 @@
-"""Sessions as read from the database, and their lists."""
+"""Read sessions with their kernels, allocations, dependencies and time limits."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from ..tables.sessions import allocations, kernels, sessions
 from .dependencies import read_dependencies
 from .time_limits import TimeLimit, read_draining, read_idle_timeouts, read_time_limits
 
-# Characters of a kernel's output that are kept after its end.
+# Maximum number of characters of a kernel's output that are stored when it ends.
 LOG_LIMIT = 256 * 1024
 
 
@@ -38,7 +38,7 @@ class SessionRow:
     type: str
     owner: str
     owner_id: str
-    # The owner's current role, whatever it was when the session was created.
+    # The owner's current role.
     owner_role: Role
     access_key: str
     domain: str
@@ -82,7 +82,7 @@ class SessionRow:
 
 @dataclass(frozen=True, slots=True)
 class AllocationRow:
-    """A quantity allocated on one agent; ``device_id`` is None for cpu and mem."""
+    """An allocated quantity on one agent; ``device_id`` is None for cpu and mem."""
 
     session_id: str
     agent_id: str
@@ -126,7 +126,7 @@ class CallbackState:
 
 @dataclass(frozen=True, slots=True)
 class SessionKernels:
-    """A session with its kernels, the main one first."""
+    """A session with its kernels, the main kernel first."""
 
     row: SessionRow
     kernels: tuple[KernelRow, ...]
@@ -153,15 +153,15 @@ _NAMES = {
 _COLUMNS = [_NAMES[f.name] if f.name in _NAMES else sessions.c[f.name] for f in fields(SessionRow)]
 _KERNEL_COLUMNS = [kernels.c[f.name] for f in fields(KernelRow)]
 
-# Every session has both; but the database drops an unused outer join where only rows are counted.
+# Outer joins, although every session has an owner and a project: PostgreSQL omits an unused outer
+# join when rows are only counted.
 SELECT: sa.Select[Any] = (
     sa.select(*_COLUMNS)
     .outerjoin_from(sessions, users, sessions.c.owner_id == users.c.id)
     .outerjoin(projects, sessions.c.project_id == projects.c.id)
 )
 
-# Built once: building the statements of every request and step costs several times what running
-# them does.
+# Built at import, because building these statements costs several times as much as running them.
 _STATUS = [f.name for f in fields(SessionRow)].index("status")
 _OWNER_ROLE = [f.name for f in fields(SessionRow)].index("owner_role")
 _BY_ID = SELECT.where(sessions.c.id == sa.bindparam("session_id"))
@@ -225,7 +225,7 @@ LISTING = Listing(
 
 
 def stored_log(log: str) -> str:
-    """Return the end of an output in the form that is stored; PostgreSQL takes no NUL in a text."""
+    """Return the last LOG_LIMIT characters of an output, without NUL, which PostgreSQL rejects."""
     return log.replace("\0", "\ufffd")[-LOG_LIMIT:]
 
 
@@ -238,7 +238,7 @@ def row_of(values: Sequence[Any]) -> SessionRow:
 
 
 async def read_by_id(tx: AsyncConnection, session_id: str) -> list[SessionRow]:
-    """Return a list with the session of that id; empty if there is none."""
+    """Return the session with an id as a list; [] if there is none."""
     found = await tx.execute(_BY_ID, {"session_id": session_id})
     return [row_of(row) for row in found]
 
@@ -256,7 +256,7 @@ async def read_kernels_of(tx: AsyncConnection, session_id: str) -> tuple[KernelR
 
 
 async def read_views(tx: AsyncConnection, rows: Sequence[SessionRow]) -> list[SessionView]:
-    """Return the rows with allocations, kernels and queue positions, in the same order."""
+    """Return a view for each row, in the same order."""
     if not rows:
         return []
     ids = [row.id for row in rows]
@@ -297,7 +297,7 @@ async def _callbacks_of(tx: AsyncConnection, ids: Sequence[str]) -> Mapping[str,
 async def _allocations_of(
     tx: AsyncConnection, ids: Sequence[str]
 ) -> Mapping[str, list[AllocationRow]]:
-    """Return the allocations of each session, the last ones if it has ended."""
+    """Return the current allocations of each session."""
     found = await tx.execute(_ALLOCATIONS_OF, {"ids": ids})
     rows: dict[str, list[AllocationRow]] = defaultdict(list)
     for row in found.mappings():

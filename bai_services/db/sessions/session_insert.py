@@ -1,4 +1,4 @@
-"""The parts of filing a session; ``SessionStore.enqueue`` runs them in one transaction."""
+"""Steps of creating sessions; ``SessionStore.enqueue_all`` runs them in one transaction."""
 
 from __future__ import annotations
 
@@ -63,11 +63,11 @@ class NewSession:
     batch_timeout_seconds: int | None = None
     callback_url: str | None = None
     cluster_mode: str = Mode.SINGLE_NODE
-    # One each for sub1, sub2 … of a cluster session.
+    # Ids of the kernels sub1, sub2 … of a cluster session.
     sub_kernel_ids: tuple[str, ...] = ()
-    # Ids of sessions of the same owner; some may be created together with this one.
+    # Ids of sessions of the same owner, which may be created together with this one.
     dependencies: tuple[str, ...] = ()
-    # Whether a live session of that name is accepted, whatever its specification.
+    # Whether a live session with this name may be used even if its specification differs.
     reuse: bool = False
 
     @property
@@ -76,7 +76,7 @@ class NewSession:
 
     @property
     def total_slots(self) -> ResourceSlots:
-        """Total of the slots of all its kernels."""
+        """Sum of the slots of all kernels."""
         return total_slots(self.requested_slots, self.cluster_size)
 
     @property
@@ -87,7 +87,10 @@ class NewSession:
 
 
 async def next_sequences(tx: AsyncConnection, count: int) -> range:
-    """Reserve the next ``count`` sequence numbers."""
+    """Reserve the next ``count`` sequence numbers.
+
+    The update locks the counter until the end of the transaction: creations are serialized.
+    """
     insert = (postgresql if tx.dialect.name == "postgresql" else sqlite).insert(counters)
     last = await tx.scalar(
         insert.values(name=SESSIONS, value=count)
@@ -99,7 +102,7 @@ async def next_sequences(tx: AsyncConnection, count: int) -> range:
     return range(int(last or 0) - count + 1, int(last or 0) + 1)
 
 
-# Built once: they run for each session that is created.
+# Built at import, because they run for each session that is created.
 _IN_THE_WAY = SELECT.where(
     sa.or_(
         sessions.c.owner_id.in_(sa.bindparam("owners", expanding=True))
@@ -114,12 +117,12 @@ _IN_THE_WAY = SELECT.where(
 async def existing_sessions(
     tx: AsyncConnection, news: Sequence[NewSession]
 ) -> dict[str, SessionRow]:
-    """Return the existing live session for each new one that repeats it, by the new one's id.
+    """Return the live session that a repeated request refers to, by the id of the new session.
 
     Raises
     ------
     AlreadyExists
-        If a live session of that name, or on that Hub server, has another specification.
+        If a live session with that name, or on that Hub server, has another specification.
     """
     by_name: dict[tuple[str, str], SessionRow] = {}
     by_server: dict[tuple[str, str], SessionRow] = {}
@@ -162,9 +165,9 @@ _WAITING = sa.select(sa.func.count()).where(
 
 
 async def check_pending(tx: AsyncConnection, news: Sequence[NewSession]) -> None:
-    """Refuse sessions, all of one keypair, that would exceed a cap on pending ones.
+    """Raise ``QuotaExceeded`` if new sessions of one keypair would exceed a cap on pending ones.
 
-    Exact: sessions are created one transaction after another (``next_sequences``).
+    The check is exact, because creations are serialized (``next_sequences``).
     """
     if not news:
         return
@@ -180,7 +183,7 @@ async def check_pending(tx: AsyncConnection, news: Sequence[NewSession]) -> None
         )
         for row in rows:
             policy.add(usage, first.scopes, total_slots(row.requested_slots, row.cluster_size))
-    # Over all keypairs of the user.
+    # The cap of the user counts the sessions of all keypairs.
     waiting = await tx.scalar(_WAITING, {"owner": first.owner_id})
     usage.setdefault(Scope(ScopeKind.USER, first.owner_id), {})[policy.SESSIONS] = int(waiting or 0)
     waiting_usage = {scope: dict(used) for scope, used in usage.items()}
@@ -196,7 +199,7 @@ async def check_pending(tx: AsyncConnection, news: Sequence[NewSession]) -> None
 
 
 def view_of(new: NewSession, row: SessionRow) -> SessionView:
-    """Return a new session as it would be read; it must have no dependencies."""
+    """Return the view of a new session without reading it; it must have no dependencies."""
     names = kernel_names(new.cluster_size)
     kernel_ids = (new.kernel_id, *new.sub_kernel_ids)
     return SessionView(
@@ -261,7 +264,7 @@ async def insert(
 
 
 async def open_callbacks(tx: AsyncConnection, news: Sequence[NewSession], at: datetime) -> None:
-    """Start callbacks for the sessions that have a callback URL."""
+    """Insert the delivery state of the sessions that have a callback URL."""
     callbacks = [{"session_id": new.id, "next_at": at} for new in news if new.callback_url]
     if callbacks:
         await tx.execute(sa.insert(session_callbacks), callbacks)
@@ -270,7 +273,10 @@ async def open_callbacks(tx: AsyncConnection, news: Sequence[NewSession], at: da
 def awaited(
     news: Sequence[NewSession], existing: Mapping[str, SessionRow]
 ) -> list[tuple[str, str]]:
-    """Return the dependencies, with new sessions replaced by the live ones that they repeat."""
+    """Return pairs (session id, id of its dependency).
+
+    A dependency on a repeated session becomes one on the existing session.
+    """
     return [
         (new.id, existing[key].id if key in existing else key)
         for new in news
@@ -279,10 +285,11 @@ def awaited(
 
 
 async def hold_folders(tx: AsyncConnection, new: NewSession, at: datetime) -> None:
+    """Insert the mounts of a session; raise ``InUse`` if a folder is not ready."""
     wanted = sorted({mount["vfolder_id"] for mount in new.mounts})
     if not wanted:
         return
-    # The update locks the folders' rows: a concurrent delete waits, then sees the mounts.
+    # The update locks the folders: a concurrent deletion waits, and then finds the mounts.
     held = await tx.execute(
         sa.update(vfolders)
         .where(vfolders.c.id.in_(wanted), vfolders.c.status == VfolderStatus.READY)

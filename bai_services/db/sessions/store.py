@@ -1,4 +1,4 @@
-"""Sessions: created once, moved by compare-and-set, and their resources freed at the end."""
+"""Store of sessions: creation, transitions by compare-and-set, release of resources, reads."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ AuditOf = Callable[[Sequence[NewSession]], AuditEntry]
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """Values to write with a transition; None leaves a field unchanged."""
+    """Values to write with a transition; None leaves a column unchanged."""
 
     reason: str = ""
     status_info: str | None = None
@@ -71,7 +71,7 @@ class Facts:
 
 @dataclass(frozen=True, slots=True)
 class Moved:
-    """One transition that was written."""
+    """A transition that was written: the session after it, the event, and the previous status."""
 
     row: SessionRow
     event: Event
@@ -81,7 +81,7 @@ class Moved:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One row of a session's history."""
+    """A status change in a session's history."""
 
     at: datetime
     event: str
@@ -91,7 +91,7 @@ class Step:
 
 
 def visible_to(visible: Visibility) -> list[sa.ColumnElement[bool]]:
-    """Return the conditions that limit a select of sessions to what a caller may see."""
+    """Return the conditions that restrict a select of sessions to what a caller may see."""
     found: list[sa.ColumnElement[bool]] = []
     if visible.domain is not None:
         found.append(sessions.c.domain == visible.domain)
@@ -105,7 +105,7 @@ def visible_to(visible: Visibility) -> list[sa.ColumnElement[bool]]:
 
 
 class SessionStore:
-    """The rows of sessions. One public method is one transaction."""
+    """Creates, changes and reads sessions. Each public method is one transaction."""
 
     def __init__(self, database: Database) -> None:
         self._db = database
@@ -113,33 +113,31 @@ class SessionStore:
     async def enqueue(
         self, new: NewSession, at: datetime, audit: AuditOf | None = None
     ) -> tuple[SessionRow, bool]:
-        """Create a PENDING session; return it, and whether it is new.
-
-        The same as ``enqueue_all`` with one session.
-        """
+        """Create a pending session; return it, and whether it is new (see ``enqueue_all``)."""
         return (await self.enqueue_all([new], at, audit))[0]
 
     async def enqueue_all(
         self, news: Sequence[NewSession], at: datetime, audit: AuditOf | None = None
     ) -> list[tuple[SessionRow, bool]]:
-        """Create PENDING sessions of one owner, all or none; return each and whether it is new.
+        """Create pending sessions of one owner, all or none; return each and whether it is new.
 
-        Idempotent: the same owner, name and content give one session. Their folders are in use from
-        now on. ``audit`` returns the audit entry for new sessions.
+        Idempotent: for a live session with the same owner, name and specification, that session is
+        returned. The folders of new sessions are in use from now on. ``audit`` returns the audit
+        entry for the new sessions.
 
         Raises
         ------
         AlreadyExists
-            If a live session of that name, or on that Hub server, has another specification.
+            If a live session with that name, or on that Hub server, has another specification.
         QuotaExceeded
             If a cap on pending sessions is reached.
         NotFound, Conflict
-            If one depends on a session that is not the owner's, or that ended without success.
+            If a dependency does not belong to the owner, or ended without success.
         InUse
             If a folder can no longer be mounted.
         """
         async with self._db.write() as tx:
-            # This serializes all creations of sessions, so the following checks are exact.
+            # The update of the counter serializes all creations, so the following checks are exact.
             sequences = await session_insert.next_sequences(tx, len(news))
             existing = await session_insert.existing_sessions(tx, news)
             fresh = [new for new in news if new.id not in existing]
@@ -168,10 +166,10 @@ class SessionStore:
         facts: Facts | None = None,
         expected: Status | None = None,
     ) -> Moved:
-        """Apply one event to a session; free the resources that it no longer holds.
+        """Apply an event to a session; release its resources if the new status has none.
 
         The row is written by compare-and-set; if it has changed meanwhile, it is read again.
-        ``Event.PLACED`` is excluded: see ``QueueStore.commit``.
+        Not for ``Event.PLACED``, which ``QueueStore.commit`` applies.
 
         Raises
         ------
@@ -184,7 +182,7 @@ class SessionStore:
             return await _move(tx, session_id, event, at, facts=facts or Facts(), expected=expected)
 
     async def move_all(self, session_ids: Sequence[str], event: Event, at: datetime) -> list[Moved]:
-        """Apply one event to sessions, as ``move`` does; skip those in which it is not valid."""
+        """Apply an event to each session like ``move``; skip sessions in which it is not valid."""
         moved: list[Moved] = []
         async with self._db.write() as tx:
             # The same order everywhere, to avoid deadlocks.
@@ -205,15 +203,15 @@ class SessionStore:
             return await _row_of(tx, session_id)
 
     async def find_by_key(self, key: str, visible: Visibility, owner_id: str | None) -> SessionRow:
-        """Return the session with that id, or the live one, else the newest, of that name.
+        """Return the visible session with an id, else the live or newest one with a name.
 
-        A name is searched among the sessions of ``owner_id`` first, then among all visible ones,
+        A name is looked up among the sessions of ``owner_id`` first, then among all visible ones,
         where it must be unambiguous.
 
         Raises
         ------
         NotFound
-            If the caller can see no such session, or several of that name.
+            If no visible session matches, or sessions of several owners have the name.
         """
         async with self._db.read() as tx:
             rows = await read_rows(tx, sessions.c.id == key, *visible_to(visible))
@@ -230,13 +228,13 @@ class SessionStore:
         return (live or rows)[-1]
 
     async def with_kernels(self, session_id: str) -> SessionKernels:
-        """Return one session and its kernels; ``NotFound`` if there is none."""
+        """Return a session and its kernels; raise ``NotFound`` if there is none."""
         async with self._db.read() as tx:
             row = await _row_of(tx, session_id)
             return SessionKernels(row, await read_kernels_of(tx, session_id))
 
     async def view(self, session_id: str) -> SessionView:
-        """Return one session with kernels and allocations; ``NotFound`` if there is none."""
+        """Return a session with kernels and allocations; raise ``NotFound`` if there is none."""
         async with self._db.read() as tx:
             return (await read_views(tx, [await _row_of(tx, session_id)]))[0]
 
@@ -272,7 +270,7 @@ class SessionStore:
             return await read_rows(tx, sessions.c.terminated_at >= since)
 
     async def of_hub_servers(self, servers: Sequence[tuple[str, str]]) -> list[SessionRow]:
-        """Return every session, live or ended, of these Hub users and servers."""
+        """Return all sessions, also ended ones, of these pairs (Hub user, Hub server)."""
         names = {server for _, server in servers}
         async with self._db.read() as tx:
             rows = await read_rows(tx, sessions.c.hub_server.in_(sorted(names)))
@@ -298,7 +296,7 @@ class SessionStore:
                 )
             )
             if taken is not None and row.status in LIVE:
-                raise AlreadyExists(f"{row.owner} has a session named {name!r} already", name=name)
+                raise AlreadyExists(f"{row.owner} already has a session named {name!r}", name=name)
             live_name = name if row.status in LIVE else None
             await tx.execute(
                 sa.update(sessions)
@@ -308,12 +306,12 @@ class SessionStore:
             return await _row_of(tx, session_id)
 
     async def set_priority(self, session_id: str, priority: int) -> SessionRow:
-        """Set the priority of a waiting session.
+        """Set the priority of a pending session.
 
         Raises
         ------
         Conflict
-            If it no longer waits.
+            If it is no longer pending.
         """
         async with self._db.write() as tx:
             changed = await tx.execute(
@@ -324,7 +322,7 @@ class SessionStore:
             row = await _row_of(tx, session_id)
         if changed.rowcount == 0:
             raise Conflict(
-                f"session {row.name} is {row.status}; only the priority of a waiting "
+                f"session {row.name} is {row.status}; only the priority of a pending "
                 "session can be changed",
                 session=session_id,
                 status=row.status,
@@ -332,7 +330,7 @@ class SessionStore:
         return row
 
     async def hand_over(self, session_id: str) -> SessionRow:
-        """Let the manager start a session that was created by the Hub's own Start; idempotent."""
+        """Let the manager start a session that the Hub would have started; idempotent."""
         async with self._db.write() as tx:
             await tx.execute(
                 sa.update(sessions)
@@ -342,7 +340,7 @@ class SessionStore:
             return await _row_of(tx, session_id)
 
     async def set_status_info(self, session_id: str, text: str) -> None:
-        """Set the status text of a session without a transition, unless it has ended."""
+        """Set the status text of a live session without a transition."""
         text = text[:_TEXT_LIMIT]
         async with self._db.write() as tx:
             await tx.execute(
@@ -373,7 +371,7 @@ class SessionStore:
         return text or ""
 
 
-# Built once, as are those of ``session_rows``; the values to write are parameters.
+# Built at import; the values to write are parameters.
 _MOVE = sa.update(sessions).where(
     sessions.c.id == sa.bindparam("of_session"), sessions.c.status == sa.bindparam("before")
 )
@@ -393,7 +391,7 @@ async def write_step(
     at: datetime,
     reason: str = "",
 ) -> None:
-    """Insert one row of history."""
+    """Insert a status change (event, status before, status after) into the history."""
     event, before, after = step
     await tx.execute(
         _STEP,
@@ -417,7 +415,7 @@ async def _rows_of(tx: AsyncConnection, ids: Sequence[str]) -> list[SessionRow]:
 
 
 async def _lock_names(tx: AsyncConnection) -> None:
-    """Serialize creations and renames, as in ``enqueue``."""
+    """Serialize renames with creations (see ``session_insert.next_sequences``)."""
     await tx.execute(
         sa.update(counters).where(counters.c.name == SESSIONS).values(value=counters.c.value)
     )
@@ -457,14 +455,14 @@ async def _move(
     if kernel := _kernel_values(facts):
         await tx.execute(_MAIN_KERNEL, {"of_session": session_id, **kernel})
     is_freed = await _give_back(tx, session_id, after, at)
-    values.pop("live_name", None)  # not a column of a session as it is read
+    values.pop("live_name", None)  # not a field of SessionRow
     return Moved(replace(row, **values), event, row.status, is_freed)
 
 
 def _values(row: SessionRow, after: Status, at: datetime, facts: Facts) -> dict[str, Any]:
     text = facts.reason if facts.status_info is None else facts.status_info
     if row.status is Status.TERMINATING:
-        # The reason for ending says more than how it ended.
+        # The reason of the stop is more useful than how the session ended.
         text = row.status_info or text
     values: dict[str, Any] = {
         "status": after,
@@ -500,7 +498,10 @@ def _kernel_values(facts: Facts) -> dict[str, Any]:
 
 
 async def _give_back(tx: AsyncConnection, session_id: str, after: Status, at: datetime) -> bool:
-    """Free what a session no longer holds in its new status; return whether it held resources."""
+    """Release mounts, agents and resources that a session does not have in status ``after``.
+
+    Return whether resources were released.
+    """
     if after in OCCUPYING:
         return False
     if after in ENDED:

@@ -1,4 +1,4 @@
-"""Session templates in the database."""
+"""Store of session templates."""
 
 from __future__ import annotations
 
@@ -50,8 +50,8 @@ _LISTING = Listing(
 class TemplateReader:
     """The caller for whom templates are selected.
 
-    With ``is_domain_wide`` these are all of the domain's templates, except those of owners with a
-    hidden role.
+    With ``is_domain_wide`` the caller may see all templates of the domain, except those of owners
+    with a role in ``hidden_roles``.
     """
 
     user_id: str | None
@@ -73,7 +73,7 @@ class TemplateReader:
 
 
 class TemplateStore:
-    """One public method is one transaction; a reader of None sees everything."""
+    """Each public method is one transaction; the reader None may see all templates."""
 
     def __init__(self, database: Database) -> None:
         self._db = database
@@ -84,7 +84,7 @@ class TemplateStore:
         return Page(items, total, query.limit, query.offset)
 
     async def named(self, key: str, reader: TemplateReader | None) -> list[Row]:
-        """Return the template with that id, else those of that name."""
+        """Return the template with that id, else all templates with that name."""
         is_meant = sa.or_(session_templates.c.id == key, session_templates.c.name == key)
         async with self._db.read() as tx:
             found = await tx.execute(_seen_by(reader).where(is_meant))
@@ -97,7 +97,7 @@ class TemplateStore:
         Raises
         ------
         AlreadyExists
-            If there is one of that name with the same visibility.
+            If a template with that name and the same visibility exists.
         """
         async with self._db.write() as tx:
             with broken_means(_taken(values["name"])):
@@ -106,7 +106,7 @@ class TemplateStore:
             return await _one(tx, values["id"])
 
     async def update(self, template_id: str, changes: Mapping[str, Any], audit: AuditEntry) -> Row:
-        """Update a template; ``AlreadyExists`` as for ``create``."""
+        """Update a template and return it; raise ``AlreadyExists`` like ``create``."""
         async with self._db.write() as tx:
             with broken_means(_taken(str(changes.get("name", "")))):
                 await tx.execute(

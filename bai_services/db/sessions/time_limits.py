@@ -1,4 +1,4 @@
-"""Time limits of running sessions (lifetime, idle timeout), and sessions on draining agents."""
+"""Time limits and activity of running sessions, and sessions on draining agents."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from ..tables.sessions import kernels, sessions
 
 @dataclass(frozen=True, slots=True)
 class TimeLimit:
-    """Maximum run time by the keypair's policy, and the extension added by the owner."""
+    """Lifetime by the keypair's policy, and its extension by the owner."""
 
     policy_seconds: int
     added_seconds: int
@@ -33,7 +33,7 @@ class TimeLimit:
 
     @property
     def addable_seconds(self) -> int:
-        """Seconds that may still be added; a stricter policy does not revoke past extensions."""
+        """Seconds that the owner may still add, at least 0 even if the policy was lowered."""
         return max(self.most_added_seconds - self.added_seconds, 0)
 
 
@@ -71,13 +71,13 @@ _DRAINING = (
 
 
 async def read_time_limits(tx: AsyncConnection, ids: Sequence[str]) -> dict[str, TimeLimit]:
-    """Return the limit of each session that has one."""
+    """Return the lifetime limit of each session that has one."""
     found = await tx.execute(_LIMITS, {"ids": list(ids)})
     return {row.id: TimeLimit(row.most, row.added, row.addable) for row in found}
 
 
 async def read_idle_timeouts(tx: AsyncConnection, ids: Sequence[str]) -> dict[str, int]:
-    """Return the idle timeout, in seconds, of each session that has one."""
+    """Return the idle timeout in seconds of each session that has one."""
     found = await tx.execute(_IDLE_TIMEOUTS, {"ids": list(ids)})
     return {row.id: row.idle_timeout_seconds for row in found}
 
@@ -88,7 +88,7 @@ async def read_draining(tx: AsyncConnection, ids: Sequence[str]) -> frozenset[st
 
 
 class TimeLimitStore:
-    """Extends lifetimes and stores activity. One public method is one transaction."""
+    """Extends lifetimes and stores activity. Each public method is one transaction."""
 
     def __init__(self, database: Database) -> None:
         self._db = database
@@ -99,12 +99,12 @@ class TimeLimitStore:
         Raises
         ------
         Conflict
-            If it does not run, or its lifetime is unlimited.
+            If it is not running, or its lifetime is unlimited.
         InvalidRequest
-            If that is more than its policy lets its owner add.
+            If the total extension would exceed the maximum of the policy.
         """
         async with self._db.write() as tx:
-            # Updated before it is checked: of two concurrent extensions, the second sees the sum.
+            # Updated before the check: of two concurrent extensions, the second sees the sum.
             changed = await tx.execute(
                 sa.update(sessions)
                 .where(sessions.c.id == session_id, sessions.c.status == Status.RUNNING)
@@ -119,8 +119,8 @@ class TimeLimitStore:
                 before = limit.added_seconds - seconds
                 left = max(limit.most_added_seconds - before, 0)
                 raise InvalidRequest(
-                    f"{seconds} s requested; the keypair's policy lets "
-                    f"{limit.most_added_seconds} s be added to a session's lifetime, of which "
+                    f"cannot add {seconds} s: the keypair's policy allows "
+                    f"{limit.most_added_seconds} s in addition to a session's lifetime, of which "
                     f"{left} s are left",
                     field="seconds",
                     asked=seconds,
@@ -129,14 +129,14 @@ class TimeLimitStore:
                 )
 
     async def idle_timeout(self, session_id: str) -> int:
-        """Return the idle timeout of a session in seconds; 0: none."""
+        """Return the idle timeout of a session in seconds, 0 if it has none."""
         async with self._db.read() as tx:
             return (await read_idle_timeouts(tx, [session_id])).get(session_id, 0)
 
     async def note_use(self, session_id: str, used_at: datetime, heard_at: datetime | None) -> None:
-        """Store the time of the last activity; ``heard_at``: when the session reported it.
+        """Store the time of the last activity, unless a later one is stored already.
 
-        A later activity that is already known is kept.
+        ``heard_at`` is the time of the session's report, None if the session did not report it.
         """
         known = sessions.c.used_at
         async with self._db.write() as tx:

@@ -1,4 +1,4 @@
-"""Every table of bai-hub; importing this package fills ``metadata``."""
+"""All tables of bai-hub; importing this package registers them in ``metadata``."""
 
 from . import accounts, apps, callbacks, cluster, folders, scheduling, sessions, ssh_keys
 from .base import metadata

@@ -11,11 +11,11 @@ keypair_policies = sa.Table(
     metadata,
     sa.Column("name", sa.String(64), primary_key=True),
     created_at(),
-    # LIMITED: a slot missing from total_resource_slots counts as 0; UNLIMITED: as infinite.
+    # The limit of slots that total_resource_slots does not name: LIMITED: 0; UNLIMITED: none.
     sa.Column("default_for_unspecified", sa.String(16), nullable=False, default="LIMITED"),
     sa.Column("total_resource_slots", CapSlots, nullable=False),
     sa.Column("max_session_lifetime_seconds", sa.Integer, nullable=False, default=0),
-    # Maximum total extension of one session's lifetime by its owner.
+    # Maximum by which an owner may extend the lifetime of one session in total.
     sa.Column(
         "max_lifetime_extension_seconds",
         sa.Integer,
@@ -40,8 +40,9 @@ user_policies = sa.Table(
     sa.Column("max_vfolder_count", sa.Integer, nullable=False, default=0),
     sa.Column("max_quota_scope_bytes", sa.BigInteger, nullable=False, default=-1),
     sa.Column("max_concurrent_logins", sa.Integer),
-    # Widest visibility of shared apps: none, user, project, public; 0 s: no time limit.
+    # Widest permitted audience of shared apps: none, user, project, public.
     sa.Column("app_sharing", sa.String(16), nullable=False, default="none", server_default="none"),
+    # 0: no limit.
     sa.Column(
         "max_app_share_seconds",
         sa.Integer,
@@ -102,7 +103,7 @@ users = sa.Table(
     created_at(),
     sa.Column("username", sa.String(64), nullable=False, unique=True),
     sa.Column("email", sa.String(64), nullable=False, unique=True),
-    # argon2id, with its parameters and salt; None = no password sign-in.
+    # argon2id with its parameters and salt; NULL: the user cannot sign in with a password.
     sa.Column("password_hash", sa.String(255)),
     sa.Column("password_changed_at", UtcDateTime),
     sa.Column("need_password_change", sa.Boolean, nullable=False, default=False),
@@ -113,14 +114,14 @@ users = sa.Table(
     sa.Column("role", sa.String(16), nullable=False, default="user"),
     sa.Column("domain", sa.ForeignKey("domains.name"), nullable=False, index=True),
     sa.Column("resource_policy", sa.ForeignKey("user_policies.name"), nullable=False),
-    # List of networks (CIDR); None = from anywhere.
+    # List of networks (CIDR); NULL: any address.
     sa.Column("allowed_client_ip", sa.JSON(none_as_null=True)),
     sa.Column("main_access_key", sa.String(20)),
     sa.Column("container_uid", sa.Integer),
     sa.Column("container_gid", sa.Integer),
-    # The Hub still has to stop this user's servers; reset once it has.
+    # True until the Hub has stopped this user's servers.
     sa.Column("needs_hub_sign_out", sa.Boolean, nullable=False, default=False),
-    # Pending revocation at the Hub: "sign-ins" (of browsers) or "all" (API tokens too).
+    # Pending revocation at the Hub: "sign-ins" (browser sign-ins) or "all" (also API tokens).
     sa.Column("tokens_to_end", sa.String(16)),
 )
 
@@ -138,8 +139,7 @@ keypairs = sa.Table(
     metadata,
     sa.Column("access_key", sa.String(20), primary_key=True),
     created_at(),
-    # Verifying a signature needs the key itself: it is stored encrypted and never appears in lists
-    # or logs.
+    # Verifying a signature needs the secret key itself, so it is stored encrypted, not hashed.
     sa.Column("secret_key_encrypted", sa.String(255), nullable=False),
     sa.Column("user_id", sa.ForeignKey("users.id", ondelete="CASCADE"), nullable=False, index=True),
     sa.Column("is_active", sa.Boolean, nullable=False, default=True),
@@ -151,7 +151,7 @@ keypairs = sa.Table(
 sign_in_failures = sa.Table(
     "sign_in_failures",
     metadata,
-    # Hash of a typed name, an account or an address: unknown names are counted like known ones.
+    # Hash of an entered name, of an account id, or of an address. Unknown names are counted too.
     sa.Column("subject", sa.String(64), primary_key=True),
     sa.Column("count", sa.Integer, nullable=False),
     sa.Column("last_at", UtcDateTime, nullable=False),
@@ -162,7 +162,7 @@ known_sign_in_addresses = sa.Table(
     "known_sign_in_addresses",
     metadata,
     sa.Column("user_id", sa.ForeignKey("users.id", ondelete="CASCADE"), primary_key=True),
-    # Hash of an address from which the account has signed in with its password.
+    # Hash of an address from which the user has signed in with the password.
     sa.Column("address", sa.String(64), primary_key=True),
     sa.Column("last_at", UtcDateTime, nullable=False),
 )

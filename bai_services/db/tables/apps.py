@@ -1,4 +1,4 @@
-"""Session apps that are shared with other users."""
+"""Shares of session apps with other users."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ app_shares = sa.Table(
         "session_id", sa.ForeignKey("sessions.id", ondelete="CASCADE"), nullable=False, index=True
     ),
     sa.Column("app", sa.String(64), nullable=False),
-    # user, project or public: one of the next two is set, or neither.
+    # user, project or public; for user and project the column of that name is set.
     sa.Column("audience", sa.String(16), nullable=False),
     sa.Column("user_id", sa.ForeignKey("users.id", ondelete="CASCADE"), index=True),
     sa.Column("project_id", sa.ForeignKey("projects.id", ondelete="CASCADE"), index=True),
-    # List of networks (CIDR); None = from anywhere.
+    # List of networks (CIDR); NULL: any address.
     sa.Column("allowed_addresses", sa.JSON(none_as_null=True)),
     sa.Column("expires_at", UtcDateTime, nullable=False, index=True),
     sa.Column("created_by", sa.String(64), nullable=False),

@@ -1,4 +1,4 @@
-"""Common parts of all tables: metadata, naming of constraints, column types."""
+"""Metadata, naming of constraints, and column types shared by all tables."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from sqlalchemy.types import TypeDecorator
 
 from bai_services.core.resources import Caps, ResourceSlots
 
-# Named constraints, so that a later migration can drop them.
+# Constraints need names, so that migrations can drop them.
 metadata = sa.MetaData(
     naming_convention={
         "ix": "ix_%(column_0_label)s",
@@ -32,7 +32,7 @@ class UtcDateTime(TypeDecorator[datetime]):
         if value is None:
             return None
         if value.tzinfo is None:
-            raise ValueError("a time without a zone must not reach the database")
+            raise ValueError("a time without a zone cannot be stored")
         return value.astimezone(UTC).replace(tzinfo=None)
 
     def process_result_value(self, value: datetime | None, dialect: sa.Dialect) -> datetime | None:
@@ -53,7 +53,7 @@ class Slots(TypeDecorator[ResourceSlots]):
 
 
 class CapSlots(Slots):
-    """A map of slot to its limit, as JSON; keeps zeros."""
+    """A map of slot to its limit, as JSON; a limit of 0 is kept, unlike in ``Slots``."""
 
     cache_ok = True
 

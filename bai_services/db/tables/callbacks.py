@@ -10,11 +10,11 @@ session_callbacks = sa.Table(
     "session_callbacks",
     metadata,
     sa.Column("session_id", sa.ForeignKey("sessions.id", ondelete="CASCADE"), primary_key=True),
-    # The last row of the session's history that was delivered or skipped.
+    # Id of the last row of ``status_history`` that was delivered or skipped.
     sa.Column("told_id", sa.BigInteger, nullable=False, default=0),
-    # False once the end of the session was delivered or skipped.
+    # False after the final status of the session was delivered or skipped.
     sa.Column("is_open", sa.Boolean, nullable=False, default=True),
-    # Attempts for the current step, and when the next one is due.
+    # Failed attempts for the next status change, and the time of the next attempt.
     sa.Column("tries", sa.Integer, nullable=False, default=0),
     sa.Column("next_at", UtcDateTime, nullable=False),
     sa.Column("delivered", sa.Integer, nullable=False, default=0),

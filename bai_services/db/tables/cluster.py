@@ -19,12 +19,12 @@ resource_groups = sa.Table(
     sa.Column("scheduler", sa.String(16), nullable=False, default="fifo"),
     sa.Column("scheduler_opts", sa.JSON, nullable=False),
     sa.Column("allowed_session_types", sa.JSON, nullable=False),
-    # Caps over all that runs in the group; missing slots are unlimited.
+    # Caps on all sessions of the group together; slots that are not named are unlimited.
     sa.Column("total_resource_slots", CapSlots, nullable=False, default=dict, server_default="{}"),
     sa.Column("max_concurrent_sessions", sa.Integer),
 )
 
-# Access to a group that is not public: kind is domain, project, user or keypair.
+# Access to resource groups that are not public; kind is domain, project, user or keypair.
 resource_group_links = sa.Table(
     "resource_group_links",
     metadata,
@@ -56,7 +56,7 @@ agents = sa.Table(
     sa.Column("facts", sa.JSON, nullable=False),
 )
 
-# cpu and mem are counted here; device slots are counted per device.
+# Capacity and usage of cpu and mem; those of device slots are in ``devices``.
 agent_slots = sa.Table(
     "agent_slots",
     metadata,
@@ -77,11 +77,11 @@ devices = sa.Table(
     sa.Column("family", sa.String(32), nullable=False),  # cuda, rocm …
     sa.Column("index", sa.Integer, nullable=False),
     sa.Column("model", sa.String(128), nullable=False),
-    sa.Column("memory_bytes", sa.BigInteger),  # null: unknown
+    sa.Column("memory_bytes", sa.BigInteger),  # NULL: unknown
     sa.Column("numa_node", sa.Integer),
     sa.Column("is_simulated", sa.Boolean, nullable=False, default=False),
     sa.Column("is_healthy", sa.Boolean, nullable=False, default=True),
-    # Thousandths of the device: a whole device takes its capacity, a share takes a part of it.
+    # In thousandths of the device; a session with the whole device uses all of its capacity.
     sa.Column("capacity", sa.Integer, nullable=False, default=1000),
     sa.Column("used", sa.Integer, nullable=False, default=0),
     sa.Column("facts", sa.JSON, nullable=False),
@@ -121,7 +121,7 @@ presets = sa.Table(
     identity(),
     created_at(),
     sa.Column("name", sa.String(64), nullable=False),
-    # Empty = in every group.
+    # Empty: valid in every group.
     sa.Column("resource_group", sa.String(64), nullable=False, default=""),
     sa.Column("resource_slots", Slots, nullable=False),
     sa.Column("shared_memory_bytes", sa.BigInteger),

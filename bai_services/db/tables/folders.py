@@ -1,4 +1,4 @@
-"""Folders of users and projects, and their grants."""
+"""Folders of users and projects, their grants and invitations, mounts, and storage quotas."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ vfolders = sa.Table(
     sa.Column("host", sa.String(64), nullable=False),
     sa.Column("name", sa.String(64), nullable=False),
     sa.Column("domain", sa.ForeignKey("domains.name"), nullable=False),
-    # user:<id> or project:<id>; names are unique in one scope while the folder is not deleted.
+    # user:ID or project:ID; (scope, live_name) is unique.
     sa.Column("scope", sa.String(80), nullable=False, index=True),
-    # The name until the folder goes to the trash, then None: names in the trash may repeat.
+    # The name, NULL after the folder was moved to the trash: names in the trash may repeat.
     sa.Column("live_name", sa.String(64)),
     sa.Column("owner_id", sa.ForeignKey("users.id"), index=True),
     sa.Column("project_id", sa.ForeignKey("projects.id"), index=True),
@@ -29,9 +29,9 @@ vfolders = sa.Table(
     sa.Column("last_used_at", UtcDateTime),
     # Explanation of the status for users.
     sa.Column("status_info", sa.String(255), nullable=False, default=""),
-    # A directory that existed before: no quota, never deleted.
+    # A directory that existed before the folder was registered: no quota, never deleted.
     sa.Column("unmanaged_path", sa.String(1024)),
-    # Background task: the folder it is cloned from, or its new owner.
+    # Arguments of the running background task: the source of a clone, or the next owner.
     sa.Column("source_id", sa.String(64)),
     sa.Column("next_owner_id", sa.String(64)),
     # Usage at the last measurement.
@@ -53,7 +53,7 @@ vfolder_grants = sa.Table(
     sa.Column("granted_by", sa.String(64), nullable=False),
 )
 
-# Mounts of live sessions: a folder in use is never deleted.
+# Mounts of live sessions; a folder with a row here cannot be deleted.
 vfolder_mounts = sa.Table(
     "vfolder_mounts",
     metadata,
@@ -64,7 +64,7 @@ vfolder_mounts = sa.Table(
     sa.Column("path", sa.String(512), primary_key=True),
 )
 
-# Invitation of a user to a folder; a grant follows once they accept.
+# Invitation of a user to a folder; accepting it creates a grant.
 vfolder_invitations = sa.Table(
     "vfolder_invitations",
     metadata,
@@ -89,9 +89,9 @@ quota_scopes = sa.Table(
     metadata,
     sa.Column("host", sa.String(64), primary_key=True),
     sa.Column("scope", sa.String(80), primary_key=True),
-    # An administrator's limit that overrides the policy's; -1: unlimited, NULL: the policy's.
+    # Limit set by an administrator; -1: unlimited, NULL: the limit of the policy applies.
     sa.Column("override_bytes", sa.BigInteger),
-    # The limit last set in the file system; -1: unlimited, NULL: never set.
+    # Limit last set in the file system; -1: unlimited, NULL: never set.
     sa.Column("enforced_bytes", sa.BigInteger),
     sa.Column("used_bytes", sa.BigInteger),
     sa.Column("counted_at", UtcDateTime),

@@ -1,4 +1,4 @@
-"""Scheduling state besides sessions: the write lease, and daily usage of each scope."""
+"""The lease for writing the queue, and the daily usage of each scope."""
 
 from __future__ import annotations
 
@@ -6,22 +6,22 @@ import sqlalchemy as sa
 
 from .base import UtcDateTime, metadata
 
-# Holder of the write lease of a name. ``token`` rises with each holder (fencing): a replaced holder
-# is recognised by its old token, however late it writes. ``beat`` rises while the holder is alive.
+# Holder of each lease. ``token`` is a fencing token: it rises with each new holder, so that late
+# writes of a replaced holder are rejected. ``beat`` counts the renewals by the current holder.
 leases = sa.Table(
     "leases",
     metadata,
     sa.Column("name", sa.String(32), primary_key=True),
-    # Empty after release.
+    # Empty after a release.
     sa.Column("holder", sa.String(255), nullable=False),
     sa.Column("token", sa.BigInteger, nullable=False),
     sa.Column("beat", sa.BigInteger, nullable=False),
     sa.Column("taken_at", UtcDateTime, nullable=False),
 )
 
-# Usage of a domain, project or user on one day (UTC) in one resource group: quantity times seconds.
-# Computed from the ledger, and recomputed on demand. No integer type is wide enough for the bytes
-# of a large cluster times the seconds of a day.
+# Usage of a domain, project or user on one day (UTC) in one resource group: quantity times seconds,
+# computed from the ledger. ``amount_seconds`` is a float: the bytes of a large cluster times the
+# seconds of a day exceed 64 bits.
 usage_buckets = sa.Table(
     "usage_buckets",
     metadata,

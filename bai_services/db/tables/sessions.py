@@ -1,4 +1,4 @@
-"""Sessions, their kernels, the ledger of allocations and the counters it must agree with."""
+"""Sessions, their kernels, the ledger of allocations, and the usage counters derived from it."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ sessions = sa.Table(
     metadata,
     identity(),
     created_at(),
-    # Rises with every creation: the order of the queue when two rows have equal times.
+    # Rises with every creation; the order of sessions that were created at the same time.
     sa.Column("sequence", sa.BigInteger, nullable=False, unique=True),
     sa.Column("name", sa.String(64), nullable=False),
-    # The name while the session lives, then None: unique among the owner's live sessions.
+    # The name while the session is live, then NULL; unique among the owner's live sessions.
     sa.Column("live_name", sa.String(64)),
     sa.Column("type", sa.String(16), nullable=False),
     sa.Column("owner_id", sa.ForeignKey("users.id"), nullable=False),
@@ -27,11 +27,11 @@ sessions = sa.Table(
     sa.Column("priority", sa.Integer, nullable=False, default=10),
     sa.Column("requested_slots", Slots, nullable=False),
     sa.Column("shared_memory_bytes", sa.BigInteger, nullable=False),
-    # [{vfolder_id, vfolder, host, path, subpath, permission}]: resolved at creation.
+    # [{vfolder_id, vfolder, host, path, subpath, permission}], resolved at creation.
     sa.Column("mounts", sa.JSON, nullable=False),
     sa.Column("environ", sa.JSON, nullable=False),
     sa.Column("options", sa.JSON, nullable=False),
-    # Number of kernels, which start and end together; each has ``requested_slots``.
+    # Number of kernels, which start and end together; each gets ``requested_slots``.
     sa.Column("cluster_size", sa.Integer, nullable=False, default=1, server_default="1"),
     sa.Column(
         "cluster_mode",
@@ -40,14 +40,14 @@ sessions = sa.Table(
         default="single-node",
         server_default="single-node",
     ),
-    # SHA-256 of the specification: the same name with the same hash is the same session.
+    # SHA-256 of the specification: a request with the same name and hash gets the same session.
     sa.Column("request_hash", sa.String(64), nullable=False),
     sa.Column("status", sa.String(16), nullable=False),
     sa.Column("status_info", sa.String(1024), nullable=False, default=""),
-    # Why it waits: [{check, passed, message, …numbers}], rewritten by each pass that changes it.
+    # Why the session is pending: [{check, passed, message, …numbers}], updated by each pass.
     sa.Column("reasons", sa.JSON, nullable=False),
-    # Position in the queue of its resource group, from 1, and estimated start: {starts_at,
-    # certainty}; both only while it waits.
+    # Position in the queue of its resource group, from 1, and estimated start {starts_at,
+    # certainty}; both only while the session is pending.
     sa.Column("position", sa.Integer),
     sa.Column("estimate", sa.JSON(none_as_null=True)),
     sa.Column("notices", sa.JSON, nullable=False),
@@ -57,17 +57,17 @@ sessions = sa.Table(
     sa.Column("startup_command", sa.Text),
     sa.Column("starts_at", UtcDateTime),
     sa.Column("batch_timeout_seconds", sa.Integer),
-    # Extension that its owner has added to the lifetime of its keypair's policy.
+    # Extension of the lifetime by the owner, in addition to the limit of the keypair's policy.
     sa.Column(
         "lifetime_extension_seconds", sa.Integer, nullable=False, default=0, server_default="0"
     ),
-    # Time of the last activity, and when the session reported it; both are stored only while its
-    # keypair's policy has an idle timeout.
+    # Time of the last activity, and of the session's last report of it. Both are updated only while
+    # the keypair's policy has an idle timeout.
     sa.Column("used_at", UtcDateTime),
     sa.Column("use_heard_at", UtcDateTime),
-    # Callback URL for each step; the delivery state is in ``session_callbacks``.
+    # URL that is called for each change of status; delivery state: ``session_callbacks``.
     sa.Column("callback_url", sa.String(2048)),
-    # Hub server of the session ("" = the Hub's unnamed one) and who starts it: manager or hub.
+    # Hub server of the session ("": the user's default server), and who starts it: manager or hub.
     sa.Column("hub_user", sa.String(64), nullable=False),
     sa.Column("hub_server", sa.String(64), nullable=False),
     sa.Column("started_by", sa.String(16), nullable=False),
@@ -79,11 +79,11 @@ sessions = sa.Table(
     sa.Index("ix_sessions_hub_server", "hub_user", "hub_server"),
     sa.Index("ix_sessions_owner_created", "owner_id", "created_at"),
     sa.Index("ix_sessions_created_at", "created_at"),
-    # Lets a page of a long list be read in index order, without sorting.
+    # With these a page of a long list is read in index order, without sorting.
     sa.Index("ix_sessions_name", "name"),
     sa.Index("ix_sessions_started_at", "started_at"),
     sa.Index("ix_sessions_owner_started", "owner_id", "started_at"),
-    # Also for one user: of tens of thousands of ended sessions, few are live.
+    # For the live sessions of a user: few among tens of thousands of ended ones.
     sa.Index("ix_sessions_status_owner", "status", "owner_id", "created_at"),
 )
 
@@ -102,16 +102,16 @@ kernels = sa.Table(
     # Progress of the preparation reported by the agent: {stage, message, percent}.
     sa.Column("progress", sa.JSON, nullable=False),
     sa.Column("injection", sa.JSON(none_as_null=True)),
-    # When the spawner first got the launch plan: from then on a container may run.
+    # When the spawner first received the launch plan; a container may exist from then on.
     sa.Column("launched_at", UtcDateTime),
     sa.Column("container_id", sa.String(128)),
     sa.Column("usage", sa.JSON(none_as_null=True)),
-    # When a heartbeat of its agent last reported it.
+    # When a heartbeat of its agent last reported the kernel.
     sa.Column("last_seen_at", UtcDateTime),
     sa.Column("log", sa.Text),
 )
 
-# The ledger: a row per allocated quantity, never deleted; freed_at is set on release.
+# The ledger: one row per allocated quantity, never deleted; ``freed_at`` is set on release.
 allocations = sa.Table(
     "allocations",
     metadata,
@@ -128,7 +128,7 @@ allocations = sa.Table(
     sa.Index("ix_allocations_freed_at", "freed_at"),
 )
 
-# Usage of each scope. slot "sessions" counts sessions.
+# Usage of each scope; the slot "sessions" is the number of sessions.
 scope_usage = sa.Table(
     "scope_usage",
     metadata,
@@ -162,7 +162,7 @@ status_history = sa.Table(
     sa.Column("reason", sa.String(1024), nullable=False, default=""),
 )
 
-# Reusable requests; scope is "user:ID", "project:ID" or "domain:NAME".
+# Reusable session requests; scope is "user:ID", "project:ID" or "domain:NAME".
 session_templates = sa.Table(
     "session_templates",
     metadata,
@@ -174,13 +174,13 @@ session_templates = sa.Table(
     sa.Column("owner_id", sa.ForeignKey("users.id", ondelete="CASCADE"), index=True),
     sa.Column("project_id", sa.ForeignKey("projects.id", ondelete="CASCADE"), index=True),
     sa.Column("domain", sa.ForeignKey("domains.name", ondelete="CASCADE"), nullable=False),
-    # The body of a create request, validated when stored and again at each use.
+    # The body of a create request, validated when it is stored and again at each use.
     sa.Column("request", sa.JSON, nullable=False),
     sa.Column("changed_at", UtcDateTime, nullable=False),
     sa.UniqueConstraint("scope", "name"),
 )
 
-# One row per name; "sessions" is the last sequence number in use.
+# Counters by name; "sessions" is the last sequence number of a session.
 counters = sa.Table(
     "counters",
     metadata,
