@@ -57,7 +57,7 @@ async def test_an_agent_of_another_engine_gets_a_notice(api: Api) -> None:
     admin = await api.client("admin")
     await FakeAgent(api.agent, engine="docker").beat()
     (notice,) = (await admin.get("/agents/a1"))["facts"]["notices"]
-    assert "this agent offers docker" in notice
+    assert "this agent has the engine docker" in notice
 
 
 @pytest.mark.parametrize(

@@ -258,7 +258,7 @@ async def test_owners_extend_a_lifetime_as_far_as_the_policy_lets_them(
         await user.post(*asked)
     assert (await user.get("/sessions/lab1"))["ends_at"] is None
     await admin.patch("/keypair-policies/default", {"max_session_lifetime_seconds": 600})
-    with pytest.raises(errors.InvalidRequest, match="lets 0 s be added"):
+    with pytest.raises(errors.InvalidRequest, match="allows 0 s in addition"):
         await user.post(*asked)
     await admin.patch("/keypair-policies/default", {"max_lifetime_extension_seconds": 500})
     session = await user.post(*asked)

@@ -72,7 +72,7 @@ async def test_an_invitation_is_accepted_by_whom_it_was_sent_to(api: Api, user: 
     done = await guest.post(f"/vfolder-invitations/{made['id']}/accept")
     assert done["status"] == "accepted"
     assert (await guest.get("/vfolders/data"))["permission"] == "ro"
-    with pytest.raises(Conflict, match="accepted already"):
+    with pytest.raises(Conflict, match="already accepted"):
         await guest.post(f"/vfolder-invitations/{made['id']}/decline")
     with pytest.raises(AlreadyExists, match="has the folder"):
         await invited(user, "user2")

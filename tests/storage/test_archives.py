@@ -28,7 +28,7 @@ from bai_services.storage.folder import OpenFolder
 from bai_services.storage.host import StorageHost
 from bai_services.storage.safe_paths import best_opener, parse_new_path
 from bai_services.storage.transfers import unpacking
-from bai_services.storage.transfers.archives import packed as pack
+from bai_services.storage.transfers.archives import generate_archive
 from bai_services.storage.transfers.staging import DIRECTORY, remove_any
 from bai_services.storage.transfers.unpacking import Unpacking
 from bai_services.storage.trees import descriptor
@@ -94,7 +94,7 @@ def below(host: StorageHost, folder: Location) -> dict[str, bytes]:
     return {str(p.relative_to(root)): p.read_bytes() for p in root.rglob("*") if p.is_file()}
 
 
-def waiting(host: StorageHost) -> list[Path]:
+def staged(host: StorageHost) -> list[Path]:
     return list(host.backend.root.glob(f"*/*/{DIRECTORY}/*"))
 
 
@@ -108,7 +108,7 @@ async def test_unpack_preserves_tree_and_execute_bits(host: StorageHost, folder:
     root = Path(host.source_path(folder), "into/here")
     assert (root / "e").is_dir()
     assert (root / "bin/run").stat().st_mode & 0o100
-    assert waiting(host) == []
+    assert staged(host) == []
 
 
 BAD = [
@@ -152,7 +152,7 @@ async def test_invalid_member_rejects_whole_archive(
         unpack_here(host, folder, (member("good") + bad + END) if bad else b"")
     assert below(host, folder) == {"file": b"old"}
     assert list(outside.iterdir()) == []
-    assert waiting(host) == []
+    assert staged(host) == []
 
 
 async def test_archive_without_end_blocks_is_rejected(host: StorageHost, folder: Location) -> None:
@@ -184,7 +184,7 @@ async def test_decompression_bomb_is_rejected_by_its_unpacked_size(
     with pytest.raises(InvalidRequest, match="more than 1048576 bytes"):
         await host.unpack(folder, writer, "", None, 2**20)
     await host.discard(writer)
-    assert waiting(host) == []
+    assert staged(host) == []
 
 
 async def test_unpacking_never_follows_link_that_replaces_directory(
@@ -305,7 +305,7 @@ async def test_hostile_archive_is_rejected_with_bounded_memory(
     finally:
         tracemalloc.stop()
     assert below(host, folder) == {}
-    assert waiting(host) == []
+    assert staged(host) == []
 
 
 async def test_global_headers_up_to_the_limit_are_read(host: StorageHost, folder: Location) -> None:
@@ -340,7 +340,7 @@ def test_archive_that_needs_too_much_memory_is_rejected(tmp_path: Path) -> None:
         await made.create(folder)
         with pytest.raises(InvalidRequest, match="too much memory"):
             await unpack(made, folder, archive)
-        assert waiting(made) == []
+        assert staged(made) == []
         await made.stop()
 
     asyncio.run(run())
@@ -392,17 +392,17 @@ async def test_cancelled_unpacking_leaves_nothing(host: StorageHost, folder: Loc
     await host.run(writer.write, archive)
     task = asyncio.create_task(host.unpack(folder, writer, "", None, GIB))
     await wait_until_async(
-        lambda: any(list(path.glob("1")) for path in waiting(host)), 20, "the first files"
+        lambda: any(list(path.glob("1")) for path in staged(host)), 20, "the first files"
     )
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
     await host.discard(writer)
     assert below(host, folder) == {}
-    assert waiting(host) == []
+    assert staged(host) == []
 
 
-async def packed(host: StorageHost, folder: Location, form: str, *paths: str) -> bytes:
+async def download_archive(host: StorageHost, folder: Location, form: str, *paths: str) -> bytes:
     stream = await host.open_archive(folder, paths, form)
     try:
         return b"".join([piece async for piece in stream.chunks()])
@@ -428,7 +428,7 @@ def tree(host: StorageHost, folder: Location, tmp_path: Path) -> dict[str, bytes
 async def test_zip_contains_tree(
     host: StorageHost, folder: Location, tree: dict[str, bytes]
 ) -> None:
-    with zipfile.ZipFile(io.BytesIO(await packed(host, folder, "zip", ""))) as archive:
+    with zipfile.ZipFile(io.BytesIO(await download_archive(host, folder, "zip", ""))) as archive:
         assert archive.testzip() is None
         found = {name: archive.read(name) for name in archive.namelist() if name[-1] != "/"}
         assert "empty/" in archive.namelist()
@@ -438,7 +438,7 @@ async def test_zip_contains_tree(
 async def test_tar_contains_tree_with_links_as_links(
     host: StorageHost, folder: Location, tree: dict[str, bytes]
 ) -> None:
-    content = await packed(host, folder, "tar", "a", "top")
+    content = await download_archive(host, folder, "tar", "a", "top")
     with tarfile.open(fileobj=io.BytesIO(content)) as archive:
         members = {m.name: m for m in archive}
         files = {n: archive.extractfile(m).read() for n, m in members.items() if m.isreg()}  # type: ignore[union-attr]
@@ -450,7 +450,7 @@ async def test_tar_contains_tree_with_links_as_links(
 async def test_downloaded_tar_can_be_unpacked(
     host: StorageHost, folder: Location, tree: dict[str, bytes]
 ) -> None:
-    content = await packed(host, folder, "tar", "z", "a/b", "a/big")
+    content = await download_archive(host, folder, "tar", "z", "a/b", "a/big")
     await unpack(host, folder, content, "again")
     names = {name.removeprefix("again/") for name in below(host, folder) if name[:6] == "again/"}
     assert names == {"z/x", "b/한글.txt", "big"}
@@ -472,7 +472,7 @@ def test_archive_of_deep_directories(tmp_path: Path, form: str) -> None:
     os.close(here)
     try:
         with descriptor(os.open(top, os.O_RDONLY)) as root:
-            content = b"".join(pack(OpenFolder(root, best_opener()), [()], form))
+            content = b"".join(generate_archive(OpenFolder(root, best_opener()), [()], form))
         longest = "d/" * depth + "f"
         if form == "zip":
             with zipfile.ZipFile(io.BytesIO(content)) as archive:
@@ -494,7 +494,7 @@ def test_tar_preserves_holes_of_1_tib_sparse_file(tmp_path: Path) -> None:
         file.truncate(2**40)
     (place / "after").write_bytes(b"after")
     with descriptor(os.open(place, os.O_RDONLY)) as root:
-        content = b"".join(pack(OpenFolder(root, best_opener()), [()], "tar"))
+        content = b"".join(generate_archive(OpenFolder(root, best_opener()), [()], "tar"))
     assert len(content) < 2**20
     for reader in ("tar", "bai-hub"):
         target = tmp_path / reader
@@ -515,7 +515,7 @@ async def test_archive_of_missing_or_invalid_paths_is_rejected(
 ) -> None:
     for paths, form in ((["none"], "zip"), (["../x"], "zip"), ([""], "rar"), ([], "zip")):
         with pytest.raises(BaiError):
-            await packed(host, folder, form, *paths)
+            await download_archive(host, folder, form, *paths)
 
 
 async def test_archive_stream_fails_if_file_shrinks(host: StorageHost, folder: Location) -> None:

@@ -1,4 +1,4 @@
-"""Look up the account behind a name, a password or a keypair."""
+"""Look up the account behind a user name, a sign-in name or a keypair."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from .users import Account, read_account
 
 @dataclass(frozen=True, slots=True)
 class KeypairAccount:
-    """An active keypair and the account that it belongs to."""
+    """A keypair and the account to which it belongs."""
 
     account: Account
     access_key: str
@@ -35,7 +35,7 @@ class PasswordAccount:
 
 
 class AccountStore:
-    """Reads for each request and sign-in; one public method is one transaction."""
+    """Reads for requests and sign-ins. Each public method is one transaction."""
 
     def __init__(self, database: Database) -> None:
         self._db = database
@@ -63,7 +63,7 @@ class AccountStore:
         )
 
     async def by_sign_in_name(self, name: str) -> PasswordAccount | None:
-        """Return the account that ``name`` (user name or e-mail, lower case) signs in to."""
+        """Return the account with this user name or e-mail address (in lower case)."""
         async with self._db.read() as tx:
             account = await read_account(tx, "email" if "@" in name else "username", name)
             if account is None:
@@ -74,9 +74,7 @@ class AccountStore:
         return PasswordAccount(account, password_hash)
 
     async def max_concurrent_logins(self, user_id: str) -> int | None:
-        """Return the maximum number of browsers in which a user may be signed in; None: no
-        limit.
-        """
+        """Return in how many browsers a user may be signed in, None if unlimited."""
         async with self._db.read() as tx:
             found: int | None = await tx.scalar(
                 sa.select(user_policies.c.max_concurrent_logins)

@@ -1,4 +1,4 @@
-"""Numeric user ids for the containers of each user."""
+"""Allocate the uid with which a user's containers run."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from ..tables.accounts import users
 from ..tables.sessions import counters
 
-# Above the ids that operating systems and directory services assign.
+# Higher than the ids that operating systems and directory services assign.
 FIRST_UID = 100_001
 _NAME = "container-uid"
 
 
 async def next_container_uid(tx: AsyncConnection) -> int:
-    """Return an unused uid; concurrent transactions never get the same."""
+    """Return an unused uid; concurrent transactions get different ones."""
     insert = (postgresql if tx.dialect.name == "postgresql" else sqlite).insert(counters)
     while True:
         number = await tx.scalar(

@@ -1,4 +1,4 @@
-"""Domains in the database."""
+"""Store of domains."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ _LISTING = Listing(
 
 
 class DomainStore:
-    """One public method is one transaction."""
+    """Each public method is one transaction."""
 
     def __init__(self, database: Database) -> None:
         self._db = database
 
     async def page(self, query: ListQuery, name: str | None = None) -> Page[Row]:
-        """Return a page of all domains, or of the one called ``name``."""
+        """Return a page of all domains, or only the domain ``name``."""
         rows = sa.select(domains)
         if name is not None:
             rows = rows.where(domains.c.name == name)
@@ -52,7 +52,7 @@ class DomainStore:
     async def create(
         self, values: Mapping[str, Any], project: Mapping[str, Any], audit: AuditEntry
     ) -> None:
-        """Insert the domain together with its first project.
+        """Insert a domain together with its first project.
 
         Raises
         ------
@@ -61,7 +61,7 @@ class DomainStore:
         """
         name = values["name"]
         async with self._db.write() as tx:
-            with broken_means(AlreadyExists(f"there is a domain {name} already", name=name)):
+            with broken_means(AlreadyExists(f"domain {name} already exists", name=name)):
                 await tx.execute(domains.insert().values(values))
             policy = project["resource_policy"]
             with broken_means(NotFound(f"there is no project policy {policy}", name=policy)):
@@ -71,10 +71,10 @@ class DomainStore:
     async def update(
         self, name: str, changes: Mapping[str, Any], signs_out: bool, audit: AuditEntry
     ) -> Row:
-        """Update a domain and return it; ``signs_out`` marks its users for revocation of their
-        tokens.
+        """Update a domain and return it.
 
-        Superadmins keep theirs: an inactive domain must not lock them out.
+        With ``signs_out``, all users of the domain except superadmins are marked for sign-out: an
+        inactive domain must not lock superadmins out.
         """
         async with self._db.write() as tx:
             if changes:
@@ -93,12 +93,12 @@ class DomainStore:
             return row
 
     async def delete(self, name: str, audit: AuditEntry) -> None:
-        """Delete a domain and its empty project ``default``.
+        """Delete a domain and its project ``default``.
 
         Raises
         ------
         InUse
-            If users, other projects, folders or sessions belong to it.
+            If it has users, other projects, folders or sessions.
         """
         uses = {
             "users": users.c.domain == name,
@@ -109,7 +109,7 @@ class DomainStore:
         mine = sa.select(projects.c.id).where(projects.c.domain == name)
         async with self._db.write() as tx:
             await refuse_in_use(tx, f"domain {name}", uses)
-            with broken_means(InUse(f"domain {name} came into use meanwhile")):
+            with broken_means(InUse(f"domain {name} has come into use; try again")):
                 await tx.execute(memberships.delete().where(memberships.c.project_id.in_(mine)))
                 await tx.execute(projects.delete().where(projects.c.domain == name))
                 gone = await tx.execute(domains.delete().where(domains.c.name == name))

@@ -1,4 +1,4 @@
-"""Keypairs in the database; secrets are stored and never listed."""
+"""Store of keypairs. The encrypted secret keys are never part of a list."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _LISTING = Listing(
 
 
 class KeypairStore:
-    """One public method is one transaction."""
+    """Each public method is one transaction."""
 
     def __init__(self, database: Database) -> None:
         self._db = database
@@ -61,7 +61,7 @@ class KeypairStore:
             return first_row(found)
 
     async def encrypted_secret(self, access_key: str) -> str | None:
-        """Return the encrypted secret key, None if there is no such keypair."""
+        """Return the encrypted secret key of a keypair, None if it does not exist."""
         async with self._db.read() as tx:
             mine = keypairs.c.access_key == access_key
             found: str | None = await tx.scalar(
@@ -70,7 +70,7 @@ class KeypairStore:
         return found
 
     async def create(self, values: Mapping[str, Any], is_main: bool, audit: AuditEntry) -> None:
-        """Insert a keypair; the first of a user, or one with ``is_main``, becomes the main one."""
+        """Insert a keypair; it becomes the main one if ``is_main``, or if the user has none."""
         user = users.c.id == values["user_id"]
         async with self._db.write() as tx:
             with broken_means(NotFound("the user or the keypair policy does not exist")):
@@ -108,7 +108,7 @@ class KeypairStore:
         Raises
         ------
         InUse
-            If it is a user's main keypair, or live sessions count in it.
+            If it is a user's main keypair, or live sessions use it.
         """
         uses = {
             "users as their main keypair": users.c.main_access_key == access_key,
@@ -118,7 +118,7 @@ class KeypairStore:
         }
         async with self._db.write() as tx:
             await refuse_in_use(tx, f"keypair {access_key}", uses)
-            with broken_means(InUse("the keypair is now in use")):
+            with broken_means(InUse("the keypair has come into use; try again")):
                 gone = await tx.execute(
                     keypairs.delete().where(keypairs.c.access_key == access_key)
                 )

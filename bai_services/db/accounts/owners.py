@@ -1,4 +1,4 @@
-"""Restrict lists by the current role of each row's owner."""
+"""Filter of lists by the current role of each row's owner."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from bai_services.core.accounts.roles import Role
 
 from ..tables.accounts import users
 
-# An alias, distinct from a users table that the list itself joins.
+# An alias, because the list itself may join the table of users.
 _owners = users.alias("hidden_owners")
 
 
 def is_shown(owner_id: sa.ColumnElement[Any], hidden: Collection[Role]) -> sa.ColumnElement[bool]:
-    """Match rows without an owner, or whose owner's current role is not hidden."""
+    """Return the condition that a row has no owner, or that its owner's role is not hidden."""
     if not hidden:
         return sa.true()
     found = sa.select(_owners.c.id).where(_owners.c.role.in_(sorted(hidden)))

@@ -1,4 +1,4 @@
-"""The three kinds of resource policies in the database."""
+"""Store of the resource policies of keypairs, users and projects."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ Row = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class PolicyKind:
-    """A kind of policy: its table, and the column of the other table that refers to it."""
+    """A kind of policy: its table, and the column that refers to it, with a noun for those rows."""
 
     name: str
     table: sa.Table
@@ -45,7 +45,7 @@ KINDS: Mapping[str, PolicyKind] = {
 
 
 class PolicyStore:
-    """Policies of one kind; one public method is one transaction."""
+    """Reads and writes policies of one kind. Each public method is one transaction."""
 
     def __init__(self, database: Database, kind: str) -> None:
         self._db = database
@@ -72,7 +72,7 @@ class PolicyStore:
 
     async def create(self, values: Mapping[str, Any], audit: AuditEntry) -> None:
         taken = AlreadyExists(
-            f"there is a {self._kind.name} policy {values['name']} already", name=values["name"]
+            f"{self._kind.name} policy {values['name']} already exists", name=values["name"]
         )
         async with self._db.write() as tx:
             with broken_means(taken):
@@ -97,12 +97,12 @@ class PolicyStore:
         Raises
         ------
         InUse
-            If it is assigned; the message has the number.
+            If it is still assigned; the message states how many rows use it.
         """
         what = f"{self._kind.name} policy {name}"
         async with self._db.write() as tx:
             await refuse_in_use(tx, what, {self._kind.users_called: self._kind.reference == name})
-            with broken_means(InUse(f"{what} is now in use")):
+            with broken_means(InUse(f"{what} has come into use; try again")):
                 gone = await tx.execute(self._table.delete().where(self._table.c.name == name))
             if not gone.rowcount:
                 raise NotFound(f"there is no {what}")

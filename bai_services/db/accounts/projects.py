@@ -1,4 +1,4 @@
-"""Projects and their members."""
+"""Store of projects and their members."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ _MEMBERS = Listing(
 
 
 class ProjectStore:
-    """One public method is one transaction."""
+    """Each public method is one transaction."""
 
     def __init__(self, database: Database) -> None:
         self._db = database
@@ -61,7 +61,7 @@ class ProjectStore:
         domain: str | None = None,
         ids: Collection[str] | None = None,
     ) -> Page[Row]:
-        """Return a page of the projects of one domain, or of those with the ids, or of all."""
+        """Return a page of all projects, or of those with this domain and these ids."""
         async with self._db.read() as tx:
             items, total = await _LISTING.page(tx, _visible(domain, ids), query)
         return Page(items, total, query.limit, query.offset)
@@ -72,9 +72,9 @@ class ProjectStore:
         domain: str | None = None,
         ids: Collection[str] | None = None,
     ) -> Sequence[Row]:
-        """Return the visible projects with that id, or else with that name.
+        """Return the visible project with that id, else the visible projects with that name.
 
-        ``DOMAIN/NAME`` names exactly one.
+        ``DOMAIN/NAME`` names one project.
         """
         in_domain, slash, name = key.partition("/")
         condition = (
@@ -93,13 +93,13 @@ class ProjectStore:
         Raises
         ------
         AlreadyExists
-            If the domain has a project of that name.
+            If the domain has a project with that name.
         """
         name, domain = values["name"], values["domain"]
         async with self._db.write() as tx:
             with broken_means(
-                NotFound(f"there is no domain {domain} or the policy no longer exists"),
-                AlreadyExists(f"domain {domain} has a project {name} already", name=name),
+                NotFound(f"domain {domain} or the project policy no longer exists"),
+                AlreadyExists(f"domain {domain} already has a project {name}", name=name),
             ):
                 await tx.execute(projects.insert().values(values))
             await record(tx, audit)
@@ -109,7 +109,7 @@ class ProjectStore:
             if changes:
                 with broken_means(
                     NotFound("the project policy no longer exists"),
-                    AlreadyExists("the domain already has a project of that name"),
+                    AlreadyExists("the domain already has a project with that name"),
                 ):
                     await tx.execute(
                         projects.update().where(projects.c.id == project_id).values(changes)
@@ -127,7 +127,7 @@ class ProjectStore:
         Raises
         ------
         InUse
-            If folders or sessions (also ended ones) belong to it.
+            If it has folders or sessions, also ended ones.
         """
         uses = {
             "folders": vfolders.c.project_id == project_id,
@@ -141,7 +141,7 @@ class ProjectStore:
                     resource_group_links.c.target == project_id,
                 )
             )
-            with broken_means(InUse("the project is now in use")):
+            with broken_means(InUse("the project has come into use; try again")):
                 gone = await tx.execute(projects.delete().where(projects.c.id == project_id))
             if not gone.rowcount:
                 raise NotFound("the project no longer exists")
@@ -158,7 +158,7 @@ class ProjectStore:
         return Page(items, total, query.limit, query.offset)
 
     async def add_member(self, project_id: str, user_id: str, audit: AuditEntry) -> bool:
-        """Add a user; return False if they were a member already."""
+        """Add a user to a project; return False if the user was a member already."""
         async with self._db.write() as tx:
             added = await add_memberships(tx, user_id, [project_id])
             if added:
@@ -178,12 +178,12 @@ class ProjectStore:
 
 
 async def add_memberships(tx: AsyncConnection, user_id: str, project_ids: Sequence[str]) -> int:
-    """Add a user to projects and return how many memberships are new."""
+    """Add a user to projects; return the number of new memberships."""
     if not project_ids:
         return 0
     values = [{"user_id": user_id, "project_id": project_id} for project_id in project_ids]
     with broken_means(NotFound("the project or the user no longer exists")):
-        # Count returned rows: for several rows PostgreSQL's driver reports no row count.
+        # Returned rows are counted, because psycopg reports no row count for several rows.
         added = await tx.execute(
             insert_ignoring(tx, memberships).values(values).returning(memberships.c.project_id)
         )

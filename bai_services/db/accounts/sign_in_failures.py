@@ -1,4 +1,4 @@
-"""Failed sign-in attempts, and the addresses from which accounts have signed in."""
+"""Store of failed sign-in attempts, and of the addresses from which users have signed in."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ _subject = sign_in_failures.c.subject
 
 @dataclass(frozen=True, slots=True)
 class Counted:
-    """Attempts of a subject, including this one; ``blocked_until`` is the state before this one."""
+    """Number of attempts of a subject, and the end of a block that existed before this attempt."""
 
     count: int
     blocked_until: datetime | None
 
 
 class SignInFailureStore:
-    """Counts attempts per subject: a hash of a name, an account, or an address."""
+    """Counts sign-in attempts per subject: a hash of a name, an account or an address."""
 
     def __init__(self, database: Database) -> None:
         self._db = database
@@ -36,11 +36,12 @@ class SignInFailureStore:
     async def attempt(
         self, allowed: Mapping[str, int | None], now: datetime, block_time: timedelta
     ) -> dict[str, Counted]:
-        """Count one attempt for each subject before its result is known.
+        """Count one attempt for each subject, before the password is checked.
 
-        The attempt that reaches the ``allowed`` number (None: unlimited) blocks its subject for
-        ``block_time``; attempts while blocked do not count. Counting first means that concurrent
-        attempts cannot exceed the limit. The count resets ``block_time`` after the last attempt.
+        ``allowed`` is the maximum number of attempts by subject, None for unlimited. The attempt
+        that reaches it blocks the subject for ``block_time``; attempts during a block are not
+        counted. Counting before the check prevents concurrent attempts from exceeding the limit.
+        The count is reset ``block_time`` after the last attempt.
         """
         async with self._db.write() as tx:
             await tx.execute(
@@ -59,7 +60,7 @@ class SignInFailureStore:
             }
 
     async def is_known(self, user_id: str, address: str) -> bool:
-        """Return whether the account has signed in from this address."""
+        """Return whether the user has signed in from this address."""
         known = known_sign_in_addresses.c
         async with self._db.read() as tx:
             found = await tx.scalar(
@@ -76,8 +77,8 @@ class SignInFailureStore:
     ) -> None:
         """Reset the attempts of subjects after a successful sign-in.
 
-        Only this attempt is subtracted from ``address``. ``known`` (account, address, time) is
-        stored.
+        The count of ``address`` is only reduced by this attempt. ``known`` (user id, hash of the
+        address, time) is stored as a known address.
         """
         user_id, known_address, now = known
         columns = known_sign_in_addresses.c
@@ -105,7 +106,7 @@ class SignInFailureStore:
             await record(tx, audit)
 
     async def blocked(self, subjects: Sequence[str], now: datetime) -> dict[str, datetime]:
-        """Return the end of the block for each blocked subject."""
+        """Return the end of the block of each blocked subject."""
         columns = sign_in_failures.c
         async with self._db.read() as tx:
             found = await tx.execute(

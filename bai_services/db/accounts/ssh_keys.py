@@ -1,4 +1,4 @@
-"""SSH public keys of users in the database."""
+"""Store of the SSH public keys of users."""
 
 from __future__ import annotations
 
@@ -21,26 +21,26 @@ _SHOWN = tuple(c for c in ssh_keys.c if c.name not in ("id", "user_id"))
 
 
 class SshKeyStore:
-    """One public method is one transaction."""
+    """Each public method is one transaction."""
 
     def __init__(self, database: Database) -> None:
         self._db = database
 
     async def of(self, user_id: str) -> Sequence[Row]:
-        """Return a user's keys by name."""
-        asked = sa.select(*_SHOWN).where(ssh_keys.c.user_id == user_id).order_by(ssh_keys.c.name)
+        """Return a user's keys, sorted by name."""
+        select = sa.select(*_SHOWN).where(ssh_keys.c.user_id == user_id).order_by(ssh_keys.c.name)
         async with self._db.read() as tx:
-            return [dict(row) for row in (await tx.execute(asked)).mappings()]
+            return [dict(row) for row in (await tx.execute(select)).mappings()]
 
-    async def add(self, values: Mapping[str, Any], most: int, audit: AuditEntry) -> None:
-        """Insert a key, unless the user has ``most`` keys already.
+    async def add(self, values: Mapping[str, Any], max_keys: int, audit: AuditEntry) -> None:
+        """Insert a key of a user, who may have ``max_keys`` keys.
 
         Raises
         ------
         AlreadyExists
-            If the user has a key of that name, or this key under another name.
+            If the user has a key with that name, or this key under another name.
         Conflict
-            If they have the maximum number of keys.
+            If the user has the maximum number of keys.
         """
         owner = users.c.id == values["user_id"]
         mine = ssh_keys.c.user_id == values["user_id"]
@@ -48,11 +48,14 @@ class SshKeyStore:
             f"you already have an SSH key {values['name']!r}, or this key under another name"
         )
         async with self._db.write() as tx:
-            # Locks the user's row: the second of two concurrent inserts counts the first.
+            # The update locks the user, so that of two concurrent inserts the second counts the
+            # first one's key.
             await tx.execute(users.update().where(owner).values(username=users.c.username))
             count = await tx.scalar(sa.select(sa.func.count()).select_from(ssh_keys).where(mine))
-            if (count or 0) >= most:
-                raise Conflict(f"you have {count} SSH keys, the most is {most}; remove one first")
+            if (count or 0) >= max_keys:
+                raise Conflict(
+                    f"you have {count} SSH keys, the maximum is {max_keys}; remove one first"
+                )
             with broken_means(NotFound("the user does not exist"), taken):
                 await tx.execute(ssh_keys.insert().values(values))
             await record(tx, audit)

@@ -1,4 +1,4 @@
-"""Users in the database."""
+"""Store of users, and reads of the accounts behind requests."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ from .container_uids import next_container_uid
 from .projects import add_memberships
 
 Row = Mapping[str, Any]
-# Credentials to revoke: browser sign-ins with their OAuth tokens, or API tokens as well.
+# Credentials to revoke: "sign-ins" (of browsers, with their OAuth tokens), or also API tokens.
 Ending = Literal["sign-ins", "all"]
 
-# The password hash must not appear in anything listed or shown.
+# Columns that are never returned: a secret and internal state.
 _HIDDEN = {"password_hash", "needs_hub_sign_out", "tokens_to_end"}
 _SHOWN = [column for column in users.columns if column.name not in _HIDDEN]
 
@@ -39,18 +39,20 @@ _LISTING = Listing(
 
 @dataclass(frozen=True, slots=True)
 class UserChange:
-    """Further effects of an update: memberships, keypairs, sign-out."""
+    """Changed columns of a user, and further effects of the change."""
 
     columns: Mapping[str, Any]
-    # moved to another domain: loses its memberships in projects of the old one
+    # Deletes all memberships, because the user moves to another domain.
     leaves_projects: bool = False
     deactivates_keypairs: bool = False
-    signs_out: bool = False  # also stops the user's servers
+    # Revokes all tokens and stops the user's servers.
+    signs_out: bool = False
+    # Revokes all tokens.
     ends_tokens: bool = False
 
 
 class UserStore:
-    """One public method is one transaction."""
+    """Each public method is one transaction."""
 
     def __init__(self, database: Database) -> None:
         self._db = database
@@ -58,7 +60,7 @@ class UserStore:
     async def page(
         self, query: ListQuery, domain: str | None = None, user_id: str | None = None
     ) -> Page[Row]:
-        """Return a page of the users of one domain, of one user, or of all."""
+        """Return a page of all users, or of those with this domain and this id."""
         async with self._db.read() as tx:
             items, total = await _LISTING.page(tx, _visible(domain, user_id), query)
             shown = await _with_projects(tx, items)
@@ -67,14 +69,14 @@ class UserStore:
     async def find(
         self, key: str, domain: str | None = None, user_id: str | None = None
     ) -> Row | None:
-        """Return the visible user with that id, user name or e-mail, or None."""
+        """Return the visible user with that id, user name or e-mail address, None without one."""
         condition = sa.or_(
             users.c.id == key, users.c.username == key.lower(), users.c.email == key.lower()
         )
         async with self._db.read() as tx:
             found = await tx.execute(_visible(domain, user_id).where(condition))
             rows = [dict(row) for row in found.mappings()]
-            # An id takes precedence over a name; a user name never equals an e-mail address (no @).
+            # An id takes precedence. A user name never equals an e-mail address, as it has no @.
             rows.sort(key=lambda row: row["id"] != key)
             shown = await _with_projects(tx, rows[:1])
         return shown[0] if shown else None
@@ -86,12 +88,12 @@ class UserStore:
         project_ids: Sequence[str],
         audit: AuditEntry,
     ) -> None:
-        """Insert a user with the main keypair, the memberships and a uid for containers.
+        """Insert a user with the main keypair, memberships and a uid for containers.
 
         Raises
         ------
         AlreadyExists
-            If the user name or the e-mail address is taken, also by a deleted user.
+            If a user, also a deleted one, has that user name or e-mail address.
         NotFound
             If the domain or a policy does not exist.
         """
@@ -114,7 +116,7 @@ class UserStore:
         Conflict
             If no active superadmin would be left.
         AlreadyExists
-            If the new user name or e-mail address is taken.
+            If another user has the new user name or e-mail address.
         """
         columns = dict(change.columns)
         if change.signs_out:
@@ -141,11 +143,11 @@ class UserStore:
         return shown[0]
 
     async def waiting_for_sign_out(self) -> Sequence[Row]:
-        """Return the users that the Hub still has to sign out."""
+        """Return the users whose servers the Hub still has to stop."""
         return await self._due(users.c.needs_hub_sign_out)
 
     async def waiting_for_endings(self) -> Sequence[Row]:
-        """Return the users whose sign-ins or tokens the Hub still has to revoke."""
+        """Return the users whose browser sign-ins or tokens the Hub still has to revoke."""
         return await self._due(users.c.tokens_to_end.is_not(None))
 
     async def _due(self, condition: sa.ColumnElement[bool]) -> Sequence[Row]:
@@ -162,7 +164,7 @@ class UserStore:
             return frozenset(found)
 
     async def tokens_ended(self, user_id: str, ending: Ending) -> None:
-        """Mark a revocation as done, unless a wider one has become due meanwhile."""
+        """Mark a revocation as done, unless a wider one was requested meanwhile."""
         async with self._db.write() as tx:
             await tx.execute(
                 users.update()
@@ -194,7 +196,7 @@ class UserStore:
         audit: AuditEntry,
         ending: Ending | None = None,
     ) -> None:
-        """Store a new password chosen by its owner, who need not change it again."""
+        """Store a password that the user has chosen, and end a forced password change."""
         async with self._db.write() as tx:
             await tx.execute(
                 users.update()
@@ -203,7 +205,7 @@ class UserStore:
                     password_hash=password_hash,
                     password_changed_at=changed_at,
                     need_password_change=False,
-                    # A pending revocation by an administrator covers more, so it stays.
+                    # A pending revocation of all tokens includes this one.
                     tokens_to_end=sa.case(
                         (users.c.tokens_to_end == "all", "all"),
                         else_=sa.func.coalesce(ending, users.c.tokens_to_end),
@@ -213,9 +215,7 @@ class UserStore:
             await record(tx, audit)
 
     async def rehash(self, user_id: str, old_hash: str, new_hash: str) -> None:
-        """Replace a hash by one with newer parameters, unless the password has changed
-        meanwhile.
-        """
+        """Replace a hash by one with newer parameters, unless the password has changed."""
         async with self._db.write() as tx:
             await tx.execute(
                 users.update()
@@ -236,7 +236,7 @@ def _visible(domain: str | None, user_id: str | None) -> sa.Select[Any]:
 async def _with_projects(
     tx: AsyncConnection, rows: Sequence[Mapping[str, Any]]
 ) -> list[dict[str, Any]]:
-    """Return the users with ``projects``: ``[{id, name}]`` sorted by name."""
+    """Add ``projects`` to rows of users: ``[{id, name}]``, sorted by name."""
     found = await tx.execute(
         sa.select(memberships.c.user_id, projects.c.id, projects.c.name)
         .join(projects, projects.c.id == memberships.c.project_id)
@@ -260,7 +260,7 @@ def _taken() -> AlreadyExists:
 async def _refuse_taken(
     tx: AsyncConnection, username: str | None, email: str | None, but_for: str = ""
 ) -> None:
-    # Checked first for a clear message; the unique constraints enforce it in any case.
+    # Checked only for a clear message; the unique constraints enforce it.
     for column, value in ((users.c.username, username), (users.c.email, email)):
         if value is None:
             continue
@@ -277,7 +277,7 @@ async def _keep_a_superadmin(tx: AsyncConnection, user_id: str, changes: Mapping
     stays = changes.get("role", Role.SUPERADMIN) == Role.SUPERADMIN
     if stays and changes.get("status", "active") == "active":
         return
-    # Locked, so that two concurrent changes cannot remove the last two.
+    # Locked, so that two concurrent changes cannot remove the last two superadmins.
     found = await tx.execute(
         sa.select(users.c.id)
         .where(users.c.role == Role.SUPERADMIN, users.c.status == "active")
@@ -291,7 +291,7 @@ async def _keep_a_superadmin(tx: AsyncConnection, user_id: str, changes: Mapping
 
 @dataclass(frozen=True, slots=True)
 class Account:
-    """The facts that decide whether a user may sign in, and with which rights."""
+    """The attributes of a user that decide about sign-in and permissions."""
 
     id: str
     username: str
@@ -307,7 +307,7 @@ class Account:
     projects: tuple[tuple[str, str], ...]
 
 
-# Every request reads an account, so these statements are built once.
+# Built at import, because every request reads an account.
 _ACCOUNT_NAMES = ("id", "username", "email", "role", "status", "domain", "need_password_change")
 _ACCOUNT = sa.select(
     *(users.c[name] for name in (*_ACCOUNT_NAMES, "allowed_client_ip", "main_access_key")),
@@ -328,7 +328,7 @@ _ACCOUNT_BY = {
 
 
 async def read_account(tx: AsyncConnection, by: str, key: str) -> Account | None:
-    """Return the account whose id, username or email, as selected by ``by``, is ``key``."""
+    """Return the account whose column ``by`` (id, username or email) is ``key``, or None."""
     found = await tx.execute(_ACCOUNT_BY[by], {"key": key})
     row = found.mappings().one_or_none()
     if row is None:

@@ -1,4 +1,4 @@
-"""Shares of apps in the database."""
+"""Store of shares of session apps."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _visitors = users.alias("visitors")
 
 @dataclass(frozen=True, slots=True)
 class AppShare:
-    """A share of an app of a session; ``user`` and ``project`` are names."""
+    """A share of a session's app; ``user`` and ``project`` are the names of the audience."""
 
     id: str
     created_at: datetime
@@ -47,13 +47,13 @@ class AppShare:
     status: Status
     hub_user: str
     hub_server: str
-    # The owner's current policy.
+    # Widest audience that the owner's current policy permits.
     allowed: str
 
 
 @dataclass(frozen=True, slots=True)
 class SharingPolicy:
-    """Maximum visibility and duration of a user's shares (0: no limit)."""
+    """Widest audience and maximum duration (0: no limit) of a user's shares."""
 
     app_sharing: str
     max_app_share_seconds: int
@@ -92,7 +92,7 @@ _LISTING = Listing(
 
 
 class AppShareStore:
-    """One public method is one transaction; expired shares are ignored."""
+    """Each public method is one transaction. Expired shares are ignored."""
 
     def __init__(self, database: Database) -> None:
         self._db = database
@@ -101,7 +101,7 @@ class AppShareStore:
         return await self._page(app_shares.c.session_id == session_id, query, now)
 
     async def of_person(self, user_id: str, query: ListQuery, now: datetime) -> Page[AppShare]:
-        """Return the shares of a user, and those with the user or one of their projects."""
+        """Return the shares of a user's sessions, and those with the user or their projects."""
         mine = sa.select(memberships.c.project_id).where(memberships.c.user_id == user_id)
         condition = sa.or_(
             sessions.c.owner_id == user_id,
@@ -134,7 +134,7 @@ class AppShareStore:
             await record(tx, audit)
 
     async def revoke(self, session_id: str, share_id: str, audit: AuditEntry) -> None:
-        """Delete a share; ``NotFound`` if there is none."""
+        """Delete a share of a session; raise ``NotFound`` if there is none."""
         mine = sa.and_(app_shares.c.id == share_id, app_shares.c.session_id == session_id)
         async with self._db.write() as tx:
             gone = await tx.execute(app_shares.delete().where(mine))

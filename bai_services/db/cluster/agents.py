@@ -1,4 +1,4 @@
-"""Agents in the database: their last report, capacity and usage."""
+"""Store of agents: heartbeats, capacity, usage and devices."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ _DEVICE_LISTING = Listing(
 
 @dataclass(frozen=True, slots=True)
 class AgentHeartbeat:
-    """One heartbeat: facts and capacity of a machine. ``slots`` are cpu and mem."""
+    """A heartbeat: facts and capacity of a machine. ``slots`` are the capacities of cpu and mem."""
 
     resource_group: str
     engine: str
@@ -59,7 +59,7 @@ class AgentHeartbeat:
 
 @dataclass(frozen=True, slots=True)
 class Contact:
-    """Changes made by a heartbeat; ``refused`` are devices that belong to another living agent."""
+    """Changes made by a heartbeat; ``refused`` are reported devices of another agent."""
 
     is_new: bool
     has_more_room: bool
@@ -69,21 +69,21 @@ class Contact:
 
 
 class AgentStore:
-    """One public method is one transaction."""
+    """Each public method is one transaction."""
 
     def __init__(self, database: Database) -> None:
         self._db = database
 
     async def contact(self, agent_id: str, beat: AgentHeartbeat, at: datetime) -> Contact:
-        """Store a heartbeat; an unknown agent joins its resource group.
+        """Store a heartbeat; an unknown agent is created in the resource group that it names.
 
-        Usage is kept: a capacity may drop below it, and a removed device remains as an unhealthy
-        one. A known agent stays in the group that an administrator assigned.
+        A known agent stays in the group that an administrator assigned. Usage is not changed:
+        capacity may drop below it. A removed device stays, marked unhealthy.
 
         Raises
         ------
         NotFound
-            If a new agent names a resource group that does not exist.
+            If the resource group of a new agent does not exist.
         """
         status = AgentStatus.TERMINATED if beat.is_leaving else AgentStatus.ALIVE
         async with self._db.write() as tx:
@@ -119,7 +119,7 @@ class AgentStore:
         return _contact(known, status, grown, inventory)
 
     async def mark_lost(self, before: datetime, at: datetime) -> list[str]:
-        """Mark every living agent with an older last heartbeat as LOST; return their ids."""
+        """Mark agents whose last heartbeat was before a time as LOST; return their ids."""
         async with self._db.write() as tx:
             found = await tx.execute(
                 agents.update()
@@ -130,7 +130,7 @@ class AgentStore:
             return sorted(found.scalars())
 
     async def silent_since(self, before: datetime) -> bool:
-        """Return whether ``mark_lost`` would change anything; takes no lock."""
+        """Return whether ``mark_lost`` would mark any agent, without a write transaction."""
         async with self._db.read() as tx:
             found = await tx.scalar(
                 sa.select(agents.c.id)
@@ -162,7 +162,7 @@ class AgentStore:
             return found is not None
 
     async def update(self, agent_id: str, changes: Mapping[str, Any], audit: AuditEntry) -> Row:
-        """Update ``schedulable`` or ``resource_group``; sessions that run there continue.
+        """Update ``schedulable`` or ``resource_group``; running sessions continue.
 
         Raises
         ------
@@ -189,7 +189,7 @@ class AgentStore:
         Raises
         ------
         InUse
-            If it is alive, or sessions hold resources on it.
+            If it is alive, or sessions have resources on it.
         """
         async with self._db.write() as tx:
             known = await _lock(tx, agent_id)
@@ -204,7 +204,7 @@ class AgentStore:
             )
             if held:
                 raise InUse(
-                    f"{held} sessions hold resources of agent {agent_id}; stop them first",
+                    f"{held} sessions use resources of agent {agent_id}; stop them first",
                     sessions=held,
                 )
             for table in (agent_slots, devices):
@@ -225,8 +225,8 @@ def _values(
     facts = dict(beat.facts)
     if engine != beat.engine:
         notice = (
-            f"resource group {group} runs sessions with the engine {engine}, this agent offers "
-            f"{beat.engine}: nothing is placed here"
+            f"resource group {group} runs sessions with the engine {engine}, but this agent has "
+            f"the engine {beat.engine}: no sessions are placed here"
         )
         facts["notices"] = [*facts.get("notices", []), notice]
     return {
@@ -255,8 +255,8 @@ def _contact(
 
 
 async def _lock(tx: AsyncConnection, agent_id: str) -> sa.RowMapping | None:
-    """Read and lock an agent's row: concurrent changes of one agent are serialized."""
-    # SQLite has no row locks and ignores FOR UPDATE; it has a single writer anyway.
+    """Lock and return an agent's row, so that concurrent changes of it are serialized."""
+    # SQLite ignores FOR UPDATE, but has a single writer.
     select = sa.select(agents.c.resource_group, agents.c.status).with_for_update()
     return (await tx.execute(select.where(agents.c.id == agent_id))).mappings().one_or_none()
 
@@ -270,7 +270,7 @@ async def _one(tx: AsyncConnection, agent_id: str) -> Row:
 
 
 async def _complete(tx: AsyncConnection, rows: Sequence[Row]) -> list[Row]:
-    """Return agents with ``capacity`` and ``used`` of cpu and mem, ``devices``, ``kernels``."""
+    """Add ``capacity`` and ``used`` of cpu and mem, ``devices``, and the number of ``kernels``."""
     ids = [row["id"] for row in rows]
     capacity: dict[str, dict[str, int]] = defaultdict(dict)
     used: dict[str, dict[str, int]] = defaultdict(dict)

@@ -1,4 +1,4 @@
-"""Images and their aliases in the database."""
+"""Stores of images and of their aliases."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ _ALIAS_LISTING = Listing(
 
 
 class ImageStore:
-    """Images with their ``aliases``. One public method is one transaction."""
+    """Reads and writes images with their ``aliases``. Each public method is one transaction."""
 
     def __init__(self, database: Database) -> None:
         self._db = database
@@ -62,9 +62,9 @@ class ImageStore:
         return Page(rows, total, query.limit, query.offset)
 
     async def named(self, key: str, canonical: str | None = None) -> list[Row]:
-        """Return the images with that id, else that alias, else one of the names.
+        """Return the image with that id, else with that alias, else all with one of the names.
 
-        A name is unique per architecture.
+        There may be one image of a name for each architecture.
         """
         async with self._db.read() as tx:
             return await find_images(tx, key, canonical)
@@ -75,10 +75,10 @@ class ImageStore:
         Raises
         ------
         AlreadyExists
-            If there is one of that name and architecture.
+            If an image with that name and architecture exists.
         """
         taken = AlreadyExists(
-            f"there is an image {values['name']} for {values['architecture']} already",
+            f"image {values['name']} for {values['architecture']} already exists",
             name=values["name"],
         )
         async with self._db.write() as tx:
@@ -88,7 +88,7 @@ class ImageStore:
             return (await find_images(tx, values["id"]))[0]
 
     async def update(self, image_id: str, changes: Mapping[str, Any], audit: AuditEntry) -> Row:
-        taken = AlreadyExists("there is an image of that name and architecture already")
+        taken = AlreadyExists("an image with that name and architecture already exists")
         async with self._db.write() as tx:
             if changes:
                 with broken_means(taken):
@@ -105,7 +105,7 @@ class ImageStore:
         Raises
         ------
         InUse
-            If live sessions use it, or it is the default of projects.
+            If live sessions use it, or it is the default image of projects.
         """
         async with self._db.write() as tx:
             rows = await find_images(tx, image_id)
@@ -129,7 +129,7 @@ class ImageStore:
 
 
 class ImageAliasStore:
-    """Short names of images. One public method is one transaction."""
+    """Reads and writes aliases of images. Each public method is one transaction."""
 
     def __init__(self, database: Database) -> None:
         self._db = database
@@ -152,7 +152,7 @@ class ImageAliasStore:
             If the alias is taken.
         """
         alias = values["alias"]
-        taken = AlreadyExists(f"there is an image alias {alias} already", alias=alias)
+        taken = AlreadyExists(f"image alias {alias} already exists", alias=alias)
         async with self._db.write() as tx:
             await _lock_image(tx, values["image_id"])
             with broken_means(taken):
@@ -190,7 +190,10 @@ class ImageAliasStore:
 
 
 async def find_images(tx: AsyncConnection, key: str, canonical: str | None = None) -> list[Row]:
-    """Return the images with that id, else that alias, else one of the names, by architecture."""
+    """Return the image with that id, else with that alias, else all with one of the names.
+
+    They are sorted by architecture.
+    """
     aliased = sa.select(image_aliases.c.image_id).where(image_aliases.c.alias == key)
     names = sorted({key, canonical or key})
     for condition in (images.c.id == key, images.c.id.in_(aliased), images.c.name.in_(names)):
@@ -202,7 +205,7 @@ async def find_images(tx: AsyncConnection, key: str, canonical: str | None = Non
 
 
 async def _lock_image(tx: AsyncConnection, image_id: str) -> None:
-    """Lock the image's row, so that it cannot be deleted meanwhile."""
+    """Lock an image, so that it cannot be deleted before the commit."""
     held = await tx.execute(
         images.update().where(images.c.id == image_id).values(created_at=images.c.created_at)
     )

@@ -1,4 +1,4 @@
-"""Slots and devices of one agent, updated from its heartbeat."""
+"""Update the slots and devices of an agent from its heartbeat."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from ..tables.cluster import agent_slots, agents, devices
 
 @dataclass(frozen=True, slots=True)
 class NewDevice:
-    """A device as reported by its agent; ``id`` is unique over all agents."""
+    """A device as reported by its agent; ``id`` is unique among all agents."""
 
     id: str
     family: str
@@ -33,17 +33,17 @@ class NewDevice:
 
 @dataclass(frozen=True, slots=True)
 class Inventory:
-    """Changes of an agent's devices; ``refused`` ones belong to another agent."""
+    """Result of an update: whether capacity increased, and devices that belong to another agent."""
 
     has_more_room: bool
     refused: tuple[str, ...]
 
 
 async def write_slots(tx: AsyncConnection, agent_id: str, slots: Mapping[str, int]) -> bool:
-    """Store the capacities of an agent and return whether any of them has grown.
+    """Store the capacities of an agent; return whether one of them has increased.
 
-    Usage is not changed: a slot that the agent no longer reports has the capacity 0 until it is
-    free, and is deleted then.
+    Usage is not changed. A slot that the agent no longer reports is deleted if it is unused, else
+    its capacity becomes 0.
     """
     mine = agent_slots.c.agent_id == agent_id
     found = await tx.execute(
@@ -77,9 +77,9 @@ async def write_devices(
 ) -> Inventory:
     """Store the devices of an agent.
 
-    A missing device becomes unhealthy; a missing simulated one that is unused is deleted. A device
-    moves here from another agent only if that agent is not alive and the device is unused;
-    otherwise it is refused.
+    A device that is no longer reported is marked unhealthy; an unused simulated one is deleted. A
+    device of another agent is moved to this one if that agent is not alive and the device is
+    unused; otherwise it is rejected.
     """
     ids = [device.id for device in reported]
     found = await tx.execute(

@@ -1,4 +1,4 @@
-"""Resource presets in the database."""
+"""Store of resource presets."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ _LISTING = Listing(
 
 
 class PresetStore:
-    """Presets; ``resource_group`` is empty for one that is valid in every group.
+    """Reads and writes presets. A preset with an empty ``resource_group`` is valid in every group.
 
-    One public method is one transaction. ``user`` None selects all presets, else those valid in all
-    groups or in one that the user may use.
+    The user None selects all presets, another one only those valid in a group that the user may
+    use. Each public method is one transaction.
     """
 
     def __init__(self, database: Database) -> None:
@@ -48,7 +48,7 @@ class PresetStore:
         return Page(items, total, query.limit, query.offset)
 
     async def named(self, key: str, user: GroupUser | None = None) -> list[Row]:
-        """Return the presets with that id, else with that name."""
+        """Return the preset with that id, else the presets with that name."""
         async with self._db.read() as tx:
             found = await tx.execute(
                 _visible(user)
@@ -64,7 +64,7 @@ class PresetStore:
         Raises
         ------
         AlreadyExists
-            If there is one of that name in the group, or in all groups.
+            If a preset with that name exists for the same group, or for every group.
         NotFound
             If there is no such group.
         """
@@ -112,7 +112,7 @@ async def _one(tx: AsyncConnection, preset_id: str) -> Row:
 async def _check_group(tx: AsyncConnection, name: str) -> None:
     if not name:
         return
-    # The update locks the row, so that the group cannot be deleted meanwhile.
+    # The update locks the group, so that it cannot be deleted before the commit.
     held = await tx.execute(
         resource_groups.update()
         .where(resource_groups.c.name == name)
@@ -123,4 +123,4 @@ async def _check_group(tx: AsyncConnection, name: str) -> None:
 
 
 def _taken(name: str) -> AlreadyExists:
-    return AlreadyExists(f"there is a preset {name} already in that group", name=name)
+    return AlreadyExists(f"that group already has a preset {name}", name=name)

@@ -1,4 +1,4 @@
-"""Resource groups in the database, and the links that grant access to non-public ones."""
+"""Store of resource groups, and of the links that grant access to non-public ones."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _LINK_LISTING = Listing(
 
 @dataclass(frozen=True, slots=True)
 class GroupUser:
-    """A user who selects groups; with ``is_domain_wide``, all users of the domain."""
+    """The user for whom groups are selected; with ``is_domain_wide``, all users of the domain."""
 
     domain: str | None = None
     project_ids: frozenset[str] = frozenset()
@@ -48,23 +48,23 @@ class GroupUser:
 def usable_by(user: GroupUser) -> sa.ColumnElement[bool]:
     """Return the condition on ``resource_groups`` for the groups that a user may use.
 
-    These are public ones, and those linked to the domain, a project, the user or one of their
-    keypairs. Inactive groups are included.
+    These are public groups, and those linked to the user's domain, to one of the user's projects or
+    keypairs, or to the user. Inactive groups are included.
     """
-    my_projects = sa.select(projects.c.id).where(projects.c.domain == user.domain)
-    my_people = sa.select(users.c.id).where(users.c.domain == user.domain)
-    people = my_people if user.is_domain_wide else sa.select(sa.literal(user.user_id))
+    domain_projects = sa.select(projects.c.id).where(projects.c.domain == user.domain)
+    domain_users = sa.select(users.c.id).where(users.c.domain == user.domain)
+    user_ids = domain_users if user.is_domain_wide else sa.select(sa.literal(user.user_id))
     links = sa.or_(
         sa.and_(_links.kind == LinkKind.DOMAIN, _links.target == user.domain),
         sa.and_(
             _links.kind == LinkKind.PROJECT,
-            _links.target.in_(my_projects if user.is_domain_wide else sorted(user.project_ids)),
+            _links.target.in_(domain_projects if user.is_domain_wide else sorted(user.project_ids)),
         ),
-        sa.and_(_links.kind == LinkKind.USER, _links.target.in_(people)),
+        sa.and_(_links.kind == LinkKind.USER, _links.target.in_(user_ids)),
         sa.and_(
             _links.kind == LinkKind.KEYPAIR,
             _links.target.in_(
-                sa.select(keypairs.c.access_key).where(keypairs.c.user_id.in_(people))
+                sa.select(keypairs.c.access_key).where(keypairs.c.user_id.in_(user_ids))
             ),
         ),
     )
@@ -73,7 +73,7 @@ def usable_by(user: GroupUser) -> sa.ColumnElement[bool]:
 
 
 class GroupStore:
-    """One public method is one transaction. ``user`` None selects every group."""
+    """Each public method is one transaction. The user None selects all groups."""
 
     def __init__(self, database: Database) -> None:
         self._db = database
@@ -89,7 +89,7 @@ class GroupStore:
         Raises
         ------
         NotFound
-            If there is no group of that name, or ``user`` may not use it.
+            If there is no group with that name, or ``user`` may not use it.
         """
         async with self._db.read() as tx:
             found = await tx.execute(_visible(user).where(_groups.name == name))
@@ -108,7 +108,7 @@ class GroupStore:
         name = values["name"]
         async with self._db.write() as tx:
             values = await _with_ids(tx, values)
-            with broken_means(AlreadyExists(f"there is a resource group {name} already")):
+            with broken_means(AlreadyExists(f"resource group {name} already exists")):
                 await tx.execute(resource_groups.insert().values(values))
             row = await _settle(tx, name, bool(values.get("is_default")))
             await record(tx, audit)
@@ -120,8 +120,8 @@ class GroupStore:
         Raises
         ------
         InUse
-            If the engine is changed while living agents of the group offer another one. Lost agents
-            do not count: when they return they report their engine.
+            If the engine is changed while living agents of the group have another one. Lost agents
+            do not count, because they report their engine when they return.
         InvalidRequest
             If a fair-share weight names an unknown domain, project or user.
         """
@@ -153,7 +153,7 @@ class GroupStore:
         Raises
         ------
         InUse
-            If agents, presets or sessions (also ended ones) belong to it.
+            If it has agents, presets or sessions, also ended ones.
         """
         uses = {
             "agents": agents.c.resource_group == name,
@@ -163,14 +163,14 @@ class GroupStore:
         async with self._db.write() as tx:
             await refuse_in_use(tx, f"resource group {name}", uses)
             await tx.execute(resource_group_links.delete().where(_links.resource_group == name))
-            with broken_means(InUse(f"resource group {name} is now in use")):
+            with broken_means(InUse(f"resource group {name} has come into use; try again")):
                 gone = await tx.execute(resource_groups.delete().where(_groups.name == name))
             if not gone.rowcount:
                 _one(None, name)
             await record(tx, audit)
 
     async def links(self, name: str, query: ListQuery) -> Page[Row]:
-        """Return a page of the links of a group: ``kind``, ``target`` (an id) and ``name``."""
+        """Return a page of a group's links, each with ``kind``, ``target`` (an id) and ``name``."""
         rows = sa.select(_links.kind, _links.target).where(_links.resource_group == name)
         async with self._db.read() as tx:
             found = await tx.execute(_visible(None).where(_groups.name == name))
@@ -181,12 +181,12 @@ class GroupStore:
         return Page(items, total, query.limit, query.offset)
 
     async def link(self, name: str, kind: LinkKind, target: str, audit: AuditEntry) -> Row:
-        """Give a domain, project, user or keypair access to a group; idempotent.
+        """Grant a domain, project, user or keypair access to a group; idempotent.
 
         Raises
         ------
         NotFound
-            If there is no such group, or no ``target`` (id or name) of that kind.
+            If the group does not exist, or ``target`` (an id or a name) of that kind.
         """
         async with self._db.write() as tx:
             found = await tx.execute(_visible(None).where(_groups.name == name))
@@ -207,7 +207,7 @@ class GroupStore:
             }
 
     async def unlink(self, name: str, kind: LinkKind, target: str, audit: AuditEntry) -> None:
-        """Delete a link; its target may have been deleted already.
+        """Delete a link, also one whose target was deleted.
 
         Raises
         ------
@@ -222,7 +222,7 @@ class GroupStore:
                 )
             )
             if not gone.rowcount:
-                raise NotFound(f"resource group {name} has no link to {kind} {target}")
+                raise NotFound(f"resource group {name} has no link to the {kind} {target}")
             await record(tx, audit)
 
 
@@ -246,7 +246,13 @@ async def _settle(tx: AsyncConnection, name: str, is_default: bool) -> Row:
 
 
 async def _with_ids(tx: AsyncConnection, values: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return a group's values with names in its fair-share weights replaced by ids."""
+    """Return a group's values with the names in its fair-share weights replaced by ids.
+
+    Raises
+    ------
+    InvalidRequest
+        If a name is unknown or ambiguous, or has two weights.
+    """
     options = values.get("scheduler_opts") or {}
     weights = (options.get("fair_share") or {}).get("weights") or {}
     if not weights:
@@ -257,10 +263,10 @@ async def _with_ids(tx: AsyncConnection, values: Mapping[str, Any]) -> Mapping[s
         for key, weight in of_kind.items():
             target = await _resolve(tx, LinkKind(kind), key)
             if target is None:
-                many = "; a project is named by its id or as DOMAIN/NAME"
+                hint = "; name a project by its id or as DOMAIN/NAME"
                 raise InvalidRequest(
                     f"the weight for {kind} {key[:80]!r} matches no {kind}, or several"
-                    + (many if kind == LinkKind.PROJECT else ""),
+                    + (hint if kind == LinkKind.PROJECT else ""),
                     field=field,
                 )
             if target in by_id[kind]:
@@ -271,7 +277,7 @@ async def _with_ids(tx: AsyncConnection, values: Mapping[str, Any]) -> Mapping[s
 
 
 async def _resolve(tx: AsyncConnection, kind: LinkKind, key: str) -> str | None:
-    """Return the id for ``key`` (an id or a name); None if it matches nothing or is ambiguous."""
+    """Return the id for ``key`` (an id or a name), None if it is unknown or ambiguous."""
     domain, slash, name = key.partition("/")
     if kind is LinkKind.PROJECT:
         by_name = (
@@ -292,7 +298,7 @@ async def _resolve(tx: AsyncConnection, kind: LinkKind, key: str) -> str | None:
 
 
 async def _name_of(tx: AsyncConnection, kind: str, target: str) -> str:
-    """Return the display name of a link's target; its id if it was deleted or has no name."""
+    """Return the display name of a link's target, or its id if it was deleted or has no name."""
     if kind == LinkKind.PROJECT:
         select = sa.select(projects.c.domain + "/" + projects.c.name).where(projects.c.id == target)
     elif kind == LinkKind.USER:

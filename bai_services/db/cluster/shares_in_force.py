@@ -1,4 +1,7 @@
-"""The share in force on devices whose sessions must all have the same share."""
+"""Shares in force: the common share of all sessions on a device with uniform shares.
+
+The sharing technique of some devices requires that all sessions on the device have equal shares.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +39,7 @@ _TORN = _SELECT.having(sa.func.min(allocations.c.amount) != sa.func.max(allocati
 async def read_shares_in_force(
     tx: AsyncConnection, agent_ids: Collection[str], device_ids: Collection[str]
 ) -> dict[str, int]:
-    """Return the share in force on each device, except empty ones and those without the rule.
+    """Return the share in force by device, for the devices in use that need uniform shares.
 
     ``agent_ids`` are the agents of the devices.
     """
@@ -47,14 +50,14 @@ async def read_shares_in_force(
 
 
 def is_shared_alike(device: sa.Row[Any]) -> bool:
-    """Return whether a device is in use and all its shares must be equal."""
+    """Return whether a device is in use and needs uniform shares."""
     return bool(device.used) and Sharing.of(device.facts).is_uniform
 
 
 async def with_shares_in_force(
     tx: AsyncConnection, rows: Sequence[Mapping[str, Any]]
 ) -> list[Mapping[str, Any]]:
-    """Return rows of devices with their ``share_in_force``; None: no share is in force."""
+    """Add ``share_in_force`` to rows of devices, None if no share is in force."""
     used = [row for row in rows if row["used"]]
     found = await read_shares_in_force(
         tx, {row["agent_id"] for row in used}, [row["id"] for row in used]
@@ -65,10 +68,10 @@ async def with_shares_in_force(
 async def read_torn(
     tx: AsyncConnection, agent_ids: Collection[str], device_ids: Collection[str]
 ) -> list[str]:
-    """Return the devices whose sessions have different shares, although they must be equal."""
+    """Return the devices that need uniform shares, but whose sessions have different ones."""
     if not device_ids:
         return []
-    # Select the devices first: few or none have the rule, while the ledger has many rows.
+    # Select the devices first: few or none need uniform shares, while the ledger has many rows.
     alike = sorted((await tx.execute(_ALIKE, {"ids": sorted(device_ids)})).scalars())
     if not alike:
         return []

@@ -1,4 +1,4 @@
-"""Grants: access of other users to a folder."""
+"""Store of grants: access of other users to a folder."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from .vfolders import locked
 
 @dataclass(frozen=True, slots=True)
 class Grant:
-    """Access of a user to a folder; a pending grant is not yet accepted by that user."""
+    """Access of a user to a folder; a pending grant is an invitation not yet accepted."""
 
     user: str
     user_id: str
@@ -49,7 +49,7 @@ _GRANTS = Listing(
 
 
 class GrantStore:
-    """One public method is one transaction."""
+    """Each public method is one transaction."""
 
     def __init__(self, database: Database) -> None:
         self._db = database
@@ -57,7 +57,7 @@ class GrantStore:
     async def grants(
         self, vfolder_id: str, query: ListQuery, user_id: str | None = None
     ) -> Page[Grant]:
-        """Return a page of a folder's grants, or the one of ``user_id``."""
+        """Return a page of a folder's grants, or only the grant of ``user_id``."""
         rows = (
             sa.select(*(column.label(name) for name, column in _GRANTS.columns.items()))
             .join_from(vfolder_grants, users, vfolder_grants.c.user_id == users.c.id)
@@ -70,7 +70,7 @@ class GrantStore:
         return Page([Grant(**item) for item in items], total, query.limit, query.offset)
 
     async def person(self, key: str, domain: str) -> sa.RowMapping | None:
-        """Return the user of a domain with that id, user name or e-mail address."""
+        """Return the user in a domain with that id, user name or e-mail address, or None."""
         lower = key.strip().lower()
         async with self._db.read() as tx:
             found = await tx.execute(
@@ -80,12 +80,12 @@ class GrantStore:
                 )
             )
             rows = found.mappings().all()
-        # A user name may equal another user's address; an id is unambiguous.
+        # Several rows are possible: the key may be the id of one user and the name of another.
         ranked = sorted(rows, key=lambda row: (row["id"] != key, row["username"] != lower))
         return ranked[0] if ranked else None
 
     async def anybody(self, key: str) -> sa.RowMapping | None:
-        """Return the user of any domain with that id, user name or e-mail address."""
+        """Return the user in any domain with that id, user name or e-mail address, or None."""
         lower = key.strip().lower()
         async with self._db.read() as tx:
             domain = await tx.scalar(
@@ -97,13 +97,13 @@ class GrantStore:
         return None if domain is None else await self.person(key, domain)
 
     async def container_uid(self, user_id: str | None) -> int | None:
-        """Return the uid of a user's containers, None if it was never set."""
+        """Return the uid of a user's containers, None if it is not set."""
         async with self._db.read() as tx:
             uid = await tx.scalar(sa.select(users.c.container_uid).where(users.c.id == user_id))
         return None if uid is None else int(uid)
 
     async def pending(self, vfolder_id: str, user_id: str) -> Grant | None:
-        """Return the pending invitation of a user to a folder as a grant, if there is one."""
+        """Return the pending invitation of a user to a folder as a grant, or None."""
         async with self._db.read() as tx:
             found = await tx.execute(
                 sa.select(
@@ -122,7 +122,7 @@ class GrantStore:
         return None if row is None else Grant(**row, is_pending=True)
 
     async def grant(self, values: Mapping[str, Any], audit: AuditEntry) -> None:
-        """Create or change a grant, effective at once; a pending invitation counts as accepted."""
+        """Create or change a grant without an invitation; accept a pending invitation."""
         async with self._db.write() as tx:
             await _require_live(tx, values["vfolder_id"])
             if not await _change_grant(tx, values):
@@ -134,9 +134,9 @@ class GrantStore:
     async def offer(
         self, values: Mapping[str, Any], invitation: Mapping[str, Any], audit: AuditEntry
     ) -> None:
-        """Change an existing grant or pending invitation, else create an invitation.
+        """Change the existing grant or pending invitation, else create an invitation.
 
-        ``invitation`` has the additional columns of a new invitation.
+        ``invitation`` holds the columns of a new invitation that are not in ``values``.
         """
         async with self._db.write() as tx:
             await _require_live(tx, values["vfolder_id"])
@@ -156,7 +156,7 @@ class GrantStore:
             await record(tx, audit)
 
     async def is_member(self, user_id: str, project_id: str) -> bool:
-        """Return whether a user belongs to a project."""
+        """Return whether a user is a member of a project."""
         async with self._db.read() as tx:
             found = await tx.scalar(
                 sa.select(memberships.c.user_id).where(
@@ -166,7 +166,7 @@ class GrantStore:
         return found is not None
 
     async def revoke(self, vfolder_id: str, user_id: str, at: datetime, audit: AuditEntry) -> None:
-        """Delete a grant and cancel a pending invitation; ``NotFound`` if there is neither."""
+        """Delete a grant and cancel a pending invitation; raise ``NotFound`` without either."""
         values = {"vfolder_id": vfolder_id, "user_id": user_id}
         async with self._db.write() as tx:
             gone = await tx.execute(vfolder_grants.delete().where(_is_granted(values)))
@@ -195,7 +195,7 @@ def _is_offered(vfolder_id: str, user_id: str) -> sa.ColumnElement[bool]:
 
 
 async def _require_live(tx: AsyncConnection, vfolder_id: str) -> None:
-    """Lock a folder that is not deleted, so that concurrent shares of it are serialized."""
+    """Lock a folder to serialize changes of its grants; raise ``NotFound`` if it is deleted."""
     row = await locked(tx, vfolder_id)
     if row["live_name"] is None:
         raise NotFound("the folder no longer exists")

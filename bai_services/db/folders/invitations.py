@@ -1,4 +1,4 @@
-"""Invitations to folders: created, accepted, declined, withdrawn."""
+"""Store of invitations to folders."""
 
 from __future__ import annotations
 
@@ -26,9 +26,7 @@ _table = vfolder_invitations
 
 @dataclass(frozen=True, slots=True)
 class Invitation:
-    """An invitation; ``owner`` is the user name of the folder's owner, None for a project's
-    folder.
-    """
+    """An invitation; ``owner`` is the folder owner's user name, None for a project's folder."""
 
     id: str
     created_at: datetime
@@ -67,7 +65,7 @@ _LISTING = Listing(
 
 
 class InvitationStore:
-    """One public method is one transaction."""
+    """Each public method is one transaction."""
 
     def __init__(self, database: Database) -> None:
         self._db = database
@@ -75,7 +73,7 @@ class InvitationStore:
     async def page(
         self, query: ListQuery, user_id: str | None = None, vfolder_id: str | None = None
     ) -> Page[Invitation]:
-        """Return a page of what a user received or sent, or of one folder's invitations."""
+        """Return a page of the invitations from or to a user, or of one folder."""
         rows = _rows()
         if user_id is not None:
             rows = rows.where(
@@ -104,7 +102,7 @@ class InvitationStore:
             If the folder is no longer usable.
         """
         async with self._db.write() as tx:
-            # Locks the folder: the second of two concurrent invitations sees the first.
+            # Locks the folder, so that of two concurrent invitations the second finds the first.
             row = await locked(tx, values["vfolder_id"])
             if row["status"] != VfolderStatus.READY:
                 raise NotFound("the folder no longer exists")
@@ -112,18 +110,18 @@ class InvitationStore:
                 (_table, _table.c.invitee_id, _table.c.status == InvitationStatus.PENDING),
                 (vfolder_grants, vfolder_grants.c.user_id, sa.true()),
             )
-            for table, person, more in both:
+            for table, user, condition in both:
                 known = await tx.scalar(
                     sa.select(sa.func.count())
                     .select_from(table)
                     .where(
                         table.c.vfolder_id == values["vfolder_id"],
-                        person == values["invitee_id"],
-                        more,
+                        user == values["invitee_id"],
+                        condition,
                     )
                 )
                 if known:
-                    what = "been invited" if table is _table else "the folder"
+                    what = "an invitation" if table is _table else "access"
                     raise AlreadyExists(f"that user already has {what}; change its permission")
             await tx.execute(_table.insert().values(**values, status=InvitationStatus.PENDING))
             await record(tx, audit)
@@ -140,12 +138,12 @@ class InvitationStore:
     async def settle(
         self, invitation_id: str, status: InvitationStatus, at: datetime, audit: AuditEntry
     ) -> None:
-        """End a pending invitation; an accepted one becomes a grant.
+        """Set the final status of a pending invitation; create a grant if it is accepted.
 
         Raises
         ------
         Conflict
-            If it has ended already, or the folder is not ready.
+            If it is no longer pending, or the folder is not ready.
         """
         async with self._db.write() as tx:
             row = await _pending(tx, invitation_id)
@@ -193,5 +191,5 @@ async def _pending(tx: AsyncConnection, invitation_id: str) -> sa.RowMapping:
     if row is None:
         raise NotFound("there is no such invitation")
     if row["status"] != InvitationStatus.PENDING:
-        raise Conflict(f"the invitation is {row['status']} already", status=row["status"])
+        raise Conflict(f"the invitation is already {row['status']}", status=row["status"])
     return row

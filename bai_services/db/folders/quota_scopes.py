@@ -1,4 +1,4 @@
-"""Quota scopes: limits and usage of users and projects on storage hosts."""
+"""Store of quota scopes: storage limits and usage of users and projects on storage hosts."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from ..tables.folders import quota_scopes, vfolders
 
 UNLIMITED = -1
 
-# Every scope with a folder on a host, or with a limit of its own there.
+# All scopes with a folder on a host, or with a row in ``quota_scopes`` for it.
 _known = sa.union(
     sa.select(vfolders.c.host, vfolders.c.scope).where(
         vfolders.c.status != VfolderStatus.DELETE_COMPLETE
@@ -45,8 +45,9 @@ _limit = sa.func.coalesce(quota_scopes.c.override_bytes, _policy)
 
 @dataclass(frozen=True, slots=True)
 class QuotaScopeRow:
-    """A limit of ``-1`` means unlimited; ``enforced_bytes`` is the limit set in the file system,
-    None: not set yet.
+    """Limits and usage of a scope on a host; -1 means unlimited.
+
+    ``enforced_bytes`` is the limit last set in the file system, None if it was never set.
     """
 
     host: str
@@ -87,7 +88,7 @@ _LISTING = Listing(
 
 
 class QuotaStore:
-    """One public method is one transaction."""
+    """Each public method is one transaction."""
 
     def __init__(self, database: Database) -> None:
         self._db = database
@@ -99,7 +100,7 @@ class QuotaStore:
         user_id: str | None = None,
         project_ids: Collection[str] = (),
     ) -> Page[QuotaScopeRow]:
-        """Return a page: of a domain, of a user with some projects, or of all."""
+        """Return a page of all scopes, of a domain, or of a user and some projects."""
         rows = _rows()
         if domain is not None:
             rows = rows.where(_LISTING.columns["domain"] == domain)
@@ -111,7 +112,7 @@ class QuotaStore:
         return Page([QuotaScopeRow(**item) for item in items], total, query.limit, query.offset)
 
     async def get(self, host: str, scope: str) -> QuotaScopeRow | None:
-        """Return one scope on one host; None if it has neither folders nor a limit there."""
+        """Return a scope on a host, None if it has neither folders nor a row there."""
         async with self._db.read() as tx:
             found = await tx.execute(_rows().where(_known.c.host == host, _known.c.scope == scope))
             row = found.mappings().one_or_none()
@@ -123,7 +124,7 @@ class QuotaStore:
             return [QuotaScopeRow(**row) for row in found.mappings()]
 
     async def owner_exists(self, kind: str, key: str) -> bool:
-        """Return whether there is a user or project of that id."""
+        """Return whether the user or project with that id exists."""
         table = users if kind == "user" else projects
         async with self._db.read() as tx:
             return await tx.scalar(sa.select(table.c.id).where(table.c.id == key)) is not None
@@ -131,7 +132,7 @@ class QuotaStore:
     async def override(
         self, host: str, scope: str, limit_bytes: int | None, audit: AuditEntry
     ) -> None:
-        """Set an administrator's limit, or revert to that of the policy."""
+        """Set the limit of an administrator; None removes it, so that the policy's applies."""
         async with self._db.write() as tx:
             await _put(tx, host, scope, {"override_bytes": limit_bytes})
             await record(tx, audit)
@@ -149,8 +150,9 @@ class QuotaStore:
     async def folder_counted(
         self, vfolder_id: str, files: int, size: int, at: datetime, sums_scope: bool
     ) -> None:
-        """Store the measured usage of a folder; ``sums_scope`` sets its scope to the sum of its
-        folders.
+        """Store the measured usage of a folder.
+
+        With ``sums_scope``, also set the usage of its scope to the sum of its folders.
         """
         async with self._db.write() as tx:
             found = await tx.execute(
@@ -165,7 +167,7 @@ class QuotaStore:
             sums = await tx.execute(
                 sa.select(
                     sa.func.coalesce(sa.func.sum(vfolders.c.used_bytes), 0),
-                    # The sum is as old as its oldest part.
+                    # The sum is as old as its oldest measurement.
                     sa.func.min(vfolders.c.counted_at),
                 ).where(
                     vfolders.c.host == row.host,
@@ -181,7 +183,7 @@ class QuotaStore:
     async def least_recently_counted(
         self, before: datetime, most: int, hosts: Collection[str]
     ) -> list[str]:
-        """Return folders of these hosts that were last measured before a time, the oldest first."""
+        """Return folders on these hosts that were last measured before a time, oldest first."""
         async with self._db.read() as tx:
             found = await tx.execute(
                 sa.select(vfolders.c.id)
@@ -199,8 +201,10 @@ class QuotaStore:
     async def host_maps(
         self, user_id: str, access_key: str | None, project_ids: Collection[str]
     ) -> list[dict[str, list[str]]]:
-        """Return the host permission maps that apply to a user: of their domain, of these projects
-        of theirs, and of their keypair's policy (without a key, that of the main keypair).
+        """Return the permissions on storage hosts that apply to a user, as maps by host.
+
+        They come from the user's domain, from the policy of the keypair (by default the main one),
+        and from those of ``project_ids`` of which the user is a member.
         """
         key = sa.func.coalesce(access_key, users.c.main_access_key)
         of_person = (
@@ -241,7 +245,7 @@ def _rows() -> sa.Select[Any]:
 
 async def _put(tx: AsyncConnection, host: str, scope: str, values: dict[str, Any]) -> None:
     key = sa.and_(quota_scopes.c.host == host, quota_scopes.c.scope == scope)
-    # Locks only this row; whoever comes first inserts it.
+    # Upsert: the update locks only this row, and a concurrent insert is retried as an update.
     changed = await tx.execute(quota_scopes.update().where(key).values(values))
     if not changed.rowcount:
         async with tx.begin_nested() as inner:

@@ -1,4 +1,4 @@
-"""Folders, their grants, and the sessions that mount them."""
+"""Store of folders: visibility, lifecycle, and the check for sessions that mount them."""
 
 from __future__ import annotations
 
@@ -40,16 +40,18 @@ _REFUSED_WHILE_MOUNTED = {
 
 @dataclass(frozen=True, slots=True)
 class VfolderVisibility:
-    """Which folders a caller sees: own, granted, their projects'; more by their role.
+    """The caller for whom folders are selected.
 
-    Folders that are not ready are visible only to their owner and by role.
+    A caller sees their own folders, and ready folders that are granted to them or belong to one of
+    their projects. By role, a caller may see all folders of ``domain``, except those of owners with
+    a role in ``hidden_roles``; or everything.
     """
 
     user_id: str | None
-    hidden_roles: frozenset[Role]  # by role: except those of users with these roles
+    hidden_roles: frozenset[Role]
     project_ids: frozenset[str] = frozenset()
-    domain: str | None = None  # by role: all of this domain
-    is_everything: bool = False  # by role
+    domain: str | None = None
+    is_everything: bool = False
 
     def condition(self) -> sa.ColumnElement[bool]:
         if self.is_everything:
@@ -69,7 +71,7 @@ class VfolderVisibility:
 
 @dataclass(frozen=True, slots=True)
 class VfolderRow:
-    """A folder as one user sees it: ``grant`` is that user's permission, if any."""
+    """A folder as selected for one user; ``grant`` is that user's granted permission, if any."""
 
     id: str
     name: str
@@ -137,13 +139,13 @@ _LISTING = Listing(
 
 
 class VfolderStore:
-    """One public method is one transaction."""
+    """Each public method is one transaction."""
 
     def __init__(self, database: Database) -> None:
         self._db = database
 
     async def page(self, query: ListQuery, seen: VfolderVisibility) -> Page[VfolderRow]:
-        """Return a page of visible folders; deleted ones only on request."""
+        """Return a page of visible folders; purged ones only with a filter on ``status``."""
         rows = _select(seen.user_id).where(seen.condition())
         if not any(name.partition("__")[0] == "status" for name in query.filters):
             rows = rows.where(vfolders.c.status != VfolderStatus.DELETE_COMPLETE)
@@ -154,7 +156,7 @@ class VfolderStore:
     async def named(
         self, key: str, seen: VfolderVisibility, statuses: Collection[VfolderStatus]
     ) -> list[VfolderRow]:
-        """Return the folder with that id in any status, or those of that name in ``statuses``."""
+        """Return the visible folder with that id, else those with that name in ``statuses``."""
         named = sa.and_(vfolders.c.name == key, vfolders.c.status.in_(sorted(statuses)))
         condition = sa.and_(seen.condition(), sa.or_(vfolders.c.id == key, named))
         async with self._db.read() as tx:
@@ -164,26 +166,26 @@ class VfolderStore:
     async def mountable(
         self, user_id: str, project_id: str | None, keys: Collection[str] | None = None
     ) -> list[VfolderRow]:
-        """Return the folders that a user may mount in a session of a project, all or those with
-        ``keys``.
+        """Return the folders that a user may mount in a session of a project.
 
-        These are their own folders, granted ones, and those of the project if they are a member;
-        without a project, those of all their projects.
+        These are the user's own folders, granted ones, and those of the project if the user is a
+        member; without a project, those of all the user's projects. With ``keys``, only folders
+        with these ids or names.
         """
         return await self._mountable(user_id, project_id, keys, [VfolderStatus.READY])
 
     async def dead(self, user_id: str, project_id: str, keys: Collection[str]) -> list[VfolderRow]:
-        """Return the deleted folders that would otherwise be mountable."""
+        """Return the folders that would be mountable if they were ready."""
         statuses = set(VfolderStatus) - {VfolderStatus.READY}
         return await self._mountable(user_id, project_id, keys, statuses)
 
     async def arrive(self, vfolder_id: str, owner_id: str, domain: str, at: datetime) -> None:
-        """Set the new owner of a folder after a transfer.
+        """Set the new owner of a folder after its files were transferred.
 
         Raises
         ------
         AlreadyExists
-            If the new owner has created a folder of that name meanwhile.
+            If the new owner has created a folder with that name meanwhile.
         """
         changes = {
             "owner_id": owner_id,
@@ -194,7 +196,7 @@ class VfolderStore:
         }
         await self.move(vfolder_id, VfolderEvent.ARRIVED, at, changes=changes)
         async with self._db.write() as tx:
-            # Grants to the new owner are superseded by ownership.
+            # An owner needs no grant.
             await tx.execute(
                 vfolder_grants.delete().where(
                     vfolder_grants.c.vfolder_id == vfolder_id,
@@ -203,7 +205,7 @@ class VfolderStore:
             )
 
     async def require_name_free(self, scope: str, name: str) -> None:
-        """Raise ``AlreadyExists`` if a scope has a folder of that name."""
+        """Raise ``AlreadyExists`` if a scope has a folder with that name."""
         async with self._db.read() as tx:
             taken = await tx.scalar(
                 sa.select(vfolders.c.id).where(
@@ -211,10 +213,10 @@ class VfolderStore:
                 )
             )
         if taken is not None:
-            raise AlreadyExists(f"there is a folder {name} already; rename one of them", name=name)
+            raise AlreadyExists(f"folder {name} already exists; rename one of them", name=name)
 
     async def by_id(self, vfolder_id: str) -> list[VfolderRow]:
-        """Return the folder of that id without any permission check; empty if there is none."""
+        """Return the folder with an id as a list, without a permission check; [] if none."""
         async with self._db.read() as tx:
             return await _read(tx, None, vfolders.c.id == vfolder_id)
 
@@ -245,14 +247,14 @@ class VfolderStore:
         Raises
         ------
         AlreadyExists
-            If its scope has a usable folder of that name.
+            If its scope has a folder with that name that is not in the trash.
         QuotaExceeded
-            If its scope's policy allows no more folders; those in the trash count.
+            If the scope has the maximum number of folders of its policy, including the trash.
         """
         name = values["name"]
         async with self._db.write() as tx:
             await _check_count(tx, values)
-            with broken_means(AlreadyExists(f"there is a folder {name} already", name=name)):
+            with broken_means(AlreadyExists(f"folder {name} already exists", name=name)):
                 await tx.execute(
                     vfolders.insert().values(
                         **values,
@@ -269,7 +271,7 @@ class VfolderStore:
         Raises
         ------
         AlreadyExists
-            If its scope has another folder of the new name.
+            If its scope has another folder with the new name.
         InUse
             If it is renamed while a live session mounts it.
         """
@@ -278,9 +280,10 @@ class VfolderStore:
             if "name" in values:
                 values["live_name"] = values["name"]
             with broken_means(
-                AlreadyExists(f"there is a folder {values.get('name')} already", field="name")
+                AlreadyExists(f"folder {values.get('name')} already exists", field="name")
             ):
-                # Locks the row: a concurrent session creation waits, or its mounts are counted.
+                # The update locks the folder: a concurrent session creation waits, or the check
+                # below finds its mount.
                 changed = await tx.execute(
                     vfolders.update()
                     .where(vfolders.c.id == vfolder_id, vfolders.c.status == VfolderStatus.READY)
@@ -300,17 +303,16 @@ class VfolderStore:
         audit: AuditEntry | None = None,
         changes: Mapping[str, Any] | None = None,
     ) -> None:
-        """Apply one lifecycle event to a folder, with other ``changes``; atomic among concurrent
-        calls.
+        """Apply a lifecycle event to a folder, and write other ``changes``.
 
         Raises
         ------
         InvalidTransition
-            If the event is not valid in its status.
+            If the event is not valid in the folder's status.
         InUse
-            If it goes to the trash or to another owner while a live session mounts it.
+            If the folder is trashed or handed over while a live session mounts it.
         AlreadyExists
-            If its name has been taken in the target scope meanwhile.
+            If another folder in the scope has the name meanwhile.
         """
         async with self._db.write() as tx:
             row = await locked(tx, vfolder_id)
@@ -318,15 +320,14 @@ class VfolderStore:
             values: dict[str, Any] = {"status": after, "status_changed_at": at, **(changes or {})}
             values["live_name"] = row["name"] if after in NAMED else None
             if after is VfolderStatus.DELETE_COMPLETE:
-                # Only the row remains; it must not block the deletion of its project or appear in
-                # lists.
+                # The row remains, but must not prevent the deletion of its project.
                 values["project_id"] = None
                 await tx.execute(
                     vfolder_grants.delete().where(vfolder_grants.c.vfolder_id == vfolder_id)
                 )
             with broken_means(
                 AlreadyExists(
-                    f"a folder {row['name']} was created meanwhile; rename that one first",
+                    f"another folder {row['name']} was created meanwhile; rename it first",
                     name=row["name"],
                 )
             ):
@@ -363,9 +364,7 @@ _User = str | sa.BindParameter[str] | None
 
 @functools.cache
 def _mountable_select(has_project: bool, has_keys: bool) -> sa.Select[Any]:
-    """Return the statement that reads mountable folders; built once, because each session uses
-    it.
-    """
+    """Return the statement that reads mountable folders; cached, as each new session uses it."""
     user: sa.BindParameter[str] = sa.bindparam("of_user")
     theirs = sa.select(memberships.c.project_id).where(memberships.c.user_id == user)
     if has_project:
@@ -385,7 +384,7 @@ def _mountable_select(has_project: bool, has_keys: bool) -> sa.Select[Any]:
 
 
 def _grant_of(user_id: _User) -> sa.ColumnElement[bool]:
-    """Match a user's grant for the current folder; grants do not apply across domains."""
+    """Return the condition for a user's grant of a folder; grants of other domains do not apply."""
     domain = sa.select(users.c.domain).where(users.c.id == user_id).scalar_subquery()
     return sa.and_(
         vfolder_grants.c.vfolder_id == vfolders.c.id,
@@ -439,7 +438,7 @@ async def _read(
 
 
 async def locked(tx: AsyncConnection, vfolder_id: str) -> sa.RowMapping:
-    """Lock and return a folder's row; concurrent changes wait."""
+    """Lock and return a folder's row; raise ``NotFound`` if there is none."""
     found = await tx.execute(
         sa.select(vfolders).where(vfolders.c.id == vfolder_id).with_for_update()
     )
@@ -477,7 +476,7 @@ async def _check_count(tx: AsyncConnection, values: Mapping[str, Any]) -> None:
         owner, key, policies, scope = users, values["owner_id"], user_policies, "user"
     else:
         owner, key, policies, scope = projects, values["project_id"], project_policies, "project"
-    # Locks the owner's row: of two concurrent creates, the second counts the first one's folder.
+    # Locks the owner: of two concurrent creations, the second counts the first one's folder.
     most = await tx.scalar(
         sa.select(policies.c.max_vfolder_count)
         .join_from(owner, policies, owner.c.resource_policy == policies.c.name)
@@ -496,8 +495,8 @@ async def _check_count(tx: AsyncConnection, values: Mapping[str, Any]) -> None:
     )
     if most and (have or 0) >= most:
         raise QuotaExceeded(
-            f"the {scope} policy allows {most} folders and there are {have}, those in the trash "
-            "included; purge one that is no longer needed",
+            f"the {scope} policy allows {most} folders, and there are {have}, including those in "
+            "the trash; purge one that is no longer needed",
             scope=scope,
             limit=most,
             used=have,

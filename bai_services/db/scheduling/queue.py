@@ -77,7 +77,7 @@ class QueueStore:
 
     def __init__(self, database: Database) -> None:
         self._db = database
-        self.batch = BATCH_OF_ONE_WRITER if database.is_sqlite else BATCH
+        self.batch = SQLITE_BATCH if database.is_sqlite else BATCH
 
     async def snapshot(self, now: datetime) -> Snapshot:
         """Return the complete input of a scheduling pass."""

@@ -176,7 +176,7 @@ async def read_durations(tx: AsyncConnection) -> dict[str, list[int]]:
         )
         .where(sessions.c.started_at.is_not(None), sessions.c.terminated_at.is_not(None))
         .order_by(sessions.c.started_at.desc())
-        .limit(_LATEST)
+        .limit(_MAX_ENDED)
     )
     found: dict[str, list[int]] = defaultdict(list)
     for row in rows:
@@ -441,7 +441,7 @@ def total_of(placements: Iterable[Placement]) -> ResourceSlots:
     return ResourceSlots(total)
 
 
-_scopes = lru_cache(_REQUESTS)(scopes_of)
+_scopes = lru_cache(_CACHE_SIZE)(scopes_of)
 
 
 def _request_of(row: Any) -> Request:
@@ -457,7 +457,7 @@ def _request_of(row: Any) -> Request:
     )
 
 
-@lru_cache(_REQUESTS)
+@lru_cache(_CACHE_SIZE)
 def _request(
     slots: str,
     resource_group: str,
