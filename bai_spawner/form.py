@@ -1,4 +1,4 @@
-"""The start form: its offer comes from the manager, and its input goes there unchecked."""
+"""The Hub's start form: render the manager's offers, and parse the input without validating it."""
 
 from __future__ import annotations
 
@@ -20,8 +20,9 @@ from bai_services.i18n.catalogue import LANGUAGES, Translator, translator
 from .refused_fields import problems_of, refused_fields
 from .server import SessionServer
 
-# Each combination of project and resource group has its own offer. Beyond this number, the
-# remaining ones show the first one's offer, and the manager validates the choice.
+# Limit of the requests for offers, one per project and one per pair of project and resource group.
+# A choice beyond the limit shows the offer of its project or of the chosen project; the manager
+# validates it.
 MAX_OFFERS = 24
 RESOURCE = "resource:"
 UNIT = ":unit"
@@ -34,10 +35,10 @@ Form = Mapping[str, Sequence[str]]
 
 
 @dataclass(frozen=True, slots=True)
-class Sent:
-    """Values that a user sent, shown again when the Hub shows the form again.
+class SubmittedForm:
+    """Values that a user submitted. The Hub shows them again if the start is refused.
 
-    The start, a task of the same request, adds the refused fields.
+    The start is a task of the same request; it adds the problems of the refused fields.
     """
 
     options: Mapping[str, Any]
@@ -45,11 +46,12 @@ class Sent:
     problems: list[tuple[str, str]] = field(default_factory=list)
 
 
-# The Hub renders a refused form from another spawner object, in the same request.
-_sent: ContextVar[Sent | None] = ContextVar("bai_start_form", default=None)
+# A context variable, because the Hub renders a refused form from another spawner object in the same
+# request.
+_submitted: ContextVar[SubmittedForm | None] = ContextVar("bai_start_form", default=None)
 
-# Secret form values of this request. The Hub stores the options of a start, so secrets are passed
-# separately; tasks that the request starts inherit the context.
+# Secret form values of this request. They are not passed as options, because the Hub stores the
+# options of a start. Tasks that the request starts inherit the context.
 _secrets: ContextVar[Mapping[str, str] | None] = ContextVar("bai_start_secrets", default=None)
 
 _templates = Environment(
@@ -62,9 +64,9 @@ _templates = Environment(
 
 
 def parse(form: Form) -> dict[str, Any]:
-    """Return the session request in a form (lists of texts by field), without empty fields.
+    """Return the session request in a submitted form, without its empty fields.
 
-    Nothing is validated here: the manager validates every request alike.
+    The values are not validated here: the manager validates the requests of all clients.
     """
     found: dict[str, Any] = {}
     for name in PLAIN:
@@ -93,7 +95,7 @@ def parse(form: Form) -> dict[str, Any]:
     if ports := _ports(form):
         found[PORTS] = ports
     language = _first(form, LANGUAGE)
-    _sent.set(Sent(found, language if language in LANGUAGES else ""))
+    _submitted.set(SubmittedForm(found, language if language in LANGUAGES else ""))
     return found
 
 
@@ -120,7 +122,7 @@ def _mounts(form: Form) -> list[dict[str, str]]:
 
 
 def _environ(form: Form) -> tuple[dict[str, str], dict[str, str]]:
-    """Return the variables of a form: those stored for the next form, and the secret ones."""
+    """Return the plain and the secret environment variables of a form."""
     fields = ("environ_name", "environ_value", "environ_secret")
     rows = zip_longest(*(form.get(name, ()) for name in fields), fillvalue="")
     found: tuple[dict[str, str], dict[str, str]] = {}, {}
@@ -131,12 +133,12 @@ def _environ(form: Form) -> tuple[dict[str, str], dict[str, str]]:
 
 
 def with_secrets(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Return options with the values of their secret variables, which only this request has.
+    """Return ``options`` with the values of their secret variables added.
 
     Raises
     ------
     InvalidRequest
-        If a value is unknown, because the options are those of an earlier start.
+        If a value is unknown: secret values are only available in the request that submitted them.
     """
     names = options.get("secret_environ")
     if not names:
@@ -151,39 +153,39 @@ def with_secrets(options: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def note_problems(error: errors.BaiError) -> None:
-    """Store the refused fields for the form in the response to this request."""
-    if (sent := _sent.get()) is not None:
-        sent.problems[:] = problems_of(error)
+    """Store the problems of an error for the form that this request renders as its response."""
+    if (submitted := _submitted.get()) is not None:
+        submitted.problems[:] = problems_of(error)
 
 
 def has_problems() -> bool:
-    """Return whether the form in this response shows the problems itself."""
-    sent = _sent.get()
-    return sent is not None and bool(sent.problems)
+    """Return whether the form in the response to this request shows problems of its fields."""
+    submitted = _submitted.get()
+    return submitted is not None and bool(submitted.problems)
 
 
 def secrets_missing(names: Sequence[str]) -> errors.InvalidRequest:
     return errors.InvalidRequest(
-        f"the values of the secret variables {', '.join(map(str, names))} are not kept; start "
+        f"the values of the secret variables {', '.join(map(str, names))} are not stored; start "
         "the session from the form and enter them again",
         field="secret_environ",
     )
 
 
 def _ports(form: Form) -> list[int | str]:
-    """Return the ports of a field, separated by spaces or commas; invalid ones stay texts."""
+    """Return the ports of a field, separated by spaces or commas; leave invalid ones as text."""
     words = _first(form, PORTS).replace(",", " ").split()
     return [int(word) if _PORT.fullmatch(word) else word for word in words]
 
 
 async def render(spawner: SessionServer) -> str:
     """Return the form's HTML, or a message if the manager is unavailable."""
-    sent = _sent.get()
+    submitted = _submitted.get()
     translate = spawner.translate
-    if sent is not None and sent.language:
-        translate = translator(sent.language)
-    if sent is not None:
-        values = showable(sent.options)
+    if submitted is not None and submitted.language:
+        translate = translator(submitted.language)
+    if submitted is not None:
+        values = showable(submitted.options)
     else:
         values = showable(spawner.orm_spawner.user_options or {})
     try:
@@ -199,12 +201,12 @@ async def render(spawner: SessionServer) -> str:
             translate=translate, message=translate("spawn.no-projects")
         )
     refused = refused_fields(
-        sent.problems if sent else (), translate, lambda slot: label_of(slot, translate)
+        submitted.problems if submitted else (), translate, lambda slot: label_of(slot, translate)
     )
     return _templates.get_template("start_form.html").render(
         translate=translate,
         refused=refused,
-        problems=[one.as_json() for one in refused],
+        refused_json=[one.as_json() for one in refused],
         texts=translate.area("spawn"),
         languages=LANGUAGES,
         offers=offers,
@@ -217,7 +219,7 @@ async def render(spawner: SessionServer) -> str:
 
 
 def showable(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the saved options that the form can show; REST callers may have saved anything."""
+    """Return the saved options that the form can show; REST clients can save arbitrary ones."""
     found: dict[str, Any] = {
         name: str(options[name]) for name in (*PLAIN, "shared_memory") if options.get(name)
     }
@@ -234,41 +236,40 @@ def showable(options: Mapping[str, Any]) -> dict[str, Any]:
 
 
 async def gather_offers(spawner: SessionServer, values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the offer of each project and resource group of the user.
+    """Return the manager's offers for the user's projects and resource groups.
 
-    The result has ``projects``, the chosen ``project`` and ``resource_group`` and ``by_choice``:
-    the manager's offers by ``PROJECT/GROUP``, where ``PROJECT/`` is the project's default.
+    ``by_choice`` of the result contains the offers by ``PROJECT/GROUP``; ``PROJECT/`` is the offer
+    of the project's default group. ``project`` and ``resource_group`` are the initial choice.
     """
     owner = spawner.user.name
-    asked = str(values.get("project") or "")
+    last_project = str(values.get("project") or "")
     try:
-        first = await spawner.sessions.options(owner, asked)
+        first = await spawner.sessions.options(owner, last_project)
     except (errors.NotFound, errors.Forbidden):
-        # The user is no longer in the project used last time.
-        asked, first = "", await spawner.sessions.options(owner)
+        # The user is no longer a member of the project of the last start.
+        last_project, first = "", await spawner.sessions.options(owner)
     projects = [project["name"] for project in first["projects"]]
-    chosen = asked if asked in projects else next(iter(projects), "")
-    firsts = dict([(chosen, first)])
+    chosen = last_project if last_project in projects else next(iter(projects), "")
     others = [name for name in projects if name != chosen][:MAX_OFFERS]
-    answers = await asyncio.gather(*(spawner.sessions.options(owner, name) for name in others))
-    firsts |= dict(zip(others, answers, strict=True))
-    by_choice = {f"{project}/": answer for project, answer in firsts.items()}
+    offers = await asyncio.gather(*(spawner.sessions.options(owner, name) for name in others))
+    by_project = {chosen: first, **dict(zip(others, offers, strict=True))}
+    by_choice = {f"{project}/": offer for project, offer in by_project.items()}
     pairs = [
         (project, group["name"])
-        for project, answer in firsts.items()
-        for group in answer["resource_groups"]
+        for project, offer in by_project.items()
+        for group in offer["resource_groups"]
     ][:MAX_OFFERS]
-    alone = {p for p, answer in firsts.items() if len(answer["resource_groups"]) == 1}
-    wanted = [pair for pair in pairs if pair[0] not in alone]
-    answers = await asyncio.gather(
-        *(spawner.sessions.options(owner, project, group) for project, group in wanted)
+    # The only group of a project is its default, so its offer is known already.
+    pairs = [pair for pair in pairs if len(by_project[pair[0]]["resource_groups"]) > 1]
+    offers = await asyncio.gather(
+        *(spawner.sessions.options(owner, project, group) for project, group in pairs)
     )
-    for (project, group), answer in zip(wanted, answers, strict=True):
-        by_choice[f"{project}/{group}"] = answer
+    for (project, group), offer in zip(pairs, offers, strict=True):
+        by_choice[f"{project}/{group}"] = offer
     return {
         "projects": first["projects"],
         "project": chosen,
-        "resource_group": default_group(firsts[chosen], values) if chosen else "",
+        "resource_group": default_group(by_project[chosen], values) if chosen else "",
         "by_choice": by_choice,
     }
 
@@ -293,9 +294,7 @@ def label_of(slot: str, translate: Translator) -> str:
 
 
 def as_json(value: Any) -> Markup:
-    """Return JSON that is safe inside a script element: it cannot close the element or open
-    another.
-    """
+    """Return JSON for a script element, escaped so that it can neither close nor open a tag."""
     text = json.dumps(value, ensure_ascii=False)
     for character, escaped in (("<", "\\u003c"), (">", "\\u003e"), ("&", "\\u0026")):
         text = text.replace(character, escaped)

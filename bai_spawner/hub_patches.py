@@ -1,8 +1,9 @@
-"""Patches of JupyterHub that remove two needless costs of each spawn; called by its configuration.
+"""Patches of JupyterHub that remove two needless costs of every spawn.
 
-JupyterHub has no settings for them, so its functions are replaced before it uses them. Where a
-later JupyterHub lacks a function, nothing is replaced. They apply to JupyterHub 6 (tested: 6.1.1);
-`tests/spawner/test_hub_patches.py` fails when a function changes on which a patch relies.
+JupyterHub has no settings for them, so the Hub's configuration file calls `apply_hub_patches`,
+which replaces two functions of JupyterHub before it uses them. A function that a later JupyterHub
+no longer has is left out. The patches are written for JupyterHub 6 (tested: 6.1.1);
+`tests/spawner/test_hub_patches.py` fails if a function changes on which a patch relies.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from jupyterhub import orm
 from jupyterhub.oauth import provider
 from sqlalchemy import Engine
 
-# The form of a token that the Hub generates: a random UUID (version 4).
+# The tokens that the Hub generates are random UUIDs (version 4).
 _GENERATED = re.compile(r"[0-9a-f]{12}4[0-9a-f]{3}[89ab][0-9a-f]{15}")
 
 
@@ -25,13 +26,13 @@ def apply_hub_patches() -> None:
 
 
 def _hash_generated_secrets_once() -> None:
-    """Hash the OAuth secret of a server in one round, as the Hub hashes the same token elsewhere.
+    """Hash the OAuth client secret of a server with one round instead of 16,384.
 
-    Upstream uses one round for generated API tokens, because a random UUID cannot be guessed
-    (jupyterhub/jupyterhub#1258, #1299). The OAuth client of a server has the same token as its
-    secret, but is given 16,384 rounds; no upstream issue known. They protect nothing: a reader of
-    the database has the other hash too. Secrets that somebody chose keep their rounds. The number
-    of rounds is part of each hash, so old and new ones are compared in the same way.
+    The secret is the server's API token, which JupyterHub already hashes with one round elsewhere,
+    because a random UUID cannot be guessed (jupyterhub/jupyterhub#1258, #1299). The 16,384 rounds
+    protect nothing: whoever can read the database can attack the hash with one round instead. No
+    upstream issue is known. Secrets chosen by an administrator keep their rounds. Each hash
+    contains its number of rounds, so hashes from before the patch remain valid.
     """
     slow = getattr(provider, "hash_token", None)
     rounds = getattr(orm.APIToken, "generated_rounds", None)
@@ -48,10 +49,10 @@ def _hash_generated_secrets_once() -> None:
 
 
 def _do_not_ping_sqlite() -> None:
-    """Omit the statement with which the Hub tests its connection before each transaction.
+    """Omit the query that tests the database connection before each transaction.
 
-    It is for database servers, which close idle connections (jupyterhub/jupyterhub#450, #1626);
-    SQLite has no connection to lose. No upstream issue known for SQLite.
+    Database servers need it, because they close idle connections (jupyterhub/jupyterhub#450,
+    #1626). An SQLite connection cannot be lost. No upstream issue is known for SQLite.
     """
     ping = getattr(orm, "register_ping_connection", None)
     if ping is None:

@@ -1,4 +1,4 @@
-"""Start, watch and stop all kernels of one session together: all run, or none."""
+"""Start, poll and stop the kernels of one session together: either all of them run or none."""
 
 from __future__ import annotations
 
@@ -19,73 +19,74 @@ T = TypeVar("T")
 async def start(
     engine: Engine, plan: LaunchPlan, environ: Mapping[str, str], command: Sequence[str]
 ) -> Running:
-    """Start every kernel of a session, the main one last; if one fails, leave none.
+    """Start every kernel of a session, the main one last; if one fails, stop the others.
 
-    Only the main kernel gets the Hub's environment: the others are not servers.
+    Only the main kernel runs a server, so only it gets the Hub's environment ``environ``.
 
     Raises
     ------
     EngineError
-        As ``Engine.start``, naming the failed kernel if there are several.
+        See ``Engine.start``. The message names the kernel if it is not the main one.
     """
     starting = [asyncio.ensure_future(_start_sub(engine, sub)) for sub in plan.subs]
     try:
         subs = await asyncio.gather(*starting)
         main = await engine.start(plan, environ, command)
     except BaseException:
-        # Cancel the starts in progress; each cleans up after itself.
+        # A cancelled start cleans up after itself; the completed ones are stopped here.
         for task in starting:
             task.cancel()
-        ended = await asyncio.gather(*starting, return_exceptions=True)
-        await _end_all(engine, [one for one in ended if isinstance(one, Running)])
+        outcomes = await asyncio.gather(*starting, return_exceptions=True)
+        await _stop_all(engine, [one for one in outcomes if isinstance(one, Running)])
         raise
     return replace(main, subs=tuple(subs))
 
 
 async def poll(engine: Engine, running: Running) -> Exit | None:
-    """Return None while every kernel runs, else how the first ended one has ended.
+    """Return None while every kernel runs, else the exit of the main kernel or of a sub kernel.
 
     Raises
     ------
     EngineUnreachable
-        If the main kernel's engine does not respond. That of a sub kernel is ignored.
+        If the main kernel's engine does not respond. Unreachable engines of sub kernels are
+        ignored.
     """
     ended = await engine.poll(running)
     if ended is not None or not running.subs:
         return ended
-    found = await asyncio.gather(
+    outcomes = await asyncio.gather(
         *(engine.poll(sub) for sub in running.subs), return_exceptions=True
     )
-    for sub, how in zip(running.subs, found, strict=True):
-        if isinstance(how, Exit):
-            # Without code: the exit code of a session is that of its main kernel.
-            text = gang_end(sub.hostname, how.text, how.code)
+    for sub, outcome in zip(running.subs, outcomes, strict=True):
+        if isinstance(outcome, Exit):
+            # No code: the exit code of a session is the one of its main kernel.
+            text = gang_end(sub.hostname, outcome.text, outcome.code)
             return Exit(None, EndReason.KERNEL_ENDED, text)
-        if isinstance(how, BaseException) and not isinstance(how, EngineUnreachable):
-            raise how
+        if isinstance(outcome, BaseException) and not isinstance(outcome, EngineUnreachable):
+            raise outcome
     return None
 
 
 async def stop(engine: Engine, running: Running, now: bool = False) -> Exit:
-    """Stop all kernels concurrently and return how the main one ended.
+    """Stop all kernels concurrently and return the exit of the main one.
 
     Raises
     ------
     EngineUnreachable
-        If an engine does not respond: a kernel may still run.
+        If an engine does not respond; a kernel may still be running.
     """
-    return (await _of_all(running, lambda one: engine.stop(one, now)))[0]
+    return (await _for_all(running, lambda one: engine.stop(one, now)))[0]
 
 
 async def remove(engine: Engine, running: Running) -> None:
-    """Remove the remains of all kernels."""
-    await _of_all(running, engine.remove)
+    """Remove what the ended kernels left behind (see ``Engine.remove``)."""
+    await _for_all(running, engine.remove)
 
 
 async def read_logs(engine: Engine, running: Running, max_bytes: int) -> tuple[str, dict[str, str]]:
-    """Return the end of the main kernel's output, and of the others' by hostname.
+    """Return the end of the main kernel's output, and the same of the sub kernels by hostname.
 
-    ``max_bytes`` is the total; the main kernel gets half of it if there are others.
+    ``max_bytes`` limits the total. If there are sub kernels, the main kernel gets half of it.
     """
     if not running.subs:
         return await engine.read_log(running, max_bytes), {}
@@ -104,19 +105,25 @@ async def _start_sub(engine: Engine, plan: LaunchPlan) -> Running:
         raise EngineError(f"{plan.hostname}: {error}", error.reason) from error
 
 
-async def _of_all(running: Running, act: Callable[[Running], Awaitable[T]]) -> list[T]:
-    """Run an action on all kernels, main first; raise the first error after all have finished."""
-    done = await asyncio.gather(
-        *(act(one) for one in (running, *running.subs)), return_exceptions=True
+async def _for_all(running: Running, action: Callable[[Running], Awaitable[T]]) -> list[T]:
+    """Run an action on all kernels concurrently and return the results, the main kernel's first.
+
+    If an action fails, raise the first error after all have finished.
+    """
+    outcomes = await asyncio.gather(
+        *(action(one) for one in (running, *running.subs)), return_exceptions=True
     )
-    for outcome in done:
+    for outcome in outcomes:
         if isinstance(outcome, BaseException):
             raise outcome
-    return [outcome for outcome in done if not isinstance(outcome, BaseException)]
+    return [outcome for outcome in outcomes if not isinstance(outcome, BaseException)]
 
 
-async def _end_all(engine: Engine, started: Sequence[Running]) -> None:
-    """Stop the kernels of a failed start; the reconciler finds the remaining ones by label."""
+async def _stop_all(engine: Engine, started: Sequence[Running]) -> None:
+    """Stop the kernels of a failed start.
+
+    If that fails, the reconciler finds the kernels by their labels.
+    """
     for running in started:
         try:
             await engine.stop(running, now=True)

@@ -1,4 +1,4 @@
-"""Progress events of the Hub's page for a pending start, from the manager's session."""
+"""Progress events for the Hub's "spawn pending" page, computed from the manager's session."""
 
 from __future__ import annotations
 
@@ -8,22 +8,23 @@ from typing import Any
 from bai_services.core.sessions.lifecycle import Status
 from bai_services.i18n.catalogue import Translator
 
-AT_STATUS = {
+PERCENT_AT_STATUS = {
     Status.PENDING: 5,
     Status.SCHEDULED: 20,
     Status.PREPARING: 25,
     Status.PREPARED: 70,
     Status.RUNNING: 95,
 }
+# Percentage points between PREPARING and the end of its own progress.
 PREPARING_SPAN = 40
 
 
-def event_of(session: Mapping[str, Any], translate: Translator) -> dict[str, Any]:
+def progress_event(session: Mapping[str, Any], translate: Translator) -> dict[str, Any]:
     """Return the progress event for the current state of a session."""
     status = session["status"]
-    percent = AT_STATUS.get(status, 10)
+    percent = PERCENT_AT_STATUS.get(status, 10)
     if status == Status.PENDING:
-        return {"progress": percent, "message": _why_it_waits(session, translate)}
+        return {"progress": percent, "message": _pending_message(session, translate)}
     if status == Status.PREPARING:
         stage = session.get("progress") or {}
         done = float(stage.get("percent") or 0)
@@ -36,7 +37,7 @@ def event_of(session: Mapping[str, Any], translate: Translator) -> dict[str, Any
     return {"progress": percent, "message": translate(key)}
 
 
-def _why_it_waits(session: Mapping[str, Any], translate: Translator) -> str:
+def _pending_message(session: Mapping[str, Any], translate: Translator) -> str:
     text = translate("spawn.pending")
     position = session.get("queue_position")
     if position:

@@ -1,4 +1,4 @@
-"""Wait until a started server responds."""
+"""Readiness check of a started server."""
 
 from __future__ import annotations
 
@@ -8,40 +8,42 @@ from urllib.parse import urlsplit
 
 from .engines.base import Exit
 
-ENGINE_POLL_SECONDS = 2
-ALIVE_STEP_SECONDS = 0.25
+REQUEST_TIMEOUT_SECONDS = 2
+ENGINE_POLL_INTERVAL_SECONDS = 0.25
 
 
-async def wait_for_answer(
+async def wait_until_ready(
     url: str,
     timeout_seconds: float,
     step_seconds: float,
-    ended: Callable[[], Awaitable[Exit | None]],
+    poll_exit: Callable[[], Awaitable[Exit | None]],
 ) -> Exit | None:
-    """Return None after any response below 500 to a GET of ``url``, or how the server ended.
+    """Poll ``url`` with GET until it responds with a status below 500.
+
+    Return None when it does, or the exit of the server if ``poll_exit`` reports one before that.
 
     Raises
     ------
     TimeoutError
-        If neither happens in time.
+        If neither happens within ``timeout_seconds``.
     """
     loop = asyncio.get_running_loop()
     deadline = loop.time() + timeout_seconds
-    next_engine_poll = loop.time() + ALIVE_STEP_SECONDS
+    next_engine_poll = loop.time() + ENGINE_POLL_INTERVAL_SECONDS
     while True:
-        if await _answers(url, min(ENGINE_POLL_SECONDS, max(0.1, deadline - loop.time()))):
+        if await _responds(url, min(REQUEST_TIMEOUT_SECONDS, max(0.1, deadline - loop.time()))):
             return None
         if loop.time() >= next_engine_poll:
-            next_engine_poll = loop.time() + ALIVE_STEP_SECONDS
-            if (how := await ended()) is not None:
-                return how
+            next_engine_poll = loop.time() + ENGINE_POLL_INTERVAL_SECONDS
+            if (ended := await poll_exit()) is not None:
+                return ended
         if loop.time() >= deadline:
             raise TimeoutError
         await asyncio.sleep(step_seconds)
 
 
-async def _answers(url: str, timeout_seconds: float) -> bool:
-    # A raw request: setting up an HTTP client costs more than a local server's response.
+async def _responds(url: str, timeout_seconds: float) -> bool:
+    # A raw request: setting up an HTTP client takes longer than the response of a local server.
     parts = urlsplit(url)
     try:
         async with asyncio.timeout(timeout_seconds):

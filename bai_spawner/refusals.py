@@ -1,4 +1,4 @@
-"""Errors that tell the Hub and the user why a start failed."""
+"""Errors of a start, as the Hub shows them to the user."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ STATUS: Mapping[str, HTTPStatus] = {
 
 
 class StartRefused(SpawnException):
-    """A start that failed or was refused; the Hub shows the text on its pages.
+    """A start that failed or was refused; the Hub shows the message on its pages.
 
-    ``session_page`` is the page of the session, empty where there is none; ``title`` and
-    ``language`` are for our template of the Hub's error page.
+    ``session_page`` is the path of the session's page, empty if there is no session. Our template
+    ``not_running.html`` uses ``title`` and ``language``.
     """
 
     title = ""
@@ -43,14 +43,14 @@ class StartRefused(SpawnException):
         self, message: str, *, reason: str, status: int, html: Markup, session_page: str = ""
     ) -> None:
         super().__init__(message, reason=reason, status_code=status, message_html=str(html))
-        # The attribute names under which the Hub's pages and REST API look for a message.
+        # The Hub's pages and REST API read the message from attributes with these names.
         self.jupyterhub_message = message
         self.jupyterhub_html_message = str(html)
         self.session_page = session_page
 
 
 def queued(session: Mapping[str, Any], page: str, translate: Translator) -> StartRefused:
-    """Return the error for a session that remains queued after the grace period."""
+    """Return the error for a session that is still pending after the grace period."""
     name = session["name"]
     text = translate("spawn.queued", name=name)
     link = Markup('<a class="alert-link" data-bai-queued href="{}">{}</a>').format(
@@ -68,10 +68,10 @@ def queued(session: Mapping[str, Any], page: str, translate: Translator) -> Star
 
 
 def of_manager(error: errors.BaiError, translate: Translator, page: str = "") -> StartRefused:
-    """Return the error for a refusal by the manager, with the manager's message."""
+    """Return the error for a request that the manager refused, with the manager's message."""
     text = error.message
     if isinstance(error, errors.Unavailable):
-        # The request may have arrived: do not claim that nothing was started.
+        # The manager may have received the request, so do not claim that nothing was started.
         text = translate("spawn.manager-no-answer")
     html = escape(text)
     if page:

@@ -1,16 +1,16 @@
-"""Mapping of a refusal by the manager to fields of the start form."""
+"""Mapping of the manager's validation errors to fields of the start form."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
 from bai_services.core import errors
 from bai_services.i18n.catalogue import Translator
 
-# Fields of a request: the key of the label's text and the id of the form element.
+# Request field → (message key of its label, id of its form element).
 FIELDS: Mapping[str, tuple[str, str]] = {
     "name": ("name", "bai-name"),
     "project": ("project", "bai-project"),
@@ -20,32 +20,35 @@ FIELDS: Mapping[str, tuple[str, str]] = {
     "shared_memory": ("shared-memory", "bai-shm"),
     "preopen_ports": ("ports", "bai-ports"),
 }
-PARTS_OF_MOUNTS: Mapping[str, str] = {
+# Column of a mount row → message key of its label.
+MOUNT_COLUMNS: Mapping[str, str] = {
     "vfolder": "folder",
     "subpath": "mount-subpath",
     "path": "mount-path",
     "permission": "permission",
 }
-# Sections whose rows are created by the page's script.
+# Request field → (message key of its label, id of the list); the page's script creates the rows.
 SECTIONS: Mapping[str, tuple[str, str]] = {
     "resources": ("resources", "bai-amounts"),
     "mounts": ("folders", "bai-mounts"),
     "environ": ("environment", "bai-environ"),
     "secret_environ": ("environment", "bai-environ"),
 }
-IN_DETAILS = ("bai-name", "bai-shm", "bai-ports", "bai-environ")
+# Ids of the elements in the collapsible section "Advanced".
+ADVANCED = ("bai-name", "bai-shm", "bai-ports", "bai-environ")
 
 
 @dataclass(frozen=True, slots=True)
 class RefusedField:
     """A refused field of a request, the problem, and where the form shows it.
 
-    ``element`` is the id of the form element, empty where the form has none; ``section`` the id of
-    the element that contains the rows, if it is a row; ``key`` the slot, variable or row.
+    ``element`` is the id of the form element, empty if the form has none. For a row of a list:
+    ``section`` is the id of the list, ``key`` the slot, variable name or row number, ``part`` the
+    column.
     """
 
     field: str
-    text: str
+    problem: str
     label: str
     element: str
     section: str = ""
@@ -53,15 +56,15 @@ class RefusedField:
     part: str = ""
 
     @property
-    def is_in_details(self) -> bool:
-        return (self.section or self.element) in IN_DETAILS
+    def is_in_advanced_section(self) -> bool:
+        return (self.section or self.element) in ADVANCED
 
     def as_json(self) -> dict[str, str]:
         return asdict(self)
 
 
 def problems_of(error: errors.BaiError) -> tuple[tuple[str, str], ...]:
-    """Return field and problem for everything that a refusal reports by field."""
+    """Return the (field, problem) pairs of a validation error; empty if it names no field."""
     given = error.details.get("problems")
     if isinstance(given, list):
         found = [each for each in given if isinstance(each, Mapping)]
@@ -71,32 +74,35 @@ def problems_of(error: errors.BaiError) -> tuple[tuple[str, str], ...]:
 
 
 def refused_fields(
-    problems: Sequence[tuple[str, str]], translate: Translator, label_of: Any
+    problems: Sequence[tuple[str, str]], translate: Translator, label_of: Callable[[str], str]
 ) -> list[RefusedField]:
     """Return where the form shows each problem; ``label_of`` returns the label of a slot."""
-    return [_placed(field, text, translate, label_of) for field, text in problems]
+    return [_refused_field(field, problem, translate, label_of) for field, problem in problems]
 
 
-def _placed(field: str, text: str, translate: Translator, label_of: Any) -> RefusedField:
+def _refused_field(
+    field: str, problem: str, translate: Translator, label_of: Callable[[str], str]
+) -> RefusedField:
     name, _, rest = field.partition(".")
     if name in FIELDS:
         key, element = FIELDS[name]
-        return RefusedField(field, text, translate(f"spawn.{key}"), element)
+        return RefusedField(field, problem, translate(f"spawn.{key}"), element)
     if name not in SECTIONS:
-        return RefusedField(field, text, field, "")
+        return RefusedField(field, problem, field, "")
     key, section = SECTIONS[name]
     label = translate(f"spawn.{key}")
     if not rest:
-        return RefusedField(field, text, label, section, section)
+        return RefusedField(field, problem, label, section, section)
     if name == "resources":
-        return RefusedField(field, text, label_of(rest), _id("bai-amount", rest), section, rest)
+        return RefusedField(field, problem, label_of(rest), _id("bai-amount", rest), section, rest)
     if name == "mounts":
-        row, _, part = rest.partition(".")
-        named = translate(f"spawn.{PARTS_OF_MOUNTS.get(part, 'folder')}")
-        number = f" {int(row) + 1}" if row.isascii() and row.isdigit() else ""
+        row, _, column = rest.partition(".")
+        label = translate(f"spawn.{MOUNT_COLUMNS.get(column, 'folder')}")
+        if row.isascii() and row.isdigit():
+            label += f" {int(row) + 1}"
         element = _id("bai-mount", rest)
-        return RefusedField(field, text, named + number, element, section, row, part or "vfolder")
-    return RefusedField(field, text, rest, _id("bai-variable", rest), section, rest)
+        return RefusedField(field, problem, label, element, section, row, column or "vfolder")
+    return RefusedField(field, problem, rest, _id("bai-variable", rest), section, rest)
 
 
 def _id(prefix: str, rest: str) -> str:

@@ -1,4 +1,4 @@
-"""Settings and resources of a Hub server that is a session."""
+"""Base class of the spawner: its settings, shared resources and saved state."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ SESSION_ID = HUB_OPTION
 
 
 class SessionServer(Spawner):
-    """A Hub server that is a session: its settings and its resources."""
+    """A Hub server that represents a session of the resource manager."""
 
     manager_url = Unicode(
         help="""
-        Address of the resource manager without the Hub's proxy in between, such as
+        URL of the resource manager that does not pass through the Hub's proxy, such as
         `http://127.0.0.1:8091/services/bai`. The default is `BAI_MANAGER_URL`.
         """
     ).tag(config=True)
@@ -45,9 +45,8 @@ class SessionServer(Spawner):
 
     session_manager_url = Unicode(
         help="""
-        Address at which sessions reach the resource manager, which they get as `BAI_MANAGER_URL`.
-        The default is `manager_url`; it must be another one where containers or other machines
-        cannot reach that.
+        URL at which sessions reach the resource manager; they get it as `BAI_MANAGER_URL`. The
+        default is `manager_url`. Set it if containers or other machines cannot reach that URL.
         """
     ).tag(config=True)
 
@@ -55,8 +54,8 @@ class SessionServer(Spawner):
         10,
         min=0.1,
         help="""
-        Seconds after which a call to the resource manager counts as not answered. Waiting for a
-        place (`queue_grace_seconds`) comes on top.
+        Timeout in seconds of a call to the resource manager. The wait in the queue
+        (`queue_grace_seconds`) is added to it.
         """,
     ).tag(config=True)
 
@@ -64,8 +63,8 @@ class SessionServer(Spawner):
         30,
         min=0,
         help="""
-        Seconds that a start from the Hub waits for a place before it ends with a link to the
-        queued session, which then starts by itself. 0 looks once. It counts into
+        Seconds that a start from the Hub waits in the queue before it ends with a link to the
+        pending session, which starts later by itself. 0 checks once. It is part of
         `start_timeout`.
         """,
     ).tag(config=True)
@@ -74,7 +73,7 @@ class SessionServer(Spawner):
         0.02,
         min=0.001,
         max=1,
-        help="Seconds between two checks whether a started server answers.",
+        help="Seconds between two readiness checks of a started server.",
     ).tag(config=True)
 
     engine_classes = Dict(
@@ -83,16 +82,16 @@ class SessionServer(Spawner):
             "docker": "bai_spawner.engines.docker.DockerEngine",
         },
         help="""
-        The class, or its import name, behind each engine name of resource groups. Their own
-        options are those of the classes, such as `c.DockerEngine.pids_limit`.
+        Engine name of a resource group → engine class or its import name. Configure an engine
+        through its class, for example `c.DockerEngine.pids_limit`.
         """,
     ).tag(config=True)
 
     start_timeout = Integer(
         180,
         help="""
-        Seconds from the start of a spawn until its server must answer, the wait for a place
-        (`queue_grace_seconds`) included.
+        Seconds until a started server must respond, including the wait in the queue
+        (`queue_grace_seconds`).
         """,
     ).tag(config=True)
 
@@ -110,9 +109,9 @@ class SessionServer(Spawner):
 
     @default("server_token_scopes")
     def _default_server_token_scopes(self) -> list[str]:
-        # Required: the Hub's own default; reading the session's own server, because a batch session
-        # starts its command when the Hub knows the server; and the scope by which the manager
-        # recognises the token as a session's.
+        # The first two are the Hub's default. A batch session reads its own server, because it
+        # runs its command only after the Hub has registered the server. By the last scope the
+        # manager recognises the token of a session.
         own = ["users:activity!user", "access:servers!server", "read:servers!server"]
         return [*own, f"{SESSION_SCOPE}!server"] if SESSION_SCOPE in scope_definitions else own
 
@@ -166,10 +165,10 @@ class SessionServer(Spawner):
         return found
 
     def own_command(self) -> list[str]:
-        """Return the command of the Hub's configuration, empty where it is the Hub's default."""
-        words, arguments = list(self.cmd), list(self.get_args())
-        is_default = words == ["jupyterhub-singleuser"] and not arguments
-        return [] if is_default else [*words, *arguments]
+        """Return the command in the Hub's configuration; empty if it is JupyterHub's default."""
+        command, arguments = list(self.cmd), list(self.get_args())
+        is_default = command == ["jupyterhub-singleuser"] and not arguments
+        return [] if is_default else [*command, *arguments]
 
     def page_of(self, session_id: str, session: Mapping[str, Any] | None = None) -> str:
         """Return the path of a session's page."""
@@ -180,9 +179,7 @@ class SessionServer(Spawner):
         return str(url_path_join(base, "services/bai/sessions", session_id))
 
     def remember_session(self, session_id: str, options: Mapping[str, Any]) -> None:
-        """Store the session id with the options: a later start or removal of this server needs
-        it.
-        """
+        """Store the session id in the server's options, for a later start or removal."""
         self.orm_spawner.user_options = {**options, SESSION_ID: session_id}
         self._commit()
 
@@ -194,30 +191,31 @@ class SessionServer(Spawner):
         self._commit()
 
     def forget_options(self) -> None:
-        """Keep only the session id: the owner's next start would use the other options."""
+        """Remove all options but the session id, so that the owner's next start ignores them."""
         options = self.orm_spawner.user_options or {}
-        kept = {name: value for name, value in options.items() if name == SESSION_ID}
-        self.user_options = self.orm_spawner.user_options = kept
+        remaining = {name: value for name, value in options.items() if name == SESSION_ID}
+        self.user_options = self.orm_spawner.user_options = remaining
         self._commit()
 
     def remember(self, running: Running) -> None:
-        """Save the running kernels at once: the Hub itself would save only after ``start``."""
+        """Save the running kernels now; the Hub saves its state only after ``start`` returns."""
         self._running, self._is_reported = running, False
         self.orm_spawner.state = self.get_state()
         self._commit()
 
     def _commit(self) -> None:
-        # The row's database session: ``Spawner.db`` is deprecated and warns at each start.
-        session = object_session(self.orm_spawner)
-        assert session is not None, "the row of a server is always in the Hub's session"
-        session.commit()
+        # ``Spawner.db`` is deprecated and logs a warning at each start.
+        database_session = object_session(self.orm_spawner)
+        assert database_session is not None, "the row of a server always has a database session"
+        database_session.commit()
 
     def forget(self) -> None:
         self._running, self._is_reported = None, False
 
     async def report_started(self) -> None:
-        """Report to the manager that the server responds; ``poll`` repeats it if the manager was
-        unavailable.
+        """Report to the manager that the server responds.
+
+        If the manager is unavailable, the next ``poll`` repeats the report.
         """
         if self._running is None or self._is_reported:
             return
@@ -225,7 +223,7 @@ class SessionServer(Spawner):
             await self.sessions.started(self._running)
         except errors.Unavailable as error:
             self.log.warning(
-                "%s runs, but the manager could not be notified: %s", self._log_name, error
+                "%s is running, but the manager could not be notified: %s", self._log_name, error
             )
         else:
             self._is_reported = True

@@ -1,4 +1,4 @@
-"""Client of the manager's sessions for the spawner."""
+"""The spawner's client for the manager's session API."""
 
 from __future__ import annotations
 
@@ -19,45 +19,47 @@ from bai_services.service_client import ServiceClient
 
 from .engines.base import Exit, Running
 
-# A body of the API may have one MiB; the log is truncated so that it fits as JSON.
+# The API limits a request body to 1 MiB; 4 KiB are reserved for the other fields.
 MAX_LOG_BYTES = 2**20 - 4096
-REPORT_TRIES = 4
-REPORT_FIRST_WAIT_SECONDS = 0.2
+MAX_REPORT_ATTEMPTS = 4
+FIRST_REPORT_PAUSE_SECONDS = 0.2
 LONG_POLL_SECONDS = 20
-# Output of a session's main kernel, and of its other kernels by hostname.
+# Time for the response itself, added to the duration of a long poll.
+RESPONSE_TIMEOUT_SECONDS = 15
+# Output of a session's main kernel, and of its sub kernels by hostname.
 Logs = tuple[str, Mapping[str, str]]
 NO_LOGS: Logs = ("", {})
-ANSWER_SECONDS = 15
 
-WAITING = frozenset({Status.PENDING, Status.SCHEDULED, Status.PREPARING})
+UNPREPARED = frozenset({Status.PENDING, Status.SCHEDULED, Status.PREPARING})
 
 
 def is_ended(session: Mapping[str, Any]) -> bool:
     return session["status"] in ENDED
 
 
-def is_overtaken(session: Mapping[str, Any]) -> bool:
-    """Return whether a session was stopped before a start that the manager requested.
+def was_stopped_before_start(session: Mapping[str, Any]) -> bool:
+    """Return whether a session was stopped before the start that the manager requested for it.
 
-    Creating it again would start a session that nobody wants any more.
+    Such a session must not be created again, because its user has stopped it.
     """
     was_stopped = session["status"] in (Status.CANCELLED, Status.TERMINATED)
     return was_stopped and session["started_by"] == "manager" and not session["started_at"]
 
 
-def is_waiting(session: Mapping[str, Any]) -> bool:
-    return session["status"] in WAITING
+def is_unprepared(session: Mapping[str, Any]) -> bool:
+    """Return whether a session is pending or still being prepared."""
+    return session["status"] in UNPREPARED
 
 
 class Sessions:
-    """Calls the manager with the Hub's secret; every method may raise a ``BaiError``."""
+    """Call the manager with the Hub's secret; every method may raise a ``BaiError``."""
 
     def __init__(self, client: ServiceClient) -> None:
         self._client = client
 
     @classmethod
     def connect(cls, manager_url: str, token_file: str, timeout_seconds: float) -> Sessions:
-        """Return a client for the manager at ``manager_url``; nothing is sent yet.
+        """Return a client for the manager at ``manager_url``; send no request yet.
 
         Raises
         ------
@@ -76,42 +78,42 @@ class Sessions:
         await self._client.close()
 
     async def options(self, owner: str, project: str = "", group: str = "") -> dict[str, Any]:
-        """Return the offer of the start form for ``owner``."""
+        """Return what the start form can offer to ``owner``: projects, groups, images, limits."""
         query = {"owner": owner, "project": project, "resource_group": group}
         return await self._get("/sessions/options", **{k: v for k, v in query.items() if v})
 
     async def create(self, body: Mapping[str, Any]) -> dict[str, Any]:
-        """Create a session; a live one of that name and content is returned unchanged."""
+        """Create a session; idempotent while a live session has the same name and request."""
         return await self._post("/sessions", body)
 
     async def get(self, session_id: str) -> dict[str, Any]:
         return await self._get(_path(session_id))
 
     async def find_live(self, hub_user: str, hub_server: str) -> dict[str, Any] | None:
-        """Return the live session of a Hub server, None if there is none."""
+        """Return the live session of a Hub server, or None."""
         query = {"hub_user": hub_user, "hub_server": hub_server, "sort": "-created_at", "limit": 20}
         page = await self._get("/sessions", **query)
         live = (s for s in page["items"] if s["status"] in LIVE)
         return next(live, None)
 
     async def wait_until_prepared(self, session_id: str, seconds: float) -> dict[str, Any]:
-        """Return the session when it no longer waits, or its state after ``seconds``."""
+        """Return the session once it is prepared or has ended, or its state after ``seconds``."""
         loop = asyncio.get_running_loop()
         deadline = loop.time() + seconds
         while True:
-            left = max(0.0, deadline - loop.time())
-            turn = min(left, LONG_POLL_SECONDS)
+            seconds_left = max(0.0, deadline - loop.time())
+            poll_seconds = min(seconds_left, LONG_POLL_SECONDS)
             session: dict[str, Any] = await self._client.get(
                 _path(session_id),
-                timeout_seconds=turn + ANSWER_SECONDS,
+                timeout_seconds=poll_seconds + RESPONSE_TIMEOUT_SECONDS,
                 wait=Status.PREPARED.value,
-                timeout=f"{turn:.3f}",
+                timeout=f"{poll_seconds:.3f}",
             )
-            if not is_waiting(session) or loop.time() >= deadline:
+            if not is_unprepared(session) or loop.time() >= deadline:
                 return session
 
     async def detach(self, session_id: str) -> dict[str, Any]:
-        """Let the manager start a waiting session later."""
+        """Let the manager start a pending session itself, when it is prepared."""
         return await self._post(_path(session_id, "detach"), {})
 
     async def launch(self, session_id: str, user: str, server: str) -> LaunchPlan:
@@ -125,56 +127,57 @@ class Sessions:
         await self._post(_path(running.session_id, "started"), body)
 
     async def exited(self, session_id: str, ended: Exit, logs: Logs = NO_LOGS) -> None:
-        log, of_subs = logs
+        log, sub_logs = logs
         body: dict[str, Any] = {
             "exit_code": ended.code,
             "reason": ended.text[:1000],
             "reason_code": ended.reason.value,
         }
-        if not of_subs:
-            body["log"] = fitting(log)
+        if not sub_logs:
+            body["log"] = truncated(log)
         else:
-            body["log"] = fitting(log, MAX_LOG_BYTES // 2)
-            share = MAX_LOG_BYTES // 2 // len(of_subs) - 128
-            body["sub_logs"] = {name: fitting(text, share) for name, text in of_subs.items()}
+            body["log"] = truncated(log, MAX_LOG_BYTES // 2)
+            share = MAX_LOG_BYTES // 2 // len(sub_logs) - 128
+            body["sub_logs"] = {name: truncated(text, share) for name, text in sub_logs.items()}
         await self._post(_path(session_id, "exited"), body)
 
     async def report_exit(
         self, session_id: str, ended: Exit, logs: Logs, to: logging.Logger
     ) -> bool:
-        """Report an end to the manager, with retries; return whether it was received.
+        """Report the end of a session to the manager; return whether the manager accepted it.
 
-        If not, the manager's reconciler learns it from the agent.
+        Retries with exponential backoff while the manager is unavailable. If the report fails, the
+        manager's reconciler learns of the end from the agent.
         """
-        wait = REPORT_FIRST_WAIT_SECONDS
-        for attempt in range(REPORT_TRIES):
+        pause = FIRST_REPORT_PAUSE_SECONDS
+        for attempt in range(MAX_REPORT_ATTEMPTS):
             try:
                 await self.exited(session_id, ended, logs)
                 return True
             except errors.Unavailable as error:
-                if attempt == REPORT_TRIES - 1:
+                if attempt == MAX_REPORT_ATTEMPTS - 1:
                     to.warning("Session %s: its end could not be reported: %s", session_id, error)
             except errors.BaiError as error:
-                to.warning("Session %s: its end was not accepted: %s", session_id, error)
+                to.warning("Session %s: the manager rejected its end: %s", session_id, error)
                 return False
-            await asyncio.sleep(wait)
-            wait *= 2
+            await asyncio.sleep(pause)
+            pause *= 2
         return False
 
     async def cancel(self, session_id: str) -> None:
         await self._client.delete(_path(session_id))
 
     async def _get(self, path: str, **query: Any) -> dict[str, Any]:
-        answer: dict[str, Any] = await self._client.get(path, **query)
-        return answer
+        response: dict[str, Any] = await self._client.get(path, **query)
+        return response
 
     async def _post(self, path: str, body: Mapping[str, Any]) -> dict[str, Any]:
-        answer: dict[str, Any] = await self._client.post(path, dict(body))
-        return answer
+        response: dict[str, Any] = await self._client.post(path, dict(body))
+        return response
 
 
-def fitting(log: str, max_bytes: int = MAX_LOG_BYTES) -> str:
-    """Return the longest suffix of ``log``, in whole lines, that fits into one JSON body."""
+def truncated(log: str, max_bytes: int = MAX_LOG_BYTES) -> str:
+    """Return the longest suffix of ``log``, in whole lines, of at most ``max_bytes`` of JSON."""
 
     def is_too_long(cut: int) -> bool:
         return len(json.dumps(log[cut:], ensure_ascii=False).encode(errors="replace")) > max_bytes
@@ -186,6 +189,6 @@ def fitting(log: str, max_bytes: int = MAX_LOG_BYTES) -> str:
 
 
 def _path(session_id: str, verb: str = "") -> str:
-    # Escaped, because an id may come from a request to the Hub and must not select another route.
+    # Escape the id: it may come from a request to the Hub and must not select another route.
     path = f"/sessions/{quote(session_id, safe='')}"
     return f"{path}/{verb}" if verb else path

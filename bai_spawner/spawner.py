@@ -1,4 +1,4 @@
-"""The Hub's spawner: gets a session from the manager and passes it to an engine."""
+"""The Hub's spawner: get a session from the manager and run it on an engine."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from bai_services.core.sessions.end_reason import EndReason
 
 from . import form, kernel_group, refusals
 from .engines.base import Engine, EngineUnreachable, Exit, Running
-from .progress import event_of
+from .progress import progress_event
 from .server import SESSION_ID, SessionServer
 from .sessions import MAX_LOG_BYTES, is_ended
 from .start import Start
@@ -25,7 +25,7 @@ STOPPED = "stopped through the Hub"
 
 
 class BaiSpawner(SessionServer):
-    """Starts sessions of the resource manager; makes no decisions and keeps no records."""
+    """Spawner for sessions of the resource manager, which decides where and when they run."""
 
     _start: Start | None = None
     _last_exit = 0
@@ -40,7 +40,8 @@ class BaiSpawner(SessionServer):
 
     @default("apply_user_options")
     def _default_apply_user_options(self) -> Any:
-        # Needed by ``Start``; without an auth-state consumer the Hub warns at each start.
+        # ``Start`` applies the options. Without a function here the Hub logs a warning at each
+        # start.
         return lambda spawner, options: None
 
     async def start(self) -> str:
@@ -49,22 +50,22 @@ class BaiSpawner(SessionServer):
             self._start = Start(self)
             return await self._start.run()
         except errors.BaiError as error:
-            # The secret cannot be read, so no request has been sent yet.
+            # The file with the Hub's secret cannot be read, so no request has been sent.
             raise refusals.of_manager(error, self.translate) from error
         finally:
             self._start = None
 
     @property
     def is_refused_by_field(self) -> bool:
-        """Whether the form in this response shows why the start was refused, for the Hub's page."""
+        """Whether the form in this response already shows why the start was refused."""
         return form.has_problems()
 
     def serves(self, session_id: str) -> bool:
-        """Return whether what runs, starts or remains here belongs to that session."""
+        """Return whether the running, starting or last server belongs to that session."""
         if self._start is not None:
-            return self._start.serves(session_id)
+            return self._start.belongs_to(session_id)
         if self.pending == "spawn":
-            return False  # a start that has not begun yet: its session is unknown
+            return False  # the session of a start that has not begun yet is unknown
         if self._running is not None:
             return self._running.session_id == session_id
         return bool((self.orm_spawner.user_options or {}).get(SESSION_ID) == session_id)
@@ -78,8 +79,8 @@ class BaiSpawner(SessionServer):
             ended = await kernel_group.stop(engine, running, now)
         except EngineUnreachable as error:
             self.log.error("%s cannot be stopped now: %s", self._log_name, error)
-            # The Hub forgets it in any case; the manager keeps trying through the agent.
-            await self._leave_to_manager(running.session_id)
+            # The Hub forgets the server in any case; the manager stops it through the agent.
+            await self._cancel_in_manager(running.session_id)
             return
         await self._finish(engine, running, Exit(ended.code, EndReason.STOPPED, STOPPED))
 
@@ -94,17 +95,17 @@ class BaiSpawner(SessionServer):
             self.log.warning("%s is assumed to be running: %s", self._log_name, error)
             return None
         if self._start is not None:
-            return None  # the start in progress detects and reports the problem
+            return None  # the start in progress reports the exit itself
         if ended is None:
             await self._report_late()
             return None
         if running.subs:
-            # One kernel has ended: stop the others before the end is reported.
+            # If one kernel has ended, stop the others before reporting the end.
             try:
                 main = await kernel_group.stop(engine, running, now=True)
                 ended = replace(ended, code=main.code)
             except EngineUnreachable as error:
-                self.log.warning("%s: a kernel cannot be ended: %s", self._log_name, error)
+                self.log.warning("%s: a kernel cannot be stopped: %s", self._log_name, error)
         await self._finish(engine, running, ended)
         return self._last_exit
 
@@ -119,15 +120,15 @@ class BaiSpawner(SessionServer):
         try:
             await self.report_started()
         except errors.BaiError as error:
-            # For the manager it has ended, and its reconciler cleans up.
-            self.log.warning("%s no longer exists in the manager: %s", self._log_name, error)
+            # For the manager the session has ended; its reconciler removes the kernels.
+            self.log.warning("%s: the manager rejected its start: %s", self._log_name, error)
             self._is_reported = True
 
-    async def _leave_to_manager(self, session_id: str) -> None:
+    async def _cancel_in_manager(self, session_id: str) -> None:
         try:
             await self.sessions.cancel(session_id)
         except errors.BaiError as error:
-            self.log.warning("Session %s was not ended: %s", session_id, error)
+            self.log.warning("Session %s was not cancelled: %s", session_id, error)
 
     async def get_url(self) -> str:
         if self._running is None:
@@ -152,7 +153,7 @@ class BaiSpawner(SessionServer):
         self.forget()
 
     async def progress(self) -> AsyncIterator[dict[str, Any]]:
-        """Yield the manager's progress of the session until the start ends."""
+        """Yield a progress event whenever the session's progress changes, until the start ends."""
         translate, last = self.translate, None
         while self.pending == "spawn":
             if (start := self._start) is not None and start.session_id:
@@ -160,21 +161,21 @@ class BaiSpawner(SessionServer):
                     session = await self.sessions.get(start.session_id)
                 except errors.BaiError:
                     session = None
-                event = event_of(session, translate) if session else None
+                event = progress_event(session, translate) if session else None
                 if event is not None and event != last:
                     yield event
                     last = event
             await asyncio.sleep(PROGRESS_STEP_SECONDS)
 
     async def delete_forever(self) -> None:
-        """Cancel the waiting session of this server, which is being removed."""
+        """Cancel the live session of this server, which is being removed."""
         session_id = (self.orm_spawner.user_options or {}).get(SESSION_ID)
         if not session_id:
             return
         try:
             session = await self.sessions.get(str(session_id))
-            own = (session["hub_user"], session["hub_server"]) == (self.user.name, self.name)
-            if own and not is_ended(session):
+            is_own = (session["hub_user"], session["hub_server"]) == (self.user.name, self.name)
+            if is_own and not is_ended(session):
                 await self.sessions.cancel(session["id"])
         except errors.BaiError as error:
             self.log.warning("Session %s was not cancelled: %s", session_id, error)

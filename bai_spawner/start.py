@@ -1,4 +1,4 @@
-"""One start of a server: from the Hub's request to a running session, or a clean failure."""
+"""One start of a server, from the Hub's request to a running session or a cleaned-up failure."""
 
 from __future__ import annotations
 
@@ -18,26 +18,32 @@ from bai_services.core.sessions.spec import DEFAULTS, HUB_OPTIONS
 
 from . import form, kernel_group, refusals
 from .engines.base import Engine, EngineError, EngineUnreachable, Exit, Running
-from .readiness import wait_for_answer
+from .readiness import wait_until_ready
 from .server import SESSION_ID, SessionServer
-from .sessions import MAX_LOG_BYTES, NO_LOGS, is_ended, is_overtaken, is_waiting
+from .sessions import (
+    MAX_LOG_BYTES,
+    NO_LOGS,
+    is_ended,
+    is_unprepared,
+    was_stopped_before_start,
+)
 
 DEFAULT_NAME = "default"
-# Reserved at the end of start_timeout for a failing start, so that our message reaches the user
-# instead of the Hub's.
-MARGIN_SECONDS = 5
+# Reserved at the end of `start_timeout`, so that a start that times out can report our message
+# before the Hub's own timeout reports a general one.
+ERROR_REPORT_MARGIN_SECONDS = 5
 LOG_TAIL_LINES = 15
-CANCEL_SECONDS = 10
+CANCEL_TIMEOUT_SECONDS = 10
 
 
 class Start:
-    """One start by one spawner; the spawner's ``progress`` reads ``session_id``."""
+    """One start by one spawner, whose ``progress`` reads ``session_id``."""
 
     def __init__(self, spawner: SessionServer) -> None:
         self._spawner = spawner
         self._sessions = spawner.sessions
         self._translate = spawner.translate
-        self._deadline = time.monotonic() + spawner.start_timeout - MARGIN_SECONDS
+        self._deadline = time.monotonic() + spawner.start_timeout - ERROR_REPORT_MARGIN_SECONDS
         self.session_id = ""
 
     async def run(self) -> str:
@@ -46,41 +52,41 @@ class Start:
         Raises
         ------
         StartRefused
-            With the reason; nothing of the start remains, except a session that is queued.
+            If the start fails. Only a pending session remains of it, if there is one.
         """
         try:
             self._check_requester()
             plan = await self._plan_of_prepared()
             if plan is None:
-                session = await self._obtain()
-                await self._wait(session)
+                session = await self._find_or_create_session()
+                await self._wait_until_prepared(session)
                 plan = await self._launch(self.session_id)
         except errors.BaiError as error:
-            # The live session of that name, if it is the conflict.
+            # On a name conflict, the details contain the id of the live session.
             live_id = error.details.get("session") if error.code == "already-exists" else None
             session_id = self.session_id or str(live_id or "")
             page = self._spawner.page_of(session_id) if session_id else ""
             form.note_problems(error)
             raise refusals.of_manager(error, self._translate, page) from error
         except asyncio.CancelledError:
-            await self._withdraw()
+            await self._cancel_session()
             raise
-        return await self._bring_up(plan)
+        return await self._start_server(plan)
 
-    def serves(self, session_id: str) -> bool:
-        """Return whether this start is for that session; a start by the owner may create another
-        one.
+    def belongs_to(self, session_id: str) -> bool:
+        """Return whether this start belongs to the session.
+
+        Until a start by the owner has a session, it belongs to none: it may create a new one.
         """
         if self.session_id or self._spawner.is_requested_by_owner:
             return self.session_id == session_id
         return bool((self._spawner.user_options or {}).get(SESSION_ID) == session_id)
 
     def _check_requester(self) -> None:
-        """Raise ``Forbidden`` unless requested by the owner, or by a service with only a session
-        id.
+        """Raise ``Forbidden`` unless the owner requested the start, or a service by session id.
 
-        The manager starts sessions by id only: the owner has created such a session through the
-        manager. Options from anyone else would run their code as the owner.
+        Options from anyone else would run their code as the owner. The manager is a service and
+        sends only the id of a session, which the owner has created through the manager.
         """
         spawner = self._spawner
         if spawner.is_requested_by_owner:
@@ -101,31 +107,31 @@ class Start:
         return await self._sessions.launch(session_id, self._spawner.user.name, self._spawner.name)
 
     async def _plan_of_prepared(self) -> LaunchPlan | None:
-        """Return the plan of the session that the manager starts here, None for other starts.
+        """Return the plan of the session named in the options if it is prepared, else None.
 
-        The manager requests a start when everything is prepared, so one call is enough.
+        The manager requests a start when the session is prepared, so one call is enough for it.
         """
-        asked = (self._spawner.user_options or {}).get(SESSION_ID)
-        if asked is None:
+        session_id = (self._spawner.user_options or {}).get(SESSION_ID)
+        if session_id is None:
             return None
         try:
-            plan = await self._launch(str(asked))
+            plan = await self._launch(str(session_id))
         except errors.Conflict:
-            return None  # it still waits, or has ended
+            return None  # not prepared yet, or ended
         self.session_id = plan.session_id
         return plan
 
-    async def _obtain(self) -> dict[str, Any]:
-        """Return the session of this start; create it if there is none."""
+    async def _find_or_create_session(self) -> dict[str, Any]:
+        """Return the session of this start; create one if there is none or it has ended."""
         options = dict(self._spawner.user_options or {})
-        asked = options.pop(SESSION_ID, None)
-        if asked is not None:
-            session = await self._own(str(asked))
+        session_id = options.pop(SESSION_ID, None)
+        if session_id is not None:
+            session = await self._session_of_this_server(str(session_id))
             if not is_ended(session):
                 self.session_id = session["id"]
                 return session
-            if is_overtaken(session):
-                # The next start of this server will be requested by a user.
+            if was_stopped_before_start(session):
+                # The next start creates a new session.
                 self._spawner.forget_session()
                 raise errors.Conflict(f"session {session['name']} was stopped before its start")
             if session.get("type") == SessionType.BATCH:
@@ -134,33 +140,33 @@ class Start:
                 )
             if not self._spawner.is_requested_by_owner:
                 raise self._not_the_owner()
-            # A restarted server sends the id of its last session.
+            # A restarted server has no options but the id of its last session.
             options = options or request_again(session)
-        session = await self._sessions.create(self._order(options))
+        session = await self._sessions.create(self._request_body(options))
         self.session_id = session["id"]
         self._spawner.remember_session(session["id"], options)
         return session
 
-    async def _own(self, session_id: str) -> dict[str, Any]:
+    async def _session_of_this_server(self, session_id: str) -> dict[str, Any]:
         session = await self._sessions.get(session_id)
         server = (session["hub_user"], session["hub_server"])
         if server != (self._spawner.user.name, self._spawner.name):
-            # The same message as for a session that does not exist.
+            # Do not reveal whether a session of another server exists.
             raise errors.NotFound(f"there is no session {session_id} for this server")
         return session
 
-    def _order(self, options: Mapping[str, Any]) -> dict[str, Any]:
+    def _request_body(self, options: Mapping[str, Any]) -> dict[str, Any]:
         unknown = sorted(set(options) - HUB_OPTIONS)
         if unknown:
             raise errors.InvalidRequest(
                 f"unknown options: {', '.join(unknown)}; "
-                f"known are {', '.join(sorted(HUB_OPTIONS))}",
+                f"the known options are {', '.join(sorted(HUB_OPTIONS))}",
                 unknown=unknown,
             )
         spawner = self._spawner
         options = form.with_secrets(options)
         if isinstance(options.get("mounts"), Sequence):
-            # The name is for the form, in case the folder has been deleted by then.
+            # Drop ``name``: only the form uses it, to label a folder that has been deleted since.
             options["mounts"] = [
                 {k: v for k, v in mount.items() if k != "name"}
                 if isinstance(mount, Mapping)
@@ -174,38 +180,38 @@ class Start:
             "hub_server": spawner.name,
         }
 
-    async def _wait(self, session: Mapping[str, Any]) -> None:
-        if not is_waiting(session):
+    async def _wait_until_prepared(self, session: Mapping[str, Any]) -> None:
+        if not is_unprepared(session):
             return
-        grace = min(self._spawner.queue_grace_seconds, self._left())
+        grace = min(self._spawner.queue_grace_seconds, self._seconds_left())
         session = await self._sessions.wait_until_prepared(self.session_id, grace)
-        if is_waiting(session):
+        if is_unprepared(session):
             session = await self._sessions.detach(self.session_id)
-        if is_waiting(session):
+        if is_unprepared(session):
             page = self._spawner.page_of(self.session_id, session)
             raise refusals.queued(session, page, self._translate)
         if is_ended(session):
             why = session.get("status_info") or session["status"]
             raise errors.Conflict(f"the session {session['name']} ended before its start: {why}")
 
-    async def _withdraw(self) -> None:
-        """Cancel the session of a start that the user cancelled, or that timed out."""
+    async def _cancel_session(self) -> None:
+        """Cancel the session of a start that the user cancelled or that timed out."""
         if not self.session_id:
             return
         try:
-            async with asyncio.timeout(CANCEL_SECONDS):
+            async with asyncio.timeout(CANCEL_TIMEOUT_SECONDS):
                 await self._sessions.cancel(self.session_id)
         except (errors.BaiError, TimeoutError) as error:
             self._spawner.log.warning("Session %s was not cancelled: %s", self.session_id, error)
 
-    async def _bring_up(self, plan: LaunchPlan) -> str:
+    async def _start_server(self, plan: LaunchPlan) -> str:
         running: Running | None = None
         engine: Engine | None = None
         try:
             engine = self._spawner.engine(plan.engine)
             running = await self._start_engine(engine, plan)
             self._spawner.remember(running)
-            await self._answer(engine, running)
+            await self._wait_until_ready(engine, running)
             await self._spawner.report_started()
         except EngineError as error:
             await self._undo(engine, running, error.reason, str(error))
@@ -219,7 +225,7 @@ class Start:
             await self._undo(engine, running, "start-cancelled", "the start was cancelled")
             raise
         except Exception:
-            # A bug: the Hub logs it, and it must not leave a session behind either.
+            # A bug, which the Hub logs. It must not leave a session behind either.
             await self._undo(engine, running, "internal", "internal error")
             raise
         return running.url
@@ -235,29 +241,37 @@ class Start:
                     environ.pop(name, None)
         return await kernel_group.start(engine, plan, environ, spawner.own_command())
 
-    async def _answer(self, engine: Engine, running: Running) -> None:
-        """Wait for the server; raise an EngineError with its last output if it does not respond."""
+    async def _wait_until_ready(self, engine: Engine, running: Running) -> None:
+        """Wait until the server responds.
+
+        Raises
+        ------
+        EngineError
+            If it exits or does not respond in time; the message ends with its last output.
+        """
         spawner = self._spawner
         url = url_path_join(running.url, spawner.server.base_url, "api")
 
-        async def ended() -> Any:
+        async def poll_exit() -> Exit | None:
             try:
                 return await kernel_group.poll(engine, running)
             except EngineUnreachable:
                 return None
 
         try:
-            how = await wait_for_answer(url, self._left(), spawner.answer_step_seconds, ended)
+            ended = await wait_until_ready(
+                url, self._seconds_left(), spawner.answer_step_seconds, poll_exit
+            )
         except TimeoutError:
             lines = await self._last_lines(engine, running)
             raise EngineError(
                 self._translate("spawn.no-answer", seconds=f"{spawner.start_timeout:g}") + lines,
                 reason=refusals.NO_ANSWER,
             ) from None
-        if how is not None:
+        if ended is not None:
             lines = await self._last_lines(engine, running)
-            code = "?" if how.code is None else how.code
-            text = self._translate("spawn.exited", code=code, how=how.text)
+            code = "?" if ended.code is None else ended.code
+            text = self._translate("spawn.exited", code=code, how=ended.text)
             raise EngineError(text + lines, reason=refusals.EXITED)
 
     async def _last_lines(self, engine: Engine, running: Running) -> str:
@@ -268,7 +282,7 @@ class Start:
     async def _undo(
         self, engine: Engine | None, running: Running | None, reason: str, text: str
     ) -> None:
-        """Clean up after the start, and report to the manager why it ended."""
+        """Stop and remove the kernels of a failed start, and report the failure to the manager."""
         logs, code = NO_LOGS, None
         if engine is not None and running is not None:
             try:
@@ -280,26 +294,26 @@ class Start:
                     "Session %s may not be cleaned up completely: %s", self.session_id, error
                 )
         self._spawner.forget()
-        told = f"{reason}: {text.splitlines()[0] if text else ''}"
-        ended = Exit(code, EndReason.START_FAILED, told)
+        reason_text = f"{reason}: {text.splitlines()[0] if text else ''}"
+        ended = Exit(code, EndReason.START_FAILED, reason_text)
         await self._sessions.report_exit(self.session_id, ended, logs, self._spawner.log)
 
-    def _left(self) -> float:
+    def _seconds_left(self) -> float:
         return max(0.1, self._deadline - time.monotonic())
 
 
 def request_again(session: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the request for a session like one that has ended.
+    """Return the request that creates an ended session again.
 
     Raises
     ------
     InvalidRequest
-        If it had secret variables, whose values cannot be read back.
+        If it has secret variables, because their values cannot be read back.
     """
     if session.get("secret_environ"):
         raise form.secrets_missing(session["secret_environ"])
-    wanted = {
-        # The priority is not copied: an administrator may have set the ended session's.
+    request = {
+        # The priority is not copied, because an administrator may have set it.
         **{name: session.get(name) for name in HUB_OPTIONS - {"priority"}},
         "resources": session["requested"],
         "mounts": [
@@ -311,4 +325,4 @@ def request_again(session: Mapping[str, Any]) -> dict[str, Any]:
         ],
         "callback_url": (session.get("callback") or {}).get("url"),
     }
-    return {k: v for k, v in wanted.items() if v and v != DEFAULTS[k]}
+    return {k: v for k, v in request.items() if v and v != DEFAULTS[k]}

@@ -27,7 +27,7 @@ class EngineError(Exception):
 
 
 class EngineUnreachable(EngineError):
-    """The engine does not respond, so the state of its kernels is unknown."""
+    """The engine does not respond, so the states of its kernels are unknown."""
 
     def __init__(self, message: str) -> None:
         super().__init__(message, reason="engine-unreachable")
@@ -35,7 +35,7 @@ class EngineUnreachable(EngineError):
 
 @dataclass(frozen=True, slots=True)
 class Running:
-    """A started kernel: everything that a restarted Hub needs to watch and to stop it."""
+    """Handle of a started kernel: all that a restarted Hub needs to poll and stop it."""
 
     engine: str
     session_id: str
@@ -46,24 +46,25 @@ class Running:
     kernel_id: str = ""
     hostname: str = MAIN_HOST
     subs: tuple[Running, ...] = ()
-    """The other kernels of a cluster session."""
+    """The sub kernels of a cluster session."""
     pid: int = 0
-    """Process engine: the started process, and the first process of its sandbox (0 without one)."""
+    """Process engine: the process that was started."""
     pid_started: str = ""
     init_pid: int = 0
+    """Process engine: the first process of the sandbox; 0 without a sandbox."""
     init_started: str = ""
     log_pid: int = 0
-    """Process engine: the log writer; it ends by itself when no process can print any more."""
+    """Process engine: the log writer, which exits when its pipe has no writer left."""
     log_started: str = ""
 
     def to_state(self) -> dict[str, Any]:
         return asdict(self)
 
     @classmethod
-    def of_state(cls, state: Mapping[str, Any]) -> Running:
+    def from_state(cls, state: Mapping[str, Any]) -> Running:
         known = {field.name for field in fields(cls)}
         values = {name: value for name, value in state.items() if name in known}
-        values["subs"] = tuple(cls.of_state(sub) for sub in values.get("subs") or ())
+        values["subs"] = tuple(cls.from_state(sub) for sub in values.get("subs") or ())
         return cls(**values)
 
 
@@ -77,76 +78,77 @@ class Exit:
 
     @property
     def as_poll(self) -> int:
-        """The number for JupyterHub's ``poll``: 0 is a clean end."""
+        """The exit status for JupyterHub's ``poll``; 1 if the code is unknown."""
         return 1 if self.code is None else self.code
 
 
 class Engine(LoggingConfigurable):
-    """Starts, watches and stops kernels; its whole state is in `Running`."""
+    """Interface to start, poll and stop kernels; an engine stores its state in `Running` only."""
 
     name: ClassVar[str]
     is_local: ClassVar[bool] = False
-    """Whether it runs on the Hub's own machine, with the Hub's own programs."""
+    """Whether kernels run on the Hub's machine and use the Hub's programs."""
 
     stop_grace_seconds = Float(
         10,
         min=0,
         help="""
-        Seconds between SIGTERM and SIGKILL when a session
-        stops. 0 sends the final one at once.
+        Seconds between SIGTERM and SIGKILL when a session stops. 0 sends SIGKILL immediately.
         """,
     ).tag(config=True)
 
     @abstractmethod
     async def address(self, plan: LaunchPlan) -> tuple[str, int]:
-        """Return the address and port on which the server inside shall listen."""
+        """Return the address and port on which the server in the kernel must listen."""
 
     @abstractmethod
     async def start(
         self, plan: LaunchPlan, environ: Mapping[str, str], command: Sequence[str]
     ) -> Running:
-        """Start the kernel of ``plan``; an earlier one of the same session is removed first.
+        """Remove an earlier kernel of the same name and session, and start the one of ``plan``.
 
-        ``environ`` is the Hub's part of the environment; an empty ``command`` means the image's
-        or the engine's own. Leaves nothing behind when it fails or is cancelled.
+        ``environ`` is the Hub's part of the environment. If ``command`` is empty, the default of
+        the image or engine is run. A failed or cancelled start leaves nothing behind.
 
         Raises
         ------
         EngineError
-            If it cannot be started; ``EngineUnreachable`` if the engine does not answer.
+            If the kernel cannot be started; ``EngineUnreachable`` if the engine does not respond.
         """
 
     @abstractmethod
     async def poll(self, running: Running) -> Exit | None:
-        """Return None while it runs, else how it ended.
+        """Return None while the kernel runs, else its exit.
 
         Raises
         ------
         EngineUnreachable
-            If the engine does not say.
+            If the engine does not respond.
         """
 
     @abstractmethod
     async def read_log(self, running: Running, max_bytes: int) -> str:
-        """Return the end of what it printed, at most ``max_bytes`` of it; empty if lost."""
+        """Return the last ``max_bytes`` of the kernel's output; empty if the output is lost."""
 
     @abstractmethod
     async def stop(self, running: Running, now: bool = False) -> Exit:
-        """End it with everything it started, and return how it ended; its log stays readable.
+        """Stop the kernel and all its processes, and return its exit; its log stays readable.
+
+        ``now`` skips SIGTERM and the grace period.
 
         Raises
         ------
         EngineUnreachable
-            If the engine does not answer: it may still run.
+            If the engine does not respond; the kernel may still be running.
         """
 
     @abstractmethod
     async def remove(self, running: Running) -> None:
-        """Remove the remains of an ended kernel; idempotent."""
+        """Remove what an ended kernel left behind; idempotent. Its log may be gone afterwards."""
 
 
 def tail(text: str, max_bytes: int) -> str:
-    """Return the last ``max_bytes`` of ``text`` in UTF-8, from the start of a line."""
+    """Return at most the last ``max_bytes`` (UTF-8) of ``text``, from the start of a line."""
     data = text.encode(errors="replace")
     if len(data) <= max_bytes:
         return text
@@ -157,19 +159,20 @@ def tail(text: str, max_bytes: int) -> str:
 def merged_environ(
     plan: LaunchPlan, hub: Mapping[str, str], engine: Mapping[str, str]
 ) -> dict[str, str]:
-    """Return the whole environment of a kernel.
+    """Return the complete environment of a kernel.
 
-    Sources in ascending priority: device defaults, the plan's (including the user's variables), the
-    Hub's, the devices', the engine's, our marks. Users cannot set the Hub's own variables.
+    Sources in ascending priority: the devices' defaults, the plan (with the user's variables), the
+    Hub, the devices, the engine, and the marks by which processes of a session are found. Users
+    cannot set the Hub's variables.
     """
-    own = {
+    of_plan = {
         name: value
         for name, value in plan.environ.items()
         if not name.startswith(("JUPYTERHUB_", "JPY_"))
     }
     return {
         **plan.injection.defaults,
-        **own,
+        **of_plan,
         **hub,
         **plan.injection.environ,
         **engine,

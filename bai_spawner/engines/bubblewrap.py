@@ -1,4 +1,4 @@
-"""Bubblewrap sandbox: what a session sees of the machine, and a probe whether it works here."""
+"""Bubblewrap sandbox: the file system of a session, and a check that bwrap works on this host."""
 
 from __future__ import annotations
 
@@ -18,23 +18,26 @@ from types import MappingProxyType
 from bai_services.core.folders.mounts import HOME
 from bai_services.core.sessions.launch_plan import LaunchPlan, Mount
 
-# Programs and their configuration. Everything else of the machine (homes, /var, /run with its
-# sockets, bai-hub's own state) is not visible at all.
-SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/opt", "/etc", "/sys")
-EMPTY = ("/tmp", "/var/tmp", "/run")
+# Programs and their configuration. A session sees nothing else of the host: no home folders, no
+# /var, no sockets in /run and no state of bai-hub.
+READ_ONLY_PATHS = (
+    *("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32"),
+    *("/opt", "/etc", "/sys"),
+)
+TMPFS_PATHS = ("/tmp", "/var/tmp", "/run")
 PROBE_TIMEOUT_SECONDS = 10
-SMALLEST_SHM_BYTES = 64 * 2**20
+MIN_SHM_BYTES = 64 * 2**20
 
 
 @dataclass(frozen=True, slots=True)
 class Bubblewrap:
-    """A bubblewrap installation that was probed successfully."""
+    """A bubblewrap installation that was tested successfully."""
 
     program: str
-    has_users: bool
-    """User namespaces work: the session runs under its own uid without any privilege."""
+    has_user_namespaces: bool
+    """Whether user namespaces work; the session then runs under its own uid, unprivileged."""
     hidden: tuple[str, ...]
-    """Files and folders of /etc that are not world-readable."""
+    """Paths in /etc that are not world-readable; they are masked in the sandbox."""
 
     def arguments(
         self,
@@ -43,71 +46,75 @@ class Bubblewrap:
         readable: Iterable[str],
         opened: Mapping[Mount, int] = MappingProxyType({}),
     ) -> list[str]:
-        """Return the options for the sandbox of ``plan`` with its ``home`` folder.
+        """Return bubblewrap's arguments for the sandbox of ``plan`` with its ``home`` folder.
 
-        ``opened`` are the descriptors of those mounts that are directories of folders.
+        ``readable`` are further paths that the session may read. ``opened`` maps mounts of virtual
+        folders to descriptors of their already opened directories.
         """
-        words = [*self._isolation(plan), *system_words(readable), *self._masks()]
-        shm = max(plan.shared_memory_bytes, SMALLEST_SHM_BYTES)
-        words += ["--proc", "/proc", "--dev", "/dev", "--size", str(shm), "--tmpfs", "/dev/shm"]
+        args = [*self._isolation(plan), *system_args(readable), *self._masks()]
+        shm = max(plan.shared_memory_bytes, MIN_SHM_BYTES)
+        args += ["--proc", "/proc", "--dev", "/dev", "--size", str(shm), "--tmpfs", "/dev/shm"]
         for node in device_paths(plan):
-            words += ["--dev-bind-try", node, node]
-        words += ["--bind", home, HOME]
+            args += ["--dev-bind-try", node, node]
+        args += ["--bind", home, HOME]
         for mount in plan.all_mounts:
             if mount in opened:
-                kind = "--ro-bind-fd" if mount.read_only else "--bind-fd"
-                words += [kind, str(opened[mount]), mount.target]
+                option = "--ro-bind-fd" if mount.read_only else "--bind-fd"
+                args += [option, str(opened[mount]), mount.target]
             elif mount.target != HOME:
-                words += bind_words(mount)
-        return [*words, "--remount-ro", "/", "--chdir", HOME]
+                args += bind_args(mount)
+        return [*args, "--remount-ro", "/", "--chdir", HOME]
 
     def _isolation(self, plan: LaunchPlan) -> list[str]:
-        words = ["--unshare-pid", "--unshare-ipc", "--unshare-uts", "--unshare-cgroup-try"]
-        words += ["--hostname", plan.hostname, "--cap-drop", "ALL", "--clearenv"]
-        if self.has_users:
-            words += ["--unshare-user", "--uid", str(plan.uid), "--gid", str(plan.gid)]
-        return words
+        args = ["--unshare-pid", "--unshare-ipc", "--unshare-uts", "--unshare-cgroup-try"]
+        args += ["--hostname", plan.hostname, "--cap-drop", "ALL", "--clearenv"]
+        if self.has_user_namespaces:
+            args += ["--unshare-user", "--uid", str(plan.uid), "--gid", str(plan.gid)]
+        return args
 
     def _masks(self) -> list[str]:
-        words = []
+        args = []
         for path in self.hidden:
-            kind = "--tmpfs" if os.path.isdir(path) else "--ro-bind"
-            words += [kind, path] if kind == "--tmpfs" else [kind, "/dev/null", path]
-        return words
+            if os.path.isdir(path):
+                args += ["--tmpfs", path]
+            else:
+                args += ["--ro-bind", "/dev/null", path]
+        return args
 
 
-def bind_words(mount: Mount) -> list[str]:
+def bind_args(mount: Mount) -> list[str]:
     return ["--ro-bind" if mount.read_only else "--bind", mount.source, mount.target]
 
 
 def device_paths(plan: LaunchPlan) -> list[str]:
-    """Return the device nodes of a plan; in a mapping, ``path`` is the path on the machine."""
+    """Return the host paths of a plan's device nodes, which are strings or mappings with `path`."""
     return [
         str(node["path"]) if isinstance(node, Mapping) else str(node)
         for node in plan.injection.device_nodes
     ]
 
 
-def system_words(readable: Iterable[str]) -> list[str]:
-    """Return the options that expose the system's programs and ``readable`` paths, read-only."""
-    words: list[str] = []
-    for path in SYSTEM:
+def system_args(readable: Iterable[str]) -> list[str]:
+    """Return the arguments that expose the host's programs and ``readable`` paths, read-only."""
+    args: list[str] = []
+    for path in READ_ONLY_PATHS:
         if os.path.islink(path):
-            words += ["--symlink", os.readlink(path), path]
+            args += ["--symlink", os.readlink(path), path]
         elif os.path.isdir(path):
-            words += ["--ro-bind", path, path]
-    for path in EMPTY:
-        words += ["--tmpfs", path]
+            args += ["--ro-bind", path, path]
+    for path in TMPFS_PATHS:
+        args += ["--tmpfs", path]
     resolver = os.path.realpath("/etc/resolv.conf")
     extra = [*python_paths(), *readable, *([resolver] if os.path.exists(resolver) else [])]
+    included = tuple(f"{root}/" for root in READ_ONLY_PATHS)
     for path in dict.fromkeys(extra):
-        if not path.startswith(tuple(f"{root}/" for root in SYSTEM)) and os.path.exists(path):
-            words += ["--ro-bind", path, path]
-    return words
+        if not path.startswith(included) and os.path.exists(path):
+            args += ["--ro-bind", path, path]
+    return args
 
 
 def python_paths() -> list[str]:
-    """Return the paths of this Python, and of our packages that sessions load."""
+    """Return the folders of this Python, and of our packages that sessions import."""
     paths = [sys.prefix, sys.base_prefix, sys.exec_prefix]
     for package in ("bai_labext", "bai_services"):
         spec = find_spec(package)
@@ -115,8 +122,12 @@ def python_paths() -> list[str]:
     return [path for path in paths if path not in ("/", "/usr")]
 
 
-def not_for_everyone(folder: str, depth: int = 3) -> Iterator[str]:
-    """Yield what other users may not read below ``folder``, without descending into it."""
+def not_world_readable(folder: str, depth: int = 3) -> Iterator[str]:
+    """Yield the paths below ``folder`` that are not world-readable.
+
+    Paths inside a directory that is yielded itself are omitted, as are those more than ``depth``
+    levels down.
+    """
     try:
         entries = list(os.scandir(folder))
     except OSError:
@@ -129,60 +140,61 @@ def not_for_everyone(folder: str, depth: int = 3) -> Iterator[str]:
         if mode & needed != needed:
             yield entry.path
         elif stat.S_ISDIR(mode) and depth > 1:
-            yield from not_for_everyone(entry.path, depth - 1)
+            yield from not_world_readable(entry.path, depth - 1)
 
 
 def probe(uid: int, gid: int, hostname: str = "main1") -> Bubblewrap | str:
-    """Return a bubblewrap that isolates a real process here, or why it does not work.
+    """Run a test process in a sandbox; return the bubblewrap that works here, or why none does.
 
-    Takes some hundredths of a second and blocks: run it in a thread, once.
+    Blocks for tens of milliseconds: run it once, in a thread.
     """
     program = shutil.which("bwrap")
     if program is None:
         return "bubblewrap (bwrap) is not installed"
-    # Files unreadable to this process are unreadable to a session under the same uid.
-    hidden = tuple(path for path in not_for_everyone("/etc") if os.access(path, os.R_OK))
+    # What this process cannot read, a session under the same uid cannot read either.
+    hidden = tuple(path for path in not_world_readable("/etc") if os.access(path, os.R_OK))
     reason = "bubblewrap does not run here"
-    for has_users in (True, False) if os.geteuid() == 0 else (True,):
-        found = Bubblewrap(program, has_users, hidden)
+    for has_user_namespaces in (True, False) if os.geteuid() == 0 else (True,):
+        bubblewrap = Bubblewrap(program, has_user_namespaces, hidden)
         with tempfile.TemporaryDirectory() as home:
-            words = found.arguments(_probe_plan(uid, gid, hostname), home, ())
+            args = bubblewrap.arguments(_probe_plan(uid, gid, hostname), home, ())
             try:
-                tried = subprocess.run(
-                    [program, *words, "--", "/bin/sh", "-c", f"test ! -e '{home}'"],
+                done = subprocess.run(
+                    [program, *args, "--", "/bin/sh", "-c", f"test ! -e '{home}'"],
                     capture_output=True,
                     text=True,
                     timeout=PROBE_TIMEOUT_SECONDS,
                 )
             except subprocess.TimeoutExpired:
                 continue
-        if tried.returncode == 0:
-            return found
-        reason = f"bubblewrap does not run here: {tried.stderr.strip()[:500]}"
+        if done.returncode == 0:
+            return bubblewrap
+        reason = f"bubblewrap does not run here: {done.stderr.strip()[:500]}"
     return reason
 
 
 def _probe_plan(uid: int, gid: int, hostname: str) -> LaunchPlan:
-    nothing = "00000000-0000-0000-0000-000000000000"
-    words = {"agent_id": "", "name": "", "user": "", "engine": "process", "hostname": hostname}
+    no_id = "00000000-0000-0000-0000-000000000000"
+    texts = {"agent_id": "", "name": "", "user": "", "engine": "process", "hostname": hostname}
     return LaunchPlan.from_json(
-        {"session_id": nothing, "kernel_id": nothing, "uid": uid, "gid": gid} | words
+        {"session_id": no_id, "kernel_id": no_id, "uid": uid, "gid": gid} | texts
     )
 
 
 @contextmanager
-def handed_over(
-    words: Sequence[str], environ: Mapping[str, str], user: str, hosts: Sequence[str] = ()
+def option_descriptors(
+    args: Sequence[str], environ: Mapping[str, str], user: str, hosts: Sequence[str] = ()
 ) -> Iterator[list[int]]:
-    """Yield descriptors from which bubblewrap reads its options and the session's user list.
+    """Yield the descriptors that bubblewrap must inherit; the last one contains its arguments.
 
-    Options include the environment, with tokens. On a command line any user of the machine could
-    read them, and a loader variable (LD_PRELOAD) in bubblewrap's own environment would act outside
-    the sandbox.
+    The others contain the files /etc/passwd, /etc/group and, with ``hosts``, /etc/hosts of the
+    sandbox. The arguments set the environment, which contains tokens: on a command line every user
+    of the host could read them. As bubblewrap's own environment, loader variables such as
+    LD_PRELOAD would take effect outside the sandbox.
     """
     descriptors: list[int] = []
     try:
-        uid, gid = _value_of(words, "--uid", os.getuid()), _value_of(words, "--gid", os.getgid())
+        uid, gid = _value_of(args, "--uid", os.getuid()), _value_of(args, "--gid", os.getgid())
         passwd = (
             "root:x:0:0:root:/root:/usr/sbin/nologin\n" if uid != "0" else ""
         ) + f"work:x:{uid}:{gid}:{user}:{HOME}:/bin/bash\n"
@@ -192,23 +204,23 @@ def handed_over(
         accounts = ["--ro-bind-data", str(descriptors[0]), "/etc/passwd"]
         accounts += ["--ro-bind-data", str(descriptors[1]), "/etc/group"]
         if hosts:
-            # Processes share the machine's network: all host names of a cluster map to its own
-            # address.
+            # Sandboxes share the host's network, so all host names of a cluster session are local.
             names = f"127.0.0.1 localhost {' '.join(hosts)}\n::1 localhost\n"
             descriptors.append(_descriptor_of(names))
             accounts += ["--ro-bind-data", str(descriptors[-1]), "/etc/hosts"]
-        at = words.index("--proc")
-        settings = [word for pair in environ.items() for word in ("--setenv", *pair)]
-        options = [*words[:at], *accounts, *words[at:], *settings]
-        descriptors.append(_descriptor_of("\0".join(options)))
+        # After the read-only mount of /etc.
+        at = args.index("--proc")
+        settings = [arg for pair in environ.items() for arg in ("--setenv", *pair)]
+        all_args = [*args[:at], *accounts, *args[at:], *settings]
+        descriptors.append(_descriptor_of("\0".join(all_args)))
         yield descriptors
     finally:
         for descriptor in descriptors:
             os.close(descriptor)
 
 
-def _value_of(words: Sequence[str], option: str, otherwise: int) -> str:
-    return words[words.index(option) + 1] if option in words else str(otherwise)
+def _value_of(args: Sequence[str], option: str, default: int) -> str:
+    return args[args.index(option) + 1] if option in args else str(default)
 
 
 def _descriptor_of(content: str) -> int:

@@ -13,11 +13,10 @@ PORT = 2200
 
 
 def archive(plan: LaunchPlan) -> bytes:
-    """Return a tar archive for the root of a container: one key pair, and SSH client and server
-    options.
+    """Return a tar archive with a key pair and SSH configuration, to unpack at a container's root.
 
-    The key lives as long as the containers and is valid only between them. It is both host key and
-    login key, so that the server is known before the first contact.
+    The key pair belongs to one cluster session and is removed with its containers. It is both host
+    key and login key, so that clients know the host key before the first connection.
     """
     private, public = plan.cluster_key["private"], plan.cluster_key["public"]
     files = {
@@ -52,11 +51,11 @@ def _ssh_config(plan: LaunchPlan) -> str:
 
 
 def _sshd_config(plan: LaunchPlan) -> str:
-    # sshd does not pass the container's environment to logins by itself.
-    given = {k: plan.environ.get(k, v) for k, v in plan.injection.defaults.items()}
-    given |= {k: v for k, v in plan.environ.items() if k.startswith("BAI_")}
-    given |= plan.injection.environ
-    words = [f'{k}="{v}"' for k, v in sorted(given.items()) if not set(v) & set('"\\\n\r')]
+    # sshd does not pass the container's environment to login shells by itself.
+    environ = {k: plan.environ.get(k, v) for k, v in plan.injection.defaults.items()}
+    environ |= {k: v for k, v in plan.environ.items() if k.startswith("BAI_")}
+    environ |= plan.injection.environ
+    settings = [f'{k}="{v}"' for k, v in sorted(environ.items()) if not set(v) & set('"\\\n\r')]
     return (
         f"Port {PORT}\n"
         f"HostKey /{FOLDER}/id_ed25519\n"
@@ -65,5 +64,5 @@ def _sshd_config(plan: LaunchPlan) -> str:
         "PidFile none\n"
         "StrictModes no\n"
         "UsePAM no\n"
-        f"SetEnv {' '.join(words)}\n"
+        f"SetEnv {' '.join(settings)}\n"
     )

@@ -1,4 +1,4 @@
-"""Sessions as containers of the Docker engine of the chosen agent."""
+"""Docker engine: each kernel as a container on the Docker endpoint of its agent."""
 
 from __future__ import annotations
 
@@ -21,34 +21,33 @@ from .seccomp import security_options
 
 T = TypeVar("T")
 
-STEP_SECONDS = 0.05
-KILL_SECONDS = 30
-LOG_LINES = 20_000
-MISSING = 404
-NAME_TAKEN = 409
-SERVER_FAULT = 500
+POLL_INTERVAL_SECONDS = 0.05
+KILL_TIMEOUT_SECONDS = 30
+MAX_LOG_LINES = 20_000
+NOT_FOUND = 404
+CONFLICT = 409
 
 
 class DockerEngine(Engine):
-    """Runs a session's image as a container: no privileges, the plan's limits and network.
+    """Run each kernel as an unprivileged container with the limits and network of its plan.
 
-    DockerSpawner creates and starts it (`KernelContainer`). This class replaces what DockerSpawner
-    does wrong: `poll` does not take a failing daemon for a stopped session, `stop` blocks no
-    thread, and an ended container keeps its log and its exit code until they are read.
+    DockerSpawner creates and starts the container (`KernelContainer`). The other methods differ
+    from DockerSpawner's: `poll` does not mistake a failing daemon for a stopped session, `stop`
+    does not block a thread, and an ended container remains until its log and exit code are read.
     """
 
     name = "docker"
 
     threads = Integer(
-        32, min=1, help="Threads per Docker endpoint for calls of Docker's client."
+        32, min=1, help="Maximum number of concurrent calls to one Docker endpoint."
     ).tag(config=True)
 
     calls_per_user = Integer(
         8,
         min=1,
         help="""
-        Calls of one user to one Docker endpoint at the same time; more of them wait. Keep it
-        below `threads`, so that no user can take them all.
+        Maximum number of concurrent calls to one Docker endpoint on behalf of one user; further
+        calls wait. Keep it below `threads`, so that one user cannot occupy all threads.
         """,
     ).tag(config=True)
 
@@ -56,27 +55,27 @@ class DockerEngine(Engine):
         60,
         min=1,
         help="""
-        Seconds after which a call to Docker fails with a timeout. A running session keeps
-        running: a silent engine says nothing about it.
+        Timeout in seconds of a call to Docker. A timeout does not end a running session, because
+        it does not show that the container has stopped.
         """,
     ).tag(config=True)
 
     pids_limit = Integer(
         4096,
         min=-1,
-        help="Processes and threads that a session may have at once; -1 does not limit them.",
+        help="Maximum number of processes and threads of a container; -1: no limit.",
     ).tag(config=True)
 
     seccomp_profile = Unicode(
         help="""
-        Seccomp profile of sessions: empty for bai-hub's own, which has no `io_uring` and no
-        `AF_VSOCK` sockets; `engine` for the Docker engine's (needed where Docker has no seccomp);
-        else the path of a profile in Docker's JSON format on the Hub's machine.
+        Seccomp profile of sessions. Empty: bai-hub's own, which denies `io_uring` and `AF_VSOCK`
+        sockets. `engine`: the profile of the Docker engine; needed if Docker has no seccomp
+        support. Otherwise the path of a profile in Docker's JSON format on the Hub's machine.
         """
     ).tag(config=True)
 
     log_max_size = Unicode(
-        "10m", help="Size of a container's log at which Docker drops the older half."
+        "10m", help="Maximum size of a container's log; Docker starts a new log when it is reached."
     ).tag(config=True)
 
     port = Integer(
@@ -87,22 +86,22 @@ class DockerEngine(Engine):
         Unicode(),
         default_value={"host.docker.internal": "host-gateway"},
         help="""
-        Names that containers know beside the network's own. The default is the agent's machine,
-        for a Hub that runs there; empty when the Hub has a name of its own.
+        Host names added to a container's /etc/hosts. The default `host.docker.internal` is the
+        agent's machine, for a Hub that runs there. Leave it empty if the Hub has a DNS name.
         """,
     ).tag(config=True)
 
     tls_folder = Unicode(
         help="""
         Folder with `ca.pem`, `cert.pem` and `key.pem` for endpoints that begin with `tcp://`.
-        Empty speaks to them without TLS. No effect on unix and ssh endpoints.
+        Empty: no TLS. No effect on `unix://` and `ssh://` endpoints.
         """
     ).tag(config=True)
 
     def __init__(self, shared: MutableMapping[str, Any] | None = None, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         shared = {} if shared is None else shared
-        # Shared by all engines of the Hub: threads and clients.
+        # The threads and clients are shared by all engines of the Hub.
         if "docker" not in shared:
             limits = CallLimits(self.threads, self.calls_per_user, self.call_timeout_seconds)
             shared["docker"] = DockerCalls(limits, self.tls_folder)
@@ -141,7 +140,7 @@ class DockerEngine(Engine):
             hostname=plan.hostname,
         )
         if not ip:
-            await self._fail_without_address(running)
+            await self._raise_without_address(running)
         return running
 
     def _limits(self) -> ContainerLimits:
@@ -158,27 +157,29 @@ class DockerEngine(Engine):
 
     async def poll(self, running: Running) -> Exit | None:
         try:
-            facts = await self._run(
+            inspected = await self._run(
                 running.endpoint,
                 running.owner,
                 lambda client: client.inspect_container(running.container_id),
             )
         except docker.errors.APIError as error:
-            if error.status_code == MISSING:
+            if error.status_code == NOT_FOUND:
                 return Exit(None, EndReason.INTERRUPTED, "removed from outside")
-            # A daemon error says nothing about the container's state.
-            raise EngineUnreachable(f"the Docker engine answered: {error.explanation}") from error
-        state = facts["State"]
+            # After an error of the daemon the container's state is unknown.
+            raise EngineUnreachable(f"the Docker engine failed: {error.explanation}") from error
+        state = inspected["State"]
         if state["Running"] or state["Status"] in ("created", "restarting", "paused"):
             return None
-        return _end_of(state)
+        return _exit_of(state)
 
     async def read_log(self, running: Running, max_bytes: int) -> str:
         try:
             data: bytes = await self._run(
                 running.endpoint,
                 running.owner,
-                lambda client: client.logs(running.container_id, tail=LOG_LINES, timestamps=True),
+                lambda client: client.logs(
+                    running.container_id, tail=MAX_LOG_LINES, timestamps=True
+                ),
             )
         except (docker.errors.APIError, EngineUnreachable) as error:
             self.log.warning("The log of session %s is lost: %s", running.session_id, error)
@@ -194,13 +195,15 @@ class DockerEngine(Engine):
             ended = await self.poll(running)
             if ended is not None:
                 return ended
-            await asyncio.sleep(STEP_SECONDS)
+            await asyncio.sleep(POLL_INTERVAL_SECONDS)
         await self._kill(running, "SIGKILL")
-        deadline = asyncio.get_running_loop().time() + KILL_SECONDS
+        deadline = asyncio.get_running_loop().time() + KILL_TIMEOUT_SECONDS
         while (ended := await self.poll(running)) is None:
             if asyncio.get_running_loop().time() >= deadline:
-                raise EngineUnreachable("the Docker engine does not end the container")
-            await asyncio.sleep(STEP_SECONDS)
+                raise EngineUnreachable(
+                    f"the container still runs {KILL_TIMEOUT_SECONDS} seconds after SIGKILL"
+                )
+            await asyncio.sleep(POLL_INTERVAL_SECONDS)
         return ended
 
     async def remove(self, running: Running) -> None:
@@ -215,48 +218,48 @@ class DockerEngine(Engine):
     ) -> T:
         return await self._calls.run(endpoint, user, call, shield)
 
-    async def _kill(self, running: Running, number: str) -> None:
+    async def _kill(self, running: Running, signal: str) -> None:
         try:
             await self._run(
                 running.endpoint,
                 running.owner,
-                lambda client: client.kill(running.container_id, number),
+                lambda client: client.kill(running.container_id, signal),
             )
         except docker.errors.APIError as error:
-            # 404 and 409 mean that it has already ended.
-            if error.status_code not in (MISSING, NAME_TAKEN):
-                raise EngineUnreachable(
-                    f"the Docker engine answered: {error.explanation}"
-                ) from error
+            # 404 and 409 mean that the container has ended already.
+            if error.status_code not in (NOT_FOUND, CONFLICT):
+                raise EngineUnreachable(f"the Docker engine failed: {error.explanation}") from error
 
     async def _remove(self, endpoint: str, user: str, container: str) -> None:
         def remove(client: docker.APIClient) -> None:
             try:
                 client.remove_container(container, force=True, v=True)
             except docker.errors.APIError as error:
-                # 409: its removal is in progress.
-                if error.status_code not in (MISSING, NAME_TAKEN):
+                # 409: another removal is in progress.
+                if error.status_code not in (NOT_FOUND, CONFLICT):
                     raise
 
         try:
             await self._run(endpoint, user, remove, True)
         except (docker.errors.APIError, EngineUnreachable) as error:
-            # The reconciler will find it by its label.
+            # The reconciler finds it by its label.
             self.log.warning("Container %s was not removed at %s: %s", container, endpoint, error)
 
-    async def _fail_without_address(self, running: Running) -> None:
+    async def _raise_without_address(self, running: Running) -> None:
+        """Remove a container that got no address, and raise an ``EngineError`` with the reason."""
         ended = await self.poll(running)
         lines = without_times(await self.read_log(running, 4096))
         await self.remove(running)
         if ended is None:
             raise EngineError("the container has no address on its network")
         raise EngineError(
-            f"the container {ended.reason} with code {ended.code} at once; it printed:\n{lines}",
+            f"the container exited with code {ended.code} right after its start; its output:\n"
+            f"{lines}",
             reason="exited-at-start",
         )
 
 
-def _end_of(state: Mapping[str, Any]) -> Exit:
+def _exit_of(state: Mapping[str, Any]) -> Exit:
     code = int(state["ExitCode"])
     if state.get("OOMKilled"):
         text = "was killed for exceeding its memory limit"
@@ -266,7 +269,7 @@ def _end_of(state: Mapping[str, Any]) -> Exit:
 
 def _start_error(error: docker.errors.APIError, image: str) -> EngineError:
     text = str(error.explanation or error)
-    if error.status_code == MISSING and "image" in text.lower():
+    if error.status_code == NOT_FOUND and "image" in text.lower():
         return EngineError(
             f"the image {image} is not on the chosen machine", reason="image-missing"
         )
@@ -274,7 +277,8 @@ def _start_error(error: docker.errors.APIError, image: str) -> EngineError:
         return EngineError("the disk of the chosen machine is full", reason="storage-full")
     if "could not attach to network" in text.lower():
         text += (
-            "; a network over several machines is made by a Swarm manager that has a kernel of the "
-            "session, and none of these machines is one: promote them (docker node promote)"
+            "; the network of a session on several machines can only be created by a Swarm manager "
+            "that runs one of its kernels, but none of these machines is a manager: promote them "
+            "(docker node promote)"
         )
-    return EngineError(f"the Docker engine refused to start the container: {text}")
+    return EngineError(f"the Docker engine could not start the container: {text}")

@@ -1,4 +1,4 @@
-"""This machine's address on Docker's default bridge, as seen from containers."""
+"""The host's address on Docker's default bridge network, at which containers reach the host."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ NAME_OPTION = "com.docker.network.bridge.name"
 
 
 def bridge_address(client: docker.DockerClient) -> str:
-    """Return the IPv4 address of this machine on the network ``bridge``.
+    """Return the IPv4 address of this host on Docker's network ``bridge``.
 
     Raises
     ------
     EngineError
-        If the engine's bridge is not on this machine.
+        If the bridge is not on this host.
     """
     return address_of(client.networks.get("bridge").attrs)
 
 
 def address_of(network: Mapping[str, Any]) -> str:
-    """Return the gateway address in the output of ``docker network inspect``.
+    """Return the gateway address from the result of ``docker network inspect``.
 
-    Older engines (seen with 20.10) report no gateway after the start that created the bridge, so
-    the interface is queried instead.
+    Older engines (seen with 20.10) that have just created the bridge report no gateway until they
+    are restarted; the address of the network interface is returned then.
     """
     for config in network["IPAM"]["Config"]:
         if gateway := config.get("Gateway"):
@@ -39,6 +39,6 @@ def address_of(network: Mapping[str, Any]) -> str:
         if address.family == socket.AF_INET:
             return str(address.address)
     raise EngineError(
-        f"Docker names no gateway of its network bridge, and {interface} has no IPv4 address on "
-        "this machine; restart Docker, or set c.JupyterHub.hub_ip by hand"
+        f"Docker reports no gateway for its network bridge, and the interface {interface} has no "
+        "IPv4 address on this machine; restart Docker, or set c.JupyterHub.hub_ip"
     )

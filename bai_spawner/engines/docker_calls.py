@@ -1,4 +1,4 @@
-"""Docker's blocking client in threads: no endpoint and no user can block the others."""
+"""Thread pools for Docker's blocking client, so that no endpoint and no user blocks the others."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ class CallLimits:
 
 
 class DockerCalls:
-    """Runs calls in threads: one pool per endpoint, one client per thread.
+    """Run calls in threads: one pool per endpoint, one client per thread and endpoint.
 
-    A call that never returns occupies one thread of its endpoint until the timeout; one user
-    occupies at most ``calls_per_user`` threads.
+    A hanging call occupies one thread of its endpoint until the timeout. A user occupies at most
+    ``calls_per_user`` threads of an endpoint.
     """
 
     def __init__(self, limits: CallLimits, tls_folder: str = "") -> None:
@@ -46,14 +46,15 @@ class DockerCalls:
     async def run(
         self, endpoint: str, user: str, call: Callable[[docker.APIClient], T], shield: bool = False
     ) -> T:
-        """Return the result of ``call``; its argument is the thread's client for the endpoint.
+        """Run ``call`` with the thread's client for the endpoint, and return its result.
 
-        With ``shield`` a cancellation waits for the end of the call, which cannot be interrupted.
+        A call cannot be interrupted. If this coroutine is cancelled, it returns at once, or with
+        ``shield`` only after the end of the call.
 
         Raises
         ------
         EngineUnreachable
-            If the endpoint does not answer in time. Errors reported by Docker are passed through.
+            If the endpoint does not respond in time. Errors reported by Docker are passed through.
         """
         pool = self._pools.get(endpoint)
         if pool is None:
@@ -75,7 +76,7 @@ class DockerCalls:
                 raise
 
     def close(self) -> None:
-        """Stop the threads and close their connections without waiting for running calls."""
+        """Close the pools and the clients' connections without waiting for running calls."""
         for pool in self._pools.values():
             pool.shutdown(wait=False, cancel_futures=True)
         for client in self._all_clients:
@@ -85,7 +86,8 @@ class DockerCalls:
         try:
             return call(self._client(endpoint))
         except (requests.exceptions.RequestException, urllib3.exceptions.HTTPError) as error:
-            # docker's APIError is a subclass of requests' errors: it is a response, not a timeout.
+            # docker.errors.APIError is a subclass of RequestException, but means that the engine
+            # has responded.
             if isinstance(error, docker.errors.APIError):
                 raise
             raise EngineUnreachable(

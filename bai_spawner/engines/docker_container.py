@@ -1,4 +1,4 @@
-"""Container of one kernel: DockerSpawner configured by a launch plan."""
+"""The container of one kernel: a DockerSpawner configured by the launch plan."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from bai_services.core.sessions.launch_plan import Injection, LaunchPlan
 from .cluster_files import archive
 from .docker_calls import DockerCalls
 
-NOT_THERE = 404
+NOT_FOUND = 404
+CONFLICT = 409
 GATEWAY_BRIDGE = "docker_gwbridge"
-REMOVED_MEANWHILE = 409
 
 
 @dataclass(frozen=True, slots=True)
 class ContainerLimits:
-    """Limits of every container, from the engine's settings."""
+    """Options of every container, from the engine's settings."""
 
     pids: int
     log_max_size: str
@@ -35,12 +35,12 @@ class ContainerLimits:
 
 
 class KernelContainer(DockerSpawner):
-    """Creates and starts a container as DockerSpawner does, on the endpoint in the plan.
+    """DockerSpawner that creates and starts the container of a plan on the plan's endpoint.
 
     The administrator's container settings (``c.DockerSpawner.extra_host_config``,
-    ``extra_create_kwargs``, ``volumes``, ``post_start_cmd`` …) apply here too; the plan overrides
-    them. Differences: the client and its threads (DockerSpawner has one thread for the whole Hub);
-    no pull, because the agent has already pulled the image; strings of a plan are not treated as
+    ``extra_create_kwargs``, ``volumes``, ``post_start_cmd`` …) apply, but the plan overrides them.
+    Differences from DockerSpawner: Docker calls run in `DockerCalls`, not in one thread for the
+    whole Hub; images are not pulled, because the agent has pulled them; strings of a plan are not
     templates.
     """
 
@@ -65,7 +65,7 @@ class KernelContainer(DockerSpawner):
             use_internal_hostname=False,
             mem_limit=plan.slots.get("mem") or None,
             cpu_limit=None,
-            # Name conflict: an interrupted start left a container of that name.
+            # Remove a container of the same name that an interrupted start has left.
             remove=True,
             **kwargs,
         )
@@ -74,11 +74,11 @@ class KernelContainer(DockerSpawner):
 
     @property
     def client(self) -> docker.APIClient:
-        """The client that builds the host configuration; it sends no request."""
+        """A client for DockerSpawner, which uses it only to build the host configuration."""
         return self._client
 
     async def docker(self, method: str, *args: Any, **kwargs: Any) -> Any:
-        # Shielded: a cancelled start waits for its call, so that the created container is known.
+        # A cancelled start waits for its call, so that a created container is known and removed.
         return await self._calls.run(
             self._plan.endpoint,
             self._plan.user,
@@ -87,60 +87,60 @@ class KernelContainer(DockerSpawner):
         )
 
     async def start(self) -> tuple[str, int]:
-        """Create and start the container; return address and port, the address empty if it ended at
-        once.
+        """Create and start the container; return its address and port.
+
+        The address is empty if the container has ended already.
         """
         self._client = await self._calls.run(
             self._plan.endpoint, self._plan.user, lambda client: client
         )
         ip, port = await super().start()
         if ip and self._plan.is_cluster and self._plan.hostname == MAIN_HOST:
-            ip = await self._outer_ip() or ip
+            ip = await self._gateway_bridge_ip() or ip
         return ip, port
 
-    async def _outer_ip(self) -> str:
-        """Return the address by which its machine reaches it; empty where that is the usual one.
+    async def _gateway_bridge_ip(self) -> str:
+        """Return the container's address on the gateway bridge; empty if it is not on an overlay.
 
-        Addresses of a multi-host network are not reachable from outside it. Docker gives each
-        container on such a network a second address, on a bridge of the machine.
+        Addresses of an overlay network are not reachable from outside it, not even from the host.
+        Docker gives each container on an overlay a second address, on a bridge of its host.
         """
         network = await self.docker("inspect_network", self._plan.injection.network)
         if network["Driver"] != "overlay":
             return ""
-        outer = await self.docker("inspect_network", GATEWAY_BRIDGE)
-        address: str = outer["Containers"].get(self.object_id, {}).get("IPv4Address", "")
+        bridge = await self.docker("inspect_network", GATEWAY_BRIDGE)
+        address: str = bridge["Containers"].get(self.object_id, {}).get("IPv4Address", "")
         return address.partition("/")[0]
 
     async def create_object(self) -> Mapping[str, Any]:
-        """Create the container from the administrator's options and the plan's, which take
-        precedence.
-        """
-        own = {
+        """Create the container; options of the plan override those of the administrator."""
+        plan_options = {
             "extra_create_kwargs": _create_options(self._plan),
             "extra_host_config": _host_options(self._plan, self._limits),
         }
-        for name, options in own.items():
-            asked = self._eval_if_callable(getattr(self, name))
-            if inspect.isawaitable(asked):
-                asked = await asked
-            merged = {**(asked or {}), **_literal(options)}
-            if name == "extra_host_config":
-                merged = with_rights(merged, self._plan.injection)
-            setattr(self, name, merged)
-        made: Mapping[str, Any] = await super().create_object()
+        for trait, options in plan_options.items():
+            configured = self._eval_if_callable(getattr(self, trait))
+            if inspect.isawaitable(configured):
+                configured = await configured
+            merged = {**(configured or {}), **_literal(options)}
+            if trait == "extra_host_config":
+                merged = with_device_requirements(merged, self._plan.injection)
+            setattr(self, trait, merged)
+        created: Mapping[str, Any] = await super().create_object()
         if self._plan.is_cluster:
             await self.docker("put_archive", self.object_name, "/", archive(self._plan))
-        return made
+        return created
 
     async def pull_image(self, image: str) -> None:
-        """Do nothing: the agent has pulled the image before the plan is issued."""
+        """Do nothing: the agent has pulled the image before the manager issues the plan."""
 
     async def remove_object(self) -> None:
         """Remove the container, running or not, with its volumes; idempotent."""
         try:
             await self.docker("remove_container", self.object_name, force=True, v=True)
         except docker.errors.APIError as error:
-            if error.status_code not in (NOT_THERE, REMOVED_MEANWHILE):
+            # 409: another removal is in progress.
+            if error.status_code not in (NOT_FOUND, CONFLICT):
                 raise
 
     def get_env(self) -> dict[str, str]:
@@ -195,7 +195,7 @@ def _create_options(plan: LaunchPlan) -> dict[str, Any]:
         "labels": {**plan.labels, **labels_of(plan)},
     }
     if plan.is_cluster:
-        # The network belongs to the session: its kernels have these host names there.
+        # The network belongs to the session, so the host names of its kernels are unique there.
         endpoint = {"Aliases": [plan.hostname]}
         options["networking_config"] = {"EndpointsConfig": {plan.injection.network: endpoint}}
     return options
@@ -208,7 +208,7 @@ def _host_options(plan: LaunchPlan, limits: ContainerLimits) -> dict[str, Any]:
         "privileged": False,
         "pids_limit": limits.pids,
         "init": True,
-        # No auto-remove: exit code and log are read after the end; then it is removed.
+        # No auto-remove: exit code and log are read after the container has ended.
         "auto_remove": False,
         "restart_policy": {"Name": "no"},
         "log_config": {
@@ -220,7 +220,7 @@ def _host_options(plan: LaunchPlan, limits: ContainerLimits) -> dict[str, Any]:
         "device_requests": [_request(request) for request in plan.injection.device_requests],
     }
     if mem := plan.slots.get("mem"):
-        host["memswap_limit"] = mem  # equal to the memory limit: no swap in addition
+        host["memswap_limit"] = mem  # memory and swap together, so no swap
     if cpu := plan.slots.get("cpu"):
         host["nano_cpus"] = cpu * 1_000_000
     if size := plan.injection.layer_limit_bytes:
@@ -230,8 +230,8 @@ def _host_options(plan: LaunchPlan, limits: ContainerLimits) -> dict[str, Any]:
     return host
 
 
-def with_rights(host: Mapping[str, Any], injection: Injection) -> dict[str, Any]:
-    """Return host options with the devices' requirements added to the administrator's."""
+def with_device_requirements(host: Mapping[str, Any], injection: Injection) -> dict[str, Any]:
+    """Return host options with the capabilities, groups and ulimits that the devices require."""
     ulimits = list(host.get("ulimits") or ())
     if injection.memlock:
         ulimits = [limit for limit in ulimits if Ulimit(**limit).name != "memlock"]
@@ -245,7 +245,7 @@ def with_rights(host: Mapping[str, Any], injection: Injection) -> dict[str, Any]
 
 
 def _device(node: Any) -> str:
-    """Return Docker's text for a device node, given as a path or as a mapping with details."""
+    """Return a device node, a path or a mapping, in the form of ``docker run --device``."""
     if not isinstance(node, Mapping):
         return f"{node}:{node}:rw"
     path = node["path"]
@@ -253,13 +253,13 @@ def _device(node: Any) -> str:
 
 
 def _request(request: Mapping[str, Any]) -> dict[str, Any]:
-    """Return Docker's device request for a vendor's runtime."""
+    """Return the known fields of a device request (``docker run --gpus`` and alike)."""
     known = ("driver", "count", "device_ids", "capabilities", "options")
     return {name: request[name] for name in known if name in request}
 
 
 def _literal(value: Any) -> Any:
-    """Escape a value so that DockerSpawner's templates leave it unchanged."""
+    """Escape braces in all strings of a value, so that DockerSpawner does not format them."""
     if isinstance(value, str):
         return value.replace("{", "{{").replace("}", "}}")
     if isinstance(value, dict):

@@ -1,4 +1,4 @@
-"""Sessions as processes of this machine, in a bubblewrap sandbox where that works."""
+"""Process engine: sessions as processes of the Hub's host, in a bubblewrap sandbox if possible."""
 
 from __future__ import annotations
 
@@ -27,20 +27,20 @@ from bai_services.ports import free_port
 
 from . import processes, timed_log
 from .base import Engine, EngineError, Exit, Running, merged_environ, tail
-from .bubblewrap import Bubblewrap, handed_over, probe
+from .bubblewrap import Bubblewrap, option_descriptors, probe
 
-STEP_SECONDS = 0.02
-# -P: modules in the home folder must not shadow those that the server imports. This is Jupyter's
-# single-user server without the imports that dominate its start time.
+POLL_INTERVAL_SECONDS = 0.02
+# `bai_labext` runs Jupyter's single-user server without the imports that dominate its start time.
+# -P: modules in the home folder must not shadow modules of the server.
 SINGLEUSER = (sys.executable, "-P", "-m", "bai_labext")
-SANDBOX_WAIT_SECONDS = 5
-# Grace period for the last output to reach the log after all processes of a kernel have ended.
-LOG_WAIT_SECONDS = 5
+SANDBOX_START_TIMEOUT_SECONDS = 5
+# Time for the last output to reach the log after all processes of a kernel have ended.
+LOG_DRAIN_TIMEOUT_SECONDS = 5
 MIN_LOG_BYTES = 64 * 1024
 
-# Runs the command (from the third argument on) in folder $2 and writes its exit code to file $1:
-# the Hub that started it may have ended by then.
-STAND_IN = """
+# Run the command (third argument and later) in folder $2 and append its exit code to file $1, from
+# which a restarted Hub reads it. Used where no bubblewrap does the same.
+RUN_AND_STORE_EXIT_CODE = """
 status=$1 folder=$2; shift 2
 cd "$folder" && "$@"
 code=$?
@@ -50,10 +50,10 @@ exit "$code"
 
 
 class ProcessEngine(Engine):
-    """Runs ``jupyterhub-singleuser`` of the Hub's own Python, one process tree per session.
+    """Run each kernel as a process tree that uses the Hub's Python and survives a Hub restart.
 
-    The tree outlives the Hub. With bubblewrap it sees programs, its home and its folders; without,
-    it runs like any other process of the Hub's user, and reports that.
+    With bubblewrap a session sees only programs, its home and its folders. Without, it runs like
+    any other process of the Hub's user; the log and the session report that.
     """
 
     name = "process"
@@ -61,9 +61,9 @@ class ProcessEngine(Engine):
 
     state_dir = Unicode(
         help="""
-        Folder with a folder per session below `sessions/` (scratch home, log, exit status).
-
-        The default is `BAI_HOME`, where the agent of this machine makes them.
+        Folder that contains `sessions/` with one folder per kernel (scratch home, log, exit
+        status). The default is `BAI_HOME`, where the agent of this machine creates and removes
+        them.
         """
     ).tag(config=True)
 
@@ -71,24 +71,25 @@ class ProcessEngine(Engine):
         ["auto", "bubblewrap", "none"],
         "auto",
         help="""
-        Whether sessions run in a sandbox: `auto` takes bubblewrap where it works and goes without
-        elsewhere (the log and the session say so), `bubblewrap` refuses to start without it,
-        `none` never uses it.
+        Whether sessions run in a sandbox: `auto` uses bubblewrap if it works on this machine (the
+        log and the session show if it does not), `bubblewrap` starts no session without it, `none`
+        never uses it.
         """,
     ).tag(config=True)
 
     readable_paths = List(
         Unicode(),
         help="""
-        Further absolute paths that every session may read. Inside the sandbox only the system's
-        programs, this Python and these are there. No effect without bubblewrap.
+        Absolute paths that every session may read in addition to the system's programs and this
+        Python. No effect without bubblewrap.
         """,
     ).tag(config=True)
 
     log_max_size = Unicode(
         "10m",
         help="""
-        Size of a kernel's log at which its older half is dropped, at least `64k`.
+        Maximum size of a kernel's log, at least `64k`; the older half is dropped when it is
+        reached.
         """,
     ).tag(config=True)
 
@@ -99,7 +100,9 @@ class ProcessEngine(Engine):
         except InvalidRequest as error:
             raise TraitError(f"ProcessEngine.log_max_size: {error}") from error
         if not is_enough:
-            raise TraitError(f"ProcessEngine.log_max_size is {proposal.value}; at least 64k")
+            raise TraitError(
+                f"ProcessEngine.log_max_size must be at least 64k, not {proposal.value}"
+            )
         return str(proposal.value)
 
     @default("state_dir")
@@ -108,7 +111,7 @@ class ProcessEngine(Engine):
 
     def __init__(self, shared: MutableMapping[str, Any] | None = None, **kwargs: Any) -> None:
         super().__init__(**kwargs)
-        # Shared by all engines of the Hub: stores the result of the probe.
+        # Shared by all engines of the Hub: the result of the bubblewrap probe.
         self._shared = {} if shared is None else shared
 
     async def address(self, plan: LaunchPlan) -> tuple[str, int]:
@@ -118,16 +121,16 @@ class ProcessEngine(Engine):
         self, plan: LaunchPlan, environ: Mapping[str, str], command: Sequence[str]
     ) -> Running:
         sandbox = await self._sandbox(plan)
-        words = list(plan.command or command or SINGLEUSER)
+        argv = list(plan.command or command or SINGLEUSER)
         url = _url_of(environ)
 
         def launch() -> Running:
             processes.kill_kernel(plan.kernel_id)
             if isinstance(sandbox, Bubblewrap):
-                return self._launch_in(sandbox, plan, environ, words)
-            return self._launch_bare(plan, environ, words)
+                return self._launch_in_sandbox(sandbox, plan, environ, argv)
+            return self._launch_without_sandbox(plan, environ, argv)
 
-        running = await _undone_if_cancelled(launch, plan.kernel_id)
+        running = await _launch_in_thread(launch, plan.kernel_id)
         return replace(
             running,
             url=url,
@@ -139,8 +142,8 @@ class ProcessEngine(Engine):
     async def poll(self, running: Running) -> Exit | None:
         if await asyncio.to_thread(processes.is_alive, running.pid, running.pid_started):
             return None
-        # The sandbox may outlive its first process; kill everything that is left of the session.
-        await asyncio.to_thread(self._end_rest, running)
+        # Other processes of the kernel can outlive the one that was started.
+        await asyncio.to_thread(self._kill_all, running)
         code = processes.read_status(self._status_file(_name_of(running))).get("exit-code")
         if code in (None, 128 + signal.SIGKILL):
             return Exit(code, EndReason.INTERRUPTED, "killed from outside")
@@ -153,18 +156,18 @@ class ProcessEngine(Engine):
     async def stop(self, running: Running, now: bool = False) -> Exit:
         grace = 0.0 if now else self.stop_grace_seconds
         if grace:
-            await asyncio.to_thread(self._ask_to_end, running)
+            await asyncio.to_thread(self._terminate, running)
         deadline = asyncio.get_running_loop().time() + grace
         while asyncio.get_running_loop().time() < deadline:
             ended = await self.poll(running)
             if ended is not None:
                 return ended
-            await asyncio.sleep(STEP_SECONDS)
-        await asyncio.to_thread(self._end_rest, running)
+            await asyncio.sleep(POLL_INTERVAL_SECONDS)
+        await asyncio.to_thread(self._kill_all, running)
         return await self.poll(running) or Exit(None, EndReason.INTERRUPTED, "killed")
 
     async def remove(self, running: Running) -> None:
-        """Remove the links to folders; the agent removes the rest once it has the log."""
+        """Remove the links to folders; the agent removes the rest after reading the log."""
         await asyncio.to_thread(_unlink_folders, self._folder(_name_of(running)) / "home")
 
     def _folder(self, name: str) -> Path:
@@ -175,13 +178,13 @@ class ProcessEngine(Engine):
 
     async def _sandbox(self, plan: LaunchPlan) -> Bubblewrap | str:
         if self.isolation == "none":
-            return "the Hub's configuration disables it"
+            return "the Hub's configuration disables the sandbox"
         if "bubblewrap" not in self._shared:
             self._shared["bubblewrap"] = await asyncio.to_thread(probe, plan.uid, plan.gid)
         found: Bubblewrap | str = self._shared["bubblewrap"]
         if isinstance(found, str):
             if self.isolation == "bubblewrap":
-                raise EngineError(f"{found}, and sessions may not start without it")
+                raise EngineError(f"{found}, but this Hub requires it for every session")
             self.log.warning("Session %s is not isolated: %s", plan.session_id, found)
         return found
 
@@ -190,20 +193,22 @@ class ProcessEngine(Engine):
         folder = self._folder(_name_of(plan))
         try:
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-            given = [mount.source for mount in mounts if mount.target == HOME]
-            home = given[0] if given else str(folder / "home")
+            mounted = [mount.source for mount in mounts if mount.target == HOME]
+            home = mounted[0] if mounted else str(folder / "home")
             Path(home).mkdir(mode=0o700, exist_ok=True)
             self._status_file(_name_of(plan)).unlink(missing_ok=True)
         except OSError as error:
-            raise EngineError(f"the session's folder cannot be made: {error.strerror}") from error
+            raise EngineError(
+                f"the session's folder cannot be created: {error.strerror}"
+            ) from error
         for mount in mounts:
             if not os.path.exists(mount.source):
                 raise EngineError(
-                    f"the source of the mount at {mount.target} is missing on the machine"
+                    f"the source of the mount at {mount.target} does not exist on the machine"
                 )
         return folder, home
 
-    def _launch_in(
+    def _launch_in_sandbox(
         self, sandbox: Bubblewrap, plan: LaunchPlan, hub: Mapping[str, str], command: list[str]
     ) -> Running:
         folder, home = self._prepare(plan, [m for m in plan.all_mounts if not m.subpath])
@@ -211,8 +216,10 @@ class ProcessEngine(Engine):
         status_file = folder / "exit.json"
         with ExitStack() as stack:
             opened = {m: stack.enter_context(_opened(m)) for m in plan.all_mounts if m.subpath}
-            words = sandbox.arguments(plan, home, self.readable_paths, opened)
-            files = stack.enter_context(handed_over(words, environ, plan.user, plan.cluster_hosts))
+            args = sandbox.arguments(plan, home, self.readable_paths, opened)
+            files = stack.enter_context(
+                option_descriptors(args, environ, plan.user, plan.cluster_hosts)
+            )
             status = stack.enter_context(open(status_file, "ab"))
             argv = [sandbox.program, "--args", str(files[-1])]
             argv += ["--json-status-fd", str(status.fileno()), "--", *command]
@@ -221,30 +228,32 @@ class ProcessEngine(Engine):
         init_pid = _wait_for_init(running.pid, status_file)
         return replace(running, init_pid=init_pid, init_started=processes.started_at(init_pid))
 
-    def _launch_bare(self, plan: LaunchPlan, hub: Mapping[str, str], command: list[str]) -> Running:
-        mounts = [_located(mount) for mount in plan.all_mounts]
+    def _launch_without_sandbox(
+        self, plan: LaunchPlan, hub: Mapping[str, str], command: list[str]
+    ) -> Running:
+        mounts = [_resolve_subpath(mount) for mount in plan.all_mounts]
         folder, home = self._prepare(plan, mounts)
         _link_folders(home, mounts)
         environ = merged_environ(plan, hub, _own_environ(plan, home))
-        words = ["/bin/sh", "-c", STAND_IN, "bai", str(folder / "exit.json"), home, *command]
-        return self._spawn(words, plan, environ, [])
+        shell = ["/bin/sh", "-c", RUN_AND_STORE_EXIT_CODE, "bai"]
+        return self._spawn([*shell, str(folder / "exit.json"), home, *command], plan, environ, [])
 
     def _spawn(
-        self, words: list[str], plan: LaunchPlan, environ: Mapping[str, str], files: list[int]
+        self, argv: list[str], plan: LaunchPlan, environ: Mapping[str, str], files: list[int]
     ) -> Running:
-        """Start a command in a process session of its own, with output to the kernel's log.
+        """Start a command in its own process session (``setsid``), with output to the kernel's log.
 
-        It inherits the descriptors ``files`` and no others.
+        It inherits only the descriptors ``files``.
         """
-        reading, log = os.pipe()
+        read_end, write_end = os.pipe()
         try:
-            log_pid = self._keep_log(self._folder(_name_of(plan)), reading)
-            pid = _spawned(words, environ, log, files)
+            log_pid = self._start_log_writer(self._folder(_name_of(plan)), read_end)
+            pid = _posix_spawn(argv, environ, write_end, files)
         except OSError as error:
-            raise EngineError(f"{words[0]} cannot be started: {error.strerror}") from error
+            raise EngineError(f"{argv[0]} cannot be started: {error.strerror}") from error
         finally:
-            os.close(reading)
-            os.close(log)
+            os.close(read_end)
+            os.close(write_end)
         return Running(
             engine=self.name,
             session_id=plan.session_id,
@@ -256,38 +265,39 @@ class ProcessEngine(Engine):
             log_started=processes.started_at(log_pid),
         )
 
-    def _keep_log(self, folder: Path, reading: int) -> int:
-        """Start the log writer and return its pid; it ends when ``reading`` reaches its end."""
+    def _start_log_writer(self, folder: Path, read_end: int) -> int:
+        """Start the log writer and return its pid; it exits at the end of ``read_end``."""
         size = str(parse_amount(MEM, self.log_max_size))
-        words = [sys.executable, "-I", "-S", timed_log.__file__, str(folder / "session.log"), size]
-        # Without the kernel's marks: it must not be killed with the kernel's processes.
-        loader = {k: v for k, v in os.environ.items() if k == "LD_LIBRARY_PATH"}
+        argv = [sys.executable, "-I", "-S", timed_log.__file__, str(folder / "session.log"), size]
+        # The environment lacks the kernel's marks: the writer must not be killed with the kernel.
+        environ = {k: v for k, v in os.environ.items() if k == "LD_LIBRARY_PATH"}
         quiet = [(os.POSIX_SPAWN_OPEN, n, "/dev/null", os.O_WRONLY, 0) for n in (1, 2)]
-        actions = [(os.POSIX_SPAWN_DUP2, reading, 0), *quiet]
-        return os.posix_spawn(sys.executable, words, loader, file_actions=actions, setsid=True)
+        actions = [(os.POSIX_SPAWN_DUP2, read_end, 0), *quiet]
+        return os.posix_spawn(sys.executable, argv, environ, file_actions=actions, setsid=True)
 
-    def _ask_to_end(self, running: Running) -> None:
-        # Signal the server itself, so that it can stop kernels and apps in order. Just after the
-        # start it may not exist yet.
+    def _terminate(self, running: Running) -> None:
+        # Signal the server itself, so that it stops Jupyter kernels and apps in order. The server
+        # may not exist yet shortly after the start.
         parent = running.init_pid or running.pid
-        deadline = time.monotonic() + SANDBOX_WAIT_SECONDS
+        deadline = time.monotonic() + SANDBOX_START_TIMEOUT_SECONDS
         while not (servers := processes.children(parent)) and time.monotonic() < deadline:
             if not processes.is_alive(running.pid, running.pid_started):
                 return
             time.sleep(0.005)
         processes.signal_all(servers, signal.SIGTERM)
 
-    def _end_rest(self, running: Running) -> None:
-        first = running.init_pid
-        if first and processes.is_alive(first, running.init_started):
-            # Killing the first process of the pid namespace kills all others in it.
-            os.kill(first, signal.SIGKILL)
+    def _kill_all(self, running: Running) -> None:
+        if running.init_pid:
+            # Killing the first process of a pid namespace kills all processes in it.
+            processes.kill(running.init_pid, running.init_started)
         if running.kernel_id:
             processes.kill_kernel(running.kernel_id)
-        else:  # started by a version that saved no log_pid
+        else:  # started by a version that did not save kernel_id
             processes.kill_session(running.session_id)
+        processes.reap(running.pid)
         if running.log_pid:
-            processes.outlast(running.log_pid, running.log_started, LOG_WAIT_SECONDS)
+            log = (running.log_pid, running.log_started)
+            processes.wait_or_kill(*log, LOG_DRAIN_TIMEOUT_SECONDS)
 
 
 def _name_of(one: LaunchPlan | Running) -> str:
@@ -295,18 +305,19 @@ def _name_of(one: LaunchPlan | Running) -> str:
     return folder_name(one.session_id, one.hostname)
 
 
-async def _undone_if_cancelled(launch: Callable[[], Running], kernel_id: str) -> Running:
+async def _launch_in_thread(launch: Callable[[], Running], kernel_id: str) -> Running:
+    """Run ``launch`` in a thread; if cancelled meanwhile, kill what it has started."""
     task = asyncio.ensure_future(asyncio.to_thread(launch))
     try:
         return await asyncio.shield(task)
     except asyncio.CancelledError:
-        # A thread cannot be cancelled: wait for it, then undo its work.
+        # A thread cannot be cancelled: wait for it first.
         await asyncio.wait([task])
         await asyncio.to_thread(processes.kill_kernel, kernel_id)
         raise
 
 
-def _spawned(words: list[str], environ: Mapping[str, str], output: int, files: list[int]) -> int:
+def _posix_spawn(argv: list[str], environ: Mapping[str, str], output: int, files: list[int]) -> int:
     actions: list[tuple[int, ...]] = [
         (os.POSIX_SPAWN_OPEN, 0, "/dev/null", os.O_RDONLY, 0),  # type: ignore[list-item]
         (os.POSIX_SPAWN_DUP2, output, 1),
@@ -314,8 +325,8 @@ def _spawned(words: list[str], environ: Mapping[str, str], output: int, files: l
         *((os.POSIX_SPAWN_DUP2, file, file) for file in files),
     ]
     return os.posix_spawn(
-        words[0],
-        words,
+        argv[0],
+        argv,
         dict(environ),
         file_actions=actions,
         setsid=True,
@@ -324,9 +335,9 @@ def _spawned(words: list[str], environ: Mapping[str, str], output: int, files: l
 
 
 def _url_of(environ: Mapping[str, str]) -> str:
-    """Return the URL at which the server will listen, from the address configured by the Hub."""
+    """Return the URL at which the server will listen; empty for a sub kernel."""
     if "JUPYTERHUB_SERVICE_URL" not in environ:
-        return ""  # a sub kernel runs no server
+        return ""
     scheme, _, rest = environ["JUPYTERHUB_SERVICE_URL"].partition("://")
     return f"{scheme}://{rest.partition('/')[0]}"
 
@@ -341,33 +352,33 @@ def _own_environ(plan: LaunchPlan, home: str) -> dict[str, str]:
         "BAI_SESSION_ENGINE": plan.engine,
         "PATH": os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")]),
     }
-    apps = find_spec("bai_labext")
-    if apps is not None and apps.submodule_search_locations:
-        environ["JUPYTER_CONFIG_PATH"] = str(Path(apps.submodule_search_locations[0]) / "config")
+    labext = find_spec("bai_labext")
+    if labext is not None and labext.submodule_search_locations:
+        environ["JUPYTER_CONFIG_PATH"] = str(Path(labext.submodule_search_locations[0]) / "config")
     return environ
 
 
 def _wait_for_init(pid: int, status: Path) -> int:
-    """Return the first process of a sandbox, 0 if it ended before reporting its pid."""
-    deadline = time.monotonic() + SANDBOX_WAIT_SECONDS
+    """Return the pid of the sandbox's first process; 0 if bubblewrap ends or reports none."""
+    deadline = time.monotonic() + SANDBOX_START_TIMEOUT_SECONDS
     while time.monotonic() < deadline:
         found = processes.read_status(status)
         if "child-pid" in found:
             return found["child-pid"]
         if not processes.is_alive(pid, processes.started_at(pid)):
             return 0
-        time.sleep(0.002)
+        time.sleep(processes.POLL_INTERVAL_SECONDS)
     return 0
 
 
 @contextmanager
 def _opened(mount: Mount) -> Iterator[int]:
-    """Yield a descriptor of the mounted directory of a folder.
+    """Yield a descriptor of the directory of a virtual folder that is mounted.
 
     Raises
     ------
     EngineError
-        If it no longer exists, or a link leads out of the folder.
+        If the directory no longer exists, or a symbolic link leads out of the folder.
     """
     try:
         directory = open_directory_beneath(mount.source, mount.subpath)
@@ -381,8 +392,8 @@ def _opened(mount: Mount) -> Iterator[int]:
         os.close(directory)
 
 
-def _located(mount: Mount) -> Mount:
-    """Return a mount with the resolved path of its directory."""
+def _resolve_subpath(mount: Mount) -> Mount:
+    """Return a mount whose source is the resolved path of its directory."""
     if not mount.subpath:
         return mount
     with _opened(mount) as directory:
@@ -390,12 +401,12 @@ def _located(mount: Mount) -> Mount:
 
 
 def _link_folders(home: str, mounts: Sequence[Mount]) -> None:
-    """Link folders below ``home``: without a sandbox nothing can be mounted.
+    """Create symbolic links to folders in ``home``; without a sandbox nothing can be mounted.
 
     Raises
     ------
     EngineError
-        If a read-only folder would become writable, or lies outside the home folder.
+        If another user's read-only folder would be writable, or a target is outside the home.
     """
     for mount in mounts:
         if mount.target == HOME:
@@ -407,25 +418,27 @@ def _link_folders(home: str, mounts: Sequence[Mount]) -> None:
                 f"{advice}",
                 reason="not-isolated",
             )
-        place = PurePosixPath(mount.target)
-        if not place.is_relative_to(HOME):
+        target = PurePosixPath(mount.target)
+        if not target.is_relative_to(HOME):
             raise EngineError(
                 f"the folder at {mount.target} is outside {HOME}, which needs a sandbox: {advice}",
                 reason="not-isolated",
             )
-        link = Path(home) / place.relative_to(HOME)
+        link = Path(home) / target.relative_to(HOME)
         link.parent.mkdir(parents=True, exist_ok=True)
         if link.is_symlink():
             link.unlink()
         if link.exists():
             if not link.is_dir() or any(link.iterdir()):
-                raise EngineError(f"there is already something at {mount.target}")
+                raise EngineError(
+                    f"the folder cannot be linked at {mount.target}: that path is not empty"
+                )
             link.rmdir()
         link.symlink_to(mount.source)
 
 
 def _unlink_folders(home: Path) -> None:
-    """Remove links at the top of a scratch home, so that a later tree walk stays inside it."""
+    """Remove the links in a scratch home, so that its removal does not follow them."""
     try:
         entries = list(home.iterdir())
     except OSError:

@@ -1,4 +1,4 @@
-"""Processes of this machine: find, watch and kill those of a session."""
+"""Find, poll and kill the processes of a session on this host."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ import psutil
 
 KILL_ROUNDS = 20
 KILL_WAIT_SECONDS = 0.5
-STEP_SECONDS = 0.002
+POLL_INTERVAL_SECONDS = 0.002
 
 
 def is_alive(pid: int, started: str) -> bool:
-    """Return whether process ``pid`` is still the one with that start time; a zombie is not
-    alive.
+    """Return whether process ``pid``, started at ``started_at``, still runs and is no zombie.
+
+    Another process can have the same pid by now, but not the same start time.
     """
-    reap(pid)
     now = _stat(pid)
     return now is not None and now.started == started and now.state not in "ZX"
 
 
 def reap(pid: int) -> None:
-    """Reap an ended child process, so that it does not remain a zombie."""
+    """Collect the exit status of a child process that has ended, so that no zombie remains."""
     try:
         os.waitpid(pid, os.WNOHANG)
     except ChildProcessError:
@@ -37,16 +37,16 @@ def reap(pid: int) -> None:
 
 
 def started_at(pid: int) -> str:
-    """Return the boot id and clock tick at which a process started; empty without such a process.
+    """Return the boot id and clock tick at which a process started; empty if it does not exist.
 
-    Not the time of day: setting the clock must not make a process look like another one.
+    The tick does not change when the clock is set, unlike a start time computed from it.
     """
     found = _stat(pid)
     return found.started if found else ""
 
 
 def children(pid: int) -> list[psutil.Process]:
-    return _those(lambda one: (found := _stat(one)) is not None and found.parent == pid)
+    return _matching(lambda one: (found := _stat(one)) is not None and found.parent == pid)
 
 
 class _Stat(NamedTuple):
@@ -56,7 +56,7 @@ class _Stat(NamedTuple):
 
 
 def _stat(pid: int) -> _Stat | None:
-    """Return the kernel's record of a process (proc_pid_stat(5), fields 3, 4 and 22)."""
+    """Return state, parent and start time of a process (proc_pid_stat(5), fields 3, 4 and 22)."""
     try:
         text = Path(f"/proc/{pid}/stat").read_text(errors="replace")
     except OSError:
@@ -70,33 +70,36 @@ def _boot() -> str:
     return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
 
 
-def of_kernel(kernel_id: str) -> list[psutil.Process]:
-    """Return every process with the kernel's mark, even if it was reparented."""
-    return _marked(f"BAI_KERNEL_ID={kernel_id}".encode())
+def kernel_processes(kernel_id: str) -> list[psutil.Process]:
+    """Return the processes with `BAI_KERNEL_ID` of the kernel in their environment.
+
+    Unlike a walk of the process tree, this finds reparented processes.
+    """
+    return _with_environment_entry(f"BAI_KERNEL_ID={kernel_id}".encode())
 
 
-def of_session(session_id: str) -> list[psutil.Process]:
-    """Return every process with the session's mark, even if it was reparented."""
-    return _marked(f"BAI_SESSION_ID={session_id}".encode())
+def session_processes(session_id: str) -> list[psutil.Process]:
+    """Return the processes with `BAI_SESSION_ID` of the session in their environment."""
+    return _with_environment_entry(f"BAI_SESSION_ID={session_id}".encode())
 
 
-def _marked(mark: bytes) -> list[psutil.Process]:
-    def is_marked(pid: int) -> bool:
+def _with_environment_entry(entry: bytes) -> list[psutil.Process]:
+    def has_entry(pid: int) -> bool:
         try:
             environ = Path(f"/proc/{pid}/environ").read_bytes()
         except OSError:
             return False
-        return pid != os.getpid() and mark in environ.split(b"\0")
+        return pid != os.getpid() and entry in environ.split(b"\0")
 
-    return _those(is_marked)
+    return _matching(has_entry)
 
 
-def _those(is_meant: Callable[[int], bool]) -> list[psutil.Process]:
-    """Return the matching processes of this machine."""
+def _matching(matches: Callable[[int], bool]) -> list[psutil.Process]:
+    """Return the processes of this host whose pid matches."""
     found = []
     for pid in (int(name) for name in os.listdir("/proc") if name.isdigit()):
         with suppress(psutil.Error):
-            if is_meant(pid):
+            if matches(pid):
                 found.append(psutil.Process(pid))
     return found
 
@@ -110,46 +113,54 @@ def signal_all(processes: list[psutil.Process], number: signal.Signals) -> None:
 
 
 def kill_kernel(kernel_id: str) -> None:
-    """Kill every process of a kernel; repeat until no newly forked one is left."""
-    _kill(lambda: of_kernel(kernel_id))
+    """Kill the processes of a kernel; repeat, because they can fork meanwhile."""
+    _kill(lambda: kernel_processes(kernel_id))
 
 
 def kill_session(session_id: str) -> None:
-    """Kill every process of a session; repeat until no newly forked one is left."""
-    _kill(lambda: of_session(session_id))
+    """Kill the processes of a session; repeat, because they can fork meanwhile."""
+    _kill(lambda: session_processes(session_id))
 
 
 def _kill(find: Callable[[], list[psutil.Process]]) -> None:
     for _ in range(KILL_ROUNDS):
-        left = [p for p in find() if _lives(p)]
+        left = [p for p in find() if _is_running(p)]
         if not left:
             return
         signal_all(left, signal.SIGKILL)
         deadline = time.monotonic() + KILL_WAIT_SECONDS
-        while any(_lives(p) for p in left) and time.monotonic() < deadline:
+        while any(_is_running(p) for p in left) and time.monotonic() < deadline:
             for process in left:
                 reap(process.pid)
             time.sleep(0.01)
 
 
-def _lives(process: psutil.Process) -> bool:
+def _is_running(process: psutil.Process) -> bool:
     try:
         return bool(process.is_running() and process.status() != psutil.STATUS_ZOMBIE)
     except psutil.Error:
         return False
 
 
-def outlast(pid: int, started: str, seconds: float) -> None:
-    """Wait for a process that is about to end, and kill it if it does not."""
+def wait_or_kill(pid: int, started: str, seconds: float) -> None:
+    """Wait at most ``seconds`` for a process that is about to end, then kill it."""
     deadline = time.monotonic() + seconds
     while is_alive(pid, started) and time.monotonic() < deadline:
-        time.sleep(STEP_SECONDS)
+        time.sleep(POLL_INTERVAL_SECONDS)
+    kill(pid, started)
+    reap(pid)
+
+
+def kill(pid: int, started: str) -> None:
+    """Kill a process; do nothing if it has ended."""
     if is_alive(pid, started):
-        os.kill(pid, signal.SIGKILL)
+        # It can end after the check.
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
 
 
 def read_status(path: Path) -> dict[str, int]:
-    """Read the status file of a sandbox: ``child-pid``, later ``exit-code``."""
+    """Return the status file of a sandbox: first ``child-pid``, at its end also ``exit-code``."""
     found: dict[str, int] = {}
     try:
         text = path.read_text()
@@ -159,14 +170,14 @@ def read_status(path: Path) -> dict[str, int]:
     while (position := text.find("{", position)) >= 0:
         try:
             values, position = decoder.raw_decode(text, position)
-        except ValueError:  # partially written
+        except ValueError:  # the file is being written
             break
         found.update(values)
     return found
 
 
 def read_tail(path: Path, max_bytes: int) -> str:
-    """Return the end of a file, empty if it does not exist."""
+    """Return the last ``max_bytes`` of a file; empty if it cannot be read."""
     try:
         with open(path, "rb") as file:
             file.seek(max(0, os.fstat(file.fileno()).st_size - max_bytes))

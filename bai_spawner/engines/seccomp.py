@@ -1,8 +1,8 @@
-"""Seccomp profile of session containers: an allow-list of system calls.
+"""Seccomp profile of session containers: an allow list of system calls.
 
-Engines have a profile of their own; older ones (Docker 20.10) allow ``io_uring`` and ``AF_VSOCK``
-sockets, which expose large parts of the kernel and the hypervisor. This one blocks both on any
-engine. A call that is not listed fails with EPERM.
+A call that is not listed fails with EPERM. The default profile of older Docker engines (20.10)
+allows ``io_uring`` and ``AF_VSOCK`` sockets, which expose large parts of the kernel and the
+hypervisor. This profile denies both on every engine.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-ENGINES_OWN = "engine"
+ENGINE_DEFAULT = "engine"
 
-# Grouped by purpose. Names that an architecture does not have are ignored there.
+# Grouped by purpose. Docker ignores names that the architecture does not have.
 ALLOWED: Mapping[str, str] = {
     "files": """
         access chdir chmod chown close close_range copy_file_range creat dup dup2 dup3 faccessat
@@ -28,7 +28,7 @@ ALLOWED: Mapping[str, str] = {
         statx symlink symlinkat sync sync_file_range syncfs tee truncate umask unlink unlinkat
         utime utimensat utimes vmsplice write writev cachestat
     """,
-    "attributes of files": """
+    "extended file attributes": """
         fgetxattr flistxattr fremovexattr fsetxattr getxattr lgetxattr listxattr llistxattr
         lremovexattr lsetxattr removexattr setxattr
     """,
@@ -37,7 +37,7 @@ ALLOWED: Mapping[str, str] = {
         fanotify_mark inotify_add_watch inotify_init inotify_init1 inotify_rm_watch pause poll
         ppoll pselect6 select signalfd signalfd4
     """,
-    "asynchronous files, by the older interface": """
+    "asynchronous I/O (aio, not io_uring)": """
         io_cancel io_destroy io_getevents io_pgetevents io_setup io_submit ioprio_get ioprio_set
     """,
     "memory": """
@@ -59,16 +59,16 @@ ALLOWED: Mapping[str, str] = {
         alarm rt_sigaction rt_sigpending rt_sigprocmask rt_sigqueueinfo rt_sigreturn rt_sigsuspend
         rt_sigtimedwait rt_tgsigqueueinfo sigaltstack
     """,
-    "users and rights": """
+    "users and privileges": """
         capget capset getegid geteuid getgid getgroups getresgid getresuid getuid setfsgid
         setfsuid setgid setgroups setregid setresgid setresuid setreuid setuid landlock_add_rule
         landlock_create_ruleset landlock_restrict_self seccomp
     """,
-    "sockets that are open": """
+    "existing sockets": """
         accept accept4 bind connect getpeername getsockname getsockopt listen recvfrom recvmmsg
         recvmsg sendmmsg sendmsg sendto setsockopt shutdown socketpair
     """,
-    "between processes": """
+    "inter-process communication": """
         mq_getsetattr mq_notify mq_open mq_timedreceive mq_timedsend mq_unlink msgctl msgget
         msgrcv msgsnd pipe pipe2 semctl semget semop semtimedop shmat shmctl shmdt shmget
     """,
@@ -77,10 +77,10 @@ ALLOWED: Mapping[str, str] = {
         nanosleep setitimer time timer_create timer_delete timer_getoverrun timer_gettime
         timer_settime timerfd_create timerfd_gettime timerfd_settime times
     """,
-    "the machine": "arch_prctl getrandom sysinfo uname riscv_flush_icache",
-    # `socketcall` is excluded: a filter cannot see the address family behind its pointer. 32-bit
-    # programs that use only this call have no sockets.
-    "programs of 32 bits": """
+    "system information": "arch_prctl getrandom sysinfo uname riscv_flush_icache",
+    # `socketcall` is not listed: a filter cannot read the address family behind its pointer. So
+    # 32-bit programs that create sockets only with this call cannot use sockets.
+    "32-bit programs": """
         _llseek _newselect arm_fadvise64_64 arm_sync_file_range breakpoint cacheflush chown32
         clock_adjtime64 clock_getres_time64 clock_gettime64 clock_nanosleep_time64 fadvise64_64
         fchown32 fcntl64 fstat64 fstatat64 fstatfs64 ftruncate64 futex_time64 get_thread_area
@@ -94,8 +94,7 @@ ALLOWED: Mapping[str, str] = {
         utimensat_time64 waitpid
     """,
 }
-# Allowed, but the kernel requires a capability, which sessions only get from a device or an
-# administrator.
+# Allowed with a capability, which sessions only get from a device or an administrator.
 WITH_CAPABILITY: Mapping[str, str] = {
     "CAP_SYS_PTRACE": "kcmp pidfd_getfd process_madvise",
     "CAP_SYS_NICE": "get_mempolicy mbind set_mempolicy set_mempolicy_home_node",
@@ -115,11 +114,9 @@ FAMILIES = (
     socket.AF_NETLINK,
     socket.AF_PACKET,  # the kernel requires a capability
 )
-# personality(): Linux itself, with UNAME26, as a 32-bit machine, and the query of the current
-# value.
+# Arguments of personality(): Linux, UNAME26, a 32-bit machine, both, and the query of the value.
 PERSONALITIES = (0x0, 0x8, 0x20000, 0x20008, 0xFFFFFFFF)
-# The kernel reads these arguments as 32 bits; a filter sees 64, and the caller controls all of
-# them.
+# Mask for 32-bit arguments: a filter sees 64 bits, but the kernel ignores the upper 32.
 INT = 0xFFFFFFFF
 # CLONE_NEWNS, NEWCGROUP, NEWUTS, NEWIPC, NEWUSER, NEWPID and NEWNET.
 NEW_NAMESPACES = 0x7E020000
@@ -135,7 +132,7 @@ Rule = dict[str, Any]
 
 @cache
 def own_profile() -> str:
-    """Return our profile, as Docker's API takes it."""
+    """Return bai-hub's profile in Docker's JSON format."""
     names = sorted({name for group in ALLOWED.values() for name in group.split()})
     no_admin = {"caps": ["CAP_SYS_ADMIN"]}
     rules: list[Rule] = [
@@ -144,7 +141,8 @@ def own_profile() -> str:
         *(_allow(["personality"], _equals(0, INT, number)) for number in PERSONALITIES),
         {**_allow(["clone"], _equals(0, NEW_NAMESPACES, 0)), "excludes": no_admin},
         {**_allow(["clone"]), "includes": no_admin},
-        # ENOSYS makes the C library fall back to clone, whose flags a filter can read.
+        # ENOSYS makes the C library fall back to `clone`, whose flags a filter can read; those of
+        # `clone3` are behind a pointer.
         {
             "names": ["clone3"],
             "action": "SCMP_ACT_ERRNO",
@@ -175,10 +173,10 @@ def security_options(setting: str) -> list[str]:
     Raises
     ------
     OSError, ValueError
-        If a file is named that cannot be read or is not JSON.
+        If the setting is the path of a file that cannot be read or is not JSON.
     """
     options = ["no-new-privileges:true"]
-    if setting == ENGINES_OWN:
+    if setting == ENGINE_DEFAULT:
         return options
     text = json.dumps(json.loads(Path(setting).read_text())) if setting else own_profile()
     return [*options, f"seccomp={text}"]
@@ -190,5 +188,5 @@ def _allow(names: Sequence[str], *arguments: Rule) -> Rule:
 
 
 def _equals(index: int, mask: int, value: int) -> Rule:
-    """Return the condition that the masked bits of an argument have a value."""
+    """Return the condition ``argument[index] & mask == value``."""
     return {"index": index, "value": mask, "valueTwo": int(value), "op": "SCMP_CMP_MASKED_EQ"}

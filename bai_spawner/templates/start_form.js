@@ -5,57 +5,57 @@
   const offers = read("bai-offers");
   const values = read("bai-values");
   const texts = read("bai-texts");
-  const problems = read("bai-problems");
-  const say = (key, places) =>
-    (texts[key] || key).replace(/\{(\w+)\}/g, (whole, name) => (places && name in places ? places[name] : whole));
-  // Cores or GiB on a slider while no machine of the group has said what it has.
-  const UNKNOWN_MOST = 8;
-  const GIB = { "": 2 ** -30, k: 2 ** -20, m: 2 ** -10, g: 1, t: 2 ** 10, p: 2 ** 20 };
+  const refusedFields = read("bai-refused-fields");
+  const translate = (key, values) =>
+    (texts[key] || key).replace(/\{(\w+)\}/g, (whole, name) => (values && name in values ? values[name] : whole));
+  // Maximum of the sliders for cores and GiB while no agent of the group has reported its capacity.
+  const DEFAULT_MAX = 8;
+  const GIB_BY_UNIT = { "": 2 ** -30, k: 2 ** -20, m: 2 ** -10, g: 1, t: 2 ** 10, p: 2 ** 20 };
 
   function isShare(slot) { return slot.endsWith(".shares"); }
-  // Amounts come as the API writes them; here memory is shown in GiB.
+  // Converts a quantity of the API, such as "512m", to the number in the form: GiB for memory.
   function toNumber(slot, text) {
     if (text === undefined || text === null || text === "") { return 0; }
     const found = /^(-?[\d.]+)([kmgtp]?)/i.exec(String(text));
     if (!found) { return 0; }
-    return slot === "mem" ? Number(found[1]) * GIB[found[2].toLowerCase()] : Number(found[1]);
+    return slot === "mem" ? Number(found[1]) * GIB_BY_UNIT[found[2].toLowerCase()] : Number(found[1]);
   }
-  function shown(slot, number) {
+  function format(slot, number) {
     const rounded = String(Math.round(number * 1000) / 1000);
     return slot === "mem" ? rounded + " GiB" : rounded;
   }
   function labelOf(slot) {
-    if (slot === "cpu" || slot === "mem") { return say(slot); }
+    if (slot === "cpu" || slot === "mem") { return translate(slot); }
     const family = slot.split(".")[0];
-    return isShare(slot) ? say("shares", { family }) : say("devices", { family });
+    return isShare(slot) ? translate("shares", { family }) : translate("devices", { family });
   }
   function unitOf(slot) {
-    if (slot === "cpu") { return say("cpu-unit"); }
+    if (slot === "cpu") { return translate("cpu-unit"); }
     if (slot === "mem") { return "GiB"; }
-    return isShare(slot) ? say("shares-unit") : say("devices-unit");
+    return isShare(slot) ? translate("shares-unit") : translate("devices-unit");
   }
 
-  // The places of a slider: shares have none between 0 and the smallest, and only whole ones above 1.
-  function placesOf(slot, least, most) {
-    const places = [];
-    const add = (number) => { if (number <= most + 1e-9 && !places.includes(number)) { places.push(number); } };
+  // Returns the values of a slider. Shares of a GPU are 0, 0.05 to 1 in steps of 0.01, then whole numbers.
+  function sliderValues(slot, min, max) {
+    const values = [];
+    const add = (number) => { if (number <= max + 1e-9 && !values.includes(number)) { values.push(number); } };
     if (isShare(slot)) {
       add(0);
       for (let hundredths = 5; hundredths <= 100; hundredths += 1) { add(hundredths / 100); }
-      for (let whole = 2; whole <= most; whole += 1) { add(whole); }
+      for (let whole = 2; whole <= max; whole += 1) { add(whole); }
     } else {
-      const step = slot === "cpu" ? 0.5 : slot === "mem" ? (most <= 16 ? 0.25 : 1) : 1;
-      const from = slot === "cpu" || slot === "mem" ? least || step : 0;
-      add(from);
-      for (let number = Math.floor(from / step) * step + step; number <= most + 1e-9; number += step) { add(number); }
-      add(most);
+      const step = slot === "cpu" ? 0.5 : slot === "mem" ? (max <= 16 ? 0.25 : 1) : 1;
+      const first = slot === "cpu" || slot === "mem" ? min || step : 0;
+      add(first);
+      for (let number = Math.floor(first / step) * step + step; number <= max + 1e-9; number += step) { add(number); }
+      add(max);
     }
-    return places.length ? places : [0];
+    return values.length ? values : [0];
   }
-  function nearest(places, number) {
+  function nearestIndex(values, number) {
     let best = 0;
-    places.forEach((place, at) => {
-      if (Math.abs(place - number) < Math.abs(places[best] - number)) { best = at; }
+    values.forEach((value, index) => {
+      if (Math.abs(value - number) < Math.abs(values[best] - number)) { best = index; }
     });
     return best;
   }
@@ -80,9 +80,9 @@
   function fillImages(wanted) {
     const project = offers.projects.find((each) => each.name === byId("bai-project").value) || {};
     const images = offer().images;
-    const usual = images.find((image) => image.name === project.default_image || (image.aliases || []).includes(project.default_image));
-    const asked = images.find((image) => image.name === wanted || (image.aliases || []).includes(wanted));
-    fill(byId("bai-image"), images.map((image) => [image.name, nameOf(image)]), (asked || usual || images[0] || {}).name);
+    const named = (name) => images.find((image) => image.name === name || (image.aliases || []).includes(name));
+    const selected = named(wanted) || named(project.default_image) || images[0] || {};
+    fill(byId("bai-image"), images.map((image) => [image.name, nameOf(image)]), selected.name);
   }
   function nameOf(image) {
     return image.aliases && image.aliases.length ? image.aliases[0] + " (" + image.name + ")" : image.name;
@@ -93,48 +93,49 @@
   function fillPresets(wanted) {
     const presets = offer().presets || [];
     byId("bai-preset-part").hidden = presets.length === 0;
-    fill(byId("bai-preset"), [["", say("custom")]].concat(presets.map((preset) => [
+    fill(byId("bai-preset"), [["", translate("custom")]].concat(presets.map((preset) => [
       preset.name,
-      preset.name + " (" + Object.entries(preset.resources).map(([slot, text]) => labelOf(slot) + " " + shown(slot, toNumber(slot, text))).join(", ") + ")" +
-        (preset.allocatable ? "" : " · " + say("preset-full")),
+      preset.name + " (" + Object.entries(preset.resources).map(([slot, text]) => labelOf(slot) + " " + format(slot, toNumber(slot, text))).join(", ") + ")" +
+        (preset.allocatable ? "" : " · " + translate("preset-full")),
     ])), wanted || "");
   }
   function preset() {
     return (offer().presets || []).find((each) => each.name === byId("bai-preset").value);
   }
 
-  // Cores and memory first. Whole devices are shares too: a second field only where it was asked for.
-  function inOrder(limits, wanted) {
+  // Returns the limits to show, cores and memory first. Whole devices can be requested as shares, so their own
+  // slot has a field only if the last start or the preset uses it.
+  function shownLimits(limits, wanted) {
     const rank = (slot) => (slot === "cpu" ? 0 : slot === "mem" ? 1 : 2);
-    const isDouble = (slot) => slot.endsWith(".device") && limits[slot.replace(".device", ".shares")] !== undefined;
-    const inUse = Object.assign({}, wanted, (preset() || {}).resources);
+    const isRedundant = (slot) => slot.endsWith(".device") && limits[slot.replace(".device", ".shares")] !== undefined;
+    const requested = Object.assign({}, wanted, (preset() || {}).resources);
     return Object.entries(limits)
-      .filter(([slot]) => !isDouble(slot) || toNumber(slot, inUse[slot]) > 0)
+      .filter(([slot]) => !isRedundant(slot) || toNumber(slot, requested[slot]) > 0)
       .sort(([one], [other]) => rank(one) - rank(other) || one.localeCompare(other));
   }
   function fillAmounts(wanted) {
     const box = byId("bai-amounts");
     const rows = [];
-    for (const [slot, limit] of inOrder(offer().limits || {}, wanted)) {
-      const isNeeded = slot === "cpu" || slot === "mem";
-      const most = toNumber(slot, limit.max);
-      if (most <= 0 && !isNeeded) { continue; }
-      rows.push(amountRow(slot, limit, most || UNKNOWN_MOST, wanted));
+    for (const [slot, limit] of shownLimits(offer().limits || {}, wanted)) {
+      const isRequired = slot === "cpu" || slot === "mem";
+      const max = toNumber(slot, limit.max);
+      if (max <= 0 && !isRequired) { continue; }
+      rows.push(amountRow(slot, limit, max || DEFAULT_MAX, wanted));
     }
     box.replaceChildren(...rows);
     showWait();
   }
-  function amountRow(slot, limit, most, wanted) {
+  function amountRow(slot, limit, max, wanted) {
     const row = byId("bai-amount-row").content.cloneNode(true).firstElementChild;
-    const least = toNumber(slot, (image().min || {})[slot] || limit.min);
+    const min = toNumber(slot, (image().min || {})[slot] || limit.min);
     const now = toNumber(slot, limit.now);
-    const places = placesOf(slot, least, most);
+    const steps = sliderValues(slot, min, max);
     const [slider, number] = row.querySelectorAll("input");
     const id = "bai-amount-" + slot.replace(/\W/g, "-");
     const chosen = preset();
-    const from = chosen ? chosen.resources[slot] : wanted[slot];
-    const usual = slot === "cpu" || slot === "mem" ? Math.min(Math.max(least, 1), most) : 0;
-    const start = from === undefined ? (chosen ? 0 : usual) : toNumber(slot, from);
+    const requested = chosen ? chosen.resources[slot] : wanted[slot];
+    const initial = slot === "cpu" || slot === "mem" ? Math.min(Math.max(min, 1), max) : 0;
+    const start = requested === undefined ? (chosen ? 0 : initial) : toNumber(slot, requested);
     row.dataset.slot = slot;
     row.dataset.now = String(now);
     row.querySelector("label").textContent = labelOf(slot);
@@ -142,26 +143,26 @@
     row.querySelector(".input-group-text").textContent = unitOf(slot);
     number.id = id;
     number.name = "resource:" + slot;
-    number.min = slot === "cpu" || slot === "mem" ? String(least) : "0";
-    if (toNumber(slot, limit.max) > 0) { number.max = String(most); }
+    number.min = slot === "cpu" || slot === "mem" ? String(min) : "0";
+    if (toNumber(slot, limit.max) > 0) { number.max = String(max); }
     number.step = isShare(slot) ? "0.01" : slot === "cpu" || slot === "mem" ? "any" : "1";
     number.value = String(start);
     slider.min = "0";
-    slider.max = String(places.length - 1);
+    slider.max = String(steps.length - 1);
     slider.step = "1";
-    slider.value = String(nearest(places, start));
+    slider.value = String(nearestIndex(steps, start));
     slider.disabled = number.disabled = Boolean(chosen);
     const mark = row.querySelector(".bai-mark");
-    const part = places.length > 1 ? nearest(places, Math.min(now, most)) / (places.length - 1) : 1;
-    mark.style.left = "calc(.5rem + (100% - 1rem) * " + part + ")";
+    const fraction = steps.length > 1 ? nearestIndex(steps, Math.min(now, max)) / (steps.length - 1) : 1;
+    mark.style.left = "calc(.5rem + (100% - 1rem) * " + fraction + ")";
     const hint = row.querySelector(".form-text");
     hint.id = id + "-hint";
-    hint.textContent = [say("now", { amount: shown(slot, now) })]
-      .concat(toNumber(slot, limit.max) > 0 ? [say("most", { amount: shown(slot, most) })] : []).join(" · ");
+    hint.textContent = [translate("now", { amount: format(slot, now) })]
+      .concat(toNumber(slot, limit.max) > 0 ? [translate("most", { amount: format(slot, max) })] : []).join(" · ");
     number.setAttribute("aria-describedby", hint.id);
-    if (limit.enforcement) { showHeld(row.querySelector(".bai-held"), limit, number); }
-    slider.addEventListener("input", () => { number.value = String(places[Number(slider.value)]); showWait(); });
-    number.addEventListener("input", () => { slider.value = String(nearest(places, Number(number.value))); showWait(); });
+    if (limit.enforcement) { showEnforcement(row.querySelector(".bai-held"), limit, number); }
+    slider.addEventListener("input", () => { number.value = String(steps[Number(slider.value)]); showWait(); });
+    number.addEventListener("input", () => { slider.value = String(nearestIndex(steps, Number(number.value))); showWait(); });
     if (slot === "mem") {
       const unit = document.createElement("input");
       unit.type = "hidden";
@@ -171,14 +172,14 @@
     }
     return row;
   }
-  // What keeps sessions to their shares, and which shares devices in use still serve.
-  function showHeld(line, limit, number) {
-    const isFirm = !["none", "soft"].includes(limit.enforcement);
-    const alike = limit.in_force ? [say("alike", { amounts: limit.in_force.join(", ") })] : [];
+  // Shows the enforcement level of shares, and which shares the devices in use still offer.
+  function showEnforcement(line, limit, number) {
+    const isEnforced = !["none", "soft"].includes(limit.enforcement);
+    const offered = limit.in_force ? [translate("alike", { amounts: limit.in_force.join(", ") })] : [];
     line.id = number.id + "-held";
     line.hidden = false;
-    line.querySelector("i").classList.add(isFirm ? "fa-lock" : "fa-unlock");
-    line.querySelector("span").textContent = [say("held-" + limit.enforcement)].concat(alike).join(" ");
+    line.querySelector("i").classList.add(isEnforced ? "fa-lock" : "fa-unlock");
+    line.querySelector("span").textContent = [translate("held-" + limit.enforcement)].concat(offered).join(" ");
     number.setAttribute("aria-describedby", number.getAttribute("aria-describedby") + " " + line.id);
   }
   function amounts() {
@@ -194,7 +195,7 @@
     document.querySelectorAll("#bai-amounts .bai-amount").forEach((row) => {
       waits = waits || Number(row.querySelector("input[type=number]").value) > Number(row.dataset.now) + 1e-9;
     });
-    byId("bai-wait").textContent = waits ? say("will-wait") : "";
+    byId("bai-wait").textContent = waits ? translate("will-wait") : "";
     byId("bai-wait-sign").hidden = !waits;
   }
 
@@ -207,12 +208,12 @@
       return line;
     }));
     const apps = image().apps || [];
-    byId("bai-image-apps").textContent = apps.length ? say("apps", { apps: apps.join(", ") }) : "";
+    byId("bai-image-apps").textContent = apps.length ? translate("apps", { apps: apps.join(", ") }) : "";
   }
 
   function folderName(folder) {
     const owner = window.jhdata && window.jhdata.user;
-    return folder.owner && folder.owner !== owner ? say("of-owner", folder) : folder.name;
+    return folder.owner && folder.owner !== owner ? translate("of-owner", folder) : folder.name;
   }
   function addMount(mount, focus) {
     const folders = offer().vfolders || [];
@@ -220,10 +221,10 @@
     const [folder, permission] = row.querySelectorAll("select");
     const [subpath, path, name] = row.querySelectorAll("input");
     const problem = row.querySelector(".bai-row-problem");
-    const asked = folders.find((each) => each.id === mount.vfolder || each.name === mount.vfolder);
-    fill(folder, [["", say("none")]].concat(folders.map((each) => [each.id, folderName(each)])), asked ? asked.id : "");
-    // A folder of the last time that is gone stays, named, until the user decides.
-    const isGone = Boolean(mount.vfolder) && !asked;
+    const selected = folders.find((each) => each.id === mount.vfolder || each.name === mount.vfolder);
+    fill(folder, [["", translate("none")]].concat(folders.map((each) => [each.id, folderName(each)])), selected ? selected.id : "");
+    // Keep the row of a folder that was used last time but no longer exists, until the user changes or removes it.
+    const isGone = Boolean(mount.vfolder) && !selected;
     const goneName = mount.name || mount.vfolder;
     if (isGone) {
       folder.add(new Option(goneName, mount.vfolder, true, true));
@@ -232,12 +233,12 @@
     }
     subpath.value = mount.subpath || "";
     path.value = mount.path || "";
-    function follow() {
+    function onFolder() {
       const chosen = folders.find((each) => each.id === folder.value);
       path.placeholder = chosen ? "/home/work/" + chosen.name : "/home/work/…";
       const isReadOnly = Boolean(chosen) && chosen.permission === "ro";
       name.value = chosen ? folderName(chosen) : folder.value ? goneName : "";
-      const why = isGone && folder.value === mount.vfolder ? say("folder-gone", { name: goneName }) : "";
+      const why = isGone && folder.value === mount.vfolder ? translate("folder-gone", { name: goneName }) : "";
       folder.setCustomValidity(why);
       folder.classList.toggle("is-invalid", Boolean(why));
       if (why) { folder.setAttribute("aria-invalid", "true"); } else { folder.removeAttribute("aria-invalid"); }
@@ -247,9 +248,9 @@
       if (isReadOnly) { permission.value = "ro"; }
     }
     permission.value = mount.permission || "rw";
-    folder.addEventListener("change", follow);
-    follow();
-    byId("bai-mounts").append(finish(row, "bai-add-mount"));
+    folder.addEventListener("change", onFolder);
+    onFolder();
+    byId("bai-mounts").append(withRemoveButton(row, "bai-add-mount"));
     if (focus) { folder.focus(); }
   }
   function addVariable(name, value, focus, isSecret) {
@@ -258,88 +259,88 @@
     key.value = name;
     text.value = value;
     box.checked = Boolean(isSecret);
-    const follow = () => {
+    const onSecret = () => {
       secret.value = box.checked ? "1" : "";
       text.type = box.checked ? "password" : "text";
       text.required = box.checked;
       text.autocomplete = box.checked ? "new-password" : "off";
     };
-    box.addEventListener("change", follow);
-    follow();
-    byId("bai-environ").append(finish(row, "bai-add-variable"));
+    box.addEventListener("change", onSecret);
+    onSecret();
+    byId("bai-environ").append(withRemoveButton(row, "bai-add-variable"));
     if (focus) { key.focus(); }
   }
-  function finish(row, back) {
-    row.querySelector("button").addEventListener("click", () => { row.remove(); byId(back).focus(); });
+  function withRemoveButton(row, focusedAfterwards) {
+    row.querySelector("button").addEventListener("click", () => { row.remove(); byId(focusedAfterwards).focus(); });
     return row;
   }
-  // The manager checks it as well: it alone knows on which ports the image's own apps listen.
-  function whyNotPorts(words) {
+  // Returns the problem with the ports, or "". Only the manager knows the ports of the image's apps, so it checks again.
+  function portsProblem(words) {
     const limits = offer().preopen_limits;
     const numbers = words.map((word) => (/^\d{1,5}$/.test(word) ? Number(word) : 0));
     const wrong = numbers.findIndex((number) => number < limits.lowest || number > limits.highest);
-    if (wrong >= 0) { return say("port-range", { port: words[wrong], ...limits }); }
+    if (wrong >= 0) { return translate("port-range", { port: words[wrong], ...limits }); }
     const reserved = numbers.find((number) => limits.reserved.includes(number));
-    if (reserved) { return say("port-reserved", { port: reserved }); }
+    if (reserved) { return translate("port-reserved", { port: reserved }); }
     const twice = numbers.find((number, at) => numbers.indexOf(number) !== at);
-    if (twice) { return say("port-twice", { port: twice }); }
-    return numbers.length > limits.count ? say("port-count", { asked: numbers.length, most: limits.count }) : "";
+    if (twice) { return translate("port-twice", { port: twice }); }
+    return numbers.length > limits.count ? translate("port-count", { asked: numbers.length, most: limits.count }) : "";
   }
   function checkPorts() {
     const field = byId("bai-ports");
-    const why = whyNotPorts(field.value.split(/[\s,]+/).filter(Boolean));
-    field.setCustomValidity(why);
+    const problem = portsProblem(field.value.split(/[\s,]+/).filter(Boolean));
+    field.setCustomValidity(problem);
     const isRefused = Boolean(byId("bai-ports-refused"));
-    field.classList.toggle("is-invalid", Boolean(why) || isRefused);
-    if (why || isRefused) { field.setAttribute("aria-invalid", "true"); } else { field.removeAttribute("aria-invalid"); }
-    byId("bai-ports-problem").textContent = isRefused ? "" : why;
+    field.classList.toggle("is-invalid", Boolean(problem) || isRefused);
+    if (problem || isRefused) { field.setAttribute("aria-invalid", "true"); } else { field.removeAttribute("aria-invalid"); }
+    byId("bai-ports-problem").textContent = isRefused ? "" : problem;
   }
   function fillFolders() {
     const none = (offer().vfolders || []).length === 0;
-    byId("bai-folders-hint").textContent = say(none ? "no-folders" : "folders-hint");
+    byId("bai-folders-hint").textContent = translate(none ? "no-folders" : "folders-hint");
     byId("bai-add-mount").hidden = none;
     byId("bai-mounts").replaceChildren();
     (values.mounts || []).forEach((mount) => addMount(mount, false));
   }
 
-  // What the last start was refused for, at the fields that this script makes; the others have it.
-  function fieldOf(problem) {
-    if (problem.section === "bai-amounts") {
-      const row = Array.from(document.querySelectorAll("#bai-amounts .bai-amount")).find((each) => each.dataset.slot === problem.key);
+  // Returns the row and the form field of a refused field in a list, whose rows this script creates.
+  function findInRows(refused) {
+    if (refused.section === "bai-amounts") {
+      const row = Array.from(document.querySelectorAll("#bai-amounts .bai-amount")).find((each) => each.dataset.slot === refused.key);
       return row && { row, field: row.querySelector("input[type=number]") };
     }
-    if (problem.section === "bai-mounts" && problem.part) {
-      const row = document.querySelectorAll("#bai-mounts .bai-mount")[Number(problem.key)];
-      return row && { row, field: row.querySelector("[name=mount_" + problem.part + "]") };
+    if (refused.section === "bai-mounts" && refused.part) {
+      const row = document.querySelectorAll("#bai-mounts .bai-mount")[Number(refused.key)];
+      return row && { row, field: row.querySelector("[name=mount_" + refused.part + "]") };
     }
-    const row = Array.from(document.querySelectorAll("#bai-environ .bai-variable")).find((each) => each.querySelector("input").value === problem.key);
+    const row = Array.from(document.querySelectorAll("#bai-environ .bai-variable")).find((each) => each.querySelector("input").value === refused.key);
     return row && { row, field: row.querySelector("input") };
   }
-  function showProblem(problem) {
+  function showRefused(refused) {
     const line = document.createElement("div");
     line.className = "invalid-feedback d-block bai-row-problem";
-    line.textContent = problem.text;
-    const found = problem.key && fieldOf(problem);
+    line.textContent = refused.problem;
+    const found = refused.key && findInRows(refused);
     if (!found || !found.field) {
-      // No such row is offered any more.
-      if (problem.element !== problem.section) { line.id = problem.element; }
+      // The form has no such row, for example because the resource slot is no longer offered.
+      if (refused.element !== refused.section) { line.id = refused.element; }
       line.tabIndex = -1;
-      line.textContent = problem.label + ": " + problem.text;
-      byId(problem.section).append(line);
+      line.textContent = refused.label + ": " + refused.problem;
+      byId(refused.section).append(line);
       return;
     }
     const { row, field } = found;
-    const isSaid = field.classList.contains("is-invalid");
-    field.id = problem.element;
+    const hasProblem = field.classList.contains("is-invalid");
+    field.id = refused.element;
     field.classList.add("is-invalid");
     field.setAttribute("aria-invalid", "true");
-    if (isSaid) { return; }
+    if (hasProblem) { return; }
     line.id = field.id + "-refused";
     field.setAttribute("aria-describedby", (line.id + " " + (field.getAttribute("aria-describedby") || "")).trim());
     row.append(line);
   }
-  // A field that is changed is as good as any until it is sent.
-  function forget(event) {
+  // Removes the problem of a refused field when the user changes the field.
+  function clearProblem(event) {
     const field = event.target;
     const line = field.id && byId(field.id + "-refused");
     if (!line) { return; }
@@ -349,12 +350,13 @@
     const names = (field.getAttribute("aria-describedby") || "").split(" ").filter((name) => name && name !== field.id + "-refused");
     if (names.length) { field.setAttribute("aria-describedby", names.join(" ")); } else { field.removeAttribute("aria-describedby"); }
   }
-  function showProblems() {
-    problems.filter((problem) => problem.section).forEach(showProblem);
+  // Shows the problems of rows; the template shows those of the other fields.
+  function showAllRefused() {
+    refusedFields.filter((refused) => refused.section).forEach(showRefused);
     const form = document.querySelector(".bai-start");
-    form.addEventListener("input", forget, true);
-    form.addEventListener("change", forget, true);
-    if (!problems.length) { return; }
+    form.addEventListener("input", clearProblem, true);
+    form.addEventListener("change", clearProblem, true);
+    if (!refusedFields.length) { return; }
     byId("bai-refused").addEventListener("click", (event) => {
       const link = event.target.closest("a");
       const field = link && byId(link.hash.slice(1));
@@ -368,8 +370,8 @@
     if (first) { first.focus(); }
   }
 
-  // The Hub remembers the options of the last start: without this they come back at the next visit.
-  async function isForgotten() {
+  // Deletes the options of the last start, which the Hub stores and would show again; returns whether it succeeded.
+  async function deleteStoredOptions() {
     const headers = { "X-XSRFToken": window.jhdata.xsrf_token };
     try {
       return (await fetch(window.location.pathname, { method: "DELETE", headers })).ok;
@@ -380,10 +382,10 @@
 
   function onProject() { fillGroups(byId("bai-group").value); onGroup(); fillFolders(); }
   function onGroup() {
-    const kept = amounts();
+    const current = amounts();
     fillImages(byId("bai-image").value);
     fillPresets(byId("bai-preset").value);
-    fillAmounts(kept);
+    fillAmounts(current);
     showNotices();
   }
 
@@ -402,13 +404,13 @@
   (values.secret_environ || []).forEach((name) => addVariable(name, "", false, true));
   checkPorts();
   byId("bai-more").open = byId("bai-more").open || Boolean((values.secret_environ || []).length || values.shared_memory || values.name || values.preopen_ports || Object.keys(values.environ || {}).length);
-  // A field that nobody sees cannot say what is wrong with it.
+  // Open the section if one of its fields is invalid, so that the browser can show the message.
   byId("bai-more").addEventListener("invalid", () => { byId("bai-more").open = true; }, true);
-  // What was filled in the last time, or in a form that was refused, is only an offer.
+  // Offer a reset if the form is prefilled with the values of the last start.
   byId("bai-reset").hidden = Object.keys(values).length === 0 || (Object.keys(values).length === 1 && (values.mounts || [0]).length === 0);
   byId("bai-reset").addEventListener("click", async () => {
     byId("bai-reset-failed").hidden = true;
-    if (!(await isForgotten())) {
+    if (!(await deleteStoredOptions())) {
       byId("bai-reset-failed").hidden = false;
       return;
     }
@@ -429,9 +431,9 @@
   byId("bai-ports").addEventListener("input", checkPorts);
   byId("bai-project").addEventListener("change", onProject);
   byId("bai-group").addEventListener("change", onGroup);
-  byId("bai-image").addEventListener("change", () => { const kept = amounts(); fillAmounts(kept); showNotices(); });
-  byId("bai-preset").addEventListener("change", () => { const kept = amounts(); fillAmounts(kept); });
+  byId("bai-image").addEventListener("change", () => { fillAmounts(amounts()); showNotices(); });
+  byId("bai-preset").addEventListener("change", () => fillAmounts(amounts()));
   byId("bai-add-mount").addEventListener("click", () => addMount({}, true));
   byId("bai-add-variable").addEventListener("click", () => addVariable("", "", true));
-  showProblems();
+  showAllRefused();
 })();
