@@ -1,6 +1,4 @@
-"""Server extension of a session's JupyterLab: apps behind Jupyter's sign-in, and server
-settings.
-"""
+"""Jupyter server extension of a session: its apps, the API of the session panel, and settings."""
 
 from __future__ import annotations
 
@@ -9,7 +7,7 @@ from typing import Any
 
 
 def config_path() -> str:
-    """Return the folder for ``JUPYTER_CONFIG_PATH`` that contains the session's settings."""
+    """Return the folder with a session's Jupyter configuration, for ``JUPYTER_CONFIG_PATH``."""
     return str(Path(__file__).parent / "config")
 
 

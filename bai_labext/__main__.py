@@ -1,4 +1,4 @@
-"""``python -m bai_labext``: a session's single-user server, with the session's settings."""
+"""``python -m bai_labext``: Jupyter's single-user server with the settings of a session."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from bai_labext import config_path
 
 
 @contextmanager
-def _no_program_found() -> Iterator[None]:
+def _empty_path() -> Iterator[None]:
     path = os.environ.get("PATH")
     os.environ["PATH"] = ""
     try:
@@ -23,25 +23,26 @@ def _no_program_found() -> Iterator[None]:
             os.environ["PATH"] = path
 
 
-def import_without_slow_parts() -> None:
-    """Import JupyterLab without the two imports that take most of a session's start time.
+def import_jupyterlab() -> None:
+    """Import JupyterLab without two steps that take most of its import time.
 
-    - jsonschema checks `iri` formats if rfc3987_syntax is installed, which builds a grammar at
-      import: 0.6 s of CPU time. No schema of Jupyter uses that format.
-    - JupyterLab queries yarn's settings if it finds node: 0.3 s. They are for builds, which a
-      session never makes because its extension manager is read-only.
+    - If rfc3987_syntax is installed, jsonschema imports it to validate the format `iri`, and the
+      module builds a grammar: 0.6 s of CPU time. No schema of Jupyter uses that format.
+    - If node is installed, JupyterLab runs it to read yarn's settings: 0.3 s. They are for builds
+      of extensions, which a session never runs because its extension manager is read-only.
     """
-    sys.modules.setdefault("rfc3987_syntax", None)  # type: ignore[arg-type]  # "not installed"
-    with _no_program_found():
+    # None makes Python treat the module as not installed.
+    sys.modules.setdefault("rfc3987_syntax", None)  # type: ignore[arg-type]
+    with _empty_path():
         import jupyterlab.labapp  # noqa: F401
 
 
 def main() -> None:
     """Run ``jupyterhub-singleuser`` with the arguments of this process."""
-    before = os.environ.get("JUPYTER_CONFIG_PATH", "").split(os.pathsep)
-    ours = [config_path(), *(path for path in before if path and path != config_path())]
-    os.environ["JUPYTER_CONFIG_PATH"] = os.pathsep.join(ours)
-    import_without_slow_parts()
+    others = os.environ.get("JUPYTER_CONFIG_PATH", "").split(os.pathsep)
+    paths = [config_path(), *(path for path in others if path and path != config_path())]
+    os.environ["JUPYTER_CONFIG_PATH"] = os.pathsep.join(paths)
+    import_jupyterlab()
     from jupyterhub.singleuser import main as run_singleuser
 
     run_singleuser()

@@ -1,7 +1,7 @@
-"""Last use of a session, reported to the manager.
+"""Report to the manager how long the session has been idle.
 
-Requests that an open page sends by itself do not count. Jupyter's own notion of activity does count
-them: every poll of JupyterLab's.
+Requests that an open page sends by itself do not count as use. Jupyter's own activity tracking
+counts them, for example every poll of JupyterLab, so it is not used here.
 """
 
 from __future__ import annotations
@@ -24,25 +24,25 @@ from bai_labext.manager_link import ManagerLink
 from bai_services.core.errors import BaiError
 from bai_services.core.sessions.idle import REPORT_SECONDS
 
-# The first report must not slow down the start.
+# Delay of the first report, so that it does not slow down the start.
 FIRST_REPORT_SECONDS = 10.0
-READING = frozenset({"GET", "HEAD", "OPTIONS"})
-# Use of Jupyter's own interface: writing files, running kernels and terminals.
+READ_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
+# Name of the app to which requests to Jupyter's own API are attributed.
 JUPYTER = "jupyterlab"
 
 
 class Activity:
-    """Reports to the manager, regularly and on request, how long the session has been unused."""
+    """Reports to the manager, periodically and on request, how long the session has been idle."""
 
     def __init__(self, settings: Mapping[str, Any], uses: AppActivity, link: ManagerLink) -> None:
         self._settings = settings
         self._uses = uses
         self._link = link
         self._pause = FIRST_REPORT_SECONDS
-        self._is_told = asyncio.Event()
+        self._reported = asyncio.Event()
 
     async def idle_seconds(self) -> float:
-        """Return for how long nobody and nothing has used the session."""
+        """Return the seconds since the last use; 0 while a Jupyter kernel is busy."""
         kernels = self._settings["kernel_manager"]
         models = await ensure_async(kernels.list_kernels())
         if any(model["execution_state"] == "busy" for model in models):
@@ -52,73 +52,73 @@ class Activity:
             kernels.last_kernel_activity,
             *self._settings["last_activity_times"].values(),
         ]
-        # Missing until the first terminal is opened.
+        # Jupyter adds this setting when the first terminal is opened.
         if (terminals := self._settings.get("terminal_last_activity")) is not None:
             times.append(terminals)
         last: datetime = max(times)
         return max((datetime.now(UTC) - last).total_seconds(), 0.0)
 
     async def report(self) -> None:
-        """Report to the manager; its answer says when to report again.
+        """Report to the manager, whose response contains the time until the next report.
 
         Raises
         ------
         BaiError
-            As ``ManagerLink`` raises.
+            See ``ManagerLink``.
         """
-        found = await self._link.report_use(await self.idle_seconds())
-        self._pause = float(found["next_report_seconds"])
-        self._is_told.set()
+        response = await self._link.report_idle_time(await self.idle_seconds())
+        self._pause = float(response["next_report_seconds"])
+        self._reported.set()
 
     async def keep_reporting(self) -> None:
         """Report to the manager in a loop."""
         while self._link.session_id:
-            self._is_told.clear()
+            self._reported.clear()
             with suppress(TimeoutError):
                 async with asyncio.timeout(self._pause):
-                    # Somebody else has reported: the pause begins again.
-                    await self._is_told.wait()
+                    # A report on request restarts the pause.
+                    await self._reported.wait()
                 continue
             try:
                 await self.report()
             except BaiError:
                 self._pause = REPORT_SECONDS
 
-    async def use(self) -> None:
-        """Record a use now, and report it to the manager."""
-        self._uses.used(JUPYTER)
+    async def record_use(self) -> None:
+        """Record a use of the session now, and report it to the manager."""
+        self._uses.record_use(JUPYTER)
         await self.report()
 
 
 class ActivityHandler(PanelHandler):
-    """POST: the user is active, or wants to keep the session alive."""
+    """POST records a use: the user is active in the page, or has asked to keep the session."""
 
     def initialize(self, activity: Activity) -> None:  # type: ignore[override]
         self.activity = activity
 
     @web.authenticated
     async def post(self) -> None:
-        await self.activity.use()
+        await self.activity.record_use()
         self.write_json({})
 
 
-def note_writes(web_app: Application, uses: AppActivity) -> None:
-    """Count each request to Jupyter's own interface that changes something as a use."""
-    below = url_path_join(web_app.settings["base_url"], "api", "/")
-    web_app.transforms.append(_noting(below, lambda: uses.used(JUPYTER)))
+def count_writes_as_use(web_app: Application, uses: AppActivity) -> None:
+    """Record a use for each successful request to Jupyter's own API that writes something."""
+    api_path = url_path_join(web_app.settings["base_url"], "api", "/")
+    web_app.transforms.append(_write_recorder(api_path, lambda: uses.record_use(JUPYTER)))
 
 
-def _noting(below: str, note: Callable[[], None]) -> type[OutputTransform]:
-    class Noting(OutputTransform):
+def _write_recorder(api_path: str, record: Callable[[], None]) -> type[OutputTransform]:
+    class WriteRecorder(OutputTransform):
         def __init__(self, request: HTTPServerRequest) -> None:
-            self._is_write = request.method not in READING and request.path.startswith(below)
+            is_read = request.method in READ_METHODS
+            self._is_write = not is_read and request.path.startswith(api_path)
 
         def transform_first_chunk(
             self, status_code: int, headers: HTTPHeaders, chunk: bytes, finishing: bool
         ) -> tuple[int, HTTPHeaders, bytes]:
-            # A refused request is not a use.
             if self._is_write and status_code < 400:
-                note()
+                record()
             return status_code, headers, chunk
 
-    return Noting
+    return WriteRecorder

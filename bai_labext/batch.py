@@ -1,9 +1,10 @@
-"""``python -m bai_labext.batch``: runs the command of a batch session and answers the Hub.
+"""``python -m bai_labext.batch``: runner of a batch session.
 
-To the Hub it is a single-user server: it answers, and reports activity while the command runs. The
-command starts when the Hub has the server, so that a failed start has run nothing, and its exit
-code is that of this process. The session has no pages: its address redirects to the Hub. Standard
-library only, because it starts with every batch session.
+To the Hub the runner is a single-user server: it responds to the readiness check, and reports
+activity while the command runs. It starts the command only after the Hub has registered the server,
+so that a failed start runs nothing, and exits with the exit code of the command. The session has no
+pages; requests of a browser are redirected to the Hub. The module imports only the standard
+library, because its import time delays every batch session.
 """
 
 from __future__ import annotations
@@ -24,15 +25,15 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 from urllib.parse import quote, urlsplit
 
-FIRST_LOOK_SECONDS = 0.1
-MAX_LOOK_SECONDS = 2.0
-ACTIVITY_SECONDS = 300.0
-CALL_SECONDS = 10.0
-# Statuses of a Hub that does not let a session read its own server.
-REFUSED = (401, 403, 404)
-# Exit codes as shells use them.
+FIRST_POLL_PAUSE_SECONDS = 0.1
+MAX_POLL_PAUSE_SECONDS = 2.0
+ACTIVITY_INTERVAL_SECONDS = 300.0
+CALL_TIMEOUT_SECONDS = 10.0
+# Statuses with which a Hub denies a session access to its own server.
+DENIED = (401, 403, 404)
+# Exit codes by the convention of shells.
 NO_SHELL = 127
-SIGNALLED = 128
+SIGNAL_BASE = 128
 
 
 class Hub:
@@ -44,16 +45,18 @@ class Hub:
         self._token = environ.get("JUPYTERHUB_API_TOKEN", "")
         self._user = environ.get("JUPYTERHUB_USER", "")
         self._server = environ.get("JUPYTERHUB_SERVER_NAME", "")
-        # The Hub is local; a proxy for the internet must not be used.
+        # The Hub is on the local network, so ignore the proxy settings of the environment.
         self._opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
     def has_server(self) -> bool:
-        """Return whether this server's start is complete; True if the Hub does not reveal it.
+        """Return whether the Hub has completed the start of this server.
+
+        True if the Hub denies this session access to that information.
 
         Raises
         ------
         OSError
-            If the Hub does not answer.
+            If the Hub does not respond.
         """
         if not self._api:
             return True
@@ -63,13 +66,13 @@ class Hub:
         try:
             model = self._call(f"{self._api}{path}/servers/{quote(self._server, safe='')}")
         except urllib.error.HTTPError as error:
-            if error.code in REFUSED:
+            if error.code in DENIED:
                 return True
             raise
         return bool(model.get("ready"))
 
     def report_activity(self) -> None:
-        """Report activity to the Hub; a failed report is repaired by the next one."""
+        """Report activity to the Hub; ignore a failure, because the report is repeated."""
         if not self._activity:
             return
         now = datetime.now(UTC).isoformat()
@@ -82,67 +85,67 @@ class Hub:
         request = urllib.request.Request(url, data, {"Authorization": f"token {self._token}"})
         if data is not None:
             request.add_header("Content-Type", "application/json")
-        with self._opener.open(request, timeout=CALL_SECONDS) as answer:
-            text = answer.read()
-        found: Mapping[str, Any] = json.loads(text) if text else {}
-        return found
+        with self._opener.open(request, timeout=CALL_TIMEOUT_SECONDS) as response:
+            text = response.read()
+        content: Mapping[str, Any] = json.loads(text) if text else {}
+        return content
 
 
 class Runner:
-    """Waits for the Hub, runs the command, and exits with its exit code."""
+    """Serves the Hub's readiness check, waits for the Hub, and runs the command."""
 
     def __init__(self, environ: Mapping[str, str]) -> None:
         self._environ = dict(environ)
         self._command = self._environ.pop("BAI_STARTUP_COMMAND", "")
         self._hub = Hub(environ)
-        self._is_asked_for = threading.Event()
-        self._is_over = threading.Event()
+        self._requested = threading.Event()
+        self._stopping = threading.Event()
         self._process: subprocess.Popen[bytes] | None = None
 
     def run(self) -> int:
-        """Return the exit code of the command, or that of the signal that ended it or the wait."""
+        """Run the command and return its exit code, or 128 plus the number of the ending signal."""
         server = self._serve()
         previous = {n: signal.signal(n, self._on_signal) for n in (signal.SIGTERM, signal.SIGINT)}
         try:
             if not self._wait_for_hub():
-                return SIGNALLED + signal.SIGTERM
+                return SIGNAL_BASE + signal.SIGTERM
             threading.Thread(target=self._report, daemon=True).start()
             return self._run_command()
         finally:
-            self._is_over.set()
+            self._stopping.set()
             for number, handler in previous.items():
                 signal.signal(number, handler)
             server.shutdown()
             server.server_close()
 
     def _serve(self) -> ThreadingHTTPServer:
-        where = urlsplit(self._environ["JUPYTERHUB_SERVICE_URL"])
+        url = urlsplit(self._environ["JUPYTERHUB_SERVICE_URL"])
         home = self._environ.get("JUPYTERHUB_BASE_URL", "/") + "hub/home"
         server = ThreadingHTTPServer(
-            (where.hostname or "127.0.0.1", where.port or 0), answers(home, self._is_asked_for)
+            (url.hostname or "127.0.0.1", url.port or 0), request_handler(home, self._requested)
         )
         threading.Thread(target=server.serve_forever, daemon=True).start()
         return server
 
     def _wait_for_hub(self) -> bool:
-        """Return when the Hub has this server; False if a stop was requested before."""
-        pause = FIRST_LOOK_SECONDS
-        while not self._is_over.is_set():
-            # Until somebody requests this server, the Hub need not be queried.
-            if self._is_asked_for.wait(FIRST_LOOK_SECONDS):
+        """Wait until the Hub has registered this server; return False if stopped before that."""
+        pause = FIRST_POLL_PAUSE_SECONDS
+        while not self._stopping.is_set():
+            # Query the Hub only after its readiness check, or another request, has arrived.
+            if self._requested.wait(FIRST_POLL_PAUSE_SECONDS):
                 with suppress(OSError, ValueError):
                     if self._hub.has_server():
                         return True
-                self._is_over.wait(pause)
-                pause = min(pause * 1.5, MAX_LOOK_SECONDS)
+                self._stopping.wait(pause)
+                pause = min(pause * 1.5, MAX_POLL_PAUSE_SECONDS)
         return False
 
     def _run_command(self) -> int:
         shell = next((path for path in ("/bin/bash", "/bin/sh") if os.access(path, os.X_OK)), None)
         if shell is None:
-            print("there is no shell to run the command with", file=sys.stderr)
+            print("the image has neither /bin/bash nor /bin/sh", file=sys.stderr)
             return NO_SHELL
-        # Output must be visible while the program runs.
+        # Show the output of Python programs while they run.
         environ = {"PYTHONUNBUFFERED": "1", **self._environ}
         with subprocess.Popen(
             [shell, "-c", self._command],
@@ -151,34 +154,36 @@ class Runner:
             start_new_session=True,
         ) as process:
             self._process = process
-            if self._is_over.is_set():
-                self._pass_on(signal.SIGTERM)
+            if self._stopping.is_set():
+                self._signal_command(signal.SIGTERM)
             code = process.wait()
-        return code if code >= 0 else SIGNALLED - code
+        return code if code >= 0 else SIGNAL_BASE - code
 
     def _on_signal(self, number: int, frame: object) -> None:
-        self._is_over.set()
-        self._pass_on(number)
+        self._stopping.set()
+        self._signal_command(number)
 
-    def _pass_on(self, number: int) -> None:
+    def _signal_command(self, number: int) -> None:
         if self._process is not None:
             with suppress(ProcessLookupError):
                 os.killpg(self._process.pid, number)
 
     def _report(self) -> None:
-        interval = float(self._environ.get("JUPYTERHUB_ACTIVITY_INTERVAL") or ACTIVITY_SECONDS)
+        configured = self._environ.get("JUPYTERHUB_ACTIVITY_INTERVAL")
+        interval = float(configured or ACTIVITY_INTERVAL_SECONDS)
         while True:
             self._hub.report_activity()
-            if interval <= 0 or self._is_over.wait(interval):
+            if interval <= 0 or self._stopping.wait(interval):
                 return
 
 
-def answers(home: str, is_asked_for: threading.Event) -> type[BaseHTTPRequestHandler]:
-    """Return a handler for the Hub's readiness check, and for users, who are redirected to the
-    Hub.
+def request_handler(home: str, requested: threading.Event) -> type[BaseHTTPRequestHandler]:
+    """Return a handler that serves the Hub's readiness check and redirects users to ``home``.
+
+    It sets ``requested`` after each response.
     """
 
-    class Answer(BaseHTTPRequestHandler):
+    class RequestHandler(BaseHTTPRequestHandler):
         server_version, sys_version = "bai-batch", ""
 
         def do_GET(self) -> None:
@@ -190,14 +195,14 @@ def answers(home: str, is_asked_for: threading.Event) -> type[BaseHTTPRequestHan
             if not is_check:
                 self.send_header("Location", home)
             self.end_headers()
-            is_asked_for.set()
+            requested.set()
 
         do_HEAD = do_GET
 
         def log_message(self, format: str, *args: object) -> None:
-            """Print nothing: the output of a batch session is that of its command."""
+            """Print nothing, so that the session's log contains only the command's output."""
 
-    return Answer
+    return RequestHandler
 
 
 def hub_version() -> str:

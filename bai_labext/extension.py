@@ -1,6 +1,4 @@
-"""Server extension of a session: adds the panel's routes, and explains apps that are not
-offered.
-"""
+"""Wiring of the server extension: routes, background loops and the fast path."""
 
 from __future__ import annotations
 
@@ -12,19 +10,19 @@ from jupyter_server.base.handlers import JupyterHandler
 from jupyter_server.utils import url_path_join
 from tornado import web
 
-from bai_labext.activity import Activity, ActivityHandler, note_writes
+from bai_labext.activity import Activity, ActivityHandler, count_writes_as_use
 from bai_labext.app_proxy.handler import FAST_PATH_SETTING
 from bai_labext.apps import apps, shared_apps
 from bai_labext.apps.activity import AppActivity, activity_times
 from bai_labext.apps.apps import Offer
 from bai_labext.apps.arguments import Arguments
 from bai_labext.apps.catalogue import AppKind
-from bai_labext.apps.running_apps import LOG_MOST_BYTES, RunningApps
+from bai_labext.apps.running_apps import MAX_LOG_BYTES, RunningApps
 from bai_labext.fast_path import FastPath
 from bai_labext.handlers import ROUTES
 from bai_labext.manager_link import ManagerLink
 from bai_labext.ports import named_ports
-from bai_labext.sign_in_watch import watch
+from bai_labext.sign_in_watch import watch_sign_ins
 from bai_labext.tunnel import handler as tunnel
 from bai_labext.tunnel import targets
 from bai_labext.tunnel.commands import Commands
@@ -32,9 +30,7 @@ from bai_labext.tunnel.sshd import SshHandler, SshServer
 
 
 class NotOfferedHandler(JupyterHandler):
-    """The address of an app that this session does not offer: shows the reason instead of a 404
-    page.
-    """
+    """Page at the address of an app that this session does not offer: shows the reason."""
 
     def initialize(self, refusal: str) -> None:
         self.refusal = refusal
@@ -42,7 +38,7 @@ class NotOfferedHandler(JupyterHandler):
     @web.authenticated
     def get(self) -> None:
         self.set_status(404)
-        # Not HTTPError, because Jupyter's page for a 404 omits the reason.
+        # Not HTTPError, because Jupyter's page for status 404 does not show the message.
         page = {"status_code": 404, "status_message": "Not offered", "message": self.refusal}
         self.finish(self.render_template("error.html", **page))  # type: ignore[no-untyped-call]
 
@@ -72,9 +68,9 @@ def load(server_app: Any) -> None:
         (url_path_join(base_url, "bai", "api", path), handler, shared) for path, handler in ROUTES
     ]
     activity = Activity(web_app.settings, running.uses, link)
-    at_work = url_path_join(base_url, "bai", "api", "session", "activity")
-    handlers.append((at_work, ActivityHandler, {"activity": activity}))
-    note_writes(web_app, running.uses)
+    activity_path = url_path_join(base_url, "bai", "api", "session", "activity")
+    handlers.append((activity_path, ActivityHandler, {"activity": activity}))
+    count_writes_as_use(web_app, running.uses)
     handlers += _tunnel(server_app, base_url, link, running.uses)
     for offer in offers:
         if not offer.is_offered and offer.app.kind is AppKind.PROCESS:
@@ -82,19 +78,17 @@ def load(server_app: Any) -> None:
             handlers.append((pattern, NotOfferedHandler, {"refusal": offer.refusal}))
             server_app.log.info("bai_labext: %s", offer.refusal)
     web_app.add_handlers(".*$", handlers)
-    # jupyter-server-proxy is loaded after this extension, but before the loop runs.
-    server_app.io_loop.add_callback(running.watch)
-    server_app.io_loop.add_callback(shared_apps.serve, web_app, running, shared["link"])
+    # Callbacks run when the loop starts; by then jupyter-server-proxy has been loaded, too.
+    server_app.io_loop.add_callback(running.record_uses)
+    server_app.io_loop.add_callback(shared_apps.serve, web_app, running, link)
     server_app.io_loop.add_callback(running.stop_idle)
     server_app.io_loop.add_callback(activity.keep_reporting)
-    if (watched := watch(server_app.identity_provider)) is not None:
-        server_app.io_loop.add_callback(watched.run)
+    if (sign_in_watch := watch_sign_ins(server_app.identity_provider)) is not None:
+        server_app.io_loop.add_callback(sign_in_watch.run)
 
 
 def with_ports(offers: list[Offer], environ: Mapping[str, str]) -> list[Offer]:
-    """Return the offers with the named ports; a label's port takes precedence over the
-    catalogue's.
-    """
+    """Add the named ports to the offers; an app's port in the image label replaces the default."""
     named = named_ports(environ)
     titles = {offer.app.title for offer in named}
     kept = [o for o in offers if o.app.kind is not AppKind.PORT or o.app.title not in titles]
@@ -102,32 +96,32 @@ def with_ports(offers: list[Offer], environ: Mapping[str, str]) -> list[Offer]:
 
 
 def idle_seconds(environ: Mapping[str, str]) -> float:
-    """Return how long an app may be unused: ``BAI_APP_IDLE_MINUTES``, one hour if not set."""
+    """Return the idle timeout of apps from ``BAI_APP_IDLE_MINUTES`` (default 60; 0: none)."""
     text = environ.get("BAI_APP_IDLE_MINUTES", "60")
     return 60.0 * int(text) if text.isdecimal() else 0.0
 
 
 def log_bytes(environ: Mapping[str, str]) -> int:
-    """Return the maximum size of an app's log: ``BAI_APP_LOG_MIB``, 8 MiB if not set."""
+    """Return the maximum size of an app's log from ``BAI_APP_LOG_MIB`` (default 8)."""
     text = environ.get("BAI_APP_LOG_MIB", "")
-    return int(text) * 2**20 if text.isdecimal() and int(text) else LOG_MOST_BYTES
+    return int(text) * 2**20 if text.isdecimal() and int(text) else MAX_LOG_BYTES
 
 
 def _tunnel(
     server_app: Any, base_url: str, link: ManagerLink, uses: AppActivity
 ) -> list[tuple[Any, ...]]:
-    server = SshServer(os.environ, link)
+    ssh_server = SshServer(os.environ, link)
     token = server_app.identity_provider.token
-    joined = targets.Targets(
+    tunnel_targets = targets.Targets(
         {
             "http": targets.jupyter(server_app.port, base_url, token),
-            "ssh": server.serve,
+            "ssh": ssh_server.serve,
             "exec": Commands(apps.home(os.environ)).serve,
         },
-        uses.used,
+        uses.record_use,
     )
-    path, handler, arguments = tunnel.route(joined, os.environ)
+    path, handler, arguments = tunnel.route(tunnel_targets, os.environ)
     return [
         (url_path_join(base_url, "bai", path), handler, arguments),
-        (url_path_join(base_url, "bai", "api", "ssh"), SshHandler, {"server": server}),
+        (url_path_join(base_url, "bai", "api", "ssh"), SshHandler, {"server": ssh_server}),
     ]

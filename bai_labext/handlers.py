@@ -1,4 +1,4 @@
-"""Routes ``bai/api/…`` of a session's Jupyter server, for the panel in JupyterLab."""
+"""Routes ``bai/api/…`` of a session's Jupyter server: the API of the panel in JupyterLab."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ STATUSES = {
     errors.NotFound: HTTPStatus.NOT_FOUND,
     errors.InvalidRequest: HTTPStatus.BAD_REQUEST,
     errors.Forbidden: HTTPStatus.FORBIDDEN,
-    # Not 401, which would redirect the browser to sign in: the session, not the user, is unknown.
+    # Not 401, which makes the browser sign in: the session's token is invalid, not the user's.
     errors.NotSignedIn: HTTPStatus.SERVICE_UNAVAILABLE,
     errors.Conflict: HTTPStatus.CONFLICT,
     errors.AlreadyExists: HTTPStatus.CONFLICT,
@@ -30,14 +30,15 @@ STATUSES = {
 
 
 UNAVAILABLE = HTTPStatus.SERVICE_UNAVAILABLE
-# Fields of an app in the panel; the time of last use would change all the time.
-OF_AN_APP = ("name", "title", "kind", "path", "state", "message", "arguments")
+# Fields of an app for the panel. Not ``used_at``: it changes often, so every poll would send all
+# apps.
+APP_FIELDS = ("name", "title", "kind", "path", "state", "message", "arguments")
 
 
 class PanelHandler(APIHandler):
-    """Answers in JSON; our errors as ``{"error": code, "message": text}``."""
+    """Base class: JSON responses, and our errors as ``{"error": code, "message": text}``."""
 
-    # An open panel polls by itself, which does not count as activity.
+    # Requests of an open panel do not count as activity, because it polls by itself.
     _track_activity = False
 
     def initialize(self, link: ManagerLink, running: RunningApps) -> None:
@@ -50,7 +51,7 @@ class PanelHandler(APIHandler):
         self.finish(json.dumps(content, ensure_ascii=False))
 
     def compute_etag(self) -> None:
-        """No Etag: the answers are not cached, so it would only be overhead."""
+        """Send no ETag; the responses are not cached."""
 
     def write_error(self, status_code: int, **kwargs: Any) -> None:
         error = (kwargs.get("exc_info") or (None, None, None))[1]
@@ -61,29 +62,29 @@ class PanelHandler(APIHandler):
         self.write_json({"error": error.code, "message": str(error)}, status)
 
     def log_exception(self, *exc_info: Any) -> None:
-        # Errors that users may read are not defects of this server.
+        # A BaiError is a message to the user, not a defect of this server.
         if not isinstance(exc_info[1], errors.BaiError):
             super().log_exception(*exc_info)
 
     def _log(self) -> None:
-        # Polled every few seconds; such requests would fill the session's log.
+        # Successful polls, every few seconds, would fill the session's log.
         is_routine = self.request.method == "GET"
         if not is_routine or self.get_status() not in (HTTPStatus.OK, UNAVAILABLE):
             super()._log()
 
     def field(self, name: str) -> str:
-        """Return a text of the JSON body.
+        """Return a string field of the JSON body.
 
         Raises
         ------
         InvalidRequest
-            If it is missing or not a text.
+            If it is missing, empty or no string.
         """
         body = self.get_json_body()
-        found = body.get(name) if isinstance(body, dict) else None
-        if not isinstance(found, str) or not found:
-            raise errors.InvalidRequest(f"the body needs the text {name!r}", field=name)
-        return found
+        value = body.get(name) if isinstance(body, dict) else None
+        if not isinstance(value, str) or not value:
+            raise errors.InvalidRequest(f"the body needs the string {name!r}", field=name)
+        return value
 
 
 class SessionHandler(PanelHandler):
@@ -101,37 +102,39 @@ class SessionHandler(PanelHandler):
         self.write_json({}, HTTPStatus.ACCEPTED)
 
 
-class LookHandler(PanelHandler):
-    """``?usage=MARK&apps=MARK…``: everything that an open panel polls, in one answer.
+class PollHandler(PanelHandler):
+    """GET ``?usage=MARK&apps=MARK…`` returns all data that an open panel polls, in one response.
 
-    A part that has not changed since the given mark is left out. If the manager does not answer,
-    ``error`` and ``message`` say why, and the parts that this server knows are still sent.
+    A mark is a hash. A section whose mark equals the given one is omitted, because the panel has it
+    already. If the manager is unavailable, ``error`` and ``message`` contain the reason, and the
+    response contains the other sections.
     """
 
     @web.authenticated
     async def get(self) -> None:
         known = {name: self.get_query_argument(name) for name in self.request.query_arguments}
-        found, failure = await self.link.parts(known)
+        sections, failure = await self.link.read_sections(known)
         if "apps" in known:
-            found["apps"] = {"items": self._apps()}
-        marks = {name: _mark(part) for name, part in found.items()}
-        news = {name: mark for name, mark in marks.items() if mark != known[name]}
-        said = {} if failure is None else {"error": failure.code, "message": str(failure)}
-        self.write_json({**{name: found[name] for name in news}, "marks": news, **said})
+            sections["apps"] = {"items": self._apps()}
+        marks = {name: _mark(section) for name, section in sections.items()}
+        changed = {name: mark for name, mark in marks.items() if mark != known[name]}
+        error = {} if failure is None else {"error": failure.code, "message": str(failure)}
+        self.write_json({**{name: sections[name] for name in changed}, "marks": changed, **error})
 
     def _apps(self) -> list[dict[str, Any]]:
         return [
-            {name: app[name] for name in OF_AN_APP}
-            for app in self.running.described()
-            # A user who sees the panel is in JupyterLab already.
+            {name: app[name] for name in APP_FIELDS}
+            for app in self.running.describe()
+            # Not JupyterLab itself, which contains the panel.
             if app["state"] is not AppState.MISSING and app["name"] != "jupyterlab"
         ]
 
 
 class LogHandler(PanelHandler):
-    """``?kernel=`` selects a kernel; with the ``?mark=`` of an earlier answer, only new output.
+    """GET returns the output of the kernel ``?kernel=``.
 
-    ``?times=true``: each line begins with its time.
+    With the ``?mark=`` of an earlier response, only the output since then. ``?times=true`` prefixes
+    each line with its timestamp.
     """
 
     @web.authenticated
@@ -142,7 +145,7 @@ class LogHandler(PanelHandler):
 
 
 class LifetimeHandler(PanelHandler):
-    """``{"seconds": n}``: extend the lifetime of the session."""
+    """POST ``{"seconds": n}`` extends the maximum run time of the session."""
 
     @web.authenticated
     async def post(self) -> None:
@@ -163,11 +166,11 @@ class OtherSessionHandler(PanelHandler):
 class AppsHandler(PanelHandler):
     @web.authenticated
     def get(self) -> None:
-        self.write_json({"items": self.running.described()})
+        self.write_json({"items": self.running.describe()})
 
 
 class AppHandler(PanelHandler):
-    """POST starts or restarts, DELETE stops; the answer contains the new state."""
+    """POST starts or restarts an app, DELETE stops it; the response contains the new state."""
 
     @web.authenticated
     async def post(self, name: str) -> None:
@@ -175,7 +178,7 @@ class AppHandler(PanelHandler):
         arguments = body.get("arguments") or {} if isinstance(body, dict) else None
         if not isinstance(arguments, dict):
             raise errors.InvalidRequest(
-                "the body must be {arguments?: {NAME: text}, restart?: bool}"
+                "the body must be {arguments?: {NAME: string}, restart?: bool}"
             )
         is_restart = bool(body.get("restart"))
         await self.running.start(name, self.request, arguments, is_restart)
@@ -200,24 +203,25 @@ class SharesHandler(PanelHandler):
 
 
 class TextsHandler(PanelHandler):
-    """The texts of the panel in the user's language: ``?lang=``, cookie, Accept-Language."""
+    """GET returns the panel's texts in the language of ``?lang=``, cookie or Accept-Language."""
 
     @web.authenticated
     def get(self) -> None:
-        translate = translator_for(self)  # type: ignore[arg-type]  # read only of what it is typed
+        # Typed for another handler class, but it only reads query, cookie and headers.
+        translate = translator_for(self)  # type: ignore[arg-type]
         self.write_json({"language": translate.language, "texts": translate.area("lab")})
 
 
-def _mark(part: Mapping[str, Any]) -> str:
-    """Return a short hash by which an unchanged part is recognized."""
-    return f"{zlib.crc32(json.dumps(part).encode()):x}"
+def _mark(section: Mapping[str, Any]) -> str:
+    """Return a short hash by which the panel recognizes an unchanged section."""
+    return f"{zlib.crc32(json.dumps(section).encode()):x}"
 
 
 ROUTES = [
     ("session", SessionHandler),
     ("session/log", LogHandler),
     ("session/lifetime", LifetimeHandler),
-    ("look", LookHandler),
+    ("look", PollHandler),
     ("sessions/([^/]+)", OtherSessionHandler),
     ("apps", AppsHandler),
     ("apps/([^/]+)", AppHandler),

@@ -1,7 +1,8 @@
-"""A session's requests to the manager, with the session's own token.
+"""Client for the manager that authenticates with the session's own token.
 
-The token never leaves the server: the browser asks the session, which asks the manager. The token
-stands for the session, not for the user (`bai_services.core.accounts.roles.Role.SESSION`).
+The token never leaves this server: the browser sends its requests to the session, which sends them
+to the manager. The token authorizes as the session, not as the user
+(`bai_services.core.accounts.roles.Role.SESSION`).
 """
 
 from __future__ import annotations
@@ -17,32 +18,34 @@ from bai_services.client import Client, Token
 from bai_services.core.errors import BaiError, NotFound, Unavailable
 from bai_services.core.user_input import read_whole
 
-CALL_SECONDS = 8.0
+CALL_TIMEOUT_SECONDS = 8.0
 LIVE = "PENDING,SCHEDULED,PREPARING,PREPARED,RUNNING,TERMINATING"
 MAX_SESSIONS = 50
-OF_A_SHARE = ("id", "app", "audience", "user", "project", "allowed_addresses", "expires_at", "url")
 MAX_FOLDERS = 200
-# Fields for the panel. All others, such as environment variables with secrets, stay on the server.
+# Only these fields are sent to the panel, so no environment variables with secrets.
+SHARE_FIELDS = (
+    *("id", "app", "audience", "user", "project", "allowed_addresses", "expires_at", "url"),
+)
 SESSION_FIELDS = (
     *("id", "name", "type", "status", "status_info", "owner", "project", "domain", "image"),
     *("resource_group", "agent", "requested", "shared_memory", "mounts", "notices", "page"),
     *("started_at", "created_at", "cluster_size", "enforcement", "result"),
     *("ends_at", "lifetime", "idle_since", "idle_ends_at", "is_draining"),
 )
-OF_ANOTHER = (
+OTHER_SESSION_FIELDS = (
     *("id", "name", "type", "status", "status_info", "image", "requested", "queue_position"),
     *("estimated_start", "started_at", "created_at", "starts_at", "url", "page"),
 )
-OF_A_FOLDER = (
+FOLDER_FIELDS = (
     *("id", "name", "host", "owner", "project", "permission", "is_owner", "status"),
     *("used_bytes", "used_files"),
 )
-OF_A_SCOPE = ("host", "scope", "kind", "owner", "project", "limit_bytes", "used_bytes")
-OF_A_KERNEL = ("hostname", "role", "agent")
+QUOTA_SCOPE_FIELDS = ("host", "scope", "kind", "owner", "project", "limit_bytes", "used_bytes")
+KERNEL_FIELDS = ("hostname", "role", "agent")
 
 
 class ManagerLink:
-    """Knows its session from the environment that the engine has set.
+    """Requests of the session that the engine's environment variables describe.
 
     Every method raises ``Unavailable`` if the manager cannot be reached or this server is not a
     session, and the errors that the manager returns (``NotFound``, ``Forbidden`` …).
@@ -56,27 +59,27 @@ class ManagerLink:
 
     @cached_property
     def _client(self) -> Client:
-        # Created at the first request: it costs more than the rest of the extension's start.
+        # Created at the first request, because it takes longer than the rest of the extension's
+        # start.
         if not (self.session_id and self._url and self._token):
             raise Unavailable("this server is not a session of a resource manager")
-        return Client(self._url, Token(self._token), CALL_SECONDS)
+        return Client(self._url, Token(self._token), CALL_TIMEOUT_SECONDS)
 
     async def session(self) -> dict[str, Any]:
-        """Return the facts of this session; ``devices`` has shares and their enforcement levels."""
-        found = await self._client.get(self._path(self.session_id))
-        return self._shown(found)
+        """Return this session; ``devices`` has its shares with their enforcement levels."""
+        session = await self._client.get(self._path(self.session_id))
+        return self._panel_session(session)
 
     async def ssh_keys(self) -> list[str]:
-        """Return the public keys with which the owner may sign in now."""
+        """Return the registered SSH public keys of the owner."""
         return [key["public_key"] for key in (await self._client.get("/me/ssh-keys"))["items"]]
 
-    async def parts(self, names: Collection[str]) -> tuple[dict[str, Any], BaiError | None]:
-        """Return the named parts of session, usage, folders and sessions.
+    async def read_sections(self, names: Collection[str]) -> tuple[dict[str, Any], BaiError | None]:
+        """Return the named ones of the sections session, usage, folders and sessions.
 
-        The first part that cannot be read ends the query; its error is returned beside the parts
-        before it.
+        If a section cannot be read, return the sections before it, and the error.
         """
-        found: dict[str, Any] = {}
+        sections: dict[str, Any] = {}
         readers = {
             "session": self.session,
             "usage": self.usage,
@@ -85,88 +88,90 @@ class ManagerLink:
         }
         for name in (name for name in readers if name in names):
             try:
-                found[name] = await readers[name]()
+                sections[name] = await readers[name]()
             except BaiError as error:
-                return found, error
-        return found, None
+                return sections, error
+        return sections, None
 
     async def usage(self) -> dict[str, Any]:
         """Return the usage of the session's kernels, as last reported by their agents."""
-        found = await self._client.get(self._path(self.session_id) + "/usage")
-        return {"kernels": [{"at": k["at"], "usage": k["usage"]} for k in found["kernels"]]}
+        usage = await self._client.get(self._path(self.session_id) + "/usage")
+        return {"kernels": [{"at": k["at"], "usage": k["usage"]} for k in usage["kernels"]]}
 
     async def folders(self) -> dict[str, Any]:
-        """Return the owner's folders and quotas; ``path``: where this session has mounted one."""
+        """Return the owner's folders and quotas; ``path`` of a folder is its mount point here."""
         session = await self._client.get(self._path(self.session_id))
         paths = {mount["vfolder_id"]: mount["path"] for mount in session["mounts"]}
-        found = await self._client.get("/vfolders", limit=MAX_FOLDERS, sort="name")
+        page = await self._client.get("/vfolders", limit=MAX_FOLDERS, sort="name")
         items = [
-            {**_picked(folder, OF_A_FOLDER), "path": paths.get(folder["id"])}
-            for folder in found["items"]
-            # Folders in the trash cannot be used.
+            {**_pick(folder, FOLDER_FIELDS), "path": paths.get(folder["id"])}
+            for folder in page["items"]
+            # Omit folders in the trash.
             if not str(folder["status"]).startswith("delete")
         ]
         scopes = await self._client.get("/quota-scopes", limit=MAX_FOLDERS)
-        quotas = [_picked(scope, OF_A_SCOPE) for scope in scopes["items"]]
-        return {"items": items, "total": found["total"], "quotas": quotas}
+        quotas = [_pick(scope, QUOTA_SCOPE_FIELDS) for scope in scopes["items"]]
+        return {"items": items, "total": page["total"], "quotas": quotas}
 
     async def sessions(self) -> dict[str, Any]:
         """Return the owner's other live sessions, the newest first."""
-        found = await self._client.get(
+        page = await self._client.get(
             "/sessions", status__in=LIVE, limit=MAX_SESSIONS, sort="-created_at"
         )
-        others = [item for item in found["items"] if item["id"] != self.session_id]
-        return {"items": [{**_picked(i, OF_ANOTHER), "reason": _reason(i)} for i in others]}
+        others = [item for item in page["items"] if item["id"] != self.session_id]
+        return {"items": [{**_pick(i, OTHER_SESSION_FIELDS), "reason": _reason(i)} for i in others]}
 
     async def log(self, kernel: str, mark: str, has_times: bool = False) -> dict[str, Any]:
-        """Return the output of one kernel, or only the output since the answer with that mark.
+        """Return the output of a kernel, or with ``mark`` the output since that response.
 
-        ``is_more`` tells the two apart.
+        ``is_more`` is true if the text continues the one of the mark, false if it replaces it.
         """
         query: dict[str, Any] = {"kernel": kernel} if kernel else {}
         if has_times:
             query["times"] = "true"
-        found = await self._client.get(self._path(self.session_id) + "/logs", **query)
-        text = str(found["log"])
+        response = await self._client.get(self._path(self.session_id) + "/logs", **query)
+        text = str(response["log"])
         known = known_length(text, mark)
         return {
             "log": text[known:],
             "mark": log_mark(text),
             "is_more": known > 0,
-            "is_live": found["is_live"],
+            "is_live": response["is_live"],
         }
 
-    async def visit(self, shown: Mapping[str, str]) -> dict[str, Any]:
-        """Ask whether a visitor may use an app; ``shown`` has the app, the visitor's entry or
-        pass, and address.
+    async def visit(self, credentials: Mapping[str, str]) -> dict[str, Any]:
+        """Check whether a visitor may use an app.
+
+        ``credentials`` contains ``app``, ``client_ip``, and either ``entry`` or ``visit``. The
+        response to an entry contains the token of the new visit.
         """
-        found = await self._client.post("/app-visits", {"session_id": self.session_id, **shown})
-        return dict(found)
+        body = {"session_id": self.session_id, **credentials}
+        return dict(await self._client.post("/app-visits", body))
 
     async def shares(self) -> dict[str, Any]:
         """Return the shares of this session's apps."""
-        found = await self._client.get(
+        page = await self._client.get(
             self._path(self.session_id) + "/app-shares", limit=MAX_FOLDERS
         )
-        return {"items": [_picked(item, OF_A_SHARE) for item in found["items"]]}
+        return {"items": [_pick(item, SHARE_FIELDS) for item in page["items"]]}
 
     async def extend(self, seconds: int) -> dict[str, Any]:
-        """Extend this session's lifetime by ``seconds``, as far as its policy allows."""
+        """Extend this session's maximum run time by ``seconds``, within its policy."""
         path = self._path(self.session_id) + "/lifetime"
-        return self._shown(await self._client.post(path, {"seconds": seconds}))
+        return self._panel_session(await self._client.post(path, {"seconds": seconds}))
 
-    async def report_use(self, idle_seconds: float) -> dict[str, Any]:
-        """Report for how long this session has been unused; the answer says when that ends it."""
+    async def report_idle_time(self, idle_seconds: float) -> dict[str, Any]:
+        """Report how long this session has been idle; return when to report again."""
         path = self._path(self.session_id) + "/activity"
         return dict(await self._client.post(path, {"idle_seconds": idle_seconds}))
 
     async def rename(self, name: str) -> dict[str, Any]:
-        """Rename this session."""
-        found = await self._client.patch(self._path(self.session_id), {"name": name})
-        return self._shown(found)
+        """Rename this session and return it."""
+        session = await self._client.patch(self._path(self.session_id), {"name": name})
+        return self._panel_session(session)
 
     async def stop(self, session_id: str) -> None:
-        """Stop this session or another one of its owner's."""
+        """Stop this session or another session of its owner."""
         await self._client.delete(self._path(session_id))
 
     @staticmethod
@@ -175,10 +180,10 @@ class ManagerLink:
             raise NotFound("no session was given")
         return f"/sessions/{quote(session_id, safe='')}"
 
-    def _shown(self, found: Mapping[str, Any]) -> dict[str, Any]:
-        kernels = [_picked(kernel, OF_A_KERNEL) for kernel in found.get("kernels") or ()]
+    def _panel_session(self, session: Mapping[str, Any]) -> dict[str, Any]:
+        kernels = [_pick(kernel, KERNEL_FIELDS) for kernel in session.get("kernels") or ()]
         return {
-            **_picked(found, SESSION_FIELDS),
+            **_pick(session, SESSION_FIELDS),
             "devices": self._own_devices(),
             "kernels": kernels,
         }
@@ -192,22 +197,22 @@ class ManagerLink:
 
 
 def _reason(session: Mapping[str, Any]) -> str:
-    """Return why a session is pending, in words."""
+    """Return the first reason why a session is pending; empty if it is not."""
     failed = (r for r in session.get("reasons") or () if not r.get("passed"))
     return next((str(reason.get("message", "")) for reason in failed), "")
 
 
 def log_mark(text: str) -> str:
-    """Return a short hash by which a text is recognized after more was appended."""
+    """Return a mark of a text, its length and hash, to recognize it in a longer text."""
     return f"{len(text)}-{zlib.crc32(text.encode())}"
 
 
 def known_length(text: str, mark: str) -> int:
-    """Return how many characters of a text the mark covers; 0 if it belongs to another text."""
+    """Return the length of the prefix of ``text`` that has this mark; 0 if there is none."""
     length = mark.partition("-")[0]
     count = read_whole(length) or 0
     return count if 0 < count <= len(text) and log_mark(text[:count]) == mark else 0
 
 
-def _picked(found: Mapping[str, Any], names: tuple[str, ...]) -> dict[str, Any]:
-    return {name: found.get(name) for name in names}
+def _pick(content: Mapping[str, Any], names: tuple[str, ...]) -> dict[str, Any]:
+    return {name: content.get(name) for name in names}

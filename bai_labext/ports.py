@@ -1,4 +1,4 @@
-"""Ports of a session: named ports, what listens there, and why one cannot be opened."""
+"""Ports of a session: named ports, their reachability, and messages about unreachable ones."""
 
 from __future__ import annotations
 
@@ -7,24 +7,25 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 
 from bai_labext.apps.apps import Offer
-from bai_labext.apps.catalogue import BY_ANY_NAME, App, AppKind
+from bai_labext.apps.catalogue import BY_NAME_OR_ALIAS, App, AppKind
 from bai_labext.listeners import Listener, listeners
 from bai_services.core.cluster.image_labels import Protocol, parse_service_ports
 from bai_services.core.errors import InvalidRequest
 from bai_services.core.user_input import read_whole
 
 CATEGORY = "Ports"
-# The most listening ports that the message about a wrong port suggests.
+# Maximum number of other ports that the message about an unreachable port suggests.
 MAX_HINTS = 3
-KNOWN_SECONDS = 2.0
-CONNECT_SECONDS = 1.0
+CACHE_TTL_SECONDS = 2.0
+CONNECT_TIMEOUT_SECONDS = 1.0
 OPENABLE = frozenset({Protocol.HTTP, Protocol.PREOPEN})
 
 
 def named_ports(environ: Mapping[str, str]) -> list[Offer]:
-    """Return the apps that listen by themselves, from the image's label and the session's request.
+    """Return an app for each port that the image's label or the session's request names.
 
-    ``BAI_SERVICE_PORTS`` is the label, ``BAI_PREOPEN_PORTS`` contains numbers separated by commas.
+    ``BAI_SERVICE_PORTS`` contains the label, ``BAI_PREOPEN_PORTS`` the requested port numbers,
+    separated by commas.
     """
     found: dict[int, Offer] = {}
     try:
@@ -32,7 +33,7 @@ def named_ports(environ: Mapping[str, str]) -> list[Offer]:
     except InvalidRequest:
         labelled = ()
     for service in labelled:
-        known = BY_ANY_NAME.get(service.name)
+        known = BY_NAME_OR_ALIAS.get(service.name)
         if service.protocol not in OPENABLE or (
             known is not None and known.kind is not AppKind.PORT
         ):
@@ -63,45 +64,42 @@ def _port_app(name: str, title: str, number: int) -> App:
 
 
 def is_reachable(port: int, found: Iterable[Listener]) -> bool:
-    """Return whether something listens on a port of the loopback interface."""
+    """Return whether a port accepts connections to a loopback address."""
     return any(each.port == port and each.is_reachable for each in found)
 
 
 async def ready_host(port: int, found: Iterable[Listener]) -> str:
-    """Return the loopback address at which a port answers; empty if nothing listens on it.
-
-    IPv4 if both do, because clients without a name for the host try that first.
-    """
-    mine = [each for each in found if each.port == port and each.is_reachable]
-    if not mine:
+    """Return the loopback address of a port, preferably IPv4; empty if nothing listens on it."""
+    matching = [each for each in found if each.port == port and each.is_reachable]
+    if not matching:
         return ""
-    if any(each.address.version == 4 for each in mine):
+    if any(each.address.version == 4 for each in matching):
         return "127.0.0.1"
-    # An IPv6 socket also accepts IPv4 unless it is IPv6-only; only a connection attempt tells.
-    return "127.0.0.1" if await _answers("127.0.0.1", port) else "::1"
+    # An IPv6 socket also accepts IPv4 unless it is IPv6-only, which only a connection shows.
+    return "127.0.0.1" if await _accepts_connection("127.0.0.1", port) else "::1"
 
 
 class Hosts:
-    """The address at which each port answers, cached for ``KNOWN_SECONDS``."""
+    """The host for connections to each port, cached for ``CACHE_TTL_SECONDS``."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
-        self._known: dict[int, tuple[float, str]] = {}
+        self._cache: dict[int, tuple[float, str]] = {}
 
     async def of(self, port: int) -> str:
-        """Return the host of a port in the form for URLs; ``localhost`` if unknown."""
-        at, host = self._known.get(port, (float("-inf"), ""))
-        if self._clock() - at >= KNOWN_SECONDS:
-            found = await ready_host(port, listeners())
-            host = f"[{found}]" if ":" in found else "localhost"
-            self._known = {p: k for p, k in self._known.items() if self._clock() - k[0] < 60}
-            self._known[port] = (self._clock(), host)
+        """Return the host of a port for a URL: ``[::1]`` for IPv6 only, else ``localhost``."""
+        at, host = self._cache.get(port, (float("-inf"), ""))
+        if self._clock() - at >= CACHE_TTL_SECONDS:
+            address = await ready_host(port, listeners())
+            host = f"[{address}]" if ":" in address else "localhost"
+            self._cache = {p: k for p, k in self._cache.items() if self._clock() - k[0] < 60}
+            self._cache[port] = (self._clock(), host)
         return host
 
 
-async def _answers(host: str, port: int) -> bool:
+async def _accepts_connection(host: str, port: int) -> bool:
     try:
-        async with asyncio.timeout(CONNECT_SECONDS):
+        async with asyncio.timeout(CONNECT_TIMEOUT_SECONDS):
             _, writer = await asyncio.open_connection(host, port)
     except OSError:  # includes TimeoutError
         return False
@@ -109,19 +107,17 @@ async def _answers(host: str, port: int) -> bool:
     return True
 
 
-def why_not(port: int, found: Iterable[Listener], known: Iterable[int]) -> str:
-    """Return why a port cannot be opened, and which other ports something listens on."""
-    everything = list(found)
-    elsewhere = sorted({str(each.address) for each in everything if each.port == port})
-    if elsewhere:
+def port_problem(port: int, found: Iterable[Listener], named: Iterable[int]) -> str:
+    """Return why a port cannot be opened, and suggest listening ports that are not ``named``."""
+    all_listeners = list(found)
+    addresses = sorted({str(each.address) for each in all_listeners if each.port == port})
+    if addresses:
         return (
-            f"What listens on port {port} accepts connections to {', '.join(elsewhere)} only; "
+            f"The program on port {port} accepts connections to {', '.join(addresses)} only; "
             "make it listen on 127.0.0.1 or 0.0.0.0."
         )
-    expected = set(known)
-    others = sorted(
-        {e.port for e in everything if e.is_reachable and e.port not in expected | {port}}
-    )
+    excluded = {port, *named}
+    others = sorted({e.port for e in all_listeners if e.is_reachable and e.port not in excluded})
     hint = ""
     if others:
         listed = ", ".join(map(str, others[:MAX_HINTS]))

@@ -1,6 +1,7 @@
-"""Close open websockets and streams soon after the sign-in or token behind them has ended.
+"""Close websockets and streaming responses when their sign-in has ended or their token is revoked.
 
-Jupyter checks a credential when a request begins, but a websocket may stay open for days.
+Jupyter itself checks a credential only when a request begins, but a websocket can stay open for
+days.
 """
 
 from __future__ import annotations
@@ -16,34 +17,34 @@ from weakref import WeakSet
 from tornado.web import HTTPError, RequestHandler
 from tornado.websocket import WebSocketClosedError
 
-# The Hub's answer about a credential is cached for this time, for requests.
-CACHE_SECONDS = 3
-# With the second below, an open connection is closed at most 4.5 s after its sign-in has ended.
-CHECK_SECONDS = 3.5
-# The client of a websocket has this long to answer the close frame.
-CLOSE_SECONDS = 1.0
-TEXT = "you are no longer signed in; sign in again"
+# For requests, the Hub's response about a credential is cached for this time.
+CACHE_TTL_SECONDS = 3
+# Together with CLOSE_TIMEOUT_SECONDS: an open connection is closed at most 4.5 s after a sign-out.
+CHECK_INTERVAL_SECONDS = 3.5
+# Timeout for the client's response to the close frame of a websocket.
+CLOSE_TIMEOUT_SECONDS = 1.0
+CLOSE_REASON = "you are no longer signed in; sign in again"
 
 log = logging.getLogger(__name__)
 
 Credential = tuple[str, str]
-"""Token and browser session, as the Hub's library keys its cache."""
+"""Token and browser session id, from which ``HubAuth`` builds its cache keys."""
 
 
 class SignInWatch:
-    """The open connections of one Jupyter server, and the credential of each."""
+    """The authorized requests of one Jupyter server, checked while they are open."""
 
-    def __init__(self, hub_auth: Any, check_seconds: float = CHECK_SECONDS) -> None:
+    def __init__(self, hub_auth: Any, check_seconds: float = CHECK_INTERVAL_SECONDS) -> None:
         self._hub_auth = hub_auth
         self._check_seconds = check_seconds
         self._handlers: WeakSet[Any] = WeakSet()
 
-    def note(self, handler: RequestHandler) -> None:
-        """Watch an authorized request, if it is still open at the next check; cheap."""
+    def add(self, handler: RequestHandler) -> None:
+        """Watch an authorized request; if it ends before the next check, this costs nothing."""
         self._handlers.add(handler)
 
     async def run(self) -> None:
-        """Check in a loop."""
+        """Call ``check`` in a loop."""
         while True:
             await asyncio.sleep(self._check_seconds)
             try:
@@ -52,7 +53,7 @@ class SignInWatch:
                 log.exception("bai_labext: open connections could not be checked")
 
     async def check(self) -> None:
-        """Query the Hub once per credential of open connections; close those that it rejects."""
+        """Query the Hub once per credential, and close the connections of invalid ones."""
         by_credential: dict[Credential, list[Any]] = {}
         for handler in list(self._handlers):
             if not _is_open(handler):
@@ -69,13 +70,13 @@ class SignInWatch:
                 token, use_cache=False, session_id=session_id, sync=False
             )
         except HTTPError:
-            return  # the Hub does not answer, which signs nobody out
-        # New requests with this credential need no query of their own.
+            return  # the Hub does not respond; the credential may still be valid
+        # Requests with this credential can use the same response.
         auth.cache[_cache_key(credential)] = model
         if model is not None and auth.check_scopes(auth.access_scopes, model):
             return
         for handler in handlers:
-            end(handler)
+            close_connection(handler)
 
     def _credential(self, handler: Any) -> Credential | None:
         known: Credential | None = getattr(handler, "_bai_credential", None)
@@ -84,38 +85,43 @@ class SignInWatch:
         return known
 
 
-def end(handler: Any) -> None:
-    """Close the connection of a handler, with the handler's own method if it has one."""
+def close_connection(handler: Any) -> None:
+    """Close the connection of a handler; a websocket with its ``sign_in_ended``, if defined."""
     if (connection := getattr(handler, "ws_connection", None)) is not None:
         stream = connection.stream
-        own: Callable[[], None] | None = getattr(handler, "sign_in_ended", None)
+        sign_in_ended: Callable[[], None] | None = getattr(handler, "sign_in_ended", None)
         with suppress(WebSocketClosedError):
-            if own is not None:
-                own()
+            if sign_in_ended is not None:
+                sign_in_ended()
             else:
-                handler.close(1008, TEXT)
-        # A client that does not answer the close frame could continue to send.
-        asyncio.get_running_loop().call_later(CLOSE_SECONDS, stream.close)
+                handler.close(1008, CLOSE_REASON)
+        # A client that ignores the close frame could continue to send messages.
+        asyncio.get_running_loop().call_later(CLOSE_TIMEOUT_SECONDS, stream.close)
     elif (stream := getattr(handler.request.connection, "stream", None)) is not None:
         stream.close()
 
 
-def watch(provider: Any, check_seconds: float = CHECK_SECONDS) -> SignInWatch | None:
-    """Watch whomever an identity provider lets in; None where it is not the Hub's."""
+def watch_sign_ins(
+    provider: Any, check_seconds: float = CHECK_INTERVAL_SECONDS
+) -> SignInWatch | None:
+    """Watch all requests that an identity provider authorizes.
+
+    Return None if the provider is not JupyterHub's, because the server was started without a Hub.
+    """
     hub_auth = getattr(provider, "hub_auth", None)
     if hub_auth is None:
         return None
-    found = SignInWatch(hub_auth, check_seconds)
+    sign_in_watch = SignInWatch(hub_auth, check_seconds)
     get_user = provider.get_user
 
     async def get_watched_user(handler: RequestHandler) -> Any:
         user = await get_user(handler)
         if user is not None:
-            found.note(handler)
+            sign_in_watch.add(handler)
         return user
 
     provider.get_user = get_watched_user
-    return found
+    return sign_in_watch
 
 
 def _is_open(handler: Any) -> bool:

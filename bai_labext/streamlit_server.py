@@ -1,7 +1,7 @@
-"""Streamlit on a unix socket: ``python -m bai_labext.streamlit_server SCRIPT SOCKET``.
+"""Streamlit on a Unix socket: ``python -m bai_labext.streamlit_server SCRIPT SOCKET``.
 
-Its own server listens on TCP only, where other users of the machine could reach it; older versions
-accept a unix socket.
+Streamlit's own server listens on TCP only, where other users of the host could reach it. Older
+versions of Streamlit accept a Unix socket themselves.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import streamlit
 
 
 def main(script: str, unix_socket: str) -> None:
-    # As in `streamlit run`: a script can import modules beside it.
+    # Like `streamlit run`, let the script import modules in its folder.
     sys.path.insert(0, str(Path(script).parent))
     if not hasattr(streamlit, "App"):
         from streamlit.web import cli
@@ -23,8 +23,8 @@ def main(script: str, unix_socket: str) -> None:
     import uvicorn
 
     sys.argv = [script]
-    most_bytes = streamlit.get_option("server.maxMessageSize") * 2**20
-    uvicorn.run(streamlit.App(script), uds=unix_socket, access_log=False, ws_max_size=most_bytes)
+    max_bytes = streamlit.get_option("server.maxMessageSize") * 2**20
+    uvicorn.run(streamlit.App(script), uds=unix_socket, access_log=False, ws_max_size=max_bytes)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
-"""TensorBoard on a unix socket: ``python -m bai_labext.tensorboard_server --host unix://PATH``.
+"""TensorBoard on a Unix socket: ``python -m bai_labext.tensorboard_server --host unix://PATH``.
 
-TensorBoard itself listens on TCP only, where other users of the machine could reach it.
+TensorBoard itself listens on TCP only, where other users of the host could reach it.
 """
 
 from __future__ import annotations
@@ -13,18 +13,15 @@ from tensorboard import default, main_lib, program
 
 
 class UnixSocketServer(program.WerkzeugServer):
-    """Werkzeug's server can bind ``unix://`` addresses; only TensorBoard's URL needs an
-    override.
-    """
+    """TensorBoard's server; Werkzeug, its base, can listen at ``unix://`` addresses."""
 
     def get_url(self) -> str:
+        # The original adds a port to the host.
         return str(self._flags.host)
 
 
 class UnixSocketTensorBoard(program.TensorBoard):
-    """Not registered as a server of this machine, because ``%tensorboard`` would try to reuse
-    its port.
-    """
+    """TensorBoard that is not registered as running; ``%tensorboard`` would reuse its port."""
 
     def _register_info(self, server: Any) -> None:
         pass

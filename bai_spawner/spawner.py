@@ -145,7 +145,7 @@ class BaiSpawner(SessionServer):
     def load_state(self, state: dict[str, Any]) -> None:
         super().load_state(state)
         if "running" in state:
-            self._running = Running.of_state(state["running"])
+            self._running = Running.from_state(state["running"])
             self._is_reported = bool(state.get("is_reported"))
 
     def clear_state(self) -> None:

@@ -1,7 +1,7 @@
-"""Request handler that streams requests and responses between a client and an app.
+"""Proxy request handler that streams the responses of an app to the client.
 
-jupyter-server-proxy alone opens a connection for each request and buffers each response: a response
-over 100 MB fails, and a client sees nothing of a long one before its end.
+jupyter-server-proxy itself opens a connection for each request and buffers each response: a
+response over 100 MB fails, and the client receives no part of a long one before its end.
 """
 
 from __future__ import annotations
@@ -25,34 +25,34 @@ from bai_labext.app_proxy.upstream import (
 )
 from bai_services.tunnel.memory import keep_freed
 
-# A response up to this size is sent in one piece with its head.
-SMALL_BYTES = 128 * 1024
-# A response from this size on is moved by the fast path.
-LONG_BYTES = 4 * 1024 * 1024
-# May be sent again if a reused connection turns out to be closed.
-SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
-WITH_BODY = frozenset({"POST", "PUT", "PATCH"})
+# A response of at most this size is buffered and sent together with its head.
+MAX_BUFFERED_RESPONSE_BYTES = 128 * 1024
+# The fast path moves the bodies of responses of at least this size.
+MIN_FAST_MOVE_BYTES = 4 * 1024 * 1024
+# Requests with these methods can be retried if a reused connection turns out to be closed.
+SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
+METHODS_WITH_BODY = frozenset({"POST", "PUT", "PATCH"})
 REDIRECTS = frozenset({301, 302, 303, 307, 308})
-# They concern one connection, not the client or the app behind it.
+# Headers of one connection, which a proxy must not forward.
 HOP_BY_HOP = (
     *("Connection", "Keep-Alive", "Proxy-Connection", "Transfer-Encoding", "TE", "Trailer"),
     *("Upgrade", "Proxy-Authorization", "Proxy-Authenticate", "Expect"),
 )
-# Query parameters that may authorize a request, without a trace in its headers.
+# Query parameters that can authorize a request instead of its headers.
 CREDENTIAL_PARAMETERS = frozenset({"token", "_xsrf"})
-# A request with one of these consists of more than its line and headers.
+# A request with one of these headers does not end after its head.
 BODY_HEADERS = ("Content-Length", "Transfer-Encoding", "Upgrade", "Expect")
 
-# Name under which a Jupyter server's settings have its fast path, if there is one.
+# Key of the fast path in the settings of a Jupyter server; missing if the fast path is off.
 FAST_PATH_SETTING = "bai_fast_path"
 
 
-NoteUse = Callable[[str], None]
-"""Called with the path inside the app of each request that bypasses Jupyter."""
+RecordUse = Callable[[str], None]
+"""Function to call with the path inside the app, for each request that bypasses Jupyter."""
 
 
 class RequestFastPath(Protocol):
-    """What this handler uses of a fast path (`bai_labext.fast_path`)."""
+    """Interface of the fast path (`bai_labext.fast_path`) for this handler."""
 
     async def move(self, source: int, target: int, count: int) -> int: ...
 
@@ -68,19 +68,18 @@ class RequestFastPath(Protocol):
         sent: bytes,
         prefix: bytes,
         address: AppAddress,
-        note_use: NoteUse,
+        record_use: RecordUse,
     ) -> None: ...
 
 
 class AppProxyHandler(ProxyHandler):
-    """Base class between the handlers of jupyter-server-proxy and their own base classes.
+    """Base class that replaces how the handlers of jupyter-server-proxy forward requests.
 
-    Those handlers still decide who may send a request, which app is started, and which path is
-    requested.
+    Those handlers still authorize the request, start the app and determine the requested path.
     """
 
-    # Called for requests that bypass Jupyter; None: no request of this handler may bypass it.
-    note_fast_use: NoteUse | None = None
+    # Called for requests on the fast path; None: no request of this handler may take it.
+    record_fast_use: RecordUse | None = None
 
     _upstream: Connection | None = None
 
@@ -96,13 +95,14 @@ class AppProxyHandler(ProxyHandler):
             response = await self._response(address, head)
             self._cache_authorization(address, head, self._get_context_path(host, port))
             self._begin(response, host, port, proxied_path)
-            if response.length is not None and response.length >= LONG_BYTES and self._fast_path:
+            is_long = response.length is not None and response.length >= MIN_FAST_MOVE_BYTES
+            if is_long and self._fast_path:
                 await self._send_long(response, self._fast_path)
             else:
                 await self._send(response)
             response.end(address)
         except (OSError, TimeoutError, HTTPInputError) as error:
-            self._break_off(error)
+            self._abort(error)
         finally:
             self._upstream = None
 
@@ -113,7 +113,7 @@ class AppProxyHandler(ProxyHandler):
             self.set_nodelay(True)
 
     async def find_local_host(self, host: str, port: Any) -> None:
-        """Find the address of a local port ahead of ``get_client_uri``, which cannot wait."""
+        """Look up the address of a local port for ``get_client_uri``, which is not async."""
 
     def on_connection_close(self) -> None:
         super().on_connection_close()
@@ -121,7 +121,7 @@ class AppProxyHandler(ProxyHandler):
             self._upstream.close()
 
     def compute_etag(self) -> None:
-        """Leave the ETag to the app: tornado would compute a hash over the whole body."""
+        """Leave the ETag to the app; tornado would hash the whole body."""
 
     def _log(self) -> None:
         if self.get_status() >= 400:
@@ -129,8 +129,8 @@ class AppProxyHandler(ProxyHandler):
 
     def _head(self, host: str, port: Any, proxied_path: str) -> bytes:
         request = self.request
-        # Not the subclass's method: it asks on which address the port listens, which the
-        # connection finds out by trying.
+        # Not the method of a subclass, which looks up the address on which the port listens: the
+        # connection tries the loopback addresses in turn.
         uri = ProxyHandler.get_client_uri(self, "http", host, port, proxied_path)
         target = "/" + uri.partition("//")[2].partition("/")[2].partition("#")[0]
         headers = self.proxy_request_headers()
@@ -139,7 +139,7 @@ class AppProxyHandler(ProxyHandler):
             for name in ("X-Forwarded-Context", "X-ProxyContextPath", "X-Forwarded-Prefix"):
                 headers[name] = context
         remove_headers(headers, HOP_BY_HOP)
-        if request.body or request.method in WITH_BODY or "Content-Length" in headers:
+        if request.body or request.method in METHODS_WITH_BODY or "Content-Length" in headers:
             headers["Content-Length"] = str(len(request.body))
         lines = [f"{request.method} {target} HTTP/1.1"]
         lines += [f"{name}: {value}" for name, value in headers.get_all()]
@@ -148,12 +148,13 @@ class AppProxyHandler(ProxyHandler):
         return "\r\n".join([*lines, "", ""]).encode("latin-1")
 
     async def _response(self, address: AppAddress, head: bytes) -> AppResponse:
-        """Return the response once its head has arrived."""
+        """Send the request and return the response once its head has arrived."""
         message = head + self.request.body if self.request.body else head
         method = str(self.request.method)
         fast_path = self._fast_path
+        # The fast path may have sent this request to the app already.
         pending = fast_path.take_pending(self.request, address) if fast_path else None
-        reused = pending or (pool.take(address) if method in SAFE else None)
+        reused = pending or (pool.take(address) if method in SAFE_METHODS else None)
         if reused is not None:
             self._upstream = reused
             try:
@@ -166,23 +167,23 @@ class AppProxyHandler(ProxyHandler):
 
     @property
     def _fast_path(self) -> RequestFastPath | None:
-        """The fast path, if it accepted the connection of this request."""
+        """The fast path, if this request arrived on one of its connections."""
         found: RequestFastPath | None = self.settings.get(FAST_PATH_SETTING)
         return found if found is not None and found.covers(self.request) else None
 
     def _cache_authorization(self, address: AppAddress, sent: bytes, context: str) -> None:
-        """Let the next requests with the headers of this one bypass Jupyter."""
-        fast_path, note_use, request = self._fast_path, self.note_fast_use, self.request
-        if fast_path is None or note_use is None or not self.current_user:
+        """Let later requests with the same headers bypass Jupyter, if that is safe."""
+        fast_path, record_use, request = self._fast_path, self.record_fast_use, self.request
+        if fast_path is None or record_use is None or not self.current_user:
             return
         if getattr(self, "mappath", None):
-            return  # the app has a rule of its own for paths
+            return  # jupyter-server-proxy rewrites the paths of this app
         if not CREDENTIAL_PARAMETERS.isdisjoint(request.arguments):
-            return  # the headers alone do not say who sent it
+            return  # the headers alone may not authorize the request
         is_plain = request.method == "GET" and not any(h in request.headers for h in BODY_HEADERS)
         if is_plain and "close" not in request.headers.get("Connection", "").lower():
             prefix = f"{context}/".encode()
-            fast_path.cache_authorization(request, sent, prefix, address, note_use)
+            fast_path.cache_authorization(request, sent, prefix, address, record_use)
 
     def _begin(self, response: AppResponse, host: str, port: Any, proxied_path: str) -> None:
         self.set_status(response.code, response.reason or None)
@@ -193,26 +194,27 @@ class AppProxyHandler(ProxyHandler):
         self._headers = response.headers
 
     async def _send(self, response: AppResponse) -> None:
-        if response.length is not None and response.length <= SMALL_BYTES:
-            async for piece in response.pieces():
-                self.write(piece)
+        if response.length is not None and response.length <= MAX_BUFFERED_RESPONSE_BYTES:
+            async for chunk in response.chunks():
+                self.write(chunk)
             return
         keep_freed()
         self.request.connection.stream.set_nodelay(True)
-        # Not self.flush(): jupyter-server-proxy's returns nothing to await.
+        # Not self.flush(), because the override of jupyter-server-proxy returns no awaitable.
         await RequestHandler.flush(self)
-        async for piece in response.pieces():
-            self.write(piece)
+        async for chunk in response.chunks():
+            self.write(chunk)
             await RequestHandler.flush(self)
 
     async def _send_long(self, response: AppResponse, fast_path: RequestFastPath) -> None:
-        """Send a response without tornado, which would copy every byte; then close."""
+        """Send a response without tornado, which copies every byte; then close the connection."""
         self.set_header("Connection", "close")
         await RequestHandler.flush(self)
         stream = self.detach()
         stream.set_close_callback(response.connection.close)
         try:
-            with suppress(OSError):  # the client sees from the length that the body is incomplete
+            # After an error the client receives fewer bytes than Content-Length announces.
+            with suppress(OSError):
                 await response.send_body(stream, fast_path.move)
                 return
             response.connection.close()
@@ -224,16 +226,17 @@ class AppProxyHandler(ProxyHandler):
     def _client_is_gone(self) -> bool:
         return bool(self.request.connection.stream.closed())
 
-    def _break_off(self, error: Exception) -> None:
+    def _abort(self, error: Exception) -> None:
+        """Report a failed request to the client: as status 500, or by closing the connection."""
         if self._upstream is not None:
             self._upstream.close()
         if self._client_is_gone:
             return
         if self._headers_written:
-            # Closing is the only way to tell the client that the body is incomplete.
+            # Only a closed connection shows the client that the body is incomplete.
             self.request.connection.stream.close()
             return
         self._headers = HTTPHeaders()
         self._write_buffer.clear()
-        text = str(error) or "the app did not answer in time"
+        text = str(error) or "the app did not respond in time"
         raise HTTPError(500, text)

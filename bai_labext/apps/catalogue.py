@@ -1,4 +1,4 @@
-"""Catalogue of all apps."""
+"""Catalogue of the apps that a session can offer."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ ICONS = Path(__file__).parent / "icons"
 
 class AppKind(StrEnum):
     BUILTIN = "builtin"  # served by the Jupyter server itself
-    PROCESS = "process"  # started at the first request
-    PORT = "port"  # whatever listens on a port of the session
-    TCP = "tcp"  # not for browsers
+    PROCESS = "process"  # a process that is started at the first request
+    PORT = "port"  # a port on which a program of the user listens
+    TCP = "tcp"  # a protocol other than HTTP, reached through a tunnel
 
 
 class ArgumentKind(StrEnum):
@@ -26,8 +26,8 @@ class ArgumentKind(StrEnum):
 class Argument:
     """An argument of an app's start command.
 
-    ``{folder}`` in ``default`` is the first mounted folder that the session may write to, else the
-    home folder. An argument without a default is required.
+    ``{folder}`` in ``default`` is replaced by the first writable mounted folder, or by the home
+    folder if there is none. An argument without a default is required.
     """
 
     name: str
@@ -35,17 +35,17 @@ class Argument:
     kind: ArgumentKind
     default: str = ""
     variable: str = ""
-    """An environment variable whose value takes precedence over the default."""
+    """Name of an environment variable whose value overrides the default."""
 
 
 @dataclass(frozen=True, slots=True)
 class App:
-    """One app of a session, reached at ``path`` below the session's own address.
+    """An app; its address is ``path`` below the session's own address.
 
-    Where possible, an app listens on a unix socket in a folder that only its user can open: any
-    other user of the same machine could reach a loopback port without Jupyter's sign-in.
-    ``{python}``, ``{program}``, ``{home}`` and the arguments are filled in at the start,
-    ``{unix_socket}``, ``{port}`` and ``{base_url}`` by the proxy.
+    If possible, an app listens on a Unix socket in a folder that only its user can open. A loopback
+    port could be reached by every user of the host, without Jupyter's sign-in. In ``command``, the
+    start replaces ``{python}``, ``{program}``, ``{home}`` and the arguments; the proxy replaces
+    ``{unix_socket}``, ``{port}`` and ``{base_url}``.
     """
 
     name: str
@@ -56,26 +56,26 @@ class App:
     kind: AppKind = AppKind.PROCESS
     command: tuple[str, ...] = ()
     program: str = ""
-    """A program that must be on ``PATH``, or a module as ``python:NAME``."""
+    """A program that must be on ``PATH``, or a Python module as ``python:NAME``."""
     timeout_seconds: float = 30
     environment: Mapping[str, str] = field(default_factory=dict)
     initial_files: Mapping[str, str] = field(default_factory=dict)
-    """Initial files below the home folder, by path; created at a start if missing."""
+    """Path below the home folder → content; the files are created at a start if missing."""
     arguments: tuple[Argument, ...] = ()
     needs_path_prefix: bool = False
-    """The app expects the full path of a request instead of the part below its own path."""
+    """Whether the app expects the full path of a request instead of the path inside the app."""
     uses_tcp: bool = False
-    """It cannot listen on a unix socket."""
+    """Whether the app cannot listen on a Unix socket."""
     port: int = 0
-    """For an app that listens by itself: its port, unless a label names another."""
+    """For ``AppKind.PORT``: the port, if the image label does not declare another one."""
     stops_when_idle: bool = False
-    """Nothing of the user's runs in it, so it may be stopped when unused."""
+    """Whether the app may be stopped while unused, because it runs no computation of the user."""
     quiet_bytes: int = 0
-    """Websocket messages of up to this many bytes only keep a connection open."""
+    """Websocket messages of at most this size are keepalives and do not count as use."""
     polled: str = ""
-    """Pattern of the paths that an open page requests by itself; they do not count as use."""
+    """Regular expression of paths that an open page requests by itself, which is not a use."""
     aliases: tuple[str, ...] = ()
-    """Other names for it in the service-port labels of images."""
+    """Other names of the app in the service-port labels of images."""
 
     @property
     def is_builtin(self) -> bool:
@@ -89,7 +89,7 @@ class App:
 
 _NOTEBOOKS, _TOOLS, _APPS, _UTILITIES = "Notebook", "Development", "Apps", "Utilities"
 
-# code-server opens with the files, not with its vendor's start page and chat.
+# Hide the start page and the chat of VS Code.
 _CODE_SETTINGS = """\
 {
   "chat.disableAIFeatures": true,
@@ -156,7 +156,7 @@ CATALOGUE: tuple[App, ...] = (
             *("--disable-getting-started-override", "{home}", "--socket", "{unix_socket}"),
         ),
         initial_files={".local/share/code-server/User/settings.json": _CODE_SETTINGS},
-        # Size of its protocol's header: acknowledgements and keep-alives have no content after it.
+        # Acknowledgements and keepalives consist only of a header of 13 bytes.
         quiet_bytes=13,
         aliases=("code-server",),
     ),
@@ -170,7 +170,7 @@ CATALOGUE: tuple[App, ...] = (
         command=(
             *("{python}", "-m", "bai_labext.tensorboard_server", "--logdir", "{log_dir}"),
             *("--host", "unix://{unix_socket}", "--port", "0"),
-            # The fast loader is a second server, on a loopback port.
+            # The fast loader would start a second server, on a loopback port.
             "--load_fast=false",
         ),
         arguments=(
@@ -198,12 +198,12 @@ CATALOGUE: tuple[App, ...] = (
             *("--backend-store-uri", "sqlite:///{store}/mlflow.db"),
             *("--artifacts-destination", "{store}/artifacts"),
         ),
-        # Seven seconds of CPU time at the first start, and many reads if the disk cache is cold.
+        # The first start takes 7 s of CPU time, and many disk reads if the page cache is cold.
         timeout_seconds=240,
         environment={
-            # A job runner of eight processes and 2 GB that sessions do not need.
+            # The job runner has eight processes and uses 2 GB; sessions do not need it.
             "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false",
-            # Meant for publicly reachable ports; here Jupyter authenticates every request.
+            # Host checks for publicly reachable ports. Here Jupyter authenticates every request.
             "MLFLOW_SERVER_DISABLE_SECURITY_MIDDLEWARE": "true",
         },
         arguments=(
@@ -227,7 +227,7 @@ CATALOGUE: tuple[App, ...] = (
         ready_path="streamlit/_stcore/health",
         program="python:streamlit",
         command=("{python}", "-m", "bai_labext.streamlit_server", "{script}", "{unix_socket}"),
-        # Imports pandas and Arrow, possibly from a cold disk cache.
+        # The start imports pandas and Arrow, which takes long if the page cache is cold.
         timeout_seconds=120,
         environment={
             "STREAMLIT_SERVER_HEADLESS": "true",
@@ -283,9 +283,9 @@ CATALOGUE: tuple[App, ...] = (
 )
 
 BY_NAME: Mapping[str, App] = {app.name: app for app in CATALOGUE}
-# Including the names used in labels.
-BY_ANY_NAME: Mapping[str, App] = {
+# The same, and the aliases.
+BY_NAME_OR_ALIAS: Mapping[str, App] = {
     name: app for app in CATALOGUE for name in (app.name, *app.aliases)
 }
-# Ports that are opened by number.
+# Represents all ports that are opened by number (`proxy/PORT/`).
 ANY_PORT = App("ports", "Ports", "Ports", "proxy/", "proxy/", AppKind.PORT)

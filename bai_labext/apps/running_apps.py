@@ -1,6 +1,6 @@
 """State, start and stop of a session's apps.
 
-The processes belong to jupyter-server-proxy, which also starts one when somebody opens its address.
+jupyter-server-proxy manages the processes; it also starts an app when a user opens its address.
 """
 
 from __future__ import annotations
@@ -21,23 +21,23 @@ from tornado.httputil import HTTPServerRequest
 from tornado.routing import Rule
 from tornado.web import Application, HTTPError
 
-from bai_labext.apps.activity import AppActivity, forget_ended, watched
+from bai_labext.apps.activity import AppActivity, forget_ended_process, use_recording
 from bai_labext.apps.apps import Offer, log_path
 from bai_labext.apps.arguments import Arguments
 from bai_labext.apps.catalogue import ANY_PORT, AppKind
 from bai_labext.listeners import Listener, listeners
-from bai_labext.ports import is_reachable, why_not
+from bai_labext.ports import is_reachable, port_problem
 from bai_services.core.errors import Conflict, NotFound
 
-STOP_SECONDS = 10.0
-LOOK_SECONDS = 0.25
-# A process that exits at once is started at most this many times.
-TRIES = 3
-IDLE_LOOK_SECONDS = 30.0
+STOP_TIMEOUT_SECONDS = 10.0
+START_POLL_INTERVAL_SECONDS = 0.25
+# Maximum number of starts of a process that exits immediately.
+MAX_START_ATTEMPTS = 3
+IDLE_CHECK_INTERVAL_SECONDS = 30.0
 LOG_TAIL_BYTES = 16 * 1024
-LOG_MOST_BYTES = 8 * 2**20
-# A log that has grown too long is cut to this fraction of its maximum (1/8).
-LOG_KEPT_PART = 8
+MAX_LOG_BYTES = 8 * 2**20
+# A log that exceeds its maximum size is truncated to this fraction of it (1/8).
+TRUNCATED_LOG_DIVISOR = 8
 
 
 class AppState(StrEnum):
@@ -50,8 +50,8 @@ class AppState(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Proxied:
-    """How jupyter-server-proxy serves an app: its route, and the state shared by its requests."""
+class ProxyRoute:
+    """The route by which jupyter-server-proxy serves an app."""
 
     rule: Rule
 
@@ -61,13 +61,14 @@ class Proxied:
 
     @property
     def handler(self) -> Callable[..., Any]:
-        found: Callable[..., Any] = self.rule.target
-        return found
+        handler: Callable[..., Any] = self.rule.target
+        return handler
 
     @property
     def state(self) -> dict[str, Any]:
-        shared: dict[str, Any] = self.arguments["state"]
-        return shared
+        """The state of jupyter-server-proxy for the app, shared by all requests."""
+        state: dict[str, Any] = self.arguments["state"]
+        return state
 
 
 class RunningApps:
@@ -81,7 +82,7 @@ class RunningApps:
         arguments: Arguments,
         uses: AppActivity,
         idle_seconds: float = 0,
-        log_bytes: int = LOG_MOST_BYTES,
+        log_bytes: int = MAX_LOG_BYTES,
     ) -> None:
         self._web_app = web_app
         self._offers = {offer.app.name: offer for offer in offers}
@@ -95,53 +96,57 @@ class RunningApps:
         # The arguments with which each running app was started.
         self._started_with: dict[str, dict[str, str]] = {}
 
-    def described(self) -> list[dict[str, Any]]:
-        """Return every app of the catalogue and every named port with its state."""
-        found = listeners()
-        return [self._described(name, found) for name in self._offers]
+    def describe(self) -> list[dict[str, Any]]:
+        """Return every app of the catalogue and every named port with its state, as JSON."""
+        listening = listeners()
+        return [self._describe(name, listening) for name in self._offers]
 
     def offer(self, name: str) -> Offer:
-        """Return an app by name.
+        """Return the offer of an app by name.
 
         Raises
         ------
         NotFound
-            If there is none.
+            If there is no such app.
         """
         if name not in self._offers:
             raise NotFound(f"there is no app {name!r} in the catalogue")
         return self._offers[name]
 
-    def state(self, name: str, found: Sequence[Listener] | None = None) -> AppState:
+    def state(self, name: str, listening: Sequence[Listener] | None = None) -> AppState:
+        """Return the state of an app; ``listening``: the listening sockets, if already known."""
         offer = self.offer(name)
         if not offer.is_offered:
             return AppState.MISSING
         if offer.app.kind in (AppKind.BUILTIN, AppKind.TCP):
             return AppState.BUILTIN
         if offer.app.kind is AppKind.PORT:
-            listening = listeners() if found is None else found
-            return AppState.RUNNING if is_reachable(offer.port, listening) else AppState.STOPPED
-        proxied = self.proxied(name)
-        if self._is_starting(name) or (proxied and _is_locked(proxied.state)):
+            found = listeners() if listening is None else listening
+            return AppState.RUNNING if is_reachable(offer.port, found) else AppState.STOPPED
+        route = self.proxy_route(name)
+        if self._is_starting(name) or (route and _is_locked(route.state)):
             return AppState.STARTING
-        process = None if proxied is None else proxied.state.get("proc")
+        process = None if route is None else route.state.get("proc")
         if process is not None and process.running:
             return AppState.RUNNING
         return AppState.FAILED if name in self._failures else AppState.STOPPED
 
     async def start(
-        self, name: str, request: HTTPServerRequest, wanted: Mapping[str, Any], restart: bool
+        self, name: str, request: HTTPServerRequest, chosen: Mapping[str, Any], restart: bool
     ) -> None:
-        """Start an app in the background; does nothing if it is running or starting with these
-        arguments.
+        """Start an app in the background with the ``chosen`` arguments.
+
+        Does nothing if the app is running or starting with these arguments already, or if the
+        Jupyter server itself serves it.
 
         Raises
         ------
         NotFound
             If there is no such app.
         Conflict
-            If this session does not offer it, it cannot be started from here, or it is running
-            with other arguments and ``restart`` is not set.
+            If this session does not offer the app, if nothing listens on the port of an app that
+            the user starts, or if the app is running with other arguments and ``restart`` is not
+            set.
         InvalidRequest
             If an argument is missing, unknown or invalid.
         """
@@ -150,51 +155,51 @@ class RunningApps:
             raise Conflict(offer.refusal)
         if offer.app.kind is AppKind.PORT:
             if self.state(name) is not AppState.RUNNING:
-                raise Conflict(self._why_not(offer, listeners()))
+                raise Conflict(self._port_problem(offer, listeners()))
             return
-        proxied = self.proxied(name)
-        if proxied is None:
+        route = self.proxy_route(name)
+        if route is None:
             return
         is_up = self.state(name) in (AppState.STARTING, AppState.RUNNING)
-        chosen = self._arguments.choose(offer.app, wanted)
+        arguments = self._arguments.choose(offer.app, chosen)
         if is_up and not restart:
-            if wanted and chosen != self._started_with.get(name, chosen):
+            if chosen and arguments != self._started_with.get(name, arguments):
                 raise Conflict(f"{offer.app.title} is running with other arguments; restart it")
             return
         self._arguments.check(offer.app)
         if is_up:
             await self.stop(name)
         self._failures.pop(name, None)
-        self._started_with[name] = chosen
-        self._starts[name] = asyncio.create_task(self._start(name, proxied, request))
+        self._started_with[name] = arguments
+        self._starts[name] = asyncio.create_task(self._start(name, route, request))
 
     async def stop(self, name: str) -> None:
-        """Stop an app's process, also one that is starting; SIGKILL if SIGTERM has no effect.
+        """Stop a running or starting app with SIGTERM, or SIGKILL if that has no effect.
 
         Raises
         ------
         Conflict
-            If it is not started by this server.
+            If the app is not a process that this server starts.
         """
         offer = self.offer(name)
         if offer.is_offered and offer.app.kind is not AppKind.PROCESS:
-            raise Conflict(f"{offer.app.title} was not started here; stop it where it runs")
+            raise Conflict(f"{offer.app.title} was not started by the session; stop it yourself")
         self._failures.pop(name, None)
-        proxied = self.proxied(name)
-        process = None if proxied is None else proxied.state.get("proc")
-        if proxied is None or process is None:
+        route = self.proxy_route(name)
+        process = None if route is None else route.state.get("proc")
+        if route is None or process is None:
             return
         if process.running:
             await _end(process)
-        # A cancelled start removes it by itself, once the cancellation has taken effect.
+        # A start in progress fails now, and may remove the process from the state itself.
         if task := self._starts.get(name):
             await asyncio.wait([task])
             self._failures.pop(name, None)
-        if proxied.state.get("proc") is process:
-            del proxied.state["proc"]
-        # A process ended by a signal leaves its socket; the next start uses another one.
-        proxied.state.pop("unix_socket", None)
-        proxied.state.pop("port", None)
+        if route.state.get("proc") is process:
+            del route.state["proc"]
+        # A process that a signal ended leaves its socket behind, so the next start uses a new one.
+        route.state.pop("unix_socket", None)
+        route.state.pop("port", None)
 
     def log(self, name: str) -> str:
         """Return the end of an app's output since its last start."""
@@ -208,17 +213,17 @@ class RunningApps:
         except OSError:
             return ""
 
-    def watch(self) -> None:
-        """Record use of apps from now on; jupyter-server-proxy must be loaded."""
+    def record_uses(self) -> None:
+        """Make the handlers of jupyter-server-proxy, which must be loaded, record uses."""
         for name, offer in self._offers.items():
-            proxied = self.proxied(name)
-            if proxied is not None:
-                proxied.rule.target = watched(proxied.rule.target, offer.app, self._uses)
+            route = self.proxy_route(name)
+            if route is not None:
+                route.rule.target = use_recording(route.rule.target, offer.app, self._uses)
         for rule in _rules(self._web_app):
             target = rule.target
             is_port = isinstance(target, type) and issubclass(target, ProxyHandler)
             if is_port and "state" not in rule.target_kwargs:
-                rule.target = watched(target, ANY_PORT, self._uses)
+                rule.target = use_recording(target, ANY_PORT, self._uses)
 
     @property
     def offers(self) -> Sequence[Offer]:
@@ -229,20 +234,17 @@ class RunningApps:
         return self._uses
 
     async def stop_idle(self) -> None:
-        """Stop, in a loop, the apps that have been unused for longer than allowed.
-
-        It also keeps the logs of apps from growing without limit.
-        """
+        """Stop apps whose idle timeout has expired, and truncate long logs of apps, in a loop."""
         while True:
-            await asyncio.sleep(IDLE_LOOK_SECONDS)
+            await asyncio.sleep(IDLE_CHECK_INTERVAL_SECONDS)
             for name in self.idle():
                 await self.stop(name)
             for name in self._offers:
                 path = Path(log_path(self._home, name))
-                await asyncio.to_thread(bound, path, self._log_bytes)
+                await asyncio.to_thread(truncate_log, path, self._log_bytes)
 
     def idle(self) -> list[str]:
-        """Return the running apps that are unused and may be stopped."""
+        """Return the running apps that may be stopped and whose idle timeout has expired."""
         if not self._idle_seconds:
             return []
         return [
@@ -254,12 +256,12 @@ class RunningApps:
             and (self._uses.idle_seconds(name) or 0) > self._idle_seconds
         ]
 
-    def _described(self, name: str, found: Sequence[Listener]) -> dict[str, Any]:
+    def _describe(self, name: str, listening: Sequence[Listener]) -> dict[str, Any]:
         offer = self._offers[name]
-        app, state = offer.app, self.state(name, found)
+        app, state = offer.app, self.state(name, listening)
         message = offer.refusal or self._failures.get(name, "")
         if state is AppState.STOPPED and app.kind is AppKind.PORT:
-            message = self._why_not(offer, found)
+            message = self._port_problem(offer, listening)
         values = self._arguments.of(app)
         temporary = self._arguments.temporary(app)
         used_at = self._uses.of(name).at
@@ -289,23 +291,24 @@ class RunningApps:
             "used_at": None if used_at is None else used_at.isoformat(),
         }
 
-    def _why_not(self, offer: Offer, found: Sequence[Listener]) -> str:
-        return why_not(offer.port, found, [each.port for each in self._offers.values()])
+    def _port_problem(self, offer: Offer, listening: Sequence[Listener]) -> str:
+        named_ports = [each.port for each in self._offers.values()]
+        return port_problem(offer.port, listening, named_ports)
 
-    async def _start(self, name: str, proxied: Proxied, request: HTTPServerRequest) -> None:
-        forget_ended(proxied.state)
-        # The handler gets the request that asked for the start; no answer is sent with it.
-        handler = proxied.handler(self._web_app, request, **proxied.arguments)
+    async def _start(self, name: str, route: ProxyRoute, request: HTTPServerRequest) -> None:
+        forget_ended_process(route.state)
+        # The handler requires a request; it is the one for the start, and gets no response here.
+        handler = route.handler(self._web_app, request, **route.arguments)
         starting = asyncio.ensure_future(handler.ensure_process())
         pids: set[int] = set()
-        while not (await asyncio.wait([starting], timeout=LOOK_SECONDS))[0]:
-            process = proxied.state.get("proc")
+        while not (await asyncio.wait([starting], timeout=START_POLL_INTERVAL_SECONDS))[0]:
+            process = route.state.get("proc")
             if process is None or process.proc is None:
                 continue
             pids.add(process.pid)
-            if process.returncode == 0 or len(pids) > TRIES:
-                # Keep jupyter-server-proxy from restarting a dying process for ever, or waiting for
-                # an ended one.
+            if process.returncode == 0 or len(pids) > MAX_START_ATTEMPTS:
+                # jupyter-server-proxy would restart a failing process for ever, and wait for one
+                # that has ended with code 0.
                 process._killed = True
                 starting.cancel()
         app = self._offers[name].app
@@ -313,10 +316,10 @@ class RunningApps:
         try:
             await starting
         except asyncio.CancelledError:
-            self._failures[name] = f"{title} ended before it answered; its log may tell why"
+            self._failures[name] = f"{title} ended before it responded; see its log"
         except HTTPError:
             self._failures[name] = (
-                f"{title} did not answer within {app.timeout_seconds:.0f} s; its log may say why"
+                f"{title} did not respond within {app.timeout_seconds:.0f} s; see its log"
             )
         except (OSError, KilledProcessError) as error:
             self._failures[name] = f"{title} cannot be started: {error}"
@@ -325,16 +328,16 @@ class RunningApps:
         task = self._starts.get(name)
         return task is not None and not task.done()
 
-    def proxied(self, name: str) -> Proxied | None:
-        """Return the proxy of an app; None if the Jupyter server itself serves it.
+    def proxy_route(self, name: str) -> ProxyRoute | None:
+        """Return the route of an app; None if jupyter-server-proxy does not serve it.
 
-        Looked up late, because jupyter-server-proxy is loaded after this extension.
+        Call this only when jupyter-server-proxy has been loaded, which is after this extension.
         """
         prefix = url_path_join(self._web_app.settings["base_url"], name)
         for rule in _rules(self._web_app):
             pattern = getattr(getattr(rule.matcher, "regex", None), "pattern", "")
             if pattern.startswith(prefix) and "state" in (rule.target_kwargs or {}):
-                return Proxied(rule)
+                return ProxyRoute(rule)
         return None
 
 
@@ -343,19 +346,22 @@ def _rules(web_app: Application) -> list[Rule]:
     return [rule for host in hosts for rule in getattr(host.target, "rules", ())]
 
 
-def bound(path: Path, most_bytes: int = LOG_MOST_BYTES) -> None:
-    """Cut a log that has grown too long to its last part; its writer continues at its end."""
+def truncate_log(path: Path, max_bytes: int = MAX_LOG_BYTES) -> None:
+    """Truncate a log larger than ``max_bytes`` to its last part, in place.
+
+    The app has opened the file for appending, so it continues at the new end.
+    """
     try:
-        if path.stat().st_size <= most_bytes:
+        if path.stat().st_size <= max_bytes:
             return
         with open(path, "r+b") as file:
-            file.seek(-(most_bytes // LOG_KEPT_PART), 2)
-            kept = file.read()
+            file.seek(-(max_bytes // TRUNCATED_LOG_DIVISOR), 2)
+            last_part = file.read()
             file.seek(0)
             file.truncate()
-            file.write(kept)
+            file.write(last_part)
     except OSError:
-        # It does not exist, or the disk is full: the next check may succeed.
+        # The file does not exist, or the disk is full; the next check tries again.
         return
 
 
@@ -366,7 +372,7 @@ def _is_locked(state: Mapping[str, Any]) -> bool:
 
 async def _end(process: Any) -> None:
     try:
-        await asyncio.wait_for(process.terminate(), STOP_SECONDS)
+        await asyncio.wait_for(process.terminate(), STOP_TIMEOUT_SECONDS)
     except TimeoutError:
         with suppress(ProcessLookupError):
             process.proc.send_signal(signal.SIGKILL)

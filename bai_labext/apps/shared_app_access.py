@@ -1,4 +1,4 @@
-"""Access to shared apps: decided by the manager, whose answer is cached for some seconds."""
+"""Access of visitors to shared apps; the manager decides, and its decision is cached for 2 s."""
 
 from __future__ import annotations
 
@@ -9,34 +9,37 @@ from typing import Any
 
 from bai_services.core.errors import Forbidden, Unavailable
 
-# A revoked share, or the ended sign-in of a visitor, remains valid for this time.
-ANSWER_SECONDS = 2.0
+# A revoked share, and the session of a visitor who has signed out, remain valid for this time.
+CACHE_TTL_SECONDS = 2.0
 # While the manager is unavailable, visitors admitted within this time keep their access.
 GRACE_SECONDS = 60.0
-MAX_ANSWERS = 1000
+MAX_CACHED_VISITS = 1000
 
-Ask = Callable[[Mapping[str, str]], Awaitable[Mapping[str, Any]]]
+RequestAccess = Callable[[Mapping[str, str]], Awaitable[Mapping[str, Any]]]
+"""Function that sends the credentials of a visitor to the manager (``ManagerLink.visit``)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Visit:
-    """A visitor's access to an app from one address, by the pass in their browser."""
+    """The credentials of a visitor: the app, the client's address and the token of the cookie."""
 
     app: str
     client_ip: str
-    text: str
+    token: str
 
 
 class Visits:
-    """Visitors of one session."""
+    """The visits to shared apps of one session, with cached decisions of the manager."""
 
-    def __init__(self, ask: Ask, clock: Callable[[], float] = time.monotonic) -> None:
-        self._ask = ask
+    def __init__(
+        self, request_access: RequestAccess, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._request_access = request_access
         self._clock = clock
-        self._admitted: dict[Visit, float] = {}
+        self._admitted_at: dict[Visit, float] = {}
 
     async def enter(self, app: str, client_ip: str, entry: str) -> Visit:
-        """Return the visit that starts with an entry created by the manager.
+        """Exchange an entry, the single-use token in the link of the manager, for a visit.
 
         Raises
         ------
@@ -45,41 +48,42 @@ class Visits:
         Unavailable
             If the manager cannot be reached.
         """
-        found = await self._ask({"app": app, "client_ip": client_ip, "entry": entry})
-        visit = Visit(app, client_ip, str(found["visit"]))
-        self._note(visit)
+        credentials = {"app": app, "client_ip": client_ip, "entry": entry}
+        response = await self._request_access(credentials)
+        visit = Visit(app, client_ip, str(response["visit"]))
+        self._cache(visit)
         return visit
 
     async def check(self, visit: Visit) -> None:
-        """Return if a visit may continue.
+        """Check that a visit may continue.
 
         Raises
         ------
         Forbidden
-            If it may not.
+            If the manager denies it.
         Unavailable
-            If the manager has been unreachable for longer than the grace period.
+            If the manager has been unavailable for longer than the grace period.
         """
-        if not visit.text:
+        if not visit.token:
             raise Forbidden("open this app with the link of its share")
-        age = self._clock() - self._admitted.get(visit, float("-inf"))
-        if age < ANSWER_SECONDS:
+        age = self._clock() - self._admitted_at.get(visit, float("-inf"))
+        if age < CACHE_TTL_SECONDS:
             return
-        shown = {"app": visit.app, "client_ip": visit.client_ip, "visit": visit.text}
+        credentials = {"app": visit.app, "client_ip": visit.client_ip, "visit": visit.token}
         try:
-            await self._ask(shown)
+            await self._request_access(credentials)
         except Unavailable:
             if age >= GRACE_SECONDS:
                 raise
         except Forbidden:
-            self._admitted.pop(visit, None)
+            self._admitted_at.pop(visit, None)
             raise
         else:
-            self._note(visit)
+            self._cache(visit)
 
-    def _note(self, visit: Visit) -> None:
+    def _cache(self, visit: Visit) -> None:
         now = self._clock()
-        if len(self._admitted) >= MAX_ANSWERS:
-            recent = {v: at for v, at in self._admitted.items() if now - at < GRACE_SECONDS}
-            self._admitted = recent if len(recent) < MAX_ANSWERS else {}
-        self._admitted[visit] = now
+        if len(self._admitted_at) >= MAX_CACHED_VISITS:
+            recent = {v: at for v, at in self._admitted_at.items() if now - at < GRACE_SECONDS}
+            self._admitted_at = recent if len(recent) < MAX_CACHED_VISITS else {}
+        self._admitted_at[visit] = now

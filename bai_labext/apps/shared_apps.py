@@ -1,7 +1,7 @@
-"""Routes ``shared/APP/`` below a session's address: one app, for the visitors it is shared with.
+"""Routes ``shared/APP/`` below a session's address, for the users that an app is shared with.
 
-Visitors are not signed in to the session: all its other addresses stay closed to them, including
-the app's own.
+These visitors are not signed in to the session and have access to no other of its routes, not even
+to the route that the owner uses for the same app.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from jupyter_server_proxy.handlers import LocalProxyHandler, NamedLocalProxyHand
 from tornado.httputil import HTTPServerRequest
 from tornado.web import Application, HTTPError
 
-from bai_labext.apps.activity import watched
+from bai_labext.apps.activity import use_recording
 from bai_labext.apps.apps import Offer
 from bai_labext.apps.catalogue import App, AppKind
 from bai_labext.apps.running_apps import RunningApps
@@ -29,8 +29,8 @@ from bai_services.core.errors import BaiError, Unavailable
 
 ENTRY = "bai_entry"
 COOKIE = "bai-visit"
-# Interval at which the permission of an open websocket is checked again.
-RECHECK_SECONDS = 2.5
+# Interval between two checks of the visitor behind an open websocket.
+RECHECK_INTERVAL_SECONDS = 2.5
 
 
 def serve(web_app: Application, running: RunningApps, link: ManagerLink) -> None:
@@ -39,17 +39,20 @@ def serve(web_app: Application, running: RunningApps, link: ManagerLink) -> None
     base_url = web_app.settings["base_url"]
     routes: list[tuple[Any, ...]] = []
     for offer in running.offers:
-        found = _handler(offer, running)
-        if found is None:
+        owner_route = _owner_handler(offer, running)
+        if owner_route is None:
             continue
-        handler, arguments = found
+        handler, arguments = owner_route
         pattern = url_path_join(base_url, "shared", offer.app.name, "(.*)")
-        routes.append((pattern, shared(handler, offer.app, visits), arguments))
+        routes.append((pattern, shared_handler(handler, offer.app, visits), arguments))
     web_app.add_handlers(".*$", routes)
 
 
-def _handler(offer: Offer, running: RunningApps) -> tuple[type, dict[str, Any]] | None:
-    """Return the handler that serves an app to its owner; None if it cannot be shared."""
+def _owner_handler(offer: Offer, running: RunningApps) -> tuple[type, dict[str, Any]] | None:
+    """Return the handler that serves an app to the session's owner, and its arguments.
+
+    None if the app cannot be shared.
+    """
     app = offer.app
     if not offer.is_offered or app.name in WHOLE_SESSION:
         return None
@@ -58,35 +61,33 @@ def _handler(offer: Offer, running: RunningApps) -> tuple[type, dict[str, Any]] 
         class Port(NamedLocalProxyHandler):
             port = offer.port
 
-        return watched(Port, app, running.uses), {}
-    proxied = running.proxied(app.name)
-    if proxied is None:
+        return use_recording(Port, app, running.uses), {}
+    route = running.proxy_route(app.name)
+    if route is None:
         return None
-    handler: Any = proxied.handler
-    return handler, dict(proxied.arguments)
+    handler: Any = route.handler
+    return handler, dict(route.arguments)
 
 
 def client_ip(request: HTTPServerRequest) -> str:
-    """Return the client's address: the last one in the header of the proxy in front."""
+    """Return the client's address: the last entry of ``X-Forwarded-For``, which our proxy adds."""
     forwarded = request.headers.get("X-Forwarded-For", "")
     return normal_address(forwarded.rpartition(",")[2].strip() or request.remote_ip or "")
 
 
 def without_cookie(header: str) -> str:
-    """Return a ``Cookie`` header without our cookie, so that the app never receives a visitor's
-    pass.
-    """
-    parts = [part.strip() for part in header.split(";")]
-    return "; ".join(part for part in parts if part.partition("=")[0].strip() != COOKIE)
+    """Remove our cookie from a ``Cookie`` header, so that the app does not receive the token."""
+    cookies = [cookie.strip() for cookie in header.split(";")]
+    return "; ".join(one for one in cookies if one.partition("=")[0].strip() != COOKIE)
 
 
-def shared(handler: type, app: App, visits: Visits) -> type:
-    """Return a handler of an app that requires a visitor's pass instead of a sign-in."""
-    return type("Shared", (_Visited, handler), {"shared_app": app, "visits": visits})
+def shared_handler(handler: type, app: App, visits: Visits) -> type:
+    """Return a subclass of an app's handler that requires a visit instead of a sign-in."""
+    return type("SharedHandler", (_VisitMixin, handler), {"shared_app": app, "visits": visits})
 
 
-class _Visited(LocalProxyHandler):
-    """Mixin in front of an app's handler, which is a local proxy's, too."""
+class _VisitMixin(LocalProxyHandler):
+    """Mixin for an app's handler, which is a ``LocalProxyHandler`` itself."""
 
     shared_app: App
     visits: Visits
@@ -94,7 +95,7 @@ class _Visited(LocalProxyHandler):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.proxy_base = f"shared/{self.shared_app.name}"
-        self._watch: asyncio.Task[None] | None = None
+        self._rechecking: asyncio.Task[None] | None = None
 
     async def prepare(self, *args: Any, **kwargs: Any) -> None:
         # Not super().prepare(), which requires a sign-in to the session.
@@ -108,15 +109,15 @@ class _Visited(LocalProxyHandler):
         except BaiError as error:
             status = 503 if isinstance(error, Unavailable) else 403
             raise HTTPError(status, str(error)) from None
-        self.note_use()
+        self.record_request()
 
     async def open(self, *args: Any, **kwargs: Any) -> None:
-        self._watch = asyncio.create_task(self._stay())
+        self._rechecking = asyncio.create_task(self._recheck())
         await super().open(*args, **kwargs)
 
     def on_close(self) -> None:
-        if self._watch is not None:
-            self._watch.cancel()
+        if self._rechecking is not None:
+            self._rechecking.cancel()
         super().on_close()
 
     def proxy_request_headers(self) -> Any:
@@ -140,13 +141,13 @@ class _Visited(LocalProxyHandler):
         path = url_path_join(self.base_url, "shared", self.shared_app.name) + "/"
         self.set_cookie(
             COOKIE,
-            visit.text,
+            visit.token,
             path=path,
             httponly=True,
             samesite="Lax",
             secure=self.request.protocol == "https",
         )
-        # Remove the entry from the address, so that neither history nor the app receives it.
+        # Remove the entry from the URL, so that neither the browser history nor the app gets it.
         query = [pair for pair in parse_qsl(self.request.query) if pair[0] != ENTRY]
         self.redirect(self.request.path + ("?" + urlencode(query) if query else ""), status=303)
 
@@ -154,14 +155,14 @@ class _Visited(LocalProxyHandler):
         cookie: SimpleCookie = SimpleCookie()
         with suppress(CookieError):
             cookie.load(self.request.headers.get("Cookie", ""))
-        text = cookie[COOKIE].value if COOKIE in cookie else ""
-        return Visit(self.shared_app.name, address, text)
+        token = cookie[COOKIE].value if COOKIE in cookie else ""
+        return Visit(self.shared_app.name, address, token)
 
-    async def _stay(self) -> None:
-        """Close the websocket of a visitor who is no longer allowed."""
+    async def _recheck(self) -> None:
+        """Close the websocket when the visit is no longer allowed."""
         visit = self._visit(client_ip(self.request))
         while True:
-            await asyncio.sleep(RECHECK_SECONDS)
+            await asyncio.sleep(RECHECK_INTERVAL_SECONDS)
             try:
                 await self.visits.check(visit)
             except BaiError as error:

@@ -1,4 +1,4 @@
-"""Configuration that Jupyter loads in a session; the settings are in `bai_labext.settings`."""
+"""Configuration file that Jupyter loads in a session; see `bai_labext.settings`."""
 
 from bai_labext.settings import configure
 

@@ -1,8 +1,8 @@
-"""Optional fast path for requests to apps; `FastPath` is its whole interface.
+"""Optional fast path for requests to apps; `FastPath` is its interface.
 
-It does not change what a request may do, only what it costs: `docs/fast-path.md` explains how, and
-what a cached authorization means for security. Without it, all requests take the standard path
-through Jupyter's handlers and `bai_labext.app_proxy`.
+The fast path makes requests cheaper without changing what they may do; `docs/fast-path.md` explains
+how it works, and the security of its cached authorizations. Without it, all requests pass through
+Jupyter's handlers and `bai_labext.app_proxy`.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from tornado.httputil import HTTPServerRequest
 from traitlets import Bool, default
 from traitlets.config import Configurable
 
-from bai_labext.app_proxy.handler import NoteUse
+from bai_labext.app_proxy.handler import RecordUse
 from bai_labext.app_proxy.upstream import AppAddress, Connection
 from bai_labext.fast_path.auth_cache import AuthCache
 from bai_labext.fast_path.front_server import FrontServer, JupyterStream
@@ -33,9 +33,9 @@ class FastPath(Configurable):
         help="""
         Whether requests to apps may take the fast path.
 
-        The environment variable ``BAI_APP_FAST_PATH`` (``on`` or ``off``) sets the default. When it
-        is off, Jupyter checks and forwards each request. It has no effect where the server itself
-        uses TLS (``internal_ssl``): such requests never take the fast path.
+        The environment variable ``BAI_APP_FAST_PATH`` (``on`` or ``off``) sets the default. If off,
+        Jupyter checks and forwards each request. No effect if the server itself uses TLS
+        (``internal_ssl``), because such requests never take the fast path.
         """,
     ).tag(config=True)
 
@@ -48,15 +48,15 @@ class FastPath(Configurable):
         return _SWITCH.get(os.environ.get(ENABLED_VARIABLE, "").lower(), ENABLED_BY_DEFAULT)
 
     def install(self) -> None:
-        """Make the HTTP servers that tornado creates from now on accept connections for it."""
+        """Make tornado create a `FrontServer` instead of its own HTTP server from now on."""
         HTTPServer.configure(FrontServer, cache=self._cache)
 
     def covers(self, request: HTTPServerRequest) -> bool:
-        """Return whether the fast path accepted the connection of a request."""
+        """Return whether a request arrived on a connection of the fast path."""
         return isinstance(_stream(request), JupyterStream)
 
     def take_pending(self, request: HTTPServerRequest, address: AppAddress) -> Connection | None:
-        """Return the connection over which this request was already sent to the app."""
+        """Return the connection on which the fast path has sent this request to the app, if any."""
         stream = _stream(request)
         return stream.take_pending(address) if isinstance(stream, JupyterStream) else None
 
@@ -66,19 +66,19 @@ class FastPath(Configurable):
         sent: bytes,
         prefix: bytes,
         address: AppAddress,
-        note_use: NoteUse,
+        record_use: RecordUse,
     ) -> None:
-        """Let later requests with the headers of ``request``, which Jupyter authorized, bypass it.
+        """Cache the authorization of ``request``, which Jupyter has authorized.
 
-        ``sent`` is the head that the app received for it, ``prefix`` the path of the app with a
-        slash at its end.
+        Until it expires, requests with the same headers bypass Jupyter. ``sent`` is the head that
+        was sent to the app, ``prefix`` the path of the app with a slash at its end.
         """
         stream = _stream(request)
         if isinstance(stream, JupyterStream):
-            self._cache.add(stream.head, sent, prefix, address, note_use)
+            self._cache.add(stream.head, sent, prefix, address, record_use)
 
     async def move(self, source: int, target: int, count: int) -> int:
-        """Let the kernel move bytes between two sockets; see `splice_sockets`."""
+        """Move bytes between two sockets inside the kernel; see `splice_sockets`."""
         return await splice_sockets(source, target, count)
 
 

@@ -1,7 +1,7 @@
-"""Cache an authorization for 1.5 s for requests with identical headers.
+"""Cache of authorizations: 1.5 s, for one app, for requests with identical headers.
 
-The key is the header block of a request that Jupyter authorized, byte for byte: same cookies, same
-tokens, same client address. An entry is valid for one app.
+The key is the header block of a request that Jupyter has authorized, byte for byte, so cookies,
+tokens and client address are the same.
 """
 
 from __future__ import annotations
@@ -11,16 +11,17 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from bai_labext.app_proxy.handler import NoteUse
+from bai_labext.app_proxy.handler import RecordUse
 from bai_labext.app_proxy.upstream import AppAddress
 
-# An ended sign-in stays valid this long, in addition to `sign_in_watch.CACHE_SECONDS`.
+# After a sign-out, requests are authorized for at most this time plus
+# `sign_in_watch.CACHE_TTL_SECONDS`.
 CACHE_TTL_SECONDS = 1.5
 MAX_HEADER_BLOCKS = 256
 MAX_HEADER_BLOCK_BYTES = 16 * 1024
 
-# The rest of a request line: a path without any character that may be interpreted on the way, a
-# query, and the version.
+# Rest of a request line after the prefix: path, query and version. Only characters that no program
+# on the way decodes or normalizes.
 _PLAIN = re.compile(
     rb"[A-Za-z0-9_.~!$&'()*+,;=:@/-]*(?:\?[A-Za-z0-9_.~!$&'()*+,;=:@/?%-]*)? HTTP/1\.1"
 )
@@ -29,23 +30,27 @@ _AMBIGUOUS = (b"..", b"//", b"token=")
 
 @dataclass(frozen=True, slots=True)
 class CachedAuthorization:
-    """How the request line and headers of a client become those for the app."""
+    """How to rewrite a client's request line and headers for the app.
+
+    ``start``, the beginning of the client's request line, is replaced by ``target``; the client's
+    headers are replaced by ``headers``.
+    """
 
     start: bytes
     target: bytes
     headers: bytes = field(repr=False)
     address: AppAddress
-    note_use: NoteUse
+    record_use: RecordUse
     expires_at: float
 
 
 @dataclass(frozen=True, slots=True)
 class AuthorizedRequest:
-    """A request that needs no check by Jupyter: the message for the app, and its address."""
+    """A request that bypasses Jupyter: the message for the app, and the app's address."""
 
     message: bytes = field(repr=False)
     address: AppAddress
-    note_use: Callable[[], None]
+    record_use: Callable[[], None]
 
 
 class AuthCache:
@@ -57,13 +62,12 @@ class AuthCache:
         self._last_expiry = 0.0
 
     def add(
-        self, head: bytes, sent: bytes, prefix: bytes, address: AppAddress, note_use: NoteUse
+        self, head: bytes, sent: bytes, prefix: bytes, address: AppAddress, record_use: RecordUse
     ) -> None:
         """Cache the authorization of a request whose head is ``head``.
 
-        ``sent`` is the head that the app received for it, ``prefix`` the path of the app with a
-        slash at its end. Nothing is cached unless the two request lines differ by no more than
-        the prefix.
+        ``sent`` is the head that was sent to the app, ``prefix`` the path of the app with a slash
+        at its end. Nothing is cached if the two request lines differ in more than the prefix.
         """
         line, _, headers = head.partition(b"\r\n")
         sent_line, _, sent_headers = sent.partition(b"\r\n")
@@ -71,7 +75,7 @@ class AuthCache:
         if not line.startswith(start) or len(headers) > MAX_HEADER_BLOCK_BYTES:
             return
         rest = line[len(start) :]
-        # Some apps receive the whole path, with the prefix.
+        # Some apps receive the path with the prefix (``App.needs_path_prefix``).
         target = next((t for t in (b"GET /", start) if sent_line == t + rest), None)
         if target is None:
             return
@@ -80,12 +84,12 @@ class AuthCache:
             self._evict(now)
         self._last_expiry = now + CACHE_TTL_SECONDS
         entry = CachedAuthorization(
-            start, target, sent_headers, address, note_use, self._last_expiry
+            start, target, sent_headers, address, record_use, self._last_expiry
         )
         self._entries.setdefault(headers, {})[start] = entry
 
     def find(self, received: bytes) -> AuthorizedRequest | None:
-        """Return the request in ``received`` if it is a single whole one that is authorized."""
+        """Return the request if ``received`` is exactly one complete, authorized request."""
         line, _, headers = received.partition(b"\r\n")
         for entry in self._entries.get(headers, {}).values():
             if line.startswith(entry.start):
@@ -103,13 +107,13 @@ class AuthCache:
             return None
         path = rest.partition(b" ")[0].partition(b"?")[0].decode("ascii")
         message = b"".join((entry.target, rest, b"\r\n", entry.headers))
-        return AuthorizedRequest(message, entry.address, lambda: entry.note_use(f"/{path}"))
+        return AuthorizedRequest(message, entry.address, lambda: entry.record_use(f"/{path}"))
 
     def _evict(self, now: float) -> None:
-        """Remove expired entries; all of them if that does not make room."""
-        kept = {
+        """Remove expired entries, or all entries if the cache is still full."""
+        remaining = {
             headers: valid
             for headers, entries in self._entries.items()
             if (valid := {s: entry for s, entry in entries.items() if now < entry.expires_at})
         }
-        self._entries = kept if len(kept) < MAX_HEADER_BLOCKS else {}
+        self._entries = remaining if len(remaining) < MAX_HEADER_BLOCKS else {}

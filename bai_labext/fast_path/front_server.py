@@ -1,10 +1,10 @@
-"""HTTP server that answers authorized requests itself and passes all others to Jupyter.
+"""HTTP server that forwards authorized requests itself and passes all others to Jupyter.
 
-Jupyter's checks of a request take longer than the app and the transfer together, and give the same
-result for each request of a client. A request with a cached authorization is therefore sent
-straight to the app, and a short response is sent straight back. For any other request Jupyter gets
-the connection until it has responded, including the response to a request that was already sent to
-the app here.
+Jupyter's checks of a request take longer than the app and the transfer together, and their result
+is the same for consecutive requests of a client. Therefore a request with a cached authorization is
+sent directly to the app, and a short response is sent directly back. For any other request the
+connection is passed to Jupyter until Jupyter has responded. The same happens if a response turns
+out to be long or slow after its request was sent to the app: Jupyter then forwards that response.
 """
 
 from __future__ import annotations
@@ -27,23 +27,23 @@ from bai_labext.app_proxy.upstream import (
 )
 from bai_labext.fast_path.auth_cache import AuthCache, AuthorizedRequest
 
-# A response that has not begun by then is left to Jupyter, which reports a missing one.
-RESPONSE_SECONDS = 1.0
+# A response that is not complete after this time is passed to Jupyter, which has longer timeouts.
+RESPONSE_TIMEOUT_SECONDS = 1.0
 MAX_RESPONSE_BYTES = 128 * 1024
-# A head in lower case that no two parsers can interpret differently.
+# Response head, in lower case, that every HTTP parser interprets in the same way.
 _HEAD = re.compile(rb"http/1\.1 20[0-35-9][^\r\n]*(?:\r\n[a-z0-9!#$%&'*+.^_`|~-]+:[^\r\n\0]*)+")
 _LENGTH = b"\r\ncontent-length:"
 _CONNECTION = b"\r\nconnection:"
 _KEEP_ALIVE = (b"", b"keep-alive")
-# Jupyter's handler interprets these: the length of a response, the target of a redirect.
+# Headers that only Jupyter's handler processes, such as the target of a redirect.
 _NOT_PLAIN = (b"\r\ntransfer-encoding:", b"\r\nlocation:", b"\r\nproxy-connection:")
 _HOP_BY_HOP = (b"connection:", b"keep-alive:")
 
 
 class FrontServer(HTTPServer):
-    """Jupyter's HTTP server; `HTTPServer.configure` makes tornado create it."""
+    """HTTP server of Jupyter; tornado creates it because of `HTTPServer.configure`."""
 
-    def initialize(  # type: ignore[override]  # takes what the base class takes, and the cache
+    def initialize(  # type: ignore[override]  # the parameters of the base class, and ``cache``
         self, *args: Any, cache: AuthCache, **kwargs: Any
     ) -> None:
         super().initialize(*args, **kwargs)
@@ -67,7 +67,7 @@ class FrontServer(HTTPServer):
         super().handle_stream(stream, stream.address)
 
     def take_connection(self, client: socket.socket, address: Any, received: bytes) -> None:
-        """Serve a connection on the fast path; ``received`` was already read from it."""
+        """Serve a connection on the fast path; ``received`` has been read from it already."""
         loop = asyncio.get_running_loop()
         accepting = loop.create_task(
             loop.connect_accepted_socket(lambda: FastConnection(self, address, received), client)
@@ -77,7 +77,10 @@ class FrontServer(HTTPServer):
 
 
 class JupyterStream(IOStream):
-    """A connection while Jupyter serves it: for one request, or until something is cached."""
+    """A connection while Jupyter serves it.
+
+    After each response, the connection returns to the fast path if an authorization is cached.
+    """
 
     def __init__(
         self,
@@ -93,7 +96,7 @@ class JupyterStream(IOStream):
         self._server, self._received, self._pending = server, received, pending
 
     def read_from_fd(self, buf: bytearray | memoryview) -> int | None:
-        """Read what the fast path has received, and then from the socket."""
+        """Read the bytes that the fast path has received, then from the socket."""
         if not self._received:
             return super().read_from_fd(buf)
         count = min(len(buf), len(self._received))
@@ -102,7 +105,11 @@ class JupyterStream(IOStream):
         return count
 
     def read_until_regex(self, regex: bytes, max_bytes: int | None = None) -> Future[bytes]:
-        """Read the head of the next request, or return the connection to the fast path instead."""
+        """Read the head of the next request, or return the connection to the fast path.
+
+        Jupyter calls this for each request. Raises ``StreamClosedError`` if the connection returns
+        to the fast path, so that Jupyter gives it up.
+        """
         if self.head:
             self._close_pending()
             if self._server.cache.may_have_valid_entries:
@@ -110,9 +117,9 @@ class JupyterStream(IOStream):
                 raise StreamClosedError
         reading = asyncio.ensure_future(super().read_until_regex(regex, max_bytes))
         if reading.done():
-            self._keep_head(reading)
+            self._store_head(reading)
         else:
-            reading.add_done_callback(self._keep_head)
+            reading.add_done_callback(self._store_head)
         return reading
 
     def close_fd(self) -> None:
@@ -120,7 +127,7 @@ class JupyterStream(IOStream):
         super().close_fd()
 
     def take_pending(self, address: AppAddress) -> Connection | None:
-        """Return the connection over which the app has already received this request."""
+        """Return the connection on which this request has been sent to the app, if any."""
         if self._pending is None or self._pending[0] != address:
             return None
         connection, self._pending = self._pending[1], None
@@ -135,7 +142,7 @@ class JupyterStream(IOStream):
         self.close()
         self._server.take_connection(client, self.address, received)
 
-    def _keep_head(self, reading: Future[bytes]) -> None:
+    def _store_head(self, reading: Future[bytes]) -> None:
         if not reading.cancelled() and not reading.exception():
             self.head = reading.result()
 
@@ -146,7 +153,7 @@ class JupyterStream(IOStream):
 
 
 class FastConnection(asyncio.Protocol):
-    """A connection on the fast path, until a request has no cached authorization."""
+    """A connection on the fast path, until a request on it has no cached authorization."""
 
     _transport: asyncio.Transport
     _upstream: Connection | None = None
@@ -160,7 +167,7 @@ class FastConnection(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport)
-        # `pause_writing` is then called whenever something is left to write.
+        # With limit 0 `pause_writing` is called whenever the socket does not accept all bytes.
         transport.set_write_buffer_limits(high=0)
         self._transport = transport
         if self._received:
@@ -202,32 +209,32 @@ class FastConnection(asyncio.Protocol):
         self._request, self._received = self._received, b""
         self._app, self._upstream = request.address, connection
         loop = asyncio.get_running_loop()
-        self._timer = loop.call_later(RESPONSE_SECONDS, self._hand_over)
+        self._timer = loop.call_later(RESPONSE_TIMEOUT_SECONDS, self._pass_request_to_jupyter)
         connection.on_data = self._response_received
-        request.note_use()
+        request.record_use()
         connection.send(request.message)
 
     def _response_received(self) -> None:
-        """Pass a response on once it is complete; hand it over to Jupyter if it is not plain."""
+        """Send a complete response to the client, or pass an unsuitable one to Jupyter."""
         connection = self._upstream
         assert connection is not None
         response = None if connection.is_at_end else plain_response(connection.buffered)
         if response is None:
-            self._hand_over()
+            self._pass_request_to_jupyter()
             return
-        whole, count = response
-        if not whole:
+        message, count = response
+        if not message:
             return
         self._stop_waiting(connection)
         self._upstream = None
         connection.discard(count)
         pool.release(self._app, connection)
-        self._transport.write(whole)
+        self._transport.write(message)
         if self._received and not self._is_writing:
             self._next_request()
 
-    def _hand_over(self) -> None:
-        """Let Jupyter continue with the request that the app has already received."""
+    def _pass_request_to_jupyter(self) -> None:
+        """Let Jupyter wait for the response to the request that has been sent to the app."""
         connection = self._upstream
         assert connection is not None
         self._stop_waiting(connection)
@@ -248,9 +255,10 @@ class FastConnection(asyncio.Protocol):
 
 
 def plain_response(received: bytes) -> tuple[bytes, int] | None:
-    """Return a response as it is passed on, and its length in ``received``.
+    """Parse a short response of an app.
 
-    None if Jupyter has to handle it; nothing (and 0) while it is incomplete.
+    Return the message for the client and the length of the response in ``received``; ``(b"", 0)``
+    while it is incomplete; None if Jupyter must handle it.
     """
     end = received.find(HEAD_END)
     if end < 0:
@@ -275,8 +283,8 @@ def plain_response(received: bytes) -> tuple[bytes, int] | None:
     if not has_hops:
         return received[:count], count
     lines = received[:end].split(b"\r\n")
-    kept = [line for line in lines if not line.lower().startswith(_HOP_BY_HOP)]
-    return b"\r\n".join(kept) + received[end:count], count
+    forwarded = [line for line in lines if not line.lower().startswith(_HOP_BY_HOP)]
+    return b"\r\n".join(forwarded) + received[end:count], count
 
 
 def _value(head: bytes, name: bytes) -> bytes:

@@ -1,4 +1,4 @@
-"""Copy long responses from socket to socket inside the kernel (splice(2))."""
+"""Move bytes from socket to socket inside the kernel (splice(2)), for long responses."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ import os
 from collections.abc import Callable
 from contextlib import suppress
 
-# The largest pipe that a process may have without privileges.
+# The default maximum of a pipe's size for unprivileged processes.
 PIPE_BYTES = 2**20
-# Bytes that are copied before other tasks of the event loop get their turn.
+# Maximum number of bytes that are moved before other tasks of the event loop run.
 MAX_BYTES_PER_TURN = 4 * PIPE_BYTES
 
 
 async def splice_sockets(source: int, target: int, count: int) -> int:
-    """Move up to ``count`` bytes between two non-blocking sockets; return how many were moved.
+    """Move up to ``count`` bytes between two non-blocking sockets; return the number moved.
 
-    Fewer if the source ends, or if the kernel does not support it. The descriptors must not be
-    those that the event loop watches already: pass duplicates.
+    Fewer bytes are moved if the source ends, and none if the kernel does not support it. Pass
+    duplicates of descriptors that the event loop watches already.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""Commands that the session's owner runs through a tunnel, each with its pipes on one stream."""
+"""Commands that the session's owner runs through a tunnel; one stream carries all their pipes."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ from bai_services.core.errors import InvalidRequest
 from bai_services.tunnel.channels import Channel, pack
 from bai_services.tunnel.end import Stream
 
-PIECE_BYTES = 64 * 1024
-ALIVE_SECONDS = 5.0
+CHUNK_BYTES = 64 * 1024
+KEEPALIVE_INTERVAL_SECONDS = 5.0
 NOT_FOUND, NOT_EXECUTABLE = 127, 126
 
 
 class Commands:
-    """Runs the commands; one whose client is gone is ended with all its child processes."""
+    """Runs commands, and kills a command's process group when its client has disconnected."""
 
     def __init__(self, directory: str) -> None:
         self._directory = directory
         self._running: set[asyncio.Task[None]] = set()
 
     async def serve(self, stream: Stream, text: str) -> None:
-        """Run the command, a JSON list of words, and connect it with a stream."""
+        """Run a command, given as a JSON list of words, and connect it to a stream."""
         words = _words(text)
         ours, theirs = socket.socketpair()
         loop = asyncio.get_running_loop()
@@ -40,15 +40,15 @@ class Commands:
         self, words: list[str], reader: asyncio.StreamReader, writer: asyncio.StreamWriter
     ) -> None:
         try:
-            code = await self._carry(words, reader, writer)
+            code = await self._run_process(words, reader, writer)
             writer.write(pack(Channel.EXIT, str(code).encode()))
             await writer.drain()
         except ConnectionError:
-            pass  # the client is gone
+            pass  # the client has disconnected
         finally:
             writer.close()
 
-    async def _carry(
+    async def _run_process(
         self, words: list[str], reader: asyncio.StreamReader, writer: asyncio.StreamWriter
     ) -> int:
         pipe = asyncio.subprocess.PIPE
@@ -65,21 +65,21 @@ class Commands:
             writer.write(pack(Channel.ERRORS, f"{words[0]}: {error}\n".encode()))
             return NOT_FOUND if isinstance(error, FileNotFoundError) else NOT_EXECUTABLE
         assert process.stdin and process.stdout and process.stderr
-        typing = asyncio.ensure_future(_to_process(reader, process.stdin))
-        watching = asyncio.ensure_future(_watch(writer))
-        telling = asyncio.gather(
-            _from_process(process.stdout, Channel.OUTPUT, writer),
-            _from_process(process.stderr, Channel.ERRORS, writer),
+        sending_input = asyncio.ensure_future(_copy_input(reader, process.stdin))
+        keepalives = asyncio.ensure_future(_send_keepalives(writer))
+        copying_output = asyncio.gather(
+            _copy_output(process.stdout, Channel.OUTPUT, writer),
+            _copy_output(process.stderr, Channel.ERRORS, writer),
         )
         try:
-            await asyncio.wait((telling, watching), return_when="FIRST_COMPLETED")
-            if watching.done():
-                watching.result()
-            await telling
+            await asyncio.wait((copying_output, keepalives), return_when="FIRST_COMPLETED")
+            if keepalives.done():
+                keepalives.result()  # raises: the client has disconnected
+            await copying_output
             code = await process.wait()
             return 128 - code if code < 0 else code
         finally:
-            for task in (typing, watching, telling):
+            for task in (sending_input, keepalives, copying_output):
                 task.cancel()
             if process.returncode is None:
                 with suppress(ProcessLookupError):
@@ -97,25 +97,28 @@ def _words(text: str) -> list[str]:
     return words
 
 
-async def _to_process(reader: asyncio.StreamReader, stdin: asyncio.StreamWriter) -> None:
+async def _copy_input(reader: asyncio.StreamReader, stdin: asyncio.StreamWriter) -> None:
     with suppress(ConnectionError):
-        while content := await reader.read(PIECE_BYTES):
+        while content := await reader.read(CHUNK_BYTES):
             stdin.write(content)
             await stdin.drain()
     stdin.close()
 
 
-async def _from_process(
+async def _copy_output(
     output: asyncio.StreamReader, channel: Channel, writer: asyncio.StreamWriter
 ) -> None:
-    while content := await output.read(PIECE_BYTES):
+    while content := await output.read(CHUNK_BYTES):
         writer.write(pack(channel, content))
         await writer.drain()
 
 
-async def _watch(writer: asyncio.StreamWriter) -> None:
-    """Raise when the client is gone, even if the command prints nothing."""
+async def _send_keepalives(writer: asyncio.StreamWriter) -> None:
+    """Send keepalives until the client has disconnected, which raises ``ConnectionError``.
+
+    Without them, the disconnect would go unnoticed while the command prints nothing.
+    """
     while True:
-        await asyncio.sleep(ALIVE_SECONDS)
+        await asyncio.sleep(KEEPALIVE_INTERVAL_SECONDS)
         writer.write(pack(Channel.ALIVE))
         await writer.drain()

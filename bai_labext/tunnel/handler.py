@@ -1,4 +1,4 @@
-"""The session's end of tunnels: ``bai/tunnel``, for the session's owner only."""
+"""Websocket ``bai/tunnel``: the session's end of tunnels, for the session's owner only."""
 
 from __future__ import annotations
 
@@ -29,66 +29,68 @@ from bai_services.tunnel.frames import (
 from bai_services.tunnel.link import Goodbye
 from bai_services.tunnel.memory import keep_freed
 
-# A restarting proxy or Hub is back within this time.
-DETACHED_SECONDS = 120.0
+# A tunnel without a websocket ends after this time; proxy and Hub restart faster.
+DETACHED_TIMEOUT_SECONDS = 120.0
 MAX_TUNNELS = 32
 
 
 class Tunnels:
-    """The tunnels of one session; each survives the loss of its websocket for a while."""
+    """The tunnels of one session; a tunnel survives the loss of its websocket for 120 s."""
 
     def __init__(self, targets: Targets) -> None:
         self._targets = targets
         self._ends: dict[bytes, End] = {}
         self._handlers: dict[bytes, TunnelHandler] = {}
-        self._ending: dict[bytes, asyncio.TimerHandle] = {}
+        self._detached: dict[bytes, asyncio.TimerHandle] = {}
 
     def attach(self, hello: Hello, handler: TunnelHandler) -> tuple[End, bool]:
-        """Return the tunnel of a websocket, and whether it existed before.
+        """Return the tunnel for a new websocket, and whether an existing tunnel is resumed.
 
         Raises
         ------
         Conflict
-            If there are too many.
+            If the session has `MAX_TUNNELS` connected tunnels.
         """
         end = self._ends.get(hello.key)
         is_resumed = end is not None and hello.is_resumed
         if end is None or not is_resumed:
             if end is not None:
-                self.end(end)  # its websocket was lost before the client received the answer
-            if len(self._ends) >= MAX_TUNNELS and not self._drop_detached():
+                # The client knows nothing of this tunnel: its websocket was lost before our hello
+                # arrived.
+                self.end(end)
+            if len(self._ends) >= MAX_TUNNELS and not self._end_oldest_detached():
                 raise Conflict(f"a session has at most {MAX_TUNNELS} tunnels; close some")
             end = self._ends[hello.key] = End(hello.key, self._targets.connect)
-        if (timer := self._ending.pop(hello.key, None)) is not None:
+        if (timer := self._detached.pop(hello.key, None)) is not None:
             timer.cancel()
-        # The old websocket may stay open for long if a proxy has died.
+        # If a proxy has died, the old websocket can look open for a long time.
         if (before := self._handlers.pop(hello.key, None)) is not None:
-            before.replaced()
+            before.close_replaced()
         self._handlers[hello.key] = handler
         return end, is_resumed
 
     def detach(self, end: End, handler: TunnelHandler) -> None:
-        """Keep a tunnel without a websocket for a while, then end it."""
+        """Start the timeout of a tunnel that has lost its websocket."""
         key = end.link.key
         if self._handlers.get(key) is not handler:
             return
         del self._handlers[key]
         loop = asyncio.get_running_loop()
-        self._ending[key] = loop.call_later(DETACHED_SECONDS, self.end, end)
+        self._detached[key] = loop.call_later(DETACHED_TIMEOUT_SECONDS, self.end, end)
 
     def end(self, end: End) -> None:
-        """End a tunnel with all its streams."""
+        """End a tunnel and all its streams."""
         key = end.link.key
         if self._ends.get(key) is end:
             del self._ends[key]
         self._handlers.pop(key, None)
-        if (timer := self._ending.pop(key, None)) is not None:
+        if (timer := self._detached.pop(key, None)) is not None:
             timer.cancel()
         end.close()
 
-    def _drop_detached(self) -> bool:
-        """End the tunnel that has had no websocket for longest; False if there is none."""
-        for key in self._ending:
+    def _end_oldest_detached(self) -> bool:
+        """End the tunnel that lost its websocket first; return False if none is detached."""
+        for key in self._detached:
             self.end(self._ends[key])
             return True
         return False
@@ -109,7 +111,7 @@ class TunnelHandler(WebSocketMixin, WebSocketHandler, JupyterHandler):
 
     @property
     def ping_interval(self) -> int:
-        return 0  # the tunnel sends its own
+        return 0  # the tunnel's protocol has its own keepalives
 
     def set_default_headers(self) -> None:
         """Leave out Jupyter's headers, which do not apply to websockets."""
@@ -119,22 +121,21 @@ class TunnelHandler(WebSocketMixin, WebSocketHandler, JupyterHandler):
 
     @ws_authenticated
     async def get(self) -> None:
-        """Accept the websocket of the owner's own program; cookies, which any page may send, are
-        refused.
+        """Accept a websocket of the owner that is authorized by a token in its header.
 
-        Others who may open the session, such as administrators and users it is shared with, must
-        not act as its owner through a tunnel.
+        Cookies are not accepted, because every web page can make a browser send them. Other users
+        with access to the session, such as administrators, must not act as its owner.
         """
         if self.owner and self.current_user.username != self.owner:
             raise HTTPError(403, "only the session's owner may open a tunnel to it")
         if self.request.query or not self.request.headers.get("Authorization"):
-            # A query would be logged by every proxy on the way.
+            # Proxies log the query, so it must not contain a token.
             raise HTTPError(403, "a tunnel needs a token, in the Authorization header only")
         await super().get()
 
     def open(self) -> None:
         keep_freed()
-        stream: Any = self.ws_connection.stream  # type: ignore[union-attr]  # it is open
+        stream: Any = self.ws_connection.stream  # type: ignore[union-attr]  # open, so not None
         stream.set_nodelay(True)
         stream.read_chunk_size = MAX_FRAME_BYTES
 
@@ -144,16 +145,16 @@ class TunnelHandler(WebSocketMixin, WebSocketHandler, JupyterHandler):
     def on_message(self, message: str | bytes) -> None:
         try:
             if isinstance(message, str):
-                raise ProtocolError("a text")
+                raise ProtocolError("a text message")
             if self.end is None:
-                self._greeted(message)
+                self._accept_hello(message)
             else:
                 self.end.receive(message)
         except ProtocolError as error:
-            self.log.warning("bai_labext: a tunnel is closed: %s", error)
-            self._finish(f"the session does not understand: {error}")
+            self.log.warning("bai_labext: closed a tunnel after an invalid message: %s", error)
+            self._end_tunnel(f"the session received an invalid message: {error}")
         except Conflict as error:
-            self._finish(str(error))
+            self._end_tunnel(str(error))
         except Goodbye:
             if self.end is not None:
                 self.tunnels.end(self.end)
@@ -165,14 +166,14 @@ class TunnelHandler(WebSocketMixin, WebSocketHandler, JupyterHandler):
         if self.end is not None:
             self.tunnels.detach(self.end, self)
 
-    def replaced(self) -> None:
-        """Close this websocket in favour of a newer one of the same tunnel."""
+    def close_replaced(self) -> None:
+        """Close this websocket, because a newer one has resumed its tunnel."""
         self.end = None
         if self.sending is not None:
             self.sending.cancel()
         self.close()
 
-    def _greeted(self, message: bytes) -> None:
+    def _accept_hello(self, message: bytes) -> None:
         hello = decode_hello(decode(message))
         end, is_resumed = self.tunnels.attach(hello, self)
         self.end = end
@@ -185,11 +186,11 @@ class TunnelHandler(WebSocketMixin, WebSocketHandler, JupyterHandler):
         self.close()
 
     def sign_in_ended(self) -> None:
-        """End the tunnel with all its streams; called by the sign-in watch."""
-        self._finish("the token is no longer valid; sign in again")
+        """End the tunnel and all its streams; called by ``sign_in_watch``."""
+        self._end_tunnel("the token is no longer valid; sign in again")
 
-    def _finish(self, message: str) -> None:
-        """End the tunnel permanently, and send the reason."""
+    def _end_tunnel(self, message: str) -> None:
+        """End the tunnel, so that it cannot be resumed, and send the reason to the client."""
         if self.end is not None:
             self.tunnels.end(self.end)
         with suppress(WebSocketClosedError):
@@ -198,5 +199,5 @@ class TunnelHandler(WebSocketMixin, WebSocketHandler, JupyterHandler):
 
 
 def route(targets: Targets, environ: Mapping[str, str]) -> tuple[str, Any, dict[str, Any]]:
-    """Return the route below ``bai/`` with its handler."""
+    """Return the route below ``bai/``: path, handler and the handler's arguments."""
     return "tunnel", TunnelHandler, {"tunnels": Tunnels(targets), "environ": environ}

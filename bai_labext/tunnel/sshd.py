@@ -1,7 +1,7 @@
-"""The session's SSH server: OpenSSH, one process per stream, for the session's owner only.
+"""The session's SSH server: one OpenSSH process per stream, for the session's owner only.
 
-It listens on no port: a stream of the tunnel is its standard input and output. It runs as the
-session's user and needs no capability.
+It listens on no port; its standard input and output are a stream of the tunnel. It runs as the
+session's user and needs no capabilities.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from bai_labext.manager_link import ManagerLink
 from bai_services.core.errors import Conflict, Unavailable
 from bai_services.tunnel.end import Stream
 
-# Variables set by the login itself, and those of this server's own process.
-OWN_VARIABLES = frozenset({"_", "LOGNAME", "OLDPWD", "PWD", "SHLVL", "TERM", "USER"})
-PRIVILEGE_SEPARATION = "/run/sshd"
+# Variables of this process that must not be passed to logins.
+EXCLUDED_VARIABLES = frozenset({"_", "LOGNAME", "OLDPWD", "PWD", "SHLVL", "TERM", "USER"})
+PRIVILEGE_SEPARATION_FOLDER = "/run/sshd"
 
 
 class SshServer:
-    """Keys and settings in a private folder of this process, created at the first use."""
+    """Starts sshd; its keys and configuration are created in a private folder at the first use."""
 
     def __init__(self, environ: Mapping[str, str], link: ManagerLink) -> None:
         self._environ = environ
@@ -38,22 +38,22 @@ class SshServer:
         self._preparing = asyncio.Lock()
         self._ends: set[asyncio.Task[None]] = set()
 
-    async def described(self) -> dict[str, Any]:
-        """Return the user's name and the host key, which a client pins.
+    async def describe(self) -> dict[str, Any]:
+        """Return the login name and the public host key, which a client pins.
 
         Raises
         ------
         Conflict
-            If this session cannot have an SSH server.
+            If this session cannot run an SSH server.
         """
-        folder = await self._prepared()
+        folder = await self._ensure_prepared()
         host_key = (folder / "host_key.pub").read_text(encoding="utf-8").split()[:2]
         return {"user": _user(), "host_key": " ".join(host_key)}
 
     async def serve(self, stream: Stream, _: str) -> None:
-        """Connect a stream with an SSH server that accepts the owner's registered keys."""
-        folder = await self._prepared()
-        await self._renew_keys(folder / "authorized_keys")
+        """Start an SSH server that accepts the owner's registered keys, and connect a stream."""
+        folder = await self._ensure_prepared()
+        await self._update_keys(folder / "authorized_keys")
         ours, theirs = socket.socketpair()
         try:
             process = await asyncio.create_subprocess_exec(
@@ -69,14 +69,14 @@ class SshServer:
             raise
         finally:
             theirs.close()
-        # Nothing else waits for the process, so it would remain as a zombie.
+        # Wait for the process, so that it does not remain as a zombie.
         ending = asyncio.ensure_future(_wait(process))
         self._ends.add(ending)
         ending.add_done_callback(self._ends.discard)
         ours.setblocking(False)
         await asyncio.get_running_loop().create_connection(lambda: stream, sock=ours)
 
-    async def _prepared(self) -> Path:
+    async def _ensure_prepared(self) -> Path:
         async with self._preparing:
             if self._folder is None:
                 self._folder = await self._prepare()
@@ -85,24 +85,24 @@ class SshServer:
     async def _prepare(self) -> Path:
         program = _program(self._environ)
         if os.geteuid() == 0:
-            # As root, sshd changes to an empty folder before the sign-in.
-            os.makedirs(PRIVILEGE_SEPARATION, mode=0o755, exist_ok=True)
-        # Not in the home folder, parts of which may be folders that others can read.
+            # As root, sshd changes its root to an empty folder before the authentication.
+            os.makedirs(PRIVILEGE_SEPARATION_FOLDER, mode=0o755, exist_ok=True)
+        # Not in the home folder, because it can be a mount that other users can read.
         folder = Path(tempfile.mkdtemp(prefix="bai-ssh-"))
-        making = await asyncio.create_subprocess_exec(
+        keygen = await asyncio.create_subprocess_exec(
             *("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "", "-f", folder / "host_key"),
             stdin=asyncio.subprocess.DEVNULL,
         )
-        if await making.wait():
-            raise Unavailable(f"no host key could be created for {program}")
+        if await keygen.wait():
+            raise Unavailable(f"ssh-keygen could not create a host key for {program}")
         _write(folder / "config", config(folder, _user(), self._environ))
         return folder
 
-    async def _renew_keys(self, file: Path) -> None:
+    async def _update_keys(self, file: Path) -> None:
         try:
             keys = await self._link.ssh_keys()
         except Unavailable:
-            # The manager is unavailable: keys accepted before are still accepted.
+            # Without the manager, use the keys that were stored before.
             if not os.access(file, os.R_OK):
                 raise
             return
@@ -110,26 +110,26 @@ class SshServer:
 
 
 class SshHandler(PanelHandler):
-    """How a client reaches the SSH server: its user and host key."""
+    """GET returns what an SSH client needs: login name and host key."""
 
     def initialize(self, server: SshServer) -> None:  # type: ignore[override]
         self.server = server
 
     @web.authenticated
     async def get(self) -> None:
-        self.write_json(await self.server.described())
+        self.write_json(await self.server.describe())
 
 
 def config(folder: Path, user: str, environ: Mapping[str, str]) -> str:
-    """Return the settings of the server."""
-    lines = {
+    """Return the sshd_config of the server."""
+    settings = {
         "HostKey": str(folder / "host_key"),
         "AuthorizedKeysFile": str(folder / "authorized_keys"),
         "AllowUsers": user,
         "AuthenticationMethods": "publickey",
         "PermitRootLogin": "prohibit-password",
         "UsePAM": "no",
-        # The home folder may be writable for other users of the container; the key file is not.
+        # sshd would refuse a home folder that is group-writable; the key file is private anyway.
         "StrictModes": "no",
         "PidFile": "none",
         "X11Forwarding": "no",
@@ -137,10 +137,10 @@ def config(folder: Path, user: str, environ: Mapping[str, str]) -> str:
         "UseDNS": "no",
         "AcceptEnv": "LANG LC_*",
         "Subsystem": "sftp internal-sftp",
-        # A login does not inherit the session's environment.
+        # sshd does not pass the session's environment to logins by itself.
         "SetEnv": " ".join(_variables(environ)),
     }
-    return "".join(f"{name} {value}\n" for name, value in lines.items() if value)
+    return "".join(f"{name} {value}\n" for name, value in settings.items() if value)
 
 
 def _variables(environ: Mapping[str, str]) -> list[str]:
@@ -150,8 +150,8 @@ def _variables(environ: Mapping[str, str]) -> list[str]:
     return [
         f'"{name}={quoted(value)}"'
         for name, value in sorted(environ.items())
-        # A setting cannot contain a line break.
-        if name not in OWN_VARIABLES and name.isidentifier() and not set(value) & set("\n\r\0")
+        # sshd_config cannot express line breaks.
+        if name not in EXCLUDED_VARIABLES and name.isidentifier() and not set(value) & set("\n\r\0")
     ]
 
 
@@ -161,7 +161,7 @@ def _program(environ: Mapping[str, str]) -> str:
     if found is None or shutil.which("ssh-keygen") is None:
         raise Conflict(
             "this session's image has no SSH server (package openssh-server); "
-            "bai session attach and bai app work without"
+            "`bai session attach` and `bai app` work without it"
         )
     return os.path.abspath(found)
 
@@ -174,12 +174,12 @@ def _user() -> str:
     except KeyError:
         is_found = False
     if not is_found:
-        raise Conflict(f"user {number} of this session has no name of its own to sign in with")
+        raise Conflict(f"the session's user id {number} has no user name, which SSH needs")
     return name
 
 
 def _write(path: Path, text: str) -> None:
-    """Write a file, readable for this user only, in one step."""
+    """Replace a file atomically; only this user can read it."""
     handle, name = tempfile.mkstemp(dir=path.parent)
     with os.fdopen(handle, "w", encoding="utf-8") as file:
         file.write(text)

@@ -1,4 +1,4 @@
-"""Targets of a tunnel's streams: a loopback port, the Jupyter server, sshd."""
+"""Targets of a tunnel's streams: a loopback port, the Jupyter server, sshd or a command."""
 
 from __future__ import annotations
 
@@ -14,36 +14,35 @@ from bai_services.tunnel.end import Stream
 from bai_services.tunnel.heads import RequestHeads
 
 LOOPBACK = ("127.0.0.1", "::1")
-CONNECT_SECONDS = 10.0
+CONNECT_TIMEOUT_SECONDS = 10.0
 
-# Per kind: the name under which its bytes count as use, and the size of messages that do not count,
-# because a command asks every few seconds whether its client is still there. HTTP is counted by the
-# handler of each request.
+# Kind of target → (app name under which traffic is recorded as use, size of messages that are not
+# recorded). Commands send keepalives of that size. For HTTP, the request handlers record uses.
 USES = {"tcp": ("ports", 0), "ssh": ("ssh", 0), "exec": ("exec", len(pack(Channel.ALIVE)))}
 
 Serve = Callable[[Stream, str], Awaitable[None]]
 
 
 class Targets:
-    """``tcp:PORT`` and the kinds in ``kinds``; never an address outside of the session.
+    """Connects streams to targets: ``tcp:PORT`` and those in ``kinds``, all inside the session.
 
-    ``used`` is called with the name of what is really used: a silent open connection and the
-    tunnel's own keep-alives do not count.
+    ``record_use`` is called with an app name for traffic on a stream. Idle connections and
+    keepalives are no use.
     """
 
-    def __init__(self, kinds: Mapping[str, Serve], used: Callable[[str], None]) -> None:
+    def __init__(self, kinds: Mapping[str, Serve], record_use: Callable[[str], None]) -> None:
         self._kinds: Mapping[str, Serve] = {"tcp": connect_port, **kinds}
-        self._used = used
+        self._record_use = record_use
 
     async def connect(self, stream: Stream, target: str) -> None:
-        """Connect a stream with its target, or refuse it with the reason."""
+        """Connect a stream to its target, or refuse it with the reason."""
         kind, _, rest = target.partition(":")
         serve = self._kinds.get(kind)
         if serve is None:
             stream.refuse(f"this session has no target {kind!r}; update its image")
             return
         if kind in USES:
-            stream.on_bytes = self._noting(*USES[kind])
+            stream.on_bytes = self._recorder(*USES[kind])
         try:
             await serve(stream, rest)
         except BaiError as error:
@@ -51,16 +50,16 @@ class Targets:
         except OSError as error:
             stream.refuse(error.strerror or str(error))
 
-    def _noting(self, name: str, quiet_bytes: int) -> Callable[[int], None]:
-        def note(count: int) -> None:
+    def _recorder(self, name: str, quiet_bytes: int) -> Callable[[int], None]:
+        def record(count: int) -> None:
             if count > quiet_bytes:
-                self._used(name)
+                self._record_use(name)
 
-        return note
+        return record
 
 
 async def connect_port(stream: Stream, text: str) -> None:
-    """Connect a stream with a loopback port, on whichever of IPv4 and IPv6 something listens."""
+    """Connect a stream to a loopback port of IPv4 or IPv6, or refuse it with the reason."""
     port = read_whole(text) or 0
     if not 0 < port < 65536:
         stream.refuse(f"{text!r} is not a port between 1 and 65535")
@@ -71,26 +70,27 @@ async def connect_port(stream: Stream, text: str) -> None:
 
 
 async def connect_loopback(stream: Stream, port: int) -> bool:
-    """Connect a stream with a loopback port; return False if nothing listens."""
+    """Connect a stream to a loopback port; return False if nothing listens on it."""
     loop = asyncio.get_running_loop()
     for host in LOOPBACK:
         with suppress(OSError, TimeoutError):
-            async with asyncio.timeout(CONNECT_SECONDS):
+            async with asyncio.timeout(CONNECT_TIMEOUT_SECONDS):
                 await loop.create_connection(lambda: stream, host, port)
                 return True
     return False
 
 
 def jupyter(port: int, base: str, token: str) -> Serve:
-    """Return a function that connects a stream of HTTP with the session's own Jupyter server.
+    """Return a function that connects a stream of HTTP requests to the session's Jupyter server.
 
-    The requests get the session's own token, which every app in it could read anyway; the token of
-    the tunnel's owner is not passed on. The rest of the target is an app's path.
+    The requests are sent with the session's own token, which every program in the session can read
+    anyway, and never with the token of the tunnel's owner. The target after ``http:`` is the path
+    of an app.
     """
 
     async def serve(stream: Stream, path: str) -> None:
         stream.requests = RequestHeads(token, base, path)
         if not await connect_loopback(stream, port):
-            stream.refuse("the session's Jupyter server does not answer")
+            stream.refuse("the session's Jupyter server does not respond")
 
     return serve

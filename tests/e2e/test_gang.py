@@ -78,7 +78,7 @@ def create(rest: httpx.Client, size: int) -> JSON:
 def left_of(request: pytest.FixtureRequest, hub: RunningHub, session_id: str) -> list[str]:
     """Return what is there of a session: its containers or processes, by kernel id."""
     if hub.engine == "process":
-        return [_mark(process) for process in processes.of_session(session_id)]
+        return [_mark(process) for process in processes.session_processes(session_id)]
     api = request.getfixturevalue("docker_engine").client.api
     filters = {"label": f"bai.session-id={session_id}"}
     return [c["Labels"]["bai.kernel-id"] for c in api.containers(all=True, filters=filters)]

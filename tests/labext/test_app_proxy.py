@@ -196,7 +196,7 @@ async def test_an_answer_that_breaks_off_is_not_taken_for_whole(
 @pytest.mark.parametrize(
     ("said", "why"),
     [
-        (b"SSH-2.0-OpenSSH\r\n\r\n", "does not speak HTTP"),
+        (b"SSH-2.0-OpenSSH\r\n\r\n", "not an HTTP server"),
         (b"HTTP/1.1 200 OK\r\nContent-Length: -1\r\n\r\n", "Content-Length is not a number"),
         (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: gzip\r\n\r\n", "transfer encoding"),
         (b"HTTP/1.1 2", "closed the connection"),

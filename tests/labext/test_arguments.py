@@ -63,8 +63,8 @@ def test_without_a_folder_a_path_is_temporary_until_one_is_chosen(tmp_path: Path
         ("log_dir", " runs", "start or end with spaces"),
         ("log_dir", 7, "a path of at most 1024"),
         ("log_dir", "x" * 1025, "a path of at most 1024"),
-        ("log_dir", "file", "no folder"),
-        ("log_dir", "file/below", "no folder"),
+        ("log_dir", "file", "cannot be created"),
+        ("log_dir", "file/below", "cannot be created"),
         ("port", "8000", "it takes log_dir"),
     ],
 )

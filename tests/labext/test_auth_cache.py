@@ -53,7 +53,7 @@ def test_identical_headers_authorize_other_paths_of_the_app(cached: CacheUnderTe
     assert authorized is not None
     assert authorized.message == b"GET /static/a.js?v=1&b=%20 HTTP/1.1\r\n" + SENT
     assert authorized.address == ADDRESS
-    authorized.note_use()
+    authorized.record_use()
     assert cached.uses == ["/static/a.js"]
 
 

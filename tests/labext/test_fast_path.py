@@ -230,7 +230,7 @@ async def test_the_request_to_the_app_ends_with_the_client(server: JupyterServer
 async def test_a_slow_request_is_handed_over_to_jupyter_and_not_repeated(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(front_server, "RESPONSE_SECONDS", 0.01)
+    monkeypatch.setattr(front_server, "RESPONSE_TIMEOUT_SECONDS", 0.01)
     cache = AuthCache()
     address: AppAddress = ("127.0.0.1", 0)
 
@@ -244,10 +244,10 @@ async def test_a_slow_request_is_handed_over_to_jupyter_and_not_repeated(
                 pool.release(address, await pool.open(address))
                 return
             app.goes_on.set()
-            answer = await response_over(pending, "GET", b"")
-            async for piece in answer.pieces():
-                self.write(piece)
-            answer.end(address)
+            response = await response_over(pending, "GET", b"")
+            async for chunk in response.chunks():
+                self.write(chunk)
+            response.end(address)
 
     app = App(b"HTTP/1.1 200 OK\r\n", rest=b"Content-Length: 5\r\n\r\nhello", requests=1)
     server = FrontServer(tornado.web.Application([("/app/(?:.*)", Jupyter)]), cache=cache)

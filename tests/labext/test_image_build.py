@@ -11,7 +11,7 @@ from types import ModuleType
 
 import pytest
 
-from bai_labext.apps.catalogue import BY_ANY_NAME
+from bai_labext.apps.catalogue import BY_NAME_OR_ALIAS
 from bai_services.core.cluster.image_labels import parse_service_ports
 
 BUILD = Path(__file__).resolve().parents[2] / "images" / "session" / "build"
@@ -76,4 +76,4 @@ def test_a_cuda_base_says_what_its_driver_must_serve(build: ModuleType) -> None:
 def test_each_app_of_the_images_has_its_requirements(build: ModuleType) -> None:
     folder = BUILD.parent / "requirements"
     assert {path.stem for path in folder.iterdir()} == {"kernel", *build.PYTHON_APPS}
-    assert build.PORTS.keys() <= BY_ANY_NAME.keys()
+    assert build.PORTS.keys() <= BY_NAME_OR_ALIAS.keys()

@@ -12,7 +12,7 @@ from urllib.parse import quote
 import httpx
 import pytest
 
-from bai_labext.apps.catalogue import BY_ANY_NAME, AppKind
+from bai_labext.apps.catalogue import BY_NAME_OR_ALIAS, AppKind
 from bai_services.core.cluster.image_labels import parse_labels
 from tests.testbed import ComponentMissing, images
 from tests.testbed.jupyter import JupyterServer
@@ -96,7 +96,7 @@ def running(request: pytest.FixtureRequest, docker_engine: DockerEngine) -> Iter
 def test_each_app_that_is_claimed_answers_its_owner_only(running: Running) -> None:
     assert set(running.claimed) == APPS[running.kind]
     for name in running.claimed:
-        app = BY_ANY_NAME[name]
+        app = BY_NAME_OR_ALIAS[name]
         if app.kind is AppKind.PROCESS:
             start(running, app.name)
         for path in (app.path, app.ready_path):
@@ -110,7 +110,7 @@ async def test_pages_of_scripts_answer_in_a_browser(running: Running, browser: B
         start(running, name)
         page = await browser.new_page()
         await page.goto(f"{running.server.url}api/status?token={running.server.token}")
-        await page.goto(f"{running.server.url}{BY_ANY_NAME[name].path}")
+        await page.goto(f"{running.server.url}{BY_NAME_OR_ALIAS[name].path}")
         await page.get_by_role("button", name="Ask").click(timeout=PATIENCE_MS)
         await page.get_by_text("It is 42").wait_for(timeout=PATIENCE_MS)
         await page.close()

@@ -10,7 +10,7 @@ import socket
 import httpx
 import pytest
 
-from bai_labext.app_proxy.handler import LONG_BYTES
+from bai_labext.app_proxy.handler import MIN_FAST_MOVE_BYTES
 from bai_labext.fast_path.splice import splice_sockets
 from tests.labext.test_app_proxy import OK, App, asking, running
 from tests.testbed.jupyter import JupyterServer
@@ -18,7 +18,7 @@ from tests.testbed.wait import wait_until_async
 
 pytestmark = pytest.mark.e2e
 
-LONG = os.urandom(LONG_BYTES * 4 + 7)
+LONG = os.urandom(MIN_FAST_MOVE_BYTES * 4 + 7)
 HEAD = OK + b"Content-Length: %d\r\n\r\n" % len(LONG)
 
 
@@ -45,7 +45,7 @@ async def test_one_that_breaks_off_is_not_taken_for_whole(server: JupyterServer)
             await client.get("")
 
 
-@pytest.mark.parametrize("first", [1, LONG_BYTES * 2], ids=["silent", "at-work"])
+@pytest.mark.parametrize("first", [1, MIN_FAST_MOVE_BYTES * 2], ids=["silent", "at-work"])
 async def test_whoever_goes_away_ends_the_apps_work(server: JupyterServer, first: int) -> None:
     app = App(HEAD + LONG[:first], rest=LONG[first:], requests=1)
     async with running(app), asking(server, app) as client:
@@ -56,10 +56,10 @@ async def test_whoever_goes_away_ends_the_apps_work(server: JupyterServer, first
 
 
 async def test_a_pause_in_the_middle_is_waited_for(server: JupyterServer) -> None:
-    app = App(HEAD + LONG[:LONG_BYTES], rest=LONG[LONG_BYTES:], requests=1)
+    app = App(HEAD + LONG[:MIN_FAST_MOVE_BYTES], rest=LONG[MIN_FAST_MOVE_BYTES:], requests=1)
     async with running(app), asking(server, app) as client, client.stream("GET", "") as answer:
         pieces, got = answer.aiter_raw(), b""
-        while len(got) < LONG_BYTES:
+        while len(got) < MIN_FAST_MOVE_BYTES:
             got += await anext(pieces)
         app.goes_on.set()
         async for piece in pieces:

@@ -126,7 +126,7 @@ def test_an_app_that_dies_says_so_and_its_log_says_why(
 ) -> None:
     (home / "broken").write_text(f"echo 'no such library'; exit {code}\n")
     server.request("POST", "bai/api/apps/vscode")
-    assert "ended before it answered" in until(server, "failed")["message"]
+    assert "ended before it responded" in until(server, "failed")["message"]
     assert "no such library" in server.get("bai/api/apps/vscode/log").json()["log"]
     (home / "broken").unlink()
     server.request("POST", "bai/api/apps/vscode")
@@ -154,7 +154,7 @@ def test_an_app_that_does_not_answer_in_its_time_has_failed(
 ) -> None:
     (home / "broken").write_text("echo stuck; exec sleep 600\n")
     server.request("POST", "bai/api/apps/vscode")
-    assert "did not answer within 30 s" in until(server, "failed")["message"]
+    assert "did not respond within 30 s" in until(server, "failed")["message"]
     assert "stuck" in server.get("bai/api/apps/vscode/log").json()["log"]
     (home / "broken").unlink()
     server.request("POST", "bai/api/apps/vscode")

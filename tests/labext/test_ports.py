@@ -12,7 +12,7 @@ from ipaddress import ip_address
 import pytest
 
 from bai_labext.listeners import Listener, listeners, read_listeners
-from bai_labext.ports import Hosts, is_reachable, named_ports, ready_host, why_not
+from bai_labext.ports import Hosts, is_reachable, named_ports, ready_host, port_problem
 
 
 @contextmanager
@@ -88,12 +88,12 @@ def test_a_port_that_is_not_open_says_what_is_instead() -> None:
         Listener(8888, ip_address("::1")),
         Listener(9000, ip_address("10.0.0.7")),
     ]
-    assert why_not(8501, found, [8501, 8888]) == (
+    assert port_problem(8501, found, [8501, 8888]) == (
         "Nothing listens on port 8501 yet. Your programs listen on 8502."
     )
-    assert why_not(8501, [], []) == "Nothing listens on port 8501 yet."
-    assert why_not(9000, found, []) == (
-        "What listens on port 9000 accepts connections to 10.0.0.7 only; "
+    assert port_problem(8501, [], []) == "Nothing listens on port 8501 yet."
+    assert port_problem(9000, found, []) == (
+        "The program on port 9000 accepts connections to 10.0.0.7 only; "
         "make it listen on 127.0.0.1 or 0.0.0.0."
     )
 

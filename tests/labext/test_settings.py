@@ -50,7 +50,7 @@ def test_slow_imports_are_left_out_and_the_path_is_restored() -> None:
     """Without this a session starts half as fast."""
     code = (
         "import os, sys; path = os.environ['PATH']\n"
-        "from bai_labext.__main__ import import_without_slow_parts as go; go()\n"
+        "from bai_labext.__main__ import import_jupyterlab as go; go()\n"
         "assert os.environ['PATH'] == path\n"
         "assert 'jupyterlab.labapp' in sys.modules and 'lark' not in sys.modules\n"
     )

@@ -11,7 +11,7 @@ from tornado.httputil import HTTPHeaders, HTTPServerRequest, RequestStartLine
 from tornado.web import Application, RequestHandler
 
 from bai_labext.apps import running_apps
-from bai_labext.apps.activity import ACTIVITY, AppActivity, forget_ended, is_use
+from bai_labext.apps.activity import ACTIVITY, AppActivity, forget_ended_process, is_use
 from bai_labext.apps.apps import Offer
 from bai_labext.apps.arguments import Arguments
 from bai_labext.apps.catalogue import BY_NAME
@@ -59,7 +59,7 @@ def test_a_use_of_an_app_is_one_of_the_session() -> None:
     clock, times = MovedClock(), dict[str, datetime]()
     uses = AppActivity(lambda: times, clock)
     assert uses.idle_seconds("mlflow") is None
-    uses.used("mlflow")
+    uses.record_use("mlflow")
     clock.now += timedelta(seconds=90)
     assert uses.idle_seconds("mlflow") == 90
     assert times == {ACTIVITY: clock.now - timedelta(seconds=90)}
@@ -108,21 +108,21 @@ def test_only_what_nobody_uses_and_nothing_of_theirs_runs_in_is_ended(tmp_path: 
         web_app, offers, str(tmp_path), Arguments({}, str(tmp_path)), uses, idle_seconds=60
     )
     for name in names:
-        uses.used(name)
+        uses.record_use(name)
     uses.of("mlflow").websockets = 1
     clock.now += timedelta(seconds=61)
     assert apps.idle() == ["tensorboard"]
     uses.of("mlflow").websockets = 0
-    uses.used("tensorboard")
+    uses.record_use("tensorboard")
     assert apps.idle() == ["mlflow"]
 
 
 def test_a_process_that_has_ended_is_started_by_the_next_request() -> None:
     ended = {"proc": Process(running=False), "unix_socket": "/tmp/x", "proc_lock": None}
-    forget_ended(ended)
+    forget_ended_process(ended)
     assert "proc" not in ended and "unix_socket" not in ended
     alive = {"proc": Process(), "unix_socket": "/tmp/x"}
-    forget_ended(alive)
+    forget_ended_process(alive)
     assert alive["unix_socket"] == "/tmp/x"
 
 
@@ -130,17 +130,17 @@ def test_a_log_that_grows_too_long_is_cut_while_it_is_written(tmp_path: Path) ->
     path, most = tmp_path / "app.log", log_bytes({"BAI_APP_LOG_MIB": "1"})
     with open(path, "ab", buffering=0) as writer:
         writer.write(b"x" * most)
-        running_apps.bound(path, most)
+        running_apps.truncate_log(path, most)
         assert path.stat().st_size == most == 2**20
         writer.write(b"last\n")
-        running_apps.bound(path, most)
+        running_apps.truncate_log(path, most)
         writer.write(b"later\n")
     text = path.read_bytes()
-    assert len(text) == most // running_apps.LOG_KEPT_PART + len(b"later\n")
+    assert len(text) == most // running_apps.TRUNCATED_LOG_DIVISOR + len(b"later\n")
     assert text.endswith(b"last\nlater\n")
-    running_apps.bound(tmp_path / "missing", most)
+    running_apps.truncate_log(tmp_path / "missing", most)
 
 
 @pytest.mark.parametrize("text", ["", "0", "-1", "much", "²"])
 def test_a_size_of_logs_that_is_none_is_the_usual_one(text: str) -> None:
-    assert log_bytes({"BAI_APP_LOG_MIB": text}) == log_bytes({}) == running_apps.LOG_MOST_BYTES
+    assert log_bytes({"BAI_APP_LOG_MIB": text}) == log_bytes({}) == running_apps.MAX_LOG_BYTES

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from bai_labext.apps.shared_app_access import ANSWER_SECONDS, GRACE_SECONDS, Visit, Visits
+from bai_labext.apps.shared_app_access import CACHE_TTL_SECONDS, GRACE_SECONDS, Visit, Visits
 from bai_labext.apps.shared_apps import without_cookie
 from bai_services.core.errors import BaiError, Forbidden, Unavailable
 
@@ -49,7 +49,7 @@ async def test_an_answer_holds_for_a_few_seconds(manager: Manager, visits: Visit
     # From elsewhere, or to another app, is another visit.
     await visits.check(Visit("tensorboard", "192.0.2.8", "pass"))
     assert len(manager.asked) == 2
-    manager.now = ANSWER_SECONDS
+    manager.now = CACHE_TTL_SECONDS
     manager.answer = Forbidden("taken back")
     with pytest.raises(Forbidden):
         await visits.check(VISIT)

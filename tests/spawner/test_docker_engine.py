@@ -21,9 +21,9 @@ from traitlets.config import Config
 from bai_services.core.sessions.launch_plan import Injection, LaunchPlan
 from bai_spawner.engines.base import EngineError, EngineUnreachable, Running
 from bai_spawner.engines.docker import DockerEngine as Engine
-from bai_spawner.engines.docker_container import container_name, with_rights
+from bai_spawner.engines.docker_container import container_name, with_device_requirements
 from bai_spawner.engines.seccomp import own_profile, security_options
-from bai_spawner.readiness import wait_for_answer
+from bai_spawner.readiness import wait_until_ready
 from tests.spawner import standin
 from tests.spawner.plans import plan
 from tests.spawner.standin import ask
@@ -95,7 +95,7 @@ async def begin(
         environ = {"JUPYTERHUB_SERVICE_URL": f"http://{ip}:{port}/user/ada/"}
         running = await engine.start(given, environ, [])
         if wait:
-            ended = await wait_for_answer(
+            ended = await wait_until_ready(
                 f"{running.url}/user/ada/api", 30, 0.02, lambda: engine.poll(running)
             )
             assert ended is None, await engine.read_log(running, 9999)
@@ -279,8 +279,10 @@ async def test_memory_may_be_locked_without_limit_where_devices_need_it(
 def test_rights_come_beside_what_the_administrator_gave() -> None:
     nofile = {"name": "nofile", "soft": 64, "hard": 128}
     asked = {"ulimits": [nofile, {"name": "memlock", "soft": 1, "hard": 1}], "group_add": ["7"]}
-    assert with_rights(asked, Injection()) == asked
-    made = with_rights(asked, Injection(capabilities=("IPC_LOCK",), groups=("8",), memlock=True))
+    assert with_device_requirements(asked, Injection()) == asked
+    made = with_device_requirements(
+        asked, Injection(capabilities=("IPC_LOCK",), groups=("8",), memlock=True)
+    )
     unlimited = {"Name": "memlock", "Soft": -1, "Hard": -1}
     assert made == {
         "cap_add": ["IPC_LOCK"],
@@ -360,7 +362,7 @@ async def test_stop_sends_sigterm_first_and_keeps_the_log_until_remove(
     engine, running = await begin(make_plan())
     await ask(running, "say", text="a line of the log")
     later = Engine(engine_shared(engine), stop_grace_seconds=3)
-    loaded = Running.of_state(json.loads(json.dumps(running.to_state())))
+    loaded = Running.from_state(json.loads(json.dumps(running.to_state())))
 
     assert await later.poll(loaded) is None
     ended = await later.stop(loaded)

@@ -141,7 +141,7 @@ def test_secret_values_are_not_in_the_options_that_the_hub_stores() -> None:
     # The start in the same request gets the value; a later start needs the form again.
     assert with_secrets(options)["environ"] == {"SEED": "1", "TOKEN": "s3cret"}
     parse({})
-    with pytest.raises(InvalidRequest, match="TOKEN are not kept"):
+    with pytest.raises(InvalidRequest, match="TOKEN are not stored"):
         with_secrets(options)
 
 
@@ -187,5 +187,5 @@ def test_a_session_that_is_started_again_keeps_kernels_directories_and_ports() -
 
 
 def test_a_session_with_secret_variables_is_not_started_again_without_them() -> None:
-    with pytest.raises(InvalidRequest, match="TOKEN are not kept"):
+    with pytest.raises(InvalidRequest, match="TOKEN are not stored"):
         request_again({"name": "lab1", "secret_environ": ["TOKEN"]})

@@ -166,7 +166,7 @@ async def test_three_containers_find_each_other_and_end_together(
     )
     assert text.split() == ["600", str(UID)]
 
-    saved = Running.of_state(running.to_state())
+    saved = Running.from_state(running.to_state())
     assert saved == running
     assert await kernel_group.poll(engine, saved) is None
     ended = await kernel_group.stop(engine, saved)
@@ -276,7 +276,7 @@ async def test_two_processes_with_homes_of_their_own(tmp_path: Path, isolation: 
         assert how is not None and how.text.startswith("sub1 ")
     finally:
         await kernel_group.stop(engine, running, now=True)
-    assert await asyncio.to_thread(processes.of_session, given.session_id) == []
+    assert await asyncio.to_thread(processes.session_processes, given.session_id) == []
 
 
 def _all(given: LaunchPlan) -> list[LaunchPlan]:

@@ -12,8 +12,8 @@ from bai_services.core.sessions.launch_plan import LaunchPlan
 from bai_services.i18n.catalogue import LANGUAGES, translator
 from bai_spawner import refusals
 from bai_spawner.engines.base import EngineError, EngineUnreachable, Exit, Running, tail
-from bai_spawner.progress import event_of
-from bai_spawner.sessions import fitting
+from bai_spawner.progress import progress_event
+from bai_spawner.sessions import truncated
 from tests.spawner.plans import plan
 
 ENGLISH = translator("en")
@@ -46,7 +46,7 @@ def test_outer_mounts_come_first() -> None:
 
 @pytest.mark.parametrize("log", ["", "one line", "x" * 500, "한글\n" * 300, "\x1b[0m\n" * 300])
 def test_a_log_is_cut_to_what_fits_into_a_body(log: str) -> None:
-    cut = fitting(log, 400)
+    cut = truncated(log, 400)
     assert log.endswith(cut)
     assert len(json.dumps(cut, ensure_ascii=False).encode()) <= 400
     assert len(cut) > 50 or cut == log
@@ -61,7 +61,7 @@ def test_the_tail_begins_with_a_whole_line() -> None:
 def test_state_survives_json_and_later_fields() -> None:
     running = Running("docker", "s", "http://x", container_id="c", owner="ada")
     state = json.loads(json.dumps(running.to_state()))
-    assert Running.of_state({**state, "of_a_later_version": 1}) == running
+    assert Running.from_state({**state, "of_a_later_version": 1}) == running
 
 
 def test_the_hub_wants_a_number_of_an_end() -> None:
@@ -138,6 +138,6 @@ def test_unreachable_engine_does_not_fail_the_session() -> None:
     ],
 )
 def test_progress(session: dict[str, Any], percent: int, words: str) -> None:
-    event = event_of(session, ENGLISH)
+    event = progress_event(session, ENGLISH)
     assert event["progress"] == percent
     assert words in event["message"]

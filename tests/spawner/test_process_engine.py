@@ -20,7 +20,7 @@ from bai_services.core.sessions.logs import is_timed, without_times
 from bai_spawner.engines import bubblewrap, processes
 from bai_spawner.engines.base import EngineError, Running
 from bai_spawner.engines.process import ProcessEngine
-from bai_spawner.readiness import wait_for_answer
+from bai_spawner.readiness import wait_until_ready
 from tests.spawner import standin
 from tests.spawner.plans import plan
 from tests.spawner.standin import ask
@@ -54,7 +54,7 @@ async def begin(tmp_path: Path) -> AsyncIterator[Start]:
         running = await engine.start(given, environ, command)
         begun.append((engine, running))
         if wait:
-            ended = await wait_for_answer(
+            ended = await wait_until_ready(
                 f"{running.url}/user/ada/api", 20, 0.02, lambda: engine.poll(running)
             )
             assert ended is None, await engine.read_log(running, 9999)
@@ -77,7 +77,7 @@ async def test_a_session_answers_and_stops(begin: Start, kind: str) -> None:
     assert ended.code == 128 + signal.SIGTERM
     assert (await engine.poll(running)).code == ended.code
     assert "a line of the log" in await engine.read_log(running, 1000)
-    assert not processes.of_session(running.session_id)
+    assert not processes.session_processes(running.session_id)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -85,14 +85,16 @@ async def test_stop_ends_the_whole_tree(begin: Start, kind: str) -> None:
     engine, running = await begin(kind)
     await ask(running, "fork")
     await wait_until_async(
-        lambda: sum(b"time.sleep" in _command(p) for p in processes.of_session(running.session_id)),
+        lambda: sum(
+            b"time.sleep" in _command(p) for p in processes.session_processes(running.session_id)
+        ),
         10,
         "the forked process",
     )
 
     await engine.stop(running)
 
-    assert processes.of_session(running.session_id) == []
+    assert processes.session_processes(running.session_id) == []
 
 
 def _command(process: psutil.Process) -> bytes:
@@ -107,7 +109,7 @@ async def test_a_later_hub_watches_and_ends_it_from_saved_state(begin: Start, ki
     engine, running = await begin(kind)
     saved = json.loads(json.dumps(running.to_state()))
     later = ProcessEngine(state_dir=engine.state_dir, isolation=kind, stop_grace_seconds=5)
-    loaded = Running.of_state(saved)
+    loaded = Running.from_state(saved)
 
     assert await later.poll(loaded) is None
     assert (await later.stop(loaded)).code == 128 + signal.SIGTERM
@@ -154,7 +156,7 @@ async def test_one_that_is_killed_from_outside_is_seen(begin: Start, kind: str) 
     ended = await wait_until_async(lambda: engine.poll(running), 10, "the end")
 
     assert ended.text == "killed from outside"
-    assert processes.of_session(running.session_id) == []
+    assert processes.session_processes(running.session_id) == []
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -300,7 +302,7 @@ async def test_failed_start_of_a_program_is_reported(
 
 async def test_isolation_that_is_wanted_but_missing_refuses_the_start(begin: Start) -> None:
     engine = ProcessEngine({"bubblewrap": "bubblewrap is not here"}, isolation="bubblewrap")
-    with pytest.raises(EngineError, match="may not start without it"):
+    with pytest.raises(EngineError, match="requires it for every session"):
         await engine.start(plan(), {"JUPYTERHUB_SERVICE_URL": "http://127.0.0.1:1/"}, ["true"])
 
 
@@ -326,9 +328,9 @@ async def test_session_survives_the_hub_process(tmp_path: Path) -> None:
         sys.executable, "-c", code, stdout=asyncio.subprocess.PIPE
     )
     output, _ = await hub.communicate()
-    running = Running.of_state(json.loads(output))
+    running = Running.from_state(json.loads(output))
     engine = ProcessEngine(state_dir=str(tmp_path), stop_grace_seconds=5)
 
     assert await engine.poll(running) is None
     assert (await engine.stop(running)).code == 128 + signal.SIGTERM
-    wait_until(lambda: not processes.of_session(given.session_id), 5, "the end")
+    wait_until(lambda: not processes.session_processes(given.session_id), 5, "the end")

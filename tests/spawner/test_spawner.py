@@ -57,18 +57,18 @@ async def test_a_session_runs_survives_the_hub_and_stops(
     assert (session["name"], session["requested"]) == ("session-lab", {"cpu": "1", "mem": "512m"})
     assert session["notices"] == ["prepared by a test"]
     session = await reached(user, session["id"], "RUNNING")
-    before = {p.pid for p in processes.of_session(session["id"])}
+    before = {p.pid for p in processes.session_processes(session["id"])}
     assert before
 
     hub.kill()
     await asyncio.to_thread(hub.start)
 
     await wait_until_async(lambda: is_ready(hub, "lab"), 30, "the server to be known again")
-    assert {p.pid for p in processes.of_session(session["id"])} == before
+    assert {p.pid for p in processes.session_processes(session["id"])} == before
     assert (await hub.delete_server("lab")).status_code in (202, 204)
     ended = await reached(user, session["id"], "TERMINATED")
     assert ended["status_info"] == "stopped through the Hub"
-    assert processes.of_session(session["id"]) == []
+    assert processes.session_processes(session["id"]) == []
 
 
 async def test_the_unnamed_server_is_the_session_default(
@@ -169,7 +169,7 @@ async def test_one_that_never_answers_is_ended(
     assert "did not answer within 7 seconds" in message(answer)
     session = await newest(user, "silent")
     await reached(user, session["id"], "ERROR")
-    assert processes.of_session(session["id"]) == []
+    assert processes.session_processes(session["id"]) == []
 
 
 async def test_a_wait_longer_than_the_grace_is_queued_and_starts_later(

@@ -11,16 +11,16 @@ import pytest
 
 from bai_services.core.sessions.logs import is_timed, without_times
 from bai_spawner.engines import timed_log
-from bai_spawner.engines.timed_log import PIECE_BYTES, TimedLog, stamp
+from bai_spawner.engines.timed_log import CHUNK_BYTES, TimedLog, timestamp
 
 STAMP = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{9}Z ")
 
 
-def kept(path: Path, *pieces: bytes, most_bytes: int = 2**20) -> str:
+def kept(path: Path, *pieces: bytes, max_bytes: int = 2**20) -> str:
     """Return the log of output that arrives in pieces."""
-    log = TimedLog(str(path), most_bytes)
+    log = TimedLog(str(path), max_bytes)
     for piece in pieces:
-        log.feed(piece)
+        log.write(piece)
     log.close()
     return path.read_text()
 
@@ -29,26 +29,26 @@ def test_each_line_begins_with_its_time(tmp_path: Path) -> None:
     text = kept(tmp_path / "log", b"one\n\ntw", b"o\nthe ", b"end")
     assert [bool(STAMP.match(line)) for line in text.splitlines()] == [True] * 4
     assert without_times(text) == "one\n\ntwo\nthe end"
-    assert stamp(1_777_636_800_000_000_042) == b"2026-05-01T12:00:00.000000042Z "
+    assert timestamp(1_777_636_800_000_000_042) == b"2026-05-01T12:00:00.000000042Z "
 
 
-@pytest.mark.parametrize("size", [7, 1000, PIECE_BYTES, 50_000])
+@pytest.mark.parametrize("size", [7, 1000, CHUNK_BYTES, 50_000])
 def test_a_long_line_is_kept_in_pieces_however_it_comes(tmp_path: Path, size: int) -> None:
-    lines = [b"x" * length for length in (PIECE_BYTES - 1, PIECE_BYTES, 3 * PIECE_BYTES + 7, 0)]
-    printed = b"\n".join([*lines, b"y" * 2 * PIECE_BYTES])
+    lines = [b"x" * length for length in (CHUNK_BYTES - 1, CHUNK_BYTES, 3 * CHUNK_BYTES + 7, 0)]
+    printed = b"\n".join([*lines, b"y" * 2 * CHUNK_BYTES])
     pieces = [printed[n : n + size] for n in range(0, len(printed), size)]
     assert without_times(kept(tmp_path / "log", *pieces)) == printed.decode()
 
 
 def test_the_older_half_goes_when_it_has_grown_too_long(tmp_path: Path) -> None:
-    path, most_bytes = tmp_path / "log", 64 * 1024
-    log = TimedLog(str(path), most_bytes)
+    path, max_bytes = tmp_path / "log", 64 * 1024
+    log = TimedLog(str(path), max_bytes)
     sizes = []
     for number in range(20_000):
-        log.feed(b"line %d\n" % number)
+        log.write(b"line %d\n" % number)
         sizes.append(path.stat().st_size)
     log.close()
-    assert most_bytes // 2 < max(sizes) <= most_bytes and min(sizes[5000:]) > most_bytes // 3
+    assert max_bytes // 2 < max(sizes) <= max_bytes and min(sizes[5000:]) > max_bytes // 3
     text = path.read_text()
     assert is_timed(text) and STAMP.match(text)
     numbers = [int(line.split()[1]) for line in without_times(text).splitlines()]
@@ -58,7 +58,7 @@ def test_the_older_half_goes_when_it_has_grown_too_long(tmp_path: Path) -> None:
 
 def test_full_disk_does_not_block_output() -> None:
     log = TimedLog("/dev/full", 2**20)
-    log.feed(b"one\ntwo\n")
+    log.write(b"one\ntwo\n")
     log.close()
 
 
