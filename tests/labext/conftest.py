@@ -1,4 +1,4 @@
-"""A session's Jupyter server with the fast path on and off."""
+"""Fixture: a session's Jupyter server, with the fast path on and off."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.testbed.session_server import session_server
 
 @pytest.fixture(scope="session", params=["on", "off"], ids=["fast-path", "standard-path"])
 def fast_path(request: pytest.FixtureRequest) -> str:
-    """Whether the fast path is ``on`` or ``off`` in `server`."""
+    """State of the fast path in `server`: ``on`` or ``off``."""
     switch: str = request.param
     return switch
 

@@ -1,4 +1,4 @@
-"""What counts as using a session, as its real server tells the manager."""
+"""What counts as use of a session: a real session server and the reports to a fake manager."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from tests.testbed.wait import wait_until, wait_until_async
 pytestmark = pytest.mark.e2e
 
 PATIENCE_SECONDS = 90
-# Longer ago than what a slow machine takes between a use and the next report.
-LONG_SECONDS = 2.0
+# A session idle for longer is unused. A slow machine takes less time between a use and its report.
+IDLE_SECONDS = 2.0
 
 
 @dataclass
-class Heard:
-    """What a session has said of itself: for how long nobody had used it, each time."""
+class IdleReports:
+    """The idle times, in seconds, that a session has reported."""
 
     idle: list[float] = field(default_factory=list)
 
@@ -35,46 +35,48 @@ class Heard:
 
 
 @dataclass
-class Place:
+class ReportingSession:
     server: JupyterServer
-    heard: Heard
+    reports: IdleReports
 
-    def until_unused(self) -> float:
-        """Wait until nobody has used it for long, as it says; return for how long."""
-        wait_until(lambda: self.heard.last > LONG_SECONDS, PATIENCE_SECONDS, "an unused session")
-        return self.heard.last
+    def wait_until_idle(self) -> float:
+        """Wait until the session reports that it is idle; return the idle time."""
+        wait_until(lambda: self.reports.last > IDLE_SECONDS, PATIENCE_SECONDS, "an idle session")
+        return self.reports.last
 
-    def until_used(self, use: Callable[[], Any]) -> None:
-        """Use it again and again until it says that it is used."""
+    def repeat_until_used(self, use: Callable[[], Any]) -> None:
+        """Repeat ``use`` until the session reports a use."""
 
-        def is_heard() -> bool:
+        def is_used() -> bool:
             use()
-            return self.heard.last < LONG_SECONDS
+            return self.reports.last < IDLE_SECONDS
 
-        wait_until(is_heard, PATIENCE_SECONDS, "a use to be told")
+        wait_until(is_used, PATIENCE_SECONDS, "a use to be reported")
 
-    def until_heard(self, count: int) -> None:
-        so_far = len(self.heard.idle)
+    def wait_for_reports(self, count: int) -> None:
+        so_far = len(self.reports.idle)
         wait_until(
-            lambda: len(self.heard.idle) >= so_far + count, PATIENCE_SECONDS, "the next reports"
+            lambda: len(self.reports.idle) >= so_far + count, PATIENCE_SECONDS, "the next reports"
         )
 
 
-def manager(heard: Heard) -> ThreadingHTTPServer:
-    """Return a manager that asks to be told each second, and knows nothing else."""
+def fake_manager(reports: IdleReports) -> ThreadingHTTPServer:
+    """Return a manager that requests a report each second and is unavailable for other requests."""
 
-    class Answer(BaseHTTPRequestHandler):
+    class Handler(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
-            said = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-            assert self.path == "/services/bai/api/v1/sessions/some/activity"
-            heard.idle.append(said["idle_seconds"])
-            answer = {"idle_since": None, "idle_ends_at": None, "next_report_seconds": 1}
-            self.answer(200, answer)
+            report = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+            if self.path != "/services/bai/api/v1/sessions/some/activity":
+                self.respond(404, {"error": "not-found", "message": self.path, "details": {}})
+                return
+            reports.idle.append(report["idle_seconds"])
+            response = {"idle_since": None, "idle_ends_at": None, "next_report_seconds": 1}
+            self.respond(200, response)
 
         def do_GET(self) -> None:
-            self.answer(503, {"error": "unavailable", "message": "away", "details": {}})
+            self.respond(503, {"error": "unavailable", "message": "unavailable", "details": {}})
 
-        def answer(self, status: int, content: dict[str, Any]) -> None:
+        def respond(self, status: int, content: dict[str, Any]) -> None:
             body = json.dumps(content).encode()
             self.send_response(status)
             self.send_header("Content-Type", "application/json")
@@ -85,53 +87,55 @@ def manager(heard: Heard) -> ThreadingHTTPServer:
         def log_message(self, format: str, *args: object) -> None:
             pass
 
-    return ThreadingHTTPServer(("127.0.0.1", 0), Answer)
+    return ThreadingHTTPServer(("127.0.0.1", 0), Handler)
 
 
 @pytest.fixture(scope="module")
-def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
-    heard = Heard()
-    with manager(heard) as http:
+def session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ReportingSession]:
+    reports = IdleReports()
+    with fake_manager(reports) as http:
         thread = Thread(target=http.serve_forever)
         thread.start()
         url = f"http://127.0.0.1:{http.server_address[1]}/services/bai"
         home: Path = tmp_path_factory.mktemp("home")
         try:
             with session_server(home, {"BAI_MANAGER_URL": url}) as server:
-                # From then on it tells each second.
+                # The response to this report sets the interval of 1 s.
                 assert server.request("POST", "bai/api/session/activity").status_code == 200
-                yield Place(server, heard)
+                yield ReportingSession(server, reports)
         finally:
             http.shutdown()
             thread.join()
 
 
-def test_what_an_open_page_asks_by_itself_is_no_use(place: Place) -> None:
-    before = place.until_unused()
-    asked = ("api/contents?content=1", "api/kernels", "api/sessions", "api/terminals", "api/status")
-    look = "bai/api/look?usage=&apps="
-    own = ("bai/api/session", "bai/api/session/log", look, "bai/api/apps")
-    for path in (*asked, *own):
-        assert place.server.get(path).status_code in (200, 503), path
-    # Refused: nobody has used anything.
-    assert place.server.request("POST", "api/contents", token="wrong").status_code == 403
-    # One may have been on its way.
-    place.until_heard(2)
-    assert place.heard.last > before
+def test_polls_of_an_open_page_do_not_count_as_use(session: ReportingSession) -> None:
+    before = session.wait_until_idle()
+    jupyter = (
+        *("api/contents?content=1", "api/kernels", "api/sessions", "api/terminals", "api/status"),
+    )
+    poll = "bai/api/look?usage=&apps="
+    panel = ("bai/api/session", "bai/api/session/log", poll, "bai/api/apps")
+    for path in (*jupyter, *panel):
+        assert session.server.get(path).status_code in (200, 503), path
+    # A denied write does not count either.
+    assert session.server.request("POST", "api/contents", token="wrong").status_code == 403
+    # The first of two reports may have been sent before the requests.
+    session.wait_for_reports(2)
+    assert session.reports.last > before
 
 
-def test_somebody_at_work_in_the_page_is_a_use(place: Place) -> None:
-    place.until_unused()
-    place.until_used(lambda: place.server.request("POST", "bai/api/session/activity"))
+def test_activity_in_the_page_counts_as_use(session: ReportingSession) -> None:
+    session.wait_until_idle()
+    session.repeat_until_used(lambda: session.server.request("POST", "bai/api/session/activity"))
 
 
-def test_a_file_that_is_written_is_a_use(place: Place) -> None:
-    place.until_unused()
-    place.until_used(lambda: place.server.request("POST", "api/contents"))
+def test_writing_a_file_counts_as_use(session: ReportingSession) -> None:
+    session.wait_until_idle()
+    session.repeat_until_used(lambda: session.server.request("POST", "api/contents"))
 
 
-async def test_a_kernel_at_work_is_a_use(place: Place) -> None:
-    kernel = place.server.request("POST", "api/kernels").json()["id"]
+async def test_a_busy_kernel_counts_as_use(session: ReportingSession) -> None:
+    kernel = session.server.request("POST", "api/kernels").json()["id"]
     run = {
         "header": {"msg_id": "1", "msg_type": "execute_request", "version": "5.3"},
         "parent_header": {},
@@ -139,30 +143,30 @@ async def test_a_kernel_at_work_is_a_use(place: Place) -> None:
         "content": {"code": "import time; time.sleep(600)", "silent": False},
         "channel": "shell",
     }
-    async with place.server.websocket(f"api/kernels/{kernel}/channels") as socket:
+    async with session.server.websocket(f"api/kernels/{kernel}/channels") as socket:
         await socket.write_message(json.dumps(run))
         while json.loads(str(await socket.read_message()))["msg_type"] != "execute_input":
             pass
-    # It says nothing while it works, and nobody looks.
-    wait_until(lambda: place.heard.idle[-2:] == [0.0, 0.0], PATIENCE_SECONDS, "a busy kernel")
-    assert place.server.request("DELETE", f"api/kernels/{kernel}").status_code == 204
-    place.until_unused()
+    # The kernel prints nothing, and no client is connected.
+    wait_until(lambda: session.reports.idle[-2:] == [0.0, 0.0], PATIENCE_SECONDS, "a busy kernel")
+    assert session.server.request("DELETE", f"api/kernels/{kernel}").status_code == 204
+    session.wait_until_idle()
 
 
-async def test_a_terminal_in_which_somebody_types_is_a_use(place: Place) -> None:
-    name = place.server.request("POST", "api/terminals").json()["name"]
-    heard = place.heard
-    # To have opened it is a use.
-    place.until_heard(2)
-    async with place.server.websocket(f"terminals/websocket/{name}") as terminal:
-        # An open one in which nothing happens is none.
+async def test_typing_in_a_terminal_counts_as_use(session: ReportingSession) -> None:
+    name = session.server.request("POST", "api/terminals").json()["name"]
+    reports = session.reports
+    # Opening the terminal was a use.
+    session.wait_for_reports(2)
+    async with session.server.websocket(f"terminals/websocket/{name}") as terminal:
+        # An open terminal without input is no use.
         await wait_until_async(
-            lambda: heard.last > LONG_SECONDS, PATIENCE_SECONDS, "an unused session"
+            lambda: reports.last > IDLE_SECONDS, PATIENCE_SECONDS, "an idle session"
         )
 
-        async def is_heard() -> bool:
+        async def is_used() -> bool:
             await terminal.write_message(json.dumps(["stdin", " "]))
-            return heard.last < LONG_SECONDS
+            return reports.last < IDLE_SECONDS
 
-        await wait_until_async(is_heard, PATIENCE_SECONDS, "a use to be told")
-    assert place.server.request("DELETE", f"api/terminals/{name}").status_code == 204
+        await wait_until_async(is_used, PATIENCE_SECONDS, "a use to be reported")
+    assert session.server.request("DELETE", f"api/terminals/{name}").status_code == 204

@@ -1,4 +1,4 @@
-"""The catalogue of apps, and what a session offers of it."""
+"""The catalogue of apps, and which of them a session offers."""
 
 from __future__ import annotations
 
@@ -31,20 +31,20 @@ def test_names_and_addresses_are_unique_and_relative() -> None:
     assert not any(app.path.startswith("/") for app in CATALOGUE)
 
 
-def test_every_started_app_listens_where_only_its_owner_comes_and_has_an_icon() -> None:
-    started = [app for app in CATALOGUE if app.kind is AppKind.PROCESS]
+def test_every_process_app_has_an_icon_and_listens_on_a_unix_socket_if_it_can() -> None:
+    process_apps = [app for app in CATALOGUE if app.kind is AppKind.PROCESS]
     names = ["vscode", "tensorboard", "mlflow", "streamlit", "gradio", "rstudio"]
-    assert [app.name for app in started] == names
-    for app in started:
+    assert [app.name for app in process_apps] == names
+    for app in process_apps:
         assert Path(app.icon_path).is_file(), app.name
         words = [*app.command, *app.environment.values()]
-        place = "{port}" if app.uses_tcp else "{unix_socket}"
-        assert any(place in word for word in words), app.name
-    # Every account of the machine reaches a loopback port: only what cannot do otherwise.
-    assert [app.name for app in started if app.uses_tcp] == ["gradio"]
+        address = "{port}" if app.uses_tcp else "{unix_socket}"
+        assert any(address in word for word in words), app.name
+    # Every user of the host can connect to a loopback port; Gradio cannot use a socket.
+    assert [app.name for app in process_apps if app.uses_tcp] == ["gradio"]
 
 
-def test_an_app_without_its_program_is_not_offered_and_says_so() -> None:
+def test_an_app_without_its_program_is_not_offered_with_the_reason() -> None:
     offer = apps.offer(BY_NAME["vscode"], {"PATH": "/nonexistent"})
     assert not offer.is_offered
     assert offer.refusal == "VS Code is not installed in this session's image."
@@ -60,7 +60,7 @@ def test_vs_code_is_started_by_the_program_on_the_path(tmp_path: Path) -> None:
     assert command[-3:] == ["/home/work", "--socket", "{unix_socket}"]
 
 
-def test_vs_code_starts_without_its_vendors_start_page_and_chat(tmp_path: Path) -> None:
+def test_vs_code_starts_with_initial_settings_and_keeps_changed_ones(tmp_path: Path) -> None:
     home = tmp_path / "home"
     program(tmp_path, "code-server")
     offer = apps.offer(BY_NAME["vscode"], {"PATH": str(tmp_path)})
@@ -70,18 +70,18 @@ def test_vs_code_starts_without_its_vendors_start_page_and_chat(tmp_path: Path) 
     found = json.loads(settings.read_text())
     assert found["workbench.startupEditor"] == "none"
     assert found["chat.disableAIFeatures"] is True
-    # What the user has set since stays.
     settings.write_text("{}")
     start()
     assert settings.read_text() == "{}"
-    apps.create_initial_files(offer.app, "/proc/nonexistent")  # a start does not fail by it
+    # A home that is not writable raises no error.
+    apps.create_initial_files(offer.app, "/proc/nonexistent")
 
 
 def test_a_node_script_is_run_by_the_real_node(tmp_path: Path) -> None:
     path = program(tmp_path, "code-server", "#!/usr/bin/env node")
     node, script = apps.find_program("code-server", str(tmp_path))
     assert script == str(path)
-    assert not Path(node).read_bytes().startswith(b"#!"), "a wrapper keeps signals to itself"
+    assert not Path(node).read_bytes().startswith(b"#!"), "a wrapper script forwards no signals"
 
 
 @pytest.mark.parametrize(
@@ -94,14 +94,14 @@ def test_a_node_script_is_run_by_the_real_node(tmp_path: Path) -> None:
         ("mlflow,unknown", BUILTIN),
     ],
 )
-def test_bai_apps_filters_what_is_started_never_what_jupyter_serves(
+def test_bai_apps_limits_process_apps_but_not_builtin_ones(
     tmp_path: Path, allowed: str | None, expected: set[str]
 ) -> None:
     program(tmp_path, "code-server")
     environ = {"PATH": str(tmp_path)}
     if allowed is not None:
         environ["BAI_APPS"] = allowed
-    # SSH and Notebook are where the machine of the tests has their programs.
+    # Whether SSH and Notebook are installed depends on the machine that runs the tests.
     assert offered(environ) - {"ssh", "notebook"} == expected
 
 
@@ -112,14 +112,14 @@ def test_bai_apps_filters_what_is_started_never_what_jupyter_serves(
         ({"HOME": "/home/work", "BAI_TENSORBOARD_LOGDIR": "/data/runs"}, "/data/runs"),
     ],
 )
-def test_tensorboard_watches_the_named_folder_or_logs_in_the_home(
+def test_the_log_folder_of_tensorboard_is_configurable(
     environ: dict[str, str], expected: str
 ) -> None:
     arguments = Arguments(environ, "/home/work")
     assert arguments.of(BY_NAME["tensorboard"]) == {"log_dir": expected}
 
 
-def test_proxy_settings_are_what_jupyter_server_proxy_takes(tmp_path: Path) -> None:
+def test_jupyter_server_proxy_accepts_the_settings(tmp_path: Path) -> None:
     from jupyter_server_proxy.config import ServerProxy
 
     program(tmp_path, "code-server")
@@ -129,6 +129,6 @@ def test_proxy_settings_are_what_jupyter_server_proxy_takes(tmp_path: Path) -> N
     assert set(servers) == {"vscode", "tensorboard"}
     assert servers["vscode"].launcher_entry.title == "VS Code"
     assert servers["vscode"].unix_socket is True
-    # A brace in what somebody chose is theirs, not a place that the proxy fills in.
+    # Braces in an argument are escaped, because the proxy would replace them.
     arguments.choose(BY_NAME["tensorboard"], {"log_dir": "{runs}"})
     assert f"{tmp_path}/{{{{runs}}}}" in servers["tensorboard"].command()

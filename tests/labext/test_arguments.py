@@ -1,4 +1,4 @@
-"""What people tell apps when they start."""
+"""Start arguments of apps: defaults, validation and storage."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ def arguments(tmp_path: Path) -> Arguments:
     return Arguments({}, str(tmp_path))
 
 
-def test_what_was_chosen_is_kept_and_an_empty_text_is_the_default(
+def test_chosen_arguments_are_stored_until_an_empty_text_restores_the_default(
     arguments: Arguments, tmp_path: Path
 ) -> None:
     assert arguments.of(TENSORBOARD) == {"log_dir": f"{tmp_path}/logs"}
     assert arguments.choose(TENSORBOARD, {"log_dir": "~/runs"}) == {"log_dir": f"{tmp_path}/runs"}
-    assert (tmp_path / "runs").is_dir(), "a folder is made"
+    assert (tmp_path / "runs").is_dir()
     assert Arguments({}, str(tmp_path)).of(TENSORBOARD) == {"log_dir": f"{tmp_path}/runs"}
     assert arguments.choose(TENSORBOARD, {"log_dir": ""}) == {"log_dir": f"{tmp_path}/logs"}
 
 
-def test_a_variable_of_the_session_goes_before_the_default(tmp_path: Path) -> None:
+def test_an_environment_variable_overrides_the_default(tmp_path: Path) -> None:
     environ = {"BAI_MLFLOW_STORE": "/data/mlflow"}
     assert Arguments(environ, str(tmp_path)).of(BY_NAME["mlflow"]) == {"store": "/data/mlflow"}
 
@@ -68,7 +68,7 @@ def test_without_a_folder_a_path_is_temporary_until_one_is_chosen(tmp_path: Path
         ("port", "8000", "it takes log_dir"),
     ],
 )
-def test_what_will_not_do_is_refused_with_its_reason(
+def test_invalid_arguments_are_rejected_with_the_reason(
     arguments: Arguments, tmp_path: Path, name: str, value: object, why: str
 ) -> None:
     (tmp_path / "file").write_text("")
@@ -77,11 +77,13 @@ def test_what_will_not_do_is_refused_with_its_reason(
     assert arguments.of(TENSORBOARD) == {"log_dir": f"{tmp_path}/logs"}
 
 
-def test_a_dash_does_not_make_an_option(arguments: Arguments, tmp_path: Path) -> None:
+def test_a_path_that_begins_with_a_dash_is_made_absolute(
+    arguments: Arguments, tmp_path: Path
+) -> None:
     assert arguments.choose(TENSORBOARD, {"log_dir": "--port"}) == {"log_dir": f"{tmp_path}/--port"}
 
 
-def test_an_app_that_must_be_told_something_says_so(arguments: Arguments, tmp_path: Path) -> None:
+def test_a_required_argument_must_be_an_existing_file(arguments: Arguments, tmp_path: Path) -> None:
     with pytest.raises(InvalidRequest, match="Streamlit needs 'script'"):
         arguments.check(STREAMLIT)
     with pytest.raises(InvalidRequest, match="no such file"):
@@ -94,7 +96,7 @@ def test_an_app_that_must_be_told_something_says_so(arguments: Arguments, tmp_pa
         arguments.check(STREAMLIT)
 
 
-def test_a_damaged_file_is_as_none(arguments: Arguments, tmp_path: Path) -> None:
+def test_a_corrupt_file_is_ignored(arguments: Arguments, tmp_path: Path) -> None:
     arguments.choose(TENSORBOARD, {"log_dir": "runs"})
     (tmp_path / ".local/state/bai/tensorboard.json").write_text("{")
     assert arguments.of(TENSORBOARD) == {"log_dir": f"{tmp_path}/logs"}

@@ -25,7 +25,7 @@ class Clock:
 
 
 class CacheUnderTest:
-    """A cache with a clock of its own, and the uses that it noted."""
+    """A cache with a movable clock that lists the recorded uses."""
 
     def __init__(self) -> None:
         self.clock = Clock()
@@ -57,7 +57,7 @@ def test_identical_headers_authorize_other_paths_of_the_app(cached: CacheUnderTe
     assert cached.uses == ["/static/a.js"]
 
 
-def test_an_app_that_receives_whole_paths_still_does() -> None:
+def test_an_app_that_needs_the_path_prefix_receives_it() -> None:
     cached = CacheUnderTest()
     cached.add(b"a", target=PREFIX)
     authorized = cached.find(b"b")

@@ -1,4 +1,4 @@
-"""The runner of a batch session as a process, with a Hub's stand-in that it asks."""
+"""The batch runner as a subprocess, against a fake Hub."""
 
 from __future__ import annotations
 
@@ -25,32 +25,34 @@ ROOT = Path(__file__).parents[2]
 
 
 @dataclass
-class HubVoice:
-    """What a Hub says of the server, and what it was told."""
+class FakeHub:
+    """A fake Hub: its configured responses and the requests that it received."""
 
     url: str = ""
     status: int = 200
     is_ready: bool = True
-    asked: list[str] = field(default_factory=list)
+    queries: list[str] = field(default_factory=list)
     activity: list[dict[str, Any]] = field(default_factory=list)
+    credentials: set[str | None] = field(default_factory=set)
 
 
 @contextmanager
-def hub() -> Iterator[HubVoice]:
-    voice = HubVoice()
+def fake_hub() -> Iterator[FakeHub]:
+    hub = FakeHub()
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
-            voice.asked.append(self.path)
-            self.answer(voice.status, {"ready": voice.is_ready})
+            hub.credentials.add(self.headers["Authorization"])
+            hub.queries.append(self.path)
+            self.respond(hub.status, {"ready": hub.is_ready})
 
         def do_POST(self) -> None:
+            hub.credentials.add(self.headers["Authorization"])
             text = self.rfile.read(int(self.headers["Content-Length"]))
-            voice.activity.append(json.loads(text))
-            assert self.headers["Authorization"] == "token secret"
-            self.answer(200, {})
+            hub.activity.append(json.loads(text))
+            self.respond(200, {})
 
-        def answer(self, status: int, content: dict[str, Any]) -> None:
+        def respond(self, status: int, content: dict[str, Any]) -> None:
             body = json.dumps(content).encode()
             self.send_response(status)
             self.send_header("Content-Length", str(len(body)))
@@ -63,9 +65,9 @@ def hub() -> Iterator[HubVoice]:
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     thread = threading.Thread(target=server.serve_forever)
     thread.start()
-    voice.url = f"http://127.0.0.1:{server.server_port}"
+    hub.url = f"http://127.0.0.1:{server.server_port}"
     try:
-        yield voice
+        yield hub
     finally:
         server.shutdown()
         thread.join()
@@ -89,7 +91,7 @@ class Running:
 
 
 @contextmanager
-def runner(voice: HubVoice, folder: Path, command: str) -> Iterator[Running]:
+def runner(hub: FakeHub, folder: Path, command: str) -> Iterator[Running]:
     url = f"http://127.0.0.1:{free_port()}/user/ann/train/"
     environ = {
         "PATH": os.environ["PATH"],
@@ -97,8 +99,8 @@ def runner(voice: HubVoice, folder: Path, command: str) -> Iterator[Running]:
         "BAI_STARTUP_COMMAND": command,
         "JUPYTERHUB_SERVICE_URL": url,
         "JUPYTERHUB_BASE_URL": "/",
-        "JUPYTERHUB_API_URL": f"{voice.url}/hub/api",
-        "JUPYTERHUB_ACTIVITY_URL": f"{voice.url}/hub/api/users/ann/activity",
+        "JUPYTERHUB_API_URL": f"{hub.url}/hub/api",
+        "JUPYTERHUB_ACTIVITY_URL": f"{hub.url}/hub/api/users/ann/activity",
         "JUPYTERHUB_API_TOKEN": "secret",
         "JUPYTERHUB_USER": "ann",
         "JUPYTERHUB_SERVER_NAME": "train",
@@ -119,58 +121,59 @@ def runner(voice: HubVoice, folder: Path, command: str) -> Iterator[Running]:
         process.communicate()
 
 
-def test_it_runs_when_the_hub_has_it_and_ends_as_the_command_does(tmp_path: Path) -> None:
-    with hub() as voice:
-        voice.is_ready = False
+def test_the_command_runs_once_the_hub_has_registered_the_server(tmp_path: Path) -> None:
+    with fake_hub() as hub:
+        hub.is_ready = False
         command = 'echo "$PWD"; test -z "$BAI_STARTUP_COMMAND" && exit 3'
-        with runner(voice, tmp_path, command) as running:
-            wait_until(running.is_up, 20, "an answer")
-            wait_until(lambda: len(voice.asked) > 1, 20, "questions to the Hub")
+        with runner(hub, tmp_path, command) as running:
+            wait_until(running.is_up, 20, "a response")
+            wait_until(lambda: len(hub.queries) > 1, 20, "queries to the Hub")
             assert running.process.poll() is None
-            assert voice.activity == []
-            voice.is_ready = True
+            assert hub.activity == []
+            hub.is_ready = True
             assert running.end() == (3, f"{tmp_path}\n")
-        assert set(voice.asked) == {"/hub/api/users/ann/servers/train"}
-        assert list(voice.activity[0]["servers"]) == ["train"]
+        assert set(hub.queries) == {"/hub/api/users/ann/servers/train"}
+        assert list(hub.activity[0]["servers"]) == ["train"]
+        assert hub.credentials == {"token secret"}
 
 
-def test_nothing_of_the_session_is_shown(tmp_path: Path) -> None:
-    with hub() as voice:
-        voice.is_ready = False
-        with runner(voice, tmp_path, "echo secret") as running:
-            wait_until(running.is_up, 20, "an answer")
+def test_pages_redirect_to_the_hub_without_content(tmp_path: Path) -> None:
+    with fake_hub() as hub:
+        hub.is_ready = False
+        with runner(hub, tmp_path, "echo secret") as running:
+            wait_until(running.is_up, 20, "a response")
             check = httpx.get(f"{running.url}api")
             assert check.headers["X-JupyterHub-Version"]
             assert check.text == ""
             for path in ("", "lab", "files/x", "../../../etc/passwd"):
-                answer = httpx.get(running.url + path)
-                assert (answer.status_code, answer.text) == (302, "")
-                assert answer.headers["Location"] == "/hub/home"
+                response = httpx.get(running.url + path)
+                assert (response.status_code, response.text) == (302, "")
+                assert response.headers["Location"] == "/hub/home"
 
 
 @pytest.mark.parametrize("status", [403, 404])
-def test_a_hub_that_tells_nobody_does_not_hold_it_up(tmp_path: Path, status: int) -> None:
-    with hub() as voice:
-        voice.status = status
-        with runner(voice, tmp_path, "true") as running:
-            wait_until(running.is_up, 20, "an answer")
+def test_the_command_runs_if_the_hub_denies_queries(tmp_path: Path, status: int) -> None:
+    with fake_hub() as hub:
+        hub.status = status
+        with runner(hub, tmp_path, "true") as running:
+            wait_until(running.is_up, 20, "a response")
             assert running.end() == (0, "")
 
 
-def test_a_stop_reaches_everything_that_the_command_started(tmp_path: Path) -> None:
+def test_a_signal_reaches_all_processes_of_the_command(tmp_path: Path) -> None:
     command = "(trap 'echo child' TERM; echo up >ready; sleep 60 & wait) & wait; echo never"
-    with hub() as voice, runner(voice, tmp_path, command) as running:
-        wait_until(running.is_up, 20, "an answer")
+    with fake_hub() as hub, runner(hub, tmp_path, command) as running:
+        wait_until(running.is_up, 20, "a response")
         wait_until((tmp_path / "ready").exists, 20, "the command")
         running.process.send_signal(signal.SIGTERM)
         code, output = running.end()
         assert (code, output) == (128 + signal.SIGTERM, "child\n")
 
 
-def test_a_stop_before_the_command(tmp_path: Path) -> None:
-    with hub() as voice:
-        voice.is_ready = False
-        with runner(voice, tmp_path, "echo never") as running:
-            wait_until(running.is_up, 20, "an answer")
+def test_a_signal_before_the_start_of_the_command_prevents_it(tmp_path: Path) -> None:
+    with fake_hub() as hub:
+        hub.is_ready = False
+        with runner(hub, tmp_path, "echo never") as running:
+            wait_until(running.is_up, 20, "a response")
             running.process.send_signal(signal.SIGTERM)
             assert running.end() == (128 + signal.SIGTERM, "")

@@ -366,7 +366,9 @@ def test_a_named_port_is_an_app_as_soon_as_something_listens(
         wait_until(lambda: server.get(path).status_code == 200, 30, "its address")
         assert server.get(path, token=None).status_code in (302, 403)
         stopped = server.request("DELETE", f"bai/api/apps/{name}")
-        assert stopped.status_code == 409 and "not started by the session" in stopped.json()["message"]
+        assert (
+            stopped.status_code == 409 and "not started by the session" in stopped.json()["message"]
+        )
     wait_until(lambda: app(server, name)["state"] == "stopped", 60, "the port to be closed")
 
 

@@ -1,4 +1,4 @@
-"""Ports of a session: named, listened on, not reachable."""
+"""Ports of a session: names, listeners, reachability and messages."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ipaddress import ip_address
 import pytest
 
 from bai_labext.listeners import Listener, listeners, read_listeners
-from bai_labext.ports import Hosts, is_reachable, named_ports, ready_host, port_problem
+from bai_labext.ports import Hosts, is_reachable, named_ports, port_problem, ready_host
 
 
 @contextmanager
@@ -33,7 +33,7 @@ def listening(host: str) -> Iterator[int]:
     ("host", "expected"),
     [("127.0.0.1", "127.0.0.1"), ("0.0.0.0", "127.0.0.1"), ("::1", "::1"), ("::", "::1")],
 )
-async def test_a_port_is_open_as_soon_as_something_listens_over_ipv6_alone_too(
+async def test_a_listener_makes_a_port_reachable_over_ipv4_or_ipv6(
     host: str, expected: str
 ) -> None:
     with listening(host) as port:
@@ -43,46 +43,44 @@ async def test_a_port_is_open_as_soon_as_something_listens_over_ipv6_alone_too(
     assert await ready_host(port, listeners()) == ""
 
 
-async def test_a_port_that_accepts_no_connection_does_not_stop_the_event_loop() -> None:
-    """The accept queue of the listener is full: a connection to it hangs until it is given up."""
-    with socket.socket(socket.AF_INET6) as server, ExitStack() as waiting:
+async def test_a_port_that_accepts_no_connection_does_not_block_the_event_loop() -> None:
+    """The listener's accept queue is full, so a connection attempt ends only at its timeout."""
+    with socket.socket(socket.AF_INET6) as server, ExitStack() as clients:
         server.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
         server.bind(("::", 0))
         server.listen(0)
         port = int(server.getsockname()[1])
         for _ in range(3):
-            client = waiting.enter_context(socket.socket(socket.AF_INET))
+            client = clients.enter_context(socket.socket(socket.AF_INET))
             client.setblocking(False)
             client.connect_ex(("127.0.0.1", port))
         finding = asyncio.ensure_future(Hosts().of(port))
-        turns = 0
-        while not finding.done():
-            await asyncio.wait([finding], timeout=0.02)
-            turns += 1
+        # Ends without a timeout only if the loop runs while the connection attempt waits.
+        done, _ = await asyncio.wait([finding], timeout=0.02)
+        assert not done
         assert await finding == "[::1]"
-        assert turns > 5
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "0.0.0.0", "::1", "::"])
-def test_the_kernel_tells_what_its_text_says(host: str) -> None:
+def test_netlink_and_procfs_agree(host: str) -> None:
     with listening(host) as port:
-        (told,) = (each for each in listeners() if each.port == port)
-        assert told == Listener(port, ip_address(host))
-        assert told in read_listeners(os.getuid())
+        (listener,) = (each for each in listeners() if each.port == port)
+        assert listener == Listener(port, ip_address(host))
+        assert listener in read_listeners(os.getuid())
 
 
-def test_where_programs_may_not_ask_the_text_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_procfs_is_read_where_netlink_is_not_available(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delattr(socket, "AF_NETLINK")
     with listening("127.0.0.1") as port:
         assert Listener(port, ip_address("127.0.0.1")) in listeners()
 
 
-def test_what_others_listen_on_is_not_seen() -> None:
+def test_listeners_of_other_users_are_omitted() -> None:
     with listening("127.0.0.1") as port:
         assert port not in {each.port for each in listeners(uid=4_000_000_000)}
 
 
-def test_a_port_that_is_not_open_says_what_is_instead() -> None:
+def test_port_problem_names_the_reason_and_other_ports() -> None:
     found = [
         Listener(8502, ip_address("127.0.0.1")),
         Listener(8888, ip_address("::1")),
@@ -98,7 +96,7 @@ def test_a_port_that_is_not_open_says_what_is_instead() -> None:
     )
 
 
-def test_the_label_and_the_start_name_ports() -> None:
+def test_ports_are_named_by_label_and_request() -> None:
     environ = {
         "BAI_SERVICE_PORTS": (
             "jupyterlab:http:8090,nniboard:http:9090,triton:http:[8000,8001],x:preopen:3000,"
@@ -116,6 +114,6 @@ def test_the_label_and_the_start_name_ports() -> None:
     }
 
 
-def test_a_label_that_is_not_right_leaves_the_ports_of_the_start() -> None:
+def test_an_invalid_label_keeps_the_requested_ports() -> None:
     environ = {"BAI_SERVICE_PORTS": "broken", "BAI_PREOPEN_PORTS": "8501"}
     assert [offer.port for offer in named_ports(environ)] == [8501]

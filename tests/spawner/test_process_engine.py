@@ -296,7 +296,7 @@ async def test_failed_start_of_a_program_is_reported(
     begin: Start, kind: str, tmp_path: Path
 ) -> None:
     gone = {"source": str(tmp_path / "gone"), "target": "/home/work/data", "read_only": False}
-    with pytest.raises(EngineError, match="missing on the machine"):
+    with pytest.raises(EngineError, match="does not exist on the machine"):
         await begin(kind, plan(mounts=[gone]))
 
 

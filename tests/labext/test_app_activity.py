@@ -1,4 +1,4 @@
-"""What counts as using an app, and which apps are ended when nobody does."""
+"""App activity: what counts as use, which idle apps are stopped, and the size of app logs."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from bai_services.tunnel.channels import Channel, pack
 from bai_services.tunnel.end import End, Stream
 
 
-class MovedClock:
+class MovableClock:
     def __init__(self) -> None:
         self.now = datetime(2026, 5, 1, tzinfo=UTC)
 
@@ -46,7 +46,7 @@ class Process:
         ("vscode", "/stable", "websocket", False),
     ],
 )
-def test_what_a_page_asks_by_itself_is_no_use(
+def test_polls_and_websockets_do_not_count_as_use(
     name: str, path: str, upgrade: str, expected: bool
 ) -> None:
     headers = HTTPHeaders({"Host": "hub", **({"Upgrade": upgrade} if upgrade else {})})
@@ -55,8 +55,8 @@ def test_what_a_page_asks_by_itself_is_no_use(
     assert is_use(request, path, BY_NAME[name].polled) is expected
 
 
-def test_a_use_of_an_app_is_one_of_the_session() -> None:
-    clock, times = MovedClock(), dict[str, datetime]()
+def test_use_of_an_app_counts_as_use_of_the_session() -> None:
+    clock, times = MovableClock(), dict[str, datetime]()
     uses = AppActivity(lambda: times, clock)
     assert uses.idle_seconds("mlflow") is None
     uses.record_use("mlflow")
@@ -65,8 +65,8 @@ def test_a_use_of_an_app_is_one_of_the_session() -> None:
     assert times == {ACTIVITY: clock.now - timedelta(seconds=90)}
 
 
-async def nothing(stream: Stream, rest: str) -> None:
-    """Serve a stream that somebody opened and nobody uses."""
+async def serve_nothing(stream: Stream, rest: str) -> None:
+    """Target of a tunnel that sends and receives nothing."""
 
 
 @pytest.mark.parametrize(
@@ -75,32 +75,34 @@ async def nothing(stream: Stream, rest: str) -> None:
         ("tcp:8501", b"x", ["ports"]),
         ("ssh:", b"x", ["ssh"]),
         ("exec:[]", pack(Channel.OUTPUT, b"x"), ["exec"]),
-        # A command that is silent only asks whether anybody still listens.
+        # A silent command sends only keepalives, which do not count.
         ("exec:[]", pack(Channel.ALIVE), []),
-        # Its requests are looked at where they are answered.
+        # HTTP requests are counted by the handler that serves them.
         ("http:lab", b"GET / HTTP/1.1", []),
     ],
 )
-async def test_bytes_through_a_tunnel_are_a_use(
+async def test_tunnel_traffic_counts_as_use_except_keepalives_and_http(
     target: str, content: bytes, expected: list[str]
 ) -> None:
-    used: list[str] = []
-    kinds = dict.fromkeys(("tcp", "ssh", "exec", "http"), nothing)
-    stream = Stream(End(b"k" * 16, nothing), target)
-    await Targets(kinds, used.append).connect(stream, target)
-    assert used == []
+    recorded: list[str] = []
+    kinds = dict.fromkeys(("tcp", "ssh", "exec", "http"), serve_nothing)
+    stream = Stream(End(b"k" * 16, serve_nothing), target)
+    await Targets(kinds, recorded.append).connect(stream, target)
+    assert recorded == []
     if stream.on_bytes is not None:
         stream.on_bytes(len(content))
-    assert used == expected
+    assert recorded == expected
 
 
-def test_only_what_nobody_uses_and_nothing_of_theirs_runs_in_is_ended(tmp_path: Path) -> None:
+def test_idle_returns_unused_apps_that_may_be_stopped(tmp_path: Path) -> None:
     names = ["tensorboard", "mlflow", "vscode"]
+    # VS Code runs the user's programs.
+    assert [BY_NAME[name].stops_when_idle for name in names] == [True, True, False]
     routes = [
         (f"/{name}(.*)", RequestHandler, {"state": {"proc": Process(), "proc_lock": None}})
         for name in names
     ]
-    clock, times = MovedClock(), dict[str, datetime]()
+    clock, times = MovableClock(), dict[str, datetime]()
     uses = AppActivity(lambda: times, clock)
     web_app = Application(routes, base_url="/")
     offers = [Offer(BY_NAME[name]) for name in names]
@@ -117,30 +119,30 @@ def test_only_what_nobody_uses_and_nothing_of_theirs_runs_in_is_ended(tmp_path: 
     assert apps.idle() == ["mlflow"]
 
 
-def test_a_process_that_has_ended_is_started_by_the_next_request() -> None:
+def test_forget_ended_process_keeps_a_running_process() -> None:
     ended = {"proc": Process(running=False), "unix_socket": "/tmp/x", "proc_lock": None}
     forget_ended_process(ended)
     assert "proc" not in ended and "unix_socket" not in ended
     alive = {"proc": Process(), "unix_socket": "/tmp/x"}
     forget_ended_process(alive)
-    assert alive["unix_socket"] == "/tmp/x"
+    assert "proc" in alive and alive["unix_socket"] == "/tmp/x"
 
 
-def test_a_log_that_grows_too_long_is_cut_while_it_is_written(tmp_path: Path) -> None:
-    path, most = tmp_path / "app.log", log_bytes({"BAI_APP_LOG_MIB": "1"})
+def test_a_log_is_truncated_while_an_app_appends_to_it(tmp_path: Path) -> None:
+    path, max_bytes = tmp_path / "app.log", log_bytes({"BAI_APP_LOG_MIB": "1"})
     with open(path, "ab", buffering=0) as writer:
-        writer.write(b"x" * most)
-        running_apps.truncate_log(path, most)
-        assert path.stat().st_size == most == 2**20
+        writer.write(b"x" * max_bytes)
+        running_apps.truncate_log(path, max_bytes)
+        assert path.stat().st_size == max_bytes == 2**20
         writer.write(b"last\n")
-        running_apps.truncate_log(path, most)
+        running_apps.truncate_log(path, max_bytes)
         writer.write(b"later\n")
     text = path.read_bytes()
-    assert len(text) == most // running_apps.TRUNCATED_LOG_DIVISOR + len(b"later\n")
+    assert len(text) == max_bytes // running_apps.TRUNCATED_LOG_DIVISOR + len(b"later\n")
     assert text.endswith(b"last\nlater\n")
-    running_apps.truncate_log(tmp_path / "missing", most)
+    running_apps.truncate_log(tmp_path / "missing", max_bytes)
 
 
 @pytest.mark.parametrize("text", ["", "0", "-1", "much", "²"])
-def test_a_size_of_logs_that_is_none_is_the_usual_one(text: str) -> None:
+def test_an_invalid_log_size_means_the_default(text: str) -> None:
     assert log_bytes({"BAI_APP_LOG_MIB": text}) == log_bytes({}) == running_apps.MAX_LOG_BYTES
