@@ -9,7 +9,7 @@ from typing import Any
 from jupyterhub import orm
 from jupyterhub.user import User
 
-# User names valid in bai-hub; the Hub accepts the same.
+# Valid user names of bai-hub, also the Hub's ``username_pattern``.
 USERNAME_PATTERN = r"[a-z0-9][a-z0-9_.-]{0,63}"
 # The Hub's built-in role of every user.
 USER_ROLE = "user"
@@ -23,11 +23,11 @@ def is_username(name: str) -> bool:
 
 
 def authentication(account: Mapping[str, Any], default_roles: Sequence[Role]) -> dict[str, Any]:
-    """Return the result of ``Authenticator.authenticate`` and ``refresh_user`` for the Hub.
+    """Return the Hub's authentication model, for ``authenticate`` and ``refresh_user``.
 
-    The Hub removes every role that is not listed, including its own role ``user``:
-    ``default_roles`` contains that role as it is in the Hub's database. Nobody is an admin of the
-    Hub: such an admin could start servers and issue tokens for others.
+    The Hub removes every role that is not listed, also its built-in role ``user``. Therefore
+    ``default_roles`` must contain the definition of that role from the Hub's database. No user is
+    an admin of the Hub, because admins can start servers and issue tokens for other users.
     """
     return {
         "name": account["username"],
@@ -41,10 +41,10 @@ def authentication(account: Mapping[str, Any], default_roles: Sequence[Role]) ->
 
 
 def is_up_to_date(user: User, account: Mapping[str, Any]) -> bool:
-    """Return whether the Hub's record of the user already equals ``authentication``.
+    """Return whether the Hub's groups and roles of the user already match the account.
 
-    If so, nothing needs to be written; otherwise the Hub rewrites groups and roles, before each
-    start too.
+    If they match, skip the update: the Hub would rewrite all groups and roles, also before each
+    start of a server.
     """
     roles = {role.name: role for role in user.orm_user.roles}
     expected = account["hub_roles"]
@@ -52,11 +52,11 @@ def is_up_to_date(user: User, account: Mapping[str, Any]) -> bool:
         not user.admin
         and {group.name for group in user.orm_user.groups} == set(account["hub_groups"])
         and roles.keys() == {USER_ROLE} | {role["name"] for role in expected}
-        and all(_is_same(roles[role["name"]], role) for role in expected)
+        and all(_is_same_role(roles[role["name"]], role) for role in expected)
     )
 
 
-def _is_same(have: orm.Role, expected: Role) -> bool:
+def _is_same_role(have: orm.Role, expected: Role) -> bool:
     return have.description == expected["description"] and set(have.scopes) == set(
         expected["scopes"]
     )

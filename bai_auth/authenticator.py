@@ -29,28 +29,28 @@ Model = dict[str, Any]
 
 
 class BaiAuthenticator(Authenticator):
-    """Takes accounts, groups and roles from bai-hub's database, through its manager.
+    """Authenticates users through the manager, which stores accounts, groups and roles.
 
     Users sign in with a user name or an e-mail address. Domains and projects become Hub groups.
-    Administrators of a domain get a Hub role that is filtered by the group of their domain.
+    Domain admins get a Hub role that is filtered by the group of their domain.
     """
 
     manager_url = Unicode(
         help="""
-        Address of the manager without ``/api/v1``, reached directly and not through the
-        proxy, for example ``http://127.0.0.1:8091/services/bai``.
+        URL of the manager without ``/api/v1``, bypassing the proxy, for example
+        ``http://127.0.0.1:8091/services/bai``.
 
-        Defaults to the environment variable ``BAI_MANAGER_URL``. While nothing answers
-        there, sign-in pages say so with status 503, and whoever is signed in stays so.
+        Defaults to the environment variable ``BAI_MANAGER_URL``. While the manager is
+        unavailable, sign-ins fail with status 503 and signed-in users stay signed in.
         """,
     ).tag(config=True)
 
     hub_token_file = Unicode(
         help="""
-        Path of the file with the secret that tells the manager that the Hub is calling.
+        Path of the file with the secret by which the Hub authenticates to the manager.
 
-        Defaults to the environment variable ``BAI_HUB_TOKEN_FILE``. It is read once, at
-        start; the manager has to be given the same file.
+        Defaults to the environment variable ``BAI_HUB_TOKEN_FILE``. The file is read once, at
+        start; the manager must use the same file.
         """,
     ).tag(config=True)
 
@@ -58,12 +58,13 @@ class BaiAuthenticator(Authenticator):
         Unicode(),
         default_value={"own"},
         help="""
-        Proxies whose ``X-Forwarded-For`` is believed: addresses, networks, and ``own`` for
+        Proxies whose ``X-Forwarded-For`` is trusted: addresses, networks, and ``own`` for
         every address of this machine.
 
-        A request that reaches the Hub from anywhere else counts as coming from that
-        address, whatever its headers say. Lockouts and allowed addresses of accounts go
-        by this. Name a proxy in front of the Hub's own proxy too. Empty believes nobody.
+        For a request from any other address, that address is the client address and the
+        header is ignored. Lockouts and the allowed addresses of accounts use the client
+        address. List also a proxy in front of the Hub's own proxy. If empty, no proxy is
+        trusted.
         """,
     ).tag(config=True)
 
@@ -79,8 +80,7 @@ class BaiAuthenticator(Authenticator):
     def _hub_token_file_default(self) -> str:
         return os.environ.get("BAI_HUB_TOKEN_FILE", "")
 
-    # The manager alone decides who may sign in; these settings of the Hub must not restrict it
-    # further.
+    # The manager alone decides who may sign in, so these settings of the Hub allow everything.
     @default("allow_all")
     def _allow_all_default(self) -> bool:
         return True
@@ -108,12 +108,12 @@ class BaiAuthenticator(Authenticator):
 
     @property
     def client(self) -> ServiceClient:
-        """The connection to the manager.
+        """The client of the manager's API.
 
         Raises
         ------
         TraitError
-            If ``manager_url`` or ``hub_token_file`` is missing or wrong.
+            If ``manager_url`` is empty, or the file ``hub_token_file`` cannot be read or is empty.
         """
         if self._client is None:
             self._client = ServiceClient(
@@ -125,7 +125,7 @@ class BaiAuthenticator(Authenticator):
         if not self.manager_url:
             raise TraitError(
                 "BaiAuthenticator.manager_url is empty: set it, or the environment variable "
-                "BAI_MANAGER_URL, to the manager's address"
+                "BAI_MANAGER_URL, to the URL of the manager"
             )
         return self.manager_url
 
@@ -145,22 +145,22 @@ class BaiAuthenticator(Authenticator):
         return secret
 
     def get_handlers(self, app: Any) -> list[tuple[str, type[BaseHandler]]]:
-        # Read at start, so that a wrong setting ends the start instead of failing the first
-        # sign-in.
+        # Validate the settings at start, so that a wrong one stops the Hub from starting instead
+        # of failing the first sign-in.
         _ = self.client
-        self._trusted()
+        self._trusted_proxies()
         browser_sign_ins.install()
         return [*handlers.HANDLERS, *hub_pages.HANDLERS]
 
     async def authenticate(self, handler: BaseHandler, data: Model) -> Model:
-        """Check a name or e-mail address with its password.
+        """Verify the password of a user, given by user name or e-mail address.
 
         Raises
         ------
         SignInFailed
-            With the status and the text of the page.
+            If the sign-in is denied; it has the status and the message of the page.
         PasswordChangeNeeded
-            When the password is right but must be replaced first.
+            If the password is correct but must be replaced first.
         """
         body = {
             "name": data.get("username", ""),
@@ -179,12 +179,13 @@ class BaiAuthenticator(Authenticator):
         return authentication(account, _default_roles(handler))
 
     async def change_password(self, handler: BaseHandler, name: str, old: str, new: str) -> None:
-        """Set a new password; the old one authenticates the user.
+        """Set a new password; the old password authenticates the request.
 
         Raises
         ------
         BaiError
-            The manager's error: wrong password, blocked, password rule broken, unavailable.
+            If the old password is wrong, the account is blocked, the new password breaks a rule,
+            or the manager is unavailable.
         """
         await self.client.post(
             "/auth/password",
@@ -193,16 +194,16 @@ class BaiAuthenticator(Authenticator):
                 "old_password": old,
                 "new_password": new,
                 "client_ip": self.client_address(handler.request),
-                # The browser in which the password is changed stays signed in.
+                # Changing the password ends all other sign-ins; this browser stays signed in.
                 "keep_session": handler.get_session_cookie() if handler.current_user else "",
             },
         )
 
     async def refresh_user(self, user: User, handler: BaseHandler | None = None) -> bool | Model:
-        """Read the account again: False when it was deleted or is inactive.
+        """Read the account again; return False if it is deleted or inactive, which signs out.
 
-        While the manager is unavailable all users stay signed in, and the manager refuses what they
-        would start.
+        Return True while the manager is unavailable: users stay signed in, but cannot start
+        sessions, because each start needs the manager.
         """
         if not is_username(user.name):
             return False
@@ -231,30 +232,30 @@ class BaiAuthenticator(Authenticator):
         return await self._accounts(name)
 
     def client_address(self, request: HTTPServerRequest) -> str:
-        """Return the client address of a request, as far as proxy headers can be trusted."""
+        """Return the client address of a request; use headers of trusted proxies only."""
         # Not request.remote_ip: the Hub takes it from X-Real-Ip, which clients can forge.
         context = getattr(request.connection, "context", None)
         address = getattr(context, "address", None)
-        # A Unix socket has no address; only processes of this machine reach it.
+        # A Unix socket has no address; only processes of this machine can connect to it.
         peer = str(address[0]) if isinstance(address, tuple) and address else "127.0.0.1"
         forwarded = request.headers.get("X-Forwarded-For", "")
-        return self._trusted().client_address(peer, forwarded)
+        return self._trusted_proxies().client_address(peer, forwarded)
 
-    def _trusted(self) -> TrustedProxies:
+    def _trusted_proxies(self) -> TrustedProxies:
         if self._proxies is None:
             try:
                 self._proxies = TrustedProxies.parse(self.trusted_proxies)
             except ValueError as error:
                 raise TraitError(
-                    f"BaiAuthenticator.trusted_proxies: {error}; write addresses or networks, and "
-                    "own for this machine"
+                    f"BaiAuthenticator.trusted_proxies: {error}; use addresses, networks or 'own' "
+                    "(every address of this machine)"
                 ) from error
         return self._proxies
 
 
 def _default_roles(handler: BaseHandler) -> list[Model]:
-    found = handler.db.query(orm.Role).filter(orm.Role.name == USER_ROLE)
+    roles = handler.db.query(orm.Role).filter(orm.Role.name == USER_ROLE)
     return [
         {"name": role.name, "description": role.description, "scopes": list(role.scopes)}
-        for role in found
+        for role in roles
     ]

@@ -1,8 +1,8 @@
-"""Browser sign-ins that can be revoked one by one: each is a row of the Hub's token table.
+"""Browser sign-ins that can be revoked individually: one row of the Hub's token table each.
 
-JupyterHub's own login cookie holds a value that all browsers of a user share and that remains valid
-after a logout. This cookie holds a token without any scope instead. Deleting the token ends the
-sign-in: by a logout, on the Hub's token page, or by a request to its REST API.
+JupyterHub's own login cookie contains a value that all browsers of a user share and that remains
+valid after a logout. The cookie set here contains a token without scopes instead. A logout, the
+Hub's token page or a request to its REST API revokes the sign-in by deleting this token.
 
 Upstream issues: jupyterhub/jupyterhub#3688 (open), #3342, #1491. The replaced methods are those of
 JupyterHub 6 (tested: 6.1.1); `tests/spawner/test_hub_patches.py` fails when they change.
@@ -20,28 +20,28 @@ from jupyterhub.handlers.base import SESSION_COOKIE_NAME
 from sqlalchemy.orm import Session
 
 NOTE = "Browser sign-in"
-# OAuth client of these tokens; other OAuth tokens belong to the client of a service or server.
+# OAuth client of sign-in tokens; other OAuth tokens belong to the client of a service or server.
 HUB_CLIENT = "jupyterhub"
-# Attribute by which the authenticator passes the limit to the handler that sets the cookie.
+# Attribute of the handler in which the authenticator passes the account's limit to
+# ``_set_user_cookie``.
 LIMIT_ATTRIBUTE = "bai_max_concurrent_logins"
 DAY_SECONDS = 24 * 3600
 
 
 def install() -> None:
-    """Replace the functions that write and read JupyterHub's login cookie; there is no setting for
-    that.
-    """
+    """Patch JupyterHub's functions that write and read the login cookie; it has no setting."""
     BaseHandler._set_user_cookie = _set_user_cookie
     BaseHandler._user_for_cookie = _user_for_cookie
-    if not sa.event.contains(Session, "before_flush", _end_whole_session):
-        sa.event.listen(Session, "before_flush", _end_whole_session)
+    if not sa.event.contains(Session, "before_flush", _delete_tokens_of_sign_in):
+        sa.event.listen(Session, "before_flush", _delete_tokens_of_sign_in)
 
 
 def _set_user_cookie(handler: Any, user: Any, server: Any) -> None:
-    """Start a sign-in of this browser; the user's oldest sign-in ends if there are too many."""
-    if (before := _sign_in_of(handler, handler.get_secure_cookie(server.cookie_name))) is not None:
-        handler.db.delete(before)
-    _make_room(handler, user)
+    """Create a sign-in for this browser; revoke the user's oldest ones beyond the limit."""
+    previous = _find_sign_in(handler, handler.get_secure_cookie(server.cookie_name))
+    if previous is not None:
+        handler.db.delete(previous)
+    _revoke_oldest_sign_ins(handler, user)
     # Always a new session id: an attacker may know or have planted the browser's current one.
     handler._session_id = uuid.uuid4().hex
     handler.set_session_cookie()
@@ -55,7 +55,8 @@ def _set_user_cookie(handler: Any, user: Any, server: Any) -> None:
     handler._set_cookie(server.cookie_name, token, encrypted=True, path=server.base_url)
 
 
-def _make_room(handler: Any, user: Any) -> None:
+def _revoke_oldest_sign_ins(handler: Any, user: Any) -> None:
+    """Revoke so that the new sign-in does not exceed the account's limit, if it has one."""
     limit: int | None = getattr(handler, LIMIT_ATTRIBUTE, None)
     if limit is None:
         return
@@ -69,7 +70,7 @@ def _make_room(handler: Any, user: Any) -> None:
         .order_by(orm.APIToken.created.desc(), orm.APIToken.id.desc())
     )
     for oldest in current.all()[max(0, limit - 1) :]:
-        handler.log.info("Too many sign-ins: the oldest one of %s ends", user.name)
+        handler.log.info("Too many sign-ins: revoking the oldest one of %s", user.name)
         handler.db.delete(oldest)
 
 
@@ -78,14 +79,14 @@ def _user_for_cookie(handler: Any, cookie_name: str, cookie_value: str | None = 
     value = handler.get_secure_cookie(
         cookie_name, cookie_value, max_age_days=handler.cookie_max_age_days
     )
-    sign_in = _sign_in_of(handler, value)
+    sign_in = _find_sign_in(handler, value)
     if sign_in is None:
         if handler.get_cookie(cookie_name):
             handler.log.warning("The login cookie is invalid or revoked")
             handler.clear_cookie(cookie_name, path=handler.hub.base_url)
         return None
-    # OAuth tokens get this session id from the server side: the holder of the cookie cannot choose
-    # another one and thereby keep tokens that outlive the sign-in.
+    # OAuth tokens get the session id of the token row, not of the cookie: with a session id of
+    # its choice a browser could keep tokens that outlive the sign-in.
     handler._session_id = sign_in.session_id
     if handler.get_cookie(SESSION_COOKIE_NAME) != sign_in.session_id:
         handler.set_session_cookie()
@@ -96,25 +97,25 @@ def _user_for_cookie(handler: Any, cookie_name: str, cookie_value: str | None = 
     return user
 
 
-def _sign_in_of(handler: Any, value: bytes | None) -> Any:
+def _find_sign_in(handler: Any, value: bytes | None) -> Any:
     if value is None:
         return None
-    found = orm.APIToken.find(handler.db, value.decode("utf8", "replace"), kind="user")
-    return found if found is not None and _is_sign_in(found) else None
+    token = orm.APIToken.find(handler.db, value.decode("utf8", "replace"), kind="user")
+    return token if token is not None and _is_sign_in(token) else None
 
 
 def _is_sign_in(token: Any) -> bool:
     return token.session_id is not None and token.client_id == HUB_CLIENT
 
 
-def _end_whole_session(session: Session, *_: object) -> None:
-    """Delete the OAuth tokens of a sign-in, and the codes that could still become such tokens."""
+def _delete_tokens_of_sign_in(session: Session, *_: object) -> None:
+    """Delete the OAuth tokens of deleted sign-ins, and OAuth codes that are not redeemed yet."""
     for token in list(session.deleted):
         if not isinstance(token, orm.APIToken) or not _is_sign_in(token):
             continue
         for table in (orm.APIToken, orm.OAuthCode):
-            same = session.query(table).filter_by(
+            rows = session.query(table).filter_by(
                 user_id=token.user_id, session_id=token.session_id
             )
-            for row in same:
+            for row in rows:
                 session.delete(row)

@@ -1,4 +1,4 @@
-"""Failed sign-ins: message for the user and HTTP status of the page."""
+"""Messages and HTTP statuses for failed sign-ins and password changes."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from bai_services.core import errors
 from bai_services.core.accounts.passwords import MIN_LENGTH
 from bai_services.i18n.catalogue import Translator
 
-# Reasons given by the manager; any other is shown like a wrong password, which reveals the least.
+# Texts for the manager's reasons. Any other reason gets the text for a wrong password, which
+# reveals the least.
 REASONS = {
     "inactive": "sign_in.inactive",
     "before-verification": "sign_in.before_verification",
@@ -22,7 +23,7 @@ REASONS = {
 class SignInFailed(HTTPError):
     """A failed sign-in, with a message in the user's language.
 
-    ``headers`` are added to the response (the Hub copies them from the exception).
+    The Hub copies ``headers`` to the response.
     """
 
     def __init__(self, status: HTTPStatus, text: str) -> None:
@@ -31,7 +32,7 @@ class SignInFailed(HTTPError):
 
 
 class PasswordChangeNeeded(Exception):
-    """The password is right but must be replaced before anything else."""
+    """The password is correct but must be replaced before the user can sign in."""
 
     def __init__(self, username: str) -> None:
         super().__init__(f"{username} must set a new password")
@@ -39,9 +40,9 @@ class PasswordChangeNeeded(Exception):
 
 
 def sign_in_failed(error: errors.BaiError, translate: Translator) -> SignInFailed:
-    """Return the failure for an error of the manager.
+    """Convert an error of the manager.
 
-    An unavailable manager is reported as such (503), never as a refusal.
+    The status is 403 if the sign-in was denied, and 503 if the manager could not verify it.
     """
     if isinstance(error, errors.SignInBlocked):
         seconds = _seconds(error)
@@ -55,7 +56,7 @@ def sign_in_failed(error: errors.BaiError, translate: Translator) -> SignInFaile
 
 
 def blocked_text(seconds: int, translate: Translator) -> str:
-    """Return the remaining time of a block: minutes, rounded up, or seconds below one minute."""
+    """Return the message for a block: minutes, rounded up, or below one minute seconds."""
     if seconds < 60:
         return translate("sign_in.blocked_seconds", count=seconds)
     return translate("sign_in.blocked_minutes", count=math.ceil(seconds / 60))
@@ -66,11 +67,11 @@ def rule_text(translate: Translator) -> str:
 
 
 def password_text(error: errors.BaiError, translate: Translator) -> str:
-    """Return why a new password was refused."""
+    """Return why a password change failed."""
     if isinstance(error, errors.InvalidRequest):
         if "broken_rules" in error.details:
             return translate("password.rule_broken")
-        # Without a translation the manager's English message is shown.
+        # There is no translation, so show the manager's English message.
         return error.message
     if isinstance(error, errors.SignInRefused) and "reason" in error.details:
         key = REASONS.get(str(error.details["reason"]), "password.wrong")

@@ -1,4 +1,4 @@
-"""Login page and page for changing a password."""
+"""The login page and the page for changing a password."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ YEAR_SECONDS = 365 * 24 * 3600
 
 
 class Page(BaseHandler):
-    """Provides the translated texts to our templates."""
+    """A page whose template gets ``translate`` and the links of the language menu."""
 
     def render_template(self, name: str, sync: bool = False, **ns: Any) -> Any:
         translate = catalogue.translator_for(self)
@@ -30,7 +30,7 @@ class Page(BaseHandler):
         return super().render_template(name, sync=sync, **ns)
 
     def remember_language(self) -> None:
-        """Remember the language of ``?lang=`` for this browser's next pages."""
+        """Store the language of ``?lang=`` in a cookie of this browser."""
         chosen = self.get_query_argument(catalogue.ARGUMENT, "")
         if chosen in catalogue.LANGUAGES:
             self.set_cookie(
@@ -44,8 +44,8 @@ class Page(BaseHandler):
             )
 
     def _language_links(self, current: str) -> list[dict[str, Any]]:
-        """Return one link per language to the current page."""
-        kept = {
+        """Return one link per language to the current page, with its query parameters."""
+        parameters = {
             name: self.get_argument(name)
             for name in ("next", "username")
             if self.get_argument(name, "")
@@ -55,13 +55,13 @@ class Page(BaseHandler):
                 "code": code,
                 "name": name,
                 "is_current": code == current,
-                "url": "?" + urlencode({**kept, catalogue.ARGUMENT: code}),
+                "url": "?" + urlencode({**parameters, catalogue.ARGUMENT: code}),
             }
             for code, name in catalogue.LANGUAGES.items()
         ]
 
     async def render_change_form(self, username: str, **ns: Any) -> str:
-        """Return the form for a new password."""
+        """Return the page with the form for a new password."""
         action = url_path_join(self.hub.base_url, "change-password")
         page = self.render_template(
             "change-password.html",
@@ -75,7 +75,7 @@ class Page(BaseHandler):
 
 
 class LoginHandler(Page, HubLoginHandler):
-    """The Hub's login with our page, and the redirect to the password change."""
+    """The Hub's login with our page; asks for a new password if the account requires one."""
 
     async def get(self) -> None:
         self.remember_language()
@@ -96,9 +96,9 @@ class LoginHandler(Page, HubLoginHandler):
 
 
 class ChangePasswordHandler(Page):
-    """Password change for a signed-in user, or for one whose old password was just verified.
+    """Changes the password of a signed-in user, or of one who must change it to sign in.
 
-    The old password must be entered each time: it is not stored between two pages.
+    The old password must always be entered, because it is not stored between two pages.
     """
 
     @web.authenticated
@@ -108,12 +108,12 @@ class ChangePasswordHandler(Page):
 
     async def post(self) -> None:
         user = self.current_user
-        # Signed-in users change their own password, whatever name the form contains.
+        # Signed-in users can only change their own password; ignore the form's user name.
         name = user.name if user else self.get_body_argument("username", "")
         must_change = user is None
         old = self.get_body_argument("old_password", "", strip=False)
         new = self.get_body_argument("new_password", "", strip=False)
-        problem = self._problem(old, new)
+        problem = self._form_problem(old, new)
         if problem is None:
             problem = await self._change(name, old, new)
         if problem is not None:
@@ -128,8 +128,8 @@ class ChangePasswordHandler(Page):
         else:
             self.finish(await self.render_change_form(name, is_done=True))
 
-    def _problem(self, old: str, new: str) -> tuple[HTTPStatus, str, str] | None:
-        """Return a problem that needs no request to the manager: status, field, text."""
+    def _form_problem(self, old: str, new: str) -> tuple[HTTPStatus, str, str] | None:
+        """Validate the form; return status, field and message of a problem, if any."""
         translate = catalogue.translator_for(self)
         if new != self.get_body_argument("repeat_password", "", strip=False):
             return HTTPStatus.BAD_REQUEST, "repeat_password", translate("password.differs")
@@ -138,7 +138,10 @@ class ChangePasswordHandler(Page):
         return None
 
     async def _change(self, name: str, old: str, new: str) -> tuple[HTTPStatus, str, str] | None:
-        """Change the password through the manager; return the problem, if any."""
+        """Change the password through the manager.
+
+        Return status, field and message of a problem, if any.
+        """
         try:
             await self.authenticator.change_password(self, name, old, new)
         except errors.InvalidRequest as error:

@@ -1,7 +1,7 @@
-"""The Hub's pages about servers and users, extended by the manager's sessions.
+"""The Hub's pages for servers and users, extended by the manager's sessions.
 
-They override routes of JupyterHub 6 (tested: 6.1.1), whose own `extra_handlers` come after its
-routes and cannot replace them (jupyterhub/jupyterhub#1853, #1854).
+These handlers override routes of JupyterHub 6 (tested: 6.1.1). The setting `extra_handlers` cannot
+do that: its routes come after the Hub's own (jupyterhub/jupyterhub#1853, #1854).
 `tests/spawner/test_hub_patches.py` fails when an overridden method changes.
 """
 
@@ -27,14 +27,14 @@ from bai_services.core import errors
 from bai_services.core.sessions.lifecycle import LIVE, Status
 
 from .handlers import Page
-from .server_rules import ServerHandler, StartsOwnServers
+from .server_rules import OwnerOnlyStartMixin, ServerHandler
 
 # Maximum page size of the manager's lists.
 MAX_SESSIONS = 500
 USERS_PER_PAGE = 50
-# Short, because the manager is local and a page without its sessions is better than no page.
-SESSIONS_SECONDS = 5.0
-WAITING = (Status.PENDING, Status.SCHEDULED, Status.PREPARING, Status.PREPARED)
+# Short, because the manager is local and a page without sessions is better than no page.
+SESSIONS_TIMEOUT_SECONDS = 5.0
+NOT_STARTED = (Status.PENDING, Status.SCHEDULED, Status.PREPARING, Status.PREPARED)
 
 Session = Mapping[str, Any]
 
@@ -43,9 +43,9 @@ class SessionsPage(Page):
     """A page that shows sessions of the manager."""
 
     async def sessions(self, owners: Sequence[str], statuses: Sequence[Status]) -> list[Session]:
-        """Return sessions of these users that the caller may see, oldest first.
+        """Return the users' sessions that the caller may see, oldest first, at most 500.
 
-        Empty while the manager is unavailable.
+        Return an empty list while the manager is unavailable.
         """
         if not owners or self.current_user is None:
             return []
@@ -58,36 +58,37 @@ class SessionsPage(Page):
         }
         try:
             page = await self.authenticator.client.get(
-                "/sessions", timeout_seconds=SESSIONS_SECONDS, **query
+                "/sessions", timeout_seconds=SESSIONS_TIMEOUT_SECONDS, **query
             )
         except errors.BaiError as error:
             self.log.warning("Sessions of %s are not shown: %s", ", ".join(owners), error)
             return []
-        found: list[Session] = page["items"]
-        return found
+        sessions: list[Session] = page["items"]
+        return sessions
 
-    async def waiting(self, owner: str) -> dict[str, Session]:
-        """Return a user's sessions that have not started yet, by Hub server."""
-        return {found["hub_server"]: found for found in await self.sessions([owner], WAITING)}
+    async def unstarted_sessions(self, owner: str) -> dict[str, Session]:
+        """Return a user's sessions that have not started yet, by name of the Hub server."""
+        sessions = await self.sessions([owner], NOT_STARTED)
+        return {session["hub_server"]: session for session in sessions}
 
 
 class HomePage(SessionsPage, HomeHandler):
-    """The user's servers; a server whose session waits is shown as waiting."""
+    """The user's servers, and their sessions that have not started yet."""
 
-    waiting_sessions: Mapping[str, Session] = {}
+    _unstarted: Mapping[str, Session] = {}
 
     async def get(self) -> None:
         if self.current_user is not None:
-            self.waiting_sessions = await self.waiting(self.current_user.name)
-        if (answer := super().get()) is not None:
-            await answer
+            self._unstarted = await self.unstarted_sessions(self.current_user.name)
+        if (awaitable := super().get()) is not None:
+            await awaitable
 
     def render_template(self, name: str, sync: bool = False, **ns: Any) -> Any:
-        ns.setdefault("waiting", self.waiting_sessions)
+        ns.setdefault("unstarted", self._unstarted)
         return super().render_template(name, sync=sync, **ns)
 
 
-class SpawnPage(StartsOwnServers, SessionsPage, SpawnHandler):
+class SpawnPage(OwnerOnlyStartMixin, SessionsPage, SpawnHandler):
     """The start form, only for the user's own servers."""
 
     async def get(self, user_name: str | None = None, server_name: str = "") -> None:
@@ -95,27 +96,28 @@ class SpawnPage(StartsOwnServers, SessionsPage, SpawnHandler):
             self.require_owner(user_name)
         user = self.current_user
         if isinstance(user, User) and not self._is_active(user, server_name):
-            session = (await self.waiting(user.name)).get(server_name)
+            session = (await self.unstarted_sessions(user.name)).get(server_name)
             if session is not None:
-                # The form would be refused: the session exists and starts by itself.
+                # A submitted form would be rejected: the session exists and starts automatically.
                 self.redirect(session["page"])
                 return
-        if (answer := super().get(user_name, server_name)) is not None:
-            await answer
+        if (awaitable := super().get(user_name, server_name)) is not None:
+            await awaitable
 
     @web.authenticated
     async def delete(self, user_name: str | None = None, server_name: str = "") -> None:
-        """Delete the options of the last start, which the form would offer again."""
+        """Delete the options of the last start, with which the form is prefilled."""
         user = self.current_user
         if not isinstance(user, User):
-            raise web.HTTPError(HTTPStatus.FORBIDDEN, "only users have a start form")
+            raise web.HTTPError(HTTPStatus.FORBIDDEN, "the start form is only for users")
         self.require_owner(user.name if user_name is None else user_name)
-        async with self.turns.alone((user.name, server_name)):
-            if self.turns.starting[(user.name, server_name)] or self._is_active(user, server_name):
+        key = (user.name, server_name)
+        async with self.server_locks.exclusive(key):
+            if self.server_locks.starting[key] or self._is_active(user, server_name):
                 raise web.HTTPError(
                     HTTPStatus.CONFLICT,
-                    f"the server {server_name or user.name} is in use; its options are needed"
-                    " until it stops",
+                    f"server {server_name or user.name} is starting or running and needs its"
+                    " options; stop it first",
                 )
             if server_name in user.orm_spawners:
                 user.spawners[server_name].forget_options()
@@ -131,27 +133,26 @@ class SpawnPage(StartsOwnServers, SessionsPage, SpawnHandler):
             self.require_owner(user_name)
         user = self.current_user
         if not isinstance(user, User):
-            if (answer := super().post(user_name, server_name, display_name)) is not None:
-                await answer
+            if (awaitable := super().post(user_name, server_name, display_name)) is not None:
+                await awaitable
             return
         key = (user.name, server_name)
-        await self.turns.free(key)
+        await self.server_locks.wait_until_free(key)
         if self.is_about_to_start(user, server_name):
             raise web.HTTPError(
                 HTTPStatus.CONFLICT,
-                f"the server {server_name or user.name} is being started already; see the Hub's"
-                " home page",
+                f"server {server_name or user.name} is already starting; see the Hub's home page",
             )
-        with self.turns.start(key):
-            if (answer := super().post(user_name, server_name, display_name)) is not None:
-                await answer
+        with self.server_locks.count_start(key):
+            if (awaitable := super().post(user_name, server_name, display_name)) is not None:
+                await awaitable
 
 
 class AdminPage(SessionsPage, AdminHandler):
-    """Users of the caller's domain, or all users, with their live sessions.
+    """The users that the caller may list, with their live sessions.
 
-    It replaces the Hub's own page, whose buttons add and change users, start servers of others and
-    shut the Hub down: none of that is allowed. Actions on a session are on the session's page.
+    Replaces the Hub's own page, whose buttons add and change users, start servers of other users
+    and shut the Hub down, none of which is allowed. A session is controlled on its own page.
     """
 
     @web.authenticated
@@ -202,13 +203,17 @@ class AdminPage(SessionsPage, AdminHandler):
 
 
 def _replacing_routes(
-    stock: type[BaseHandler], ours: type[BaseHandler]
+    original: type[BaseHandler], replacement: type[BaseHandler]
 ) -> list[tuple[str, type[BaseHandler]]]:
-    """Return our handler for every route of the Hub's own one; the first match of a path wins."""
-    found = [(path, ours) for path, cls, *_ in (*PAGE_ROUTES, *API_ROUTES) if cls is stock]
-    if not found:
-        raise RuntimeError(f"this JupyterHub has no route for {stock.__name__}")
-    return found
+    """Return a route to ``replacement`` for each route of the Hub's handler ``original``.
+
+    The Hub uses the first route that matches, and ours come first.
+    """
+    hub_routes = (*PAGE_ROUTES, *API_ROUTES)
+    routes = [(path, replacement) for path, handler, *_ in hub_routes if handler is original]
+    if not routes:
+        raise RuntimeError(f"this JupyterHub has no route for {original.__name__}")
+    return routes
 
 
 HANDLERS: list[tuple[str, type[BaseHandler]]] = [

@@ -1,8 +1,9 @@
-"""The Hub's routes that start and stop servers, with bai-hub's additional rules.
+"""Handlers for the Hub's routes that start and stop servers, with bai-hub's additional rules.
 
-They override methods of JupyterHub 6 (tested: 6.1.1). That starts, changes and removals of one
-server at the same time end in an internal error: no upstream issue known (related, about removals:
-jupyterhub/jupyterhub#2510). `tests/spawner/test_hub_patches.py` fails when a method changes.
+Only the owner of a server may start it, and requests for one server are serialized. Without that,
+concurrent start, change and removal requests for one server fail with HTTP 500. No upstream issue
+is known; jupyterhub/jupyterhub#2510 covers removals only. The handlers override methods of
+JupyterHub 6 (tested: 6.1.1); `tests/spawner/test_hub_patches.py` fails when one changes.
 """
 
 from __future__ import annotations
@@ -24,28 +25,30 @@ from tornado import web
 
 from bai_services.core.sessions.lifecycle import HUB_OPTION
 
-# A stop finishes or fails within this time; afterwards the Hub's own response is correct.
-REMOVAL_SECONDS = 20.0
-REMOVAL_STEP_SECONDS = 0.05
+# Maximum time to wait for a pending start, stop or removal of the same server.
+PENDING_TIMEOUT_SECONDS = 20.0
+POLL_SECONDS = 0.05
 
-Key = tuple[str, str]
+# Names of the user and of the server.
+ServerKey = tuple[str, str]
 
 
-class Turns:
-    """Starts, changes and removals in progress, by user and server.
+class ServerLocks:
+    """Serializes starts, changes and removals of each server.
 
-    The Hub awaits between reading a server's record and using or deleting it: a concurrent request
-    for the same server would make it fail with an internal error.
+    The Hub awaits between reading a server's record and using or deleting it, so a concurrent
+    request for the same server would fail with an internal error.
     """
 
     def __init__(self) -> None:
-        self.starting: Counter[Key] = Counter()
-        self._removals: dict[Key, asyncio.Task[None]] = {}
-        # Weak values: a lock lives as long as a task holds it or waits for it.
-        self._locks: WeakValueDictionary[Key, asyncio.Lock] = WeakValueDictionary()
+        self.starting: Counter[ServerKey] = Counter()
+        self._removals: dict[ServerKey, asyncio.Task[None]] = {}
+        # Weak values: a lock is deleted when no task holds it or waits for it.
+        self._locks: WeakValueDictionary[ServerKey, asyncio.Lock] = WeakValueDictionary()
 
     @contextmanager
-    def start(self, key: Key) -> Iterator[None]:
+    def count_start(self, key: ServerKey) -> Iterator[None]:
+        """Count a start in ``starting`` while the block runs."""
         self.starting[key] += 1
         try:
             yield
@@ -55,34 +58,34 @@ class Turns:
                 del self.starting[key]
 
     @asynccontextmanager
-    async def alone(self, key: Key) -> AsyncIterator[None]:
-        """Exclude other changes and removals of the server, and new starts."""
+    async def exclusive(self, key: ServerKey) -> AsyncIterator[None]:
+        """Hold the server's exclusive lock: other changes, removals and new starts wait."""
         lock = self._locks.setdefault(key, asyncio.Lock())
         async with lock:
             yield
 
-    def begin_removal(self, key: Key, user: User) -> None:
-        """Block starts until the server's record is deleted, or its stop has failed."""
+    def begin_removal(self, key: ServerKey, user: User) -> None:
+        """Block starts until the server's record is deleted, at most 20 s."""
         if key not in self._removals:
-            task = asyncio.create_task(_until_removed(user, key[1]))
+            task = asyncio.create_task(_wait_until_removed_or_timeout(user, key[1]))
             self._removals[key] = task
             task.add_done_callback(lambda _: self._removals.pop(key, None))
 
-    def abandon_removal(self, key: Key) -> None:
+    def abandon_removal(self, key: ServerKey) -> None:
+        """Allow starts again, because the removal has failed."""
         if task := self._removals.get(key):
             task.cancel()
 
-    def is_removed(self, key: Key) -> bool:
-        """Return whether a removal of the server is in progress."""
+    def is_being_removed(self, key: ServerKey) -> bool:
         return key in self._removals
 
-    async def free(self, key: Key) -> None:
-        """Return when no change or removal of the server is in progress."""
+    async def wait_until_free(self, key: ServerKey) -> None:
+        """Wait until no change or removal of the server is in progress."""
         while True:
             lock = self._locks.get(key)
             if task := self._removals.get(key):
                 await asyncio.wait([task])
-                # The task's own callback removes it from the list, possibly after this point.
+                # Let the task's done callback delete it from ``_removals``.
                 await asyncio.sleep(0)
             elif lock is not None and lock.locked():
                 async with lock:
@@ -91,30 +94,30 @@ class Turns:
                 return
 
 
-async def _until_removed(user: User, server: str) -> None:
+async def _wait_until_removed_or_timeout(user: User, server: str) -> None:
     loop = asyncio.get_running_loop()
-    deadline = loop.time() + REMOVAL_SECONDS
-    # The Hub has no event for it, so poll.
+    deadline = loop.time() + PENDING_TIMEOUT_SECONDS
+    # Poll, because the Hub has no event for the removal.
     while server in user.orm_user.orm_spawners and loop.time() < deadline:  # noqa: ASYNC110
-        await asyncio.sleep(REMOVAL_STEP_SECONDS)
+        await asyncio.sleep(POLL_SECONDS)
 
 
-class StartsOwnServers(BaseHandler):
+class OwnerOnlyStartMixin(BaseHandler):
     """Only the owner of a server may start it; a start waits for a removal of the same server."""
 
     @property
-    def turns(self) -> Turns:
-        found: Turns = self.settings.setdefault("bai_turns", Turns())
-        return found
+    def server_locks(self) -> ServerLocks:
+        locks: ServerLocks = self.settings.setdefault("bai_server_locks", ServerLocks())
+        return locks
 
     def require_owner(self, owner: str) -> None:
-        """Raise a 403 if a user requests another user's server, whatever their role."""
+        """Raise a 403 if the caller is a user other than the owner; admins are no exception."""
         caller = self.current_user
         if isinstance(caller, User) and caller.name != owner:
             raise web.HTTPError(
                 HTTPStatus.FORBIDDEN,
-                f"{caller.name} may not create, start or change servers of another user: only its"
-                " owner starts a session through the Hub",
+                f"{caller.name} may not create, start or change servers of another user: only the"
+                " owner of a server may start it through the Hub",
             )
 
     async def spawn_single_user(
@@ -125,8 +128,8 @@ class StartsOwnServers(BaseHandler):
         options: Any = None,
     ) -> Any:
         key = (user.name, server_name)
-        await self.turns.free(key)
-        with self.turns.start(key):
+        await self.server_locks.wait_until_free(key)
+        with self.server_locks.count_start(key):
             spawner = user.get_or_create_spawner(server_name, display_name, replace_failed=True)
             try:
                 return await super().spawn_single_user(user, server_name, display_name, options)
@@ -134,74 +137,74 @@ class StartsOwnServers(BaseHandler):
                 task = asyncio.current_task()
                 if task is not None and task.cancelling():
                     raise
-                # The stop cancelled the start, not this request.
+                # A stop of the server cancelled its start; this request was not cancelled.
                 raise web.HTTPError(
                     HTTPStatus.CONFLICT,
-                    f"the start of the server {server_name or user.name} was stopped; start it"
-                    " again if it is still wanted",
+                    f"the start of server {server_name or user.name} was cancelled by a stop;"
+                    " start it again if you still need it",
                 ) from None
             except RuntimeError as error:
-                # The same error as the Hub's, if another start came first.
+                # The Hub raises RuntimeError if a start or stop of this server is pending.
                 if not spawner.pending:
                     raise
                 raise web.HTTPError(
                     HTTPStatus.CONFLICT,
-                    f"the server {server_name or user.name} is in its {spawner.pending} already;"
-                    " wait until that is over",
+                    f"a {spawner.pending} of server {server_name or user.name} is pending; wait"
+                    " until it has finished",
                 ) from error
 
     def is_about_to_start(self, user: User, server_name: str) -> bool:
-        """Return whether a start is in progress that the Hub does not show yet."""
-        if not self.turns.starting[(user.name, server_name)]:
+        """Return whether a start is in progress that the Hub has not recorded yet."""
+        if not self.server_locks.starting[(user.name, server_name)]:
             return False
         return server_name not in user.orm_spawners or not user.spawners[server_name].active
 
 
-class ServerHandler(StartsOwnServers, UserServerAPIHandler):
-    """Create, start, change and remove a server."""
+class ServerHandler(OwnerOnlyStartMixin, UserServerAPIHandler):
+    """Creates, starts, changes and removes a server."""
 
     async def put(self, user_name: str, server_name: str = "") -> None:
-        self._check(user_name)
-        async with self.turns.alone((user_name, server_name)):
+        self._require_owner_or_session_id(user_name)
+        async with self.server_locks.exclusive((user_name, server_name)):
             await super().put(user_name, server_name)
 
     async def post(self, user_name: str, server_name: str = "") -> None:
-        self._check(user_name)
+        self._require_owner_or_session_id(user_name)
         key = (user_name, server_name)
-        await self.turns.free(key)
+        await self.server_locks.wait_until_free(key)
         user = self.find_user(user_name)
         if user is not None and self.is_about_to_start(user, server_name):
-            # The same response as the Hub's when it sees the start.
+            # The Hub's own response while a start is pending.
             self.set_status(HTTPStatus.ACCEPTED)
             return
-        with self.turns.start(key):
+        with self.server_locks.count_start(key):
             await super().post(user_name, server_name)
 
     async def patch(self, user_name: str, server_name: str = "") -> None:
         self.require_owner(user_name)
         if isinstance(self.current_user, orm.Service):
             raise web.HTTPError(
-                HTTPStatus.FORBIDDEN, "a service may not change servers: only their owner may"
+                HTTPStatus.FORBIDDEN, "a service may not change a server: only its owner may"
             )
-        async with self.turns.alone((user_name, server_name)):
+        async with self.server_locks.exclusive((user_name, server_name)):
             await super().patch(user_name, server_name)
 
-    def _check(self, owner: str) -> None:
-        """Raise a 403 unless the caller is the owner, or a service that sends only the id of a
-        session.
+    def _require_owner_or_session_id(self, owner: str) -> None:
+        """Raise a 403 unless the caller is the owner, or a service whose only user option is the
+        session id.
         """
         self.require_owner(owner)
         options = self.get_server_json_body()["user_options"] or {}
         if isinstance(self.current_user, orm.Service) and set(options) - {HUB_OPTION}:
             raise web.HTTPError(
                 HTTPStatus.FORBIDDEN,
-                f"a service may send no user option but {HUB_OPTION}: only the owner of a server"
-                " chooses its options",
+                f"a service may send only the user option {HUB_OPTION}: only the owner of a server"
+                " may choose its options",
             )
 
     @needs_scope("delete:servers")  # type: ignore[untyped-decorator]  # jupyterhub has no types
     async def delete(self, user_name: str, server_name: str = "") -> None:
-        async with self.turns.alone((user_name, server_name)):
+        async with self.server_locks.exclusive((user_name, server_name)):
             await self._delete(user_name, server_name)
 
     async def _delete(self, user_name: str, server_name: str) -> None:
@@ -210,12 +213,12 @@ class ServerHandler(StartsOwnServers, UserServerAPIHandler):
         if user is None or server_name not in user.orm_spawners:
             await super().delete(user_name, server_name)
             return
-        if HUB_OPTION in body and not self._serves(user, server_name, str(body[HUB_OPTION])):
-            # A newer session has the server, or is about to get it.
+        if HUB_OPTION in body and not self._belongs_to(user, server_name, str(body[HUB_OPTION])):
+            # The server belongs to a newer session, or is being started for one.
             self.set_status(HTTPStatus.NO_CONTENT)
             return
         key = (user.name, server_name)
-        if self.turns.is_removed(key):
+        if self.server_locks.is_being_removed(key):
             self.set_status(HTTPStatus.ACCEPTED)
             return
         if body.get("remove"):
@@ -223,38 +226,41 @@ class ServerHandler(StartsOwnServers, UserServerAPIHandler):
         try:
             await super().delete(user_name, server_name)
         except BaseException:
-            self.turns.abandon_removal(key)
+            self.server_locks.abandon_removal(key)
             raise
 
     def _begin_removal(self, user: User, server_name: str) -> None:
         if self.is_about_to_start(user, server_name):
             raise web.HTTPError(
                 HTTPStatus.CONFLICT,
-                f"the server {server_name} is just being started; stop it first, or try again",
+                f"server {server_name} is starting; stop it first, or retry once it has started",
             )
         if server_name:
-            self.turns.begin_removal((user.name, server_name), user)
+            self.server_locks.begin_removal((user.name, server_name), user)
 
     async def stop_single_user(self, user: User, server_name: str = "") -> Any:
-        """Stop a server; a cancelled start that has already stopped it counts as success."""
+        """Stop a server, after a pending start or stop of it has finished.
+
+        Succeed if the server is then no longer active.
+        """
         loop = asyncio.get_running_loop()
-        deadline = loop.time() + REMOVAL_SECONDS
+        deadline = loop.time() + PENDING_TIMEOUT_SECONDS
         while server_name in user.spawners and user.spawners[server_name].pending:
             if loop.time() >= deadline:
                 raise web.HTTPError(
                     HTTPStatus.CONFLICT,
-                    f"the server {server_name or user.name} is still in its"
-                    f" {user.spawners[server_name].pending}; try again",
+                    f"a {user.spawners[server_name].pending} of server {server_name or user.name}"
+                    " is still pending; try again later",
                 )
-            await asyncio.sleep(REMOVAL_STEP_SECONDS)
+            await asyncio.sleep(POLL_SECONDS)
         if server_name not in user.spawners or not user.spawners[server_name].active:
             return None
         return await super().stop_single_user(user, server_name)
 
-    def _serves(self, user: User, server_name: str, session_id: str) -> bool:
-        """Return whether the server belongs to that session, and not to a later one."""
+    def _belongs_to(self, user: User, server_name: str, session_id: str) -> bool:
+        """Return whether the server belongs to this session and not to a newer one."""
         spawner = user.spawners[server_name]
         if self.is_about_to_start(user, server_name):
             return False
-        ask = getattr(spawner, "serves", None)
-        return ask is None or bool(ask(session_id))
+        serves = getattr(spawner, "serves", None)
+        return serves is None or bool(serves(session_id))

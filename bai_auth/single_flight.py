@@ -1,4 +1,4 @@
-"""Single-flight: concurrent callers share one call."""
+"""Single-flight calls whose result is never older than the request for it."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ API = "/api/v1"
 
 class OpenAPIHandler(APIHandler):
     async def get(self) -> None:
-        # Built on request and in a thread: it takes long and is rarely needed.
+        # Built on demand and in a thread, because it takes long and is rarely requested.
         self.write_json(await asyncio.to_thread(_document, self.settings["prefix"]))
 
 
@@ -35,8 +35,8 @@ def _document(prefix: str) -> dict[str, Any]:
 def make_app(manager: Manager, sign_in: Any, **settings: Any) -> Application:
     """Return the application that serves ``manager`` below its base URL.
 
-    The session page needs ``hub_oauth`` and ``cookie_secret`` among the settings, because browsers
-    sign in through the Hub.
+    HTML pages are only served with the settings ``hub_oauth`` and ``cookie_secret``, because
+    browsers sign in through the Hub.
     """
     base = manager.settings.base_url.rstrip("/")
     prefix = base + API

@@ -1,4 +1,4 @@
-"""`/audit-log`"""
+"""`/audit-log`: the log of administrative changes."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from typing import Any
 from bai_services.core.listing import ListQuery
 
 from .base import APIHandler, operation
-from .fields import Shown
+from .fields import ResponseModel
 
 
-class AuditEntry(Shown):
+class AuditEntry(ResponseModel):
     id: int
     at: datetime
     actor_id: str | None
@@ -26,7 +26,7 @@ class AuditEntry(Shown):
 
 
 class AuditLogHandler(APIHandler):
-    @operation("List changes and who made them", tag="audit", returns=AuditEntry, is_list=True)
+    @operation("List the entries of the audit log", tag="audit", returns=AuditEntry, is_list=True)
     async def get(self, query: ListQuery) -> Any:
         return await self.manager.audit.page(self.caller, query)
 

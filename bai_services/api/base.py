@@ -1,4 +1,4 @@
-"""Base of all handlers: the operation decorator, errors and their HTTP statuses."""
+"""The base class of all handlers, the operation decorator, and the HTTP status of each error."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ from bai_services.core.resources import ResourceSlots
 from bai_services.manager.manager import Manager
 
 MAX_BODY_BYTES = 2**20
-# Size of the pieces in which bodies are read; the server is created with it.
+# Chunk size with which the HTTP server reads bodies.
 BODY_CHUNK_BYTES = 2**18
-READING = ("GET", "HEAD", "OPTIONS")
+READ_METHODS = ("GET", "HEAD", "OPTIONS")
 
 HTTP_STATUS: dict[type[errors.BaiError], HTTPStatus] = {
     errors.BaiError: HTTPStatus.INTERNAL_SERVER_ERROR,
     errors.InvalidRequest: HTTPStatus.BAD_REQUEST,
     errors.InvalidTransition: HTTPStatus.CONFLICT,
-    errors.ChecksumMismatch: HTTPStatus.BAD_REQUEST,  # tus requires 460, which its own routes send
+    errors.ChecksumMismatch: HTTPStatus.BAD_REQUEST,  # the tus routes send 460 instead
     errors.NotSignedIn: HTTPStatus.UNAUTHORIZED,
     errors.SignInRefused: HTTPStatus.UNAUTHORIZED,
     errors.SignInBlocked: HTTPStatus.TOO_MANY_REQUESTS,
@@ -48,13 +48,13 @@ HTTP_STATUS: dict[type[errors.BaiError], HTTPStatus] = {
 
 
 def status_of(error: type[errors.BaiError]) -> HTTPStatus:
-    """Return the status of an error, or that of its nearest base class that has one."""
+    """Return the status of an error class, or else of its nearest base class with a status."""
     return next(HTTP_STATUS[cls] for cls in error.__mro__ if cls in HTTP_STATUS)
 
 
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """Description of one method of one route, for the OpenAPI document."""
+    """The declaration of one method of one route, also the source of the OpenAPI document."""
 
     summary: str
     tag: str
@@ -81,14 +81,23 @@ def operation(
     is_file: bool = False,
     is_for_sessions: bool = False,
 ) -> Callable[[Callable[..., Awaitable[Any]]], Callable[..., Awaitable[None]]]:
-    """Make a handler's method an operation of the API.
+    """Declare a handler's method as an operation of the API.
 
-    The method receives the path's groups as keywords, ``body`` (an instance of the model) where one
-    is declared, and ``query`` (a ``ListQuery``) where it is a list; its return value is written as
-    JSON. ``returns`` is the model of the answer (of one item, for a list). An open operation needs
-    no sign-in. ``parameters`` maps query parameters to descriptions. With ``is_file``, the answer
-    to a GET or the body of a PUT is the content of a file. Only an operation that
-    ``is_for_sessions`` accepts the token of a session.
+    The method receives the groups of the path as keyword arguments, with ``body`` the validated
+    body, and with ``is_list`` a ``ListQuery`` as ``query``. Its return value is written as JSON.
+
+    Parameters
+    ----------
+    returns
+        Model of the response; with ``is_list``, of one item.
+    is_open
+        The operation requires no sign-in.
+    parameters
+        Descriptions of the query parameters.
+    is_file
+        The response to a GET, or the body of a PUT or PATCH, is the content of a file.
+    is_for_sessions
+        The operation accepts session tokens; all others reject them.
     """
     declared = Operation(
         summary,
@@ -120,67 +129,73 @@ async def _call(
     declared: Operation,
     path: Mapping[str, str],
 ) -> None:
-    """Sign in, read the operation's input, run it, and write its answer."""
-    # A handler that receives its body in pieces has identified the caller before the first one.
+    """Authenticate the caller, validate the input, call the method and write the response.
+
+    Denied changes are recorded in the audit log.
+    """
+    # A handler that streams its body has already authenticated the caller, in ``prepare``.
     if not declared.is_open and getattr(handler, "caller", None) is None:
         await handler.sign_in()
     if any("\0" in key for key in path.values()):
-        # No name contains NUL, and PostgreSQL cannot compare with it.
-        raise errors.NotFound(f"there is no {handler.request.path}")
+        # No name contains NUL, and PostgreSQL rejects it in parameters.
+        raise errors.NotFound(f"{handler.request.path} does not exist")
     arguments: dict[str, Any] = dict(path)
     if declared.body is not None:
         arguments["body"] = handler.parse_body(declared.body)
     if declared.is_list:
         arguments["query"] = ListQuery.parse(handler.query_arguments())
     try:
-        answer = await method(handler, **arguments)
+        result = await method(handler, **arguments)
     except errors.Forbidden as error:
-        if handler.request.method not in READING and not declared.is_open:
+        if handler.request.method not in READ_METHODS and not declared.is_open:
             await handler.manager.audit.refused(handler.caller, handler.request.path, error)
         raise
     if not handler._finished:
         handler.set_status(declared.status)
-        handler.write_json(answer)
+        handler.write_json(result)
 
 
 def manager_of(handler: RequestHandler) -> Manager:
-    """Return the manager that an application was made for."""
+    """Return the manager that the handler's application serves."""
     manager: Manager = handler.settings["manager"]
     return manager
 
 
 class APIHandler(RequestHandler):
-    """Turns every error into ``{"error": code, "message": text, "details": {…}}``."""
+    """Base of the API's handlers: authentication, input, JSON output and error responses.
+
+    Every error is sent as ``{"error": code, "message": text, "details": {…}}``.
+    """
 
     caller: Caller
 
     @property
     def manager(self) -> Manager:
-        """The ``Manager``; handlers call one method of one of its services."""
+        """The manager; each operation calls one method of one of its services."""
         return manager_of(self)
 
     async def sign_in(self) -> None:
-        """Return the caller; see ``sign_in.py``.
+        """Authenticate the request and set ``caller``; see ``sign_in.py``.
 
         Raises
         ------
+        NotSignedIn, Unavailable
+            If the caller cannot be authenticated.
         Forbidden
-            If it is a session, and the operation is not for sessions.
+            If the request has a session token and the operation does not accept one.
         """
         caller: Caller = await self.settings["sign_in"].caller_of(self)
         method = getattr(self, (self.request.method or "").lower(), None)
         declared: Operation | None = getattr(method, "operation", None)
         if caller.role is Role.SESSION and not (declared and declared.is_for_sessions):
             raise errors.Forbidden(
-                f"the token of a session may not do {self.request.method} {self.request.path}; "
+                f"a session token may not be used for {self.request.method} {self.request.path}; "
                 "use a token of the user (`bai login`)"
             )
         self.caller = caller
 
     def check_xsrf_cookie(self) -> None:
-        """Do nothing: ``sign_in`` checks it for requests with cookies, the only ones that need
-        it.
-        """
+        """Do nothing: ``sign_in`` checks the XSRF token of requests authenticated by cookie."""
 
     def query_arguments(self) -> dict[str, str]:
         return {name: self.get_query_argument(name) for name in self.request.query_arguments}
@@ -191,13 +206,14 @@ class APIHandler(RequestHandler):
         try:
             return model.model_validate_json(self.request.body or b"{}")
         except ValidationError as error:
-            raise invalid(error) from None
+            raise invalid_request(error) from None
 
-    def write_json(self, answer: Any) -> None:
-        if answer is None:
+    def write_json(self, content: Any) -> None:
+        """Write the response body as JSON; None writes nothing."""
+        if content is None:
             return
         self.set_header("Content-Type", "application/json; charset=utf-8")
-        self.write(json.dumps(answer, default=to_json, ensure_ascii=False, allow_nan=False))
+        self.write(json.dumps(content, default=to_json, ensure_ascii=False, allow_nan=False))
 
     def set_default_headers(self) -> None:
         self.set_header("X-Content-Type-Options", "nosniff")
@@ -205,7 +221,7 @@ class APIHandler(RequestHandler):
         self.clear_header("Server")
 
     def error_status(self, error: errors.BaiError) -> int:
-        """Return the status of an error; a protocol may define its own."""
+        """Return the status of an error; override it where a protocol requires another."""
         return status_of(type(error))
 
     def write_error(self, status_code: int, **kwargs: Any) -> None:
@@ -222,30 +238,36 @@ class APIHandler(RequestHandler):
         self.finish(json.dumps(content, default=to_json, ensure_ascii=False))
 
     def log_exception(self, typ: Any, value: Any, tb: Any) -> None:
-        # A refusal is a regular answer and needs no traceback.
+        # These errors are regular responses and need no traceback.
         if not isinstance(value, errors.BaiError):
             super().log_exception(typ, value, tb)
 
 
 class NotFoundHandler(APIHandler):
-    """Answers for all paths without a route."""
+    """Responds to all paths without a route."""
 
     async def prepare(self) -> None:
-        raise errors.NotFound(f"there is no {self.request.path}")
+        raise errors.NotFound(f"{self.request.path} does not exist")
 
 
-def invalid(error: ValidationError, said: str = "") -> errors.InvalidRequest:
-    """Return the refusal of input that violates its model, naming each field, after ``said``."""
+def invalid_request(error: ValidationError, prefix: str = "") -> errors.InvalidRequest:
+    """Convert a validation error; the message is ``prefix`` and the problem of each field."""
     problems = [
         {"field": ".".join(map(str, e["loc"])), "problem": e["msg"]}
         for e in error.errors(include_url=False, include_context=False, include_input=False)
     ]
     text = "; ".join(f"{p['field'] or 'body'}: {p['problem']}" for p in problems)
-    return errors.InvalidRequest(f"{said}: {text}" if said else text, problems=problems)
+    return errors.InvalidRequest(f"{prefix}: {text}" if prefix else text, problems=problems)
 
 
 def to_json(value: Any) -> Any:
-    """Convert an answer of the manager into JSON types."""
+    """Convert a value of the manager that ``json`` cannot serialize.
+
+    Raises
+    ------
+    TypeError
+        If the type is unknown.
+    """
     if isinstance(value, ResourceSlots):
         return value.format()
     if isinstance(value, BaseModel):
@@ -260,5 +282,5 @@ def to_json(value: Any) -> Any:
 
 
 def _fields(value: Any) -> list[tuple[str, Any]]:
-    # Not asdict(), which would convert ResourceSlots into plain dictionaries of integers.
+    # Not asdict(): it would convert nested ResourceSlots to dictionaries of integers.
     return [(name, getattr(value, name)) for name in value.__dataclass_fields__]

@@ -1,4 +1,4 @@
-"""`/drain`"""
+"""`/drain`: stops scheduling before the manager is restarted."""
 
 from __future__ import annotations
 

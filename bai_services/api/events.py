@@ -1,4 +1,4 @@
-"""`/events`: changes of sessions as server-sent events."""
+"""`/events`: change notifications for sessions as server-sent events."""
 
 from __future__ import annotations
 
@@ -10,20 +10,23 @@ from bai_services.core.errors import NotSignedIn
 from bai_services.manager.events import Change
 
 from .base import APIHandler, operation
-from .streams import ends_with_sign_in
+from .streams import cancel_on_sign_out
 
 KEEPALIVE_SECONDS = 15.0
 
 
 class EventsHandler(APIHandler):
-    """Sends that something changed; the client then reads the current state."""
+    """Streams notifications without content; the client fetches the current state itself."""
 
-    @operation("Follow sessions (text/event-stream; ?session=ID for one)", tag="sessions")
+    @operation(
+        "Stream change notifications of sessions (text/event-stream)",
+        tag="sessions",
+        parameters={"session": "id or name of one session; default: all visible sessions"},
+    )
     async def get(self) -> None:
         session_id = self.get_query_argument("session", None)
         if session_id is not None:
-            # A session that the caller may not read is reported as not found, as in all other
-            # routes.
+            # Raises NotFound also for a session that the caller may not read, as all routes do.
             session_id = (await self.manager.sessions.sessions.get(self.caller, session_id))["id"]
         changes = self.manager.feed.follow(self.caller, session_id, KEEPALIVE_SECONDS)
         self.set_header("Content-Type", "text/event-stream")
@@ -31,11 +34,11 @@ class EventsHandler(APIHandler):
         try:
             # The first comment tells the client that the stream is open.
             await self._send(": open\n\n")
-            async with ends_with_sign_in(self):
+            async with cancel_on_sign_out(self):
                 async for change in changes:
                     await self._send(_line(change))
         except StreamClosedError:
-            # The client has disconnected, so there is no answer to finish.
+            # The client has disconnected, so there is no response to finish.
             self._finished = True
         except NotSignedIn:
             await self.finish()
@@ -49,7 +52,7 @@ class EventsHandler(APIHandler):
 
 def _line(change: Change | None) -> str:
     if change is None:
-        return ": still here\n\n"
+        return ": keepalive\n\n"
     data = {"kind": change.kind, "session_id": change.session_id, "status": change.status}
     return f"event: {change.kind}\ndata: {json.dumps(data)}\n\n"
 

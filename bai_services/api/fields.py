@@ -1,4 +1,4 @@
-"""Field types shared by several bodies."""
+"""Base classes and field types of request and response models."""
 
 from __future__ import annotations
 
@@ -21,24 +21,24 @@ NameText = Annotated[str, StringConstraints(max_length=64, pattern=_PLAIN)]
 ShortText = Annotated[str, StringConstraints(max_length=255, pattern=_PLAIN)]
 LongText = Annotated[str, StringConstraints(max_length=500, pattern=_PLAIN)]
 Count = Annotated[int, Field(ge=0, le=2**31 - 1)]
-# Strict, so that true is not read as 1.
-Slots = dict[str, StrictStr | StrictInt | StrictFloat]
-SlotTexts = dict[str, str]
+# Strict, so that true is not accepted as 1.
+SlotsInput = dict[str, StrictStr | StrictInt | StrictFloat]
+SlotsOutput = dict[str, str]
 Hosts = dict[NameText, list[NameText]]
 
 
 class Body(BaseModel):
-    """The body of a request: unknown fields are refused, only given fields count.
+    """A request body. Unknown fields are rejected.
 
-    The defaults of its fields stand for "not given"; the manager decides the initial values.
+    The default of a field only means "not given": the manager sets the initial value.
     """
 
     model_config = ConfigDict(extra="forbid", allow_inf_nan=False)
 
-    def given(self) -> dict[str, object]:
+    def given_fields(self) -> dict[str, object]:
         """Return the fields that the request contains."""
         return self.model_dump(exclude_unset=True)
 
 
-class Shown(BaseModel):
-    """An object as the API shows it, for the OpenAPI document."""
+class ResponseModel(BaseModel):
+    """A response body. Only used to generate the OpenAPI document; responses are not validated."""

@@ -1,4 +1,4 @@
-"""`/health`"""
+"""`/health`: the health of the manager, for load balancers and monitoring."""
 
 from __future__ import annotations
 
@@ -6,10 +6,12 @@ from http import HTTPStatus
 from typing import Literal
 
 from .base import APIHandler, operation
-from .fields import Shown
+from .fields import ResponseModel
 
 
-class HealthShown(Shown):
+class Health(ResponseModel):
+    """``hub``: the Hub is reachable. ``standby``: another manager has the scheduler's lease."""
+
     status: Literal["ok", "degraded"]
     version: str
     database: bool
@@ -18,7 +20,7 @@ class HealthShown(Shown):
 
 
 class HealthHandler(APIHandler):
-    @operation("Read the health of the manager", tag="health", returns=HealthShown, is_open=True)
+    @operation("Read the health of the manager", tag="health", returns=Health, is_open=True)
     async def get(self) -> None:
         health = await self.manager.health.get()
         if not health.database:

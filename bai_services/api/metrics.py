@@ -1,4 +1,4 @@
-"""`/metrics`, and the counting of requests."""
+"""`/metrics`, the access log, and the metrics of API requests."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ log = logging.getLogger(__name__)
 
 
 class MetricsHandler(APIHandler):
-    @operation("Read counters in Prometheus' text format", tag="health")
+    @operation("Read the metrics in Prometheus text format", tag="health")
     async def get(self) -> None:
         text = await self.manager.monitoring.text(self.caller)
         self.set_header("Content-Type", CONTENT_TYPE)
@@ -25,9 +25,9 @@ class MetricsHandler(APIHandler):
 
 
 class AccessLog:
-    """Counts and logs each request; called by tornado after the answer.
+    """Counts and logs each request; tornado calls it after the response.
 
-    The query string is not logged, because it may contain what users search for.
+    The query string is not logged, because it may contain search terms of users.
     """
 
     def __init__(
@@ -42,13 +42,14 @@ class AccessLog:
         route = self._paths.get(type(handler), "other")
         method = request.method or ""
         self._metrics.requests.labels(method, route, str(status)).inc()
-        is_waiting = "wait" in request.query_arguments or route == "/events"
-        if not is_waiting:
+        # The duration of long polls and event streams says nothing about performance.
+        is_long_poll = "wait" in request.query_arguments or route == "/events"
+        if not is_long_poll:
             self._metrics.request_seconds.labels(method, route).observe(request.request_time())
-        # For pages, `caller` is a method.
-        found = getattr(handler, "caller", None)
-        caller = found if isinstance(found, Caller) else None
-        who = "-" if caller is None else caller.username or caller.role
+        # In page handlers, `caller` is a method.
+        attribute = getattr(handler, "caller", None)
+        caller = attribute if isinstance(attribute, Caller) else None
+        caller_name = "-" if caller is None else caller.username or caller.role
         log.log(
             _level_of(status, caller),
             "%s %s %d %.0f ms %s",
@@ -56,16 +57,16 @@ class AccessLog:
             request.path,
             status,
             request.request_time() * 1000,
-            who,
+            caller_name,
         )
 
 
 def _level_of(status: int, caller: Caller | None) -> int:
     if status >= 500:
         return logging.WARNING
-    # Services send requests all the time; the code that handles them logs what matters.
-    is_part = caller is not None and caller.role in (Role.HUB, Role.AGENT)
-    return logging.DEBUG if is_part and status < 400 else logging.INFO
+    # Hub and agents send many requests; the code that handles them logs the important ones.
+    is_component = caller is not None and caller.role in (Role.HUB, Role.AGENT)
+    return logging.DEBUG if is_component and status < 400 else logging.INFO
 
 
 ROUTES = [("/metrics", MetricsHandler)]

@@ -28,8 +28,10 @@ _ERROR = {
 
 _BYTES = {"application/octet-stream": {"schema": {"type": "string", "format": "binary"}}}
 
-# A piece of an upload, with the media type of the tus protocol.
-_PIECE = {"application/offset+octet-stream": {"schema": {"type": "string", "format": "binary"}}}
+# Upload chunk: the body of a tus ``PATCH`` request.
+_UPLOAD_CHUNK = {
+    "application/offset+octet-stream": {"schema": {"type": "string", "format": "binary"}}
+}
 
 _LIST_PARAMETERS = [
     {"name": "limit", "in": "query", "schema": {"type": "integer", "minimum": 1, "maximum": 500}},
@@ -38,22 +40,22 @@ _LIST_PARAMETERS = [
         "name": "sort",
         "in": "query",
         "schema": {"type": "string"},
-        "description": "fields, separated by commas; a leading - sorts in descending order",
+        "description": "sort fields, separated by commas; prefix - sorts in descending order",
     },
 ]
 
 
 def document(routes: Iterable[tuple[str, type[APIHandler]]], prefix: str) -> dict[str, Any]:
-    """Return the document for ``routes`` (pattern below ``prefix``, handler)."""
-    found = [
+    """Return the OpenAPI document of ``routes``: pattern below ``prefix``, and handler."""
+    operations = [
         (path_of(pattern), _GROUP.findall(pattern), method, op)
         for pattern, handler in routes
         for method in METHODS
         if (op := getattr(getattr(handler, method), "operation", None)) is not None
     ]
-    schemas, definitions = _schemas(op for *_, op in found)
+    schemas, definitions = _schemas(op for *_, op in operations)
     paths: dict[str, Any] = {}
-    for path, names, method, op in found:
+    for path, names, method, op in operations:
         paths.setdefault(path, {})[method] = _operation(method, path, names, op, schemas)
     return {
         "openapi": "3.1.0",
@@ -71,11 +73,12 @@ def document(routes: Iterable[tuple[str, type[APIHandler]]], prefix: str) -> dic
 
 
 def path_of(pattern: str) -> str:
-    """Return the OpenAPI path of a route's pattern: ``/a/(?P<b>[^/]+)`` is ``/a/{b}``."""
+    """Convert the pattern of a route to an OpenAPI path: ``/a/(?P<b>[^/]+)`` to ``/a/{b}``."""
     return _GROUP.sub(r"{\1}", pattern)
 
 
 def _schemas(operations: Iterable[Operation]) -> tuple[dict[Any, Any], dict[str, Any]]:
+    """Return the schema of each (model, mode), and the definitions that the schemas refer to."""
     inputs: dict[tuple[Any, Any], TypeAdapter[Any]] = {}
     for op in operations:
         if op.body is not None:
@@ -91,14 +94,14 @@ def _schemas(operations: Iterable[Operation]) -> tuple[dict[Any, Any], dict[str,
 def _operation(
     method: str, path: str, names: list[str], op: Operation, schemas: dict[Any, Any]
 ) -> dict[str, Any]:
-    answer: dict[str, Any] = {"description": op.status.phrase}
+    response: dict[str, Any] = {"description": op.status.phrase}
     if op.returns is not None:
         schema = schemas[op.returns, "serialization"]
-        answer["content"] = {
+        response["content"] = {
             "application/json": {"schema": _page(schema) if op.is_list else schema}
         }
     if op.is_file and method == "get":
-        answer["content"] = _BYTES
+        response["content"] = _BYTES
     described: dict[str, Any] = {
         "operationId": re.sub(r"\W+", "_", f"{method}{path}").strip("_"),
         "summary": op.summary,
@@ -113,9 +116,9 @@ def _operation(
         ]
         + (_LIST_PARAMETERS if op.is_list else []),
         "responses": {
-            str(op.status.value): answer,
+            str(op.status.value): response,
             "default": {
-                "description": "refused",
+                "description": "Error",
                 "content": {"application/json": {"schema": {"$ref": _REF.format(model="Error")}}},
             },
         },
@@ -129,7 +132,7 @@ def _operation(
     if op.is_file and method == "put":
         described["requestBody"] = {"required": True, "content": _BYTES}
     if op.is_file and method == "patch":
-        described["requestBody"] = {"required": True, "content": _PIECE}
+        described["requestBody"] = {"required": True, "content": _UPLOAD_CHUNK}
     return described
 
 

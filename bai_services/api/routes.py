@@ -1,4 +1,4 @@
-"""Every route of the API: pattern below ``/api/v1`` and its handler."""
+"""All routes of the API: pairs of a pattern below ``/api/v1`` and a handler."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .sessions import kernels, launch, logs, sessions, templates
 
 Route = tuple[str, type[APIHandler]]
 
-# Each module defines its own ROUTES; one line each.
+# The first route that matches a path is used.
 ROUTES: list[Route] = [
     *health.ROUTES,
     *counter_audit.ROUTES,

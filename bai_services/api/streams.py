@@ -1,4 +1,4 @@
-"""Endless answers (server-sent events), which end with the sign-in that opened them."""
+"""Cancellation of event streams when their caller is signed out."""
 
 from __future__ import annotations
 
@@ -10,43 +10,43 @@ from bai_services.core.errors import BaiError, Unavailable
 
 from .base import APIHandler
 
-# Together with ``sign_in.TOKEN_CACHE_SECONDS`` below 5 s.
-CHECK_SECONDS = 1.5
+# The sum with ``sign_in.TOKEN_CACHE_SECONDS`` must be below 5 s: a sign-out takes effect in 5 s.
+CHECK_INTERVAL_SECONDS = 1.5
 
 
 @asynccontextmanager
-async def ends_with_sign_in(
-    handler: APIHandler, check_seconds: float = CHECK_SECONDS
+async def cancel_on_sign_out(
+    handler: APIHandler, interval_seconds: float = CHECK_INTERVAL_SECONDS
 ) -> AsyncIterator[None]:
-    """Cancel the block soon after the caller of ``handler`` has been signed out.
+    """Cancel the block after the caller of ``handler`` has been signed out.
 
     Raises
     ------
     NotSignedIn
-        In place of the cancellation.
+        Instead of ``CancelledError``, if the block was cancelled by a sign-out.
     """
-    writing = asyncio.current_task()
-    assert writing is not None
-    refusal: BaiError | None = None
+    block_task = asyncio.current_task()
+    assert block_task is not None
+    sign_in_error: BaiError | None = None
 
     async def check() -> None:
-        nonlocal refusal
-        while refusal is None:
-            await asyncio.sleep(check_seconds)
+        nonlocal sign_in_error
+        while sign_in_error is None:
+            await asyncio.sleep(interval_seconds)
             try:
                 await handler.settings["sign_in"].recheck(handler, handler.caller)
             except Unavailable:
-                continue  # the Hub or the database does not answer, which signs nobody out
+                continue  # an outage of the Hub or the database does not sign users out
             except BaiError as error:
-                refusal = error
-                writing.cancel()
+                sign_in_error = error
+                block_task.cancel()
 
-    checking = asyncio.create_task(check())
+    check_task = asyncio.create_task(check())
     try:
         yield
     except asyncio.CancelledError:
-        if refusal is None or writing.uncancel():
+        if sign_in_error is None or block_task.uncancel():
             raise
-        raise refusal from None
+        raise sign_in_error from None
     finally:
-        checking.cancel()
+        check_task.cancel()

@@ -1,4 +1,4 @@
-"""Loads the translation files and hands out translators."""
+"""Translations of our pages: load the files, choose a language, translate keys."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from importlib import resources
 from typing import Protocol
 
-# Each name in its own language, as a person who cannot read the page looks for it.
+# Each name is in its own language, for users who cannot read the current language of the page.
 LANGUAGES: Mapping[str, str] = {"en": "English", "ko": "한국어", "ja": "日本語", "th": "ไทย"}
 DEFAULT = "en"
 COOKIE = "bai_lang"
@@ -20,12 +20,11 @@ Text = str | Mapping[str, str]
 
 @dataclass(frozen=True, slots=True)
 class Translator:
-    """Gives the text of a key in one language; call it.
+    """Translates keys to one language: ``translate("sign_in.blocked_minutes", count=3)``.
 
-    ``translate("sign_in.blocked", count=3)`` fills ``{count}`` and, where the
-    file has the forms ``one`` and ``other``, picks by ``count``. A key that is
-    missing in the language gives the English text; missing there too, the key
-    itself: a page never breaks for want of a text.
+    Replaces placeholders such as ``{count}``. If the file has the plural forms ``one`` and
+    ``other``, ``count`` selects one. A key without a translation gives the English text, and
+    an unknown key the key itself, so that a missing text never breaks a page.
     """
 
     language: str
@@ -40,22 +39,24 @@ class Translator:
         return text.format_map(values) if values else text
 
     def area(self, name: str) -> dict[str, str]:
-        """Return the plain texts of one area, without their prefix, for a page's script."""
-        start = name + "."
+        """Return the texts of one file without the prefix ``AREA.``, for scripts of pages.
+
+        Texts with plural forms are left out.
+        """
+        prefix = name + "."
         texts = {**translator(DEFAULT).texts, **self.texts}
         return {
-            key.removeprefix(start): text
+            key.removeprefix(prefix): text
             for key, text in texts.items()
-            if key.startswith(start) and isinstance(text, str)
+            if key.startswith(prefix) and isinstance(text, str)
         }
 
 
 @functools.cache
 def translator(language: str) -> Translator:
-    """Return the translator of one of ``LANGUAGES``; files are read once.
+    """Return the translator for one of ``LANGUAGES``; each file is read once.
 
-    A file ``LANGUAGE/AREA.json`` holds a flat map; its key ``KEY`` is asked for as
-    ``AREA.KEY``.
+    The key ``KEY`` of the file ``LANGUAGE/AREA.json`` is addressed as ``AREA.KEY``.
     """
     texts: dict[str, Text] = {}
     for file in resources.files(__package__).joinpath(language).iterdir():
@@ -67,22 +68,21 @@ def translator(language: str) -> Translator:
 
 
 def pick_language(chosen: str = "", accept_language: str = "") -> str:
-    """Return the language of a page: the one ``chosen``, else the best the browser accepts.
+    """Return the language of a page: ``chosen`` if supported, else the browser's preference.
 
-    ``chosen`` is what the person picked (unknown values count as none);
-    ``accept_language`` is the header, read with its weights; ties go to the
-    first named. English where nothing fits.
+    ``accept_language`` is the Accept-Language header; among languages of equal weight the first
+    wins. The default is English.
     """
     if chosen in LANGUAGES:
         return chosen
-    wanted: list[tuple[float, str]] = []
+    candidates: list[tuple[float, str]] = []
     for part in accept_language.split(","):
         tag, _, parameter = part.strip().partition(";")
         language = tag.strip().lower().partition("-")[0]
         weight = _weight(parameter)
         if language in LANGUAGES and weight > 0:
-            wanted.append((weight, language))
-    return max(wanted, key=lambda item: item[0], default=(0.0, DEFAULT))[1]
+            candidates.append((weight, language))
+    return max(candidates, key=lambda item: item[0], default=(0.0, DEFAULT))[1]
 
 
 def _weight(parameter: str) -> float:
@@ -104,7 +104,7 @@ class _Request(Protocol):
 
 
 class WebHandler(Protocol):
-    """What is used of tornado's ``RequestHandler``."""
+    """The part of tornado's ``RequestHandler`` that ``translator_for`` uses."""
 
     request: _Request
 
@@ -113,10 +113,11 @@ class WebHandler(Protocol):
 
 
 def translator_for(handler: WebHandler) -> Translator:
-    """Return the translator for the person behind a request.
+    """Return the translator for the user of a request.
 
-    ``?lang=`` decides, then the cookie ``bai_lang``, then ``Accept-Language``.
+    The language comes from ``?lang=``, else from the cookie ``bai_lang``, else from
+    ``Accept-Language``.
     """
-    asked = handler.get_query_argument(ARGUMENT, "")
-    chosen = asked if asked in LANGUAGES else handler.get_cookie(COOKIE, "")
+    argument = handler.get_query_argument(ARGUMENT, "")
+    chosen = argument if argument in LANGUAGES else handler.get_cookie(COOKIE, "")
     return translator(pick_language(chosen, handler.request.headers.get("Accept-Language", "")))

@@ -21,8 +21,8 @@ import httpx
 import pytest
 
 from bai_services.api.folders.files import (
-    BIG_BYTES,
     MAX_DISCARDED_BYTES,
+    SENDFILE_MIN_BYTES,
     byte_range,
     content_disposition,
 )
@@ -140,7 +140,7 @@ async def test_parts_of_a_file(user: Client) -> None:
 
 
 async def test_a_big_file_goes_past_the_server_whole_and_in_parts(api: Api, user: Client) -> None:
-    content = os.urandom(BIG_BYTES + 12_345)
+    content = os.urandom(SENDFILE_MIN_BYTES + 12_345)
     await put(user, "big", content)
     answer = await get(user, "big")
     assert (answer.status_code, answer.content == content) == (200, True)
@@ -184,12 +184,12 @@ def of_folder(opened: Path) -> list[str]:
 async def test_a_big_file_that_shrinks_breaks_off(
     api: Api, user: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    await put(user, "big", b"x" * (BIG_BYTES + 1))
+    await put(user, "big", b"x" * (SENDFILE_MIN_BYTES + 1))
     (path,) = api.world.manager.settings.storage_root.glob("user/*/*/big")
     opened = Download.send
 
     async def shrunk(file: Download, *arguments: Any) -> int:
-        os.truncate(path, BIG_BYTES - 1)
+        os.truncate(path, SENDFILE_MIN_BYTES - 1)
         return await opened(file, *arguments)
 
     monkeypatch.setattr(Download, "send", shrunk)
@@ -204,7 +204,7 @@ async def test_a_file_system_that_cannot_send_is_read(
         raise OSError(errno.EINVAL, "not here")
 
     monkeypatch.setattr(os, "sendfile", refused)
-    content = os.urandom(BIG_BYTES + 1)
+    content = os.urandom(SENDFILE_MIN_BYTES + 1)
     await put(user, "big", content)
     assert (await get(user, "big")).content == content
 

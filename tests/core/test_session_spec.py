@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from bai_services.api.sessions.bodies import NewSession, WantedSession
+from bai_services.api.sessions.bodies import NewSession, SessionRequest
 from bai_services.core.folders.mounts import MountRequest, ResolvedMount
 from bai_services.core.folders.vfolders import Permission
 from bai_services.core.sessions.spec import (
@@ -47,11 +47,11 @@ MOUNTS = (ResolvedMount("id", "data", "local", "/home/work/data", Permission.RO,
 def test_the_rest_model_has_exactly_the_fields_of_the_spec_with_its_defaults() -> None:
     of_rest = {"template", "enqueue_only", "max_wait_seconds"}
     assert set(NewSession.model_fields) - of_rest == FIELDS
-    assert NewSession().as_spec() == SessionSpec(**DEFAULTS)
+    assert NewSession().to_spec() == SessionSpec(**DEFAULTS)
 
 
 def test_a_body_keeps_every_value_on_the_way_to_the_spec() -> None:
-    body = WantedSession.model_validate(
+    body = SessionRequest.model_validate(
         {
             "name": "lab1",
             "resources": {"cpu": 1, "mem": "1g"},
@@ -60,7 +60,7 @@ def test_a_body_keeps_every_value_on_the_way_to_the_spec() -> None:
             "cluster_size": 3,
         }
     )
-    assert body.as_spec() == SessionSpec(
+    assert body.to_spec() == SessionSpec(
         name="lab1",
         resources={"cpu": "1", "mem": "1g"},
         mounts=(MountRequest("data", subpath="raw"),),

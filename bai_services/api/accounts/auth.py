@@ -1,4 +1,6 @@
-"""`/auth/…`: sign-in by password and by one-time code, and account queries of the Hub."""
+"""`/auth/…`: sign-in by password or one-time code, password changes, and account queries of the
+Hub.
+"""
 
 from __future__ import annotations
 
@@ -9,9 +11,9 @@ from typing import Annotated, Any
 from pydantic import Field, SecretStr
 
 from ..base import APIHandler, operation
-from ..fields import Body, NameText, ShortText, Shown
+from ..fields import Body, NameText, ResponseModel, ShortText
 
-# No password is longer; the limit bounds the cost of hashing.
+# Bounds the cost of hashing; the maximum length of a new password is lower.
 Secret = Annotated[SecretStr, Field(max_length=4096)]
 
 
@@ -25,7 +27,12 @@ class CredentialsAtHub(Credentials):
 
 
 class PasswordChange(Body):
-    """``client_ip`` and ``keep_session`` are only accepted from the Hub."""
+    """The old password authenticates the request.
+
+    The change ends all browser sign-ins of the user, except the one with the Hub's session id
+    ``keep_session``. ``revoke_tokens`` also revokes the user's API tokens. Only the Hub may send
+    ``client_ip`` and ``keep_session``; from other callers they are ignored.
+    """
 
     name: ShortText
     old_password: Secret
@@ -36,21 +43,25 @@ class PasswordChange(Body):
 
 
 class Challenge(Body):
+    """``challenge``: PKCE code challenge (RFC 7636, S256)."""
+
     challenge: ShortText
 
 
 class Redemption(Body):
+    """``verifier``: PKCE code verifier that belongs to the challenge of the code."""
+
     code: Annotated[str, Field(max_length=255)]
     verifier: Annotated[str, Field(min_length=43, max_length=128)]
 
 
-class HubRole(Shown):
+class HubRole(ResponseModel):
     name: str
     description: str
     scopes: list[str]
 
 
-class Account(Shown):
+class Account(ResponseModel):
     id: str
     username: str
     email: str
@@ -63,24 +74,24 @@ class Account(Shown):
 
 
 class VerifiedAccount(Account):
-    """``max_concurrent_logins``: the number of browsers signed in at once; null for any number."""
+    """``max_concurrent_logins``: maximum number of signed-in browsers; null: no limit."""
 
     max_concurrent_logins: int | None
 
 
-class HubTokenShown(Shown):
+class HubToken(ResponseModel):
     token: str
     username: str
 
 
-class OneTimeCode(Shown):
+class OneTimeCode(ResponseModel):
     code: str
     expires_at: datetime
 
 
 class VerifyHandler(APIHandler):
     @operation(
-        "Check a password for the Hub", tag="auth", body=CredentialsAtHub, returns=VerifiedAccount
+        "Verify a password (Hub only)", tag="auth", body=CredentialsAtHub, returns=VerifiedAccount
     )
     async def post(self, body: CredentialsAtHub) -> Any:
         return await self.manager.accounts.sign_ins.verify(
@@ -89,37 +100,37 @@ class VerifyHandler(APIHandler):
 
 
 class AccountHandler(APIHandler):
-    @operation("Read an account for the Hub", tag="auth", returns=Account)
+    @operation("Read an account (Hub only)", tag="auth", returns=Account)
     async def get(self, username: str) -> Any:
         return await self.manager.accounts.sign_ins.account(self.caller, username)
 
 
 class TokenHandler(APIHandler):
     @operation(
-        "Get a Hub token by password",
+        "Create a Hub token with a password",
         tag="auth",
         body=Credentials,
-        returns=HubTokenShown,
+        returns=HubToken,
         is_open=True,
     )
     async def post(self, body: Credentials) -> Any:
-        address = await self.settings["sign_in"].person_ip(self)
+        address = await self.settings["sign_in"].user_ip(self)
         return await self.manager.accounts.sign_ins.token(
             body.name, body.password.get_secret_value(), address
         )
 
     @operation(
-        "Revoke the Hub token that the request is sent with",
+        "Revoke the Hub token that authenticates the request",
         tag="auth",
         status=HTTPStatus.NO_CONTENT,
     )
     async def delete(self) -> None:
-        await self.settings["sign_in"].withdraw(self, self.caller)
+        await self.settings["sign_in"].revoke_token(self, self.caller)
 
 
 class PasswordHandler(APIHandler):
     @operation(
-        "Change one's own password",
+        "Change your own password",
         tag="auth",
         body=PasswordChange,
         status=HTTPStatus.NO_CONTENT,
@@ -127,7 +138,7 @@ class PasswordHandler(APIHandler):
     )
     async def post(self, body: PasswordChange) -> None:
         sign_in = self.settings["sign_in"]
-        address = await sign_in.person_ip(self, body.client_ip)
+        address = await sign_in.user_ip(self, body.client_ip)
         await self.manager.accounts.sign_ins.change_password(
             body.name,
             body.old_password.get_secret_value(),
@@ -140,28 +151,28 @@ class PasswordHandler(APIHandler):
 
 class CodeHandler(APIHandler):
     @operation(
-        "Get a one-time code for the CLI, from a signed-in browser",
+        "Create a one-time code for the CLI (signed-in browsers only)",
         tag="auth",
         body=Challenge,
         returns=OneTimeCode,
         is_open=True,
     )
     async def post(self, body: Challenge) -> Any:
-        # A token must not be able to create a longer-lived successor of itself.
+        # Tokens are not accepted: a token could create a new token that outlives it.
         caller = await self.settings["sign_in"].browser_caller(self)
         return self.manager.accounts.sign_ins.code(caller, body.challenge)
 
 
 class RedeemHandler(APIHandler):
     @operation(
-        "Get a Hub token for a one-time code",
+        "Create a Hub token with a one-time code",
         tag="auth",
         body=Redemption,
-        returns=HubTokenShown,
+        returns=HubToken,
         is_open=True,
     )
     async def post(self, body: Redemption) -> Any:
-        address = await self.settings["sign_in"].person_ip(self)
+        address = await self.settings["sign_in"].user_ip(self)
         return await self.manager.accounts.sign_ins.redeem(body.code, body.verifier, address)
 
 

@@ -15,26 +15,25 @@ LOWEST_PORT, HIGHEST_PORT = 1024, 65535
 
 
 class CliLoginHandler(CodePageHandler):
-    """GET asks the user, POST sends the code to the program listening on the user's machine."""
+    """GET asks for consent; POST redirects the code to `bai login` on the user's machine."""
 
-    again = "run bai login again"
+    retry_hint = "run bai login again"
 
     @property
     def port(self) -> str:
         return self.get_argument("port", "")
 
-    def check(self) -> None:
+    def check_parameters(self) -> None:
         is_port = self.port.isascii() and self.port.isdigit() and len(self.port) <= 5
         if not is_port or not LOWEST_PORT <= int(self.port) <= HIGHEST_PORT:
-            raise errors.InvalidRequest(f"the address contains no port; {self.again}")
-        super().check()
+            raise errors.InvalidRequest(f"the URL contains no valid port; {self.retry_hint}")
+        super().check_parameters()
 
-    def ask(self, caller: Caller) -> None:
-        self.render_page("cli_login.html", caller, asked=self)
+    def render_question(self, caller: Caller) -> None:
+        self.render_page("cli_login.html", caller, request=self)
 
-    def hand_over(self, caller: Caller, code: str) -> None:
-        # Always the loopback address of the browser's own machine, so nobody else receives the
-        # code.
+    def deliver_code(self, caller: Caller, code: str) -> None:
+        # Always the loopback address, so that only the user's own machine receives the code.
         query = urlencode({"code": code, "state": self.state})
         self.redirect(f"http://127.0.0.1:{int(self.port)}/?{query}", status=303)
 

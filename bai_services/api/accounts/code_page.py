@@ -1,7 +1,7 @@
-"""A page on which a signed-in user authorizes a program to act for them.
+"""Base of the pages on which a signed-in user authorizes a program to act for them.
 
-The program puts a challenge into the address and receives a code, which is useless without the
-verifier that only the program knows (PKCE, RFC 7636).
+The program puts a challenge into the URL and receives a code, which can only be redeemed with the
+verifier that the program keeps secret (PKCE, RFC 7636).
 """
 
 from __future__ import annotations
@@ -21,32 +21,32 @@ _STATE = re.compile(r"[A-Za-z0-9_-]{8,128}")
 
 
 class CodePageHandler(PageHandler):
-    """GET asks the user, POST passes the code to the program that asked."""
+    """GET asks the user for consent; POST delivers the code to the program."""
 
-    again: ClassVar[str]
-    """Instruction for the user when the address is incomplete."""
+    retry_hint: ClassVar[str]
+    """Instruction for the user if the URL is incomplete."""
 
     async def get(self) -> None:
         caller: Caller | None = None
         try:
-            self.check()
+            self.check_parameters()
             caller = await self.caller()
         except errors.BaiError as error:
             self.render_error(error, caller)
             return
         if caller is not None:
-            self.ask(caller)
+            self.render_question(caller)
 
     async def post(self) -> None:
         caller: Caller | None = None
         try:
-            self.check()
+            self.check_parameters()
             caller = await self.settings["sign_in"].browser_caller(self)
             code = manager_of(self).accounts.sign_ins.code(caller, self.challenge)["code"]
         except errors.BaiError as error:
             self.render_error(error, caller)
             return
-        self.hand_over(caller, code)
+        self.deliver_code(caller, code)
 
     @property
     def challenge(self) -> str:
@@ -56,21 +56,21 @@ class CodePageHandler(PageHandler):
     def state(self) -> str:
         return self.get_argument("state", "")
 
-    def check(self) -> None:
-        """Refuse an address that none of our programs produces.
+    def check_parameters(self) -> None:
+        """Validate the parameters of the URL.
 
         Raises
         ------
         InvalidRequest
-            When a part of it is missing or malformed.
+            If a parameter is missing or malformed.
         """
         if not _CHALLENGE.fullmatch(self.challenge) or not _STATE.fullmatch(self.state):
-            raise errors.InvalidRequest(f"the address is incomplete; {self.again}")
+            raise errors.InvalidRequest(f"the URL is incomplete; {self.retry_hint}")
 
     @abstractmethod
-    def ask(self, caller: Caller) -> None:
-        """Render the page that asks the user."""
+    def render_question(self, caller: Caller) -> None:
+        """Render the page that asks for consent."""
 
     @abstractmethod
-    def hand_over(self, caller: Caller, code: str) -> None:
-        """Pass the code to the program."""
+    def deliver_code(self, caller: Caller, code: str) -> None:
+        """Deliver the code to the program."""

@@ -1,4 +1,4 @@
-"""`/domains`"""
+"""`/domains`: the tenants of the installation."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from typing import Any
 from bai_services.core.listing import ListQuery
 
 from ..base import APIHandler, operation
-from ..fields import Body, Count, Hosts, LongText, NameText, Shown, Slots, SlotTexts
+from ..fields import Body, Count, Hosts, LongText, NameText, ResponseModel, SlotsInput, SlotsOutput
 
 
 class DomainChange(Body):
     description: LongText = ""
     is_active: bool = True
-    total_resource_slots: Slots = {}
+    total_resource_slots: SlotsInput = {}
     max_concurrent_sessions: Count | None = None
     allowed_vfolder_hosts: Hosts = {}
 
@@ -24,12 +24,12 @@ class NewDomain(DomainChange):
     name: NameText
 
 
-class Domain(Shown):
+class Domain(ResponseModel):
     name: str
     created_at: datetime
     description: str
     is_active: bool
-    total_resource_slots: SlotTexts
+    total_resource_slots: SlotsOutput
     max_concurrent_sessions: int | None
     allowed_vfolder_hosts: dict[str, list[str]]
 
@@ -47,7 +47,7 @@ class DomainsHandler(APIHandler):
         status=HTTPStatus.CREATED,
     )
     async def post(self, body: NewDomain) -> Any:
-        return await self.manager.accounts.domains.create(self.caller, body.given())
+        return await self.manager.accounts.domains.create(self.caller, body.given_fields())
 
 
 class DomainHandler(APIHandler):
@@ -57,7 +57,7 @@ class DomainHandler(APIHandler):
 
     @operation("Change a domain", tag="domains", body=DomainChange, returns=Domain)
     async def patch(self, key: str, body: DomainChange) -> Any:
-        return await self.manager.accounts.domains.update(self.caller, key, body.given())
+        return await self.manager.accounts.domains.update(self.caller, key, body.given_fields())
 
     @operation("Delete an unused domain", tag="domains", status=HTTPStatus.NO_CONTENT)
     async def delete(self, key: str) -> None:

@@ -1,4 +1,4 @@
-"""`/keypairs`"""
+"""`/keypairs`: the users' API keys."""
 
 from __future__ import annotations
 
@@ -9,10 +9,12 @@ from typing import Any
 from bai_services.core.listing import ListQuery
 
 from ..base import APIHandler, operation
-from ..fields import Body, Count, NameText, Shown
+from ..fields import Body, Count, NameText, ResponseModel
 
 
 class KeypairChange(Body):
+    """``new_secret``: replace the secret key."""
+
     is_active: bool = True
     is_main: bool = False
     rate_limit: Count = 1
@@ -28,7 +30,7 @@ class NewKeypair(Body):
     resource_policy: NameText = ""
 
 
-class Keypair(Shown):
+class Keypair(ResponseModel):
     access_key: str
     created_at: datetime
     user: str
@@ -42,19 +44,19 @@ class Keypair(Shown):
     resource_policy: str
 
 
-class MadeKeypair(Keypair):
-    """``secret_key`` is only contained in this answer."""
+class CreatedKeypair(Keypair):
+    """``secret_key`` is only contained in this response."""
 
     secret_key: str
 
 
 class ChangedKeypair(Keypair):
-    """``secret_key`` is only contained if a new one was requested."""
+    """``secret_key`` is only contained if ``new_secret`` was requested."""
 
     secret_key: str | None = None
 
 
-class CallbackSecret(Shown):
+class CallbackSecret(ResponseModel):
     access_key: str
     callback_secret: str
 
@@ -65,14 +67,14 @@ class KeypairsHandler(APIHandler):
         return await self.manager.accounts.keypairs.page(self.caller, query)
 
     @operation(
-        "Make a keypair",
+        "Create a keypair",
         tag="keypairs",
         body=NewKeypair,
-        returns=MadeKeypair,
+        returns=CreatedKeypair,
         status=HTTPStatus.CREATED,
     )
     async def post(self, body: NewKeypair) -> Any:
-        return await self.manager.accounts.keypairs.create(self.caller, body.given())
+        return await self.manager.accounts.keypairs.create(self.caller, body.given_fields())
 
 
 class KeypairHandler(APIHandler):
@@ -82,7 +84,7 @@ class KeypairHandler(APIHandler):
 
     @operation("Change a keypair", tag="keypairs", body=KeypairChange, returns=ChangedKeypair)
     async def patch(self, key: str, body: KeypairChange) -> Any:
-        return await self.manager.accounts.keypairs.update(self.caller, key, body.given())
+        return await self.manager.accounts.keypairs.update(self.caller, key, body.given_fields())
 
     @operation("Delete a keypair", tag="keypairs", status=HTTPStatus.NO_CONTENT)
     async def delete(self, key: str) -> None:
@@ -91,7 +93,9 @@ class KeypairHandler(APIHandler):
 
 class CallbackSecretHandler(APIHandler):
     @operation(
-        "Read the secret that signs a keypair's callbacks", tag="keypairs", returns=CallbackSecret
+        "Read the secret that signs the callbacks of a keypair",
+        tag="keypairs",
+        returns=CallbackSecret,
     )
     async def get(self, key: str) -> Any:
         return await self.manager.accounts.keypairs.callback_secret(self.caller, key)

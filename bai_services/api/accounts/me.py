@@ -1,15 +1,15 @@
-"""`/me`"""
+"""`/me`: the caller's own account."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from ..base import APIHandler, operation
-from ..fields import Shown, SlotTexts
+from ..fields import ResponseModel, SlotsOutput
 from .users import ProjectOfUser
 
 
-class Myself(Shown):
+class OwnAccount(ResponseModel):
     id: str
     username: str
     email: str
@@ -19,12 +19,12 @@ class Myself(Shown):
     projects: list[ProjectOfUser]
     keypairs: list[str]
     need_password_change: bool
-    limits: SlotTexts
-    usage: SlotTexts
+    limits: SlotsOutput
+    usage: SlotsOutput
 
 
 class MeHandler(APIHandler):
-    @operation("Read one's own account, limits and usage", tag="me", returns=Myself)
+    @operation("Read your own account, limits and usage", tag="me", returns=OwnAccount)
     async def get(self) -> Any:
         return await self.manager.accounts.me.get(self.caller)
 

@@ -1,7 +1,7 @@
-"""The page on which a signed-in user authorizes the panel in their JupyterLab.
+"""The page on which a signed-in user authorizes the session panel in their JupyterLab.
 
-The panel opens it in a new window. The code is passed to the page that opened the window, and only
-if that has the same origin.
+The panel opens this page in a new window. The code is posted to the opener of the window, which
+must have the same origin.
 """
 
 from __future__ import annotations
@@ -14,15 +14,16 @@ from .code_page import CodePageHandler
 
 
 class PanelLoginHandler(CodePageHandler):
-    """GET asks the user, POST passes the code to the window that asked."""
+    """GET asks for consent; POST renders a page that posts the code to the opener."""
 
-    again = "try again in the panel"
+    retry_hint = "try again in the panel"
 
-    def ask(self, caller: Caller, answer: dict[str, str] | None = None) -> None:
-        self.render_page("panel_login.html", caller, asked=self, answer=answer)
+    def render_question(self, caller: Caller) -> None:
+        self.render_page("panel_login.html", caller, request=self, message=None)
 
-    def hand_over(self, caller: Caller, code: str) -> None:
-        self.ask(caller, {"bai": "panel-login", "code": code, "state": self.state})
+    def deliver_code(self, caller: Caller, code: str) -> None:
+        message = {"bai": "panel-login", "code": code, "state": self.state}
+        self.render_page("panel_login.html", caller, request=self, message=message)
 
 
 PAGES: list[tuple[str, type[RequestHandler]]] = [(r"/panel-login", PanelLoginHandler)]

@@ -1,4 +1,4 @@
-"""`/keypair-policies`, `/user-policies`, `/project-policies`"""
+"""`/keypair-policies`, `/user-policies`, `/project-policies`: the limits of accounts."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from bai_services.core.scheduling.caps import MAX_PENDING_SESSIONS
 from bai_services.manager.accounts.policies import Policies
 
 from ..base import APIHandler, operation
-from ..fields import Body, Count, Hosts, NameText, Shown, Slots, SlotTexts
+from ..fields import Body, Count, Hosts, NameText, ResponseModel, SlotsInput, SlotsOutput
 
 Priority = Annotated[int, Field(ge=0, le=100)]
 QuotaBytes = Annotated[int, Field(ge=-1, le=2**62)]
@@ -22,12 +22,12 @@ QuotaBytes = Annotated[int, Field(ge=-1, le=2**62)]
 
 class KeypairPolicyChange(Body):
     default_for_unspecified: Literal["LIMITED", "UNLIMITED"] = "LIMITED"
-    total_resource_slots: Slots = {}
+    total_resource_slots: SlotsInput = {}
     max_session_lifetime_seconds: Count = 0
     max_lifetime_extension_seconds: Count = 0
     max_concurrent_sessions: Count | None = None
     max_pending_sessions: Count | None = None
-    max_pending_slots: Slots | None = None
+    max_pending_slots: SlotsInput | None = None
     max_priority: Priority | None = None
     max_containers_per_session: Count = 1
     idle_timeout_seconds: Count = 0
@@ -38,16 +38,16 @@ class NewKeypairPolicy(KeypairPolicyChange):
     name: NameText
 
 
-class KeypairPolicy(Shown):
+class KeypairPolicy(ResponseModel):
     name: str
     created_at: datetime
     default_for_unspecified: str
-    total_resource_slots: SlotTexts
+    total_resource_slots: SlotsOutput
     max_session_lifetime_seconds: int
     max_lifetime_extension_seconds: int
     max_concurrent_sessions: int | None
     max_pending_sessions: int | None
-    max_pending_slots: SlotTexts | None
+    max_pending_slots: SlotsOutput | None
     max_priority: int | None
     max_containers_per_session: int
     idle_timeout_seconds: int
@@ -60,7 +60,7 @@ class UserPolicyChange(Body):
     max_concurrent_logins: Annotated[Count, Field(ge=1)] | None = None
     app_sharing: Sharing = Sharing.NONE
     max_app_share_seconds: Count = 0
-    total_resource_slots: Slots = {}
+    total_resource_slots: SlotsInput = {}
     max_concurrent_sessions: Count | None = None
     max_pending_sessions: Count | None = MAX_PENDING_SESSIONS
 
@@ -69,7 +69,7 @@ class NewUserPolicy(UserPolicyChange):
     name: NameText
 
 
-class UserPolicy(Shown):
+class UserPolicy(ResponseModel):
     name: str
     created_at: datetime
     max_vfolder_count: int
@@ -77,7 +77,7 @@ class UserPolicy(Shown):
     max_concurrent_logins: int | None
     app_sharing: Sharing
     max_app_share_seconds: int
-    total_resource_slots: SlotTexts
+    total_resource_slots: SlotsOutput
     max_concurrent_sessions: int | None
     max_pending_sessions: int | None
 
@@ -91,7 +91,7 @@ class NewProjectPolicy(ProjectPolicyChange):
     name: NameText
 
 
-class ProjectPolicy(Shown):
+class ProjectPolicy(ResponseModel):
     name: str
     created_at: datetime
     max_vfolder_count: int
@@ -99,34 +99,34 @@ class ProjectPolicy(Shown):
 
 
 def _handlers(
-    kind: str, made: type[Body], changed: type[Body], shown: type[Shown]
+    kind: str, create_body: type[Body], change_body: type[Body], policy: type[ResponseModel]
 ) -> list[tuple[str, type[APIHandler]]]:
-    """Return the two routes of one kind of policy."""
+    """Return the routes of one kind of policy: ``keypair``, ``user`` or ``project``."""
     tag = f"{kind} policies"
 
     class PoliciesHandler(APIHandler):
-        @operation(f"List {kind} policies", tag=tag, returns=shown, is_list=True)
+        @operation(f"List {kind} policies", tag=tag, returns=policy, is_list=True)
         async def get(self, query: ListQuery) -> Any:
             return await policies(self).page(self.caller, query)
 
         @operation(
-            f"Make a {kind} policy",
+            f"Create a {kind} policy",
             tag=tag,
-            body=made,
-            returns=shown,
+            body=create_body,
+            returns=policy,
             status=HTTPStatus.CREATED,
         )
         async def post(self, body: Body) -> Any:
-            return await policies(self).create(self.caller, body.given())
+            return await policies(self).create(self.caller, body.given_fields())
 
     class PolicyHandler(APIHandler):
-        @operation(f"Read a {kind} policy", tag=tag, returns=shown)
+        @operation(f"Read a {kind} policy", tag=tag, returns=policy)
         async def get(self, key: str) -> Any:
             return await policies(self).get(self.caller, key)
 
-        @operation(f"Change a {kind} policy", tag=tag, body=changed, returns=shown)
+        @operation(f"Change a {kind} policy", tag=tag, body=change_body, returns=policy)
         async def patch(self, key: str, body: Body) -> Any:
-            return await policies(self).update(self.caller, key, body.given())
+            return await policies(self).update(self.caller, key, body.given_fields())
 
         @operation(f"Delete an unused {kind} policy", tag=tag, status=HTTPStatus.NO_CONTENT)
         async def delete(self, key: str) -> None:

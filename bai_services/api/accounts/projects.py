@@ -9,14 +9,24 @@ from typing import Any, Literal
 from bai_services.core.listing import ListQuery
 
 from ..base import APIHandler, operation
-from ..fields import Body, Count, Hosts, LongText, NameText, ShortText, Shown, Slots, SlotTexts
+from ..fields import (
+    Body,
+    Count,
+    Hosts,
+    LongText,
+    NameText,
+    ResponseModel,
+    ShortText,
+    SlotsInput,
+    SlotsOutput,
+)
 
 
 class ProjectChange(Body):
     name: NameText = ""
     description: LongText = ""
     is_active: bool = True
-    total_resource_slots: Slots = {}
+    total_resource_slots: SlotsInput = {}
     max_concurrent_sessions: Count | None = None
     allowed_vfolder_hosts: Hosts = {}
     resource_policy: NameText = ""
@@ -29,7 +39,7 @@ class NewProject(ProjectChange):
     type: Literal["general", "model-store"] = "general"
 
 
-class Project(Shown):
+class Project(ResponseModel):
     id: str
     name: str
     domain: str
@@ -37,14 +47,14 @@ class Project(Shown):
     description: str
     is_active: bool
     type: str
-    total_resource_slots: SlotTexts
+    total_resource_slots: SlotsOutput
     max_concurrent_sessions: int | None
     allowed_vfolder_hosts: dict[str, list[str]]
     resource_policy: str
     default_image: str | None
 
 
-class Member(Shown):
+class Member(ResponseModel):
     id: str
     username: str
     email: str
@@ -59,14 +69,14 @@ class ProjectsHandler(APIHandler):
         return await self.manager.accounts.projects.page(self.caller, query)
 
     @operation(
-        "Make a project",
+        "Create a project",
         tag="projects",
         body=NewProject,
         returns=Project,
         status=HTTPStatus.CREATED,
     )
     async def post(self, body: NewProject) -> Any:
-        return await self.manager.accounts.projects.create(self.caller, body.given())
+        return await self.manager.accounts.projects.create(self.caller, body.given_fields())
 
 
 class ProjectHandler(APIHandler):
@@ -76,7 +86,7 @@ class ProjectHandler(APIHandler):
 
     @operation("Change a project", tag="projects", body=ProjectChange, returns=Project)
     async def patch(self, key: str, body: ProjectChange) -> Any:
-        return await self.manager.accounts.projects.update(self.caller, key, body.given())
+        return await self.manager.accounts.projects.update(self.caller, key, body.given_fields())
 
     @operation("Delete an unused project", tag="projects", status=HTTPStatus.NO_CONTENT)
     async def delete(self, key: str) -> None:

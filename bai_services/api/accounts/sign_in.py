@@ -1,4 +1,4 @@
-"""Authentication of requests: service secrets, keypair signatures, Hub tokens, Hub cookies."""
+"""Authentication of requests by service secret, keypair signature, Hub token or Hub cookie."""
 
 from __future__ import annotations
 
@@ -22,7 +22,8 @@ from bai_services.core.errors import Forbidden, InvalidRequest, NotSignedIn, Una
 from bai_services.manager.accounts.callers import SignedRequest
 from bai_services.manager.manager import Manager
 
-# A token revoked by the Hub is accepted for at most this long; the account is read every time.
+# A token that was revoked in the Hub is accepted at most this much longer. The account is not
+# cached: a deactivation takes effect at once.
 TOKEN_CACHE_SECONDS = 3
 TOKEN_CACHE_SIZE = 10_000
 SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
@@ -30,17 +31,17 @@ SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
 
 @dataclass(frozen=True, slots=True)
 class TokenOwner:
-    """The owner of a Hub token; a session's own token stands for the session, not for its user."""
+    """The owner of a Hub token. ``is_session``: the token belongs to a session of the user."""
 
     username: str
     is_session: bool = False
 
 
 class SignIn:
-    """Finds the caller of a request, by the table "Identity" in docs/architecture.md."""
+    """Finds the caller of a request; the table "Identity" in docs/architecture.md has the rules."""
 
     def __init__(self, manager: Manager, hub_oauth: HubOAuth | None = None) -> None:
-        """``hub_oauth`` reads the browser's cookie; without it only headers are used."""
+        """``hub_oauth`` reads the browser's cookie; None: authenticate by headers only."""
         self._manager = manager
         self._hub_oauth = hub_oauth
         self._proxies = TrustedProxies.parse(manager.settings.trusted_proxies)
@@ -53,11 +54,11 @@ class SignIn:
         Raises
         ------
         NotSignedIn
-            If the request is not authenticated, or the account is refused.
+            If the request has no valid credential, or the account may not sign in.
         Forbidden
-            If a browser's request lacks the XSRF token.
+            If a request with a cookie lacks the XSRF token.
         Unavailable
-            If the Hub must be queried and cannot be reached.
+            If the Hub must be queried and is unavailable.
         """
         header = handler.request.headers.get("Authorization", "")
         if not header:
@@ -66,73 +67,81 @@ class SignIn:
             return await self._by_signature(handler, header)
         if token := _token_in(header):
             return await self._by_token(handler, token)
-        raise NotSignedIn("the Authorization header is none of: Bearer TOKEN, BackendAI signature")
+        raise NotSignedIn(
+            "the Authorization header must be 'Bearer TOKEN' or a BackendAI signature"
+        )
 
     async def recheck(self, handler: RequestHandler, caller: Caller) -> None:
-        """Raise unless the caller of an open request would still be accepted now.
+        """Check again whether the caller of a long-running request is authorized.
 
         Raises
         ------
         NotSignedIn
-            If the sign-in, the token or the keypair has ended, or the account is refused.
+            If the sign-in or the token was revoked, or the keypair or the account deactivated.
         Unavailable
-            If the Hub cannot be reached.
+            If the Hub is unavailable.
         """
         header = handler.request.headers.get("Authorization", "")
         if header.partition(" ")[0] == signature.SCHEME:
-            # The signature is that of the request; only the keypair and the account can have
-            # changed.
+            # The signature is still valid; only the keypair and the account can have changed.
             await self._manager.accounts.callers.recheck_keypair(caller)
             return
-        # HubOAuth queries the Hub once per request and caches the answer here.
+        # HubOAuth caches the Hub's response here for the rest of the request.
         vars(handler).pop("_cached_hub_user", None)
         await self.caller_of(handler)
 
     async def browser_caller(self, handler: RequestHandler) -> Caller:
         """Return the caller of a request from a signed-in browser; tokens are not accepted."""
         caller = await self._by_cookie(handler)
-        # HubOAuth also accepts tokens, and sets this attribute if it has.
+        # HubOAuth also accepts tokens and then sets this attribute.
         if getattr(handler, "_token_authenticated", False):
-            raise NotSignedIn("this is for a signed-in browser, not for a token")
+            raise NotSignedIn(
+                "this operation requires a signed-in browser; tokens are not accepted"
+            )
         return caller
 
     def require_signature(self, handler: RequestHandler) -> None:
         """Raise ``Forbidden`` unless the request is signed with a keypair.
 
-        A credential with an expiry must not be able to create a successor that outlives it.
+        Other credentials expire and could otherwise create a new one that outlives them.
         """
         header = handler.request.headers.get("Authorization", "")
         if header.partition(" ")[0] != signature.SCHEME:
-            raise Forbidden("this is for requests signed with a keypair; sessions take your token")
+            raise Forbidden(
+                "this operation requires a request signed with a keypair; with a token, use the"
+                " token itself to open the session"
+            )
 
-    async def withdraw(self, handler: RequestHandler, caller: Caller) -> None:
-        """Revoke the Hub token of a request at once.
+    async def revoke_token(self, handler: RequestHandler, caller: Caller) -> None:
+        """Revoke the Hub token of a request, with immediate effect.
 
         Raises
         ------
         InvalidRequest
-            If the request has no token: it is signed with a keypair or from a browser.
+            If the request is not authenticated by a token.
         """
         token = _token_in(handler.request.headers.get("Authorization", ""))
         if not token:
             raise InvalidRequest(
-                "send the token that is to be revoked as Authorization: Bearer TOKEN; "
-                "a keypair can be deactivated with PATCH /keypairs/KEY"
+                "send the token to be revoked as Authorization: Bearer TOKEN; "
+                "to deactivate a keypair, use PATCH /keypairs/KEY"
             )
         await self._manager.accounts.sign_ins.withdraw(caller, token)
         self._tokens[_key_of(token)] = (time.monotonic() + TOKEN_CACHE_SECONDS, None)
 
-    async def person_ip(self, handler: RequestHandler, named: str = "") -> str:
-        """Return the address of the user; the Hub sends it as ``named``."""
-        return named if named and await self.is_hub(handler) else self.client_ip(handler.request)
+    async def user_ip(self, handler: RequestHandler, reported: str = "") -> str:
+        """Return the address of the user: ``reported`` if the Hub sends it, else the client's."""
+        if reported and await self.is_hub(handler):
+            return reported
+        return self.client_ip(handler.request)
 
     async def is_hub(self, handler: RequestHandler) -> bool:
-        """Return whether the Hub sends a request to an open operation."""
-        is_signed = handler.request.headers.get("Authorization", "") != ""
-        return is_signed and (await self.caller_of(handler)).role is Role.HUB
+        """Return whether the caller of an open operation is the Hub."""
+        has_credential = handler.request.headers.get("Authorization", "") != ""
+        return has_credential and (await self.caller_of(handler)).role is Role.HUB
 
     def client_ip(self, request: HTTPServerRequest) -> str:
-        """Return the client's address: from the proxy's header if the peer is a trusted proxy."""
+        """Return the client address; trust ``X-Forwarded-For`` only from trusted proxies."""
         return self._proxies.client_address(
             request.remote_ip or "", request.headers.get("X-Forwarded-For", "")
         )
@@ -143,12 +152,12 @@ class SignIn:
             (Role.HUB, self._manager.settings.hub_token),
             (Role.AGENT, self._manager.settings.agent_token),
         ):
-            # If a service has no secret, an empty token must not match.
+            # An empty token must not match a secret that is not configured.
             if secret and hmac.compare_digest(token.encode(), secret.encode()):
                 return Caller(role, client_ip=client_ip)
         owner = await self._owner_of_token(token)
         if owner is None:
-            raise NotSignedIn("the token is not (or no longer) valid here; sign in again")
+            raise NotSignedIn("the token is invalid, expired or revoked; sign in again")
         if owner.is_session:
             return await self._manager.accounts.callers.in_session(owner.username, client_ip)
         return await self._manager.accounts.callers.by_username(owner.username, client_ip)
@@ -173,13 +182,13 @@ class SignIn:
             self._tokens = {k: entry for k, entry in self._tokens.items() if entry[0] > now}
             if len(self._tokens) >= TOKEN_CACHE_SIZE:
                 self._tokens.clear()
-        # Unless it was revoked while the Hub was queried.
+        # Do not overwrite the entry of a token that was revoked while the Hub was queried.
         if self._tokens.get(key) in (None, cached):
             self._tokens[key] = (now + TOKEN_CACHE_SECONDS, owner)
         return owner
 
     def _owner_in(self, model: Mapping[str, Any]) -> TokenOwner | None:
-        """Return the owner in the Hub's model of a token: a user, a session, or None."""
+        """Return the owner of the token that the Hub's model describes; None if not accepted."""
         if (username := self._name_in(model)) is not None:
             return TokenOwner(username)
         scopes = [str(scope).partition("!server=")[0] for scope in model.get("scopes") or ()]
@@ -188,8 +197,8 @@ class SignIn:
         return None
 
     def _name_in(self, model: Mapping[str, Any]) -> str | None:
-        """Return the user of a Hub model; None for a service or a token without access to this
-        service.
+        """Return the user in the Hub's model; None for a service, or if the scopes do not include
+        access to this service.
         """
         scopes = set(model.get("scopes") or ())
         if model.get("kind") != "user" or not scopes & self._manager.settings.hub_access_scopes:
@@ -204,12 +213,12 @@ class SignIn:
         except ValueError:
             date = None
         if date is None or date.tzinfo is None:
-            raise NotSignedIn("the Date header is not an ISO 8601 time with a time zone")
+            raise NotSignedIn("the Date header must be an ISO 8601 time with a time zone")
         digest = headers.get(signature.DIGEST_HEADER, "")
         if digest and handler.request.method not in SAFE_METHODS and _is_streamed(handler):
             raise InvalidRequest(
-                f"{signature.DIGEST_HEADER} cannot be checked here: the body is stored as it "
-                "arrives. Leave the header out; tus uploads can carry an Upload-Checksum",
+                f"{signature.DIGEST_HEADER} is not supported for streamed bodies; remove the "
+                "header. For checksums use a tus upload with Upload-Checksum",
                 header=signature.DIGEST_HEADER,
             )
         request = SignedRequest(
@@ -241,19 +250,27 @@ class SignIn:
         )
 
     async def hub_user(self, handler: RequestHandler) -> Mapping[str, Any] | None:
-        """Return the Hub's model of the user whose browser sends the cookie."""
+        """Return the Hub's model of the user that the cookie identifies, None if not signed in.
+
+        Raises
+        ------
+        Unavailable
+            If the Hub is unavailable.
+        """
         oauth = self._hub_oauth
         if oauth is None:
             return None
         try:
-            found: Mapping[str, Any] | None = await oauth.get_user(handler, sync=False)
+            model: Mapping[str, Any] | None = await oauth.get_user(handler, sync=False)
         except HTTPError as error:
-            # HubOAuth answers 500 for every failure of the Hub.
-            raise Unavailable("the Hub cannot be reached to identify you; try again") from error
-        return found
+            # HubOAuth raises HTTPError only if the Hub fails or is unavailable.
+            raise Unavailable(
+                "the Hub is unavailable and cannot identify you; try again"
+            ) from error
+        return model
 
     def check_xsrf(self, handler: RequestHandler) -> None:
-        """Raise ``Forbidden`` unless the request provably comes from one of our pages."""
+        """Raise ``Forbidden`` unless the request has the XSRF token of our pages."""
         assert self._hub_oauth is not None
         try:
             self._hub_oauth.check_xsrf_cookie(handler)
@@ -264,12 +281,12 @@ class SignIn:
 
 
 def _is_streamed(handler: RequestHandler) -> bool:
-    """Return whether the handler receives its body in pieces."""
+    """Return whether the handler streams its body."""
     return getattr(handler, "_stream_request_body", False) is True
 
 
 def _token_in(header: str) -> str:
-    """Return the token of an ``Authorization`` header, empty if it holds none."""
+    """Return the token of an ``Authorization`` header; empty if it contains none."""
     scheme, _, value = header.partition(" ")
     return value.strip() if scheme.lower() in ("bearer", "token") else ""
 

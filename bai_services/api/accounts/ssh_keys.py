@@ -1,4 +1,4 @@
-"""`/me/ssh-keys`"""
+"""`/me/ssh-keys`: the caller's SSH keys."""
 
 from __future__ import annotations
 
@@ -9,49 +9,49 @@ from typing import Annotated, Any
 from pydantic import StringConstraints
 
 from ..base import APIHandler, operation
-from ..fields import Body, NameText, Shown
+from ..fields import Body, NameText, ResponseModel
 
 KeyText = Annotated[str, StringConstraints(max_length=8192, pattern=r"^[^\x00]*$")]
 
 
 class NewSshKey(Body):
-    """Without ``public_key`` a pair is created."""
+    """Without ``public_key`` the server creates a key pair."""
 
     name: NameText
     public_key: KeyText | None = None
 
 
-class SshKey(Shown):
+class SshKey(ResponseModel):
     name: str
     public_key: str
     fingerprint: str
     created_at: datetime
 
 
-class MadeSshKey(SshKey):
-    """``private_key`` is only contained in this answer, and only if the pair was created for it."""
+class CreatedSshKey(SshKey):
+    """``private_key`` is only contained in this response, and null unless the server created it."""
 
     private_key: str | None
 
 
-class SshKeyList(Shown):
+class SshKeyList(ResponseModel):
     items: list[SshKey]
 
 
 class SshKeysHandler(APIHandler):
-    @operation("List one's own SSH keys", tag="me", returns=SshKeyList, is_for_sessions=True)
+    @operation("List your own SSH keys", tag="me", returns=SshKeyList, is_for_sessions=True)
     async def get(self) -> Any:
         return await self.manager.accounts.ssh_keys.list(self.caller)
 
     @operation(
-        "Add an SSH key, or create a pair whose private key is shown once",
+        "Add an SSH key, or create a key pair",
         tag="me",
         body=NewSshKey,
-        returns=MadeSshKey,
+        returns=CreatedSshKey,
         status=HTTPStatus.CREATED,
     )
     async def post(self, body: NewSshKey) -> Any:
-        return await self.manager.accounts.ssh_keys.add(self.caller, body.given())
+        return await self.manager.accounts.ssh_keys.add(self.caller, body.given_fields())
 
 
 class SshKeyHandler(APIHandler):

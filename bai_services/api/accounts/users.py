@@ -1,4 +1,4 @@
-"""`/users`"""
+"""`/users`: the accounts of users."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pydantic import Field, SecretStr
 from bai_services.core.listing import ListQuery
 
 from ..base import APIHandler, operation
-from ..fields import Body, LongText, NameText, Shown
+from ..fields import Body, LongText, NameText, ResponseModel
 
 # Not 0: session containers never run as root.
 ContainerId = Annotated[int, Field(ge=1, le=2**31 - 1)]
@@ -34,8 +34,8 @@ class UserChange(Body):
     container_uid: ContainerId | None = None
     container_gid: ContainerId | None = None
 
-    def given(self) -> dict[str, object]:
-        values = super().given()
+    def given_fields(self) -> dict[str, object]:
+        values = super().given_fields()
         if self.password is not None:
             values["password"] = self.password.get_secret_value()
         return values
@@ -48,12 +48,12 @@ class NewUser(UserChange):
     projects: list[Annotated[str, Field(max_length=130)]] = []
 
 
-class ProjectOfUser(Shown):
+class ProjectOfUser(ResponseModel):
     id: str
     name: str
 
 
-class User(Shown):
+class User(ResponseModel):
     id: str
     username: str
     email: str
@@ -76,55 +76,61 @@ class User(Shown):
     locked_until: datetime | None
 
 
-class NewKeypairOfUser(Shown):
+class NewKeypairOfUser(ResponseModel):
     access_key: str
     secret_key: str
 
 
-class MadeUser(User):
-    """``keypair`` contains the secret key of the main keypair, which is shown only here."""
+class CreatedUser(User):
+    """``keypair``: the main keypair; its secret key is only contained in this response."""
 
     keypair: NewKeypairOfUser
 
 
 class UsersHandler(APIHandler):
-    @operation("List people", tag="users", returns=User, is_list=True)
+    @operation("List users", tag="users", returns=User, is_list=True)
     async def get(self, query: ListQuery) -> Any:
         return await self.manager.accounts.users.page(self.caller, query)
 
     @operation(
-        "Create an account with its main keypair",
+        "Create a user with a main keypair",
         tag="users",
         body=NewUser,
-        returns=MadeUser,
+        returns=CreatedUser,
         status=HTTPStatus.CREATED,
     )
     async def post(self, body: NewUser) -> Any:
-        return await self.manager.accounts.users.create(self.caller, body.given())
+        return await self.manager.accounts.users.create(self.caller, body.given_fields())
 
 
 class UserHandler(APIHandler):
-    @operation("Read an account", tag="users", returns=User)
+    @operation("Read a user", tag="users", returns=User)
     async def get(self, key: str) -> Any:
         return await self.manager.accounts.users.get(self.caller, key)
 
-    @operation("Change an account", tag="users", body=UserChange, returns=User)
+    @operation("Change a user", tag="users", body=UserChange, returns=User)
     async def patch(self, key: str, body: UserChange) -> Any:
-        return await self.manager.accounts.users.update(self.caller, key, body.given())
+        return await self.manager.accounts.users.update(self.caller, key, body.given_fields())
 
-    @operation("Delete an account (softly)", tag="users", status=HTTPStatus.NO_CONTENT)
+    @operation("Delete a user (soft delete)", tag="users", status=HTTPStatus.NO_CONTENT)
     async def delete(self, key: str) -> None:
         await self.manager.accounts.users.delete(self.caller, key)
 
 
 class SignOutHandler(APIHandler):
-    @operation("End a user's tokens and servers", tag="users", status=HTTPStatus.ACCEPTED)
+    @operation(
+        "Sign out a user: revoke the tokens, stop the servers",
+        tag="users",
+        status=HTTPStatus.ACCEPTED,
+    )
     async def post(self, key: str) -> None:
         await self.manager.accounts.users.sign_out(self.caller, key)
 
 
 class UnlockHandler(APIHandler):
-    @operation("Reset an account's failed sign-ins", tag="users", status=HTTPStatus.NO_CONTENT)
+    @operation(
+        "Unlock a user: reset the failed sign-ins", tag="users", status=HTTPStatus.NO_CONTENT
+    )
     async def post(self, key: str) -> None:
         await self.manager.accounts.users.unlock(self.caller, key)
 

@@ -1,4 +1,4 @@
-"""`/sessions/{key}/app-shares`, `/app-shares`, `/app-visits`, and the page of a share."""
+"""`/sessions/{key}/app-shares`, `/app-shares`, `/app-visits`, and the link of a shared app."""
 
 from __future__ import annotations
 
@@ -15,27 +15,29 @@ from bai_services.core.apps.shares import MAX_ADDRESSES, Audience
 from bai_services.core.listing import ListQuery
 
 from ..base import APIHandler, manager_of, operation
-from ..fields import Body, NameText, Shown
+from ..fields import Body, NameText, ResponseModel
 from ..sessions.page import PageHandler
 
 _TAG = "app shares"
-# More than ten years is taken for a mistake, for example milliseconds.
-MAX_SECONDS = 10 * 366 * 24 * 3600
-PassText = Annotated[str, StringConstraints(max_length=512, pattern=r"^[A-Za-z0-9_.-]*$")]
+# More than ten years is probably an error, for example a duration in milliseconds.
+MAX_SHARE_SECONDS = 10 * 366 * 24 * 3600
+TokenText = Annotated[str, StringConstraints(max_length=512, pattern=r"^[A-Za-z0-9_.-]*$")]
 
 
 class NewAppShare(Body):
-    """Exactly one of ``user``, ``project`` (the session's) and ``public``."""
+    """Exactly one of ``user``, ``project`` and ``public`` must be given; ``project`` must be the
+    session's project. ``expires_in`` is in seconds.
+    """
 
     app: NameText
     user: NameText | None = None
     project: NameText | None = None
     public: bool = False
     allowed_addresses: list[NameText] = Field(default=[], max_length=MAX_ADDRESSES)
-    expires_in: int | None = Field(default=None, ge=1, le=MAX_SECONDS)
+    expires_in: int | None = Field(default=None, ge=1, le=MAX_SHARE_SECONDS)
 
 
-class AppShare(Shown):
+class AppShare(ResponseModel):
     id: str
     session_id: str
     session: str
@@ -51,17 +53,23 @@ class AppShare(Shown):
     url: str
 
 
-class AppVisit(Body):
-    """What a visitor has presented to a session: an entry from an address, or a visit's pass."""
+class VisitCredentials(Body):
+    """Credentials that a visitor presented to a session.
+
+    ``entry``: single-use token from the link of the share, valid for ``client_ip`` only.
+    ``visit``: token in the cookie of a visitor who was admitted before.
+    """
 
     session_id: NameText
     app: NameText
     client_ip: NameText
-    entry: PassText = ""
-    visit: PassText = ""
+    entry: TokenText = ""
+    visit: TokenText = ""
 
 
-class AdmittedVisit(Shown):
+class AdmittedVisit(ResponseModel):
+    """``visit``: token for the visitor's cookie, valid until ``expires_at``."""
+
     visit: str
     expires_at: datetime
     audience: Audience
@@ -86,18 +94,18 @@ class AppSharesHandler(APIHandler):
         status=HTTPStatus.CREATED,
     )
     async def post(self, key: str, body: NewAppShare) -> Any:
-        return await self.manager.app_shares.create(self.caller, key, body.given())
+        return await self.manager.app_shares.create(self.caller, key, body.given_fields())
 
 
 class AppShareHandler(APIHandler):
-    @operation("Revoke a share", tag=_TAG, status=HTTPStatus.NO_CONTENT)
+    @operation("Revoke an app share", tag=_TAG, status=HTTPStatus.NO_CONTENT)
     async def delete(self, key: str, share: str) -> None:
         await self.manager.app_shares.revoke(self.caller, key, share)
 
 
 class OwnAppSharesHandler(APIHandler):
     @operation(
-        "List the shares that one has created and received",
+        "List the app shares that the caller created or that were shared with the caller",
         tag=_TAG,
         returns=AppShare,
         is_list=True,
@@ -108,20 +116,23 @@ class OwnAppSharesHandler(APIHandler):
 
 class AppVisitsHandler(APIHandler):
     @operation(
-        "Check whether a visitor may use a shared app; for sessions",
+        "Authorize a visitor of a shared app (called by the session's server)",
         tag=_TAG,
-        body=AppVisit,
+        body=VisitCredentials,
         returns=AdmittedVisit,
         is_for_sessions=True,
     )
-    async def post(self, body: AppVisit) -> Any:
+    async def post(self, body: VisitCredentials) -> Any:
         return await self.manager.app_shares.visit(
-            self.caller, {name: str(value) for name, value in body.given().items()}
+            self.caller, {name: str(value) for name, value in body.given_fields().items()}
         )
 
 
 class SharedAppPageHandler(PageHandler):
-    """The link of a share: identifies the visitor and redirects to the app."""
+    """The link of an app share: authenticates the visitor and redirects to the app.
+
+    Public shares need no sign-in.
+    """
 
     async def get(self, share_id: str) -> None:
         caller: Caller | None = None

@@ -1,4 +1,4 @@
-"""`/agents`: administration, and the protocol of the agents."""
+"""`/agents`: administration of agents, and the protocol between agents and manager."""
 
 from __future__ import annotations
 
@@ -17,10 +17,11 @@ from bai_services.core.user_input import read_decimal, shown
 from bai_services.manager.cluster.agents import AgentHeartbeat, NewDevice
 
 from ..base import APIHandler, operation
-from ..fields import Body, NameText, ShortText, Shown, Slots, SlotTexts
+from ..fields import Body, NameText, ResponseModel, ShortText, SlotsInput, SlotsOutput
 from .devices import Device
 
 _TAG = "agents"
+# Maximum duration of a long poll for work.
 MAX_WAIT_SECONDS = 25.0
 
 
@@ -29,7 +30,7 @@ class AgentChange(Body):
     resource_group: NameText = ""
 
 
-class Agent(Shown):
+class Agent(ResponseModel):
     id: str
     created_at: datetime
     resource_group: str
@@ -42,14 +43,14 @@ class Agent(Shown):
     architecture: str
     version: str
     facts: dict[str, Any]
-    slots: SlotTexts
-    used: SlotTexts
+    slots: SlotsOutput
+    used: SlotsOutput
     devices: list[Device]
     kernels: int
 
 
 class _FromAgent(Body):
-    """Unknown fields are ignored, because a newer agent may send more."""
+    """A body sent by agents. Unknown fields are ignored, because newer agents may send more."""
 
     model_config = ConfigDict(extra="ignore")
 
@@ -65,7 +66,14 @@ class DeviceReport(_FromAgent):
     is_healthy: bool = True
     facts: dict[str, Any] = {}
 
-    def read(self) -> NewDevice:
+    def to_device(self) -> NewDevice:
+        """Convert to the manager's form.
+
+        Raises
+        ------
+        InvalidRequest
+            If the id or the family is invalid.
+        """
         check_device(self.id, self.family)
         return NewDevice(**{**self.model_dump(), "model": self.model[:128]})
 
@@ -86,14 +94,22 @@ class Heartbeat(_FromAgent):
     architecture: Annotated[str, Field(pattern=r"^[a-zA-Z0-9_]{1,32}$")]
     version: NameText
     facts: dict[str, Any] = {}
-    slots: Slots
+    slots: SlotsInput
     devices: Annotated[list[DeviceReport], Field(max_length=1024)] = []
-    # null: the agent's engine does not answer, so the state of its kernels is unknown.
+    # null: the agent's engine is unavailable, so the state of its kernels is unknown.
     kernels: Annotated[list[KernelReport], Field(max_length=10_000)] | None
     images: Annotated[list[ShortText], Field(max_length=10_000)] = []
+    # The agent is shutting down regularly.
     is_leaving: bool = False
 
-    def read(self) -> AgentHeartbeat:
+    def to_heartbeat(self) -> AgentHeartbeat:
+        """Convert to the manager's form.
+
+        Raises
+        ------
+        InvalidRequest
+            If a slot or a device is invalid.
+        """
         facts = {**self.facts, "images": self.images} if self.images else self.facts
         return AgentHeartbeat(
             resource_group=self.resource_group,
@@ -103,19 +119,24 @@ class Heartbeat(_FromAgent):
             version=self.version,
             facts=facts,
             slots=ResourceSlots.parse(self.slots),
-            devices=[device.read() for device in self.devices],
+            devices=[device.to_device() for device in self.devices],
             is_leaving=self.is_leaving,
         )
 
 
-class HeartbeatAnswer(Shown):
+class HeartbeatResponse(ResponseModel):
+    """The agent counts as lost ``deadline_seconds`` after its last heartbeat.
+
+    ``hub_api_url``: URL of the Hub's API for sessions; agents that restrict the network of sessions
+    must allow it.
+    """
+
     deadline_seconds: int
     interval_seconds: int
-    # Address of the Hub for sessions; agents that restrict the network keep it reachable.
     hub_api_url: str
 
 
-class Report(_FromAgent):
+class WorkReport(_FromAgent):
     work_id: ShortText = ""
     kind: Literal["prepare", "remove", "logs"]
     session_id: NameText
@@ -127,7 +148,7 @@ class Report(_FromAgent):
     error: dict[str, Any] | None = None
 
 
-class WorkList(Shown):
+class WorkList(ResponseModel):
     items: list[dict[str, Any]]
 
 
@@ -144,54 +165,62 @@ class AgentHandler(APIHandler):
 
     @operation("Change an agent", tag=_TAG, body=AgentChange, returns=Agent)
     async def patch(self, key: str, body: AgentChange) -> Any:
-        return await self.manager.cluster.agents.update(self.caller, key, body.given())
+        return await self.manager.cluster.agents.update(self.caller, key, body.given_fields())
 
-    @operation("Delete an agent that is gone", tag=_TAG, status=HTTPStatus.NO_CONTENT)
+    @operation("Delete a terminated agent", tag=_TAG, status=HTTPStatus.NO_CONTENT)
     async def delete(self, key: str) -> None:
         await self.manager.cluster.agents.delete(self.caller, key)
 
 
 class HeartbeatHandler(APIHandler):
-    @operation("Send a heartbeat", tag=_TAG, body=Heartbeat, returns=HeartbeatAnswer)
+    @operation("Send a heartbeat", tag=_TAG, body=Heartbeat, returns=HeartbeatResponse)
     async def post(self, key: str, body: Heartbeat) -> Any:
-        seen = body.kernels
-        kernels = None if seen is None else [kernel.model_dump() for kernel in seen]
-        return await self.manager.cluster.agents.heartbeat(self.caller, key, body.read(), kernels)
+        kernels = None if body.kernels is None else [one.model_dump() for one in body.kernels]
+        return await self.manager.cluster.agents.heartbeat(
+            self.caller, key, body.to_heartbeat(), kernels
+        )
 
 
 class WorkHandler(APIHandler):
-    _waiting: asyncio.Task[Any] | None = None
+    """Long poll of an agent for its next work."""
+
+    _poll: asyncio.Task[Any] | None = None
 
     @operation("Wait for work", tag=_TAG, returns=WorkList)
     async def get(self, key: str) -> Any:
-        wait = _seconds(self.get_query_argument("wait", str(MAX_WAIT_SECONDS)))
-        self._waiting = asyncio.ensure_future(
-            self.manager.cluster.agents.work(self.caller, key, wait)
-        )
+        wait = _wait_seconds(self.get_query_argument("wait", str(MAX_WAIT_SECONDS)))
+        self._poll = asyncio.ensure_future(self.manager.cluster.agents.work(self.caller, key, wait))
         try:
-            return {"items": list(await self._waiting)}
+            return {"items": list(await self._poll)}
         except asyncio.CancelledError:
-            if not self._waiting.cancelled():
+            if not self._poll.cancelled():
                 raise
             return None
 
     def on_connection_close(self) -> None:
-        # Otherwise the poll of an agent that died would receive work meant for its next poll.
-        if self._waiting is not None:
-            self._waiting.cancel()
+        # An agent that restarts polls again; an abandoned poll must not receive its work.
+        if self._poll is not None:
+            self._poll.cancel()
 
 
 class ReportsHandler(APIHandler):
-    @operation("Report on work", tag=_TAG, body=Report, status=HTTPStatus.NO_CONTENT)
-    async def post(self, key: str, body: Report) -> None:
+    @operation(
+        "Report progress or result of work",
+        tag=_TAG,
+        body=WorkReport,
+        status=HTTPStatus.NO_CONTENT,
+    )
+    async def post(self, key: str, body: WorkReport) -> None:
         await self.manager.cluster.agents.report(self.caller, key, body.model_dump())
 
 
-def _seconds(text: str) -> float:
+def _wait_seconds(text: str) -> float:
     number = read_decimal(text)
     seconds = -1.0 if number is None else float(number)
     if not 0 <= seconds <= MAX_WAIT_SECONDS:
-        raise InvalidRequest(f"wait={shown(text)!r} is not 0 to {MAX_WAIT_SECONDS:g} seconds")
+        raise InvalidRequest(
+            f"wait={shown(text)!r} must be a number of seconds from 0 to {MAX_WAIT_SECONDS:g}"
+        )
     return seconds
 
 

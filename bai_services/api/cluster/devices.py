@@ -1,4 +1,4 @@
-"""`/devices`"""
+"""`/devices`: the accelerators of all agents."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from typing import Any
 from bai_services.core.listing import ListQuery
 
 from ..base import APIHandler, operation
-from ..fields import Shown
+from ..fields import ResponseModel
 
 
-class Device(Shown):
-    """``capacity`` and ``used`` are shares of the device, as texts.
+class Device(ResponseModel):
+    """``capacity`` and ``used`` are decimal numbers of shares of the device.
 
-    ``share_in_force`` is the share that all sessions on the device have until it is empty, on
-    devices that require equal shares; else null.
+    ``share_in_force``: on a device that requires equal shares, the share of every session until
+    the device is empty; otherwise null.
     """
 
     id: str

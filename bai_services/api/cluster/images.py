@@ -1,4 +1,4 @@
-"""`/images` and `/image-aliases`"""
+"""`/images` and `/image-aliases`: the images that sessions may use."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pydantic import Field, StringConstraints
 from bai_services.core.listing import ListQuery
 
 from ..base import APIHandler, operation
-from ..fields import Body, LongText, NameText, ShortText, Shown, Slots, SlotTexts
+from ..fields import Body, LongText, NameText, ResponseModel, ShortText, SlotsInput, SlotsOutput
 
 _TAG = "images"
 
@@ -26,8 +26,8 @@ class ImageChange(Body):
     digest: Digest = ""
     size_bytes: Bytes = 0
     labels: dict[str, str] = {}
-    min_slots: Slots = {}
-    max_slots: Slots = {}
+    min_slots: SlotsInput = {}
+    max_slots: SlotsInput = {}
     is_active: bool = True
 
 
@@ -36,7 +36,7 @@ class NewImage(ImageChange):
     architecture: Architecture = "x86_64"
 
 
-class Image(Shown):
+class Image(ResponseModel):
     id: str
     created_at: datetime
     name: str
@@ -45,15 +45,15 @@ class Image(Shown):
     digest: str
     size_bytes: int
     labels: dict[str, str]
-    min_slots: SlotTexts
-    max_slots: SlotTexts
+    min_slots: SlotsOutput
+    max_slots: SlotsOutput
     is_active: bool
     aliases: list[str]
     apps: list[str]
     features: list[str]
     role: str
     is_private: bool
-    preferred_slots: SlotTexts
+    preferred_slots: SlotsOutput
     preferred_shared_memory: str | None
 
 
@@ -66,7 +66,7 @@ class NewAlias(Body):
     image: ShortText
 
 
-class ImageAlias(Shown):
+class ImageAlias(ResponseModel):
     alias: str
     created_at: datetime
     image_id: str
@@ -83,7 +83,7 @@ class ImagesHandler(APIHandler):
         "Register an image", tag=_TAG, body=NewImage, returns=Image, status=HTTPStatus.CREATED
     )
     async def post(self, body: NewImage) -> Any:
-        return await self.manager.cluster.images.create(self.caller, body.given())
+        return await self.manager.cluster.images.create(self.caller, body.given_fields())
 
 
 class ImageHandler(APIHandler):
@@ -93,7 +93,7 @@ class ImageHandler(APIHandler):
 
     @operation("Change an image", tag=_TAG, body=ImageChange, returns=Image)
     async def patch(self, key: str, body: ImageChange) -> Any:
-        return await self.manager.cluster.images.update(self.caller, key, body.given())
+        return await self.manager.cluster.images.update(self.caller, key, body.given_fields())
 
     @operation("Delete an unused image", tag=_TAG, status=HTTPStatus.NO_CONTENT)
     async def delete(self, key: str) -> None:
@@ -113,7 +113,7 @@ class AliasesHandler(APIHandler):
         status=HTTPStatus.CREATED,
     )
     async def post(self, body: NewAlias) -> Any:
-        return await self.manager.cluster.image_aliases.create(self.caller, body.given())
+        return await self.manager.cluster.image_aliases.create(self.caller, body.given_fields())
 
 
 class AliasHandler(APIHandler):
@@ -121,9 +121,11 @@ class AliasHandler(APIHandler):
     async def get(self, key: str) -> Any:
         return await self.manager.cluster.image_aliases.get(self.caller, key)
 
-    @operation("Point an alias at another image", tag=_TAG, body=AliasChange, returns=ImageAlias)
+    @operation("Change the image of an alias", tag=_TAG, body=AliasChange, returns=ImageAlias)
     async def patch(self, key: str, body: AliasChange) -> Any:
-        return await self.manager.cluster.image_aliases.update(self.caller, key, body.given())
+        return await self.manager.cluster.image_aliases.update(
+            self.caller, key, body.given_fields()
+        )
 
     @operation("Delete an image alias", tag=_TAG, status=HTTPStatus.NO_CONTENT)
     async def delete(self, key: str) -> None:

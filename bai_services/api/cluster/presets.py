@@ -1,4 +1,4 @@
-"""`/presets`"""
+"""`/presets`: named resource slots for new sessions."""
 
 from __future__ import annotations
 
@@ -10,29 +10,29 @@ from typing import Any
 from bai_services.core.listing import ListQuery
 
 from ..base import APIHandler, operation
-from ..fields import Body, NameText, Shown, Slots, SlotTexts
+from ..fields import Body, NameText, ResponseModel, SlotsInput, SlotsOutput
 
 _TAG = "presets"
 
 
 class PresetChange(Body):
     name: NameText = ""
-    resource_slots: Slots = {}
+    resource_slots: SlotsInput = {}
     shared_memory: NameText | None = None
 
 
 class NewPreset(PresetChange):
     name: NameText
-    resource_slots: Slots
+    resource_slots: SlotsInput
     resource_group: NameText | None = None
 
 
-class Preset(Shown):
+class Preset(ResponseModel):
     id: str
     created_at: datetime
     name: str
     resource_group: str | None
-    resource_slots: SlotTexts
+    resource_slots: SlotsOutput
     shared_memory: str | None
     allocatable: bool | None
 
@@ -41,14 +41,16 @@ class PresetsHandler(APIHandler):
     @operation("List presets", tag=_TAG, returns=Preset, is_list=True)
     async def get(self, query: ListQuery) -> Any:
         filters = dict(query.filters)
-        choice = [filters.pop(name, None) for name in ("project", "resource_group", "type")]
+        target = [filters.pop(name, None) for name in ("project", "resource_group", "type")]
         return await self.manager.cluster.presets.page(
-            self.caller, replace(query, filters=filters), *choice
+            self.caller, replace(query, filters=filters), *target
         )
 
-    @operation("Make a preset", tag=_TAG, body=NewPreset, returns=Preset, status=HTTPStatus.CREATED)
+    @operation(
+        "Create a preset", tag=_TAG, body=NewPreset, returns=Preset, status=HTTPStatus.CREATED
+    )
     async def post(self, body: NewPreset) -> Any:
-        return await self.manager.cluster.presets.create(self.caller, body.given())
+        return await self.manager.cluster.presets.create(self.caller, body.given_fields())
 
 
 class PresetHandler(APIHandler):
@@ -58,7 +60,7 @@ class PresetHandler(APIHandler):
 
     @operation("Change a preset", tag=_TAG, body=PresetChange, returns=Preset)
     async def patch(self, key: str, body: PresetChange) -> Any:
-        return await self.manager.cluster.presets.update(self.caller, key, body.given())
+        return await self.manager.cluster.presets.update(self.caller, key, body.given_fields())
 
     @operation("Delete a preset", tag=_TAG, status=HTTPStatus.NO_CONTENT)
     async def delete(self, key: str) -> None:

@@ -1,4 +1,4 @@
-"""`/resource-groups` and who may use them."""
+"""`/resource-groups`, and their links to the accounts that may use them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 from bai_services.core.listing import ListQuery
 
 from ..base import APIHandler, operation
-from ..fields import Body, Count, LongText, NameText, Shown, Slots, SlotTexts
+from ..fields import Body, Count, LongText, NameText, ResponseModel, SlotsInput, SlotsOutput
 
 _TAG = "resource groups"
 
@@ -23,7 +23,7 @@ class ResourceGroupChange(Body):
     scheduler: NameText = "fifo"
     scheduler_opts: dict[NameText, Any] = {}
     allowed_session_types: list[NameText] = []
-    total_resource_slots: Slots = {}
+    total_resource_slots: SlotsInput = {}
     max_concurrent_sessions: Count | None = None
 
 
@@ -31,7 +31,7 @@ class NewResourceGroup(ResourceGroupChange):
     name: NameText
 
 
-class ResourceGroup(Shown):
+class ResourceGroup(ResponseModel):
     name: str
     created_at: datetime
     description: str
@@ -42,11 +42,16 @@ class ResourceGroup(Shown):
     scheduler: str
     scheduler_opts: dict[str, Any]
     allowed_session_types: list[str]
-    total_resource_slots: SlotTexts
+    total_resource_slots: SlotsOutput
     max_concurrent_sessions: int | None
 
 
-class GroupLink(Shown):
+class GroupLink(ResponseModel):
+    """Permission of an account to use a group.
+
+    ``kind``: domain, project, user or keypair. ``target``: its id, ``name``: its name.
+    """
+
     kind: str
     target: str
     name: str
@@ -65,7 +70,7 @@ class ResourceGroupsHandler(APIHandler):
         status=HTTPStatus.CREATED,
     )
     async def post(self, body: NewResourceGroup) -> Any:
-        return await self.manager.cluster.resource_groups.create(self.caller, body.given())
+        return await self.manager.cluster.resource_groups.create(self.caller, body.given_fields())
 
 
 class ResourceGroupHandler(APIHandler):
@@ -75,7 +80,9 @@ class ResourceGroupHandler(APIHandler):
 
     @operation("Change a resource group", tag=_TAG, body=ResourceGroupChange, returns=ResourceGroup)
     async def patch(self, key: str, body: ResourceGroupChange) -> Any:
-        return await self.manager.cluster.resource_groups.update(self.caller, key, body.given())
+        return await self.manager.cluster.resource_groups.update(
+            self.caller, key, body.given_fields()
+        )
 
     @operation("Delete an unused resource group", tag=_TAG, status=HTTPStatus.NO_CONTENT)
     async def delete(self, key: str) -> None:
@@ -83,19 +90,19 @@ class ResourceGroupHandler(APIHandler):
 
 
 class GroupLinksHandler(APIHandler):
-    @operation("List who may use a resource group", tag=_TAG, returns=GroupLink, is_list=True)
+    @operation("List the links of a resource group", tag=_TAG, returns=GroupLink, is_list=True)
     async def get(self, key: str, query: ListQuery) -> Any:
         return await self.manager.cluster.resource_groups.links(self.caller, key, query)
 
 
 class GroupLinkHandler(APIHandler):
     @operation(
-        "Allow a domain, project, user or keypair to use a group", tag=_TAG, returns=GroupLink
+        "Link a domain, project, user or keypair that may use a group", tag=_TAG, returns=GroupLink
     )
     async def put(self, key: str, kind: str, target: str) -> Any:
         return await self.manager.cluster.resource_groups.link(self.caller, key, kind, target)
 
-    @operation("Remove the permission to use a group", tag=_TAG, status=HTTPStatus.NO_CONTENT)
+    @operation("Delete a link of a resource group", tag=_TAG, status=HTTPStatus.NO_CONTENT)
     async def delete(self, key: str, kind: str, target: str) -> None:
         await self.manager.cluster.resource_groups.unlink(self.caller, key, kind, target)
 

@@ -1,4 +1,4 @@
-"""`/vfolders/{key}/files`, `/content` and `/archive`: the files of a folder."""
+"""`/vfolders/{key}/files`, `/content`, `/archive` and others: the files of a folder."""
 
 from __future__ import annotations
 
@@ -20,25 +20,25 @@ from bai_services.core.listing import ListQuery
 from bai_services.core.user_input import read_whole
 
 from ..base import APIHandler, operation
-from ..fields import Body, Shown
+from ..fields import Body, ResponseModel
 
 PathText = Annotated[str, StringConstraints(max_length=4096)]
 
 _ARCHIVES = {"zip": "application/zip", "tar": "application/x-tar"}
 _TAG = "vfolders"
-_PATH = {"path": "path inside the folder, with / as separator"}
+_PATH = {"path": "path in the folder, with / as separator"}
 _RANGE = re.compile(r"bytes=([0-9]{0,18})-([0-9]{0,18})")
 
-# From this size on, sendfile() is faster than reading and writing.
-BIG_BYTES = 4 * 2**20
-# Up to this much of a refused body is read anyway, so that a client that sends it in one go, also
-# through a proxy, receives the reason rather than a broken connection.
+# Minimum size at which sendfile() is faster than reading and writing.
+SENDFILE_MIN_BYTES = 4 * 2**20
+# Read and discard up to this much of a rejected body: a client that does not read the response
+# before it has sent the body would otherwise get a broken connection instead of the error.
 MAX_DISCARDED_BYTES = 64 * 2**20
 
 
-class FileEntry(Shown):
-    """``type`` is file, directory, link or other; ``size`` is in bytes; ``etag`` is only set
-    for files.
+class FileEntry(ResponseModel):
+    """``type``: file, directory, link or other. ``size`` is in bytes. ``etag`` is null except for
+    files.
     """
 
     name: str
@@ -56,7 +56,7 @@ class NewDirectories(Body):
 
 
 class Move(Body):
-    """``replace``: an existing file at the target is replaced."""
+    """``replace``: replace an existing file at ``target``."""
 
     source: PathText
     target: PathText
@@ -68,7 +68,9 @@ class Copy(Body):
     target: PathText
 
 
-class Unpacked(Shown):
+class UnpackResult(ResponseModel):
+    """Number of unpacked files and their total size in bytes."""
+
     files: int
     bytes: int
 
@@ -86,7 +88,7 @@ class FilesHandler(APIHandler):
 
 class DirectoriesHandler(APIHandler):
     @operation(
-        "Make directories", tag=_TAG, body=NewDirectories, returns=list[str],
+        "Create directories", tag=_TAG, body=NewDirectories, returns=list[str],
         status=HTTPStatus.CREATED,
     )  # fmt: skip
     async def post(self, key: str, body: NewDirectories) -> Any:
@@ -110,94 +112,92 @@ class CopyHandler(APIHandler):
 
 
 class ReceivingHandler(APIHandler):
-    """A body that is received in pieces, whatever its size.
+    """Base of handlers that stream a request body of any size to storage.
 
-    ``begin`` returns the receiver, with ``receive`` or ``write``, ``commit`` and ``abort``.
+    ``begin`` starts an upload of the manager, which receives the body.
     """
 
-    receives: ClassVar[str] = "PUT"
+    streamed_method: ClassVar[str] = "PUT"
 
     def initialize(self) -> None:
         self._upload: Any = None
-        self._refusal: BaiError | None = None
-        self._discarded = 0
+        self._error: BaiError | None = None
+        self._discarded_bytes = 0
 
     async def begin(self, size: int | None) -> Any:
+        """Start and return the upload; ``size`` is in bytes, None if unknown."""
         raise NotImplementedError
 
     async def prepare(self) -> None:
-        """Decide whether to accept the body before reading any of it."""
-        if self.request.method != self.receives:
+        """Authenticate the caller and start the upload before any of the body is read."""
+        if self.request.method != self.streamed_method:
             return
-        # The size of a file is checked where its limit is known; the server's limit is for other
-        # bodies.
+        # Disable the server's limit; the manager limits the size of files.
         self.request.connection.set_max_body_size(2**62)  # type: ignore[union-attr]
         size = size_of(self)
         try:
             await self.sign_in()
             self._upload = await self.begin(size)
         except BaiError as error:
-            # A client that asks first (Expect: 100-continue) is answered before it sends the body.
+            # With Expect: 100-continue the client has not sent the body yet, so respond at once.
             if "Expect" in self.request.headers or (size or 0) > MAX_DISCARDED_BYTES:
                 raise
-            self._refusal = error
+            self._error = error
         if self._upload is not None and size and "Transfer-Encoding" not in self.request.headers:
             await self._receive(size)
 
     async def _receive(self, size: int) -> None:
-        """Read the body directly from the socket: tornado would copy every byte three more
-        times.
-        """
+        """Read the body directly from the stream, which saves three copies of every byte."""
         headers = self.request.headers
         stream = self.request.connection.stream  # type: ignore[union-attr]
         if headers.get("Expect") == "100-continue":
             del headers["Expect"]
             await stream.write(b"HTTP/1.1 100 (Continue)\r\n\r\n")
-        left = size
+        bytes_left = size
 
-        async def some(room: memoryview) -> int:
-            nonlocal left
-            got: int = await stream.read_into(room, partial=True)
-            left -= got
-            return got
+        async def read_into(buffer: memoryview) -> int:
+            nonlocal bytes_left
+            count: int = await stream.read_into(buffer, partial=True)
+            bytes_left -= count
+            return count
 
         try:
-            await self._upload.receive(some, size)
+            await self._upload.receive(read_into, size)
         except StreamClosedError:
-            pass  # tornado notices it as well and calls ``on_connection_close``
+            pass  # tornado calls ``on_connection_close``
         except BaiError as error:
-            self._refusal = error
-            self._forget()
-        # What tornado still has to read: nothing, or the rest of a refused body.
-        headers["Content-Length"] = str(left)
+            self._error = error
+            self._discard_upload()
+        # Tornado reads the rest: nothing, or the remainder of a rejected body.
+        headers["Content-Length"] = str(bytes_left)
 
     async def data_received(self, chunk: bytes) -> None:
-        if self._refusal is None and self._upload is not None:
+        if self._error is None and self._upload is not None:
             try:
                 await self._upload.write(chunk)
                 return
             except BaiError as error:
-                self._refusal = error
-                self._forget()
-        self._discarded += len(chunk)
-        if self._discarded > MAX_DISCARDED_BYTES and not self._finished:
-            reason = self._refusal or InvalidRequest("this request must not have a body")
-            self.send_error(exc_info=(type(reason), reason, None))
+                self._error = error
+                self._discard_upload()
+        self._discarded_bytes += len(chunk)
+        if self._discarded_bytes > MAX_DISCARDED_BYTES and not self._finished:
+            error = self._error or InvalidRequest("this request must not have a body")
+            self.send_error(exc_info=(type(error), error, None))
 
     async def commit(self) -> Any:
-        """Return the result of receiving the body."""
-        if self._refusal is not None:
-            raise self._refusal
+        """Complete the upload and return its result; raise the error that rejected the body."""
+        if self._error is not None:
+            raise self._error
         return await self._upload.commit()
 
     def on_finish(self) -> None:
-        self._forget()
+        self._discard_upload()
 
     def on_connection_close(self) -> None:
-        self._forget()
+        self._discard_upload()
         super().on_connection_close()
 
-    def _forget(self) -> None:
+    def _discard_upload(self) -> None:
         if self._upload is not None:
             self.manager.folders.files.forget(self._upload)
             self._upload = None
@@ -205,7 +205,7 @@ class ReceivingHandler(APIHandler):
 
 @stream_request_body
 class ContentHandler(ReceivingHandler):
-    """The content of one file."""
+    """Reads, replaces and removes one file."""
 
     async def begin(self, size: int | None) -> Any:
         return await self.manager.folders.files.upload(
@@ -213,7 +213,7 @@ class ContentHandler(ReceivingHandler):
         )
 
     @operation(
-        "Download a file; Range, If-Range and If-None-Match are supported",
+        "Download a file; supports Range, If-Range and If-None-Match",
         tag=_TAG,
         parameters=_PATH,
         is_file=True,
@@ -226,7 +226,7 @@ class ContentHandler(ReceivingHandler):
             await file.close()
 
     @operation(
-        "Upload a file; visible when complete. If-Match and If-None-Match: * are supported",
+        "Upload a file, visible once complete; supports If-Match and If-None-Match: *",
         tag=_TAG,
         returns=FileEntry,
         parameters=_PATH,
@@ -257,14 +257,15 @@ class ContentHandler(ReceivingHandler):
             self.set_status(HTTPStatus.NOT_MODIFIED)
             self.finish()
             return
-        asked = self.request.headers.get("Range", "")
+        requested = self.request.headers.get("Range", "")
         if self.request.headers.get("If-Range", etag) != etag:
-            asked = ""
-        part = byte_range(asked, file.size)
+            requested = ""
+        part = byte_range(requested, file.size)
         if part is None:
             self.set_status(HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE)
             self.set_header("Content-Range", f"bytes */{file.size}")
-            self.finish({"error": "invalid-request", "message": "no such range", "details": {}})
+            message = f"the range is outside the file of {file.size} bytes"
+            self.finish({"error": "invalid-request", "message": message, "details": {}})
             return
         start, length = part
         if length != file.size:
@@ -272,26 +273,23 @@ class ContentHandler(ReceivingHandler):
             self.set_header("Content-Range", f"bytes {start}-{start + length - 1}/{file.size}")
         set_file_headers(self, self._path(), "application/octet-stream")
         self.set_header("Content-Length", str(length))
-        if length >= BIG_BYTES:
-            await self._send_big(file, start, length)
+        if length >= SENDFILE_MIN_BYTES:
+            await self._sendfile(file, start, length)
             return
         sent = 0
         async for chunk in file.chunks(start, length):
             self.write(chunk)
-            # Waits for the client, so that at most one piece is in memory.
+            # Back-pressure: at most one chunk is in memory.
             await self.flush()
             sent += len(chunk)
         if sent == length:
             self.finish()
         else:
-            # The file has shrunk meanwhile. A broken connection shows that, a short answer would
-            # not.
+            # The file has shrunk meanwhile. Close the connection, so that the client notices.
             self.request.connection.stream.close()  # type: ignore[union-attr]
 
-    async def _send_big(self, file: Any, start: int, length: int) -> None:
-        """Send a file with sendfile(), bypassing tornado's buffers; the connection is closed
-        afterwards.
-        """
+    async def _sendfile(self, file: Any, start: int, length: int) -> None:
+        """Send part of a file with sendfile(), bypassing tornado, and close the connection."""
         self.set_header("Connection", "close")
         with contextlib.suppress(StreamClosedError):
             await self.flush()
@@ -301,8 +299,7 @@ class ContentHandler(ReceivingHandler):
                 async for chunk in file.chunks(start + sent, length - sent):
                     await stream.write(chunk)
             finally:
-                # Also if the file has shrunk meanwhile: the client then receives less than
-                # announced.
+                # If the file has shrunk, the client notices that the response is incomplete.
                 stream.close()
         self.application.log_request(self)
         self.on_finish()
@@ -313,7 +310,7 @@ class ContentHandler(ReceivingHandler):
 
 @stream_request_body
 class ArchiveHandler(ReceivingHandler):
-    """A directory tree in one stream."""
+    """Downloads and uploads a directory tree as one archive."""
 
     async def begin(self, size: int | None) -> Any:
         return await self.manager.folders.files.upload_archive(
@@ -321,34 +318,34 @@ class ArchiveHandler(ReceivingHandler):
         )
 
     @operation(
-        "Download files and directories as one archive, created while it is sent",
+        "Download files and directories as an archive, which is created while it is sent",
         tag=_TAG,
         parameters={"path": "path to include; may be repeated", "format": "zip (default) or tar"},
         is_file=True,
     )
     async def get(self, key: str) -> None:
-        form = self.get_query_argument("format", "zip")
-        found, name = await self.manager.folders.files.archive(
-            self.caller, key, paths_of(self) or [""], form
+        format_ = self.get_query_argument("format", "zip")
+        archive, name = await self.manager.folders.files.archive(
+            self.caller, key, paths_of(self) or [""], format_
         )
         try:
-            set_file_headers(self, name, _ARCHIVES[form])
-            async for piece in found.chunks():
-                self.write(piece)
+            set_file_headers(self, name, _ARCHIVES[format_])
+            async for chunk in archive.chunks():
+                self.write(chunk)
                 await self.flush()
             self.finish()
         except BaiError:
             if not self._headers_written:
                 raise
-            # An incomplete archive must not look like a complete one.
+            # Close the connection, so that the client notices that the archive is incomplete.
             self.request.connection.stream.close()  # type: ignore[union-attr]
         finally:
-            await found.close()
+            await archive.close()
 
     @operation(
-        "Upload a tar archive, unpacked into a directory once it is complete",
+        "Upload a tar archive, which is unpacked into a directory once complete",
         tag=_TAG,
-        returns=Unpacked,
+        returns=UnpackResult,
         parameters=_PATH,
         is_file=True,
     )
@@ -356,44 +353,53 @@ class ArchiveHandler(ReceivingHandler):
         return await self.commit()
 
 
-def set_file_headers(handler: APIHandler, path: str, kind: str) -> None:
-    """Mark the answer as a file to be saved, so that a browser never renders it as a page."""
-    handler.set_header("Content-Type", kind)
+def set_file_headers(handler: APIHandler, path: str, content_type: str) -> None:
+    """Mark the response as a download, so that a browser never renders it as a page."""
+    handler.set_header("Content-Type", content_type)
     handler.set_header("Content-Disposition", content_disposition(path))
     handler.set_header("Content-Security-Policy", "sandbox; default-src 'none'")
 
 
 def expected_of(handler: APIHandler) -> Expected:
-    """Return the precondition of a request on the file that it replaces."""
+    """Return the precondition of an upload, from If-Match and If-None-Match."""
     match = handler.request.headers.get("If-Match", "").strip()
     is_new = handler.request.headers.get("If-None-Match", "").strip() == "*"
     return Expected(match.removeprefix("W/").strip('"') or None, is_new)
 
 
 def paths_of(handler: APIHandler) -> list[str]:
-    """Return every ``path`` of a request, unchanged."""
+    """Return all ``path`` query parameters, unchanged.
+
+    Raises
+    ------
+    InvalidRequest
+        If one is not valid UTF-8.
+    """
     try:
-        return [given.decode() for given in handler.request.query_arguments.get("path", [])]
+        return [path.decode() for path in handler.request.query_arguments.get("path", [])]
     except UnicodeDecodeError:
         raise InvalidRequest("the path is not valid UTF-8", field="path") from None
 
 
 def path_of(handler: APIHandler) -> str:
-    """Return the ``path`` of a request unchanged; tornado would alter its spaces and NULs."""
+    """Return the last ``path`` query parameter, or an empty string.
+
+    ``get_query_argument`` is not used: it strips spaces and replaces control characters.
+    """
     return (paths_of(handler) or [""])[-1]
 
 
 def size_of(handler: APIHandler) -> int | None:
-    """Return the size of the body according to the request's headers, None if unknown."""
+    """Return the Content-Length of a request in bytes, None if unknown."""
     text = handler.request.headers.get("Content-Length", "")
     return read_whole(text)
 
 
 def byte_range(header: str, size: int) -> tuple[int, int] | None:
-    """Return start and length of what a Range header asks of ``size`` bytes.
+    """Return start and length of the range that a Range header selects from ``size`` bytes.
 
-    Everything for no header, for one that is not understood and for several
-    ranges; None for a range that lies outside.
+    Return the full range if the header is missing or invalid or has several ranges, and None if
+    the range is outside the file.
 
     >>> byte_range("bytes=2-", 10), byte_range("bytes=-3", 10), byte_range("bytes=10-", 10)
     ((2, 8), (7, 3), None)
@@ -415,7 +421,7 @@ def byte_range(header: str, size: int) -> tuple[int, int] | None:
 
 
 def content_disposition(path: str) -> str:
-    """Return the header under which a browser saves a file: never shown, its name made safe.
+    """Return a Content-Disposition header that makes a browser save a file under a safe name.
 
     >>> content_disposition("a/b.txt")
     'attachment; filename="b.txt"; filename*=UTF-8\\'\\'b.txt'

@@ -1,4 +1,4 @@
-"""`/storage-hosts`, `/quota-scopes` and `/vfolder-invitations`."""
+"""`/storage-hosts`, `/quota-scopes` and the invitations to folders."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from bai_services.core.folders.vfolders import InvitationStatus, Permission
 from bai_services.core.listing import ListQuery
 
 from ..base import APIHandler, operation
-from ..fields import Body, NameText, Shown
+from ..fields import Body, NameText, ResponseModel
 
 _TAG = "storage"
 
 
-class StorageHost(Shown):
-    """``permissions`` are the caller's on that host; ``path`` is shown to superadmins only."""
+class StorageHost(ResponseModel):
+    """``permissions``: the caller's permissions. ``path``: null except for superadmins."""
 
     name: str
     backend: str
@@ -33,10 +33,10 @@ class StorageHost(Shown):
     path: str | None
 
 
-class QuotaScope(Shown):
-    """``limit_bytes`` null: no limit. ``is_enforced``: by the file system, also for sessions;
-    otherwise only uploads through the manager are refused. ``used_bytes`` is as of
-    ``counted_at``.
+class QuotaScope(ResponseModel):
+    """``limit_bytes``: the effective limit; null: no limit. ``is_enforced``: the file system
+    enforces the limit for sessions too; otherwise the manager only rejects uploads above it.
+    ``used_bytes``: usage at ``counted_at``.
     """
 
     host: str
@@ -55,13 +55,13 @@ class QuotaScope(Shown):
 
 
 class QuotaRequest(Body):
-    """``limit_bytes``: -1 is no limit, null restores the policy's limit."""
+    """``limit_bytes``: -1: no limit; null: the limit of the policy."""
 
     limit_bytes: Annotated[int, Field(ge=-1, le=2**60)] | None
 
 
 class NewInvitation(Body):
-    """A user by id, user name or e-mail address."""
+    """``user``: id, user name or e-mail address."""
 
     user: NameText
     permission: Permission = Permission.RO
@@ -71,7 +71,7 @@ class InvitationChange(Body):
     permission: Permission
 
 
-class Invitation(Shown):
+class Invitation(ResponseModel):
     id: str
     created_at: datetime
     vfolder_id: str
@@ -88,7 +88,7 @@ class Invitation(Shown):
 
 
 class HostsHandler(APIHandler):
-    @operation("List storage hosts and their state", tag=_TAG, returns=StorageHost, is_list=True)
+    @operation("List storage hosts", tag=_TAG, returns=StorageHost, is_list=True)
     async def get(self, query: ListQuery) -> Any:
         return await self.manager.folders.storage_hosts.page(self.caller, query)
 
@@ -106,13 +106,13 @@ class ScopeHandler(APIHandler):
     async def get(self, host: str, scope: str) -> Any:
         return await self.manager.folders.quotas.get(self.caller, host, scope)
 
-    @operation("Set a quota scope's own limit", tag=_TAG, body=QuotaRequest, returns=QuotaScope)
+    @operation("Set the limit of a quota scope", tag=_TAG, body=QuotaRequest, returns=QuotaScope)
     async def put(self, host: str, scope: str, body: QuotaRequest) -> Any:
         return await self.manager.folders.quotas.put(self.caller, host, scope, body.limit_bytes)
 
 
 class FolderInvitationsHandler(APIHandler):
-    @operation("List a folder's invitations", tag=_TAG, returns=Invitation, is_list=True)
+    @operation("List the invitations to a folder", tag=_TAG, returns=Invitation, is_list=True)
     async def get(self, key: str, query: ListQuery) -> Any:
         return await self.manager.folders.invitations.of_folder(self.caller, key, query)
 
@@ -130,7 +130,12 @@ class FolderInvitationsHandler(APIHandler):
 
 
 class InvitationsHandler(APIHandler):
-    @operation("List received and sent invitations", tag=_TAG, returns=Invitation, is_list=True)
+    @operation(
+        "List invitations that the caller received or sent",
+        tag=_TAG,
+        returns=Invitation,
+        is_list=True,
+    )
     async def get(self, query: ListQuery) -> Any:
         return await self.manager.folders.invitations.page(self.caller, query)
 
@@ -141,7 +146,10 @@ class InvitationHandler(APIHandler):
         return await self.manager.folders.invitations.get(self.caller, key)
 
     @operation(
-        "Change an invitation's permission", tag=_TAG, body=InvitationChange, returns=Invitation
+        "Change the permission of an invitation",
+        tag=_TAG,
+        body=InvitationChange,
+        returns=Invitation,
     )
     async def patch(self, key: str, body: InvitationChange) -> Any:
         return await self.manager.folders.invitations.update(self.caller, key, body.permission)

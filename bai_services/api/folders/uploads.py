@@ -24,14 +24,16 @@ from .files import ReceivingHandler, path_of
 VERSION = "1.0.0"
 EXTENSIONS = "creation,termination,checksum,concatenation,expiration"
 CHECKSUM_MISMATCH = 460
-_PIECE_TYPE = "application/offset+octet-stream"
+_CHUNK_TYPE = "application/offset+octet-stream"
 _TAG = "vfolders"
-_PART = re.compile(r"/uploads/([0-9a-f-]{36})/?$")
-_PATH = {"path": "directory in the folder; without a path in the metadata, the path of the upload"}
+_UPLOAD_URL = re.compile(r"/uploads/([0-9a-f-]{36})/?$")
+_PATH = {
+    "path": "directory for the path in Upload-Metadata; without that path, the path of the file"
+}
 
 
 class _TusHandler(ReceivingHandler):
-    receives = "PATCH"
+    streamed_method = "PATCH"
 
     def set_default_headers(self) -> None:
         super().set_default_headers()
@@ -39,9 +41,9 @@ class _TusHandler(ReceivingHandler):
         self.set_header("Tus-Version", VERSION)
 
     def check_version(self) -> None:
-        """Refuse other protocol versions; a request without a version is accepted."""
+        """Reject other versions of the protocol; accept requests without a version."""
         if self.request.headers.get("Tus-Resumable", VERSION) != VERSION:
-            raise InvalidRequest(f"this server speaks tus {VERSION}", tus_version=VERSION)
+            raise InvalidRequest(f"this server supports tus {VERSION} only", tus_version=VERSION)
 
     def error_status(self, error: BaiError) -> int:
         if isinstance(error, ChecksumMismatch):
@@ -52,15 +54,20 @@ class _TusHandler(ReceivingHandler):
             return HTTPStatus.PRECONDITION_FAILED
         return super().error_status(error)
 
-    def number(self, header: str) -> int:
-        """Return the value of a header that must be a whole number."""
+    def whole_number(self, header: str) -> int:
+        """Return the value of a header that must be a whole number.
+
+        Raises
+        ------
+        InvalidRequest
+            If it is missing or not a whole number.
+        """
         text = self.request.headers.get(header, "")
         if not (text.isascii() and text.isdigit()) or len(text) > 18:
             raise InvalidRequest(f"the header {header} must be a whole number", header=header)
         return int(text)
 
-    def show(self, progress: Any) -> None:
-        """Set the headers that describe the progress of an upload."""
+    def set_progress_headers(self, progress: Any) -> None:
         self.set_header("Upload-Offset", str(progress.offset))
         expires = datetime.fromtimestamp(progress.expires_at, UTC)
         if not progress.is_done:
@@ -74,7 +81,7 @@ class _TusHandler(ReceivingHandler):
 
 
 class UploadsHandler(_TusHandler):
-    receives = ""
+    streamed_method = ""
 
     @operation(
         "Start a resumable upload (tus creation, concatenation)",
@@ -85,31 +92,35 @@ class UploadsHandler(_TusHandler):
     async def post(self, key: str) -> None:
         await self.manager.folders.uploads.require(self.caller, key)
         self.check_version()
-        made = await self.manager.folders.uploads.create(self.caller, key, self._wish())
+        upload = await self.manager.folders.uploads.create(self.caller, key, self._upload_request())
         base = self.request.path.partition("/vfolders/")[0]
-        self.set_header("Location", f"{base}/vfolders/{made.vfolder_id}/uploads/{made.id}")
-        self.show(made)
+        self.set_header("Location", f"{base}/vfolders/{upload.vfolder_id}/uploads/{upload.id}")
+        self.set_progress_headers(upload)
 
-    def _wish(self) -> UploadRequest:
+    def _upload_request(self) -> UploadRequest:
+        """Return the request that the tus headers describe."""
         metadata = metadata_of(self.request.headers.get("Upload-Metadata", ""))
         concat = self.request.headers.get("Upload-Concat", "").strip()
         parts: tuple[str, ...] = ()
         if concat.startswith("final"):
-            found = [_PART.search(url) for url in concat.partition(";")[2].split()]
-            if not found or None in found:
+            matches = [_UPLOAD_URL.search(url) for url in concat.partition(";")[2].split()]
+            if not matches or None in matches:
                 raise InvalidRequest(
-                    "Upload-Concat: final; must name the parts' URLs", header="Upload-Concat"
+                    "Upload-Concat must be final; and the URLs of the partial uploads",
+                    header="Upload-Concat",
                 )
-            parts = tuple(match[1] for match in found if match is not None)
+            parts = tuple(match[1] for match in matches if match is not None)
         elif concat not in ("", "partial"):
-            raise InvalidRequest("Upload-Concat: partial or final;URLs", header="Upload-Concat")
+            raise InvalidRequest(
+                "Upload-Concat must be partial, or final; and URLs", header="Upload-Concat"
+            )
         unpack = metadata.get("unpack", "")
         if unpack not in ("", "tar"):
             raise InvalidRequest("only tar archives can be unpacked", header="Upload-Metadata")
         etag = metadata.get("if-match", "").strip('"')
         return UploadRequest(
             path=self._target(metadata),
-            length=0 if parts else self.number("Upload-Length"),
+            length=0 if parts else self.whole_number("Upload-Length"),
             is_partial=concat == "partial",
             is_archive=bool(unpack),
             parts=parts,
@@ -128,38 +139,40 @@ class UploadsHandler(_TusHandler):
 
 @stream_request_body
 class UploadHandler(_TusHandler):
+    """Receives the chunks of one upload."""
+
     @operation("Read the progress of an upload (tus)", tag=_TAG)
     async def head(self, key: str, upload: str) -> None:
         self.check_version()
-        found = await self.manager.folders.uploads.state(self.caller, key, upload)
-        self.show(found)
-        self.set_header("Upload-Length", str(found.length))
-        if found.is_partial:
+        state = await self.manager.folders.uploads.state(self.caller, key, upload)
+        self.set_progress_headers(state)
+        self.set_header("Upload-Length", str(state.length))
+        if state.is_partial:
             self.set_header("Upload-Concat", "partial")
 
     async def begin(self, size: int | None) -> Any:
         self.check_version()
-        if self.request.headers.get("Content-Type") != _PIECE_TYPE:
-            raise InvalidRequest(f"the Content-Type must be {_PIECE_TYPE}", header="Content-Type")
+        if self.request.headers.get("Content-Type") != _CHUNK_TYPE:
+            raise InvalidRequest(f"the Content-Type must be {_CHUNK_TYPE}", header="Content-Type")
         return await self.manager.folders.uploads.piece(
             self.caller,
             self.path_kwargs["key"],
             self.path_kwargs["upload"],
-            self.number("Upload-Offset"),
+            self.whole_number("Upload-Offset"),
             checksum_of(self.request.headers.get("Upload-Checksum", "")),
         )
 
     @operation(
-        "Continue an upload (tus)",
+        "Upload the next chunk (tus)",
         tag=_TAG,
         status=HTTPStatus.NO_CONTENT,
         is_file=True,
     )
     async def patch(self, key: str, upload: str) -> None:
-        done = await self.commit()
-        self.show(done)
-        if done.entry is not None:
-            self.set_header("ETag", f'"{done.entry.etag}"')
+        progress = await self.commit()
+        self.set_progress_headers(progress)
+        if progress.entry is not None:
+            self.set_header("ETag", f'"{progress.entry.etag}"')
 
     @operation("Abort an upload (tus termination)", tag=_TAG, status=HTTPStatus.NO_CONTENT)
     async def delete(self, key: str, upload: str) -> None:
@@ -168,31 +181,43 @@ class UploadHandler(_TusHandler):
 
 
 def metadata_of(header: str) -> dict[str, str]:
-    """Return what ``Upload-Metadata`` says: names and values in base64.
+    """Parse ``Upload-Metadata``: names with values in base64.
+
+    Raises
+    ------
+    InvalidRequest
+        If a value is not base64 of UTF-8 text.
 
     >>> metadata_of("path YS9i,empty")
     {'path': 'a/b', 'empty': ''}
     """
-    found = {}
+    metadata = {}
     for pair in filter(None, (part.strip() for part in header.split(","))):
         name, _, value = pair.partition(" ")
         try:
-            found[name] = base64.b64decode(value.strip(), validate=True).decode()
+            metadata[name] = base64.b64decode(value.strip(), validate=True).decode()
         except (binascii.Error, ValueError):
             raise InvalidRequest(
                 f"the value of {name!r} must be base64 of UTF-8", header="Upload-Metadata"
             ) from None
-    return found
+    return metadata
 
 
 def checksum_of(header: str) -> tuple[str, bytes] | None:
-    """Return algorithm and digest of ``Upload-Checksum``; None without one."""
+    """Parse ``Upload-Checksum``: return algorithm and digest, None if the header is empty.
+
+    Raises
+    ------
+    InvalidRequest
+        If the algorithm is not supported or the digest is not base64.
+    """
     if not header:
         return None
     name, _, value = header.strip().partition(" ")
     if name not in CHECKSUMS:
         raise InvalidRequest(
-            f"the checksum must be one of {', '.join(CHECKSUMS)}", header="Upload-Checksum"
+            f"the checksum algorithm must be one of {', '.join(CHECKSUMS)}",
+            header="Upload-Checksum",
         )
     try:
         return name, base64.b64decode(value.strip(), validate=True)

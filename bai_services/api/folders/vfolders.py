@@ -1,4 +1,4 @@
-"""`/vfolders`, their grants, trash, clones and usage."""
+"""`/vfolders`: folders, with their trash, clones, owners, usage and grants."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from bai_services.core.listing import ListQuery
 from bai_services.manager.folders.vfolders import VFolder
 
 from ..base import APIHandler, operation
-from ..fields import Body, NameText, Shown
+from ..fields import Body, NameText, ResponseModel
 
 _TAG = "vfolders"
 
@@ -26,9 +26,7 @@ class VFolderChange(Body):
 
 
 class VFolderClone(VFolderChange):
-    """``project`` makes it a folder of a project; without ``host`` it stays on the host of its
-    source.
-    """
+    """``project``: create a folder of this project. ``host``: default is the host of the source."""
 
     name: NameText
     project: NameText | None = None
@@ -36,13 +34,15 @@ class VFolderClone(VFolderChange):
 
 
 class NewVFolder(VFolderClone):
-    """``unmanaged_path`` is an existing directory; for superadmins."""
+    """``project``: create a folder of this project. ``unmanaged_path``: use an existing directory;
+    superadmins only.
+    """
 
     unmanaged_path: Annotated[str, StringConstraints(max_length=1024)] | None = None
 
 
 class NewOwner(Body):
-    """A user by id, user name or e-mail address."""
+    """``user``: id, user name or e-mail address."""
 
     user: NameText
 
@@ -51,8 +51,8 @@ class GrantRequest(Body):
     permission: Permission = Permission.RO
 
 
-class Grant(Shown):
-    """``is_pending``: takes effect when the user accepts the invitation ``invitation_id``."""
+class Grant(ResponseModel):
+    """``is_pending``: the user has not yet accepted the invitation ``invitation_id``."""
 
     user: str
     user_id: str
@@ -63,8 +63,8 @@ class Grant(Shown):
     invitation_id: str | None
 
 
-class FolderUsage(Shown):
-    """Number of files and bytes of a folder at ``counted_at``."""
+class FolderUsage(ResponseModel):
+    """Number of files in a folder and their size in bytes at ``counted_at``."""
 
     files: int
     bytes: int
@@ -73,7 +73,7 @@ class FolderUsage(Shown):
 
 class VFoldersHandler(APIHandler):
     @operation(
-        "List the folders that one may see",
+        "List the folders that the caller may see",
         tag=_TAG,
         returns=VFolder,
         is_list=True,
@@ -83,10 +83,10 @@ class VFoldersHandler(APIHandler):
         return await self.manager.folders.vfolders.page(self.caller, query)
 
     @operation(
-        "Make a folder", tag=_TAG, body=NewVFolder, returns=VFolder, status=HTTPStatus.CREATED
+        "Create a folder", tag=_TAG, body=NewVFolder, returns=VFolder, status=HTTPStatus.CREATED
     )
     async def post(self, body: NewVFolder) -> Any:
-        return await self.manager.folders.vfolders.create(self.caller, body.given())
+        return await self.manager.folders.vfolders.create(self.caller, body.given_fields())
 
 
 class VFolderHandler(APIHandler):
@@ -96,9 +96,9 @@ class VFolderHandler(APIHandler):
 
     @operation("Rename or change a folder", tag=_TAG, body=VFolderChange, returns=VFolder)
     async def patch(self, key: str, body: VFolderChange) -> Any:
-        return await self.manager.folders.vfolders.update(self.caller, key, body.given())
+        return await self.manager.folders.vfolders.update(self.caller, key, body.given_fields())
 
-    @operation("Put a folder in the trash", tag=_TAG, status=HTTPStatus.NO_CONTENT)
+    @operation("Move a folder to the trash", tag=_TAG, status=HTTPStatus.NO_CONTENT)
     async def delete(self, key: str) -> None:
         await self.manager.folders.vfolders.trash(self.caller, key)
 
@@ -129,7 +129,7 @@ class CloneHandler(APIHandler):
         status=HTTPStatus.ACCEPTED,
     )
     async def post(self, key: str, body: VFolderClone) -> Any:
-        return await self.manager.folders.vfolders.clone(self.caller, key, body.given())
+        return await self.manager.folders.vfolders.clone(self.caller, key, body.given_fields())
 
 
 class OwnerHandler(APIHandler):
@@ -146,10 +146,10 @@ class OwnerHandler(APIHandler):
 
 class UsageHandler(APIHandler):
     @operation(
-        "Read how many files and bytes a folder contains",
+        "Read the number and size of the files in a folder",
         tag=_TAG,
         returns=FolderUsage,
-        parameters={"fresh": "true: count now, however long that takes"},
+        parameters={"fresh": "true: count now, which may take long; default: the last count"},
     )
     async def get(self, key: str) -> Any:
         is_fresh = self.get_query_argument("fresh", "") == "true"
@@ -158,7 +158,7 @@ class UsageHandler(APIHandler):
 
 class GrantsHandler(APIHandler):
     @operation(
-        "List accepted shares of a folder",
+        "List the accepted grants of a folder",
         tag=_TAG,
         returns=Grant,
         is_list=True,
@@ -168,12 +168,12 @@ class GrantsHandler(APIHandler):
 
 
 class GrantHandler(APIHandler):
-    @operation("Read what a user may do with a folder", tag=_TAG, returns=Grant)
+    @operation("Read a user's grant for a folder", tag=_TAG, returns=Grant)
     async def get(self, key: str, user: str) -> Any:
         return await self.manager.folders.grants.get(self.caller, key, user)
 
     @operation(
-        "Share a folder with a user, who has to accept it",
+        "Share a folder with a user, who must accept the invitation",
         tag=_TAG,
         body=GrantRequest,
         returns=Grant,

@@ -1,21 +1,21 @@
-"""`/counter-audit`"""
+"""`/counter-audit`: compares the usage counters with the allocation ledger."""
 
 from __future__ import annotations
 
 from ..base import APIHandler, operation
-from ..fields import Shown
+from ..fields import ResponseModel
 
 
-class CounterAuditShown(Shown):
+class CounterAudit(ResponseModel):
     audited_at: str
     differences: list[str]
 
 
 class CounterAuditHandler(APIHandler):
     @operation(
-        "Compare all counters with the allocations now",
+        "Run a counter audit: compare every usage counter with the allocation ledger",
         tag="health",
-        returns=CounterAuditShown,
+        returns=CounterAudit,
     )
     async def get(self) -> None:
         self.write_json(await self.manager.scheduling.counter_audit.get(self.caller))

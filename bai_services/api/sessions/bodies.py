@@ -1,4 +1,4 @@
-"""Bodies of session requests: single, bulk, and templates."""
+"""Request bodies for creating and changing sessions, also used by session templates."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from bai_services.core.sessions.kernel_group import MAX_KERNELS
 from bai_services.core.sessions.spec import DEFAULTS, FIELDS, SessionSpec
 from bai_services.manager.sessions.sessions import MAX_WAIT_SECONDS
 
-from ..fields import Body, Count, NameText, ShortText, Slots
+from ..fields import Body, Count, NameText, ShortText, SlotsInput
 
 MAX_MOUNTS = 32
 MAX_VARIABLES = 1000
@@ -23,17 +23,15 @@ MAX_AGENTS = 1000
 MAX_EXTENSION_SECONDS = 366 * 24 * 3600
 
 
-class WantedMount(Body):
+class MountInput(Body):
     vfolder: ShortText
     path: ShortText = ""
     permission: Literal["ro", "rw"] | None = None
     subpath: str = Field(default="", max_length=MAX_SUBPATH)
 
 
-class WantedSession(Body):
-    """Fields of a session request that may come from a single request, a bulk request or a
-    template.
-    """
+class SessionRequest(Body):
+    """The fields of a new session that single requests, bulk requests and templates share."""
 
     name: ShortText | None = None
     project: ShortText | None = None
@@ -41,9 +39,9 @@ class WantedSession(Body):
     type: ShortText = str(DEFAULTS["type"])
     resource_group: NameText | None = None
     preset: NameText | None = None
-    resources: Slots = {}
+    resources: SlotsInput = {}
     shared_memory: ShortText | None = None
-    mounts: list[WantedMount] = Field(default=[], max_length=MAX_MOUNTS)
+    mounts: list[MountInput] = Field(default=[], max_length=MAX_MOUNTS)
     environ: dict[str, str] = Field(default={}, max_length=MAX_VARIABLES)
     secret_environ: list[ShortText] = Field(default=[], max_length=MAX_VARIABLES)
     priority: int | None = None
@@ -60,8 +58,8 @@ class WantedSession(Body):
     agent_selection: NameText = str(DEFAULTS["agent_selection"])
     allow_fractional_resource_fragmentation: bool | None = None
 
-    def as_spec(self) -> SessionSpec:
-        """Return the request as the manager takes it."""
+    def to_spec(self) -> SessionSpec:
+        """Convert to the manager's ``SessionSpec``."""
         values: dict[str, Any] = {
             name: getattr(self, name) for name in FIELDS & set(type(self).model_fields)
         }
@@ -76,13 +74,18 @@ class WantedSession(Body):
         return SessionSpec(**frozen)
 
 
-class TemplatedSession(WantedSession):
-    """A request that may name a template; its own fields take precedence over the template's."""
+class TemplatedSession(SessionRequest):
+    """A session request based on a template. Fields given here override the template's fields."""
 
     template: ShortText | None = None
 
 
 class NewSession(TemplatedSession):
+    """``max_wait_seconds``: respond when the session is RUNNING, or after this time at the latest.
+
+    ``owner`` and ``hub_server``: only for the Hub, which creates sessions for its users.
+    """
+
     enqueue_only: bool = False
     max_wait_seconds: float = Field(default=0, ge=0, le=MAX_WAIT_SECONDS)
     owner: NameText | None = None
@@ -93,7 +96,9 @@ class LifetimeExtension(Body):
     seconds: int = Field(gt=0, le=MAX_EXTENSION_SECONDS)
 
 
-class SessionUse(Body):
+class SessionActivity(Body):
+    """``idle_seconds``: time since the last activity; 0: active now."""
+
     idle_seconds: float = Field(default=0, ge=0, le=MAX_EXTENSION_SECONDS)
 
 

@@ -1,4 +1,4 @@
-"""`/kernels`, `/allocations`, `/session-dependencies`"""
+"""`/kernels`, `/allocations`, `/session-dependencies`: lists over all sessions."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from typing import Any
 from bai_services.core.listing import ListQuery
 
 from ..base import APIHandler, operation
-from ..fields import Shown
+from ..fields import ResponseModel
 
 
-class Kernel(Shown):
+class Kernel(ResponseModel):
     id: str
     created_at: datetime
     session_id: str
@@ -28,7 +28,7 @@ class Kernel(Shown):
     last_seen_at: datetime | None
 
 
-class LedgerLine(Shown):
+class LedgerEntry(ResponseModel):
     id: int
     session_id: str
     session: str
@@ -42,7 +42,7 @@ class LedgerLine(Shown):
     freed_at: datetime | None
 
 
-class Dependency(Shown):
+class Dependency(ResponseModel):
     session_id: str
     session: str
     status: str
@@ -59,7 +59,7 @@ class AllocationsHandler(APIHandler):
     @operation(
         "List allocations; all=true includes released ones",
         tag="sessions",
-        returns=LedgerLine,
+        returns=LedgerEntry,
         is_list=True,
     )
     async def get(self, query: ListQuery) -> Any:
@@ -67,7 +67,9 @@ class AllocationsHandler(APIHandler):
 
 
 class DependenciesHandler(APIHandler):
-    @operation("List dependencies", tag="sessions", returns=Dependency, is_list=True)
+    @operation(
+        "List dependencies between sessions", tag="sessions", returns=Dependency, is_list=True
+    )
     async def get(self, query: ListQuery) -> Any:
         return await self.manager.sessions.ledger.dependencies(self.caller, query)
 

@@ -1,4 +1,4 @@
-"""The spawner's side of `/sessions/{id}`: launch, started, exited, detach."""
+"""`/sessions/{key}/launch`, `/started`, `/exited`, `/detach`: the operations of the spawner."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from bai_services.core.sessions.end_reason import EndReason, SessionEnd
 from bai_services.core.sessions.kernel_group import MAIN_HOST, MAX_KERNELS
 
 from ..base import APIHandler, operation
-from ..fields import Body, NameText, Shown
+from ..fields import Body, NameText, ResponseModel
 from .sessions import Session
 
 
@@ -20,7 +20,7 @@ class LaunchRequest(Body):
     server: NameText = ""
 
 
-class LaunchPlan(Shown):
+class LaunchPlan(ResponseModel):
     session_id: str
     kernel_id: str
     name: str
@@ -41,18 +41,19 @@ class LaunchPlan(Shown):
     injection: dict[str, Any]
     labels: dict[str, str]
     is_superadmin: bool
-    # For a cluster session: launch plans of its sub kernels in this same format, and its SSH key.
+    # Cluster sessions only: launch plans of the sub kernels in this format, and the SSH key that
+    # the kernels share.
     subs: list[dict[str, Any]]
     cluster_key: dict[str, str] | None
 
 
-class Started(Body):
+class StartReport(Body):
     container_id: str = Field(default="", max_length=128)
-    # Containers of sub1, sub2 … by hostname.
+    # Container ids of the sub kernels by hostname: sub1, sub2 …
     sub_containers: dict[NameText, NameText] = Field(default={}, max_length=MAX_KERNELS)
 
 
-class Exited(Body):
+class ExitReport(Body):
     exit_code: int | None = Field(default=None, ge=-(2**31), lt=2**31)
     reason: str = ""
     reason_code: EndReason = EndReason.EXITED
@@ -60,12 +61,17 @@ class Exited(Body):
     sub_logs: dict[NameText, str] = Field(default={}, max_length=MAX_KERNELS)
 
 
-class Nothing(Body):
+class EmptyBody(Body):
     """A body without fields."""
 
 
 class LaunchHandler(APIHandler):
-    @operation("Get the launch plan", tag="spawner", body=LaunchRequest, returns=LaunchPlan)
+    @operation(
+        "Get the launch plan of a session (Hub only)",
+        tag="spawner",
+        body=LaunchRequest,
+        returns=LaunchPlan,
+    )
     async def post(self, key: str, body: LaunchRequest) -> Any:
         launch = self.manager.sessions.launch
         plan = await launch.launch(self.caller, key, body.user, body.server)
@@ -74,29 +80,37 @@ class LaunchHandler(APIHandler):
 
 class StartedHandler(APIHandler):
     @operation(
-        "Report that the server answers", tag="spawner", body=Started, status=HTTPStatus.NO_CONTENT
+        "Report that the session's server responds (Hub only)",
+        tag="spawner",
+        body=StartReport,
+        status=HTTPStatus.NO_CONTENT,
     )
-    async def post(self, key: str, body: Started) -> None:
+    async def post(self, key: str, body: StartReport) -> None:
         containers = {MAIN_HOST: body.container_id, **body.sub_containers}
         await self.manager.sessions.launch.started(self.caller, key, containers)
 
 
 class ExitedHandler(APIHandler):
     @operation(
-        "Report that its kernels have ended",
+        "Report that the session's kernels have ended (Hub only)",
         tag="spawner",
-        body=Exited,
+        body=ExitReport,
         returns=Session,
     )
-    async def post(self, key: str, body: Exited) -> Any:
+    async def post(self, key: str, body: ExitReport) -> Any:
         end = SessionEnd(body.exit_code, body.reason_code, body.reason, body.log, body.sub_logs)
         row = await self.manager.sessions.launch.exited(self.caller, key, end)
         return await self.manager.sessions.sessions.described(self.caller, row)
 
 
 class DetachHandler(APIHandler):
-    @operation("Leave the start to the manager", tag="spawner", body=Nothing, returns=Session)
-    async def post(self, key: str, body: Nothing) -> Any:
+    @operation(
+        "Hand the start of a session over to the manager (Hub only)",
+        tag="spawner",
+        body=EmptyBody,
+        returns=Session,
+    )
+    async def post(self, key: str, body: EmptyBody) -> Any:
         row = await self.manager.sessions.launch.detach(self.caller, key)
         return await self.manager.sessions.sessions.described(self.caller, row)
 

@@ -1,4 +1,4 @@
-"""`/sessions/{key}/logs`, as an event stream and as a file."""
+"""`/sessions/{key}/logs`, `/log-file`, `/log-stream`: the output of a session's kernels."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ from bai_services.core.sessions.kernel_group import MAIN_HOST
 from bai_services.manager.sessions.logs import Piece
 
 from ..base import APIHandler, operation
-from ..fields import Shown
-from ..streams import ends_with_sign_in
+from ..fields import ResponseModel
+from ..streams import cancel_on_sign_out
 
-# A kernel's stored output never has more lines.
+# Higher than the number of lines in the stored output of a kernel.
 MAX_LINES = 100_000
 _TAG = "sessions"
 
 
-class Match(Shown):
+class Match(ResponseModel):
     number: int
     text: str
 
 
-class SessionLog(Shown):
-    """``matches`` and ``match_count`` are only contained in the answer to a search."""
+class SessionLog(ResponseModel):
+    """``matches`` and ``match_count`` are only contained in the response to a search."""
 
     session_id: str
     kernel: str
@@ -40,8 +40,8 @@ class SessionLog(Shown):
 
 
 _PARAMETERS = {
-    "kernel": "host name of the kernel; main1",
-    "times": "true: each line begins with its time, if the engine records it",
+    "kernel": "host name of the kernel; default: main1",
+    "times": "true: prefix each line with its time, if the engine records it",
 }
 
 
@@ -61,8 +61,8 @@ class LogsHandler(LogHandler):
         is_for_sessions=True,
         parameters={
             **_PARAMETERS,
-            "lines": "at most this many of the last lines",
-            "search": "only lines that contain this text, ignoring case",
+            "lines": "maximum number of lines, counted from the end",
+            "search": "return only lines that contain this text; ignores case",
         },
     )
     async def get(self, key: str) -> Any:
@@ -85,40 +85,42 @@ class LogFileHandler(LogHandler):
         parameters=_PARAMETERS,
     )
     async def get(self, key: str) -> None:
-        found = await self.manager.sessions.logs.read(
+        log = await self.manager.sessions.logs.read(
             self.caller, key, self.kernel(), has_times=self.has_times()
         )
-        name = re.sub(r"[^A-Za-z0-9_.-]", "-", f"{key}-{found['kernel']}.log")
+        name = re.sub(r"[^A-Za-z0-9_.-]", "-", f"{key}-{log['kernel']}.log")
         self.set_header("Content-Type", "text/plain; charset=utf-8")
         self.set_header("Content-Disposition", f'attachment; filename="{name}"')
         self.set_header("Content-Security-Policy", "sandbox; default-src 'none'")
-        self.write(found["log"])
+        self.write(log["log"])
         await self.finish()
 
 
 class LogStreamHandler(LogHandler):
-    """``event: log`` with ``{"text", "is_gap"}``; ``event: end`` when the session has ended."""
+    """Sends ``event: log`` with ``{"text", "is_gap"}``, and ``event: end`` after the last output.
+
+    An error after the first event is sent as ``event: error``.
+    """
 
     @operation(
-        "Follow a session's output (text/event-stream)",
+        "Stream a session's output (text/event-stream)",
         tag=_TAG,
         is_for_sessions=True,
         parameters=_PARAMETERS,
     )
     async def get(self, key: str) -> None:
-        pieces = self.manager.sessions.logs.follow(
+        chunks = self.manager.sessions.logs.follow(
             self.caller, key, self.kernel(), has_times=self.has_times()
         )
         try:
-            # The first piece is read before anything is sent, so that a refusal gets its own
-            # status.
-            piece = await anext(pieces, None)
+            # Read the first chunk before sending headers, so that an error gets its own status.
+            chunk = await anext(chunks, None)
             self.set_header("Content-Type", "text/event-stream")
             self.set_header("X-Accel-Buffering", "no")
-            await self._send("log", piece)
-            async with ends_with_sign_in(self):
-                async for piece in pieces:
-                    await self._send("log", piece)
+            await self._send(chunk)
+            async with cancel_on_sign_out(self):
+                async for chunk in chunks:
+                    await self._send(chunk)
             self.write("event: end\ndata: {}\n\n")
             await self.finish()
         except StreamClosedError:
@@ -126,19 +128,19 @@ class LogStreamHandler(LogHandler):
         except errors.BaiError as error:
             if not self._headers_written:
                 raise
-            said = {"error": error.code, "message": error.message}
-            self.write(f"event: error\ndata: {json.dumps(said)}\n\n")
+            content = {"error": error.code, "message": error.message}
+            self.write(f"event: error\ndata: {json.dumps(content)}\n\n")
             with suppress(StreamClosedError):
                 await self.finish()
         finally:
-            await pieces.aclose()
+            await chunks.aclose()
 
-    async def _send(self, event: str, piece: Piece | None) -> None:
-        if piece is None:
-            self.write(": nothing new\n\n")
+    async def _send(self, chunk: Piece | None) -> None:
+        if chunk is None:
+            self.write(": keepalive\n\n")
         else:
-            data = json.dumps({"text": piece.text, "is_gap": piece.is_gap})
-            self.write(f"event: {event}\ndata: {data}\n\n")
+            data = json.dumps({"text": chunk.text, "is_gap": chunk.is_gap})
+            self.write(f"event: log\ndata: {data}\n\n")
         await self.flush()
 
 
@@ -147,7 +149,7 @@ def _lines(text: str) -> int | None:
         return None
     if not (text.isascii() and text.isdigit() and 0 < int(text[:9]) <= MAX_LINES):
         raise errors.InvalidRequest(
-            f"lines={text[:40]!r} is not a number of lines from 1 to {MAX_LINES}",
+            f"lines={text[:40]!r} must be a whole number from 1 to {MAX_LINES}",
             field="lines",
         )
     return int(text)

@@ -1,4 +1,4 @@
-"""The session page, the target of a link to a pending session, in the Hub's design."""
+"""The session page and the base class of all pages, in the Hub's design."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from bai_services.i18n.catalogue import Translator, translator_for
 
 from ..base import HTTP_STATUS, manager_of
 
-# The Hub's own templates, so that our pages look the same whatever version is installed.
+# Uses the templates of the installed Hub, so that our pages have the same design.
 _templates = Environment(
     loader=ChoiceLoader(
         [
@@ -34,7 +34,7 @@ _templates = Environment(
 
 
 def _enforcement_texts(translate: Translator) -> dict[str, str]:
-    """Return the sentences that describe the enforcement levels of shares."""
+    """Return the descriptions of the enforcement levels of shares."""
     texts = translate.area("spawn")
     return {key: text for key, text in texts.items() if key.startswith("held-")}
 
@@ -51,7 +51,7 @@ class PageUser:
 
 
 class PageHandler(HubOAuthenticated, RequestHandler):  # type: ignore[misc]  # jupyterhub has no types
-    """A page for users: without a sign-in, the browser is redirected to the Hub and back."""
+    """A page for signed-in users; redirects other browsers to the Hub's sign-in."""
 
     def initialize(self) -> None:
         self.hub_auth = self.settings["hub_oauth"]
@@ -68,8 +68,10 @@ class PageHandler(HubOAuthenticated, RequestHandler):  # type: ignore[misc]  # j
 
         Raises
         ------
-        BaiError
-            If the Hub knows the user, but the account is refused.
+        NotSignedIn
+            If the Hub knows the user, but the account may not sign in.
+        Unavailable
+            If the Hub is unavailable.
         """
         sign_in = self.settings["sign_in"]
         if await sign_in.hub_user(self) is None:
@@ -84,7 +86,7 @@ class PageHandler(HubOAuthenticated, RequestHandler):  # type: ignore[misc]  # j
         translate = translator_for(self)
         page = _templates.get_template(template).render(
             translate=translate,
-            # The start form's sentences about shares apply to the session as well.
+            # The session page uses the start form's descriptions of enforcement levels.
             texts={**_enforcement_texts(translate), **translate.area("session")},
             as_json=as_json,
             user=PageUser(caller.username) if caller else None,
@@ -107,7 +109,7 @@ class PageHandler(HubOAuthenticated, RequestHandler):  # type: ignore[misc]  # j
 
 
 class SessionPageHandler(PageHandler):
-    """The page of one session, updated live."""
+    """The page of one session, which updates itself."""
 
     async def get(self, session_id: str) -> None:
         caller: Caller | None = None

@@ -1,4 +1,4 @@
-"""`/sessions`: create, read, list, wait, rename, stop, logs, history, usage, start options."""
+"""`/sessions` and `/bulk-sessions`: create, list, read, change and stop sessions."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ from bai_services.core.listing import ListQuery
 from bai_services.core.sessions.lifecycle import Status
 from bai_services.core.user_input import read_decimal, shown
 
-from ..base import APIHandler, invalid, operation
-from ..fields import Shown, SlotTexts
+from ..base import APIHandler, invalid_request, operation
+from ..fields import ResponseModel, SlotsOutput
 from .bodies import (
     LifetimeExtension,
     NewSession,
     NewSessions,
+    SessionActivity,
     SessionChange,
-    SessionUse,
     TemplatedSession,
 )
 
 DEFAULT_WAIT_SECONDS = 20.0
 
 
-class Allocation(Shown):
+class Allocation(ResponseModel):
     agent: str
     device: str | None
     slot: str
@@ -36,7 +36,7 @@ class Allocation(Shown):
     is_simulated: bool
 
 
-class Mount(Shown):
+class Mount(ResponseModel):
     vfolder: str
     vfolder_id: str
     subpath: str
@@ -44,14 +44,14 @@ class Mount(Shown):
     permission: str
 
 
-class SessionDependency(Shown):
+class SessionDependency(ResponseModel):
     id: str
     name: str
     status: str
     result: str
 
 
-class SessionKernel(Shown):
+class SessionKernel(ResponseModel):
     id: str
     role: str
     hostname: str
@@ -61,8 +61,8 @@ class SessionKernel(Shown):
     usage: dict[str, Any]
 
 
-class GivenDevice(Shown):
-    """A device, or part of one, that a kernel has; null: unknown."""
+class AllocatedDevice(ResponseModel):
+    """A device, or share of one, that is allocated to a kernel. A null value is unknown."""
 
     id: str
     family: str
@@ -78,31 +78,40 @@ class GivenDevice(Shown):
     active_at: datetime | None
 
 
-class Lifetime(Shown):
-    """The maximum run time, with what its owner has added and may still add."""
+class Lifetime(ResponseModel):
+    """Maximum run time.
+
+    ``added_seconds``: extensions so far. ``addable_seconds``: maximum further extension.
+    """
 
     seconds: int
     added_seconds: int
     addable_seconds: int
 
 
-class Idleness(Shown):
-    """Since when a session is unused, and when that ends it; null: no limit applies."""
+class Idleness(ResponseModel):
+    """``idle_since``: the last activity. ``idle_ends_at``: when the session will be stopped unless
+    it is used. Null: the session has no idle timeout.
+    """
 
     idle_since: datetime | None
     idle_ends_at: datetime | None
     next_report_seconds: float
 
 
-class SessionToken(Shown):
-    """Opens the session itself and nothing else."""
+class SessionToken(ResponseModel):
+    """A Hub token that only gives access to the server of this session."""
 
     token: str
     expires_in_seconds: int
 
 
-class SessionCallback(Shown):
-    """Receiver and progress of the callbacks; ``next_at`` is the next retry of a failed call."""
+class SessionCallback(ResponseModel):
+    """State of the callbacks of a session.
+
+    ``is_open``: callbacks are still sent. ``delivered``, ``given_up``: number of callbacks.
+    ``tries``: attempts to send the current one. ``next_at``: time of its next retry.
+    """
 
     url: str
     is_open: bool
@@ -114,8 +123,8 @@ class SessionCallback(Shown):
     last_error: str
 
 
-class Session(Shown):
-    """``hidden_fields`` are empty here because the caller may not read them."""
+class Session(ResponseModel):
+    """``hidden_fields``: fields that are empty because the caller may not read them."""
 
     id: str
     name: str
@@ -135,7 +144,7 @@ class Session(Shown):
     cluster_size: int
     cluster_mode: str
     kernels: list[SessionKernel]
-    requested: SlotTexts
+    requested: SlotsOutput
     shared_memory: str
     priority: int
     mounts: list[Mount]
@@ -157,7 +166,7 @@ class Session(Shown):
     allocations: list[Allocation]
     progress: dict[str, Any]
     usage: dict[str, Any]
-    devices: list[GivenDevice]
+    devices: list[AllocatedDevice]
     enforcement: dict[str, str]
     kernel_id: str | None
     agent: str | None
@@ -175,7 +184,7 @@ class Session(Shown):
     hidden_fields: list[str]
 
 
-class CreatedSessions(Shown):
+class CreatedSessions(ResponseModel):
     items: list[Session]
 
 
@@ -183,12 +192,14 @@ class GraphItem(SessionDependency):
     depends_on: list[str]
 
 
-class DependencyGraph(Shown):
+class DependencyGraph(ResponseModel):
+    """``is_complete``: false if the graph is larger than the response."""
+
     items: list[GraphItem]
     is_complete: bool
 
 
-class Step(Shown):
+class StatusChange(ResponseModel):
     at: datetime
     event: str
     from_status: str
@@ -196,20 +207,20 @@ class Step(Shown):
     reason: str
 
 
-class History(Shown):
-    items: list[Step]
+class History(ResponseModel):
+    items: list[StatusChange]
 
 
-class Usage(Shown):
+class Usage(ResponseModel):
     session_id: str
     kernels: list[dict[str, Any]]
 
 
-class SlotLimit(Shown):
-    """What a session may have of a slot; for shares also their enforcement.
+class SlotLimit(ResponseModel):
+    """Amounts of a slot that a new session may request.
 
-    ``in_force`` are the shares that devices in use are limited to, ``enforcement`` is the
-    enforcement level that a session can count on.
+    ``now``: maximum that can start now. ``in_force``: shares that devices in use currently offer.
+    ``enforcement``: enforcement level that is guaranteed for shares.
     """
 
     min: str
@@ -220,7 +231,7 @@ class SlotLimit(Shown):
     enforcement: str | None = None
 
 
-class Options(Shown):
+class SessionOptions(ResponseModel):
     projects: list[dict[str, Any]]
     project: str | None
     resource_groups: list[dict[str, Any]]
@@ -233,18 +244,24 @@ class Options(Shown):
     preopen_limits: dict[str, Any]
 
 
-class StartEstimate(Shown):
+class StartEstimate(ResponseModel):
     starts_at: datetime | None
     certainty: str
 
 
-class Remedy(Shown):
+class Remedy(ResponseModel):
     kind: str
     message: str
     facts: dict[str, Any]
 
 
-class WhyWaiting(Shown):
+class PendingExplanation(ResponseModel):
+    """``position``: position in the queue. ``ahead``: number of sessions before it.
+
+    ``sooner``: changes that would let the session start earlier. ``is_complete``: false if no
+    explanation could be computed; ``checks`` are then the last stored reasons.
+    """
+
     session_id: str
     name: str
     status: str
@@ -265,7 +282,7 @@ class SessionsHandler(APIHandler):
         returns=Session,
         is_list=True,
         is_for_sessions=True,
-        parameters={"viewer": "the Hub only: list what this user may see"},
+        parameters={"viewer": "Hub only: list the sessions that this user may see"},
     )
     async def get(self, query: ListQuery) -> Any:
         caller, filters = self.caller, dict(query.filters)
@@ -274,7 +291,7 @@ class SessionsHandler(APIHandler):
         return await self.manager.sessions.sessions.page(caller, replace(query, filters=filters))
 
     @operation(
-        "Create a session; 200 with the live one if name and content are equal",
+        "Create a session; 200 with the live session if it has the same name and content",
         tag="sessions",
         body=NewSession,
         returns=Session,
@@ -283,62 +300,68 @@ class SessionsHandler(APIHandler):
     async def post(self, body: NewSession) -> Any:
         if body.enqueue_only and body.max_wait_seconds:
             raise InvalidRequest(
-                "enqueue_only and max_wait_seconds exclude each other", field="max_wait_seconds"
+                "enqueue_only and max_wait_seconds are mutually exclusive",
+                field="max_wait_seconds",
             )
-        wanted = await with_template(self, body)
-        row, is_new = await self.manager.sessions.sessions.create(self.caller, wanted.as_spec())
+        request = await apply_template(self, body)
+        row, is_new = await self.manager.sessions.sessions.create(self.caller, request.to_spec())
         if body.max_wait_seconds:
             row = await self.manager.sessions.sessions.wait(
                 self.caller, row["id"], Status.RUNNING, body.max_wait_seconds
             )
-        return await answered(self, row, is_new)
+        return await finish_creation(self, row, is_new)
 
 
 class BulkHandler(APIHandler):
     @operation(
-        "Create sessions together, all or none; 200 if all of them exist already",
+        "Create several sessions, all or none; 200 if all of them already exist",
         tag="sessions",
         body=NewSessions,
         returns=CreatedSessions,
         status=HTTPStatus.CREATED,
     )
     async def post(self, body: NewSessions) -> Any:
-        requests = [(await with_template(self, one)).as_spec() for one in body.sessions]
-        created = await self.manager.sessions.sessions.create_all(self.caller, requests)
-        answer = {"items": [row for row, _ in created]}
-        return await answered(self, answer, any(is_new for _, is_new in created))
+        specs = [(await apply_template(self, request)).to_spec() for request in body.sessions]
+        results = await self.manager.sessions.sessions.create_all(self.caller, specs)
+        content = {"items": [row for row, _ in results]}
+        return await finish_creation(self, content, any(is_new for _, is_new in results))
 
 
 class SessionHandler(APIHandler):
     @operation(
-        "Read a session, at once or after it has reached a status",
+        "Read a session, optionally after it has reached a status",
         tag="sessions",
         returns=Session,
         is_for_sessions=True,
+        parameters={
+            "wait": "status to wait for (long poll); default: respond at once",
+            "timeout": f"maximum wait in seconds; default: {DEFAULT_WAIT_SECONDS:g}",
+        },
     )
     async def get(self, key: str) -> Any:
         until = self.get_query_argument("wait", "")
         if not until:
             return await self.manager.sessions.sessions.get(self.caller, key)
-        timeout = seconds(self.get_query_argument("timeout", str(DEFAULT_WAIT_SECONDS)))
+        timeout = read_seconds(self.get_query_argument("timeout", str(DEFAULT_WAIT_SECONDS)))
         return await self.manager.sessions.sessions.wait(self.caller, key, until, timeout)
 
     @operation(
-        "Rename a session; change the priority of a pending one",
+        "Rename a session, or change the priority of a pending session",
         tag="sessions",
         body=SessionChange,
         returns=Session,
         is_for_sessions=True,
     )
     async def patch(self, key: str, body: SessionChange) -> Any:
-        return await self.manager.sessions.sessions.change(self.caller, key, body.given())
+        return await self.manager.sessions.sessions.change(self.caller, key, body.given_fields())
 
     @operation(
-        "Stop a session",
+        "Stop a session, or cancel a pending session",
         tag="sessions",
         returns=Session,
         status=HTTPStatus.ACCEPTED,
         is_for_sessions=True,
+        parameters={"force": "true: remove the kernels at once, without a regular shutdown"},
     )
     async def delete(self, key: str) -> Any:
         force = self.get_query_argument("force", "false").lower() == "true"
@@ -347,7 +370,7 @@ class SessionHandler(APIHandler):
 
 class LifetimeHandler(APIHandler):
     @operation(
-        "Extend the lifetime of a session, as far as its keypair's policy allows",
+        "Extend the lifetime of a session, within the limits of its keypair's policy",
         tag="sessions",
         body=LifetimeExtension,
         returns=Session,
@@ -359,19 +382,19 @@ class LifetimeHandler(APIHandler):
 
 class ActivityHandler(APIHandler):
     @operation(
-        "Keep a session alive; a session reports how long ago it was used",
+        "Report activity in a session, which resets its idle timeout",
         tag="sessions",
-        body=SessionUse,
+        body=SessionActivity,
         returns=Idleness,
         is_for_sessions=True,
     )
-    async def post(self, key: str, body: SessionUse) -> Any:
+    async def post(self, key: str, body: SessionActivity) -> Any:
         return await self.manager.sessions.activity.note(self.caller, key, body.idle_seconds)
 
 
 class TokenHandler(APIHandler):
     @operation(
-        "Get a short-lived Hub token for one's own running session; for keypairs only",
+        "Create a short-lived Hub token for your own running session (keypairs only)",
         tag="sessions",
         returns=SessionToken,
         status=HTTPStatus.CREATED,
@@ -382,22 +405,27 @@ class TokenHandler(APIHandler):
 
 
 class HistoryHandler(APIHandler):
-    @operation("Read a session's steps", tag="sessions", returns=History)
+    @operation("Read the status changes of a session", tag="sessions", returns=History)
     async def get(self, key: str) -> Any:
         return await self.manager.sessions.sessions.history(self.caller, key)
 
 
 class UsageHandler(APIHandler):
-    @operation("Read what a session uses now", tag="sessions", returns=Usage, is_for_sessions=True)
+    @operation(
+        "Read the current resource usage of a session",
+        tag="sessions",
+        returns=Usage,
+        is_for_sessions=True,
+    )
     async def get(self, key: str) -> Any:
         return await self.manager.sessions.sessions.usage(self.caller, key)
 
 
 class WhyHandler(APIHandler):
     @operation(
-        "Read why a session is pending, when it may start, what would start it sooner",
+        "Explain why a session is pending, when it may start and how to start it sooner",
         tag="sessions",
-        returns=WhyWaiting,
+        returns=PendingExplanation,
     )
     async def get(self, key: str) -> Any:
         return await self.manager.sessions.explanations.get(self.caller, key)
@@ -414,21 +442,31 @@ class GraphHandler(APIHandler):
 
 
 class OptionsHandler(APIHandler):
-    @operation("Read the choices for a new session", tag="sessions", returns=Options)
+    @operation(
+        "Read the options for a new session: projects, images, limits, folders",
+        tag="sessions",
+        returns=SessionOptions,
+        parameters={
+            "owner": "Hub only: the user who will own the session",
+            "project": "project for which to compute the options",
+            "resource_group": "resource group for which to compute the options",
+        },
+    )
     async def get(self) -> Any:
-        asked = [self.get_query_argument(n, None) for n in ("owner", "project", "resource_group")]
-        return await self.manager.sessions.options.get(self.caller, *asked)
+        names = ("owner", "project", "resource_group")
+        target = [self.get_query_argument(name, None) for name in names]
+        return await self.manager.sessions.options.get(self.caller, *target)
 
 
-async def with_template(handler: APIHandler, body: TemplatedSession) -> TemplatedSession:
-    """Return the body completed by its template, or unchanged if it names none.
+async def apply_template(handler: APIHandler, body: TemplatedSession) -> TemplatedSession:
+    """Return the body completed by its template, or unchanged if it has no template.
 
     Raises
     ------
     InvalidRequest
-        If the template was stored by a version that accepted other requests.
+        If the template contains a request that this version rejects.
     """
-    given = body.given()
+    given = body.given_fields()
     name = given.pop("template", None)
     if name is None:
         return body
@@ -436,21 +474,21 @@ async def with_template(handler: APIHandler, body: TemplatedSession) -> Template
     try:
         return type(body).model_validate(applied)
     except ValidationError as error:
-        said = f"template {name!r} contains a request that is no longer valid; change it"
-        raise invalid(error, said) from None
+        prefix = f"template {name!r} contains a request that is no longer valid; change it"
+        raise invalid_request(error, prefix) from None
 
 
-async def answered(handler: APIHandler, answer: Any, is_new: bool) -> Any:
-    """Return an answer with status 201; with status 200 where nothing was created."""
+async def finish_creation(handler: APIHandler, content: Any, is_new: bool) -> Any:
+    """Return the content if sessions were created (status 201); otherwise send it with 200."""
     if is_new:
-        return answer
-    handler.write_json(answer)
+        return content
+    handler.write_json(content)
     await handler.finish()
     return None
 
 
-def seconds(text: str) -> float:
-    """Read a number of seconds from a query string.
+def read_seconds(text: str) -> float:
+    """Parse the query parameter ``timeout``.
 
     Raises
     ------
@@ -459,7 +497,9 @@ def seconds(text: str) -> float:
     """
     number = read_decimal(text)
     if number is None:
-        raise InvalidRequest(f"timeout={shown(text)!r} is not a number of seconds", field="timeout")
+        raise InvalidRequest(
+            f"timeout={shown(text)!r} must be a number of seconds", field="timeout"
+        )
     return float(number)
 
 

@@ -1,4 +1,4 @@
-"""`/session-templates`"""
+"""`/session-templates`: stored session requests."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import Any, Literal
 from bai_services.core.listing import ListQuery
 
 from ..base import APIHandler, operation
-from ..fields import Body, LongText, NameText, ShortText, Shown
-from .bodies import WantedSession
+from ..fields import Body, LongText, NameText, ResponseModel, ShortText
+from .bodies import SessionRequest
 
 _TAG = "sessions"
 
@@ -18,18 +18,20 @@ _TAG = "sessions"
 class TemplateChange(Body):
     name: NameText = ""
     description: LongText = ""
-    request: WantedSession = WantedSession()
+    request: SessionRequest = SessionRequest()
 
 
 class NewTemplate(TemplateChange):
     name: NameText
-    request: WantedSession
+    request: SessionRequest
     audience: Literal["owner", "project", "domain"] = "owner"
     project: ShortText | None = None
 
 
-class Template(Shown):
-    """``hidden_fields`` are those of the request that the caller may not read."""
+class Template(ResponseModel):
+    """``hidden_fields``: fields of ``request`` that are left out because the caller may not read
+    them.
+    """
 
     id: str
     name: str
@@ -48,20 +50,23 @@ class Template(Shown):
 
 class TemplatesHandler(APIHandler):
     @operation(
-        "List the session templates that one may use", tag=_TAG, returns=Template, is_list=True
+        "List the session templates that the caller may use",
+        tag=_TAG,
+        returns=Template,
+        is_list=True,
     )
     async def get(self, query: ListQuery) -> Any:
         return await self.manager.sessions.templates.page(self.caller, query)
 
     @operation(
-        "Store a request as a template",
+        "Create a session template",
         tag=_TAG,
         body=NewTemplate,
         returns=Template,
         status=HTTPStatus.CREATED,
     )
     async def post(self, body: NewTemplate) -> Any:
-        return await self.manager.sessions.templates.create(self.caller, body.given())
+        return await self.manager.sessions.templates.create(self.caller, body.given_fields())
 
 
 class TemplateHandler(APIHandler):
@@ -71,7 +76,7 @@ class TemplateHandler(APIHandler):
 
     @operation("Change a session template", tag=_TAG, body=TemplateChange, returns=Template)
     async def patch(self, key: str, body: TemplateChange) -> Any:
-        return await self.manager.sessions.templates.update(self.caller, key, body.given())
+        return await self.manager.sessions.templates.update(self.caller, key, body.given_fields())
 
     @operation("Delete a session template", tag=_TAG, status=HTTPStatus.NO_CONTENT)
     async def delete(self, key: str) -> None:

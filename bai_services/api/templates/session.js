@@ -5,27 +5,27 @@
   const texts = read("bai-texts");
   const api = read("bai-api");
   let session = read("bai-session-data");
-  const say = (key, places) =>
-    (texts[key] || key).replace(/\{(\w+)\}/g, (whole, name) => (places && name in places ? places[name] : whole));
+  const translate = (key, values) =>
+    (texts[key] || key).replace(/\{(\w+)\}/g, (whole, name) => (values && name in values ? values[name] : whole));
   const path = api + "/sessions/" + encodeURIComponent(session.id);
   const POLL_MILLIS = 5000;
-  const USES_MILLIS = 30000;
+  const ACTIVITY_POLL_MILLIS = 30000;
   const STEPS = ["PENDING", "SCHEDULED", "PREPARING", "PREPARED", "RUNNING"];
   const ENDED = ["TERMINATED", "CANCELLED", "ERROR"];
-  const KINDS = { RUNNING: "success", ERROR: "danger", TERMINATED: "secondary", CANCELLED: "secondary", TERMINATING: "warning" };
+  const BADGES = { RUNNING: "success", ERROR: "danger", TERMINATED: "secondary", CANCELLED: "secondary", TERMINATING: "warning" };
   let lastStatus = "";
   let hasLog = false;
 
   function element(tag, text, className) {
-    const made = document.createElement(tag);
-    if (text !== undefined) { made.textContent = text; }
-    if (className) { made.className = className; }
-    return made;
+    const created = document.createElement(tag);
+    if (text !== undefined) { created.textContent = text; }
+    if (className) { created.className = className; }
+    return created;
   }
-  function time(text) {
+  function formatTime(text) {
     return text ? new Date(text).toLocaleString(document.querySelector(".bai-session").lang) : "";
   }
-  function slots(amounts) {
+  function formatSlots(amounts) {
     return Object.entries(amounts || {}).map(([slot, amount]) => slot + " " + amount).join(", ");
   }
   const isEnded = () => ENDED.includes(session.status);
@@ -34,32 +34,32 @@
   function showHead() {
     byId("bai-name").textContent = session.name;
     const badge = byId("bai-status");
-    badge.textContent = say(session.status);
-    badge.className = "badge align-middle text-bg-" + (KINDS[session.status] || "info");
-    // Waiting and ended sessions say it further down.
+    badge.textContent = translate(session.status);
+    badge.className = "badge align-middle text-bg-" + (BADGES[session.status] || "info");
+    // For pending and ended sessions, sections below show the reason.
     byId("bai-info").textContent = isEnded() || session.status === "PENDING" ? "" : session.status_info || "";
     const open = byId("bai-open");
     open.hidden = session.status !== "RUNNING";
     open.href = session.url;
     const stop = byId("bai-stop");
     stop.hidden = isEnded() || session.status === "TERMINATING";
-    stop.textContent = say(isBeforeRun() ? "cancel" : "stop");
+    stop.textContent = translate(isBeforeRun() ? "cancel" : "stop");
     if (lastStatus !== session.status) {
-      byId("bai-said").textContent = say("status-now", { status: say(session.status) });
+      byId("bai-said").textContent = translate("status-now", { status: translate(session.status) });
       lastStatus = session.status;
     }
   }
 
   function showSteps() {
-    // Times say how far an ended session came; its status only says that it ended.
+    // The status of an ended session does not tell which steps it reached; its times do.
     let reached = STEPS.indexOf(session.status);
     if (reached < 0) { reached = session.started_at ? 4 : session.scheduled_at ? 1 : 0; }
     const items = STEPS.map((status, at) => {
-      const item = element("li", say(status));
+      const item = element("li", translate(status));
       const isLast = session.status === "RUNNING" || reached === 4;
       if (at < reached || (at === reached && (isLast || STEPS.indexOf(session.status) < 0))) {
         item.className = "bai-done";
-        item.append(element("span", " (" + say("step-done") + ")", "visually-hidden"));
+        item.append(element("span", " (" + translate("step-done") + ")", "visually-hidden"));
       } else if (at === reached) {
         item.className = "bai-now";
         item.setAttribute("aria-current", "step");
@@ -67,24 +67,24 @@
       return item;
     });
     if (STEPS.indexOf(session.status) < 0) {
-      const end = element("li", say(session.status), session.status === "ERROR" ? "bai-bad" : "bai-now");
+      const end = element("li", translate(session.status), session.status === "ERROR" ? "bai-bad" : "bai-now");
       end.setAttribute("aria-current", "step");
       items.push(end);
     }
     byId("bai-steps").replaceChildren(...items);
   }
 
-  function showWaiting() {
-    const isWaiting = session.status === "PENDING";
-    byId("bai-waiting").hidden = !isWaiting;
-    if (!isWaiting) { return; }
-    byId("bai-position").textContent = session.queue_position ? say("queue-position", { position: session.queue_position }) : "";
+  function showPending() {
+    const isPending = session.status === "PENDING";
+    byId("bai-waiting").hidden = !isPending;
+    if (!isPending) { return; }
+    byId("bai-position").textContent = session.queue_position ? translate("queue-position", { position: session.queue_position }) : "";
     byId("bai-checks").replaceChildren(...(session.reasons || []).map((reason) => {
       const item = element("li", undefined, reason.passed ? "bai-ok" : "bai-not");
-      const sign = element("span", reason.passed ? "✓" : "✗", "bai-sign");
-      sign.setAttribute("role", "img");
-      sign.setAttribute("aria-label", say(reason.passed ? "passed" : "failed"));
-      item.append(sign, element("span", reason.message || reason.check));
+      const icon = element("span", reason.passed ? "✓" : "✗", "bai-sign");
+      icon.setAttribute("role", "img");
+      icon.setAttribute("aria-label", translate(reason.passed ? "passed" : "failed"));
+      item.append(icon, element("span", reason.message || reason.check));
       return item;
     }));
   }
@@ -95,27 +95,27 @@
     if (!isPreparing) { return; }
     const progress = session.progress || {};
     const percent = session.status === "PREPARED" ? 100 : Math.max(0, Math.min(100, Number(progress.percent) || 0));
-    byId("bai-progress-text").textContent = progress.message || say(session.status);
+    byId("bai-progress-text").textContent = progress.message || translate(session.status);
     const bar = byId("bai-bar");
     bar.setAttribute("aria-valuenow", String(Math.round(percent)));
     bar.firstElementChild.style.width = percent + "%";
     bar.firstElementChild.textContent = percent ? Math.round(percent) + " %" : "";
   }
 
-  function facts(list, pairs) {
+  function showFacts(list, pairs) {
     const items = [];
     pairs.forEach(([name, value]) => {
       if (value !== undefined && value !== null && value !== "") {
-        items.push(element("dt", say(name)), element("dd", String(value)));
+        items.push(element("dt", translate(name)), element("dd", String(value)));
       }
     });
     list.replaceChildren(...items);
   }
   function showDetails() {
-    facts(byId("bai-facts"), [
+    showFacts(byId("bai-facts"), [
       ["owner", session.owner], ["project", session.project], ["resource-group", session.resource_group],
-      ["image", session.image], ["requested", slots(session.requested)], ["shared-memory", session.shared_memory],
-      ["created-at", time(session.created_at)], ["started-at", time(session.started_at)], ["terminated-at", time(session.terminated_at)],
+      ["image", session.image], ["requested", formatSlots(session.requested)], ["shared-memory", session.shared_memory],
+      ["created-at", formatTime(session.created_at)], ["started-at", formatTime(session.started_at)], ["terminated-at", formatTime(session.terminated_at)],
     ]);
   }
 
@@ -127,7 +127,7 @@
     const left = Math.max(0, Math.ceil((Date.parse(session.idle_ends_at) - Date.now()) / 1000));
     const parts = [Math.floor(left / 3600), Math.floor(left / 60) % 60, left % 60];
     const clock = parts.map((part) => String(part).padStart(2, "0")).join(":");
-    byId("bai-idle").textContent = say("idle-ends-in", { time: clock });
+    byId("bai-idle").textContent = translate("idle-ends-in", { time: clock });
   }
 
   function showRows(id, rows) {
@@ -135,39 +135,39 @@
     byId(id).querySelector("tbody").replaceChildren(...rows.map((cells) => {
       const row = element("tr");
       cells.forEach((cell) => {
-        const made = element("td");
-        made.append(...[].concat(cell));
-        row.append(made);
+        const td = element("td");
+        td.append(...[].concat(cell));
+        row.append(td);
       });
       return row;
     }));
   }
   function showTables() {
-    showRows("bai-allocations", (session.allocations || []).map((each) => {
-      const device = [each.device || ""];
-      if (each.is_simulated) { device.push(" ", element("span", say("simulated"), "badge text-bg-warning")); }
-      const held = (session.devices || []).find((one) => one.id === each.device && one.enforcement);
-      if (held && each.slot.endsWith(".shares")) { device.push(element("div", say("held-" + held.enforcement), "form-text mt-0")); }
-      return [each.slot, each.amount, device, each.agent];
+    showRows("bai-allocations", (session.allocations || []).map((allocation) => {
+      const cell = [allocation.device || ""];
+      if (allocation.is_simulated) { cell.push(" ", element("span", translate("simulated"), "badge text-bg-warning")); }
+      const device = (session.devices || []).find((one) => one.id === allocation.device && one.enforcement);
+      if (device && allocation.slot.endsWith(".shares")) { cell.push(element("div", translate("held-" + device.enforcement), "form-text mt-0")); }
+      return [allocation.slot, allocation.amount, cell, allocation.agent];
     }));
-    showRows("bai-folders", (session.mounts || []).map((each) => [[each.vfolder, each.subpath].filter(Boolean).join("/"), each.path, say(each.permission)]));
+    showRows("bai-folders", (session.mounts || []).map((mount) => [[mount.vfolder, mount.subpath].filter(Boolean).join("/"), mount.path, translate(mount.permission)]));
     byId("bai-notices").replaceChildren(...(session.notices || []).map((notice) => element("div", notice, "alert alert-info py-2")));
   }
 
   async function showEnd() {
     byId("bai-end").hidden = !isEnded();
     if (!isEnded()) { return; }
-    facts(byId("bai-end-facts"), [
+    showFacts(byId("bai-end-facts"), [
       ["reason", session.status_info], ["exit-code", session.exit_code],
       ["result", session.result === "undefined" ? "" : session.result],
     ]);
     if (hasLog) { return; }
     hasLog = true;
     try {
-      const answer = await fetch(path + "/logs", { headers: { Accept: "application/json" } });
-      const content = answer.ok ? await answer.json() : {};
+      const response = await fetch(path + "/logs", { headers: { Accept: "application/json" } });
+      const content = response.ok ? await response.json() : {};
       const lines = String(content.log || content.text || "").trimEnd().split("\n").slice(-200).join("\n");
-      byId("bai-log").textContent = lines || say("log-empty");
+      byId("bai-log").textContent = lines || translate("log-empty");
       byId("bai-log").scrollTop = byId("bai-log").scrollHeight;
     } catch (error) {
       hasLog = false;
@@ -177,7 +177,7 @@
   function show() {
     showHead();
     showSteps();
-    showWaiting();
+    showPending();
     showProgress();
     showDetails();
     showIdleness();
@@ -185,7 +185,7 @@
     showEnd();
   }
 
-  function problem(text) {
+  function showProblem(text) {
     byId("bai-problem").textContent = text;
     byId("bai-problem").hidden = !text;
   }
@@ -195,21 +195,22 @@
     if (isReading) { isStale = true; return; }
     isReading = true;
     try {
-      const answer = await fetch(path, { headers: { Accept: "application/json" } });
-      if (answer.status === 401) { window.location.reload(); return; }
-      if (!answer.ok) { throw new Error(String(answer.status)); }
-      session = await answer.json();
-      problem("");
+      const response = await fetch(path, { headers: { Accept: "application/json" } });
+      if (response.status === 401) { window.location.reload(); return; }
+      if (!response.ok) { throw new Error(String(response.status)); }
+      session = await response.json();
+      showProblem("");
       show();
     } catch (error) {
-      problem(say("offline"));
+      showProblem(translate("offline"));
     } finally {
       isReading = false;
     }
     if (isStale) { isStale = false; refresh(); }
   }
 
-  // Events say that something changed; what it is now is read. Without them: looked at regularly.
+  // Events are notifications without content: fetch the session after each. Poll while there is no
+  // event stream.
   let poll = null;
   function startPolling() { if (poll === null) { poll = window.setInterval(() => { if (!isEnded()) { refresh(); } }, POLL_MILLIS); } }
   function stopPolling() { if (poll !== null) { window.clearInterval(poll); poll = null; } }
@@ -228,41 +229,41 @@
 
   byId("bai-stop").addEventListener("click", () => {
     const isCancel = isBeforeRun();
-    byId("bai-question").textContent = say(isCancel ? "cancel-question" : "stop-question");
-    byId("bai-sure").textContent = say(isCancel ? "yes-cancel" : "yes-stop");
+    byId("bai-question").textContent = translate(isCancel ? "cancel-question" : "stop-question");
+    byId("bai-sure").textContent = translate(isCancel ? "yes-cancel" : "yes-stop");
     byId("bai-dialog").showModal();
   });
-  async function ask(button, method, place, body) {
+  async function send(button, method, url, body) {
     button.disabled = true;
     try {
-      const answer = await fetch(place, {
+      const response = await fetch(url, {
         method,
         headers: { Accept: "application/json", "Content-Type": "application/json", "X-XSRFToken": window.jhdata.xsrf_token },
         body,
       });
-      if (!answer.ok) {
-        const content = await answer.json().catch(() => ({}));
-        problem(say("failed-request", { message: content.message || answer.status }));
+      if (!response.ok) {
+        const content = await response.json().catch(() => ({}));
+        showProblem(translate("failed-request", { message: content.message || response.status }));
         return;
       }
       await refresh();
     } catch (error) {
-      problem(say("offline"));
+      showProblem(translate("offline"));
     } finally {
       button.disabled = false;
     }
   }
-  byId("bai-alive").addEventListener("click", () => ask(byId("bai-alive"), "POST", path + "/activity", "{}"));
+  byId("bai-alive").addEventListener("click", () => send(byId("bai-alive"), "POST", path + "/activity", "{}"));
   byId("bai-keep").addEventListener("click", () => byId("bai-dialog").close());
   byId("bai-sure").addEventListener("click", () => {
     byId("bai-dialog").close();
-    ask(byId("bai-stop"), "DELETE", path);
+    send(byId("bai-stop"), "DELETE", path);
   });
 
   document.documentElement.lang = document.querySelector(".bai-session").lang;
   show();
   if (!isEnded()) { listen(); }
   window.setInterval(showIdleness, 1000);
-  // Uses are no events.
-  window.setInterval(() => { if (session.idle_ends_at) { refresh(); } }, USES_MILLIS);
+  // Activity causes no events, so poll for a new idle deadline.
+  window.setInterval(() => { if (session.idle_ends_at) { refresh(); } }, ACTIVITY_POLL_MILLIS);
 })();
