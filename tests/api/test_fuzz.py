@@ -1,4 +1,4 @@
-"""Made-up requests from our own OpenAPI document: no answer is a 500, all are as it promises."""
+"""Random requests generated from the OpenAPI document; every response must conform to it."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from bai_services.api import openapi
 from bai_services.api.routes import ROUTES
 from bai_services.core.accounts import signature
 from bai_services.demo import Keys
-from tests.api.things import Things
+from tests.api.resource_factory import ResourceFactory
 from tests.testbed.manager import MovableClock, make_world, manager_on, serving
 
 EXAMPLES = int(os.environ.get("BAI_FUZZ_EXAMPLES", "8"))
@@ -40,10 +40,10 @@ CHECKS = (
     response_schema_conformance,
 )
 
-# A stream of events has no end; its refusals are in test_permissions.py.
+# The event stream does not end; test_permissions.py tests its permissions.
 ENDLESS = {"GET /events"}
 
-# A piece of an upload, sent as it is.
+# Upload chunks are sent unchanged.
 schemathesis.serializer.alias("application/offset+octet-stream", "application/octet-stream")
 
 DOCUMENT = openapi.document(ROUTES, "")
@@ -52,20 +52,20 @@ OPERATIONS = {
     f"{result.ok().method.upper()} {result.ok().path}": result.ok()
     for result in SCHEMA.get_all_operations()
 }
-# What is deleted can be asked nothing more, so that comes last.
+# Deletions are last, because the other requests need the resources.
 NAMES = sorted(set(OPERATIONS) - ENDLESS, key=lambda name: (name.startswith("DELETE"), name))
 
-# Things that a made-up request may hit: noun of things.py by the path's first part.
-NOUNS = {
+# Method of ResourceFactory that creates the resource for ``{key}``, by the first part of the path.
+CREATORS = {
     "domains": "domain",
     "projects": "project",
-    "users": "person",
+    "users": "other_user",
     "keypairs": "keypair",
     "keypair-policies": "keypair_policy",
     "user-policies": "user_policy",
     "project-policies": "project_policy",
     "resource-groups": "linked_group",
-    "agents": "node",
+    "agents": "agent",
     "images": "image",
     "image-aliases": "alias",
     "presets": "preset",
@@ -75,8 +75,8 @@ NOUNS = {
 }
 
 
-class Signed(AuthBase):
-    """Signs with a keypair."""
+class KeypairAuth(AuthBase):
+    """Signs requests with a keypair."""
 
     def __init__(self, keys: Keys) -> None:
         self._keys = keys
@@ -104,13 +104,16 @@ class Signed(AuthBase):
 
 
 @dataclass
-class Live:
-    """A manager that serves in a thread of its own."""
+class ManagerThread:
+    """A manager that serves in its own thread.
+
+    ``resources`` contains the key of an existing resource for each key of ``CREATORS``.
+    """
 
     home: Path
     url: str = ""
     keys: dict[str, Keys] = field(default_factory=dict)
-    known: dict[str, str] = field(default_factory=dict)
+    resources: dict[str, str] = field(default_factory=dict)
     failure: BaseException | None = None
 
     def __post_init__(self) -> None:
@@ -124,7 +127,7 @@ class Live:
             raise RuntimeError("the manager did not start") from self.failure
 
     def stop(self) -> None:
-        self._loop.call_soon_threadsafe(self._told.set)
+        self._loop.call_soon_threadsafe(self._stop_requested.set)
         self._thread.join(60)
 
     def _run(self) -> None:
@@ -135,41 +138,43 @@ class Live:
             self._is_ready.set()
 
     async def _serve(self) -> None:
-        self._loop, self._told = asyncio.get_running_loop(), asyncio.Event()
+        self._loop, self._stop_requested = asyncio.get_running_loop(), asyncio.Event()
         database = f"sqlite+aiosqlite:///{self.home}/bai.sqlite"
         async with manager_on(database, self.home, MovableClock()) as manager:
             world = await make_world(manager, manager.clock)  # type: ignore[arg-type]
             await manager.folders.vfolders.start()
             async with serving(world) as api:
-                things = await Things.of(api)
-                for path, noun in NOUNS.items():
-                    self.known[path] = await getattr(things, noun)()
+                factory = await ResourceFactory.of(api)
+                for path, creator in CREATORS.items():
+                    self.resources[path] = await getattr(factory, creator)()
                 self.keys, self.url = world.keys, f"{api.url}/api/v1"
                 self._is_ready.set()
-                await self._told.wait()
+                await self._stop_requested.wait()
 
 
 @pytest.fixture(scope="module")
-def live(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Live]:
-    made = Live(tmp_path_factory.mktemp("fuzz"))
-    made.start()
-    yield made
-    made.stop()
+def manager(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ManagerThread]:
+    manager = ManagerThread(tmp_path_factory.mktemp("fuzz"))
+    manager.start()
+    yield manager
+    manager.stop()
 
 
-def cases(operation: Any) -> st.SearchStrategy[Any]:
-    """Return requests that fit the document and, where it can be, ones that do not."""
-    fitting: st.SearchStrategy[Any] = operation.as_strategy()
+def requests_for(operation: Any) -> st.SearchStrategy[Any]:
+    """Generate valid requests and, if the operation has input, invalid ones."""
+    valid: st.SearchStrategy[Any] = operation.as_strategy()
     if not operation.body and not operation.query:
-        return fitting
-    return fitting | operation.as_strategy(generation_mode=schemathesis.GenerationMode.NEGATIVE)
+        return valid
+    return valid | operation.as_strategy(generation_mode=schemathesis.GenerationMode.NEGATIVE)
 
 
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("role", ["admin", "user"])
-def test_made_up_requests(live: Live, role: str, name: str) -> None:
+def test_responses_to_random_requests_conform_to_the_document(
+    manager: ManagerThread, role: str, name: str
+) -> None:
     operation = OPERATIONS[name]
-    noun = name.split("/")[1]
+    collection = name.split("/")[1]
 
     @seed(SEED)
     @settings(
@@ -180,13 +185,13 @@ def test_made_up_requests(live: Live, role: str, name: str) -> None:
         verbosity=Verbosity.quiet,
         suppress_health_check=list(HealthCheck),
     )
-    @given(case=cases(operation), is_known=st.booleans())
-    def ask(case: Any, is_known: bool) -> None:
-        if is_known and noun in live.known and "key" in (case.path_parameters or {}):
-            case.path_parameters["key"] = live.known[noun]
+    @given(case=requests_for(operation), exists=st.booleans())
+    def send(case: Any, exists: bool) -> None:
+        if exists and collection in manager.resources and "key" in (case.path_parameters or {}):
+            case.path_parameters["key"] = manager.resources[collection]
         with requests.Session() as http:
-            http.auth = Signed(live.keys[role])
-            answer = case.call(base_url=live.url, session=http, timeout=20)
-        case.validate_response(answer, checks=CHECKS)
+            http.auth = KeypairAuth(manager.keys[role])
+            response = case.call(base_url=manager.url, session=http, timeout=20)
+        case.validate_response(response, checks=CHECKS)
 
-    ask()
+    send()

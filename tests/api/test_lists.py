@@ -1,4 +1,4 @@
-"""Every list takes every filter and order of its fields, and refuses the rest in plain words."""
+"""Every list route with every filter and sort order of its fields, and with invalid values."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 
 from bai_services.api.openapi import METHODS, path_of
 from bai_services.api.routes import ROUTES
-from tests.api.things import Things
+from tests.api.resource_factory import ResourceFactory
 from tests.testbed.manager import Api
 
 pytestmark = pytest.mark.both_databases
@@ -32,12 +32,19 @@ VALUES = (
     "한글",
     "x" * 300,
 )
-# Two of these are enough for operators that read their value as these do.
+# Two values suffice for the operators that parse their value like the operator "equal".
 FEW = ("true", "2026-01-02")
-# One for each way in which a part of a text is compared: nothing, digits, wildcards, ASCII
-# letters, NUL, other letters.
-PARTS = ("", "1.5", "%_\\", "a,b", "\0", "한글")
-VALUES_OF = {"": VALUES, "__contains": PARTS, "__ne": FEW, "__in": FEW, "__gt": FEW, "__lte": FEW}
+# One value for each way of matching a substring: empty, digits, wildcards, ASCII letters, NUL,
+# other letters.
+SUBSTRINGS = ("", "1.5", "%_\\", "a,b", "\0", "한글")
+VALUES_BY_OPERATOR = {
+    "": VALUES,
+    "__contains": SUBSTRINGS,
+    "__ne": FEW,
+    "__in": FEW,
+    "__gt": FEW,
+    "__lte": FEW,
+}
 
 LISTS = [
     path_of(pattern)
@@ -45,43 +52,45 @@ LISTS = [
     for method in METHODS
     if getattr(getattr(getattr(handler, method), "operation", None), "is_list", False)
 ]
-# Where a list lies below a thing, the noun of things.py that it is.
-BELOW = {
+# Lists below a resource, with the placeholder of ResourceFactory for it.
+TEMPLATES = {
     "/projects/{key}/members": "/projects/{project}/members",
-    "/vfolders/{key}/grants": "/vfolders/{lent_folder}/grants",
+    "/vfolders/{key}/grants": "/vfolders/{shared_folder}/grants",
     "/vfolders/{key}/invitations": "/vfolders/{folder}/invitations",
     "/resource-groups/{key}/links": "/resource-groups/{linked_group}/links",
     "/sessions/{key}/app-shares": "/sessions/{session}/app-shares",
 }
-# Files are listed by name only; test_files.py has that.
+# Directory listings have no filters; see test_files.py.
 UNSORTED = {"/vfolders/{key}/files"}
 
 
 @pytest.fixture
-async def things(api: Api) -> Things:
+async def factory(api: Api) -> ResourceFactory:
     await api.world.manager.folders.vfolders.start()
-    return await Things.of(api)
+    return await ResourceFactory.of(api)
 
 
 @pytest.mark.parametrize("path", sorted(set(LISTS) - UNSORTED))
-async def test_fields_operators_and_values(api: Api, things: Things, path: str) -> None:
+async def test_list_accepts_or_rejects_every_filter_and_sort_order(
+    api: Api, factory: ResourceFactory, path: str
+) -> None:
     http = (await api.client("admin")).http
-    # Something of everything, so that rows are compared and not only columns.
-    await things.session()
-    url = await things.fill(BELOW.get(path, path))
-    refused = await http.get(url, params={"no_such_field": "x"})
-    assert refused.status_code == 400
-    fields = re.sub(r".*it has ", "", refused.json()["message"]).split(", ")
-    odd = {}
+    # Create rows, so that values are compared and not only columns.
+    await factory.session()
+    url = await factory.fill(TEMPLATES.get(path, path))
+    rejected = await http.get(url, params={"no_such_field": "x"})
+    assert rejected.status_code == 400
+    fields = re.sub(r".*it has ", "", rejected.json()["message"]).split(", ")
+    errors = {}
     for field in fields:
         for order in (field, f"-{field}"):
-            answer = await http.get(url, params={"sort": order})
-            if answer.status_code != 200:
-                odd[order] = answer.text
-        for operator, values in VALUES_OF.items():
+            response = await http.get(url, params={"sort": order})
+            if response.status_code != 200:
+                errors[order] = response.text
+        for operator, values in VALUES_BY_OPERATOR.items():
             for value in values:
-                answer = await http.get(url, params={field + operator: value, "limit": 1})
-                # 404: some lists take the name of a thing beside their fields.
-                if answer.status_code not in (200, 400, 404):
-                    odd[field + operator, value[:30]] = answer.text
-    assert odd == {}
+                response = await http.get(url, params={field + operator: value, "limit": 1})
+                # 404: some lists also accept the name of a resource, which must exist.
+                if response.status_code not in (200, 400, 404):
+                    errors[field + operator, value[:30]] = response.text
+    assert errors == {}

@@ -1,4 +1,4 @@
-"""Fresh things for tests that use each of them up: one method per noun, ``{noun}`` in paths."""
+"""Creates a new resource for each request of a test: one method per ``{placeholder}`` in paths."""
 
 from __future__ import annotations
 
@@ -12,11 +12,14 @@ from bai_services.client import Client
 from tests.testbed.fake_agent import FakeAgent
 from tests.testbed.manager import Api
 
-_PLACE = re.compile(r"\{([a-z_]+)\}")
+PLACEHOLDER = re.compile(r"\{([a-z_]+)\}")
 
 
-class Things:
-    """Makes things in domain ``default`` that belong to ``user`` where they belong to somebody."""
+class ResourceFactory:
+    """Creates resources in domain ``default``; the owner, if there is one, is ``user``.
+
+    Each method creates a resource and returns its key.
+    """
 
     def __init__(self, api: Api, admin: Client, user: Client) -> None:
         self._api = api
@@ -26,18 +29,19 @@ class Things:
         self._upload = ""
 
     @classmethod
-    async def of(cls, api: Api) -> Things:
+    async def of(cls, api: Api) -> ResourceFactory:
         return cls(api, await api.client("admin"), await api.client("user"))
 
     async def fill(self, template: str) -> str:
-        """Return ``template`` with a fresh thing's key in place of each ``{noun}``."""
-        filled = template
-        for noun in _PLACE.findall(template):
-            make: Callable[[], Awaitable[str]] = getattr(self, noun)
-            filled = filled.replace(f"{{{noun}}}", await make())
-        return filled
+        """Replace each ``{placeholder}`` by the key of a new resource."""
+        text = template
+        for name in PLACEHOLDER.findall(template):
+            create: Callable[[], Awaitable[str]] = getattr(self, name)
+            text = text.replace(f"{{{name}}}", await create())
+        return text
 
     async def fill_body(self, body: Any) -> Any:
+        """Replace the placeholders in all texts of a JSON value."""
         if isinstance(body, str):
             return await self.fill(body)
         if isinstance(body, dict):
@@ -47,7 +51,7 @@ class Things:
         return body
 
     async def fresh(self) -> str:
-        """Return a name that nothing has."""
+        """Return an unused name."""
         return f"t{next(self._numbers)}-{secrets.token_hex(3)}"
 
     async def template(self) -> str:
@@ -58,18 +62,18 @@ class Things:
         return await self._named("/domains", {})
 
     async def project(self) -> str:
-        made = await self._admin.post("/projects", {"name": await self.fresh()})
-        return str(made["id"])
+        created = await self._admin.post("/projects", {"name": await self.fresh()})
+        return str(created["id"])
 
-    async def person(self) -> str:
+    async def other_user(self) -> str:
         name = await self.fresh()
         await self._admin.post("/users", {"username": name, "email": f"{name}@example.com"})
         return name
 
     async def keypair(self) -> str:
         """A second keypair of ``user``."""
-        made = await self._admin.post("/keypairs", {"user": "user"})
-        return str(made["access_key"])
+        created = await self._admin.post("/keypairs", {"user": "user"})
+        return str(created["access_key"])
 
     async def keypair_policy(self) -> str:
         return await self._named("/keypair-policies", {})
@@ -84,20 +88,20 @@ class Things:
         return await self._named("/resource-groups", {"engine": "process"})
 
     async def linked_group(self) -> str:
-        """A group that is linked to domain ``default``."""
+        """A resource group that is linked to domain ``default``."""
         name = await self.group()
         await self._admin.put(f"/resource-groups/{name}/links/domain/default")
         return name
 
-    async def node(self) -> str:
+    async def agent(self) -> str:
         """An agent without sessions."""
         name = await self.fresh()
         await FakeAgent(self._api.agent, name).beat()
         return name
 
     async def image(self) -> str:
-        made = await self._admin.post("/images", {"name": f"test/{await self.fresh()}:1"})
-        return str(made["id"])
+        created = await self._admin.post("/images", {"name": f"test/{await self.fresh()}:1"})
+        return str(created["id"])
 
     async def alias(self) -> str:
         alias = await self.fresh()
@@ -109,8 +113,8 @@ class Things:
         return str((await self._admin.post("/presets", spec))["id"])
 
     async def folder(self) -> str:
-        made = await self._user.post("/vfolders", {"name": await self.fresh()})
-        return str(made["id"])
+        created = await self._user.post("/vfolders", {"name": await self.fresh()})
+        return str(created["id"])
 
     async def folder_with_file(self) -> str:
         """A folder with a file ``f``."""
@@ -119,8 +123,8 @@ class Things:
         await self._user.call("PUT", path, query={"path": "f"}, content=b"x")
         return key
 
-    async def lent_folder(self) -> str:
-        """A folder that ``monitor`` may read."""
+    async def shared_folder(self) -> str:
+        """A folder that ``user`` has shared with ``monitor``, read only."""
         key = await self.folder()
         grant = await self._user.put(f"/vfolders/{key}/grants/monitor", {"permission": "ro"})
         monitor = await self._api.client("monitor")
@@ -133,16 +137,16 @@ class Things:
         return key
 
     async def upload_folder(self) -> str:
-        """A folder into which ``user`` has begun an upload."""
+        """A folder in which ``user`` has started an upload."""
         key = await self.folder()
-        answer = await self._user.http.post(
+        response = await self._user.http.post(
             f"/vfolders/{key}/uploads", params={"path": "f"}, headers={"Upload-Length": "5"}
         )
-        self._upload = answer.headers["Location"].rpartition("/")[2]
+        self._upload = response.headers["Location"].rpartition("/")[2]
         return key
 
     async def upload(self) -> str:
-        """The upload into the last ``upload_folder``."""
+        """The upload in the last ``upload_folder``."""
         return self._upload
 
     async def invitation(self) -> str:
@@ -152,8 +156,8 @@ class Things:
 
     async def user_scope(self) -> str:
         """The quota scope of ``user`` on the host ``local``."""
-        made = await self._user.post("/vfolders", {"name": await self.fresh()})
-        return f"user:{made['owner_id']}"
+        created = await self._user.post("/vfolders", {"name": await self.fresh()})
+        return f"user:{created['owner_id']}"
 
     async def trashed_folder(self) -> str:
         key = await self.folder()
@@ -161,9 +165,9 @@ class Things:
         return key
 
     async def session(self) -> str:
-        """A session that waits: nothing places it."""
-        made = await self._user.post("/sessions", {"name": await self.fresh()})
-        return str(made["id"])
+        """A pending session; no agent has capacity for it."""
+        created = await self._user.post("/sessions", {"name": await self.fresh()})
+        return str(created["id"])
 
     async def _named(self, path: str, facts: dict[str, Any]) -> str:
         name = await self.fresh()
