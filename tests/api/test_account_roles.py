@@ -1,4 +1,4 @@
-"""Who may do what with accounts: one table over every route and role."""
+"""Permissions of each role on accounts: details that test_permissions.py does not cover."""
 
 from __future__ import annotations
 
@@ -7,82 +7,90 @@ import pytest
 from bai_services.core.errors import BaiError, Forbidden, NotFound
 from tests.testbed.manager import Api
 
-PEOPLE = ("admin", "domain-admin", "user", "monitor", "acme-user")
-OK, NO, NIL = "ok", "forbidden", "not-found"
+CALLERS = ("admin", "domain-admin", "user", "monitor", "acme-user")
+OK, DENIED, MISSING = "ok", "forbidden", "not-found"
 
-# Route and body, then how it ends for each of PEOPLE. {KEY:x} is the access key of x.
+# Request, body, and the outcome for each of CALLERS. {KEY:x} is the access key of user x.
 TABLE = [
     ("GET /domains", None, (OK, OK, OK, OK, OK)),
-    ("GET /domains/default", None, (OK, OK, OK, OK, NIL)),
-    ("GET /domains/acme", None, (OK, NIL, NIL, OK, OK)),
-    ("POST /domains", {"name": "lab"}, (OK, NO, NO, NO, NO)),
-    ("PATCH /domains/default", {"description": "x"}, (OK, NO, NO, NO, NIL)),
-    ("DELETE /domains/default", None, ("in-use", NO, NO, NO, NIL)),
+    ("GET /domains/default", None, (OK, OK, OK, OK, MISSING)),
+    ("GET /domains/acme", None, (OK, MISSING, MISSING, OK, OK)),
+    ("POST /domains", {"name": "lab"}, (OK, DENIED, DENIED, DENIED, DENIED)),
+    ("PATCH /domains/default", {"description": "x"}, (OK, DENIED, DENIED, DENIED, MISSING)),
+    ("DELETE /domains/default", None, ("in-use", DENIED, DENIED, DENIED, MISSING)),
     ("GET /projects", None, (OK, OK, OK, OK, OK)),
-    ("GET /projects/research", None, (OK, OK, NIL, OK, NIL)),
-    ("POST /projects", {"name": "x"}, (OK, OK, NO, NO, NO)),
-    ("POST /projects", {"name": "x", "domain": "acme"}, (OK, NIL, NO, NO, NO)),
-    ("PATCH /projects/default", {"description": "x"}, (OK, OK, NIL, NO, NIL)),
-    ("GET /projects/default/members", None, (OK, OK, NIL, OK, NIL)),
-    ("PUT /projects/default/members/user2", None, (OK, OK, NIL, NO, NIL)),
-    ("DELETE /projects/default/members/user2", None, (OK, OK, NIL, NO, NIL)),
-    ("DELETE /projects/research", None, (OK, OK, NIL, NO, NIL)),
+    ("GET /projects/research", None, (OK, OK, MISSING, OK, MISSING)),
+    ("POST /projects", {"name": "x"}, (OK, OK, DENIED, DENIED, DENIED)),
+    ("POST /projects", {"name": "x", "domain": "acme"}, (OK, MISSING, DENIED, DENIED, DENIED)),
+    ("PATCH /projects/default", {"description": "x"}, (OK, OK, MISSING, DENIED, MISSING)),
+    ("GET /projects/default/members", None, (OK, OK, MISSING, OK, MISSING)),
+    ("PUT /projects/default/members/user2", None, (OK, OK, MISSING, DENIED, MISSING)),
+    ("DELETE /projects/default/members/user2", None, (OK, OK, MISSING, DENIED, MISSING)),
+    ("DELETE /projects/research", None, (OK, OK, MISSING, DENIED, MISSING)),
     ("GET /users", None, (OK, OK, OK, OK, OK)),
-    ("GET /users/user", None, (OK, OK, OK, OK, NIL)),
-    ("GET /users/user2", None, (OK, OK, NIL, OK, NIL)),
-    ("GET /users/acme-user", None, (OK, NIL, NIL, OK, OK)),
-    ("POST /users", {"username": "x", "email": "x@y.z"}, (OK, OK, NO, NO, NO)),
+    ("GET /users/user", None, (OK, OK, OK, OK, MISSING)),
+    ("GET /users/user2", None, (OK, OK, MISSING, OK, MISSING)),
+    ("GET /users/acme-user", None, (OK, MISSING, MISSING, OK, OK)),
+    ("POST /users", {"username": "x", "email": "x@y.z"}, (OK, OK, DENIED, DENIED, DENIED)),
     (
         "POST /users",
         {"username": "x", "email": "x@y.z", "role": "admin"},
-        (OK, NO, NO, NO, NO),
+        (OK, DENIED, DENIED, DENIED, DENIED),
     ),
     (
         "POST /users",
         {"username": "x", "email": "x@y.z", "domain": "acme"},
-        (OK, NIL, NO, NO, NO),
+        (OK, MISSING, DENIED, DENIED, DENIED),
     ),
-    ("PATCH /users/user", {"full_name": "x"}, (OK, OK, OK, NO, NIL)),
-    ("PATCH /users/user", {"status": "inactive"}, (OK, OK, NO, NO, NIL)),
-    ("PATCH /users/user", {"password": "abc 123 !"}, (OK, OK, NO, NO, NIL)),
-    ("PATCH /users/user", {"role": "admin"}, (OK, NO, NO, NO, NIL)),
-    ("PATCH /users/user", {"container_uid": 4321}, (OK, NO, NO, NO, NIL)),
-    ("PATCH /users/user", {"domain": "acme"}, (OK, NO, NO, NO, NIL)),
-    ("PATCH /users/admin", {"full_name": "x"}, (OK, NO, NIL, NO, NIL)),
-    ("PATCH /users/monitor", {"password": "abc 123 !"}, (OK, NO, NIL, NO, NIL)),
-    ("PATCH /users/acme-user", {"full_name": "x"}, (OK, NIL, NIL, NO, OK)),
-    ("DELETE /users/user2", None, (OK, OK, NIL, NO, NIL)),
-    ("DELETE /users/monitor", None, (OK, NO, NIL, NO, NIL)),
-    ("POST /users/user/sign-out", None, (OK, OK, OK, NO, NIL)),
-    ("POST /users/user/unlock", None, (OK, OK, NO, NO, NIL)),
+    ("PATCH /users/user", {"full_name": "x"}, (OK, OK, OK, DENIED, MISSING)),
+    ("PATCH /users/user", {"status": "inactive"}, (OK, OK, DENIED, DENIED, MISSING)),
+    ("PATCH /users/user", {"password": "abc 123 !"}, (OK, OK, DENIED, DENIED, MISSING)),
+    ("PATCH /users/user", {"role": "admin"}, (OK, DENIED, DENIED, DENIED, MISSING)),
+    ("PATCH /users/user", {"container_uid": 4321}, (OK, DENIED, DENIED, DENIED, MISSING)),
+    ("PATCH /users/user", {"domain": "acme"}, (OK, DENIED, DENIED, DENIED, MISSING)),
+    ("PATCH /users/admin", {"full_name": "x"}, (OK, DENIED, MISSING, DENIED, MISSING)),
+    ("PATCH /users/monitor", {"password": "abc 123 !"}, (OK, DENIED, MISSING, DENIED, MISSING)),
+    ("PATCH /users/acme-user", {"full_name": "x"}, (OK, MISSING, MISSING, DENIED, OK)),
+    ("DELETE /users/user2", None, (OK, OK, MISSING, DENIED, MISSING)),
+    ("DELETE /users/monitor", None, (OK, DENIED, MISSING, DENIED, MISSING)),
+    ("POST /users/user/sign-out", None, (OK, OK, OK, DENIED, MISSING)),
+    ("POST /users/user/unlock", None, (OK, OK, DENIED, DENIED, MISSING)),
     ("GET /keypairs", None, (OK, OK, OK, OK, OK)),
-    ("GET /keypairs/{KEY:user}", None, (OK, OK, OK, OK, NIL)),
-    ("GET /keypairs/{KEY:acme-user}", None, (OK, NIL, NIL, OK, OK)),
-    ("POST /keypairs", {"user": "user"}, (OK, OK, NO, NO, NO)),
-    ("POST /keypairs", {"user": "admin"}, (OK, NO, NO, NO, NO)),
-    ("PATCH /keypairs/{KEY:user}", {"new_secret": True}, (OK, OK, OK, NO, NIL)),
-    ("PATCH /keypairs/{KEY:user}", {"rate_limit": 9}, (OK, OK, NO, NO, NIL)),
-    ("PATCH /keypairs/{KEY:admin}", {"new_secret": True}, (OK, NO, NIL, NO, NIL)),
-    ("DELETE /keypairs/{KEY:user}", None, ("in-use", "in-use", NO, NO, NIL)),
+    ("GET /keypairs/{KEY:user}", None, (OK, OK, OK, OK, MISSING)),
+    ("GET /keypairs/{KEY:acme-user}", None, (OK, MISSING, MISSING, OK, OK)),
+    ("POST /keypairs", {"user": "user"}, (OK, OK, DENIED, DENIED, DENIED)),
+    ("POST /keypairs", {"user": "admin"}, (OK, DENIED, DENIED, DENIED, DENIED)),
+    ("PATCH /keypairs/{KEY:user}", {"new_secret": True}, (OK, OK, OK, DENIED, MISSING)),
+    ("PATCH /keypairs/{KEY:user}", {"rate_limit": 9}, (OK, OK, DENIED, DENIED, MISSING)),
+    ("PATCH /keypairs/{KEY:admin}", {"new_secret": True}, (OK, DENIED, MISSING, DENIED, MISSING)),
+    ("DELETE /keypairs/{KEY:user}", None, ("in-use", "in-use", DENIED, DENIED, MISSING)),
     ("GET /keypair-policies", None, (OK, OK, OK, OK, OK)),
     ("GET /user-policies/default", None, (OK, OK, OK, OK, OK)),
-    ("POST /keypair-policies", {"name": "x"}, (OK, NO, NO, NO, NO)),
-    ("PATCH /user-policies/default", {"max_vfolder_count": 1}, (OK, NO, NO, NO, NO)),
-    ("DELETE /project-policies/default", None, ("in-use", NO, NO, NO, NO)),
-    ("GET /audit-log", None, (OK, OK, NO, OK, NO)),
-    ("GET /metrics", None, (OK, NO, NO, OK, NO)),
-    ("GET /auth/accounts/user", None, (NO, NO, NO, NO, NO)),
-    ("POST /auth/verify", {"name": "user", "password": "x"}, (NO, NO, NO, NO, NO)),
+    ("POST /keypair-policies", {"name": "x"}, (OK, DENIED, DENIED, DENIED, DENIED)),
+    (
+        "PATCH /user-policies/default",
+        {"max_vfolder_count": 1},
+        (OK, DENIED, DENIED, DENIED, DENIED),
+    ),
+    ("DELETE /project-policies/default", None, ("in-use", DENIED, DENIED, DENIED, DENIED)),
+    ("GET /audit-log", None, (OK, OK, DENIED, OK, DENIED)),
+    ("GET /metrics", None, (OK, DENIED, DENIED, OK, DENIED)),
+    ("GET /auth/accounts/user", None, (DENIED, DENIED, DENIED, DENIED, DENIED)),
+    (
+        "POST /auth/verify",
+        {"name": "user", "password": "x"},
+        (DENIED, DENIED, DENIED, DENIED, DENIED),
+    ),
 ]
 
 
-async def outcome(api: Api, who: str, route: str, body: object) -> str:
-    method, _, path = route.partition(" ")
+async def outcome_of(api: Api, caller: str, request: str, body: object) -> str:
+    method, _, path = request.partition(" ")
     for name, keys in api.world.keys.items():
         path = path.replace(f"{{KEY:{name}}}", keys.access_key)
-    client = await api.client(who)
+    client = await api.client(caller)
     try:
-        # Metrics are no JSON; the rest of the way is the same.
+        # Metrics are not JSON.
         if path == "/metrics":
             async with client.stream(path):
                 return OK
@@ -92,30 +100,33 @@ async def outcome(api: Api, who: str, route: str, body: object) -> str:
     return OK
 
 
-CHANGES = [
-    pytest.param(who, route, body, id=f"{who} {route} {body}")
-    for route, body, expected in TABLE
-    for who, ends in zip(PEOPLE, expected, strict=True)
-    if ends == OK and not route.startswith("GET")
+PERMITTED_CHANGES = [
+    pytest.param(caller, request_, body, id=f"{caller} {request_} {body}")
+    for request_, body, outcomes in TABLE
+    for caller, outcome in zip(CALLERS, outcomes, strict=True)
+    if outcome == OK and not request_.startswith("GET")
 ]
 
 
-@pytest.mark.parametrize("who", range(len(PEOPLE)), ids=PEOPLE)
-async def test_what_is_read_and_what_is_refused(api: Api, who: int) -> None:
-    for route, body, expected in TABLE:
-        if expected[who] != OK or route.startswith("GET"):
-            ends = await outcome(api, PEOPLE[who], route, body)
-            assert (route, body, ends) == (route, body, expected[who])
+@pytest.mark.parametrize("caller", CALLERS)
+async def test_outcome_of_reads_and_of_denied_changes(api: Api, caller: str) -> None:
+    for request, body, outcomes in TABLE:
+        expected = outcomes[CALLERS.index(caller)]
+        if expected != OK or request.startswith("GET"):
+            outcome = await outcome_of(api, caller, request, body)
+            assert (request, body, outcome) == (request, body, expected)
 
 
-# Each in a world of its own, as it changes it; that both databases take it is shown elsewhere.
-@pytest.mark.parametrize("who, route, body", CHANGES)
-async def test_what_may_be_changed(api: Api, who: str, route: str, body: object) -> None:
-    assert await outcome(api, who, route, body) == OK
+# One test per change, each with a new database. Other tests cover the second database engine.
+@pytest.mark.parametrize("caller, request_, body", PERMITTED_CHANGES)
+async def test_permitted_change_succeeds(
+    api: Api, caller: str, request_: str, body: object
+) -> None:
+    assert await outcome_of(api, caller, request_, body) == OK
 
 
 @pytest.mark.parametrize(
-    "path, field, seen",
+    "path, field, visible",
     [
         pytest.param(
             "/domains",
@@ -146,16 +157,16 @@ async def test_what_may_be_changed(api: Api, who: str, route: str, body: object)
         ),
     ],
 )
-async def test_lists_show_what_the_role_may_see(
-    api: Api, path: str, field: str, seen: dict[str, str]
+async def test_lists_contain_what_the_role_may_see(
+    api: Api, path: str, field: str, visible: dict[str, str]
 ) -> None:
-    for who, expected in seen.items():
-        page = await (await api.client(who)).get(path)
+    for caller, expected in visible.items():
+        page = await (await api.client(caller)).get(path)
         assert sorted(item[field] for item in page["items"]) == expected.split()
         assert page["total"] == len(expected.split())
 
 
-async def test_what_one_may_not_see_cannot_be_told_from_what_is_not_there(api: Api) -> None:
+async def test_hidden_and_missing_users_give_the_same_error(api: Api) -> None:
     user = await api.client("user")
     for path in ("/users/user2", "/users/nobody"):
         with pytest.raises(NotFound, match="or you may not see them"):

@@ -1,4 +1,4 @@
-"""Domains, projects, people, keypairs and policies over REST: what is there and what is refused."""
+"""CRUD and validation of domains, projects, users, keypairs and policies over REST."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from bai_services.core.errors import (
     NotFound,
     NotSignedIn,
 )
+from bai_services.demo import Keys
 from tests.testbed.manager import Api
 
 HOSTS = {"local": ["create-vfolder", "mount-in-session"]}
@@ -32,7 +33,7 @@ async def domain_admin(api: Api) -> Client:
     return await api.client("domain-admin")
 
 
-async def refused(kind: type[BaiError], call: Any, match: str | None = None) -> BaiError:
+async def expect_error(kind: type[BaiError], call: Any, match: str | None = None) -> BaiError:
     with pytest.raises(kind, match=match) as caught:
         await call
     assert type(caught.value) is kind
@@ -43,7 +44,7 @@ async def names(client: Client, path: str, field: str = "name") -> list[str]:
     return [item[field] async for item in client.items(path)]
 
 
-async def test_a_domain_from_its_making_to_its_end(api: Api, admin: Client) -> None:
+async def test_domain_lifecycle(api: Api, admin: Client) -> None:
     spec = {
         "name": "lab",
         "description": "The lab",
@@ -59,11 +60,11 @@ async def test_a_domain_from_its_making_to_its_end(api: Api, admin: Client) -> N
     assert changed == {**made, "max_concurrent_sessions": None}
     assert await admin.get("/domains/lab") == changed
     await admin.delete("/domains/lab")
-    await refused(NotFound, admin.get("/domains/lab"))
+    await expect_error(NotFound, admin.get("/domains/lab"))
     assert (await admin.get("/projects", domain="lab"))["total"] == 0
 
 
-async def test_a_project_and_its_members(admin: Client, domain_admin: Client, api: Api) -> None:
+async def test_project_lifecycle_and_members(admin: Client, domain_admin: Client, api: Api) -> None:
     made = await domain_admin.post("/projects", {"name": "vision", "default_image": "python"})
     assert (made["domain"], made["type"], made["resource_policy"]) == (
         "default",
@@ -76,15 +77,15 @@ async def test_a_project_and_its_members(admin: Client, domain_admin: Client, ap
     assert [m["username"] for m in members["items"]] == ["user2"]
     assert "vision" in await names(await api.client("user2"), "/projects")
     await domain_admin.delete("/projects/vision/members/user2")
-    await refused(NotFound, domain_admin.delete("/projects/vision/members/user2"))
-    error = InvalidRequest
-    await refused(error, admin.put("/projects/vision/members/acme-user"), "own domain")
+    await expect_error(NotFound, domain_admin.delete("/projects/vision/members/user2"))
+    foreign = admin.put("/projects/vision/members/acme-user")
+    await expect_error(InvalidRequest, foreign, "own domain")
     await domain_admin.patch(f"/projects/{made['id']}", {"name": "vision-2", "is_active": False})
     await domain_admin.delete("/projects/vision-2")
-    await refused(NotFound, domain_admin.get(f"/projects/{made['id']}"))
+    await expect_error(NotFound, domain_admin.get(f"/projects/{made['id']}"))
 
 
-async def test_a_name_means_the_project_of_ones_own_domain(admin: Client, api: Api) -> None:
+async def test_project_name_refers_to_the_callers_domain(admin: Client, api: Api) -> None:
     assert (await admin.get("/projects/default"))["domain"] == "default"
     assert (await admin.get("/projects/acme%2Fdefault"))["domain"] == "acme"
     acme = await api.client("acme-user")
@@ -92,10 +93,10 @@ async def test_a_name_means_the_project_of_ones_own_domain(admin: Client, api: A
     await admin.post("/projects", {"name": "twin", "domain": "acme"})
     await admin.post("/domains", {"name": "third"})
     await admin.post("/projects", {"name": "twin", "domain": "third"})
-    await refused(Conflict, admin.get("/projects/twin"), "acme/twin, third/twin")
+    await expect_error(Conflict, admin.get("/projects/twin"), "acme/twin, third/twin")
 
 
-async def test_a_person_from_making_to_deletion(api: Api, domain_admin: Client) -> None:
+async def test_user_lifecycle(api: Api, domain_admin: Client) -> None:
     spec = {
         "username": "Grace",
         "email": "Grace@Example.org",
@@ -123,13 +124,13 @@ async def test_a_person_from_making_to_deletion(api: Api, domain_admin: Client) 
     keypairs = (await domain_admin.get("/keypairs", user="grace"))["items"]
     assert [k["is_active"] for k in keypairs] == [False]
     again = {"username": "grace", "email": "other@example.org"}
-    await refused(AlreadyExists, domain_admin.post("/users", again), "taken by a deleted user")
+    await expect_error(AlreadyExists, domain_admin.post("/users", again), "taken by a deleted user")
 
 
-async def test_the_main_keypair_of_a_new_person_signs(api: Api, admin: Client) -> None:
+async def test_main_keypair_of_a_new_user_authenticates(api: Api, admin: Client) -> None:
     spec = {"username": "new", "email": "new@example.org", "domain": "acme"}
     made = await admin.post("/users", spec)
-    api.world.keys["new"] = type(api.world.keys["user"])(**made["keypair"])
+    api.world.keys["new"] = Keys(**made["keypair"])
     me = await (await api.client("new")).get("/me")
     assert me == {
         "id": made["id"],
@@ -146,7 +147,7 @@ async def test_the_main_keypair_of_a_new_person_signs(api: Api, admin: Client) -
     }
 
 
-async def test_limits_are_the_tightest_of_all_scopes(api: Api, admin: Client) -> None:
+async def test_me_shows_the_lowest_limit_of_all_scopes(api: Api, admin: Client) -> None:
     await admin.patch("/domains/default", {"total_resource_slots": {"cpu": 8, "mem": "16g"}})
     await admin.patch("/user-policies/default", {"total_resource_slots": {"cpu": "2.5"}})
     await admin.patch(
@@ -157,7 +158,7 @@ async def test_limits_are_the_tightest_of_all_scopes(api: Api, admin: Client) ->
     assert limits == {"cpu": "2.5", "cuda.shares": "0.5", "mem": "16g", "sessions": "3"}
 
 
-async def test_a_limited_policy_may_leave_single_slots_unlimited(api: Api, admin: Client) -> None:
+async def test_limited_policy_may_leave_single_slots_unlimited(api: Api, admin: Client) -> None:
     spec = {"cpu": "unlimited", "mem": -1, "cuda.shares": 0}
     changes = {"default_for_unspecified": "LIMITED", "total_resource_slots": spec}
     made = await admin.patch("/keypair-policies/default", changes)
@@ -166,35 +167,35 @@ async def test_a_limited_policy_may_leave_single_slots_unlimited(api: Api, admin
     limits = (await (await api.client("user")).get("/me"))["limits"]
     assert limits == {"cuda.shares": "0", "sessions": "30"}
     wrong = {"resource_slots": {"cpu": "unlimited", "mem": "1g"}, "name": "x"}
-    await refused(InvalidRequest, admin.post("/presets", wrong), "not an amount")
+    await expect_error(InvalidRequest, admin.post("/presets", wrong), "not an amount")
 
 
-async def test_a_keypair_gets_a_new_secret_and_goes(api: Api, admin: Client) -> None:
+async def test_keypair_gets_a_new_secret_and_is_deleted(api: Api, admin: Client) -> None:
     made = await admin.post("/keypairs", {"user": "user", "rate_limit": 50})
     assert (made["user"], made["is_main"], made["rate_limit"]) == ("user", False, 50)
     key = made["access_key"]
     changed = await admin.patch(f"/keypairs/{key}", {"new_secret": True, "is_main": True})
     assert changed["is_main"] and changed["secret_key"] != made["secret_key"]
-    await refused(InUse, admin.delete(f"/keypairs/{key}"), "as their main keypair")
+    await expect_error(InUse, admin.delete(f"/keypairs/{key}"), "as their main keypair")
     first = api.world.keys["user"].access_key
     await admin.patch(f"/keypairs/{first}", {"is_main": True})
     await admin.delete(f"/keypairs/{key}")
-    await refused(NotFound, admin.get(f"/keypairs/{key}"))
+    await expect_error(NotFound, admin.get(f"/keypairs/{key}"))
 
 
-async def test_people_may_renew_their_own_keypair_and_make_none(api: Api) -> None:
+async def test_user_may_renew_but_not_create_keypairs(api: Api) -> None:
     user = await api.client("user")
     key = api.world.keys["user"].access_key
     renewed = await user.patch(f"/keypairs/{key}", {"new_secret": True})
-    await refused(NotSignedIn, user.get("/me"))
-    api.world.keys["user"] = type(api.world.keys["user"])(key, renewed["secret_key"])
+    await expect_error(NotSignedIn, user.get("/me"))
+    api.world.keys["user"] = Keys(key, renewed["secret_key"])
     user = await api.client("user")
-    await refused(Forbidden, user.post("/keypairs", {}))
-    await refused(Forbidden, user.patch(f"/keypairs/{key}", {"rate_limit": 99}))
-    await refused(Forbidden, user.delete(f"/keypairs/{key}"))
+    await expect_error(Forbidden, user.post("/keypairs", {}))
+    await expect_error(Forbidden, user.patch(f"/keypairs/{key}", {"rate_limit": 99}))
+    await expect_error(Forbidden, user.delete(f"/keypairs/{key}"))
     other = api.world.keys["user2"].access_key
-    await refused(NotFound, user.patch(f"/keypairs/{other}", {"new_secret": True}))
-    # Nothing of that has happened: all three go on with what they had.
+    await expect_error(NotFound, user.patch(f"/keypairs/{other}", {"new_secret": True}))
+    # None of the rejected requests had an effect.
     kept = await user.get(f"/keypairs/{key}")
     assert kept["rate_limit"] != 99 and await names(user, "/keypairs", "access_key") == [key]
     assert (await (await api.client("user2")).get("/me"))["username"] == "user2"
@@ -208,36 +209,40 @@ async def test_people_may_renew_their_own_keypair_and_make_none(api: Api) -> Non
         ("project", {"max_quota_scope_bytes": 2**40}),
     ],
 )
-async def test_policies_of_each_kind(admin: Client, kind: str, change: dict[str, Any]) -> None:
+async def test_policy_lifecycle(admin: Client, kind: str, change: dict[str, Any]) -> None:
     path = f"/{kind}-policies"
     made = await admin.post(path, {"name": "strict"})
     changed = await admin.patch(f"{path}/strict", change)
     assert changed == {**made, **change}
     assert await names(admin, path) == ["default", "strict"]
-    await refused(AlreadyExists, admin.post(path, {"name": "strict"}))
-    await refused(InUse, admin.delete(f"{path}/default"), "in use by")
+    await expect_error(AlreadyExists, admin.post(path, {"name": "strict"}))
+    await expect_error(InUse, admin.delete(f"{path}/default"), "in use by")
     await admin.delete(f"{path}/strict")
-    await refused(NotFound, admin.get(f"{path}/strict"))
+    await expect_error(NotFound, admin.get(f"{path}/strict"))
 
 
-async def test_what_is_in_use_is_not_deleted_and_says_by_what(admin: Client) -> None:
-    error = await refused(InUse, admin.delete("/domains/default"))
+async def test_delete_in_use_is_rejected_with_the_count(admin: Client) -> None:
+    error = await expect_error(InUse, admin.delete("/domains/default"))
     assert error.details["used_by"] == {"users": 5, "projects": 1}
-    error = await refused(InUse, admin.delete("/keypair-policies/default"))
+    error = await expect_error(InUse, admin.delete("/keypair-policies/default"))
     assert error.details["used_by"] == {"keypairs": 6}
 
 
 @pytest.mark.parametrize(
     "path, body, match",
     [
-        pytest.param("/domains", {"name": "A b"}, "cannot be the name of a domain", id="odd name"),
-        pytest.param("/domains", {}, "name: Field required", id="no name"),
-        pytest.param("/domains", {"name": "x", "color": 1}, "color: Extra inputs", id="unknown"),
+        pytest.param(
+            "/domains", {"name": "A b"}, "cannot be the name of a domain", id="invalid domain name"
+        ),
+        pytest.param("/domains", {}, "name: Field required", id="missing domain name"),
+        pytest.param(
+            "/domains", {"name": "x", "color": 1}, "color: Extra inputs", id="unknown field"
+        ),
         pytest.param(
             "/domains",
             {"name": "x", "total_resource_slots": {"cuda.shares": "0.255"}},
             "between two steps",
-            id="cap off the step",
+            id="slot limit is not a multiple of the step",
         ),
         pytest.param(
             "/domains",
@@ -249,14 +254,22 @@ async def test_what_is_in_use_is_not_deleted_and_says_by_what(admin: Client) -> 
             "/domains",
             {"name": "x", "allowed_vfolder_hosts": {"local": ["fly"]}},
             "fly is not a permission",
-            id="unknown permission",
-        ),
-        pytest.param("/domains", {"name": "x", "description": "\0"}, "description", id="a NUL"),
-        pytest.param(
-            "/domains", {"name": "x", "description": "x" * 501}, "description", id="too long"
+            id="unknown host permission",
         ),
         pytest.param(
-            "/users", {"username": "x", "email": "nobody"}, "e-mail address", id="no address"
+            "/domains", {"name": "x", "description": "\0"}, "description", id="NUL in a text"
+        ),
+        pytest.param(
+            "/domains",
+            {"name": "x", "description": "x" * 501},
+            "description",
+            id="description too long",
+        ),
+        pytest.param(
+            "/users",
+            {"username": "x", "email": "nobody"},
+            "e-mail address",
+            id="invalid e-mail address",
         ),
         pytest.param(
             "/users",
@@ -274,33 +287,35 @@ async def test_what_is_in_use_is_not_deleted_and_says_by_what(admin: Client) -> 
             "/users",
             {"username": "x", "email": "x@example.org", "status": "deleted"},
             "'deleted' is not a",
-            id="deleted from the start",
+            id="created with status deleted",
         ),
         pytest.param(
             "/users",
             {"username": "x", "email": "x@example.org", "allowed_client_ip": ["ten"]},
             "is not a network",
-            id="no network",
+            id="invalid client network",
         ),
         pytest.param(
             "/users",
             {"username": "x", "email": "x@example.org", "domain": "acme", "projects": ["research"]},
             "not in domain acme",
-            id="project of another domain",
+            id="project of another domain than the user",
         ),
-        pytest.param("/keypairs", {"user": "user", "rate_limit": 0}, "rate_limit", id="no rate"),
+        pytest.param(
+            "/keypairs", {"user": "user", "rate_limit": 0}, "rate_limit", id="negative rate limit"
+        ),
         pytest.param(
             "/keypair-policies",
             {"name": "x", "default_for_unspecified": "OPEN"},
             "default_for_unspecified",
-            id="neither LIMITED nor UNLIMITED",
+            id="invalid default_for_unspecified",
         ),
         *(
             pytest.param(
                 "/keypair-policies",
                 {"name": "x", "total_resource_slots": {"cpu": amount}},
                 match,
-                id=f"an amount {str(amount)[:12]}",
+                id=f"invalid slot quantity {str(amount)[:12]}",
             )
             for amount, match in (
                 ("1e400000", "not an amount"),
@@ -311,9 +326,16 @@ async def test_what_is_in_use_is_not_deleted_and_says_by_what(admin: Client) -> 
         ),
     ],
 )
-async def test_bad_input_is_named(admin: Client, path: str, body: Any, match: str) -> None:
-    error = await refused(InvalidRequest, admin.post(path, body), match)
-    assert "secret" not in error.message
+async def test_invalid_field_is_rejected_by_name(
+    admin: Client, path: str, body: Any, match: str
+) -> None:
+    await expect_error(InvalidRequest, admin.post(path, body), match)
+
+
+async def test_rejected_password_is_not_in_the_message(admin: Client) -> None:
+    body = {"username": "x", "email": "x@example.org", "password": "weakpassword"}
+    error = await expect_error(InvalidRequest, admin.post("/users", body))
+    assert "weakpassword" not in f"{error.message} {error.details}"
 
 
 @pytest.mark.parametrize(
@@ -339,51 +361,55 @@ async def test_bad_input_is_named(admin: Client, path: str, body: Any, match: st
         pytest.param("/keypairs", {"user": "nobody"}, id="user"),
     ],
 )
-async def test_unknown_things_are_not_found_and_nothing_is_made(
+async def test_reference_to_missing_resource_is_not_found(
     admin: Client, path: str, body: Any
 ) -> None:
     before = (await admin.get(path))["total"]
-    await refused(NotFound, admin.post(path, body))
+    await expect_error(NotFound, admin.post(path, body))
     assert (await admin.get(path))["total"] == before
 
 
-async def test_odd_keys_in_paths_are_not_found(admin: Client) -> None:
+async def test_invalid_keys_in_paths_are_not_found(admin: Client) -> None:
     for path in ("/users/%00", "/users/..%2f..", "/projects/%F0%9F%98%80", "/domains/%27--"):
-        error = await refused(NotFound, admin.get(path))
+        error = await expect_error(NotFound, admin.get(path))
         assert "internal" not in error.message
 
 
-async def test_names_and_addresses_are_unique(admin: Client) -> None:
+async def test_names_and_email_addresses_are_unique(admin: Client) -> None:
     before = [(await admin.get(path))["total"] for path in ("/users", "/domains", "/projects")]
     taken = {"username": "user", "email": "fresh@example.org"}
-    await refused(AlreadyExists, admin.post("/users", taken), "user name user is taken")
+    await expect_error(AlreadyExists, admin.post("/users", taken), "user name user is taken")
     taken = {"username": "fresh", "email": "USER@example.com"}
-    await refused(AlreadyExists, admin.post("/users", taken), "email user@example.com is taken")
-    await refused(AlreadyExists, admin.post("/domains", {"name": "acme"}))
-    await refused(AlreadyExists, admin.post("/projects", {"name": "research"}))
-    await refused(InvalidRequest, admin.patch("/users/user", {"username": "u"}), "cannot change")
+    await expect_error(
+        AlreadyExists, admin.post("/users", taken), "email user@example.com is taken"
+    )
+    await expect_error(AlreadyExists, admin.post("/domains", {"name": "acme"}))
+    await expect_error(AlreadyExists, admin.post("/projects", {"name": "research"}))
+    await expect_error(
+        InvalidRequest, admin.patch("/users/user", {"username": "u"}), "cannot change"
+    )
     after = [(await admin.get(path))["total"] for path in ("/users", "/domains", "/projects")]
     assert after == before
 
 
-async def test_the_last_superadmin_stays(admin: Client, api: Api) -> None:
+async def test_last_superadmin_cannot_be_removed(admin: Client, api: Api) -> None:
     for change in ({"role": "user"}, {"status": "inactive"}):
-        await refused(Conflict, admin.patch("/users/admin", change), "last active superadmin")
-    await refused(Conflict, admin.delete("/users/admin"), "your own account")
+        await expect_error(Conflict, admin.patch("/users/admin", change), "last active superadmin")
+    await expect_error(Conflict, admin.delete("/users/admin"), "your own account")
     await admin.patch("/users/user", {"role": "superadmin"})
     await admin.patch("/users/admin", {"role": "user"})
     other = await api.client("user")
-    await refused(Conflict, other.patch("/users/user", {"role": "user"}))
+    await expect_error(Conflict, other.patch("/users/user", {"role": "user"}))
     roles = {item["username"]: item["role"] async for item in other.items("/users")}
     assert (roles["user"], roles["admin"]) == ("superadmin", "user")
 
 
-async def test_somebody_who_moves_leaves_projects_behind(admin: Client) -> None:
+async def test_user_who_changes_domain_leaves_projects(admin: Client) -> None:
     moved = await admin.patch("/users/user", {"domain": "acme"})
     assert (moved["domain"], moved["projects"]) == ("acme", [])
 
 
-async def test_a_list_is_paged_sorted_and_filtered(admin: Client) -> None:
+async def test_list_is_paged_sorted_and_filtered(admin: Client) -> None:
     page = await admin.get("/users", limit=2, offset=1, sort="-username")
     assert [u["username"] for u in page["items"]] == ["user", "monitor"]
     assert (page["total"], page["limit"], page["offset"]) == (6, 2, 1)
@@ -391,15 +417,15 @@ async def test_a_list_is_paged_sorted_and_filtered(admin: Client) -> None:
     assert [u["username"] for u in page["items"]] == ["user", "user2"]
     page = await admin.get("/users", email__contains="ACME")
     assert [u["username"] for u in page["items"]] == ["acme-user"]
-    await refused(InvalidRequest, admin.get("/users", password_hash="x"), "no field")
+    await expect_error(InvalidRequest, admin.get("/users", password_hash="x"), "no field")
 
 
-async def test_a_change_that_was_not_allowed_is_in_the_audit_log(
+async def test_denied_change_is_in_the_audit_log(
     api: Api, admin: Client, domain_admin: Client
 ) -> None:
     user = await api.client("user")
-    await refused(Forbidden, user.post("/domains", {"name": "lab"}), "domain.write")
-    await refused(Forbidden, user.get("/audit-log"), "audit.read")
+    await expect_error(Forbidden, user.post("/domains", {"name": "lab"}), "domain.write")
+    await expect_error(Forbidden, user.get("/audit-log"), "audit.read")
     (entry,) = (await admin.get("/audit-log", outcome="forbidden"))["items"]
     assert (entry["actor"], entry["action"], entry["domain"]) == (
         "user",
@@ -407,7 +433,7 @@ async def test_a_change_that_was_not_allowed_is_in_the_audit_log(
         "default",
     )
     assert entry["entity_id"].endswith("/domains")
-    # So the admin of their domain sees it too.
+    # The entry has the caller's domain, so the domain admin sees it too.
     assert len((await domain_admin.get("/audit-log", outcome="forbidden"))["items"]) == 1
 
 
@@ -429,7 +455,7 @@ async def test_every_change_is_in_the_audit_log(admin: Client, domain_admin: Cli
     assert {e["domain"] for e in mine["items"]} == {"default"}
 
 
-async def test_a_project_gets_no_permission_on_storage_hosts_that_its_domain_has_not(
+async def test_project_cannot_have_host_permissions_that_its_domain_lacks(
     api: Api,
 ) -> None:
     admin, domain_admin = await api.client("admin"), await api.client("domain-admin")
@@ -445,7 +471,7 @@ async def test_a_project_gets_no_permission_on_storage_hosts_that_its_domain_has
     path = "/projects/vision"
     made = await domain_admin.post("/projects", {"name": "vision", "allowed_vfolder_hosts": few})
     assert made["allowed_vfolder_hosts"] == few
-    # What a superadmin gave the project stays, until somebody takes it away.
+    # Permissions granted by a superadmin remain until they are removed explicitly.
     await admin.patch(path, {"allowed_vfolder_hosts": more})
     await domain_admin.patch(path, {"allowed_vfolder_hosts": more, "description": "x"})
     await domain_admin.patch(path, {"allowed_vfolder_hosts": few})

@@ -1,4 +1,4 @@
-"""Agents over HTTP: what they say, what administrators see, deadlines, work that comes at once."""
+"""Agents over REST: heartbeats, administration, deadlines and the long poll for work."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ async def free(admin: Client, agent_id: str = "a1") -> dict[str, str]:
 
 
 async def placed(api: Api, **resources: str) -> dict[str, Any]:
-    """File a session and give it its place; returns it."""
+    """Create a session, wait for its placement and return it."""
     user = await api.client("user")
     session = await user.post("/sessions", {"name": "lab1", "resources": resources})
     await api.world.manager.scheduling.scheduler.run_pass()
@@ -46,14 +46,14 @@ async def test_a_heartbeat_registers_an_agent(api: Api) -> None:
     assert page["items"][0]["resource_group"] == "default"
 
 
-async def test_an_agent_of_no_group_is_told(api: Api) -> None:
+async def test_heartbeat_with_unknown_resource_group_is_rejected(api: Api) -> None:
     with pytest.raises(errors.NotFound, match="resource group none"):
         await FakeAgent(api.agent, group="none").beat()
     with pytest.raises(errors.NotFound, match="heartbeat first"):
         await FakeAgent(api.agent).work()
 
 
-async def test_an_agent_of_another_engine_gets_a_notice(api: Api) -> None:
+async def test_agent_with_another_engine_than_its_group_is_not_schedulable(api: Api) -> None:
     admin = await api.client("admin")
     await FakeAgent(api.agent, engine="docker").beat()
     (notice,) = (await admin.get("/agents/a1"))["facts"]["notices"]
@@ -63,25 +63,29 @@ async def test_an_agent_of_another_engine_gets_a_notice(api: Api) -> None:
 @pytest.mark.parametrize(
     "facts, part",
     [
-        pytest.param({"slots": {"cpu": "8", "cuda.shares": "1"}}, "only cpu and mem", id="slots"),
-        pytest.param({"slots": {"cpu": "many"}}, "amount", id="no amount"),
-        pytest.param({"devices": [device("a b")]}, "id of a device", id="device id"),
-        pytest.param({"devices": [device("a", family="C D")]}, "family", id="family"),
-        pytest.param({"engine": "lxc"}, "engine", id="engine"),
-        pytest.param({"architecture": "x\0"}, "architecture", id="a NUL"),
+        pytest.param(
+            {"slots": {"cpu": "8", "cuda.shares": "1"}}, "only cpu and mem", id="invalid slot name"
+        ),
+        pytest.param({"slots": {"cpu": "many"}}, "amount", id="invalid quantity"),
+        pytest.param({"devices": [device("a b")]}, "id of a device", id="invalid device id"),
+        pytest.param(
+            {"devices": [device("a", family="C D")]}, "family", id="invalid device family"
+        ),
+        pytest.param({"engine": "lxc"}, "engine", id="unknown engine"),
+        pytest.param({"architecture": "x\0"}, "architecture", id="NUL in a text"),
     ],
 )
-async def test_heartbeats_that_are_refused(api: Api, facts: dict[str, Any], part: str) -> None:
+async def test_invalid_heartbeat_is_rejected(api: Api, facts: dict[str, Any], part: str) -> None:
     with pytest.raises(errors.InvalidRequest, match=part):
         await FakeAgent(api.agent, **facts).beat()
 
 
-async def test_an_odd_id_is_refused(api: Api) -> None:
+async def test_invalid_agent_id_is_rejected(api: Api) -> None:
     with pytest.raises(errors.InvalidRequest, match="id of an agent"):
         await FakeAgent(api.agent, agent_id="-a", devices=[]).beat()
 
 
-async def test_only_agents_speak_the_protocol(api: Api) -> None:
+async def test_only_agents_may_call_the_agent_routes(api: Api) -> None:
     for client in (await api.client("admin"), api.hub):
         voice = FakeAgent(client)
         for call in (voice.beat(), voice.work()):
@@ -97,7 +101,7 @@ async def test_only_agents_speak_the_protocol(api: Api) -> None:
     assert (await (await api.client("monitor")).get("/agents"))["total"] == 1
 
 
-async def test_what_is_in_use_stays_when_a_machine_shrinks(api: Api) -> None:
+async def test_used_device_is_kept_when_the_agent_reports_fewer(api: Api) -> None:
     admin = await api.client("admin")
     voice = FakeAgent(api.agent)
     await voice.beat()
@@ -108,7 +112,7 @@ async def test_what_is_in_use_stays_when_a_machine_shrinks(api: Api) -> None:
     agent = await admin.get("/agents/a1")
     assert agent["slots"] == {"cpu": "2", "mem": "16g"}
     assert agent["used"] == {"cpu": "4", "cuda.shares": "0.5", "mem": "8g"}
-    # The device that is used is unhealthy; the other one, simulated and free, is forgotten.
+    # The used device is kept as unhealthy; the other one, simulated and unused, is deleted.
     assert [(d["id"], d["is_healthy"]) for d in agent["devices"]] == [(taken, False)]
     assert await api.world.manager.sessions.ledger.audit() == []
     await (await api.client("user")).delete(f"/sessions/{session['id']}")
@@ -116,7 +120,7 @@ async def test_what_is_in_use_stays_when_a_machine_shrinks(api: Api) -> None:
     assert await api.world.manager.sessions.ledger.audit() == []
 
 
-async def test_a_device_belongs_to_one_living_agent(api: Api) -> None:
+async def test_device_belongs_to_one_live_agent(api: Api) -> None:
     admin, clock = await api.client("admin"), api.world.clock
     real = [device("GPU-1")]
     first, second = (FakeAgent(api.agent, a, devices=real) for a in ("a1", "a2"))
@@ -125,13 +129,13 @@ async def test_a_device_belongs_to_one_living_agent(api: Api) -> None:
     assert "cuda.shares" not in await free(admin, "a2")
     clock.advance(seconds=41)
     await api.world.manager.cluster.agents.check_deadlines()
-    # The card was moved to the other machine.
+    # The device was moved to the other machine.
     await second.beat()
     assert (await free(admin, "a2"))["cuda.shares"] == "1"
     assert (await admin.get("/devices"))["items"][0]["agent_id"] == "a2"
 
 
-async def test_an_agent_is_lost_after_the_deadline_and_comes_back(api: Api) -> None:
+async def test_agent_is_lost_after_the_deadline_and_recovers(api: Api) -> None:
     admin, clock, agents = (
         await api.client("admin"),
         api.world.clock,
@@ -153,7 +157,7 @@ async def test_an_agent_is_lost_after_the_deadline_and_comes_back(api: Api) -> N
     assert len(await voice.work()) == 1
 
 
-async def test_silence_before_the_managers_start_means_nothing(api: Api) -> None:
+async def test_missed_heartbeats_before_the_managers_start_are_ignored(api: Api) -> None:
     admin, clock, manager = await api.client("admin"), api.world.clock, api.world.manager
     await FakeAgent(api.agent).beat()
     clock.advance(minutes=10)
@@ -165,7 +169,7 @@ async def test_silence_before_the_managers_start_means_nothing(api: Api) -> None
     assert (await admin.get("/agents/a1"))["status"] == "LOST"
 
 
-async def test_an_agent_that_leaves_takes_nothing_new(api: Api) -> None:
+async def test_leaving_agent_gets_no_new_sessions(api: Api) -> None:
     admin = await api.client("admin")
     voice = FakeAgent(api.agent)
     await voice.beat()
@@ -174,7 +178,7 @@ async def test_an_agent_that_leaves_takes_nothing_new(api: Api) -> None:
     assert (await placed(api, cpu="1"))["status"] == "PENDING"
 
 
-async def test_change_and_delete(api: Api) -> None:
+async def test_change_and_delete_agent(api: Api) -> None:
     admin, clock = await api.client("admin"), api.world.clock
     voice = FakeAgent(api.agent)
     await voice.beat()
@@ -186,7 +190,7 @@ async def test_change_and_delete(api: Api) -> None:
     await api.world.manager.scheduling.scheduler.run_pass()
     await admin.post("/resource-groups", {"name": "other"})
     await admin.patch("/agents/a1", {"resource_group": "other"})
-    # The administrator's word counts, whatever the agent was started with.
+    # The administrator's choice takes precedence over the group in the agent's heartbeat.
     await voice.beat()
     assert (await admin.get("/agents/a1"))["resource_group"] == "other"
     with pytest.raises(errors.NotFound):
@@ -209,12 +213,12 @@ async def test_change_and_delete(api: Api) -> None:
             await call
 
 
-async def test_work_is_offered_at_once(api: Api) -> None:
+async def test_work_is_delivered_immediately(api: Api) -> None:
     voice = FakeAgent(api.agent)
     await voice.beat()
     await api.world.manager.start()
     user = await api.client("user")
-    # Filed once before, so that the figure is not that of cold caches.
+    # Warm up: the first session is slower because of cold caches.
     for name in ("warm", "real"):
         waiting = asyncio.create_task(voice.work(20))
         began = time.perf_counter()
@@ -222,11 +226,11 @@ async def test_work_is_offered_at_once(api: Api) -> None:
         (item,) = await waiting
         seconds = time.perf_counter() - began
     assert (item["kind"], item["user"]) == ("prepare", "user")
-    # A few milliseconds on an idle machine; the bound is for one that is busy with other tests.
+    # A few milliseconds on an idle machine; the limit allows for other tests on the machine.
     assert seconds < 2, seconds
 
 
-async def test_the_poll_of_an_agent_that_died_takes_no_work(api: Api) -> None:
+async def test_abandoned_poll_receives_no_work(api: Api) -> None:
     voice = FakeAgent(api.agent)
     await voice.beat()
     dead = asyncio.create_task(voice.work(20))
@@ -247,7 +251,7 @@ async def test_the_poll_of_an_agent_that_died_takes_no_work(api: Api) -> None:
 
 
 @pytest.mark.parametrize("wait", ["-1", "26", "x", "nan"])
-async def test_waits_that_are_refused(api: Api, wait: str) -> None:
+async def test_invalid_wait_is_rejected(api: Api, wait: str) -> None:
     await FakeAgent(api.agent).beat()
     with pytest.raises(errors.InvalidRequest, match="seconds"):
         await api.agent.get("/agents/a1/work", wait=wait)

@@ -1,4 +1,4 @@
-"""Sharing one app of a session: who may give it, who gets in, and when that ends."""
+"""App shares: who may create and use them, and when access ends."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from tests.api.test_sessions import started
 from tests.testbed.fake_agent import FakeAgent
 from tests.testbed.manager import Api
 
-HERE = "192.0.2.7"
+CLIENT_IP = "192.0.2.7"
 SMALL = {"cpu": "1", "mem": "1g"}
 
-Enter = Callable[..., Awaitable[dict[str, Any]]]
+EnterApp = Callable[..., Awaitable[dict[str, Any]]]
 
 
 @pytest.fixture
 async def allow(api: Api) -> Callable[..., Awaitable[None]]:
-    """Set what the policy of everybody lets them share."""
+    """Return a function that sets the widest audience in the users' policy."""
 
     async def change(app_sharing: str = "public", **others: Any) -> None:
         admin = await api.client("admin")
@@ -42,26 +42,26 @@ async def session(
 
 
 @pytest.fixture
-def enter(api: Api, session: dict[str, Any]) -> Enter:
-    """Come by the link of a share and return what the session is told of the visit."""
+def enter(api: Api, session: dict[str, Any]) -> EnterApp:
+    """Return a function that opens the link of a share and returns the admitted visit."""
 
-    async def come(share: dict[str, Any], name: str | None, **others: str) -> dict[str, Any]:
+    async def open_link(share: dict[str, Any], name: str | None, **others: str) -> dict[str, Any]:
         shares = api.world.manager.app_shares
         caller = None if name is None else await api.world.caller(name)
-        address = await shares.entrance(share["id"], caller, others.get("client_ip", HERE))
+        address = await shares.entrance(share["id"], caller, others.get("client_ip", CLIENT_IP))
         assert urlsplit(address).path == f"{session['url']}shared/{share['app']}/"
         entry = parse_qs(urlsplit(address).query)["bai_entry"][0]
         return dict(await ask(api, session, share["app"], entry=entry, **others))
 
-    return come
+    return open_link
 
 
 async def ask(api: Api, session: dict[str, Any], app: str, **shown: str) -> dict[str, Any]:
-    """Ask, as the session does, whether somebody may use an app."""
+    """Authorize a visitor as the session's server does."""
     manager = api.world.manager
     caller = await manager.accounts.callers.in_session("user", "10.0.0.1")
     assert caller.role is Role.SESSION
-    facts = {"session_id": session["id"], "app": app, "client_ip": HERE, **shown}
+    facts = {"session_id": session["id"], "app": app, "client_ip": CLIENT_IP, **shown}
     return dict(await manager.app_shares.visit(caller, facts))
 
 
@@ -69,8 +69,8 @@ def shares_of(session: dict[str, Any]) -> str:
     return f"/sessions/{session['id']}/app-shares"
 
 
-async def test_a_share_is_listed_for_both_and_can_be_taken_back(
-    api: Api, user: Client, session: dict[str, Any], enter: Enter
+async def test_share_is_listed_for_both_users_and_can_be_revoked(
+    api: Api, user: Client, session: dict[str, Any], enter: EnterApp
 ) -> None:
     made = await user.post(shares_of(session), {"app": "tensorboard", "user": "user2"})
     assert (made["audience"], made["user"], made["owner"]) == ("user", "user2", "user")
@@ -89,7 +89,7 @@ async def test_a_share_is_listed_for_both_and_can_be_taken_back(
 
 
 @pytest.mark.parametrize(
-    ("audience", "comes", "gets_in"),
+    ("audience", "visitor", "is_admitted"),
     [
         ({"user": "user2"}, "user2", True),
         ({"user": "user2"}, None, False),
@@ -104,27 +104,27 @@ async def test_a_share_is_listed_for_both_and_can_be_taken_back(
         ({"user": "user2", "allowed_addresses": ["198.51.100.0/24"]}, "user2", False),
     ],
 )
-async def test_only_whom_a_share_is_for_gets_in(
+async def test_only_the_audience_of_a_share_is_admitted(
     api: Api,
     user: Client,
     session: dict[str, Any],
-    enter: Enter,
+    enter: EnterApp,
     audience: dict[str, Any],
-    comes: str | None,
-    gets_in: bool,
+    visitor: str | None,
+    is_admitted: bool,
 ) -> None:
-    if comes is not None and comes not in api.world.keys:
-        pytest.fail(f"the demo has no {comes}: {sorted(api.world.keys)}")
+    if visitor is not None and visitor not in api.world.keys:
+        pytest.fail(f"the demo has no user {visitor}: {sorted(api.world.keys)}")
     made = await user.post(shares_of(session), {"app": "tensorboard", **audience})
-    if gets_in:
-        assert (await enter(made, comes))["visit"]
+    if is_admitted:
+        assert (await enter(made, visitor))["visit"]
     else:
-        # The same words as for a share that does not exist: a guess learns nothing.
+        # The same message as for a missing share, so that guessing reveals nothing.
         with pytest.raises(errors.NotFound, match="no such share, or not for you"):
-            await enter(made, comes)
+            await enter(made, visitor)
 
 
-async def test_an_entry_is_good_once_and_for_its_own_app_and_session(
+async def test_entry_token_is_single_use_and_bound_to_app_and_session(
     api: Api, user: Client, session: dict[str, Any]
 ) -> None:
     made = await user.post(shares_of(session), {"app": "tensorboard", "user": "user2"})
@@ -132,7 +132,7 @@ async def test_an_entry_is_good_once_and_for_its_own_app_and_session(
     guest = await api.world.caller("user2")
 
     async def entry() -> str:
-        address = await shares.entrance(made["id"], guest, HERE)
+        address = await shares.entrance(made["id"], guest, CLIENT_IP)
         return parse_qs(urlsplit(address).query)["bai_entry"][0]
 
     for wrong in (
@@ -154,8 +154,8 @@ async def test_an_entry_is_good_once_and_for_its_own_app_and_session(
         await ask(api, session, "tensorboard", entry=late)
 
 
-async def test_a_visit_ends_with_the_share_the_policy_the_account_and_the_membership(
-    api: Api, user: Client, session: dict[str, Any], enter: Enter, allow: Any
+async def test_visit_ends_with_share_policy_account_or_membership(
+    api: Api, user: Client, session: dict[str, Any], enter: EnterApp, allow: Any
 ) -> None:
     admin = await api.client("admin")
     short = {"app": "tensorboard", "expires_in": 600}
@@ -163,32 +163,32 @@ async def test_a_visit_ends_with_the_share_the_policy_the_account_and_the_member
     to_project = await user.post(shares_of(session), {**short, "project": "default"})
     visits = [(await enter(share, "user2"))["visit"] for share in (to_person, to_project)]
 
-    async def is_in(visit: str, **others: str) -> bool:
+    async def is_admitted(visit: str, **others: str) -> bool:
         try:
             await ask(api, session, "tensorboard", visit=visit, **others)
         except errors.Forbidden:
             return False
         return True
 
-    assert [await is_in(visit) for visit in visits] == [True, True]
+    assert [await is_admitted(visit) for visit in visits] == [True, True]
     await allow("user")
-    assert [await is_in(visit) for visit in visits] == [True, False]
+    assert [await is_admitted(visit) for visit in visits] == [True, False]
     await allow()
     project = await api.world.project_id()
     guest = await api.world.user_id("user2")
     await admin.delete(f"/projects/{project}/members/{guest}")
-    assert [await is_in(visit) for visit in visits] == [True, False]
+    assert [await is_admitted(visit) for visit in visits] == [True, False]
     await admin.put(f"/projects/{project}/members/{guest}", {})
     await admin.patch("/users/user2", {"status": "inactive"})
-    assert [await is_in(visit) for visit in visits] == [False, False]
+    assert [await is_admitted(visit) for visit in visits] == [False, False]
     await admin.patch("/users/user2", {"status": "active"})
-    assert [await is_in(visit) for visit in visits] == [True, True]
+    assert [await is_admitted(visit) for visit in visits] == [True, True]
     api.world.clock.advance(minutes=10)
-    assert [await is_in(visit) for visit in visits] == [False, False]
+    assert [await is_admitted(visit) for visit in visits] == [False, False]
     assert (await user.get(shares_of(session)))["items"] == []
 
 
-async def test_what_the_policy_does_not_allow_is_refused(
+async def test_share_beyond_the_policy_is_denied(
     api: Api, user: Client, session: dict[str, Any], allow: Any
 ) -> None:
     await allow("none")
@@ -218,14 +218,14 @@ async def test_what_the_policy_does_not_allow_is_refused(
         ({"app": "tensorboard", "user": "user2", "allowed_addresses": ["x"]}, "not an address"),
     ],
 )
-async def test_a_share_that_means_nothing_is_refused(
+async def test_invalid_share_is_rejected(
     user: Client, session: dict[str, Any], spec: dict[str, Any], why: str
 ) -> None:
     with pytest.raises((errors.InvalidRequest, errors.NotFound), match=why):
         await user.post(shares_of(session), spec)
 
 
-async def test_nobody_shares_a_session_of_somebody_else_but_admins_take_back(
+async def test_admin_may_revoke_but_not_create_shares_of_another_user(
     api: Api, user: Client, session: dict[str, Any]
 ) -> None:
     made = await user.post(shares_of(session), {"app": "tensorboard", "user": "user2"})
@@ -241,7 +241,7 @@ async def test_nobody_shares_a_session_of_somebody_else_but_admins_take_back(
     assert (await user.get(shares_of(session)))["items"] == []
 
 
-async def test_a_session_that_does_not_run_lets_nobody_in(
+async def test_visit_of_a_session_that_is_not_running_is_denied(
     api: Api, agent: FakeAgent, user: Client, allow: Any
 ) -> None:
     await allow()
@@ -249,5 +249,5 @@ async def test_a_session_that_does_not_run_lets_nobody_in(
     made = await user.post(shares_of(waiting), {"app": "tensorboard", "user": "user2"})
     with pytest.raises(errors.Conflict, match="available while it runs"):
         await api.world.manager.app_shares.entrance(
-            made["id"], await api.world.caller("user2"), HERE
+            made["id"], await api.world.caller("user2"), CLIENT_IP
         )

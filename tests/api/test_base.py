@@ -1,4 +1,4 @@
-"""The API's frame: bodies in, errors out, the document of what there is."""
+"""Base class of the handlers: validation of bodies, error responses, OpenAPI document."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ async def http() -> AsyncIterator[httpx.AsyncClient]:
     await server.close_all_connections()
 
 
-async def test_a_body_is_checked_and_the_answer_written(http: httpx.AsyncClient) -> None:
+async def test_valid_body_gives_a_json_response(http: httpx.AsyncClient) -> None:
     answer = await http.post("/echo", json={"name": "a"})
     assert (answer.status_code, answer.json()) == (201, {"name": "a", "count": 1})
 
@@ -68,25 +68,27 @@ async def test_a_body_is_checked_and_the_answer_written(http: httpx.AsyncClient)
     "body, part",
     [
         pytest.param('{"name": 3}', "name: ", id="wrong type"),
-        pytest.param('{"name": "a", "nmae": 1}', "nmae: ", id="a field that is none"),
-        pytest.param("{", "Invalid JSON", id="no JSON"),
-        pytest.param("", "name: Field required", id="no body"),
-        pytest.param('"\\ud800"', "", id="half a character"),
+        pytest.param('{"name": "a", "nmae": 1}', "nmae: ", id="unknown field"),
+        pytest.param("{", "Invalid JSON", id="invalid JSON"),
+        pytest.param("", "name: Field required", id="missing body"),
+        pytest.param('"\\ud800"', "", id="lone surrogate"),
     ],
 )
-async def test_a_bad_body_is_named(http: httpx.AsyncClient, body: str, part: str) -> None:
+async def test_invalid_body_is_rejected_with_the_field(
+    http: httpx.AsyncClient, body: str, part: str
+) -> None:
     answer = await http.post("/echo", content=body)
     assert answer.status_code == 400
     assert answer.json()["error"] == "invalid-request"
     assert part in answer.json()["message"]
 
 
-async def test_a_body_over_the_limit_is_refused(http: httpx.AsyncClient) -> None:
+async def test_body_over_the_limit_is_rejected(http: httpx.AsyncClient) -> None:
     answer = await http.post("/echo", json={"name": "x" * 2**20})
     assert (answer.status_code, answer.json()["error"]) == (413, "too-large")
 
 
-async def test_lists_read_their_arguments(http: httpx.AsyncClient) -> None:
+async def test_list_parses_query_parameters(http: httpx.AsyncClient) -> None:
     answer = await http.get("/echo", params={"limit": 7})
     assert answer.json() == {"slots": {"mem": "1g"}, "limit": 7}
     answer = await http.get("/echo", params={"limit": 0})
@@ -94,7 +96,7 @@ async def test_lists_read_their_arguments(http: httpx.AsyncClient) -> None:
 
 
 @pytest.mark.parametrize("code", sorted(errors.by_code()))
-async def test_every_error_has_its_status(http: httpx.AsyncClient, code: str) -> None:
+async def test_status_of_each_error(http: httpx.AsyncClient, code: str) -> None:
     answer = await http.get(f"/fail/{code}")
     assert answer.status_code == HTTP_STATUS[errors.by_code()[code]]
     assert answer.json() == {
@@ -104,7 +106,7 @@ async def test_every_error_has_its_status(http: httpx.AsyncClient, code: str) ->
     }
 
 
-async def test_a_bug_says_nothing_of_itself(
+async def test_unexpected_error_is_opaque_but_logged(
     http: httpx.AsyncClient, caplog: pytest.LogCaptureFixture
 ) -> None:
     answer = await http.get("/fail/bug")
@@ -113,14 +115,14 @@ async def test_a_bug_says_nothing_of_itself(
     assert "1234" in caplog.text
 
 
-async def test_what_is_no_route_is_not_found(http: httpx.AsyncClient) -> None:
+async def test_unknown_path_is_not_found(http: httpx.AsyncClient) -> None:
     answer = await http.get("/nothing")
     assert (answer.status_code, answer.json()["error"]) == (404, "not-found")
     answer = await http.delete("/echo")
     assert (answer.status_code, answer.json()["error"]) == (405, "http-405")
 
 
-def test_the_document_names_every_operation() -> None:
+def test_document_contains_every_operation() -> None:
     document = openapi.document(ROUTES, "/api")
     assert json.loads(json.dumps(document))["openapi"] == "3.1.0"
     assert set(document["paths"]) == {"/echo", "/fail/{code}"}

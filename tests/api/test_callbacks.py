@@ -1,4 +1,4 @@
-"""Callbacks of sessions: each step told once it is made, in order, signed, and in nobody's way."""
+"""Callbacks of sessions: one signed call per status change, in order, with retries."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.testbed.wait import wait_until_async
 
 from .test_sessions import started, status_of
 
-HERE = Reach.parse("", "127.0.0.1/32")
+LOCAL_NETWORK = Reach.parse("", "127.0.0.1/32")
 SMALL = {"cpu": "1", "mem": "1g"}
 TO_RUNNING = ["SCHEDULED", "PREPARING", "PREPARED", "RUNNING"]
 
@@ -30,8 +30,8 @@ Session = dict[str, Any]
 
 @pytest.fixture
 async def manager(database_url: str, tmp_path: Path, clock: MovableClock) -> AsyncIterator[Manager]:
-    """A manager that may call this machine; its loops do not run unless the test starts them."""
-    async with manager_on(database_url, tmp_path, clock, callback_reach=HERE) as made:
+    """A manager that may call this machine; tests start its loops if they need them."""
+    async with manager_on(database_url, tmp_path, clock, callback_reach=LOCAL_NETWORK) as made:
         yield made
 
 
@@ -50,14 +50,14 @@ async def callback_of(client: Client, name: str) -> Session:
     return dict((await client.get(f"/sessions/{name}"))["callback"])
 
 
-async def told(receiver: Receiver, count: int) -> list[str]:
-    """Return the statuses told once there are so many."""
+async def statuses_after(receiver: Receiver, count: int) -> list[str]:
+    """Wait until the receiver has ``count`` calls and return their statuses."""
     await wait_until_async(lambda: len(receiver.calls) >= count, 60, f"{count} calls")
     return receiver.statuses
 
 
 async def until_callback(client: Client, name: str, **facts: Any) -> Session:
-    """Return how far the callback of a session is once it has these facts."""
+    """Wait until the callback state of a session contains these values and return it."""
 
     async def found() -> Session | None:
         state = await callback_of(client, name)
@@ -66,13 +66,13 @@ async def until_callback(client: Client, name: str, **facts: Any) -> Session:
     return dict(await wait_until_async(found, 60, f"the callback of {name} to have {facts}"))
 
 
-async def test_every_step_is_told_in_order_and_signed(
+async def test_every_status_change_is_delivered_in_order_and_signed(
     api: Api, agent: FakeAgent, user: Client, receiver: Receiver
 ) -> None:
     session = await started(api, agent, "lab1", callback_url=receiver.url)
-    assert await told(receiver, 4) == TO_RUNNING
+    assert await statuses_after(receiver, 4) == TO_RUNNING
     await api.hub.post(f"/sessions/{session['id']}/exited", {"exit_code": 0, "log": ""})
-    assert await told(receiver, 5) == [*TO_RUNNING, "TERMINATED"]
+    assert await statuses_after(receiver, 5) == [*TO_RUNNING, "TERMINATED"]
     state = await until_callback(user, "lab1", is_open=False)
     assert (state["delivered"], state["given_up"], state["last_error"]) == (5, 0, "")
     history = (await user.get(f"/sessions/{session['id']}/history"))["items"]
@@ -93,7 +93,7 @@ async def test_every_step_is_told_in_order_and_signed(
     assert receiver.calls[-1].content["exit_code"] == 0
 
 
-async def test_a_failure_is_tried_again_later_and_holds_back_what_follows(
+async def test_failed_call_is_retried_before_later_ones(
     api: Api, agent: FakeAgent, user: Client, receiver: Receiver, clock: MovableClock
 ) -> None:
     receiver.answers.extend([500, 503])
@@ -101,18 +101,18 @@ async def test_a_failure_is_tried_again_later_and_holds_back_what_follows(
     state = await until_callback(user, "lab1", tries=1)
     assert state["last_error"] == "it answered 500"
     assert state["next_at"] is not None
-    assert receiver.statuses == ["SCHEDULED"], "nothing is told before what came before it"
+    assert receiver.statuses == ["SCHEDULED"], "a later status was delivered before an earlier one"
     for tries in (2, 0):
         clock.advance(seconds=5)
         api.world.manager.sessions.callbacks.wake()
         if tries:
             await until_callback(user, "lab1", tries=tries)
-    assert await told(receiver, 6) == ["SCHEDULED", "SCHEDULED", *TO_RUNNING]
+    assert await statuses_after(receiver, 6) == ["SCHEDULED", "SCHEDULED", *TO_RUNNING]
     state = await until_callback(user, "lab1", delivered=4)
     assert (state["tries"], state["last_error"], state["is_open"]) == (0, "", True)
 
 
-async def test_what_nobody_takes_is_given_up_and_the_rest_is_told(
+async def test_undeliverable_call_is_skipped_after_max_tries(
     api: Api, agent: FakeAgent, user: Client, receiver: Receiver, clock: MovableClock
 ) -> None:
     receiver.answers.extend([500] * TRIES)
@@ -126,7 +126,7 @@ async def test_what_nobody_takes_is_given_up_and_the_rest_is_told(
     assert receiver.statuses == ["SCHEDULED"] * TRIES + TO_RUNNING[1:]
 
 
-async def test_a_receiver_that_does_not_answer_holds_nobody_up(
+async def test_unresponsive_receiver_does_not_delay_other_users(
     api: Api, agent: FakeAgent, user: Client, receiver: Receiver
 ) -> None:
     admin = await api.client("admin")
@@ -135,10 +135,10 @@ async def test_a_receiver_that_does_not_answer_holds_nobody_up(
         waiting = [await created(user, f"slow-{n}", slow.url, priority=0) for n in range(5)]
         for session in waiting:
             await user.delete(f"/sessions/{session['id']}")
-        await wait_until_async(lambda: len(slow.calls) == 2, 60, "two calls for one person")
+        await wait_until_async(lambda: len(slow.calls) == 2, 60, "two calls for one user")
         other = await created(admin, "quick", receiver.url)
         await admin.delete(f"/sessions/{other['id']}")
-        statuses = await told(receiver, 1)
+        statuses = await statuses_after(receiver, 1)
         assert statuses[-1] in ("CANCELLED", "SCHEDULED")
         assert len(slow.calls) == 2
         slow.is_open.set()
@@ -146,7 +146,7 @@ async def test_a_receiver_that_does_not_answer_holds_nobody_up(
             await until_callback(user, session["id"], is_open=False)
 
 
-async def test_a_restart_goes_on_where_the_last_manager_was(
+async def test_callbacks_resume_after_a_restart(
     api: Api, user: Client, receiver: Receiver, clock: MovableClock, database_url: str
 ) -> None:
     first = api.world.manager
@@ -156,17 +156,17 @@ async def test_a_restart_goes_on_where_the_last_manager_was(
     second = Manager(first.settings, Database(database_url), clock)
     try:
         await second.sessions.callbacks.step()
-        assert receiver.calls == [], "one that stands by tells nothing"
+        assert receiver.calls == [], "a standby manager sent a callback"
         await first.scheduling.scheduler.lease.stop()
         await second.sessions.callbacks.step()
-        assert await told(receiver, 1) == ["CANCELLED"]
+        assert await statuses_after(receiver, 1) == ["CANCELLED"]
         state = await until_callback(user, session["id"], is_open=False)
         assert state["delivered"] == 1
     finally:
         await second.stop()
 
 
-async def test_an_address_that_may_not_be_reached_is_refused_at_once(
+async def test_callback_url_outside_the_allowed_networks_is_rejected(
     api: Api, user: Client
 ) -> None:
     for url in ("http://10.0.0.1/", "http://169.254.169.254/latest", "file:///etc/passwd"):
@@ -178,7 +178,7 @@ async def test_an_address_that_may_not_be_reached_is_refused_at_once(
     assert (await user.get("/sessions"))["items"] == []
 
 
-async def test_a_template_and_a_repeated_request_keep_the_url(
+async def test_template_and_repeated_request_keep_the_callback_url(
     api: Api, user: Client, receiver: Receiver
 ) -> None:
     request = {"resources": SMALL, "callback_url": receiver.url}
@@ -193,9 +193,7 @@ async def test_a_template_and_a_repeated_request_keep_the_url(
     assert plain["callback"] is None
 
 
-async def test_only_the_owner_reads_what_their_callbacks_are_signed_with(
-    api: Api, user: Client
-) -> None:
+async def test_only_the_owner_may_read_the_callback_secret(api: Api, user: Client) -> None:
     (key, *_) = (await user.get("/me"))["keypairs"]
     before = await user.get(f"/keypairs/{key}/callback-secret")
     assert before["access_key"] == key
@@ -210,11 +208,11 @@ async def test_only_the_owner_reads_what_their_callbacks_are_signed_with(
     assert after["callback_secret"] == secret_of(changed["secret_key"]) != before["callback_secret"]
 
 
-async def test_the_status_follows_while_a_callback_waits(
+async def test_session_status_does_not_wait_for_callbacks(
     api: Api, agent: FakeAgent, user: Client, receiver: Receiver
 ) -> None:
     receiver.is_open.clear()
     session = await started(api, agent, "lab1", callback_url=receiver.url)
     assert (await status_of(user, session["id"], "RUNNING"))["callback"]["delivered"] == 0
     receiver.is_open.set()
-    assert await told(receiver, 4) == TO_RUNNING
+    assert await statuses_after(receiver, 4) == TO_RUNNING

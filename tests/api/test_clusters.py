@@ -1,4 +1,4 @@
-"""Cluster sessions over HTTP: filed, placed and prepared as a whole, ended as a whole."""
+"""Cluster sessions over REST: created, placed, prepared and ended as a whole."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ SMALL = {"cpu": "1", "mem": "1g"}
 
 @pytest.fixture
 async def admin(api: Api) -> Client:
-    """The superadmin, who lets sessions have up to four containers."""
+    """The superadmin; raises the policy's limit to four containers per session."""
     client = await api.client("admin")
     for policy in (await client.get("/keypair-policies"))["items"]:
         changes = {"max_containers_per_session": 4}
@@ -28,7 +28,7 @@ async def admin(api: Api) -> Client:
 
 
 async def prepared(agent: FakeAgent, user: Client, **body: Any) -> list[dict[str, Any]]:
-    """File a cluster session and prepare its kernels; return their items, main first."""
+    """Create a cluster session, prepare its kernels, and return their work items, main first."""
     spec = {"name": "gang1", "resources": SMALL, "cluster_size": 3, **body}
     await user.post("/sessions", spec)
     await status_of(user, "gang1", "SCHEDULED")
@@ -41,7 +41,7 @@ async def prepared(agent: FakeAgent, user: Client, **body: Any) -> list[dict[str
     return items
 
 
-async def test_from_the_request_to_the_end(
+async def test_lifecycle_of_a_cluster_session(
     api: Api, admin: Client, agent: FakeAgent, user: Client
 ) -> None:
     items = await prepared(agent, user)
@@ -99,7 +99,7 @@ async def test_every_kernel_has_the_same_folders(
         {"vfolder": "data", "path": "/in", "subpath": "raw"},
     ]
     items = await prepared(agent, user, mounts=mounts)
-    # Its agent binds the directory for each kernel; the rest is in each kernel's plan.
+    # The agent mounts the subpath for each kernel; other mounts are in each kernel's plan.
     assert [[m["target"] for m in item["mounts"]] for item in items] == [["/all", "/in"]] * 3
     assert all(item["mounts"] == items[0]["mounts"] for item in items)
     session = await user.get("/sessions/gang1")
@@ -112,7 +112,7 @@ async def test_every_kernel_has_the_same_folders(
 
 
 async def running(api: Api, agent: FakeAgent, user: Client, **body: Any) -> list[dict[str, Any]]:
-    """Bring a session (of three kernels) to RUNNING and return their items."""
+    """Create a session (default: three kernels) that is RUNNING; return the work items."""
     items = await prepared(agent, user, **body)
     session = await user.get("/sessions/gang1")
     path = f"/sessions/{session['id']}"
@@ -120,12 +120,12 @@ async def running(api: Api, agent: FakeAgent, user: Client, **body: Any) -> list
     containers = {f"sub{n}": f"c{n + 1}" for n in range(1, len(items))}
     await api.hub.post(f"{path}/started", {"container_id": "c1", "sub_containers": containers})
     await status_of(user, session["id"], "RUNNING")
-    api.world.clock.advance(seconds=20)  # none of them is young any more
+    api.world.clock.advance(seconds=20)  # past the grace period of new kernels
     return items
 
 
 def ended(agent: FakeAgent, items: list[dict[str, Any]], which: int, code: int) -> list[Any]:
-    """Return a heartbeat's kernels of which one has ended."""
+    """Return the kernels of a heartbeat in which one has exited with ``code``."""
     kernels = [agent.running(item) for item in items]
     kernels[which] |= {"is_running": False, "exit_code": code}
     return kernels
@@ -137,13 +137,13 @@ BATCH = {"type": "batch", "startup_command": "true"}
 @pytest.mark.parametrize(
     "by, code, body",
     [
-        pytest.param("heartbeat", 0, {}, id="heartbeat says 0"),
-        pytest.param("heartbeat", 137, BATCH, id="heartbeat says 137 of a batch session"),
-        pytest.param("poll", 0, BATCH, id="poll says 0 of a batch session"),
-        pytest.param("poll", 137, {}, id="poll says 137"),
+        pytest.param("heartbeat", 0, {}, id="heartbeat reports exit code 0"),
+        pytest.param("heartbeat", 137, BATCH, id="heartbeat reports exit code 137, batch session"),
+        pytest.param("poll", 0, BATCH, id="spawner reports exit code 0, batch session"),
+        pytest.param("poll", 137, {}, id="spawner reports exit code 137"),
     ],
 )
-async def test_a_sub_that_ends_is_a_failure_whatever_its_code(
+async def test_exit_of_a_sub_kernel_fails_the_session(
     api: Api,
     admin: Client,
     agent: FakeAgent,
@@ -159,7 +159,7 @@ async def test_a_sub_that_ends_is_a_failure_whatever_its_code(
         for _ in range(2):
             await agent.beat(ended(agent, items, 1, code))
         session = await status_of(user, key, "TERMINATING")
-        # What is left still runs: nothing is free before the Hub has ended it.
+        # The other kernels still run, so nothing is released before the Hub has stopped them.
         assert len(session["allocations"]) > 0
         await api.hub.post(
             f"/sessions/{key}/exited",
@@ -172,7 +172,7 @@ async def test_a_sub_that_ends_is_a_failure_whatever_its_code(
         )
     session = await status_of(user, key, "TERMINATED")
     assert (session["result"], session["allocations"]) == ("failure", [])
-    assert session["exit_code"] == 143  # the main kernel's
+    assert session["exit_code"] == 143  # the exit of the main kernel
     assert session["status_info"] == gang_end("sub1", "exited", code)
 
 
@@ -180,7 +180,7 @@ async def test_a_sub_that_ends_is_a_failure_whatever_its_code(
     "code, result, why",
     [(0, "success", "ended by itself"), (3, "failure", gang_end("main1", "exited", 3))],
 )
-async def test_a_main_kernel_that_ends_takes_the_others_along(
+async def test_exit_of_the_main_kernel_ends_the_session(
     api: Api, admin: Client, agent: FakeAgent, user: Client, code: int, result: str, why: str
 ) -> None:
     items = await running(api, agent, user)
@@ -190,7 +190,7 @@ async def test_a_main_kernel_that_ends_takes_the_others_along(
     assert (await user.get(f"/sessions/{key}"))["status"] == "RUNNING"
     await agent.beat(gone)
     await status_of(user, key, "TERMINATING")
-    # The Hub is away: what is held is freed only when the last kernel is gone.
+    # The Hub is unavailable: resources are released when the last kernel is gone.
     api.world.clock.advance(seconds=20)
     for _ in range(3):
         await agent.beat(gone)
@@ -204,7 +204,7 @@ async def test_a_main_kernel_that_ends_takes_the_others_along(
 
 @pytest.mark.parametrize("code", [0, 3, 137])
 @pytest.mark.parametrize("size", [1, 3], ids=["one kernel", "three kernels"])
-async def test_the_end_of_a_main_kernel_is_the_same_whoever_says_it_first(
+async def test_result_is_the_same_if_agent_or_spawner_reports_the_exit_first(
     api: Api, admin: Client, agent: FakeAgent, user: Client, size: int, code: int
 ) -> None:
     ends = []
@@ -226,7 +226,7 @@ async def test_the_end_of_a_main_kernel_is_the_same_whoever_says_it_first(
     assert ends == [[status, result, code]] * 2
 
 
-async def test_one_kernel_that_cannot_be_prepared_ends_all(
+async def test_failed_preparation_of_one_kernel_fails_the_session(
     admin: Client, agent: FakeAgent, user: Client
 ) -> None:
     await user.post("/sessions", {"name": "gang1", "resources": SMALL, "cluster_size": 2})
@@ -240,7 +240,7 @@ async def test_one_kernel_that_cannot_be_prepared_ends_all(
     assert session["status_info"] == "sub1 on a1: the image cannot be pulled"
 
 
-async def test_kernels_of_several_agents(
+async def test_kernels_are_placed_on_several_agents(
     api: Api, admin: Client, agent: FakeAgent, user: Client
 ) -> None:
     other = FakeAgent(api.agent, "a2")
@@ -261,27 +261,35 @@ async def test_kernels_of_several_agents(
     "body, error, part",
     [
         pytest.param(
-            {"cluster_size": 5}, errors.QuotaExceeded, "containers.*4", id="beyond the policy"
+            {"cluster_size": 5},
+            errors.QuotaExceeded,
+            "containers.*4",
+            id="more kernels than the policy allows",
         ),
         pytest.param(
             {"cluster_size": 4, "cluster_mode": "multi-node", "resources": {"cpu": "8"}},
             errors.InsufficientResources,
             "could never hold 4 kernels.*1 of 4",
-            id="larger than the group",
+            id="more resources than the resource group has",
         ),
         pytest.param(
             {"cluster_size": 2, "cluster_mode": "ring"},
             errors.InvalidRequest,
             "single-node, multi-node",
-            id="unknown mode",
+            id="unknown cluster mode",
         ),
-        pytest.param({"cluster_size": 0}, errors.InvalidRequest, "cluster_size", id="no kernel"),
         pytest.param(
-            {"agent_list": ["a1"]}, errors.Forbidden, "may", id="designated agents by a user"
+            {"cluster_size": 0}, errors.InvalidRequest, "cluster_size", id="cluster size 0"
+        ),
+        pytest.param(
+            {"agent_list": ["a1"]},
+            errors.Forbidden,
+            "may",
+            id="agent list of a user without permission",
         ),
     ],
 )
-async def test_what_is_refused_at_once(
+async def test_invalid_cluster_request_is_rejected(
     admin: Client,
     agent: FakeAgent,
     user: Client,
@@ -294,7 +302,7 @@ async def test_what_is_refused_at_once(
     assert (await user.get("/sessions"))["total"] == 0
 
 
-async def test_administrators_designate_agents(api: Api, admin: Client, agent: FakeAgent) -> None:
+async def test_admin_may_designate_agents(api: Api, admin: Client, agent: FakeAgent) -> None:
     other = FakeAgent(api.agent, "a2")
     await other.beat()
     body = {"name": "there", "project": "default", "resources": SMALL}

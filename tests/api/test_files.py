@@ -1,4 +1,4 @@
-"""Files over the API: sent and received bit by bit, never shown as a page."""
+"""Files over REST: uploads, downloads, ranges, permissions, limits and back-pressure."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def uploads(api: Api) -> list[str]:
     return [str(path) for path in root.glob(f"*/*/{DIRECTORY}/*")]
 
 
-async def test_a_file_goes_in_and_comes_out(api: Api, user: Client) -> None:
+async def test_upload_and_download_round_trip(api: Api, user: Client) -> None:
     content = os.urandom(2 * MIB + 17)
     entry = await put(user, "in/a file.bin", content)
     assert (entry["name"], entry["type"], entry["size"]) == ("a file.bin", "file", len(content))
@@ -95,7 +95,7 @@ async def test_a_file_goes_in_and_comes_out(api: Api, user: Client) -> None:
     assert uploads(api) == []
 
 
-async def test_a_body_of_unknown_size_and_an_empty_one(user: Client) -> None:
+async def test_chunked_and_empty_bodies(user: Client) -> None:
     async def pieces() -> AsyncIterator[bytes]:
         for number in range(5):
             yield bytes([number]) * 300_000
@@ -105,7 +105,7 @@ async def test_a_body_of_unknown_size_and_an_empty_one(user: Client) -> None:
     assert (await get(user, "empty")).content == b""
 
 
-async def test_a_download_is_a_file_and_no_page(user: Client) -> None:
+async def test_download_has_headers_that_prevent_rendering(user: Client) -> None:
     await put(user, 'x/한 "글".html', b"<script>alert(1)</script>")
     answer = await get(user, 'x/한 "글".html')
     headers = answer.headers
@@ -117,7 +117,7 @@ async def test_a_download_is_a_file_and_no_page(user: Client) -> None:
     )
 
 
-async def test_parts_of_a_file(user: Client) -> None:
+async def test_range_requests(user: Client) -> None:
     content = bytes(range(256)) * 10
     await put(user, "f", content)
     whole = await get(user, "f")
@@ -139,7 +139,7 @@ async def test_parts_of_a_file(user: Client) -> None:
     assert (await get(user, "f", If_None_Match=etag)).status_code == 200
 
 
-async def test_a_big_file_goes_past_the_server_whole_and_in_parts(api: Api, user: Client) -> None:
+async def test_large_file_is_sent_with_sendfile_whole_and_in_ranges(api: Api, user: Client) -> None:
     content = os.urandom(SENDFILE_MIN_BYTES + 12_345)
     await put(user, "big", content)
     answer = await get(user, "big")
@@ -152,10 +152,10 @@ async def test_a_big_file_goes_past_the_server_whole_and_in_parts(api: Api, user
     assert all(answer.content == content for answer in both)
 
 
-async def test_a_receiver_that_rests_holds_up_nobody_and_one_that_leaves_ends_it(
+async def test_slow_client_does_not_block_others_and_disconnect_closes_the_file(
     api: Api, user: Client
 ) -> None:
-    size = 64 * MIB  # more than a connection holds on its way
+    size = 64 * MIB  # more than the buffers of a connection hold
     await put(user, "big", b"x" * size)
     async with AsyncExitStack() as stack:
         resting = [
@@ -167,13 +167,13 @@ async def test_a_receiver_that_rests_holds_up_nobody_and_one_that_leaves_ends_it
         async for piece in resting[0].aiter_bytes():
             received += len(piece)
         assert received == size
-    # All others have gone in the middle: nothing of theirs is open.
+    # All clients disconnected during the download: their files must be closed.
     opened = Path(f"/proc/{os.getpid()}/fd")
     await wait_until_async(lambda: not of_folder(opened), 10, "the file to be closed")
 
 
 def of_folder(opened: Path) -> list[str]:
-    """Return which files of folders this process has open."""
+    """Return the files of folders that this process has open."""
     found = []
     for number in opened.iterdir():
         with suppress(FileNotFoundError):
@@ -181,7 +181,7 @@ def of_folder(opened: Path) -> list[str]:
     return [path for path in found if path.endswith("/big")]
 
 
-async def test_a_big_file_that_shrinks_breaks_off(
+async def test_download_of_a_shrinking_file_breaks_the_connection(
     api: Api, user: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await put(user, "big", b"x" * (SENDFILE_MIN_BYTES + 1))
@@ -197,7 +197,7 @@ async def test_a_big_file_that_shrinks_breaks_off(
         await get(user, "big")
 
 
-async def test_a_file_system_that_cannot_send_is_read(
+async def test_download_without_sendfile_support(
     user: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refused(*arguments: object) -> int:
@@ -212,24 +212,24 @@ async def test_a_file_system_that_cannot_send_is_read(
 @pytest.mark.parametrize(
     "header, part",
     [
-        pytest.param("", (0, 10), id="none"),
-        pytest.param("bytes=0-", (0, 10), id="all"),
-        pytest.param("bytes=3-5", (3, 3), id="inside"),
-        pytest.param("bytes=3-99", (3, 7), id="over the end"),
-        pytest.param("bytes=-3", (7, 3), id="the last"),
-        pytest.param("bytes=-99", (0, 10), id="more than there is"),
-        pytest.param("bytes=-0", None, id="the last nothing"),
-        pytest.param("bytes=10-", None, id="behind the end"),
-        pytest.param("bytes=5-3", (0, 10), id="backwards is not understood"),
-        pytest.param("bytes=0-1,4-5", (0, 10), id="several are answered with everything"),
-        pytest.param("lines=1-2", (0, 10), id="another unit"),
+        pytest.param("", (0, 10), id="no header: full file"),
+        pytest.param("bytes=0-", (0, 10), id="0-: full file"),
+        pytest.param("bytes=3-5", (3, 3), id="range inside the file"),
+        pytest.param("bytes=3-99", (3, 7), id="range is cut at the end"),
+        pytest.param("bytes=-3", (7, 3), id="suffix range"),
+        pytest.param("bytes=-99", (0, 10), id="suffix longer than the file"),
+        pytest.param("bytes=-0", None, id="suffix of length 0 is not satisfiable"),
+        pytest.param("bytes=10-", None, id="start after the end is not satisfiable"),
+        pytest.param("bytes=5-3", (0, 10), id="end before start: full file"),
+        pytest.param("bytes=0-1,4-5", (0, 10), id="several ranges: full file"),
+        pytest.param("lines=1-2", (0, 10), id="unknown unit: full file"),
     ],
 )
-def test_ranges(header: str, part: tuple[int, int] | None) -> None:
+def test_parse_range_header(header: str, part: tuple[int, int] | None) -> None:
     assert byte_range(header, 10) == part
 
 
-def test_a_name_cannot_break_out_of_its_header() -> None:
+def test_content_disposition_escapes_the_name() -> None:
     header = content_disposition('a/x"\r\nSet-Cookie: b')
     assert "\r" not in header and "\n" not in header
     assert header.count('"') == 2
@@ -238,16 +238,16 @@ def test_a_name_cannot_break_out_of_its_header() -> None:
 @pytest.mark.parametrize(
     "path, error",
     [
-        pytest.param("../../etc/passwd", InvalidRequest, id="up"),
-        pytest.param("/etc/passwd", InvalidRequest, id="absolute"),
+        pytest.param("../../etc/passwd", InvalidRequest, id="parent directory"),
+        pytest.param("/etc/passwd", InvalidRequest, id="absolute path"),
         pytest.param("a\0b", InvalidRequest, id="NUL"),
-        pytest.param("", InvalidRequest, id="no path"),
-        pytest.param("dir", Conflict, id="a directory"),
-        pytest.param("link", (Forbidden, Conflict), id="a link out"),
-        pytest.param("x" * 300, InvalidRequest, id="too long"),
+        pytest.param("", InvalidRequest, id="missing path"),
+        pytest.param("dir", Conflict, id="path of a directory"),
+        pytest.param("link", (Forbidden, Conflict), id="link to outside of the folder"),
+        pytest.param("x" * 300, InvalidRequest, id="name too long"),
     ],
 )
-async def test_paths_that_are_refused(
+async def test_invalid_path_is_rejected(
     api: Api, user: Client, path: str, error: type[BaiError]
 ) -> None:
     await put(user, "dir/file", b"x")
@@ -264,7 +264,7 @@ async def test_paths_that_are_refused(
     assert uploads(api) == []
 
 
-async def test_who_may_read_and_write(api: Api, user: Client) -> None:
+async def test_permissions_for_reading_and_writing(api: Api, user: Client) -> None:
     await put(user, "f", b"mine")
     guest = await api.client("user2")
     await api.lend("user", "data", "user2")
@@ -285,9 +285,7 @@ async def test_who_may_read_and_write(api: Api, user: Client) -> None:
         await user.get("/vfolders/data/files")
 
 
-async def test_a_permission_that_goes_during_an_upload_counts_at_its_end(
-    api: Api, user: Client
-) -> None:
+async def test_permission_revoked_during_an_upload_denies_it(api: Api, user: Client) -> None:
     guest = await api.client("user2")
     await api.lend("user", "data", "user2", "rw")
 
@@ -303,7 +301,7 @@ async def test_a_permission_that_goes_during_an_upload_counts_at_its_end(
     await wait_until_async(lambda: not uploads(api), 10, "the half file to go")
 
 
-async def test_a_file_over_the_limit(api: Api, user: Client) -> None:
+async def test_upload_over_the_size_limit_is_rejected(api: Api, user: Client) -> None:
     manager = api.world.manager
     manager.folders.files.max_file_bytes = 3 * MIB
 
@@ -319,7 +317,7 @@ async def test_a_file_over_the_limit(api: Api, user: Client) -> None:
 
 
 async def raw(api: Api, path: str, headers: str, read_until: bytes) -> bytes:
-    """Send the head of a PUT and return what comes back."""
+    """Send the head of a PUT request and return the response up to ``read_until``."""
     address = urlsplit(api.url)
     reader, writer = await asyncio.open_connection(address.hostname, address.port)
     head = f"PUT {address.path}/api/v1{path} HTTP/1.1\r\nHost: x\r\n{headers}\r\n\r\n"
@@ -331,7 +329,7 @@ async def raw(api: Api, path: str, headers: str, read_until: bytes) -> bytes:
         await writer.wait_closed()
 
 
-async def test_who_asks_first_is_told_first(api: Api, user: Client) -> None:
+async def test_expect_100_continue_is_rejected_before_the_body(api: Api, user: Client) -> None:
     path = "/vfolders/data/content?path=f"
     refused = await raw(api, path, "Expect: 100-continue\r\nContent-Length: 99999999999", b"\r\n")
     assert refused == b"HTTP/1.1 401 Unauthorized\r\n"
@@ -340,14 +338,14 @@ async def test_who_asks_first_is_told_first(api: Api, user: Client) -> None:
 
 
 def hostile_archive() -> bytes:
-    """A compressed archive of 300 KB with one pax header of 300 MiB of digits."""
+    """Return a 300 KB compressed archive whose only pax header has 300 MiB of digits."""
     header = tarfile.TarInfo("header")
     header.type, header.size = tarfile.XHDTYPE, 300 * MIB
     return gzip.compress(header.tobuf()) + gzip.compress(b"1" * MIB) * 300
 
 
 def slow_archive() -> bytes:
-    """Many small files: some seconds of work in a few KB."""
+    """Return a small archive with many files that takes seconds to unpack."""
     info = tarfile.TarInfo()
     members = []
     for number in range(40_000):
@@ -360,7 +358,7 @@ async def put_archive(client: Client, content: bytes) -> Any:
     return await client.call("PUT", "/vfolders/data/archive", query={"path": ""}, content=content)
 
 
-async def test_a_hostile_archive_does_not_delay_other_requests(api: Api, user: Client) -> None:
+async def test_hostile_archive_does_not_delay_other_requests(api: Api, user: Client) -> None:
     async def send() -> None:
         for _ in range(2):
             with pytest.raises(InvalidRequest, match="header"):
@@ -375,12 +373,12 @@ async def test_a_hostile_archive_does_not_delay_other_requests(api: Api, user: C
         slowest = max(slowest, time.monotonic() - began)
         await asyncio.wait([sending], timeout=0.05)
     await sending
-    # It was frozen for over 40 s; a machine that runs other tests too may need a second or two.
+    # Regression: the server was blocked for over 40 s. The limit allows for a busy machine.
     assert slowest < 5.0
     assert uploads(api) == []
 
 
-async def test_unpacking_stops_when_its_client_hangs_up(api: Api, user: Client) -> None:
+async def test_unpacking_stops_when_the_client_disconnects(api: Api, user: Client) -> None:
     root = api.world.manager.settings.storage_root
     sending = asyncio.create_task(put_archive(user, slow_archive()))
     await wait_until_async(
@@ -392,7 +390,7 @@ async def test_unpacking_stops_when_its_client_hangs_up(api: Api, user: Client) 
     assert (await user.get("/vfolders/data/files"))["total"] == 0
 
 
-async def test_an_upload_that_breaks_off_leaves_nothing(api: Api, user: Client) -> None:
+async def test_interrupted_upload_leaves_no_files(api: Api, user: Client) -> None:
     class Broken(Exception):
         pass
 
@@ -407,7 +405,7 @@ async def test_an_upload_that_breaks_off_leaves_nothing(api: Api, user: Client) 
     assert (await user.get("/vfolders/data/files"))["total"] == 0
 
 
-async def test_pages_of_files(user: Client) -> None:
+async def test_directory_listing_is_paged(user: Client) -> None:
     for name in ("b", "a", "c"):
         await put(user, name, b"")
     page = await user.get("/vfolders/data/files", limit=2, offset=1)
@@ -416,7 +414,7 @@ async def test_pages_of_files(user: Client) -> None:
         await user.get("/vfolders/data/files", sort="colour")
 
 
-# Serves one person in a process of its own, so that its memory can be measured.
+# Script of a manager process with one user, whose memory is measured.
 SERVER = """
 import asyncio, json, resource, sys
 from pathlib import Path
@@ -439,7 +437,7 @@ asyncio.run(main())
 
 
 class Served:
-    """A manager in a process of its own."""
+    """A manager in its own process."""
 
     def __init__(self, home: Path) -> None:
         self._process = subprocess.Popen(
@@ -451,8 +449,8 @@ class Served:
         url, access_key, secret_key = json.loads(self._read())
         self.client = Client(url, Keypair(access_key, secret_key), timeout_seconds=120)
 
-    def most_kib(self) -> int:
-        """Return the most memory that the process has ever had."""
+    def peak_memory_kib(self) -> int:
+        """Return the peak memory of the process."""
         assert self._process.stdin is not None
         self._process.stdin.write("\n")
         self._process.stdin.flush()
@@ -476,7 +474,7 @@ def served(tmp_path: Path) -> Iterator[Served]:
     made.stop()
 
 
-async def test_memory_stays_flat_for_a_big_file(served: Served) -> None:
+async def test_memory_is_constant_for_a_large_file(served: Served) -> None:
     size = 200 * MIB
     block = os.urandom(MIB)
 
@@ -487,7 +485,7 @@ async def test_memory_stays_flat_for_a_big_file(served: Served) -> None:
     async with served.client as client:
         await client.post("/vfolders", {"name": "data"})
         await put(client, "warm", block)
-        before = served.most_kib()
+        before = served.peak_memory_kib()
         assert (await put(client, "big", pieces()))["size"] == size
         known = {"Content-Length": str(size)}
         path = "/vfolders/data/content?path=known"
@@ -498,4 +496,4 @@ async def test_memory_stays_flat_for_a_big_file(served: Served) -> None:
             async for piece in answer.aiter_bytes():
                 received += len(piece)
     assert received == size
-    assert served.most_kib() - before < 32 * 1024
+    assert served.peak_memory_kib() - before < 32 * 1024

@@ -1,4 +1,4 @@
-"""Options of resource groups over HTTP: in effect at the next pass, weights by name or id."""
+"""Scheduler options of resource groups over REST."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ async def create(user: Client, name: str, cpu: str) -> None:
     await user.post("/sessions", {"name": name, "resources": {"cpu": cpu, "mem": "1g"}})
 
 
-async def test_a_change_is_in_effect_at_the_next_pass(
+async def test_changed_option_triggers_a_scheduling_pass(
     api: Api, agent: FakeAgent, user: Client
 ) -> None:
     admin = await api.client("admin")
@@ -34,7 +34,7 @@ async def test_a_change_is_in_effect_at_the_next_pass(
     for name in ("large", "small", "late"):
         assert (await user.get(f"/sessions/{name}"))["status"] == "PENDING"
 
-    # Nothing else happens: the change itself has the queue looked at.
+    # There is no other event, so the change itself must trigger a scheduling pass.
     await admin.patch(GROUP, {"scheduler_opts": {"backfill": "aggressive"}})
     await status_of(user, "small", "SCHEDULED")
     await admin.patch(GROUP, {"scheduler": "lifo"})
@@ -44,7 +44,7 @@ async def test_a_change_is_in_effect_at_the_next_pass(
     assert (await user.get("/sessions/large"))["status"] == "PENDING"
 
 
-async def test_weights_name_people_and_projects(api: Api) -> None:
+async def test_weights_accept_names_of_users_and_projects(api: Api) -> None:
     admin = await api.client("admin")
     project, person = await api.world.project_id(), await api.world.user_id("user")
     named = {"domain": {"default": 2}, "project": {"default/default": 3}, "user": {"user": 4}}
@@ -62,15 +62,15 @@ async def test_weights_name_people_and_projects(api: Api) -> None:
         pytest.param(
             {"user": {"nobody-here": 2}},
             "the weight for user 'nobody-here' matches no user",
-            id="no such user",
+            id="unknown user",
         ),
-        pytest.param({"project": {"research/x": 2}}, "DOMAIN/NAME", id="no such project"),
-        pytest.param({"project": {"default": 2}}, "DOMAIN/NAME", id="a project of several domains"),
-        pytest.param({"domain": {"nowhere": 2}}, "matches no domain", id="no such domain"),
-        pytest.param({"user": {"user": 1, "USER": 2}}, "two weights", id="one named twice"),
+        pytest.param({"project": {"research/x": 2}}, "DOMAIN/NAME", id="unknown project"),
+        pytest.param({"project": {"default": 2}}, "DOMAIN/NAME", id="ambiguous project name"),
+        pytest.param({"domain": {"nowhere": 2}}, "matches no domain", id="unknown domain"),
+        pytest.param({"user": {"user": 1, "USER": 2}}, "two weights", id="user listed twice"),
     ],
 )
-async def test_weights_of_nobody_are_refused(api: Api, weights: Any, part: str) -> None:
+async def test_invalid_weight_is_rejected(api: Api, weights: Any, part: str) -> None:
     admin = await api.client("admin")
     before = await admin.get(GROUP)
     with pytest.raises(errors.InvalidRequest, match=part):

@@ -1,4 +1,4 @@
-"""Health and metrics."""
+"""`/health`, `/counter-audit`, `/metrics` and `/openapi.json`."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from bai_services.manager.scheduling.lease import Lease
 from tests.testbed.manager import Api
 
 
-async def test_health_needs_no_sign_in_and_says_what_is_missing(api: Api) -> None:
+async def test_health_needs_no_sign_in_and_reports_an_unavailable_hub(api: Api) -> None:
     assert await api.nobody.get("/health") == {
         "status": "degraded",
         "version": __version__,
@@ -24,7 +24,7 @@ async def test_health_needs_no_sign_in_and_says_what_is_missing(api: Api) -> Non
     }
 
 
-async def test_one_that_waits_for_another_manager_says_so(api: Api) -> None:
+async def test_health_of_a_standby_manager(api: Api) -> None:
     other = Lease(LeaseStore(api.world.manager.database), api.world.clock, seconds=60)
     assert await other.hold() is not None
     assert await api.world.manager.scheduling.scheduler.lease.hold() is None
@@ -34,7 +34,7 @@ async def test_one_that_waits_for_another_manager_says_so(api: Api) -> None:
     assert (await api.nobody.get("/health"))["standby"] is False
 
 
-async def test_the_audit_of_counters_names_what_differs(api: Api) -> None:
+async def test_counter_audit_lists_differences(api: Api) -> None:
     monitor = await api.client("monitor")
     assert (await monitor.get("/counter-audit"))["differences"] == []
     async with api.world.manager.database.write() as tx:
@@ -45,7 +45,7 @@ async def test_the_audit_of_counters_names_what_differs(api: Api) -> None:
     assert b"bai_counter_differences 1.0" in api.world.manager.metrics.text()
 
 
-async def test_metrics_are_for_those_who_watch(api: Api) -> None:
+async def test_metrics_require_monitor_or_superadmin(api: Api) -> None:
     with pytest.raises(Forbidden):
         await (await api.client("user")).get("/metrics")
     async with (await api.client("monitor")).http as http:
@@ -53,7 +53,7 @@ async def test_metrics_are_for_those_who_watch(api: Api) -> None:
     assert "bai_requests_total" in text
 
 
-async def test_the_document_is_open(api: Api) -> None:
+async def test_openapi_document_needs_no_sign_in(api: Api) -> None:
     async with httpx.AsyncClient() as http:
         document = (await http.get(f"{api.url}/api/v1/openapi.json")).json()
     assert document["openapi"] == "3.1.0"

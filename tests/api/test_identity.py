@@ -1,4 +1,4 @@
-"""Who is behind a request: secrets, signatures, their clock window and their rate limit."""
+"""Authentication of requests: service secrets, keypair signatures, clock skew, rate limits."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ async def signed(
     access_key: str | None = None,
     date: str | None = None,
 ) -> httpx.Response:
-    """Send ``GET /me`` with a signature made by hand."""
+    """Return a function that sends ``GET /me`` with a signature of the given time."""
     keys = api.world.keys["user"]
     when = api.world.clock() + timedelta(minutes=minutes_off)
     async with httpx.AsyncClient(base_url=api.url + "/api/v1/") as http:
@@ -49,21 +49,21 @@ async def signed(
 @pytest.mark.parametrize(
     "minutes, status",
     [
-        pytest.param(0, 200, id="now"),
-        pytest.param(-14.9, 200, id="just inside, late"),
-        pytest.param(14.9, 200, id="just inside, early"),
-        pytest.param(-15.1, 401, id="too old"),
-        pytest.param(15.1, 401, id="too early"),
+        pytest.param(0, 200, id="current"),
+        pytest.param(-14.9, 200, id="14 minutes old: accepted"),
+        pytest.param(14.9, 200, id="14 minutes ahead: accepted"),
+        pytest.param(-15.1, 401, id="over 15 minutes old: rejected"),
+        pytest.param(15.1, 401, id="over 15 minutes ahead: rejected"),
     ],
 )
-async def test_a_signature_holds_for_fifteen_minutes(api: Api, minutes: float, status: int) -> None:
+async def test_signature_is_valid_for_15_minutes(api: Api, minutes: float, status: int) -> None:
     answer = await signed(api, minutes_off=minutes)
     assert answer.status_code == status
     if status == 401:
         assert "set the clock" in answer.json()["message"]
 
 
-async def test_a_wrong_signature_and_an_unknown_key_read_the_same(api: Api) -> None:
+async def test_wrong_signature_and_unknown_key_give_the_same_error(api: Api) -> None:
     wrong = await signed(api, signed_path="/services/bai/api/v1/users")
     unknown = await signed(api, access_key="AKNOSUCHKEY000000000")
     assert (wrong.status_code, wrong.json()) == (unknown.status_code, unknown.json())
@@ -71,13 +71,13 @@ async def test_a_wrong_signature_and_an_unknown_key_read_the_same(api: Api) -> N
 
 
 @pytest.mark.parametrize("date", ["", "yesterday", "2026-01-01T00:00:00"])
-async def test_a_date_must_be_a_time_with_a_zone(api: Api, date: str) -> None:
+async def test_date_without_time_zone_is_rejected(api: Api, date: str) -> None:
     answer = await signed(api, date=date)
     assert answer.status_code == 401
     assert "Date header" in answer.json()["message"]
 
 
-async def test_query_and_content_type_are_part_of_what_is_signed(api: Api) -> None:
+async def test_signature_covers_query_and_content_type(api: Api) -> None:
     admin = await api.client("admin")
     page = await admin.get("/users", limit=1, username__contains="us er&x=1")
     assert page["total"] == 0
@@ -85,7 +85,7 @@ async def test_query_and_content_type_are_part_of_what_is_signed(api: Api) -> No
 
 
 async def signed_patch(api: Api, path: str, body: bytes, sent: bytes, **kept: bool) -> int:
-    """Sign a request for ``body``, send it with ``sent``, and return the status."""
+    """Sign a request for ``body``, send it with the body ``sent``, and return the status."""
     keys = api.world.keys["admin"]
     async with httpx.AsyncClient(base_url=api.url + "/api/v1/") as http:
         method = "PUT" if "/content" in path else "PATCH"
@@ -108,17 +108,17 @@ async def signed_patch(api: Api, path: str, body: bytes, sent: bytes, **kept: bo
         return (await http.send(request)).status_code
 
 
-async def test_a_signed_digest_covers_the_body(api: Api) -> None:
+async def test_signed_digest_covers_the_body(api: Api) -> None:
     body, other = b'{"full_name": "A"}', b'{"full_name": "B"}'
     assert await signed_patch(api, "users/user", body, body) == 200
     assert await signed_patch(api, "users/user", body, other) == 401
-    # Nor can the header be taken away on the way.
+    # A removed digest header invalidates the signature.
     assert await signed_patch(api, "users/user", body, other, has_header=False) == 401
     admin = await api.client("admin")
     assert (await admin.get("/users/user"))["full_name"] == "A"
 
 
-async def test_a_body_that_is_stored_while_it_arrives_takes_no_digest(api: Api) -> None:
+async def test_digest_of_a_streamed_body_is_rejected(api: Api) -> None:
     path = "vfolders/no-such-folder/content?path=a"
     assert await signed_patch(api, path, b"x", b"x") == 400
 
@@ -128,18 +128,18 @@ async def test_a_body_that_is_stored_while_it_arrives_takes_no_digest(api: Api) 
     [
         pytest.param("Bearer", id="no token"),
         pytest.param("Bearer wrong", id="wrong token"),
-        pytest.param("Basic dXNlcjpwYXNz", id="other scheme"),
+        pytest.param("Basic dXNlcjpwYXNz", id="unknown scheme"),
         pytest.param("BackendAI nonsense", id="malformed signature"),
-        pytest.param("Bearer hub-secre", id="part of a secret"),
+        pytest.param("Bearer hub-secre", id="prefix of a service secret"),
     ],
 )
-async def test_what_proves_nothing_is_refused(api: Api, header: str) -> None:
+async def test_invalid_credential_is_rejected(api: Api, header: str) -> None:
     async with httpx.AsyncClient() as http:
         answer = await http.get(f"{api.url}/api/v1/me", headers={"Authorization": header})
     assert (answer.status_code, answer.json()["error"]) == (401, "not-signed-in")
 
 
-async def test_parts_of_the_system_do_their_part_only(api: Api) -> None:
+async def test_service_secrets_only_permit_their_own_operations(api: Api) -> None:
     assert (await api.hub.get("/auth/accounts/user"))["username"] == "user"
     for client in (api.hub, api.agent):
         with pytest.raises(Forbidden):
@@ -152,14 +152,14 @@ async def test_parts_of_the_system_do_their_part_only(api: Api) -> None:
         await api.nobody.get("/me")
 
 
-async def test_no_secret_means_no_access_with_an_empty_one(api: Api) -> None:
+async def test_empty_token_does_not_match_an_unset_secret(api: Api) -> None:
     object.__setattr__(api.world.manager.settings, "agent_token", "")
     async with httpx.AsyncClient() as http:
         answer = await http.get(f"{api.url}/api/v1/agents", headers={"Authorization": "Bearer"})
     assert answer.status_code == 401
 
 
-async def test_an_inactive_keypair_or_account_is_refused_at_once(api: Api) -> None:
+async def test_inactive_keypair_or_account_is_rejected_at_once(api: Api) -> None:
     user, admin = await api.client("user"), await api.client("admin")
     access_key = api.world.keys["user"].access_key
     await user.get("/me")
@@ -173,7 +173,7 @@ async def test_an_inactive_keypair_or_account_is_refused_at_once(api: Api) -> No
         await user.get("/me")
 
 
-async def test_accounts_can_be_bound_to_networks(api: Api) -> None:
+async def test_account_may_be_restricted_to_networks(api: Api) -> None:
     user, admin = await api.client("user"), await api.client("admin")
     await admin.patch("/users/user", {"allowed_client_ip": ["10.0.0.0/8"]})
     with pytest.raises(NotSignedIn, match=r"may not be used from 127\.0\.0\.1"):
@@ -182,7 +182,7 @@ async def test_accounts_can_be_bound_to_networks(api: Api) -> None:
     await user.get("/me")
 
 
-async def test_a_keypair_has_its_rate(api: Api, clock: MovableClock) -> None:
+async def test_rate_limit_of_a_keypair(api: Api, clock: MovableClock) -> None:
     user, admin = await api.client("user"), await api.client("admin")
     access_key = api.world.keys["user"].access_key
     await admin.patch(f"/keypairs/{access_key}", {"rate_limit": 3})
@@ -192,7 +192,7 @@ async def test_a_keypair_has_its_rate(api: Api, clock: MovableClock) -> None:
         await user.get("/me")
     assert 0 < caught.value.details["retry_after_seconds"] <= 910
     await admin.get("/me")
-    # Others cannot use the keypair's rate up: what is not signed right does not count.
+    # Requests with a wrong signature do not count, so others cannot exhaust the limit.
     clock.advance(minutes=14)
     for _ in range(5):
         async with Client(api.url, Keypair(access_key, "x" * 40)) as thief:
@@ -200,7 +200,7 @@ async def test_a_keypair_has_its_rate(api: Api, clock: MovableClock) -> None:
                 await thief.get("/me")
 
 
-async def test_the_rate_window_slides(api: Api, clock: MovableClock) -> None:
+async def test_rate_limit_window_slides(api: Api, clock: MovableClock) -> None:
     access_key = api.world.keys["user"].access_key
     await api.world.manager.accounts.keypairs.update(SUPERADMIN, access_key, {"rate_limit": 2})
     statuses = [(await signed(api)).status_code for _ in range(3)]
@@ -209,14 +209,14 @@ async def test_the_rate_window_slides(api: Api, clock: MovableClock) -> None:
     assert statuses == [200, 200, 429, 200, 200, 429]
 
 
-async def test_the_last_use_is_written(api: Api, clock: MovableClock) -> None:
+async def test_last_use_of_a_keypair_is_stored(api: Api, clock: MovableClock) -> None:
     user = await api.client("user")
     await user.get("/me")
     (keypair,) = (await user.get("/keypairs"))["items"]
     assert keypair["last_used"] == clock().isoformat()
 
 
-async def test_no_secret_reaches_logs_lists_or_reprs(
+async def test_secrets_are_not_in_logs_lists_or_reprs(
     api: Api, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.DEBUG)
@@ -243,13 +243,20 @@ async def test_no_secret_reaches_logs_lists_or_reprs(
 @pytest.mark.parametrize(
     "peer, forwarded, found",
     [
-        pytest.param("10.0.0.9", "", "10.0.0.9", id="no proxy"),
-        pytest.param("127.0.0.1", "10.0.0.9", "10.0.0.9", id="our proxy says who"),
-        pytest.param("127.0.0.1", "1.2.3.4, 10.0.0.9", "10.0.0.9", id="the client made one up"),
-        pytest.param("10.0.0.9", "1.2.3.4", "10.0.0.9", id="a stranger is no proxy"),
+        pytest.param("10.0.0.9", "", "10.0.0.9", id="direct request"),
+        pytest.param("127.0.0.1", "10.0.0.9", "10.0.0.9", id="trusted proxy reports the client"),
+        pytest.param(
+            "127.0.0.1",
+            "1.2.3.4, 10.0.0.9",
+            "10.0.0.9",
+            id="client sends a forged header through the proxy",
+        ),
+        pytest.param(
+            "10.0.0.9", "1.2.3.4", "10.0.0.9", id="header of an untrusted peer is ignored"
+        ),
     ],
 )
-async def test_the_address_of_the_person(api: Api, peer: str, forwarded: str, found: str) -> None:
+async def test_client_address(api: Api, peer: str, forwarded: str, found: str) -> None:
     headers = HTTPHeaders({"Host": "hub"} | ({"X-Forwarded-For": forwarded} if forwarded else {}))
     start = RequestStartLine("GET", "/", "HTTP/1.1")
     request = HTTPServerRequest(start_line=start, headers=headers)

@@ -1,4 +1,4 @@
-"""Sessions that nobody uses: what they say, when they end, and who keeps them alive."""
+"""Idle timeout: activity reports of sessions, warnings, and extension by the owner."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from tests.testbed.manager import Api
 SMALL = {"cpu": "1", "mem": "1g"}
 
 
-class Voice:
-    """What a session says of itself; time goes on by its hand.
+class IdleSession:
+    """Reports activity as a session's server does, and moves the clock.
 
-    Less than a quarter of an hour: older requests are refused.
+    Move the clock by less than 15 minutes per test: older signatures are rejected.
     """
 
     def __init__(self, api: Api, caller: Caller, session_id: str) -> None:
@@ -28,13 +28,13 @@ class Voice:
         self._caller = caller
         self._id = session_id
 
-    async def says(self, idle_seconds: float) -> dict[str, Any]:
-        """Say how long nobody has used it, and return the answer."""
-        uses = self._api.world.manager.sessions.activity
-        return dict(await uses.note(self._caller, self._id, idle_seconds))
+    async def report(self, idle_seconds: float) -> dict[str, Any]:
+        """Report the time since the last activity and return the response."""
+        activity = self._api.world.manager.sessions.activity
+        return dict(await activity.note(self._caller, self._id, idle_seconds))
 
     async def status(self) -> str:
-        """Return what has become of it once the manager has looked."""
+        """Let the manager check all deadlines and return the session's status."""
         await self._api.world.manager.sessions.deadlines.step()
         owner = await self._api.client("user")
         return str((await owner.get(f"/sessions/{self._id}"))["status"])
@@ -48,20 +48,18 @@ async def idle_limit(api: Api, seconds: int) -> None:
     await admin.patch("/keypair-policies/default", {"idle_timeout_seconds": seconds})
 
 
-async def voice_of(api: Api, agent: FakeAgent, **body: Any) -> Voice:
+async def start_session(api: Api, agent: FakeAgent, **body: Any) -> IdleSession:
     session = await started(api, agent, "lab1", **{"resources": SMALL, **body})
     caller = await api.world.manager.accounts.callers.in_session("user", "10.0.0.1")
-    return Voice(api, caller, session["id"])
+    return IdleSession(api, caller, session["id"])
 
 
-async def test_a_session_that_nobody_uses_is_ended(
-    api: Api, agent: FakeAgent, user: Client
-) -> None:
+async def test_idle_session_is_warned_and_stopped(api: Api, agent: FakeAgent, user: Client) -> None:
     await idle_limit(api, 600)
-    voice = await voice_of(api, agent)
-    voice.wait(100)
-    # It was used ten seconds ago.
-    answer = await voice.says(10)
+    session_server = await start_session(api, agent)
+    session_server.wait(100)
+    # The last activity was 10 s ago.
+    answer = await session_server.report(10)
     assert answer["next_report_seconds"] == 60
     session = await user.get("/sessions/lab1")
     began, since, ends = (
@@ -70,95 +68,97 @@ async def test_a_session_that_nobody_uses_is_ended(
     )
     assert (since - began, ends - since) == (timedelta(seconds=90), timedelta(seconds=600))
     assert session["notices"] == []
-    voice.wait(570)
-    assert (await voice.says(580))["next_report_seconds"] == 20
+    session_server.wait(570)
+    assert (await session_server.report(580))["next_report_seconds"] == 20
     (warning,) = (await user.get("/sessions/lab1"))["notices"]
     assert warning.startswith("idle-timeout: unused since") and "10min" in warning
-    assert await voice.status() == "RUNNING"
-    voice.wait(20)
-    # Its time is over, and nobody knows yet whether somebody has come.
-    assert await voice.status() == "RUNNING"
-    await voice.says(600)
+    assert await session_server.status() == "RUNNING"
+    session_server.wait(20)
+    # The timeout has passed, but a report of newer activity may still arrive.
+    assert await session_server.status() == "RUNNING"
+    await session_server.report(600)
     ending = await status_of(user, "lab1", "TERMINATING")
     why = "idle-timeout: unused for 10min, the most that keypair policy default allows"
     assert ending["status_info"] == why
     last = (await user.get("/sessions/lab1/history"))["items"][-1]
     assert (last["to_status"], last["reason"]) == ("TERMINATING", why)
-    # What it says on its way out changes nothing.
-    assert (await voice.says(601))["idle_ends_at"] is None
+    # Reports of a session that is being stopped have no effect.
+    assert (await session_server.report(601))["idle_ends_at"] is None
     with pytest.raises(errors.Conflict, match="only a running one"):
         await user.post("/sessions/lab1/activity", {})
 
 
-async def test_nobody_is_ended_by_what_a_manager_did_not_hear(
+async def test_session_is_not_stopped_for_reports_missed_by_the_manager(
     api: Api, agent: FakeAgent, user: Client
 ) -> None:
     await idle_limit(api, 120)
-    voice = await voice_of(api, agent)
-    voice.wait(10)
-    await voice.says(0)
-    # It was away for long, and the session was used all the time.
-    voice.wait(300)
-    assert await voice.status() == "RUNNING"
-    await voice.says(5)
-    assert await voice.status() == "RUNNING"
-    # Shortly before its time was over the manager was away again.
-    voice.wait(110)
-    await voice.says(115)
-    voice.wait(300)
-    assert await voice.status() == "RUNNING"
-    # What is older than what is known already says nothing new of the last use.
-    await voice.says(100)
-    await voice.says(1000)
-    assert await voice.status() == "RUNNING"
+    session_server = await start_session(api, agent)
+    session_server.wait(10)
+    await session_server.report(0)
+    # The manager was down for 300 s while the session was in use.
+    session_server.wait(300)
+    assert await session_server.status() == "RUNNING"
+    await session_server.report(5)
+    assert await session_server.status() == "RUNNING"
+    # The manager was down again shortly before the timeout.
+    session_server.wait(110)
+    await session_server.report(115)
+    session_server.wait(300)
+    assert await session_server.status() == "RUNNING"
+    # Reports that are older than the known activity are ignored.
+    await session_server.report(100)
+    await session_server.report(1000)
+    assert await session_server.status() == "RUNNING"
 
 
-async def test_the_owner_keeps_a_session_alive(api: Api, agent: FakeAgent, user: Client) -> None:
-    voice = await voice_of(api, agent)
+async def test_owner_extends_the_idle_timeout(api: Api, agent: FakeAgent, user: Client) -> None:
+    session_server = await start_session(api, agent)
     free = await user.post("/sessions/lab1/activity", {})
     assert (free["idle_ends_at"], free["next_report_seconds"]) == (None, 300)
     await idle_limit(api, 300)
-    voice.wait(250)
+    session_server.wait(250)
     kept = await user.post("/sessions/lab1/activity", {})
     session = await user.get("/sessions/lab1")
     assert session["idle_ends_at"] == kept["idle_ends_at"]
     ends, began = (datetime.fromisoformat(session[n]) for n in ("idle_ends_at", "started_at"))
     assert ends - began == timedelta(seconds=550)
-    # The session itself knows nothing of that.
-    voice.wait(250)
-    await voice.says(500)
-    assert await voice.status() == "RUNNING"
+    # The session's own reports do not include the owner's request.
+    session_server.wait(250)
+    await session_server.report(500)
+    assert await session_server.status() == "RUNNING"
     other = await api.client("user2")
     with pytest.raises(errors.NotFound):
         await other.post(f"/sessions/{session['id']}/activity", {})
     with pytest.raises(errors.InvalidRequest):
         await user.post("/sessions/lab1/activity", {"idle_seconds": -1})
-    voice.wait(50)
-    await voice.says(550)
+    session_server.wait(50)
+    await session_server.report(550)
     await status_of(user, "lab1", "TERMINATING")
 
 
-async def test_a_limit_counts_as_it_is_now_and_0_is_none(
+async def test_changed_idle_timeout_applies_to_running_sessions(
     api: Api, agent: FakeAgent, user: Client
 ) -> None:
-    voice = await voice_of(api, agent)
-    voice.wait(600)
-    assert (await voice.says(600))["idle_since"] is None
+    session_server = await start_session(api, agent)
+    session_server.wait(600)
+    assert (await session_server.report(600))["idle_since"] is None
     assert (await user.get("/sessions/lab1"))["idle_ends_at"] is None
-    assert await voice.status() == "RUNNING"
+    assert await session_server.status() == "RUNNING"
     await idle_limit(api, 700)
-    await voice.says(600)
-    assert await voice.status() == "RUNNING"
+    await session_server.report(600)
+    assert await session_server.status() == "RUNNING"
     await idle_limit(api, 0)
     assert (await user.get("/sessions/lab1"))["idle_ends_at"] is None
     await idle_limit(api, 300)
     await status_of(user, "lab1", "TERMINATING")
 
 
-async def test_a_batch_session_is_never_idle(api: Api, agent: FakeAgent, user: Client) -> None:
+async def test_batch_session_has_no_idle_timeout(api: Api, agent: FakeAgent, user: Client) -> None:
     await idle_limit(api, 60)
-    voice = await voice_of(api, agent, type="batch", startup_command="python train.py")
-    voice.wait(600)
-    await voice.says(600)
-    assert await voice.status() == "RUNNING"
+    session_server = await start_session(
+        api, agent, type="batch", startup_command="python train.py"
+    )
+    session_server.wait(600)
+    await session_server.report(600)
+    assert await session_server.status() == "RUNNING"
     assert (await user.get("/sessions/lab1"))["idle_ends_at"] is None

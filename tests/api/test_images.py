@@ -1,4 +1,4 @@
-"""Images and aliases over HTTP."""
+"""Images and image aliases over REST."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ LABELS = {
 }
 
 
-async def test_labels_say_amounts_and_apps(api: Api) -> None:
+async def test_labels_define_slot_limits_and_apps(api: Api) -> None:
     admin = await api.client("admin")
     made = await admin.post("/images", {"name": "team/py", "labels": LABELS})
     assert made["name"] == "team/py:latest"
     assert (made["min_slots"], made["max_slots"]) == ({"cpu": "2"}, {"mem": "8g"})
     assert (made["apps"], made["preferred_shared_memory"]) == (["lab"], "64m")
-    # Given amounts take precedence over those of the labels.
+    # Explicit slot limits take precedence over the labels.
     changed = await admin.patch(f"/images/{made['id']}", {"min_slots": {"cpu": "1", "mem": "1g"}})
     assert changed["min_slots"] == {"cpu": "1", "mem": "1g"}
     relabelled = await admin.patch(
@@ -33,24 +33,28 @@ async def test_labels_say_amounts_and_apps(api: Api) -> None:
 @pytest.mark.parametrize(
     "body, part",
     [
-        pytest.param({"name": "A B"}, "not an image name", id="odd name"),
+        pytest.param({"name": "A B"}, "not an image name", id="invalid name"),
         pytest.param(
-            {"name": "a", "labels": {"ai.backend.kernelspec": "9"}}, "only 1", id="a wrong label"
+            {"name": "a", "labels": {"ai.backend.kernelspec": "9"}}, "only 1", id="invalid label"
         ),
         pytest.param(
-            {"name": "a", "min_slots": {"mem": "9g"}, "labels": LABELS}, "above", id="contradiction"
+            {"name": "a", "min_slots": {"mem": "9g"}, "labels": LABELS},
+            "above",
+            id="minimum above maximum",
         ),
         pytest.param({"name": "a", "min_slots": {"gold": 1}}, "resource slot", id="unknown slot"),
-        pytest.param({"name": "a", "architecture": "x 86"}, "architecture", id="architecture"),
+        pytest.param(
+            {"name": "a", "architecture": "x 86"}, "architecture", id="invalid architecture"
+        ),
     ],
 )
-async def test_what_is_refused(api: Api, body: dict[str, object], part: str) -> None:
+async def test_invalid_image_is_rejected(api: Api, body: dict[str, object], part: str) -> None:
     admin = await api.client("admin")
     with pytest.raises(errors.InvalidRequest, match=part):
         await admin.post("/images", body)
 
 
-async def test_one_name_for_several_architectures(api: Api) -> None:
+async def test_same_name_for_several_architectures(api: Api) -> None:
     admin = await api.client("admin")
     ids = [
         (await admin.post("/images", {"name": "py", "architecture": a}))["id"]
@@ -63,13 +67,13 @@ async def test_one_name_for_several_architectures(api: Api) -> None:
     assert (await admin.get(f"/images/{ids[1]}"))["architecture"] == "aarch64"
 
 
-async def test_names_with_slashes_are_keys(api: Api) -> None:
+async def test_name_with_slashes_is_a_key(api: Api) -> None:
     admin = await api.client("admin")
     await admin.post("/images", {"name": "reg.example.org:5000/a/b:1"})
     assert (await admin.get("/images/reg.example.org%3A5000%2Fa%2Fb%3A1"))["aliases"] == []
 
 
-async def test_aliases(api: Api) -> None:
+async def test_alias_lifecycle(api: Api) -> None:
     admin, user = await api.client("admin"), await api.client("user")
     one = await admin.post("/images", {"name": "py:1"})
     two = await admin.post("/images", {"name": "py:2"})
@@ -87,13 +91,13 @@ async def test_aliases(api: Api) -> None:
         await admin.post("/image-aliases", {"alias": "none", "image": "none:1"})
     with pytest.raises(errors.InvalidRequest):
         await admin.post("/image-aliases", {"alias": "a:b", "image": "py:1"})
-    # The image takes its aliases along.
+    # Deleting an image deletes its aliases.
     await admin.delete("/images/py:2")
     with pytest.raises(errors.NotFound):
         await user.get("/image-aliases/py")
 
 
-async def test_an_image_in_use_stays(api: Api) -> None:
+async def test_image_in_use_is_not_deleted(api: Api) -> None:
     admin = await api.client("admin")
     project = await api.world.project_id()
     await admin.post("/images", {"name": "py:1"})
@@ -104,7 +108,7 @@ async def test_an_image_in_use_stays(api: Api) -> None:
             await admin.delete(path)
 
 
-async def test_people_read_and_only_superadmins_write(api: Api) -> None:
+async def test_only_superadmins_may_change_images(api: Api) -> None:
     for name in ("user", "domain-admin", "monitor"):
         client = await api.client(name)
         assert (await client.get("/images"))["total"] >= 1

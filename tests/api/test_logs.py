@@ -1,4 +1,4 @@
-"""The output of a session: parts of it, as a file, and as it comes."""
+"""The output of a session: lines, search, download and stream."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ AT = "2026-05-01T12:00:00.123456789Z "
 
 
 class Printer:
-    """An agent that answers every question for a log with what was printed so far."""
+    """An agent that responds to every log request with the output so far."""
 
     def __init__(self, agent: FakeAgent) -> None:
         self.text = ""
@@ -50,7 +50,9 @@ async def printer(agent: FakeAgent, session: dict[str, Any]) -> AsyncIterator[Pr
     await made.stop()
 
 
-async def test_parts_of_a_log(user: Client, session: dict[str, Any], printer: Printer) -> None:
+async def test_last_lines_and_search(
+    user: Client, session: dict[str, Any], printer: Printer
+) -> None:
     printer.text = f"{AT}Epoch 1\n{AT}loss .5\n{AT}epoch 2\n"
     path = f"/sessions/{session['id']}/logs"
     assert (await user.get(path))["log"] == "Epoch 1\nloss .5\nepoch 2\n"
@@ -66,7 +68,7 @@ async def test_parts_of_a_log(user: Client, session: dict[str, Any], printer: Pr
         await user.get(path, kernel="sub9")
 
 
-async def test_a_log_is_a_file_that_is_no_page(
+async def test_log_file_is_a_download(
     user: Client, session: dict[str, Any], printer: Printer
 ) -> None:
     printer.text = "<script>\n"
@@ -77,7 +79,7 @@ async def test_a_log_is_a_file_that_is_no_page(
     assert "sandbox" in answer.headers["Content-Security-Policy"]
 
 
-async def test_a_log_is_followed_to_the_end_of_its_session(
+async def test_log_stream_ends_with_the_session(
     api: Api, session: dict[str, Any], printer: Printer
 ) -> None:
     printer.text = f"{AT}one\n"
@@ -107,7 +109,7 @@ async def test_a_log_is_followed_to_the_end_of_its_session(
     assert (pieces, event) == (["one\n", "two\n", "last\n"], "end")
 
 
-async def test_nobody_follows_the_log_of_somebody_else(
+async def test_log_stream_of_another_user_is_not_found(
     api: Api, session: dict[str, Any], printer: Printer
 ) -> None:
     other = await api.client("user2")

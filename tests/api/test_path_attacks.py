@@ -1,4 +1,4 @@
-"""Paths that want out of a folder, over every route that takes one: nothing outside changes."""
+"""Path traversal attempts against every route with a path parameter."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from tests.testbed.manager import Api
 
 REFUSALS = ("http-400", "invalid-request", "forbidden", "conflict", "not-found")
 SECRET = b"a secret of somebody else"
-# As they stand in the address: what a server decodes twice, or not as it should, leads out.
-IN_ADDRESSES = {
+# Raw URL texts that lead out of the folder if the server decodes them twice or wrongly.
+RAW_ATTACKS = {
     "dot-dot": "../../outside/secret",
     "dot-dot inside": "dir/../../../outside/secret",
     "encoded": "%2e%2e%2f%2e%2e%2foutside%2fsecret",
@@ -48,7 +48,7 @@ IN_ADDRESSES = {
     "dots of one letter": "%e2%80%a5/%e2%80%a5/outside/secret",
     "right to left": "%e2%80%ae/../../outside/secret",
 }
-# In Unicode, with other slashes or decoded once: a name like any other, inside.
+# Valid names inside the folder: Unicode look-alikes, backslashes, or escapes decoded once.
 HARMLESS = {
     "encoded twice",
     "backslashes",
@@ -68,7 +68,7 @@ async def user(api: Api) -> Client:
 
 @pytest.fixture
 def root(api: Api, user: Client) -> Path:
-    """The folder, with a file, a directory, and links to what lies beside it."""
+    """The folder with a file, a directory, and links to files outside of it."""
     (found,) = api.world.manager.settings.storage_root.glob("user/*/[!.]*")
     outside = found.parent.parent / "outside"
     outside.mkdir()
@@ -80,8 +80,8 @@ def root(api: Api, user: Client) -> Path:
     return found
 
 
-def everything_but(root: Path, top: Path) -> Mapping[str, Any]:
-    """Return what lies on the storage host, but for the folder and what waits beside it."""
+def files_outside_of(root: Path, top: Path) -> Mapping[str, Any]:
+    """Return all files on the storage host except the folder and the staging area."""
     found: dict[str, Any] = {}
     for place, _, files in os.walk(top):
         if Path(place).is_relative_to(root) or DIRECTORY in Path(place).parts:
@@ -101,7 +101,7 @@ def archive_of(name: bytes) -> bytes:
 
 
 def requests_with(address: str, text: str, raw: bytes) -> list[tuple[str, str, dict[str, Any]]]:
-    """Return every request of a folder in which a path can be said."""
+    """Return every request with a path parameter."""
     named = base64.b64encode(raw).decode()
     upload = {"Upload-Length": "1", "Upload-Metadata": f"path {named}"}
     length = {"Upload-Length": "1"}
@@ -123,14 +123,14 @@ def requests_with(address: str, text: str, raw: bytes) -> list[tuple[str, str, d
     ]
 
 
-@pytest.mark.parametrize("attack", IN_ADDRESSES)
-async def test_nothing_outside_of_a_folder_is_reached(
+@pytest.mark.parametrize("attack", RAW_ATTACKS)
+async def test_path_never_leaves_the_folder(
     api: Api, user: Client, root: Path, attack: str
 ) -> None:
-    address = IN_ADDRESSES[attack]
+    address = RAW_ATTACKS[attack]
     text, raw = unquote(address, errors="replace"), unquote_to_bytes(address)
     top = api.world.manager.settings.storage_root
-    before = everything_but(root, top)
+    before = files_outside_of(root, top)
     done = []
     for method, path, options in requests_with(address, text, raw):
         answer = await user.http.request(method, f"/vfolders/data{path}", **options)
@@ -142,9 +142,9 @@ async def test_nothing_outside_of_a_folder_is_reached(
         else:
             assert answer.json()["error"] in REFUSALS, answer.text
         (root / "file").write_bytes(b"mine")
-    assert everything_but(root, top) == before
+    assert files_outside_of(root, top) == before
     assert (root / "out-file").is_symlink() or attack == "a link out"
     if attack not in HARMLESS:
-        # A link itself may be removed; nothing else of these is done.
+        # Only removing the link itself is allowed.
         reads_and_writes = [call for call in done if "/content" in call or "/files" in call]
         assert [call for call in reads_and_writes if not call.startswith("DELETE")] == []

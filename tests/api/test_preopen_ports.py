@@ -1,4 +1,4 @@
-"""Ports that somebody names at the start of a session."""
+"""`preopen_ports`: ports for programs of the user in a session."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.testbed.manager import Api
 SMALL = {"cpu": "1", "mem": "1g"}
 
 
-async def test_they_reach_the_session_as_a_variable_that_nobody_can_ask_for(
+async def test_ports_are_passed_in_a_reserved_environment_variable(
     api: Api, agent: FakeAgent, user: Client
 ) -> None:
     spec = {"name": "lab1", "resources": SMALL, "preopen_ports": [8501, 9000]}
@@ -20,7 +20,7 @@ async def test_they_reach_the_session_as_a_variable_that_nobody_can_ask_for(
     assert session["preopen_ports"] == [8501, 9000]
     assert session["environ"] == {}
     key = f"/sessions/{session['id']}"
-    # The first placement of a process may have to compile what it runs.
+    # The first placement of a test run may have to compile its code.
     await user.get(key, wait="SCHEDULED", timeout="60", timeout_seconds=70)
     await agent.prepare()
     await user.get(key, wait="PREPARED", timeout="60", timeout_seconds=70)
@@ -28,7 +28,7 @@ async def test_they_reach_the_session_as_a_variable_that_nobody_can_ask_for(
     plan = await api.hub.post(f"/sessions/{session['id']}/launch", where)
     assert plan["environ"]["BAI_PREOPEN_PORTS"] == "8501,9000"
     assert "jupyterlab:http:" in plan["environ"]["BAI_SERVICE_PORTS"]
-    # The same again is the same session; other ports are another content.
+    # An equal request returns the same session; other ports are a conflict.
     assert (await user.post("/sessions", spec))["id"] == session["id"]
     with pytest.raises(errors.AlreadyExists):
         await user.post("/sessions", {**spec, "preopen_ports": [8501]})
@@ -38,7 +38,7 @@ async def test_they_reach_the_session_as_a_variable_that_nobody_can_ask_for(
 
 
 @pytest.mark.parametrize("ports", [[2200], [80], [8501, 8501], ["x"], [6006]])
-async def test_a_port_that_is_not_free_is_refused(
+async def test_reserved_or_invalid_port_is_rejected(
     agent: FakeAgent, user: Client, ports: list[object]
 ) -> None:
     with pytest.raises(errors.InvalidRequest, match="port"):

@@ -1,4 +1,4 @@
-"""Presets over HTTP."""
+"""Resource presets over REST."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.testbed.manager import Api
 from .test_sessions import status_of
 
 
-async def test_make_change_delete(api: Api) -> None:
+async def test_preset_lifecycle(api: Api) -> None:
     admin = await api.client("admin")
     body = {"name": "tiny", "resource_slots": {"cpu": 1, "mem": "512m"}, "shared_memory": "64m"}
     made = await admin.post("/presets", body)
@@ -34,7 +34,7 @@ async def test_make_change_delete(api: Api) -> None:
         await admin.get("/presets/tiny")
 
 
-async def test_a_name_may_be_there_once_per_group(api: Api) -> None:
+async def test_preset_name_is_unique_per_group(api: Api) -> None:
     admin, user = await api.client("admin"), await api.client("user")
     await admin.post("/resource-groups", {"name": "secret", "is_public": False})
     slots = {"resource_slots": {"cpu": "1"}}
@@ -42,7 +42,7 @@ async def test_a_name_may_be_there_once_per_group(api: Api) -> None:
     await admin.post("/presets", {"name": "p1", "resource_group": "secret", **slots})
     with pytest.raises(errors.InvalidRequest, match="all groups, secret"):
         await admin.get("/presets/p1")
-    # A user sees no preset of a group that is not theirs.
+    # Presets of groups that the user may not use are hidden.
     assert (await user.get("/presets/p1"))["id"] == everywhere["id"]
     with pytest.raises(errors.NotFound):
         await admin.post("/presets", {"name": "p2", "resource_group": "none", **slots})
@@ -53,19 +53,21 @@ async def test_a_name_may_be_there_once_per_group(api: Api) -> None:
 @pytest.mark.parametrize(
     "slots, part",
     [
-        pytest.param({}, "at least one", id="nothing"),
-        pytest.param({"cuda.shares": "0.255"}, "step", id="off the step"),
-        pytest.param({"cuda.shares": 1, "cuda.device": 1}, "exclude", id="two ways of one family"),
-        pytest.param({"mem": "-1"}, "amount", id="negative"),
+        pytest.param({}, "at least one", id="no slots"),
+        pytest.param({"cuda.shares": "0.255"}, "step", id="quantity is not a multiple of the step"),
+        pytest.param(
+            {"cuda.shares": 1, "cuda.device": 1}, "exclude", id="shares and devices of one family"
+        ),
+        pytest.param({"mem": "-1"}, "amount", id="negative quantity"),
     ],
 )
-async def test_what_is_refused(api: Api, slots: dict[str, object], part: str) -> None:
+async def test_invalid_preset_is_rejected(api: Api, slots: dict[str, object], part: str) -> None:
     admin = await api.client("admin")
     with pytest.raises(errors.InvalidRequest, match=part):
         await admin.post("/presets", {"name": "p1", "resource_slots": slots})
 
 
-async def test_a_list_says_what_could_start_now(api: Api) -> None:
+async def test_list_shows_which_presets_can_start_now(api: Api) -> None:
     admin, user = await api.client("admin"), await api.client("user")
     await admin.post("/presets", {"name": "huge", "resource_slots": {"cpu": "4000"}})
     page = await user.get("/presets", project="default", limit=100)
@@ -76,7 +78,7 @@ async def test_a_list_says_what_could_start_now(api: Api) -> None:
     assert (can_start["cpu-small"], can_start["huge"]) == (True, False)
 
 
-async def test_people_read_and_only_superadmins_write(api: Api) -> None:
+async def test_only_superadmins_may_change_presets(api: Api) -> None:
     for name in ("user", "domain-admin", "monitor"):
         client = await api.client(name)
         assert (await client.get("/presets"))["total"] >= 1
@@ -89,7 +91,7 @@ async def test_people_read_and_only_superadmins_write(api: Api) -> None:
                 await call
 
 
-Change = Callable[[Api], Awaitable[None]]
+ChangeCluster = Callable[[Api], Awaitable[None]]
 
 
 async def is_allocatable(api: Api, name: str, **query: str) -> bool:
@@ -99,15 +101,15 @@ async def is_allocatable(api: Api, name: str, **query: str) -> bool:
     return bool({item["name"]: item["allocatable"] for item in page["items"]}[name])
 
 
-async def _group(api: Api, changes: dict[str, Any]) -> None:
+async def _change_group(api: Api, changes: dict[str, Any]) -> None:
     await (await api.client("admin")).patch("/resource-groups/default", changes)
 
 
-async def _drain(api: Api) -> None:
+async def _drain_agent(api: Api) -> None:
     await (await api.client("admin")).patch("/agents/a1", {"schedulable": False})
 
 
-async def _say_goodbye(api: Api) -> None:
+async def _agent_leaves(api: Api) -> None:
     await FakeAgent(api.agent).beat(is_leaving=True)
 
 
@@ -120,25 +122,27 @@ async def _cap_sessions(api: Api) -> None:
 @pytest.mark.parametrize(
     "change",
     [
-        pytest.param(_drain, id="its only agent is drained"),
-        pytest.param(_say_goodbye, id="its only agent has said goodbye"),
-        pytest.param(_cap_sessions, id="the keypair may have no session"),
+        pytest.param(_drain_agent, id="the only agent is draining"),
+        pytest.param(_agent_leaves, id="the only agent has left"),
+        pytest.param(_cap_sessions, id="the policy allows no session"),
         pytest.param(
-            lambda api: _group(api, {"total_resource_slots": {"cpu": "0.5"}}),
-            id="the group's own cap is smaller",
+            lambda api: _change_group(api, {"total_resource_slots": {"cpu": "0.5"}}),
+            id="the limit of the group is lower",
         ),
     ],
 )
-async def test_what_holds_a_session_back_holds_its_preset_back(api: Api, change: Change) -> None:
+async def test_preset_is_not_allocatable_if_a_session_could_not_start(
+    api: Api, change: ChangeCluster
+) -> None:
     await FakeAgent(api.agent).beat()
     assert await is_allocatable(api, "cpu-small")
     await change(api)
     assert not await is_allocatable(api, "cpu-small")
 
 
-async def test_a_group_that_takes_other_types_only_has_presets_as_well(api: Api) -> None:
+async def test_presets_of_a_group_for_batch_sessions_only(api: Api) -> None:
     await FakeAgent(api.agent).beat()
-    await _group(api, {"allowed_session_types": ["batch"]})
+    await _change_group(api, {"allowed_session_types": ["batch"]})
     assert await is_allocatable(api, "cpu-small")
     assert await is_allocatable(api, "cpu-small", type="batch")
     assert not await is_allocatable(api, "cpu-small", type="interactive")
@@ -148,15 +152,15 @@ async def test_a_group_that_takes_other_types_only_has_presets_as_well(api: Api)
         await is_allocatable(api, "cpu-small", type="odd")
 
 
-async def test_spreading_a_share_follows_the_groups_options(
+async def test_preset_follows_the_fragmentation_option_of_the_group(
     api: Api, agent: FakeAgent, user: Client
 ) -> None:
-    # Two devices with 0.4 free each: 0.8 fits only where a share may be spread.
+    # Two devices have 0.4 free each: 0.8 only fits if a share may be split over devices.
     admin = await api.client("admin")
     await admin.post("/presets", {"name": "most", "resource_slots": {"cuda.shares": "0.8"}})
     for name in ("half1", "half2"):
         await user.post("/sessions", {"name": name, "resources": {"cuda.shares": "0.6"}})
         await status_of(user, name, "SCHEDULED")
     assert not await is_allocatable(api, "most")
-    await _group(api, {"scheduler_opts": {"allow_fractional_resource_fragmentation": True}})
+    await _change_group(api, {"scheduler_opts": {"allow_fractional_resource_fragmentation": True}})
     assert await is_allocatable(api, "most")

@@ -1,4 +1,4 @@
-"""Resource groups over HTTP: who sees which, one default, links, deletes."""
+"""Resource groups over REST: visibility, default group, links, deletion."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ async def names(client: object) -> list[str]:
     return [item["name"] for item in page["items"]]
 
 
-async def test_make_change_delete(api: Api) -> None:
+async def test_resource_group_lifecycle(api: Api) -> None:
     admin = await api.client("admin")
     made = await admin.post("/resource-groups", {"name": "gpu", "engine": "docker"})
     assert made["scheduler"] == "fifo"
@@ -36,38 +36,44 @@ async def test_make_change_delete(api: Api) -> None:
 @pytest.mark.parametrize(
     "body, part",
     [
-        pytest.param({"name": "Big One"}, "cannot be the name", id="odd name"),
+        pytest.param({"name": "Big One"}, "cannot be the name", id="invalid name"),
         pytest.param({"name": "g1", "engine": "lxc"}, "process, docker", id="unknown engine"),
         pytest.param({"name": "g1", "scheduler": "magic"}, "fifo", id="unknown scheduler"),
         pytest.param(
-            {"name": "g1", "allowed_session_types": ["game"]}, "interactive", id="unknown type"
+            {"name": "g1", "allowed_session_types": ["game"]},
+            "interactive",
+            id="unknown session type",
         ),
         pytest.param(
             {"name": "g1", "scheduler_opts": {"placement": "magic"}},
             "priced, fgd",
-            id="unknown placement",
+            id="unknown agent selection",
         ),
         pytest.param(
-            {"name": "g1", "scheduler_opts": {"speed": 1}}, "pending_timeout", id="unknown option"
+            {"name": "g1", "scheduler_opts": {"speed": 1}},
+            "pending_timeout",
+            id="unknown scheduler option",
         ),
         pytest.param({"name": "g1", "colour": 1}, "colour", id="unknown field"),
-        pytest.param({}, "name", id="no name"),
+        pytest.param({}, "name", id="missing name"),
     ],
 )
-async def test_what_is_refused(api: Api, body: dict[str, object], part: str) -> None:
+async def test_invalid_resource_group_is_rejected(
+    api: Api, body: dict[str, object], part: str
+) -> None:
     admin = await api.client("admin")
     with pytest.raises(errors.InvalidRequest, match=part):
         await admin.post("/resource-groups", body)
 
 
-async def test_one_group_is_the_default(api: Api) -> None:
+async def test_new_default_group_replaces_the_previous_one(api: Api) -> None:
     admin = await api.client("admin")
     await admin.post("/resource-groups", {"name": "new", "is_default": True})
     page = await admin.get("/resource-groups", is_default="true")
     assert [item["name"] for item in page["items"]] == ["new"]
 
 
-async def test_a_private_group_is_seen_by_those_it_is_linked_to(api: Api) -> None:
+async def test_private_group_is_visible_to_linked_accounts(api: Api) -> None:
     admin, user, user2 = await asyncio.gather(*map(api.client, ("admin", "user", "user2")))
     domain_admin, acme = await api.client("domain-admin"), await api.client("acme-user")
     await admin.post("/resource-groups", {"name": "secret", "is_public": False})
@@ -79,7 +85,7 @@ async def test_a_private_group_is_seen_by_those_it_is_linked_to(api: Api) -> Non
     assert (link["kind"], link["name"]) == ("user", "user")
     assert await names(user) == ["default", "secret"]
     assert await names(user2) == ["default"]
-    # Whoever administers the domain sees what its people may use.
+    # A domain admin sees the groups that users of the domain may use.
     assert await names(domain_admin) == ["default", "secret"]
     with pytest.raises(errors.NotFound):
         await user2.get("/resource-groups/secret")
@@ -98,9 +104,7 @@ async def test_a_private_group_is_seen_by_those_it_is_linked_to(api: Api) -> Non
 
 
 @pytest.mark.parametrize("kind", ["user", "project", "domain", "keypair"])
-async def test_a_session_is_created_in_a_private_group_by_those_it_is_linked_to(
-    api: Api, kind: str
-) -> None:
+async def test_linked_accounts_may_create_sessions_in_a_private_group(api: Api, kind: str) -> None:
     admin, user = await api.client("admin"), await api.client("user")
     await admin.post("/resource-groups", {"name": "secret", "is_public": False})
     path = f"/resource-groups/secret/links/{kind}"
@@ -127,7 +131,7 @@ async def test_a_session_is_created_in_a_private_group_by_those_it_is_linked_to(
             with pytest.raises(errors.NotFound, match="secret"):
                 await call
 
-    # Nobody starts anything there, whatever their role, before it is linked.
+    # Before the link exists, superadmins cannot create sessions there either.
     for who in ("user", "domain-admin", "admin"):
         await refused(who)
     link = await admin.put(f"{path}/{target}")
@@ -140,12 +144,12 @@ async def test_a_session_is_created_in_a_private_group_by_those_it_is_linked_to(
     await refused("user")
 
 
-async def test_links_that_are_refused(api: Api) -> None:
+async def test_invalid_link_is_rejected(api: Api) -> None:
     admin, user = await api.client("admin"), await api.client("user")
     path = "/resource-groups/default/links"
     with pytest.raises(errors.NotFound):
         await admin.put(f"{path}/user/nobody")
-    # Both domains have a project of that name.
+    # Both domains have a project with this name.
     with pytest.raises(errors.NotFound):
         await admin.put(f"{path}/project/default")
     with pytest.raises(errors.InvalidRequest):
@@ -159,7 +163,7 @@ async def test_links_that_are_refused(api: Api) -> None:
             await call
 
 
-async def test_only_superadmins_change_groups(api: Api) -> None:
+async def test_only_superadmins_may_change_groups(api: Api) -> None:
     for name in ("user", "domain-admin", "monitor"):
         client = await api.client(name)
         for call in (
@@ -171,7 +175,7 @@ async def test_only_superadmins_change_groups(api: Api) -> None:
                 await call
 
 
-async def test_a_group_in_use_stays(api: Api) -> None:
+async def test_group_in_use_is_not_deleted(api: Api) -> None:
     admin = await api.client("admin")
     await FakeAgent(api.agent).beat()
     with pytest.raises(errors.InUse, match="1 agents"):
@@ -180,7 +184,7 @@ async def test_a_group_in_use_stays(api: Api) -> None:
         await admin.patch("/resource-groups/default", {"engine": "docker"})
 
 
-async def test_options_and_caps_are_kept_as_they_are_meant(api: Api) -> None:
+async def test_options_and_limits_are_normalized(api: Api) -> None:
     admin = await api.client("admin")
     options = {"placement": "spread", "pending_timeout": "2h", "fair_share": {"half_life_days": 3}}
     body = {"name": "gpu", "scheduler": "fair-share", "scheduler_opts": options}
@@ -191,7 +195,7 @@ async def test_options_and_caps_are_kept_as_they_are_meant(api: Api) -> None:
     assert (changed["max_concurrent_sessions"], changed["scheduler"]) == (3, "fair-share")
 
 
-async def test_lost_agents_do_not_hold_a_group_to_its_engine(api: Api) -> None:
+async def test_engine_of_a_group_may_change_if_all_agents_are_lost(api: Api) -> None:
     admin = await api.client("admin")
     await FakeAgent(api.agent).beat()
     await FakeAgent(api.agent, "a2").beat(is_leaving=True)

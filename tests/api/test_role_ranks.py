@@ -231,9 +231,7 @@ async def hub() -> AsyncIterator[FakeHub]:
 
 
 @pytest.fixture
-async def api_with_all_roles(
-    database_url: str, tmp_path: Path, hub: FakeHub
-) -> AsyncIterator[Api]:
+async def api_with_all_roles(database_url: str, tmp_path: Path, hub: FakeHub) -> AsyncIterator[Api]:
     """The API of a manager with an account ``ROLE-DOMAIN`` for each role and domain."""
     clock = MovableClock()
     hub_settings = {"hub_api_url": hub.url, "hub_api_token": "manager"}

@@ -1,4 +1,4 @@
-"""Environment variables that are marked secret."""
+"""Secret environment variables of sessions."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ SMALL = {"cpu": "1", "mem": "1g"}
 SECRET = "s3cret-value"
 
 
-async def test_a_secret_variable_reaches_the_session_and_nobody_else(
+async def test_secret_variable_is_only_in_the_launch_plan(
     api: Api, agent: FakeAgent, user: Client
 ) -> None:
     environ = {"TOKEN": SECRET, "SEED": "1"}
@@ -31,7 +31,7 @@ async def test_a_secret_variable_reaches_the_session_and_nobody_else(
     async with api.world.manager.database.read() as tx:
         row = (await tx.execute(sa.select(sessions))).mappings().one()
     assert SECRET not in repr(dict(row))
-    # Equal values give the same session; another value counts as other content.
+    # An equal request returns the same session; another value is a conflict.
     assert (await user.post("/sessions", spec))["id"] == session["id"]
     with pytest.raises(errors.AlreadyExists):
         await user.post("/sessions", {**spec, "environ": {**environ, "TOKEN": "other"}})
@@ -44,7 +44,7 @@ async def test_a_secret_variable_reaches_the_session_and_nobody_else(
     assert ".secret" not in plan["environ"]
 
 
-async def test_what_cannot_be_secret_is_refused(agent: FakeAgent, user: Client) -> None:
+async def test_invalid_secret_environ_is_rejected(agent: FakeAgent, user: Client) -> None:
     with pytest.raises(errors.InvalidRequest, match="which environ does not have"):
         await user.post(
             "/sessions", {"name": "lab1", "resources": SMALL, "secret_environ": ["TOKEN"]}

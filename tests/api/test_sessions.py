@@ -1,4 +1,4 @@
-"""Sessions over HTTP: from the filing to the end, and every refusal on the way."""
+"""Sessions over REST: lifecycle, validation, permissions, and reports of agent and spawner."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ QUARTER = {"cpu": "1", "mem": "1g", "cuda.shares": "0.25"}
 
 
 async def status_of(client: Client, key: str, status: str) -> dict[str, Any]:
-    """Return the session once it has that status."""
+    """Wait until the session has the status, and return it."""
     session = await client.get(f"/sessions/{key}", wait=status, timeout="60", timeout_seconds=70)
     assert session["status"] == status, session
     return dict(session)
 
 
 async def started(api: Api, agent: FakeAgent, name: str, **body: Any) -> dict[str, Any]:
-    """File a session and bring it to RUNNING, as agent and spawner do."""
+    """Create a session and bring it to RUNNING with the reports of agent and spawner."""
     user = await api.client("user")
     session = await user.post("/sessions", {"name": name, "resources": QUARTER, **body})
-    # The first placement of a process may have to compile what it runs.
+    # The first placement of a test run may have to compile its code.
     await status_of(user, session["id"], "SCHEDULED")
     item = await agent.prepare()
     await status_of(user, session["id"], "PREPARED")
@@ -40,7 +40,7 @@ async def started(api: Api, agent: FakeAgent, name: str, **body: Any) -> dict[st
     return await status_of(user, session["id"], "RUNNING")
 
 
-async def test_a_session_from_filing_to_end(api: Api, agent: FakeAgent, user: Client) -> None:
+async def test_session_lifecycle(api: Api, agent: FakeAgent, user: Client) -> None:
     session = await user.post(
         "/sessions", {"name": "lab1", "project": "default", "resources": QUARTER}
     )
@@ -97,7 +97,7 @@ async def test_a_session_from_filing_to_end(api: Api, agent: FakeAgent, user: Cl
     ]
 
 
-async def test_an_agent_has_a_session_stopped_for_its_disk_space_and_the_reason_stays(
+async def test_session_stopped_for_disk_space_keeps_the_reason(
     api: Api, agent: FakeAgent, user: Client
 ) -> None:
     session = await started(api, agent, "lab1")
@@ -115,7 +115,7 @@ async def test_an_agent_has_a_session_stopped_for_its_disk_space_and_the_reason_
     assert (ended["status_info"], ended["result"]) == (why, "failure")
 
 
-async def test_the_same_twice_is_one_and_says_so(api: Api, agent: FakeAgent) -> None:
+async def test_equal_request_returns_the_existing_session(api: Api, agent: FakeAgent) -> None:
     async with (await api.client("user")).http as http:
         body = {"name": "lab1", "resources": QUARTER}
         made = await http.post("/sessions", json=body)
@@ -126,7 +126,7 @@ async def test_the_same_twice_is_one_and_says_so(api: Api, agent: FakeAgent) -> 
     assert other.json()["error"] == "already-exists"
 
 
-async def test_what_does_not_fit_waits_and_says_why(
+async def test_session_without_capacity_is_pending_with_a_reason(
     api: Api, agent: FakeAgent, user: Client
 ) -> None:
     first = await user.post("/sessions", {"name": "big1", "resources": {"cpu": "6", "mem": "1g"}})
@@ -138,7 +138,7 @@ async def test_what_does_not_fit_waits_and_says_why(
 
     found = await wait_until_async(lambda: reasons("big2"), 10, "reasons")
     assert "cpu=6 asked, but at most 2 is free" in found[0]["message"]
-    # There is room beside the place that is kept for big2 for one core, and not for two more.
+    # Beside the capacity that is reserved for big2, one core is free, but not two.
     await user.post("/sessions", {"name": "small", "resources": {"cpu": "1", "mem": "1g"}})
     await status_of(user, "small", "SCHEDULED")
     await user.post("/sessions", {"name": "middle", "resources": {"cpu": "2", "mem": "1g"}})
@@ -149,7 +149,7 @@ async def test_what_does_not_fit_waits_and_says_why(
     await status_of(user, "big2", "SCHEDULED")
 
 
-async def test_an_agent_that_comes_lets_the_queue_go_on(api: Api, agent: FakeAgent) -> None:
+async def test_new_agent_starts_pending_sessions(api: Api, agent: FakeAgent) -> None:
     user = await api.client("user")
     await user.post("/sessions", {"name": "lab1", "resources": {"cpu": "8", "mem": "8g"}})
     await user.post("/sessions", {"name": "lab2", "resources": {"cpu": "8", "mem": "8g"}})
@@ -197,7 +197,7 @@ REFUSALS: dict[str, tuple[dict[str, Any], type[Exception], str]] = {
 }
 
 
-async def test_refusals(agent: FakeAgent, user: Client) -> None:
+async def test_invalid_session_request_is_rejected(agent: FakeAgent, user: Client) -> None:
     for case, (body, error, part) in REFUSALS.items():
         with pytest.raises(error) as caught:
             await user.post("/sessions", {"name": "lab1", **body})
@@ -205,7 +205,7 @@ async def test_refusals(agent: FakeAgent, user: Client) -> None:
     assert (await user.get("/sessions"))["total"] == 0
 
 
-async def test_what_is_somebody_elses_reads_as_if_it_were_not_there(
+async def test_resources_of_another_user_read_as_missing(
     api: Api, agent: FakeAgent, user: Client
 ) -> None:
     await agent.beat()
@@ -218,7 +218,9 @@ async def test_what_is_somebody_elses_reads_as_if_it_were_not_there(
     assert (await admin.get("/sessions"))["total"] == 0
 
 
-async def test_nobody_is_refused_for_machines_that_were(agent: FakeAgent, user: Client) -> None:
+async def test_lost_agents_still_count_for_the_maximum_request(
+    agent: FakeAgent, user: Client
+) -> None:
     big = {"name": "large", "resources": {"cpu": "12", "mem": "1g"}}
     with pytest.raises(errors.InsufficientResources, match="at most 8 is free"):
         await user.post("/sessions", big)
@@ -231,7 +233,7 @@ async def test_nobody_is_refused_for_machines_that_were(agent: FakeAgent, user: 
         assert created[name] == shown[name], name
 
 
-async def test_sessions_placed_together_are_handed_out_together(
+async def test_sessions_placed_in_one_pass_are_delivered_together(
     agent: FakeAgent, user: Client
 ) -> None:
     names = ("lab1", "lab2", "lab3")
@@ -246,7 +248,9 @@ async def test_sessions_placed_together_are_handed_out_together(
         assert (await user.get(f"/sessions/{name}"))["status"] == "PREPARING"
 
 
-async def test_a_cap_is_named_with_what_is_left(api: Api, agent: FakeAgent, user: Client) -> None:
+async def test_exceeded_limit_is_reported_with_the_remaining_amount(
+    api: Api, agent: FakeAgent, user: Client
+) -> None:
     admin = await api.client("admin")
     await admin.patch("/domains/default", {"total_resource_slots": {"cuda.shares": "0.5"}})
     await user.post("/sessions", {"name": "lab1", "resources": QUARTER})
@@ -266,7 +270,7 @@ async def test_a_cap_is_named_with_what_is_left(api: Api, agent: FakeAgent, user
     await status_of(user, "lab2", "SCHEDULED")
 
 
-async def test_others_do_not_see_it(api: Api, agent: FakeAgent, user: Client) -> None:
+async def test_session_of_another_user_is_hidden(api: Api, agent: FakeAgent, user: Client) -> None:
     session = await user.post("/sessions", {"name": "lab1"})
     for name in ("user2", "acme-user"):
         other = await api.client(name)
@@ -286,7 +290,9 @@ async def test_others_do_not_see_it(api: Api, agent: FakeAgent, user: Client) ->
     assert (await user.get("/sessions/lab1"))["status"] == "CANCELLED"
 
 
-async def test_a_forged_launch_learns_nothing(api: Api, agent: FakeAgent, user: Client) -> None:
+async def test_launch_with_wrong_user_or_server_is_not_found(
+    api: Api, agent: FakeAgent, user: Client
+) -> None:
     session = await user.post("/sessions", {"name": "lab1"})
     path = f"/sessions/{session['id']}/launch"
     where = {"user": "user", "server": session["hub_server"]}
@@ -308,7 +314,7 @@ async def test_a_forged_launch_learns_nothing(api: Api, agent: FakeAgent, user: 
     await status_of(user, session["id"], "CANCELLED")
 
 
-async def test_a_stop_before_the_launch_ends_it_at_once(
+async def test_stop_before_launch_ends_the_session_at_once(
     api: Api, agent: FakeAgent, user: Client
 ) -> None:
     await user.post("/sessions", {"name": "lab1"})
@@ -320,7 +326,7 @@ async def test_a_stop_before_the_launch_ends_it_at_once(
 
 
 @pytest.mark.parametrize("by", ["REST", "the Hub"])
-async def test_a_start_that_is_cancelled_is_no_error(
+async def test_start_cancelled_by_the_user_is_not_an_error(
     api: Api, agent: FakeAgent, user: Client, by: str
 ) -> None:
     session = await user.post("/sessions", {"name": "lab1"})
@@ -335,7 +341,9 @@ async def test_a_start_that_is_cancelled_is_no_error(
     assert (ended["result"], ended["allocations"]) == ("undefined", [])
 
 
-async def test_a_preparation_that_fails_is_told(api: Api, agent: FakeAgent, user: Client) -> None:
+async def test_failed_preparation_fails_the_session(
+    api: Api, agent: FakeAgent, user: Client
+) -> None:
     session = await user.post("/sessions", {"name": "lab1"})
     item = (await agent.work(5))[0]
     await agent.report(item, "progress", progress={"stage": "pull", "percent": 40})
@@ -349,7 +357,7 @@ async def test_a_preparation_that_fails_is_told(api: Api, agent: FakeAgent, user
     assert (await user.get(f"/sessions/{session['id']}"))["status"] == "ERROR"
 
 
-async def test_what_died_at_start_is_an_error(api: Api, agent: FakeAgent, user: Client) -> None:
+async def test_exit_during_start_is_an_error(api: Api, agent: FakeAgent, user: Client) -> None:
     session = await user.post("/sessions", {"name": "lab1"})
     await agent.prepare()
     where = {"user": "user", "server": session["hub_server"]}
@@ -360,7 +368,7 @@ async def test_what_died_at_start_is_an_error(api: Api, agent: FakeAgent, user: 
     assert (ended["exit_code"], ended["result"]) == (127, "failure")
 
 
-async def test_a_kernel_that_is_killed_is_noticed(api: Api, agent: FakeAgent) -> None:
+async def test_killed_kernel_fails_the_session(api: Api, agent: FakeAgent) -> None:
     session = await started(api, agent, "lab1")
     kernel = {"kernel_id": session["kernel_id"], "session_id": session["id"]}
     dead = {**kernel, "container_id": "c1", "is_running": False, "exit_code": 137}
@@ -382,7 +390,7 @@ async def test_a_kernel_that_is_killed_is_noticed(api: Api, agent: FakeAgent) ->
     assert await agent.work() == []
 
 
-async def test_a_stray_kernel_is_removed(api: Api, agent: FakeAgent) -> None:
+async def test_unknown_kernel_is_removed_from_the_agent(api: Api, agent: FakeAgent) -> None:
     stray = agent.running({"kernel_id": "k-unknown", "session_id": "s-unknown"})
     await agent.beat([stray])
     assert await agent.work() == []
@@ -407,7 +415,7 @@ async def test_logs_of_a_running_session_come_from_its_agent(api: Api, agent: Fa
     }
 
 
-async def test_the_hubs_own_start(api: Api, agent: FakeAgent) -> None:
+async def test_hub_creates_a_session_for_its_start_page(api: Api, agent: FakeAgent) -> None:
     body = {"name": "My Server!", "owner": "user", "hub_server": "srv", "project": "default"}
     with pytest.raises(errors.InvalidRequest, match="for instance My-Server"):
         await api.hub.post("/sessions", body)
@@ -433,7 +441,7 @@ async def test_the_hubs_own_start(api: Api, agent: FakeAgent) -> None:
     )
 
 
-async def test_a_rename(api: Api, agent: FakeAgent, user: Client) -> None:
+async def test_rename_session(api: Api, agent: FakeAgent, user: Client) -> None:
     await user.post("/sessions", {"name": "lab1"})
     await user.post("/sessions", {"name": "lab2"})
     with pytest.raises(errors.AlreadyExists):
@@ -441,7 +449,9 @@ async def test_a_rename(api: Api, agent: FakeAgent, user: Client) -> None:
     assert (await user.patch("/sessions/lab1", {"name": "lab3"}))["name"] == "lab3"
 
 
-async def test_options_say_what_can_start_now(api: Api, agent: FakeAgent, user: Client) -> None:
+async def test_options_show_the_limits_that_can_start_now(
+    api: Api, agent: FakeAgent, user: Client
+) -> None:
     await (await api.client("admin")).patch(
         "/domains/default", {"total_resource_slots": {"cpu": "6", "cuda.shares": "1"}}
     )
@@ -451,7 +461,7 @@ async def test_options_say_what_can_start_now(api: Api, agent: FakeAgent, user: 
     assert options["limits"]["cpu"] == {"min": "0.001", "max": "6", "now": "5", "step": "0.001"}
     assert options["limits"]["cuda.shares"]["max"] == "1"
     assert options["limits"]["cuda.shares"]["now"] == "0.75"
-    # The agent has said nothing of what holds shares.
+    # The agent has not reported an enforcement level.
     assert options["limits"]["cuda.shares"]["enforcement"] == "none"
     assert options["limits"]["cuda.device"]["now"] == "1"
     assert options["limits"]["mem"]["now"] == "15g"
@@ -460,15 +470,15 @@ async def test_options_say_what_can_start_now(api: Api, agent: FakeAgent, user: 
     assert options["images"][0]["name"] == "local/session:latest"
 
 
-async def test_options_tell_what_a_groups_machines_lack(agent: FakeAgent, user: Client) -> None:
+async def test_options_list_image_features_that_a_group_lacks(
+    agent: FakeAgent, user: Client
+) -> None:
     await agent.beat(facts={"notices": ["Sessions are not kept apart here."]})
     options = await user.get("/sessions/options", project="default")
     assert options["resource_groups"][0]["notices"] == ["Sessions are not kept apart here."]
 
 
-async def test_lists_of_kernels_and_of_what_is_held(
-    api: Api, agent: FakeAgent, user: Client
-) -> None:
+async def test_lists_of_kernels_and_allocations(api: Api, agent: FakeAgent, user: Client) -> None:
     session = await user.post("/sessions", {"name": "lab1", "resources": QUARTER})
     await status_of(user, "lab1", "SCHEDULED")
     held = await user.get("/allocations", sort="slot")
@@ -484,7 +494,7 @@ async def test_lists_of_kernels_and_of_what_is_held(
     assert (await (await api.client("user2")).get("/kernels"))["total"] == 0
 
 
-async def test_events_tell_what_the_caller_may_read(
+async def test_events_contain_only_sessions_that_the_caller_may_read(
     api: Api, agent: FakeAgent, user: Client
 ) -> None:
     other = await api.client("user2")
@@ -503,7 +513,7 @@ async def test_events_tell_what_the_caller_may_read(
         assert isinstance(theirs, httpx.Response)
 
 
-async def test_a_folder_is_held_while_a_session_wants_it(
+async def test_folder_of_a_live_session_cannot_be_trashed(
     api: Api, agent: FakeAgent, user: Client
 ) -> None:
     folder = await user.post("/vfolders", {"name": "data"})

@@ -1,4 +1,4 @@
-"""People's SSH keys through REST: shown once, limited, each person's own."""
+"""SSH keys of users over REST."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from bai_services.manager.accounts.ssh_keys import new_pair
 from tests.testbed.manager import Api
 
 
-async def test_a_made_pair_is_shown_once_and_only_its_public_half_is_kept(api: Api) -> None:
+async def test_private_key_of_a_created_pair_is_not_stored(api: Api) -> None:
     user = await api.client("user")
     made = await user.post("/me/ssh-keys", {"name": "laptop"})
     assert "OPENSSH PRIVATE KEY" in made["private_key"]
@@ -25,7 +25,7 @@ async def test_a_made_pair_is_shown_once_and_only_its_public_half_is_kept(api: A
     assert made["fingerprint"] in audit
 
 
-async def test_a_key_of_ones_own_is_added_and_removed(api: Api) -> None:
+async def test_public_key_is_added_and_removed(api: Api) -> None:
     user, user2 = await api.client("user"), await api.client("user2")
     _, public = new_pair("me@home")
     added = await user.post("/me/ssh-keys", {"name": "home", "public_key": public})
@@ -34,7 +34,7 @@ async def test_a_key_of_ones_own_is_added_and_removed(api: Api) -> None:
     for again in ({"name": "other", "public_key": public}, {"name": "home"}):
         with pytest.raises(AlreadyExists):
             await user.post("/me/ssh-keys", again)
-    # Another person may have the same key and name, and removes only their own.
+    # Another user may have the same key under the same name; each removes only their own.
     await user2.post("/me/ssh-keys", {"name": "home", "public_key": public})
     await user2.delete("/me/ssh-keys/home")
     assert len((await user.get("/me/ssh-keys"))["items"]) == 1
@@ -44,7 +44,7 @@ async def test_a_key_of_ones_own_is_added_and_removed(api: Api) -> None:
 
 
 @pytest.mark.both_databases
-async def test_there_are_at_most_so_many_keys_also_of_those_that_come_at_once(api: Api) -> None:
+async def test_concurrent_requests_respect_the_maximum_number_of_keys(api: Api) -> None:
     user = await api.client("user")
     specs = [user.post("/me/ssh-keys", {"name": f"key-{number}"}) for number in range(MAX_KEYS + 3)]
     answers = await asyncio.gather(*specs, return_exceptions=True)
@@ -55,7 +55,7 @@ async def test_there_are_at_most_so_many_keys_also_of_those_that_come_at_once(ap
 @pytest.mark.parametrize(
     "body", [{"name": "a b"}, {"name": "x", "public_key": "ssh-dss AAAA"}, {"name": "x", "y": 1}]
 )
-async def test_what_is_no_key_is_refused(api: Api, body: dict[str, str]) -> None:
+async def test_invalid_public_key_is_rejected(api: Api, body: dict[str, str]) -> None:
     user = await api.client("user")
     with pytest.raises(InvalidRequest):
         await user.post("/me/ssh-keys", body)

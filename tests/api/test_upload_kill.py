@@ -1,4 +1,4 @@
-"""The manager is killed while a piece of an upload arrives: what was acknowledged is kept."""
+"""Kill of the manager during an upload chunk: acknowledged bytes are kept."""
 
 from __future__ import annotations
 
@@ -21,8 +21,12 @@ CONTENT_BYTES = 48 * MIB
 FIRST_BYTES = 2 * MIB
 
 
-@pytest.mark.parametrize("has_checksum", [False, True], ids=["plain", "with a checksum"])
-async def test_a_kill_inside_of_a_piece(tmp_path: Path, has_checksum: bool) -> None:
+@pytest.mark.parametrize(
+    "has_checksum", [False, True], ids=["chunk without checksum", "chunk with checksum"]
+)
+async def test_kill_during_a_chunk_keeps_acknowledged_bytes(
+    tmp_path: Path, has_checksum: bool
+) -> None:
     content = os.urandom(CONTENT_BYTES)
     home = tmp_path / "home"
     home.mkdir()
@@ -56,7 +60,7 @@ async def test_a_kill_inside_of_a_piece(tmp_path: Path, has_checksum: bool) -> N
 
             async def until_killed() -> AsyncIterator[bytes]:
                 yield content[FIRST_BYTES : -4 * MIB]
-                # The server has begun to write this piece, and waits for its end.
+                # The server has started to write this chunk and waits for the rest.
                 await wait_until_async(
                     lambda: arrived() > FIRST_BYTES + 4 * MIB, 60, "a part of the piece to arrive"
                 )
@@ -69,7 +73,7 @@ async def test_a_kill_inside_of_a_piece(tmp_path: Path, has_checksum: bool) -> N
                 await send(FIRST_BYTES, until_killed(), len(content) - FIRST_BYTES)
             await asyncio.to_thread(server.start, int(port))
             kept = await offset_now()
-            # What came unchecked does not count; what came without a checksum may.
+            # An incomplete chunk with a checksum is discarded; without a checksum it may be kept.
             assert kept == FIRST_BYTES if has_checksum else FIRST_BYTES <= kept < len(content)
             assert await send(kept, content[kept:], len(content) - kept) == len(content)
         (landed,) = home.glob("vfolders/user/*/*/f")

@@ -1,4 +1,4 @@
-"""Uploads that can be resumed, by hand and by a tus client that is not ours."""
+"""Resumable uploads with hand-written tus requests and with a third-party tus client."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from tests.testbed.manager import Api
 from tests.testbed.wait import wait_until, wait_until_async
 
 MIB = 2**20
-PIECE = {"Content-Type": "application/offset+octet-stream", "Tus-Resumable": "1.0.0"}
+CHUNK_HEADERS = {"Content-Type": "application/offset+octet-stream", "Tus-Resumable": "1.0.0"}
 UPLOADS = "/vfolders/data/uploads"
 NOTHING: dict[str, str] = {}
 
@@ -51,7 +51,7 @@ async def begin(
     client: Client, length: int, path: str, more: dict[str, str] = NOTHING,
     headers: dict[str, str] = NOTHING,
 ) -> str:  # fmt: skip
-    """Begin an upload, with ``more`` metadata, and return its path below the API."""
+    """Create an upload, with ``more`` metadata, and return its path below the API."""
     answer = await client.http.post(
         UPLOADS,
         headers={
@@ -64,12 +64,12 @@ async def begin(
     return "/vfolders/" + answer.headers["Location"].partition("/vfolders/")[2]
 
 
-async def piece(
+async def send_chunk(
     client: Client, upload: str, offset: int, content: bytes, **headers: str
 ) -> httpx.Response:
     more = {name.replace("_", "-"): value for name, value in headers.items()}
     return await client.http.patch(
-        upload, content=content, headers={**PIECE, "Upload-Offset": str(offset), **more}
+        upload, content=content, headers={**CHUNK_HEADERS, "Upload-Offset": str(offset), **more}
     )
 
 
@@ -87,7 +87,7 @@ async def names(client: Client) -> list[str]:
     return [item["name"] for item in (await client.get("/vfolders/data/files"))["items"]]
 
 
-async def test_the_server_says_what_it_can(api: Api) -> None:
+async def test_options_response_lists_tus_features(api: Api) -> None:
     async with httpx.AsyncClient() as http:
         answer = await http.options(f"{api.url}/api/v1{UPLOADS}")
     assert answer.status_code == 204
@@ -98,26 +98,26 @@ async def test_the_server_says_what_it_can(api: Api) -> None:
     assert "sha256" in answer.headers["Tus-Checksum-Algorithm"]
 
 
-async def test_a_file_arrives_in_pieces_and_appears_with_the_last(user: Client) -> None:
+async def test_file_appears_with_the_last_chunk(user: Client) -> None:
     content = os.urandom(3 * MIB + 5)
     upload = await begin(user, len(content), "deep/file.bin")
     assert await offset_of(user, upload) == 0
-    first = await piece(user, upload, 0, content[:MIB])
+    first = await send_chunk(user, upload, 0, content[:MIB])
     assert (first.status_code, first.headers["Upload-Offset"]) == (204, str(MIB))
     assert "Upload-Expires" in first.headers
     assert await names(user) == []
-    wrong = await piece(user, upload, 17, content[MIB:])
+    wrong = await send_chunk(user, upload, 17, content[MIB:])
     assert wrong.status_code == 409 and wrong.json()["details"]["offset"] == MIB
-    last = await piece(user, upload, MIB, content[MIB:])
+    last = await send_chunk(user, upload, MIB, content[MIB:])
     assert (last.status_code, last.headers["Upload-Offset"]) == (204, str(len(content)))
     assert await content_of(user, "deep/file.bin") == content
-    # Who did not hear of the end asks again.
+    # A client that missed the last response reads the progress.
     assert await offset_of(user, upload) == len(content)
 
 
-async def test_what_is_refused(api: Api, user: Client) -> None:
+async def test_invalid_upload_request_is_rejected(api: Api, user: Client) -> None:
     upload = await begin(user, 5, "f")
-    assert (await piece(user, upload, 0, b"123456")).status_code == 413
+    assert (await send_chunk(user, upload, 0, b"123456")).status_code == 413
     untyped = await user.http.patch(upload, content=b"1", headers={"Upload-Offset": "0"})
     assert untyped.status_code == 415
     old = await user.http.post(UPLOADS, headers={"Tus-Resumable": "0.2.2", "Upload-Length": "5"})
@@ -130,7 +130,7 @@ async def test_what_is_refused(api: Api, user: Client) -> None:
         assert (await user.http.post(UPLOADS, headers=headers)).status_code == 400
     outside = {"Upload-Length": "1", "Upload-Metadata": metadata(path="../x")}
     assert (await user.http.post(UPLOADS, headers=outside)).status_code == 400
-    # Nobody else sees it, not even who may write there too.
+    # Other users do not see the upload, even with write permission on the folder.
     await api.lend("user", "data", "user2", "rw")
     guest = await api.client("user2")
     folder = (await user.get("/vfolders/data"))["id"]
@@ -139,29 +139,29 @@ async def test_what_is_refused(api: Api, user: Client) -> None:
     assert (await user.http.head(f"{UPLOADS}/..%2F..%2Fx")).status_code == 404
 
 
-async def test_a_piece_with_a_wrong_checksum_does_not_count(user: Client) -> None:
+async def test_chunk_with_wrong_checksum_is_discarded(user: Client) -> None:
     content = os.urandom(MIB)
     upload = await begin(user, len(content), "f")
     good = base64.b64encode(hashlib.sha256(content[:1000]).digest()).decode()
-    wrong = await piece(user, upload, 0, b"x" * 1000, Upload_Checksum=f"sha256 {good}")
+    wrong = await send_chunk(user, upload, 0, b"x" * 1000, Upload_Checksum=f"sha256 {good}")
     assert wrong.status_code == 460
     assert await offset_of(user, upload) == 0
-    unknown = await piece(user, upload, 0, b"x", Upload_Checksum="crc32 AAAA")
+    unknown = await send_chunk(user, upload, 0, b"x", Upload_Checksum="crc32 AAAA")
     assert unknown.status_code == 400
-    right = await piece(user, upload, 0, content[:1000], Upload_Checksum=f"sha256 {good}")
+    right = await send_chunk(user, upload, 0, content[:1000], Upload_Checksum=f"sha256 {good}")
     assert right.status_code == 204
-    assert (await piece(user, upload, 1000, content[1000:])).status_code == 204
+    assert (await send_chunk(user, upload, 1000, content[1000:])).status_code == 204
     assert await content_of(user, "f") == content
 
 
-async def test_parts_that_are_sent_side_by_side_become_one_file(user: Client) -> None:
+async def test_parallel_partial_uploads_are_concatenated(user: Client) -> None:
     content = os.urandom(4 * MIB + 3)
     cuts = [content[i : i + MIB + 1] for i in range(0, len(content), MIB + 1)]
     uploads = [
         await begin(user, len(cut), "", headers={"Upload-Concat": "partial"}) for cut in cuts
     ]
     done = await asyncio.gather(
-        *(piece(user, upload, 0, cut) for upload, cut in zip(uploads, cuts, strict=True))
+        *(send_chunk(user, upload, 0, cut) for upload, cut in zip(uploads, cuts, strict=True))
     )
     assert {answer.status_code for answer in done} == {204}
     assert await names(user) == []
@@ -170,17 +170,17 @@ async def test_parts_that_are_sent_side_by_side_become_one_file(user: Client) ->
     assert answer.status_code == 201, answer.text
     assert await content_of(user, "big") == content
     again = await user.http.post(UPLOADS, headers=final)
-    assert again.status_code == 404  # its parts are gone
+    assert again.status_code == 404  # the partial uploads are deleted
 
 
-async def test_an_upload_that_is_given_up_is_gone(user: Client) -> None:
+async def test_aborted_upload_is_deleted(user: Client) -> None:
     upload = await begin(user, 10, "f")
-    await piece(user, upload, 0, b"12345")
+    await send_chunk(user, upload, 0, b"12345")
     assert (await user.http.delete(upload)).status_code == 204
     assert (await user.http.head(upload)).status_code == 404
 
 
-async def test_an_upload_that_nobody_goes_on_with_expires(api: Api, user: Client) -> None:
+async def test_abandoned_upload_expires(api: Api, user: Client) -> None:
     upload = await begin(user, 10, "f")
     (host,) = api.world.manager.folders.storage_hosts.every()
     row = (await api.world.manager.folders.vfolders._store.by_id(upload.split("/")[2]))[0]
@@ -190,7 +190,7 @@ async def test_an_upload_that_nobody_goes_on_with_expires(api: Api, user: Client
     assert (await user.http.head(upload)).status_code == 404
 
 
-async def test_who_comes_last_goes_on(api: Api, user: Client) -> None:
+async def test_latest_chunk_request_takes_over_an_upload(api: Api, user: Client) -> None:
     content = os.urandom(4 * MIB)
     upload = await begin(user, len(content), "f")
     staged = api.world.manager.settings.storage_root
@@ -199,7 +199,7 @@ async def test_who_comes_last_goes_on(api: Api, user: Client) -> None:
         yield content[: 3 * MIB]
         await asyncio.Event().wait()
 
-    headers = {**PIECE, "Upload-Offset": "0", "Content-Length": str(len(content))}
+    headers = {**CHUNK_HEADERS, "Upload-Offset": "0", "Content-Length": str(len(content))}
     first = asyncio.create_task(user.http.patch(upload, content=stuck(), headers=headers))
     await wait_until_async(
         lambda: any(path.stat().st_size for path in staged.glob("*/*/.staging/*.data")),
@@ -207,13 +207,13 @@ async def test_who_comes_last_goes_on(api: Api, user: Client) -> None:
         "a part of the first to be written",
     )
     offset = await offset_of(user, upload)
-    assert (await piece(user, upload, offset, content[offset:])).status_code == 204
+    assert (await send_chunk(user, upload, offset, content[offset:])).status_code == 204
     first.cancel()
     await asyncio.gather(first, return_exceptions=True)
     assert await content_of(user, "f") == content
 
 
-async def test_an_archive_is_unpacked_at_its_end(user: Client) -> None:
+async def test_uploaded_archive_is_unpacked_when_complete(user: Client) -> None:
     packed = io.BytesIO()
     with tarfile.open(fileobj=packed, mode="w") as archive:
         info = tarfile.TarInfo("a/b.txt")
@@ -221,18 +221,18 @@ async def test_an_archive_is_unpacked_at_its_end(user: Client) -> None:
         archive.addfile(info, io.BytesIO(b"hi"))
     body = packed.getvalue()
     upload = await begin(user, len(body), "into", {"unpack": "tar"})
-    assert (await piece(user, upload, 0, body)).status_code == 204
+    assert (await send_chunk(user, upload, 0, body)).status_code == 204
     assert await content_of(user, "into/a/b.txt") == b"hi"
 
 
-async def test_a_user_has_a_limit_of_unfinished_uploads(api: Api, user: Client) -> None:
+async def test_unfinished_uploads_per_user_are_limited(api: Api, user: Client) -> None:
     api.world.manager.folders.uploads._open._limit = 3
 
     async def post(length: int = 4) -> httpx.Response:
         headers = {"Upload-Length": str(length), "Upload-Metadata": metadata(path="f")}
         return await user.http.post(UPLOADS, headers=headers)
 
-    # All at once: none slips through between the check and the count.
+    # Concurrently, to detect a race between check and count.
     answers = await asyncio.gather(*(post() for _ in range(12)))
     assert sorted(answer.status_code for answer in answers) == [201] * 3 + [403] * 9
     refused = next(answer for answer in answers if answer.status_code == 403)
@@ -240,7 +240,7 @@ async def test_a_user_has_a_limit_of_unfinished_uploads(api: Api, user: Client) 
     assert "3 unfinished uploads" in refused.json()["message"]
     made = [a.headers["Location"] for a in answers if a.status_code == 201]
     paths = ["/vfolders/" + location.partition("/vfolders/")[2] for location in made]
-    # Another user has an own limit; what ends makes room again.
+    # The limit is per user, and finished uploads no longer count.
     guest = await api.client("user2")
     await guest.post("/vfolders", {"name": "theirs"})
     answer = await guest.http.post(
@@ -249,11 +249,11 @@ async def test_a_user_has_a_limit_of_unfinished_uploads(api: Api, user: Client) 
     )
     assert answer.status_code == 201
     assert (await user.http.delete(paths[0])).status_code == 204
-    assert (await piece(user, paths[1], 0, b"done")).status_code == 204
+    assert (await send_chunk(user, paths[1], 0, b"done")).status_code == 204
     assert [(await post()).status_code for _ in range(3)] == [201, 201, 403]
 
 
-async def test_unfinished_uploads_are_counted_after_a_restart_and_until_they_expire(
+async def test_unfinished_uploads_count_after_a_restart_until_they_expire(
     api: Api, user: Client
 ) -> None:
     await begin(user, 4, "f")
@@ -266,7 +266,7 @@ async def test_unfinished_uploads_are_counted_after_a_restart_and_until_they_exp
     assert (await user.http.post(UPLOADS, headers=headers)).status_code == 201
 
 
-async def test_unfinished_uploads_together_stay_within_the_quota(api: Api, user: Client) -> None:
+async def test_unfinished_uploads_count_towards_the_quota(api: Api, user: Client) -> None:
     folder = await user.get("/vfolders/data")
     scopes = (await user.get("/quota-scopes"))["items"]
     scope = next(found for found in scopes if found["host"] == folder["host"])
@@ -278,7 +278,7 @@ async def test_unfinished_uploads_together_stay_within_the_quota(api: Api, user:
     assert (answer.status_code, answer.json()["error"]) == (403, "quota-exceeded")
 
 
-async def test_the_right_to_write_is_asked_at_the_end_too(api: Api, user: Client) -> None:
+async def test_write_permission_is_checked_again_at_completion(api: Api, user: Client) -> None:
     await api.lend("user", "data", "user2", "rw")
     folder = (await user.get("/vfolders/data"))["id"]
     guest = await api.client("user2")
@@ -287,16 +287,16 @@ async def test_the_right_to_write_is_asked_at_the_end_too(api: Api, user: Client
         headers={"Upload-Length": "4", "Upload-Metadata": metadata(filename="f")},
     )
     upload = "/vfolders/" + answer.headers["Location"].partition("/vfolders/")[2]
-    assert (await piece(guest, upload, 0, b"12")).status_code == 204
+    assert (await send_chunk(guest, upload, 0, b"12")).status_code == 204
     await user.put("/vfolders/data/grants/user2", {"permission": "ro"})
-    assert (await piece(guest, upload, 2, b"34")).status_code == 403
+    assert (await send_chunk(guest, upload, 2, b"34")).status_code == 403
     with pytest.raises(Forbidden):
         await guest.call("PUT", f"/vfolders/{folder}/content", query={"path": "x"}, content=b"x")
     assert await names(user) == []
 
 
-# A manager in a process of its own: it can be killed, and comes back at the same place.
-SERVER = Path(__file__).parent / "killable.py"
+# Script of a manager process that can be killed and restarted on the same port and data.
+SERVER = Path(__file__).parent / "killable_manager.py"
 
 
 class Killable:
@@ -333,8 +333,8 @@ def signed(url: str, access: str, secret: str, method: str, kind: str = "") -> d
     }
 
 
-def test_a_client_that_is_not_ours_survives_a_kill_of_the_manager(tmp_path: Path) -> None:
-    """tuspy uploads, the manager is killed in the middle, tuspy goes on; checksums agree."""
+def test_tuspy_resumes_after_a_kill_of_the_manager(tmp_path: Path) -> None:
+    """The manager is killed during an upload by tuspy, which resumes it; checksums match."""
     content = os.urandom(12 * MIB)
     (tmp_path / "big.bin").write_bytes(content)
     server = Killable(tmp_path / "home")
@@ -364,7 +364,7 @@ def test_a_client_that_is_not_ours_survives_a_kill_of_the_manager(tmp_path: Path
             server.start(int(port))
             client.set_headers(signed(uploader.url, access, secret, "HEAD"))
             uploader.offset = uploader.get_offset()
-            assert uploader.offset == 6 * MIB  # nothing that was acknowledged is lost
+            assert uploader.offset == 6 * MIB  # no acknowledged bytes are lost
             while uploader.offset < len(content):
                 send()
         (landed,) = (tmp_path / "home" / "vfolders").glob("user/*/*/sub/big.bin")

@@ -1,4 +1,4 @@
-"""Any sequence of what people do with folders does what it does to a model of them."""
+"""Stateful property test: folder operations of two users against a model."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ from tests.testbed.manager import SUPERADMIN, MovableClock, make_world, manager_
 from tests.testbed.manager import settings as manager_settings
 
 OWNER, GUEST = "user", "user2"
-PEOPLE = st.sampled_from([OWNER, GUEST])
+USERS = st.sampled_from([OWNER, GUEST])
 NAMES = st.sampled_from(["a", "b", ".c"])
 LIVE, TRASH, GONE = "ready", "delete-pending", "delete-complete"
 
 
 @dataclass
-class Known:
-    """A folder as the model knows it; ``grants`` are what others than its owner have."""
+class ModelFolder:
+    """A folder of the model; ``grants`` are the permissions of users other than the owner."""
 
     id: str
     owner: str
@@ -42,15 +42,15 @@ class Known:
     is_cloneable: bool = False
     grants: dict[str, Permission] = field(default_factory=dict)
 
-    def held_by(self, person: str) -> Permission | None:
+    def held_by(self, user: str) -> Permission | None:
         if self.status != LIVE:
             return None
-        return Permission.WD if person == self.owner else self.grants.get(person)
+        return Permission.WD if user == self.owner else self.grants.get(user)
 
 
 @cache
 def filled() -> Path:
-    """A database with the demo in it, of which each run gets a copy."""
+    """Return a database with the demo data, which is copied for each run."""
     home = Path(tempfile.mkdtemp(prefix="bai-demo-"))
 
     async def fill() -> None:
@@ -79,7 +79,7 @@ class FoldersMachine(RuleBasedStateMachine):
         url = f"sqlite+aiosqlite:///{self.home}/bai.sqlite"
         self.manager = Manager(manager_settings(url, self.home), Database(url), MovableClock())
         self.run(self.manager.folders.vfolders.start())
-        self.known: list[Known] = []
+        self.known: list[ModelFolder] = []
 
     def teardown(self) -> None:
         self.run(self.manager.stop())
@@ -89,60 +89,60 @@ class FoldersMachine(RuleBasedStateMachine):
     def run(self, work: Coroutine[Any, Any, Any]) -> Any:
         return self.loop.run_until_complete(work)
 
-    def caller(self, person: str) -> Caller:
-        found: Caller = self.run(self.manager.accounts.callers.by_username(person, "127.0.0.1"))
+    def caller(self, user: str) -> Caller:
+        found: Caller = self.run(self.manager.accounts.callers.by_username(user, "127.0.0.1"))
         return found
 
-    def done(self, work: Coroutine[Any, Any, Any], expected: bool) -> Any:
-        """Do work that must be done, or refused in words for people."""
+    def expect_outcome(self, work: Coroutine[Any, Any, Any], expected: bool) -> Any:
+        """Run an operation that must succeed, or else fail with an error for the user."""
         try:
             found = self.run(work)
         except BaiError as error:
             assert not expected, error
             return None
-        assert expected, "it was not refused"
+        assert expected, "the operation succeeded unexpectedly"
         self.run(self.manager.folders.vfolders.settled())
         return found
 
-    def is_free(self, person: str, name: str, but: Known | None = None) -> bool:
+    def is_free(self, user: str, name: str, but: ModelFolder | None = None) -> bool:
         return not any(
-            known.owner == person and known.name == name and known.status == LIVE
+            known.owner == user and known.name == name and known.status == LIVE
             for known in self.known
             if known is not but
         )
 
-    @rule(target=folders, person=PEOPLE, name=NAMES, is_cloneable=st.booleans())
-    def create(self, person: str, name: str, is_cloneable: bool) -> Any:
+    @rule(target=folders, user=USERS, name=NAMES, is_cloneable=st.booleans())
+    def create(self, user: str, name: str, is_cloneable: bool) -> Any:
         spec = {"name": name, "cloneable": is_cloneable}
-        work = self.manager.folders.vfolders.create(self.caller(person), spec)
-        made = self.done(work, self.is_free(person, name))
+        work = self.manager.folders.vfolders.create(self.caller(user), spec)
+        made = self.expect_outcome(work, self.is_free(user, name))
         if made is None:
             return multiple()
-        known = Known(made.id, person, name, is_cloneable=is_cloneable)
+        known = ModelFolder(made.id, user, name, is_cloneable=is_cloneable)
         self.known.append(known)
         return known
 
-    @rule(folder=folders, person=PEOPLE, content=st.binary(max_size=8))
-    def write(self, folder: Known, person: str, content: bytes) -> None:
-        caller = self.caller(person)
+    @rule(folder=folders, user=USERS, content=st.binary(max_size=8))
+    def write(self, folder: ModelFolder, user: str, content: bytes) -> None:
+        caller = self.caller(user)
 
         async def send() -> None:
             upload = await self.manager.folders.files.upload(caller, folder.id, "f", len(content))
             await upload.write(content)
             await upload.commit()
 
-        held = folder.held_by(person)
-        self.done(send(), held is not None and held.is_writable)
+        held = folder.held_by(user)
+        self.expect_outcome(send(), held is not None and held.is_writable)
         if held is not None and held.is_writable:
             folder.content = content
 
     @rule(
-        folder=folders, person=PEOPLE, to=PEOPLE, permission=st.sampled_from(list(Permission)),
+        folder=folders, user=USERS, to=USERS, permission=st.sampled_from(list(Permission)),
     )  # fmt: skip
-    def share(self, folder: Known, person: str, to: str, permission: Permission) -> None:
-        may = folder.status == LIVE and person == folder.owner and to != folder.owner
-        work = self.manager.folders.grants.put(self.caller(person), folder.id, to, permission)
-        grant = self.done(work, may)
+    def share(self, folder: ModelFolder, user: str, to: str, permission: Permission) -> None:
+        may = folder.status == LIVE and user == folder.owner and to != folder.owner
+        work = self.manager.folders.grants.put(self.caller(user), folder.id, to, permission)
+        grant = self.expect_outcome(work, may)
         if grant is None:
             return
         assert grant.is_pending == (to not in folder.grants)
@@ -150,12 +150,12 @@ class FoldersMachine(RuleBasedStateMachine):
             self.run(self.manager.folders.invitations.accept(self.caller(to), grant.invitation_id))
         folder.grants[to] = permission
 
-    @rule(folder=folders, person=PEOPLE)
-    def unshare_or_leave(self, folder: Known, person: str) -> None:
+    @rule(folder=folders, user=USERS)
+    def unshare_or_leave(self, folder: ModelFolder, user: str) -> None:
         guest = GUEST if folder.owner == OWNER else OWNER
-        # Who has it in no way does not even see it; in the trash only its owner does.
-        sees = person == folder.owner or (guest in folder.grants and folder.status == LIVE)
-        work = self.manager.folders.grants.delete(self.caller(person), folder.id, guest)
+        # Users without a grant do not see the folder; in the trash only its owner sees it.
+        sees = user == folder.owner or (guest in folder.grants and folder.status == LIVE)
+        work = self.manager.folders.grants.delete(self.caller(user), folder.id, guest)
         expected = sees and guest in folder.grants
         try:
             self.run(work)
@@ -165,58 +165,60 @@ class FoldersMachine(RuleBasedStateMachine):
         assert guest in folder.grants
         del folder.grants[guest]
 
-    @rule(target=folders, folder=folders, person=PEOPLE, name=NAMES)
-    def clone(self, folder: Known, person: str, name: str) -> Any:
-        held = folder.held_by(person)
-        may = held is not None and folder.is_cloneable and self.is_free(person, name)
-        work = self.manager.folders.vfolders.clone(self.caller(person), folder.id, {"name": name})
-        made = self.done(work, may)
+    @rule(target=folders, folder=folders, user=USERS, name=NAMES)
+    def clone(self, folder: ModelFolder, user: str, name: str) -> Any:
+        held = folder.held_by(user)
+        may = held is not None and folder.is_cloneable and self.is_free(user, name)
+        work = self.manager.folders.vfolders.clone(self.caller(user), folder.id, {"name": name})
+        made = self.expect_outcome(work, may)
         if made is None:
             return multiple()
-        known = Known(made.id, person, name, folder.content)
+        known = ModelFolder(made.id, user, name, folder.content)
         self.known.append(known)
         return known
 
-    @rule(folder=folders, person=PEOPLE, name=NAMES)
-    def rename(self, folder: Known, person: str, name: str) -> None:
-        may = folder.status == LIVE and person == folder.owner
-        may = may and self.is_free(person, name, folder)
-        work = self.manager.folders.vfolders.update(self.caller(person), folder.id, {"name": name})
-        if self.done(work, may) is not None:
+    @rule(folder=folders, user=USERS, name=NAMES)
+    def rename(self, folder: ModelFolder, user: str, name: str) -> None:
+        may = folder.status == LIVE and user == folder.owner
+        may = may and self.is_free(user, name, folder)
+        work = self.manager.folders.vfolders.update(self.caller(user), folder.id, {"name": name})
+        if self.expect_outcome(work, may) is not None:
             folder.name = name
 
-    @rule(folder=folders, person=PEOPLE)
-    def throw_away(self, folder: Known, person: str) -> None:
-        may = folder.status == LIVE and person == folder.owner
-        self.done(self.manager.folders.vfolders.trash(self.caller(person), folder.id), may)
+    @rule(folder=folders, user=USERS)
+    def trash(self, folder: ModelFolder, user: str) -> None:
+        may = folder.status == LIVE and user == folder.owner
+        self.expect_outcome(self.manager.folders.vfolders.trash(self.caller(user), folder.id), may)
         if may:
             folder.status = TRASH
 
-    @rule(folder=folders, person=PEOPLE)
-    def restore(self, folder: Known, person: str) -> None:
-        may = folder.status == TRASH and person == folder.owner
-        may = may and self.is_free(person, folder.name)
-        self.done(self.manager.folders.vfolders.restore(self.caller(person), folder.id), may)
+    @rule(folder=folders, user=USERS)
+    def restore(self, folder: ModelFolder, user: str) -> None:
+        may = folder.status == TRASH and user == folder.owner
+        may = may and self.is_free(user, folder.name)
+        self.expect_outcome(
+            self.manager.folders.vfolders.restore(self.caller(user), folder.id), may
+        )
         if may:
             folder.status = LIVE
 
-    @rule(folder=folders, person=PEOPLE)
-    def purge(self, folder: Known, person: str) -> None:
-        may = folder.status == TRASH and person == folder.owner
-        self.done(self.manager.folders.vfolders.purge(self.caller(person), folder.id), may)
+    @rule(folder=folders, user=USERS)
+    def purge(self, folder: ModelFolder, user: str) -> None:
+        may = folder.status == TRASH and user == folder.owner
+        self.expect_outcome(self.manager.folders.vfolders.purge(self.caller(user), folder.id), may)
         if may:
             folder.status = GONE
 
     @invariant()
-    def everybody_has_what_the_model_says(self) -> None:
+    def permissions_match_the_model(self) -> None:
         for known in self.known:
             row = self.run(self.manager.folders.vfolders.get(SUPERADMIN, known.id))
             assert (row.status, row.name, row.owner) == (known.status, known.name, known.owner)
-            for person in (OWNER, GUEST):
-                assert self.permission(person, known) == known.held_by(person)
+            for user in (OWNER, GUEST):
+                assert self.permission(user, known) == known.held_by(user)
 
     @invariant()
-    def the_bytes_are_there_until_they_are_purged(self) -> None:
+    def files_exist_until_the_purge(self) -> None:
         kept = {known.id: known for known in self.known if known.status != GONE}
         places = {path.name: path for path in self.home.glob("vfolders/user/*/[!.]*")}
         assert places.keys() == kept.keys()
@@ -224,9 +226,9 @@ class FoldersMachine(RuleBasedStateMachine):
             file = places[key] / "f"
             assert (file.read_bytes() if file.exists() else b"") == known.content
 
-    def permission(self, person: str, known: Known) -> Permission | None:
+    def permission(self, user: str, known: ModelFolder) -> Permission | None:
         try:
-            found = self.run(self.manager.folders.vfolders.get(self.caller(person), known.id))
+            found = self.run(self.manager.folders.vfolders.get(self.caller(user), known.id))
         except BaiError:
             return None
         return found.permission if found.status == LIVE else None

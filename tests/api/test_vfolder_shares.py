@@ -1,4 +1,4 @@
-"""A share of a folder takes effect when its user has accepted it, whoever created it."""
+"""Folder shares take effect when the user has accepted the invitation."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ async def api(api: Api) -> Api:
 
 
 async def mounted(api: Api, username: str, *names: str) -> list[str]:
-    """Return what a user's session mounts if it requests these folders."""
+    """Return the mounts of a new session of a user that requests these folders."""
     owner, project = await api.world.user_id(username), await api.world.project_id()
     requests = [MountRequest(name) for name in names]
     found = await api.world.manager.folders.mounts.resolve_mounts(
@@ -29,7 +29,7 @@ async def mounted(api: Api, username: str, *names: str) -> list[str]:
 
 
 @pytest.mark.parametrize("giver", ["user2", "domain-admin", "admin"])
-async def test_nobody_plants_a_folder_in_the_session_of_somebody_else(
+async def test_shared_dot_folder_is_not_mounted_automatically(
     api: Api, user: Client, giver: str
 ) -> None:
     client = await api.client(giver)
@@ -49,12 +49,12 @@ async def test_nobody_plants_a_folder_in_the_session_of_somebody_else(
     assert [item["vfolder"] for item in received["items"]] == [".local", "data"]
     for item in received["items"]:
         await user.post(f"/vfolder-invitations/{item['id']}/accept")
-    # An accepted folder can be requested; it is never mounted automatically.
+    # An accepted folder may be requested, but is never mounted automatically.
     assert await mounted(api, "user") == []
     assert await mounted(api, "user", "data") == ["data"]
 
 
-async def test_what_is_offered_can_be_changed_and_taken_back(api: Api, user: Client) -> None:
+async def test_pending_share_can_be_changed_and_withdrawn(api: Api, user: Client) -> None:
     guest = await api.client("user2")
     await user.post("/vfolders", {"name": "data"})
     path = "/vfolders/data/grants/user2"
@@ -72,7 +72,7 @@ async def test_what_is_offered_can_be_changed_and_taken_back(api: Api, user: Cli
         await guest.get("/vfolders/data")
 
 
-async def test_grants_of_before_stay_in_effect(api: Api, user: Client) -> None:
+async def test_grants_from_before_invitations_remain_valid(api: Api, user: Client) -> None:
     folder = await user.post("/vfolders", {"name": "data"})
     now = api.world.clock()
     values = {
@@ -91,7 +91,7 @@ async def test_grants_of_before_stay_in_effect(api: Api, user: Client) -> None:
     assert (await guest.get("/vfolders/data"))["permission"] == "rw"
 
 
-async def test_only_members_of_a_project_are_given_its_folder_at_once(api: Api) -> None:
+async def test_project_members_get_grants_without_invitation(api: Api) -> None:
     admin = await api.client("domain-admin")
     await (await api.client("admin")).delete("/projects/default/members/user2")
     made = await admin.post("/vfolders", {"name": "team", "project": "default"})
@@ -106,14 +106,14 @@ async def test_only_members_of_a_project_are_given_its_folder_at_once(api: Api) 
     assert (await guest.get(f"/vfolders/{made['id']}"))["permission"] == "ro"
 
 
-async def test_one_needs_not_accept_what_one_gives_oneself(api: Api, user: Client) -> None:
+async def test_own_grant_needs_no_invitation(api: Api, user: Client) -> None:
     folder = await user.post("/vfolders", {"name": "data"})
     admin = await api.client("domain-admin")
     path = f"/vfolders/{folder['id']}/grants/domain-admin"
     assert not (await admin.put(path, {"permission": "ro"}))["is_pending"]
 
 
-async def test_only_its_owner_makes_a_folder_one_of_every_session(api: Api, user: Client) -> None:
+async def test_only_the_owner_may_rename_to_a_dot_folder(api: Api, user: Client) -> None:
     folder = await user.post("/vfolders", {"name": "data"})
     path = f"/vfolders/{folder['id']}"
     admin = await api.client("admin")
@@ -123,7 +123,7 @@ async def test_only_its_owner_makes_a_folder_one_of_every_session(api: Api, user
     assert await mounted(api, "user") == [".local"]
     with pytest.raises(InvalidRequest, match="rename it first"):
         await admin.put(f"{path}/owner", {"user": "user2"})
-    # Users who request the folder themselves may have it.
+    # Users may still request the folder explicitly.
     await admin.put(f"{path}/owner", {"user": "admin"})
     await api.world.manager.folders.vfolders.settled()
     assert (await admin.get(path))["owner"] == "admin"

@@ -1,4 +1,4 @@
-"""Folders over the API: made, found, shared, put in the trash and brought back."""
+"""Folders over REST: creation, names, sharing, trash, purge and mounts."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def write_into(folder: str) -> None:
     Path(folder, "file").write_bytes(b"x")
 
 
-async def made(client: Client, name: str = "data", **spec: Any) -> dict[str, Any]:
+async def create_folder(client: Client, name: str = "data", **spec: Any) -> dict[str, Any]:
     answer: dict[str, Any] = await client.post("/vfolders", {"name": name, **spec})
     return answer
 
@@ -49,9 +49,9 @@ async def names(client: Client, **query: Any) -> list[str]:
     return [item["name"] for item in (await client.get("/vfolders", **query))["items"]]
 
 
-async def test_a_folder_of_ones_own(api: Api) -> None:
+async def test_folder_lifecycle(api: Api) -> None:
     user = await api.client("user")
-    folder = await made(user)
+    folder = await create_folder(user)
     assert {key: folder[key] for key in ("name", "host", "owner", "project", "permission")} == {
         "name": "data",
         "host": "local",
@@ -63,7 +63,7 @@ async def test_a_folder_of_ones_own(api: Api) -> None:
     assert await user.get("/vfolders/data") == folder == await user.get(f"/vfolders/{folder['id']}")
     assert await names(user) == ["data"]
     with pytest.raises(AlreadyExists):
-        await made(user)
+        await create_folder(user)
     renamed = await user.patch("/vfolders/data", {"name": "other", "permission": "ro"})
     assert (renamed["name"], renamed["mount_permission"]) == ("other", "ro")
     with pytest.raises(NotFound):
@@ -73,17 +73,23 @@ async def test_a_folder_of_ones_own(api: Api) -> None:
 @pytest.mark.parametrize(
     "spec, error",
     [
-        pytest.param({"name": "a/b"}, InvalidRequest, id="odd characters"),
-        pytest.param({"name": ".ssh"}, InvalidRequest, id="reserved"),
-        pytest.param({"name": "x" * 65}, InvalidRequest, id="too long"),
-        pytest.param({"name": "a", "permission": "wd"}, InvalidRequest, id="no such permission"),
+        pytest.param({"name": "a/b"}, InvalidRequest, id="invalid characters in the name"),
+        pytest.param({"name": ".ssh"}, InvalidRequest, id="reserved name"),
+        pytest.param({"name": "x" * 65}, InvalidRequest, id="name too long"),
+        pytest.param({"name": "a", "permission": "wd"}, InvalidRequest, id="unknown permission"),
         pytest.param({"name": "a", "host": "nfs"}, NotFound, id="unknown host"),
         pytest.param({"name": "a", "project": "none"}, NotFound, id="unknown project"),
-        pytest.param({"name": "a", "project": "default"}, Forbidden, id="a project's, by a member"),
-        pytest.param({"name": "a", "project": "acme/default"}, NotFound, id="a foreign project's"),
+        pytest.param(
+            {"name": "a", "project": "default"}, Forbidden, id="project folder created by a member"
+        ),
+        pytest.param(
+            {"name": "a", "project": "acme/default"},
+            NotFound,
+            id="folder of another domain's project",
+        ),
     ],
 )
-async def test_what_cannot_be_made(api: Api, spec: Any, error: type[BaiError]) -> None:
+async def test_invalid_folder_is_rejected(api: Api, spec: Any, error: type[BaiError]) -> None:
     user = await api.client("user")
     with pytest.raises(error):
         await user.post("/vfolders", spec)
@@ -91,22 +97,22 @@ async def test_what_cannot_be_made(api: Api, spec: Any, error: type[BaiError]) -
     assert folders_on_disk(api) == []
 
 
-async def test_a_refused_create_leaves_no_bytes(api: Api) -> None:
+async def test_rejected_create_leaves_no_directory(api: Api) -> None:
     user = await api.client("user")
     async with api.world.manager.database.write() as tx:
         await tx.execute(sa.update(accounts.user_policies).values(max_vfolder_count=1))
-    await made(user, "one")
+    await create_folder(user, "one")
     with pytest.raises(QuotaExceeded, match="allows 1 folders") as refused:
-        await made(user, "two")
+        await create_folder(user, "two")
     assert refused.value.details == {"scope": "user", "limit": 1, "used": 1}
     assert len(folders_on_disk(api)) == 1
-    # Another person has a count of their own.
-    await made(await api.client("user2"), "one")
+    # The maximum number of folders is per user.
+    await create_folder(await api.client("user2"), "one")
 
 
-async def test_a_projects_folder_belongs_to_all_of_it(api: Api) -> None:
+async def test_project_folder_is_accessible_to_all_members(api: Api) -> None:
     admin, user = await api.client("domain-admin"), await api.client("user")
-    folder = await made(admin, "shared", project="default", permission="ro")
+    folder = await create_folder(admin, "shared", project="default", permission="ro")
     assert (folder["owner"], folder["project"], folder["is_owner"]) == (None, "default", False)
     seen = await user.get("/vfolders/shared")
     assert (seen["permission"], seen["is_owner"]) == ("ro", False)
@@ -116,15 +122,15 @@ async def test_a_projects_folder_belongs_to_all_of_it(api: Api) -> None:
         await user.delete("/vfolders/shared")
     with pytest.raises(NotFound):
         await (await api.client("acme-user")).get(f"/vfolders/{folder['id']}")
-    # One person may be given more than the project.
+    # A member may get a higher permission than the project.
     await admin.put("/vfolders/shared/grants/user", {"permission": "rw"})
     assert (await user.get("/vfolders/shared"))["permission"] == "rw"
     assert (await (await api.client("user2")).get("/vfolders/shared"))["permission"] == "ro"
 
 
-async def test_sharing_by_name_and_taking_it_back(api: Api) -> None:
+async def test_share_by_user_name_and_revoke(api: Api) -> None:
     user, guest = await api.client("user"), await api.client("user2")
-    folder = await made(user)
+    folder = await create_folder(user)
     path = f"/vfolders/{folder['id']}"
     with pytest.raises(NotFound):
         await guest.get(path)
@@ -138,7 +144,7 @@ async def test_sharing_by_name_and_taking_it_back(api: Api) -> None:
     assert (changed["permission"], changed["is_pending"]) == ("rw", False)
     assert (await guest.get("/vfolders/data"))["permission"] == "rw"
     assert (await user.get("/vfolders/data/grants"))["total"] == 1
-    # A guest may neither pass it on nor change the folder.
+    # A grantee may neither share nor change the folder.
     for call in (
         guest.put(f"{path}/grants/domain-admin", {"permission": "ro"}),
         guest.patch(path, {"name": "x"}),
@@ -153,9 +159,9 @@ async def test_sharing_by_name_and_taking_it_back(api: Api) -> None:
         await user.delete("/vfolders/data/grants/user2")
 
 
-async def test_a_guest_sees_their_own_grant_only_and_may_leave(api: Api) -> None:
+async def test_grantee_sees_only_the_own_grant_and_may_leave(api: Api) -> None:
     user, guest = await api.client("user"), await api.client("user2")
-    folder = await made(user)
+    folder = await create_folder(user)
     for name in ("user2", "monitor"):
         await api.lend("user", "data", name)
     path = f"/vfolders/{folder['id']}/grants"
@@ -172,41 +178,41 @@ async def test_a_guest_sees_their_own_grant_only_and_may_leave(api: Api) -> None
 @pytest.mark.parametrize(
     "whom, error",
     [
-        pytest.param("nobody", NotFound, id="unknown"),
-        pytest.param("acme-user", NotFound, id="in another domain"),
-        pytest.param("user", InvalidRequest, id="the owner"),
+        pytest.param("nobody", NotFound, id="unknown user"),
+        pytest.param("acme-user", NotFound, id="user of another domain"),
+        pytest.param("user", InvalidRequest, id="the owner of the folder"),
     ],
 )
-async def test_with_whom_a_folder_cannot_be_shared(
+async def test_share_with_invalid_user_is_rejected(
     api: Api, whom: str, error: type[BaiError]
 ) -> None:
     user = await api.client("user")
-    await made(user)
+    await create_folder(user)
     with pytest.raises(error):
         await user.put(f"/vfolders/data/grants/{whom}", {"permission": "ro"})
 
 
-async def test_a_name_means_ones_own_folder_then_is_refused_if_ambiguous(api: Api) -> None:
+async def test_name_prefers_the_callers_own_folder_and_must_be_unique(api: Api) -> None:
     user, user2 = await api.client("user"), await api.client("user2")
     admin = await api.client("domain-admin")
-    theirs = await made(user2)
+    theirs = await create_folder(user2)
     await api.lend("user2", "data", "user")
     assert (await user.get("/vfolders/data"))["id"] == theirs["id"]
-    third = await made(admin)
+    third = await create_folder(admin)
     await api.lend("domain-admin", third["id"], "user")
     with pytest.raises(Conflict, match="use the id") as refused:
         await user.get("/vfolders/data")
     assert {c["id"] for c in refused.value.details["candidates"]} == {theirs["id"], third["id"]}
     assert (await user.get(f"/vfolders/{third['id']}"))["owner"] == "domain-admin"
-    own = await made(user)
+    own = await create_folder(user)
     assert (await user.get("/vfolders/data"))["id"] == own["id"]
-    # Rights over a domain count after one's own: the admin sees all three by role.
+    # Own folders take precedence over those visible by role: the admin sees all three by role.
     assert (await admin.get("/vfolders/data"))["id"] == third["id"]
 
 
-async def test_the_trash(api: Api) -> None:
+async def test_trash_and_restore(api: Api) -> None:
     user, guest = await api.client("user"), await api.client("user2")
-    folder = await made(user)
+    folder = await create_folder(user)
     await api.lend("user", "data", "user2", "rw")
     await user.delete("/vfolders/data")
     assert await names(user, status="ready") == []
@@ -223,20 +229,20 @@ async def test_the_trash(api: Api) -> None:
         await user.post("/vfolders/data/restore")
 
 
-async def test_restore_where_the_name_was_taken(api: Api) -> None:
+async def test_restore_with_a_taken_name_is_a_conflict(api: Api) -> None:
     user = await api.client("user")
-    old = await made(user)
+    old = await create_folder(user)
     await user.delete("/vfolders/data")
-    await made(user)
+    await create_folder(user)
     with pytest.raises(AlreadyExists, match="meanwhile"):
         await user.post(f"/vfolders/{old['id']}/restore")
     await user.patch("/vfolders/data", {"name": "new"})
     assert (await user.post("/vfolders/data/restore"))["id"] == old["id"]
 
 
-async def test_purge_deletes_the_bytes_and_only_those_of_the_trash(api: Api) -> None:
+async def test_purge_deletes_the_files_of_trashed_folders_only(api: Api) -> None:
     user, manager = await api.client("user"), api.world.manager
-    folder = await made(user)
+    folder = await create_folder(user)
     (source,) = await manager.folders.mounts.sources(
         await api.world.user_id("user"),
         [{"vfolder_id": folder["id"], "vfolder": "data", "path": "/x", "permission": "rw"}],
@@ -258,12 +264,12 @@ async def test_purge_deletes_the_bytes_and_only_those_of_the_trash(api: Api) -> 
         await user.post(f"/vfolders/{folder['id']}/restore")
 
 
-async def test_a_purge_that_was_cut_off_goes_on_at_the_next_start(api: Api) -> None:
+async def test_interrupted_purge_resumes_at_the_next_start(api: Api) -> None:
     from bai_services.core.folders.vfolders import VfolderEvent
     from bai_services.db.folders.vfolders import VfolderStore
 
     user, manager = await api.client("user"), api.world.manager
-    folder = await made(user)
+    folder = await create_folder(user)
     await user.delete("/vfolders/data")
     store = VfolderStore(manager.database)
     await store.move(folder["id"], VfolderEvent.PURGED, api.world.clock())
@@ -273,12 +279,12 @@ async def test_a_purge_that_was_cut_off_goes_on_at_the_next_start(api: Api) -> N
     assert (await user.get(f"/vfolders/{folder['id']}"))["status"] == "delete-complete"
 
 
-async def test_lists_are_sorted_filtered_and_paged(api: Api) -> None:
+async def test_list_is_sorted_filtered_and_paged(api: Api) -> None:
     user, admin = await api.client("user"), await api.client("domain-admin")
     for name in ("b", "a", "c"):
-        await made(user, name)
-    await made(admin, "team", project="default")
-    await made(await api.client("acme-user"), "foreign")
+        await create_folder(user, name)
+    await create_folder(admin, "team", project="default")
+    await create_folder(await api.client("acme-user"), "foreign")
     assert await names(user) == ["a", "b", "c", "team"]
     assert await names(user, sort="-name", limit=2, offset=1) == ["c", "b"]
     assert await names(user, name__contains="A") == ["a", "team"]
@@ -296,8 +302,8 @@ async def test_lists_are_sorted_filtered_and_paged(api: Api) -> None:
         await names(user, sort="secret")
 
 
-async def test_what_roles_see_of_other_peoples_folders(api: Api) -> None:
-    folder = await made(await api.client("user"))
+async def test_access_of_roles_to_folders_of_other_users(api: Api) -> None:
+    folder = await create_folder(await api.client("user"))
     path = f"/vfolders/{folder['id']}"
     assert (await (await api.client("domain-admin")).get(path))["permission"] == "wd"
     assert (await (await api.client("admin")).get(path))["permission"] == "wd"
@@ -321,12 +327,12 @@ async def resolved(api: Api, username: str, *mounts: MountRequest) -> list[dict[
     return [mount.as_row() for mount in found]
 
 
-async def test_mounts_of_ones_own_of_a_guest_and_of_a_project(api: Api) -> None:
+async def test_mounts_of_own_shared_and_project_folders(api: Api) -> None:
     user, admin = await api.client("user"), await api.client("domain-admin")
-    own = await made(user)
-    lent = await made(await api.client("user2"), "lent")
+    own = await create_folder(user)
+    lent = await create_folder(await api.client("user2"), "lent")
     await api.lend("user2", "lent", "user")
-    team = await made(admin, "team", project="default")
+    team = await create_folder(admin, "team", project="default")
     rows = await resolved(
         api,
         "user",
@@ -359,8 +365,8 @@ async def test_mounts_of_ones_own_of_a_guest_and_of_a_project(api: Api) -> None:
     ]
 
 
-async def test_a_directory_of_a_folder_is_for_the_agent_to_bind(api: Api) -> None:
-    own = await made(await api.client("user"))
+async def test_subpath_mount_is_left_to_the_agent(api: Api) -> None:
+    own = await create_folder(await api.client("user"))
     rows = await resolved(
         api,
         "user",
@@ -379,17 +385,17 @@ async def test_a_directory_of_a_folder_is_for_the_agent_to_bind(api: Api) -> Non
     assert {s.source for s in sources} == set(folders_on_disk(api))
 
 
-async def test_mounts_that_are_refused(api: Api) -> None:
+async def test_invalid_mount_is_rejected(api: Api) -> None:
     user = await api.client("user")
-    await made(user)
-    await made(user, "other")
-    foreign = await made(await api.client("user2"), "foreign")
-    lent = await made(await api.client("user2"), "lent")
+    await create_folder(user)
+    await create_folder(user, "other")
+    foreign = await create_folder(await api.client("user2"), "foreign")
+    lent = await create_folder(await api.client("user2"), "lent")
     await api.lend("user2", "lent", "user")
     await api.world.manager.folders.vfolders.create(
         SUPERADMIN, {"name": "research-only", "project": "default/research"}
     )
-    dead = await made(user, "dead")
+    dead = await create_folder(user, "dead")
     await user.delete("/vfolders/dead")
     cases: list[tuple[type[BaiError], str, list[MountRequest]]] = [
         (NotFound, "none", [MountRequest("none")]),
@@ -410,16 +416,16 @@ async def test_mounts_that_are_refused(api: Api) -> None:
     for error, text, mounts in cases:
         with pytest.raises(error, match=text):
             await resolved(api, "user", *mounts)
-    # A grant that is taken back between filing and start is not mounted.
+    # A grant that is revoked between creation and start fails the start.
     rows = await resolved(api, "user", MountRequest("lent"))
     await (await api.client("user2")).delete(f"/vfolders/{lent['id']}/grants/user")
     with pytest.raises(Forbidden, match="no longer shared"):
         await api.world.manager.folders.mounts.sources(await api.world.user_id("user"), rows)
 
 
-async def test_what_happens_to_folders_is_written_down(api: Api) -> None:
+async def test_folder_operations_are_in_the_audit_log(api: Api) -> None:
     user = await api.client("user")
-    await made(user)
+    await create_folder(user)
     await user.put("/vfolders/data/grants/user2", {"permission": "ro"})
     await user.delete("/vfolders/data")
     await user.post("/vfolders/data/purge")

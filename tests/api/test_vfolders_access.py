@@ -1,4 +1,4 @@
-"""Folders among people: invitations, clones, hand-over, host permissions, quotas, the trash."""
+"""Folders: invitations, clones, transfer, host permissions, quotas and automatic deletion."""
 
 from __future__ import annotations
 
@@ -49,20 +49,20 @@ async def content_of(client: Client, path: str, key: str = "data") -> bytes:
     return answer.content
 
 
-async def invited(client: Client, user: str, permission: str = "ro") -> dict[str, Any]:
+async def invite(client: Client, user: str, permission: str = "ro") -> dict[str, Any]:
     spec = {"user": user, "permission": permission}
     made: dict[str, Any] = await client.post("/vfolders/data/invitations", spec)
     return made
 
 
-async def test_an_invitation_is_accepted_by_whom_it_was_sent_to(api: Api, user: Client) -> None:
+async def test_only_the_invitee_may_accept_an_invitation(api: Api, user: Client) -> None:
     guest = await api.client("user2")
-    made = await invited(user, "user2", "rw")
+    made = await invite(user, "user2", "rw")
     assert (made["status"], made["inviter"], made["owner"]) == ("pending", "user", "user")
     with pytest.raises(NotFound):
         await guest.get("/vfolders/data")
     with pytest.raises(AlreadyExists):
-        await invited(user, "user2")
+        await invite(user, "user2")
     received = await guest.get("/vfolder-invitations", status="pending")
     assert [item["vfolder"] for item in received["items"]] == ["data"]
     with pytest.raises(Forbidden):
@@ -75,14 +75,14 @@ async def test_an_invitation_is_accepted_by_whom_it_was_sent_to(api: Api, user: 
     with pytest.raises(Conflict, match="already accepted"):
         await guest.post(f"/vfolder-invitations/{made['id']}/decline")
     with pytest.raises(AlreadyExists, match="has the folder"):
-        await invited(user, "user2")
-    # Leaving is giving one's grant up; then one may be invited again.
+        await invite(user, "user2")
+    # A grantee leaves by deleting the own grant and may then be invited again.
     await guest.delete("/vfolders/data/grants/user2")
     with pytest.raises(NotFound):
         await guest.get("/vfolders/data")
-    again = await invited(user, "user2")
+    again = await invite(user, "user2")
     await guest.post(f"/vfolder-invitations/{again['id']}/decline")
-    third = await invited(user, "user2")
+    third = await invite(user, "user2")
     await user.delete(f"/vfolder-invitations/{third['id']}")
     listed = await user.get("/vfolders/data/invitations", sort="created_at")
     assert sorted(item["status"] for item in listed["items"]) == [
@@ -94,17 +94,17 @@ async def test_an_invitation_is_accepted_by_whom_it_was_sent_to(api: Api, user: 
             "vfolder.withdraw-invitation", "vfolder.unshare"} <= actions  # fmt: skip
 
 
-async def test_who_cannot_be_invited(api: Api, user: Client) -> None:
+async def test_invitation_of_invalid_user_is_rejected(api: Api, user: Client) -> None:
     for name, error in (("user", InvalidRequest), ("nobody", NotFound), ("acme-user", NotFound)):
         with pytest.raises(error):
-            await invited(user, name)
+            await invite(user, name)
     admin = await api.client("domain-admin")
     team = await admin.post("/vfolders", {"name": "team", "project": "default"})
     with pytest.raises(InvalidRequest, match="without an invitation"):
         await admin.post(f"/vfolders/{team['id']}/invitations", {"user": "user"})
 
 
-async def test_a_members_own_permission_in_a_projects_folder(api: Api) -> None:
+async def test_permission_of_a_member_in_a_project_folder(api: Api) -> None:
     admin, member = await api.client("domain-admin"), await api.client("user")
     team = await admin.post("/vfolders", {"name": "team", "project": "default"})
     assert (await member.get(f"/vfolders/{team['id']}"))["permission"] == "rw"
@@ -114,7 +114,7 @@ async def test_a_members_own_permission_in_a_projects_folder(api: Api) -> None:
         await put(member, "f", b"x", team["id"])
 
 
-async def test_a_clone_is_made_in_the_background(api: Api, user: Client) -> None:
+async def test_clone_is_created_in_the_background(api: Api, user: Client) -> None:
     await put(user, "a/b", b"content")
     with pytest.raises(Forbidden, match="may not be cloned"):
         await user.post("/vfolders/data/clone", {"name": "copy"})
@@ -133,9 +133,7 @@ async def test_a_clone_is_made_in_the_background(api: Api, user: Client) -> None
         await guest.post("/vfolders/data/clone", {"name": "copy"})
 
 
-async def test_a_clone_that_cannot_be_made_says_why_and_can_be_thrown_away(
-    api: Api, user: Client
-) -> None:
+async def test_failed_clone_shows_the_reason_and_can_be_deleted(api: Api, user: Client) -> None:
     await user.patch("/vfolders/data", {"cloneable": True})
     (root,) = api.world.manager.settings.storage_root.glob("user/*/[!.]*")
     os.rename(root, f"{root}-away")
@@ -151,7 +149,7 @@ async def test_a_clone_that_cannot_be_made_says_why_and_can_be_thrown_away(
     os.rename(f"{root}-away", root)
 
 
-async def test_a_folder_is_handed_over_with_its_files(api: Api, user: Client) -> None:
+async def test_transfer_moves_the_folder_with_its_files(api: Api, user: Client) -> None:
     await put(user, "f", b"mine")
     admin, heir = await api.client("admin"), await api.client("user2")
     folder = (await user.get("/vfolders/data"))["id"]
@@ -164,14 +162,14 @@ async def test_a_folder_is_handed_over_with_its_files(api: Api, user: Client) ->
     assert await content_of(heir, "f", folder) == b"mine"
     with pytest.raises(NotFound):
         await user.get(f"/vfolders/{folder}")
-    # To another domain too; where the name is taken it is refused.
+    # A transfer to another domain is possible; a taken name is a conflict.
     await (await api.client("acme-user")).post("/vfolders", {"name": "data"})
     with pytest.raises(AlreadyExists):
         await admin.put(f"/vfolders/{folder}/owner", {"user": "acme-user"})
     assert (await heir.get(f"/vfolders/{folder}"))["status"] == "ready"
 
 
-async def test_a_directory_that_is_there_is_used_and_never_deleted(
+async def test_unmanaged_folder_uses_an_existing_directory_and_never_deletes_it(
     api: Api, tmp_path: Path
 ) -> None:
     place = tmp_path / "shared" / "sets"
@@ -196,9 +194,7 @@ async def test_a_directory_that_is_there_is_used_and_never_deleted(
 
 
 @pytest.mark.parametrize("permission", PERMISSIONS)
-async def test_each_permission_of_a_host_is_needed_where_it_counts(
-    api: Api, permission: str
-) -> None:
+async def test_operation_is_denied_without_its_host_permission(api: Api, permission: str) -> None:
     user, admin = await api.client("user"), await api.client("admin")
     await user.post("/vfolders", {"name": "data", "cloneable": True})
     await put(user, "f", b"x")
@@ -215,7 +211,7 @@ async def test_each_permission_of_a_host_is_needed_where_it_counts(
         ),
         "upload-file": lambda: put(user, "g", b"x"),
         "download-file": lambda: content_of(user, "f"),
-        "invite-others": lambda: invited(user, "user2"),
+        "invite-others": lambda: invite(user, "user2"),
     }
     if permission == "set-user-specific-permission":
         domain_admin = await api.client("domain-admin")
@@ -227,7 +223,7 @@ async def test_each_permission_of_a_host_is_needed_where_it_counts(
         if name == permission:
             with pytest.raises(Forbidden, match=permission):
                 await call()
-    # What a project grants counts as well: the union of all.
+    # The host permissions of all scopes are merged: the project grants the missing one.
     await admin.patch(f"/projects/{project}", {"allowed_vfolder_hosts": {"local": [permission]}})
     await calls[permission]()
 
@@ -241,7 +237,7 @@ async def _grant_all_but(api: Api, permission: str) -> None:
         await admin.patch(f"/keypair-policies/{policy['name']}", {"allowed_vfolder_hosts": some})
 
 
-async def test_hosts_are_shown_with_what_one_may_do(api: Api, user: Client) -> None:
+async def test_host_list_shows_the_callers_permissions(api: Api, user: Client) -> None:
     (host,) = (await user.get("/storage-hosts"))["items"]
     assert (host["name"], host["backend"], host["status"]) == ("local", "local", "ready")
     assert host["permissions"] == list(PERMISSIONS) and host["path"] is None
@@ -250,9 +246,7 @@ async def test_hosts_are_shown_with_what_one_may_do(api: Api, user: Client) -> N
     assert seen["path"]
 
 
-async def test_a_quota_that_the_file_system_does_not_enforce_is_held_at_the_door(
-    api: Api, user: Client
-) -> None:
+async def test_quota_without_file_system_support_limits_uploads(api: Api, user: Client) -> None:
     admin = await api.client("admin")
     scope = f"user:{await api.world.user_id('user')}"
     path = f"/quota-scopes/local/{scope}"
@@ -267,7 +261,7 @@ async def test_a_quota_that_the_file_system_does_not_enforce_is_held_at_the_door
         await user.send("POST", "/vfolders/data/uploads", query={"path": "u"},
                         headers={"Upload-Length": str(60 * KIB)})  # fmt: skip
     assert [i["name"] for i in (await user.get("/vfolders/data/files"))["items"]] == ["first"]
-    # What a session wrote is counted, not refused.
+    # Files written by sessions are counted but not rejected.
     (root,) = api.world.manager.settings.storage_root.glob("user/*/[!.]*")
     shutil.copy(root / "first", root / "by-hand")
     assert (await user.get("/vfolders/data/usage"))["bytes"] == 120 * KIB
@@ -279,7 +273,7 @@ async def test_a_quota_that_the_file_system_does_not_enforce_is_held_at_the_door
     await put(user, "second", b"x" * 60 * KIB)
 
 
-async def test_limits_come_from_the_policy(api: Api, user: Client) -> None:
+async def test_quota_of_a_user_comes_from_the_policy(api: Api, user: Client) -> None:
     admin = await api.client("admin")
     policy = (await admin.get("/users/user"))["resource_policy"]
     await admin.patch(f"/user-policies/{policy}", {"max_quota_scope_bytes": 1000})
@@ -289,7 +283,7 @@ async def test_limits_come_from_the_policy(api: Api, user: Client) -> None:
     assert (await user.get(f"/quota-scopes/local/{scope}"))["policy_bytes"] == 1000
 
 
-async def test_limits_of_a_project_come_from_its_policy(api: Api, user: Client) -> None:
+async def test_quota_of_a_project_comes_from_its_policy(api: Api, user: Client) -> None:
     admin = await api.client("admin")
     team = await admin.post("/vfolders", {"name": "team", "project": "default/default",
                                           "permission": "rw"})  # fmt: skip
@@ -299,14 +293,14 @@ async def test_limits_of_a_project_come_from_its_policy(api: Api, user: Client) 
     query = {"path": "f"}
     with pytest.raises(QuotaExceeded):
         await user.call("PUT", f"/vfolders/{team['id']}/content", query=query, content=b"x" * 1001)
-    await put(user, "f", b"x" * 1001)  # one's own scope is another
+    await put(user, "f", b"x" * 1001)  # the user's own scope is independent
     scope = f"project:{project}"
     assert (await admin.get(f"/quota-scopes/local/{scope}"))["policy_bytes"] == 1000
     await admin.put(f"/quota-scopes/local/{scope}", {"limit_bytes": 2000})
     await user.call("PUT", f"/vfolders/{team['id']}/content", query=query, content=b"x" * 1001)
 
 
-async def test_folders_are_counted_in_the_background(api: Api, user: Client) -> None:
+async def test_folder_usage_is_counted_in_the_background(api: Api, user: Client) -> None:
     await put(user, "a/f", b"x" * 10)
     await api.world.manager.folders.quotas.step()
     folder = await user.get("/vfolders/data")
@@ -314,7 +308,7 @@ async def test_folders_are_counted_in_the_background(api: Api, user: Client) -> 
     assert folder["counted_at"] is not None
 
 
-async def test_the_trash_is_emptied_after_its_time(api: Api, user: Client) -> None:
+async def test_trashed_folders_are_deleted_after_the_retention_time(api: Api, user: Client) -> None:
     folder = (await user.get("/vfolders/data"))["id"]
     await user.delete("/vfolders/data")
     tasks = api.world.manager.folders.tasks
@@ -328,7 +322,7 @@ async def test_the_trash_is_emptied_after_its_time(api: Api, user: Client) -> No
     assert not list(api.world.manager.settings.storage_root.glob("user/*/[!.]*"))
 
 
-async def test_an_edit_finds_out_that_somebody_else_was_quicker(user: Client) -> None:
+async def test_concurrent_edit_is_detected_by_etag(user: Client) -> None:
     first = await put(user, "notes", b"one")
     where, path = "/vfolders/data/content", {"path": "notes"}
     read = await user.send("GET", where, query=path)
@@ -342,7 +336,9 @@ async def test_an_edit_finds_out_that_somebody_else_was_quicker(user: Client) ->
         await user.send("PUT", where, query=path, content=b"x", headers={"If-None-Match": "*"})
 
 
-async def test_an_owners_dot_folders_come_into_every_session(api: Api, user: Client) -> None:
+async def test_dot_folders_of_the_owner_are_mounted_into_every_session(
+    api: Api, user: Client
+) -> None:
     owner, project = await api.world.user_id("user"), await api.world.project_id()
     mounts = api.world.manager.folders.mounts
     await user.post("/vfolders", {"name": ".local"})
@@ -351,13 +347,13 @@ async def test_an_owners_dot_folders_come_into_every_session(api: Api, user: Cli
     assert [(m.path, m.is_auto) for m in found] == [
         ("/home/work/data", False), ("/home/work/.local", True),
     ]  # fmt: skip
-    # Only the owner's; and what is asked for at its place goes first.
+    # Only the owner's folders; a requested mount at the same path takes precedence.
     guest = await api.world.user_id("user2")
     assert await mounts.resolve_mounts(SUPERADMIN, guest, project, []) == []
     asked = [MountRequest("data", ".local")]
     found = await mounts.resolve_mounts(SUPERADMIN, owner, project, asked)
     assert [m.vfolder for m in found] == ["data"]
-    # One that is gone holds up nothing: the session starts without it, and says so.
+    # A missing folder does not prevent the start: the session has a notice.
     rows = [m.as_row() for m in await mounts.resolve_mounts(SUPERADMIN, owner, project, [])]
     (root,) = [p for p in api.world.manager.settings.storage_root.glob("user/*/[!.]*")
                if p.name == rows[0]["vfolder_id"]]  # fmt: skip
@@ -367,7 +363,7 @@ async def test_an_owners_dot_folders_come_into_every_session(api: Api, user: Cli
     assert "folder .local" in notice
 
 
-async def test_who_read_and_wrote_is_written_down(api: Api, user: Client) -> None:
+async def test_reads_and_writes_are_in_the_audit_log(api: Api, user: Client) -> None:
     await put(user, "f", b"x")
     await content_of(user, "f")
     await user.post("/vfolders/data/move", {"source": "f", "target": "g"})

@@ -1,4 +1,4 @@
-"""`/sessions/{key}/why`: all that a waiting session is told, over HTTP."""
+"""`/sessions/{key}/why`: the explanation of a pending session, and its position in the queue."""
 
 from __future__ import annotations
 
@@ -23,9 +23,7 @@ async def complete(user: Client, name: str) -> dict[str, Any]:
     return dict(await wait_until_async(found, 10, "the queue to know it"))
 
 
-async def test_a_waiting_session_is_told_everything(
-    api: Api, agent: FakeAgent, user: Client
-) -> None:
+async def test_explanation_of_a_pending_session(api: Api, agent: FakeAgent, user: Client) -> None:
     await user.post("/sessions", {"name": "big1", "resources": SIX})
     await status_of(user, "big1", "SCHEDULED")
     await user.post("/sessions", {"name": "big2", "resources": SIX})
@@ -40,7 +38,7 @@ async def test_a_waiting_session_is_told_everything(
     assert smaller["facts"] == {"slots": {"cpu": "2"}}
 
 
-async def test_one_that_does_not_wait_has_nothing_to_explain(
+async def test_explanation_of_a_session_that_is_not_pending_is_empty(
     api: Api, agent: FakeAgent, user: Client
 ) -> None:
     await user.post("/sessions", {"name": "only", "resources": {"cpu": "1", "mem": "1g"}})
@@ -54,9 +52,7 @@ async def test_one_that_does_not_wait_has_nothing_to_explain(
     )
 
 
-async def test_who_only_moves_on_in_the_line_is_told(
-    api: Api, agent: FakeAgent, user: Client
-) -> None:
+async def test_changed_position_is_an_event(api: Api, agent: FakeAgent, user: Client) -> None:
     await user.post("/sessions", {"name": "runs", "resources": SIX})
     await status_of(user, "runs", "SCHEDULED")
     for name in ("first", "second", "third"):
@@ -70,7 +66,7 @@ async def test_who_only_moves_on_in_the_line_is_told(
     async def is_third() -> bool:
         return await position() == 3
 
-    await wait_until_async(is_third, 20, "its place in the line")
+    await wait_until_async(is_third, 20, "the position in the queue")
     stranger = await api.client("user2")
     async with (
         user.stream("/events", session=third) as own,
@@ -80,7 +76,7 @@ async def test_who_only_moves_on_in_the_line_is_told(
         assert [await anext(lines), await anext(strange)] == [": open"] * 2
         await user.delete("/sessions/first")
         async with asyncio.timeout(30):
-            # Why it waits may change as well, and is told for itself.
+            # Events for changed reasons may come first.
             while await anext(lines) != "event: position":
                 pass
             data = json.loads((await anext(lines)).removeprefix("data: "))

@@ -1,4 +1,4 @@
-"""Client addresses: headers of a trusted proxy are used, those of a stranger are not."""
+"""Client addresses behind proxies, and validation of the authenticator's settings."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ class AddressHandler(RequestHandler):
 
 @pytest.fixture
 async def address_of(request: pytest.FixtureRequest) -> AsyncIterator[str]:
-    """Return the URL of a server that trusts the proxies of the test's parameter."""
+    """Return the URL of a server whose authenticator trusts the proxies of the parameter."""
     authenticator = BaiAuthenticator(trusted_proxies=request.param)
     application = Application([("/", AddressHandler)], authenticator=authenticator)
     listening, port = bind_unused_port()
-    # As the Hub does: it evaluates proxy headers.
+    # Like the Hub, which evaluates proxy headers itself.
     server = HTTPServer(application, xheaders=True)
     server.add_socket(listening)
     yield f"http://127.0.0.1:{port}/"
@@ -40,14 +40,14 @@ FORGED = {"X-Forwarded-For": "10.9.8.7"}
 
 
 @pytest.mark.parametrize("address_of", [{"127.0.0.1"}], indirect=True)
-async def test_the_proxy_names_the_client(address_of: str) -> None:
+async def test_trusted_proxy_reports_the_client_address(address_of: str) -> None:
     async with httpx.AsyncClient() as client:
         assert (await client.get(address_of, headers=FORGED)).text == "10.9.8.7"
         assert (await client.get(address_of)).text == "127.0.0.1"
 
 
 @pytest.mark.parametrize("address_of", [{"192.0.2.1"}], indirect=True)
-async def test_a_stranger_cannot_pretend_to_come_from_elsewhere(address_of: str) -> None:
+async def test_headers_of_an_untrusted_peer_are_ignored(address_of: str) -> None:
     async with httpx.AsyncClient() as client:
         assert (await client.get(address_of, headers=FORGED)).text == "127.0.0.1"
 
@@ -65,23 +65,39 @@ OWN_ADDRESS = "198.51.100.9"
 @pytest.mark.parametrize(
     "trusted, peer, forwarded, found",
     [
-        pytest.param(["own"], OWN_ADDRESS, "10.0.0.9", "10.0.0.9", id="masqueraded proxy"),
-        pytest.param(["own"], "127.0.0.1", "10.0.0.9", "10.0.0.9", id="loopback proxy"),
-        pytest.param(["own"], "10.213.0.2", "10.0.0.9", "10.213.0.2", id="a container"),
-        pytest.param(["own"], "::1", "::ffff:10.0.0.9", "10.0.0.9", id="a proxy on ::"),
-        pytest.param([], "127.0.0.1", "10.0.0.9", "127.0.0.1", id="nobody is believed"),
         pytest.param(
-            ["own"], "127.0.0.1", f"10.0.0.9, {OWN_ADDRESS}", OWN_ADDRESS, id="forged from here"
+            ["own"], OWN_ADDRESS, "10.0.0.9", "10.0.0.9", id="own proxy from the machine's address"
+        ),
+        pytest.param(["own"], "127.0.0.1", "10.0.0.9", "10.0.0.9", id="own proxy from loopback"),
+        pytest.param(
+            ["own"], "10.213.0.2", "10.0.0.9", "10.213.0.2", id="container is not trusted"
+        ),
+        pytest.param(
+            ["own"],
+            "::1",
+            "::ffff:10.0.0.9",
+            "10.0.0.9",
+            id="own proxy from IPv4-mapped IPv6 loopback",
+        ),
+        pytest.param([], "127.0.0.1", "10.0.0.9", "127.0.0.1", id="no proxy is trusted"),
+        pytest.param(
+            ["own"],
+            "127.0.0.1",
+            f"10.0.0.9, {OWN_ADDRESS}",
+            OWN_ADDRESS,
+            id="client address equal to an own address is not skipped",
         ),
         pytest.param(
             ["own", "10.1.0.0/24"],
             "127.0.0.1",
             "6.6.6.6, 10.0.0.9, 10.1.0.3",
             "10.0.0.9",
-            id="a named proxy in front of ours",
+            id="listed proxy in front of the own proxy",
         ),
-        pytest.param(["own"], "127.0.0.1", "unknown", "127.0.0.1", id="no address"),
-        pytest.param(["own"], "127.0.0.1", " ", "127.0.0.1", id="empty"),
+        pytest.param(
+            ["own"], "127.0.0.1", "unknown", "127.0.0.1", id="invalid address in the header"
+        ),
+        pytest.param(["own"], "127.0.0.1", " ", "127.0.0.1", id="empty header"),
     ],
 )
 def test_trusted_forwarded_headers(
@@ -92,11 +108,11 @@ def test_trusted_forwarded_headers(
     assert proxies.client_address(peer, forwarded) == found
 
 
-def test_own_addresses_are_those_of_the_interfaces() -> None:
+def test_own_addresses_are_the_addresses_of_the_interfaces() -> None:
     assert ipaddress.ip_address("127.0.0.1") in interface_addresses()
 
 
-def test_a_wrong_proxy_ends_the_start_and_is_named() -> None:
+def test_invalid_trusted_proxy_prevents_the_start() -> None:
     with pytest.raises(TraitError, match="trusted_proxies: 'nginx'"):
         BaiAuthenticator(
             manager_url="http://m", hub_token_file=__file__, trusted_proxies={"nginx"}
@@ -111,8 +127,8 @@ def test_a_wrong_proxy_ends_the_start_and_is_named() -> None:
         ({"manager_url": "http://m", "hub_token_file": "/no/such"}, "BAI_HUB_TOKEN_FILE"),
         ({"manager_url": "http://m", "hub_token_file": "/dev/null"}, "BAI_HUB_TOKEN_FILE"),
     ],
-    ids=["no address", "no file named", "no such file", "an empty file"],
+    ids=["manager_url empty", "hub_token_file empty", "hub_token_file missing", "file is empty"],
 )
-def test_a_wrong_setting_ends_the_start_and_is_named(settings: dict[str, str], named: str) -> None:
+def test_invalid_setting_prevents_the_start(settings: dict[str, str], named: str) -> None:
     with pytest.raises(TraitError, match=named):
         BaiAuthenticator(**settings).get_handlers(None)

@@ -1,4 +1,4 @@
-"""Refreshing accounts before each start: shared calls for a burst, no needless writes."""
+"""Refresh of accounts before each start: only necessary writes, shared calls for a burst."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ ACCOUNT: dict[str, Any] = {
 
 @pytest.fixture
 def known() -> Iterator[Any]:
-    """Return a user as the Hub has them after ``authentication`` was applied."""
+    """Return the Hub's user after ``authentication`` was applied."""
     user = orm.User(name="ada", admin=False)
     user.groups = [orm.Group(name=name) for name in ACCOUNT["hub_groups"]]
     user.roles = [orm.Role(name="user", description="", scopes=["self"]), orm.Role(**ROLE)]
     yield SimpleNamespace(name="ada", admin=False, orm_user=user)
 
 
-def test_what_the_hub_has_already_is_not_written_again(known: Any) -> None:
+def test_unchanged_account_is_up_to_date(known: Any) -> None:
     default = {"name": "user", "description": "", "scopes": ["self"]}
     told = authentication(ACCOUNT, [default])
     assert {role["name"] for role in told["roles"]} == {"user", ROLE["name"]}
@@ -43,13 +43,15 @@ def test_what_the_hub_has_already_is_not_written_again(known: Any) -> None:
     [
         pytest.param({"hub_groups": ["d-x"]}, id="left a project"),
         pytest.param({"hub_groups": ["d-x", "p-x-y", "p-x-z"]}, id="joined a project"),
-        pytest.param({"hub_roles": []}, id="is domain admin no more"),
-        pytest.param({"hub_roles": [{**ROLE, "scopes": []}]}, id="the role may less"),
-        pytest.param({"hub_roles": [{**ROLE, "description": "z"}]}, id="the role's words"),
-        pytest.param({"hub_roles": [ROLE, {**ROLE, "name": "other"}]}, id="another role"),
+        pytest.param({"hub_roles": []}, id="lost the role of a domain admin"),
+        pytest.param({"hub_roles": [{**ROLE, "scopes": []}]}, id="scopes of a role changed"),
+        pytest.param(
+            {"hub_roles": [{**ROLE, "description": "z"}]}, id="description of a role changed"
+        ),
+        pytest.param({"hub_roles": [ROLE, {**ROLE, "name": "other"}]}, id="additional role"),
     ],
 )
-def test_every_change_is_seen(known: Any, change: dict[str, Any]) -> None:
+def test_changed_account_is_not_up_to_date(known: Any, change: dict[str, Any]) -> None:
     assert not is_up_to_date(known, {**ACCOUNT, **change})
 
 
@@ -58,13 +60,13 @@ def test_hub_admin_flag_is_removed(known: Any) -> None:
     assert not is_up_to_date(known, ACCOUNT)
 
 
-def test_changes_reach_who_is_signed_in_within_five_minutes() -> None:
-    """The guide promises it; tests/e2e/test_account_changes.py shows that it holds."""
+def test_refresh_age_is_five_minutes() -> None:
+    """The administration guide documents it; tests/e2e/test_account_changes.py tests the effect."""
     assert BaiAuthenticator().auth_refresh_age <= 300
 
 
 class Source:
-    """Answers each call with its number, when released."""
+    """Returns the number of each call after ``may_answer`` is set."""
 
     def __init__(self) -> None:
         self.asked = 0
@@ -98,7 +100,7 @@ async def test_concurrent_calls_share_the_next_call_and_never_an_earlier_result(
     assert await flight("ada") == 3
 
 
-async def test_one_person_does_not_wait_for_another() -> None:
+async def test_calls_for_different_keys_are_independent() -> None:
     source = Source()
     flight = SingleFlight(source)
     tasks = [asyncio.create_task(flight(name)) for name in ("ada", "bob")]

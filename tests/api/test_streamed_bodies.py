@@ -1,4 +1,4 @@
-"""Bodies of a known length are taken straight from the connection, which goes on as any other."""
+"""Streamed request bodies of known length on keep-alive connections."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from tests.testbed.wait import wait_until_async
 from .test_uploads import MIB, PIECE, begin, offset_of
 
 CONTENT = "/vfolders/data/content"
-# Shorter and longer than what is written at once, also with what tornado has read ahead.
+# Sizes below and above the write buffer, also including the bytes that tornado has read ahead.
 SIZES = [0, 1, 5000, MIB, PIECE_BYTES, 3 * PIECE_BYTES + 7]
 
 
@@ -61,7 +61,7 @@ async def user(api: Api) -> Client:
 
 
 class Wire:
-    """HTTP by hand, so that a test says when which byte goes."""
+    """A raw HTTP connection: the test decides when each byte is sent."""
 
     def __init__(
         self, api: Api, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
@@ -96,8 +96,8 @@ class Wire:
         lines = [f"{name}: {value}" for name, value in headers.items()]
         self.send("\r\n".join([f"{method} {target} HTTP/1.1", *lines, "", ""]).encode())
 
-    async def answer(self) -> tuple[int, bytes]:
-        """Return the status and the body of the next answer."""
+    async def read_response(self) -> tuple[int, bytes]:
+        """Return the status and the body of the next response."""
         head = (await asyncio.wait_for(self._reader.readuntil(b"\r\n\r\n"), 60)).decode()
         lengths = [
             int(line.partition(":")[2])
@@ -122,44 +122,44 @@ async def content_of(user: Client, path: str) -> bytes:
     return (await user.http.get(CONTENT, params={"path": path})).content
 
 
-async def test_one_connection_serves_request_after_request(api: Api, user: Client) -> None:
+async def test_connection_is_reused_after_a_streamed_body(api: Api, user: Client) -> None:
     async with wire(api) as connection:
         for size in SIZES:
             content = os.urandom(size)
-            # The head of the next comes with the end of this one: nothing of it may be taken.
+            # The next head arrives together with the end of this body and must not be consumed.
             connection.head("PUT", f"{CONTENT}?path=f{size}", size, {})
             connection.send(content)
             connection.head("PUT", f"{CONTENT}?path=next", 4, {})
             connection.send(b"next")
-            statuses = [(await connection.answer())[0] for _ in range(2)]
+            statuses = [(await connection.read_response())[0] for _ in range(2)]
             assert statuses == [200, 200]
             assert await content_of(user, f"f{size}") == content
             assert await content_of(user, "next") == b"next"
 
 
-async def test_who_waits_for_a_word_gets_it(api: Api, user: Client) -> None:
+async def test_expect_100_continue_is_answered(api: Api, user: Client) -> None:
     async with wire(api) as connection:
         connection.head("PUT", f"{CONTENT}?path=f", MIB, {"Expect": "100-continue"})
-        assert (await connection.answer())[0] == 100
+        assert (await connection.read_response())[0] == 100
         content = os.urandom(MIB)
         connection.send(content)
-        assert (await connection.answer())[0] == 200
+        assert (await connection.read_response())[0] == 200
     assert await content_of(user, "f") == content
 
 
-async def test_what_came_before_a_connection_broke_is_kept(api: Api, user: Client) -> None:
+async def test_tus_upload_keeps_bytes_received_before_a_disconnect(api: Api, user: Client) -> None:
     content = os.urandom(PIECE_BYTES + 300_000)
     upload = await begin(user, len(content), "f")
     sent = [100_000, PIECE_BYTES + 200_000, len(content)]
     offset = 0
     for end in sent:
-        # Less than what is written at once, then more; a body that does not come to its end.
+        # An incomplete body, once below and once above the write buffer.
         async with wire(api) as connection:
             headers = {**PIECE, "Upload-Offset": str(offset)}
             connection.head("PATCH", upload, len(content) - offset, headers)
             connection.send(content[offset:end])
             if end == len(content):
-                assert (await connection.answer())[0] == 204
+                assert (await connection.read_response())[0] == 204
         if end < len(content):
             await wait_until_async(
                 lambda end=end: _arrived(user, upload, end), 60, f"{end} bytes to be kept"
@@ -172,7 +172,7 @@ async def _arrived(user: Client, upload: str, end: int) -> bool:
     return await offset_of(user, upload) == end
 
 
-async def test_a_disk_that_fills_up_meanwhile_is_told_at_the_end(
+async def test_disk_full_during_an_upload_is_reported_after_the_body(
     api: Api, user: Client, disk: Path
 ) -> None:
     size = 20 * MIB
@@ -185,13 +185,13 @@ async def test_a_disk_that_fills_up_meanwhile_is_told_at_the_end(
         room = os.statvfs(disk)
         (disk / "filler").write_bytes(bytes(room.f_bavail * room.f_frsize))
         connection.send(b"x" * (size - 4 * MIB))
-        status, said = await connection.answer()
+        status, said = await connection.read_response()
         assert (status, b"full" in said) == (507, True)
         (disk / "filler").unlink()
-        # The rest of what was refused is out of the way of what comes next.
+        # The rest of the rejected body was discarded, so the connection can be reused.
         connection.head("PUT", f"{CONTENT}?path=g", 4, {})
         connection.send(b"next")
-        assert (await connection.answer())[0] == 200
+        assert (await connection.read_response())[0] == 200
     assert [i["name"] for i in (await user.get("/vfolders/data/files"))["items"]] == ["g"]
     await wait_until_async(
         lambda: not list(disk.glob(f"*/*/{DIRECTORY}/*")), 60, "the half file to go"

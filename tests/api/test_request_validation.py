@@ -1,4 +1,4 @@
-"""What is malformed in a request is said all at once."""
+"""Invalid fields of a session request are reported together."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from bai_services.core import errors
 from tests.testbed.fake_agent import FakeAgent
 
 
-async def test_all_malformed_fields_are_reported_together(agent: FakeAgent, user: Client) -> None:
+async def test_all_invalid_fields_are_reported_together(agent: FakeAgent, user: Client) -> None:
     spec = {
         "name": "!",
         "resources": {"cpu": "many", "mem": "1g"},
@@ -26,7 +26,7 @@ async def test_all_malformed_fields_are_reported_together(agent: FakeAgent, user
     assert all(problem["problem"] in refused.value.message for problem in problems)
 
 
-async def test_unknown_names_are_reported_with_what_is_malformed(
+async def test_unknown_names_are_reported_with_invalid_fields(
     agent: FakeAgent, user: Client
 ) -> None:
     spec = {
@@ -65,7 +65,7 @@ async def test_unknown_names_are_reported_with_what_is_malformed(
         ({"resources": {"mem": "900t"}}, "resources.mem", errors.InsufficientResources),
     ],
 )
-async def test_a_single_problem_names_its_field(
+async def test_single_problem_names_its_field(
     agent: FakeAgent, user: Client, spec: dict[str, Any], field: str, error: type[errors.BaiError]
 ) -> None:
     with pytest.raises(error) as refused:
@@ -74,7 +74,7 @@ async def test_a_single_problem_names_its_field(
     assert refused.value.details["problems"] == expected
 
 
-async def test_an_unknown_project_is_reported_with_what_is_malformed(
+async def test_unknown_project_is_reported_with_invalid_fields(
     agent: FakeAgent, user: Client
 ) -> None:
     spec = {"name": "!", "project": "nowhere", "image": "nothing:0"}
@@ -84,7 +84,7 @@ async def test_an_unknown_project_is_reported_with_what_is_malformed(
     assert fields == ["name", "project"]
 
 
-async def test_a_request_for_someone_else_is_refused_without_a_list_of_problems(
+async def test_request_for_another_user_is_denied_without_a_list_of_problems(
     agent: FakeAgent, user: Client
 ) -> None:
     with pytest.raises(errors.Forbidden) as refused:

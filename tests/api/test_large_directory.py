@@ -1,4 +1,4 @@
-"""A directory of 100,000 entries, page by page, through the API."""
+"""Pages of a directory with 100,000 entries over REST."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def fill(place: Path) -> None:
     os.close(directory)
 
 
-async def test_pages_of_a_hundred_thousand_entries(api: Api, user: Client) -> None:
+async def test_pages_of_a_directory_with_100000_entries(api: Api, user: Client) -> None:
     (root,) = api.world.manager.settings.storage_root.glob("user/*/[!.]*")
     await asyncio.to_thread(fill, root / "many")
 

@@ -1,4 +1,4 @@
-"""What a new installation answers while the scheduler's code is still being compiled."""
+"""Responses while the scheduler's code is being compiled after the first start."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.testbed.manager import Api
 
 @pytest.fixture
 def compiled(monkeypatch: pytest.MonkeyPatch) -> asyncio.Event:
-    """Compiling goes on until this is set, and nobody waits for it for long."""
+    """Compilation lasts until this event is set; requests wait for it for 0.05 s at most."""
     event = asyncio.Event()
 
     async def warm_up() -> None:
@@ -29,7 +29,7 @@ def compiled(monkeypatch: pytest.MonkeyPatch) -> asyncio.Event:
     return event
 
 
-async def test_who_asks_is_answered_and_what_cannot_be_told_yet_waits(
+async def test_requests_are_answered_during_compilation_without_capacity_checks(
     compiled: asyncio.Event, api: Api, agent: FakeAgent, user: Client
 ) -> None:
     too_much = {"resources": {"cpu": "9", "mem": "1g"}}

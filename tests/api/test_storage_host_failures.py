@@ -1,7 +1,7 @@
-"""Hosts that are slow, read-only, full or gone, and the sessions whose folders lie there.
+"""Session starts with folders on storage hosts that are slow, read-only, full or unavailable.
 
-A host that still answers holds no start up; one that does not ends the start of those who need
-it after its time, and nobody else's.
+A host that responds does not prevent a start. An unavailable host fails the starts that need it
+after a timeout, and only those.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from tests.testbed.fake_agent import FakeAgent
 from tests.testbed.manager import Api, MovableClock, make_world, manager_on, serving
 from tests.testbed.skip import skip_or_fail
 
-pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="only root mounts")
+pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="mounting requires root")
 
 SLOW = """
 import time
@@ -60,7 +60,7 @@ def disk(tmp_path: Path) -> Iterator[Path]:
 
 @pytest.fixture
 async def api(tmp_path: Path, disk: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Api]:
-    """A manager with the folders ``data`` (of ``user``) on a host of its own."""
+    """A manager with the folder ``data`` of ``user`` on the storage host under test."""
     points = {ENTRY_POINTS: {"slow": "bai_slow:SlowBackend"}}
     install(tmp_path / "packages", "bai_slow", SLOW, points, monkeypatch)
     hosts = (HostPlace("local", "slow", disk), HostPlace("near", "local", tmp_path / "near"))
@@ -85,7 +85,7 @@ async def agent(api: Api) -> FakeAgent:
 
 
 async def started(api: Api, agent: FakeAgent, name: str, *folders: str) -> dict[str, Any]:
-    """File a session, prepare it, and return its launch plan."""
+    """Create a session, prepare it, and return its launch plan."""
     user = await api.client("user")
     body = {"name": name, "mounts": [{"vfolder": folder} for folder in folders]}
     session = await user.post("/sessions", body)
@@ -98,7 +98,7 @@ async def started(api: Api, agent: FakeAgent, name: str, *folders: str) -> dict[
 
 
 async def scheduled(user: Client, session: dict[str, Any]) -> None:
-    # The first pass of a test run may have to compile its loops.
+    # The first scheduling pass of a test run may have to compile its code.
     found = await user.get(f"/sessions/{session['id']}", wait="SCHEDULED", timeout="60")
     assert found["status"] != "PENDING", found
 
@@ -109,7 +109,7 @@ async def host_of(api: Api) -> dict[str, Any]:
     return dict(shown)
 
 
-async def test_one_that_is_slow(
+async def test_session_starts_with_a_slow_host(
     api: Api, agent: FakeAgent, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(storage_host, "SLOW_SECONDS", 0.1)
@@ -119,7 +119,7 @@ async def test_one_that_is_slow(
     assert mount["target"] == "/home/work/data"
 
 
-async def test_one_that_is_full(api: Api, agent: FakeAgent, disk: Path) -> None:
+async def test_session_starts_with_a_full_host(api: Api, agent: FakeAgent, disk: Path) -> None:
     room = os.statvfs(disk)
     (disk / "fill").write_bytes(bytes(room.f_bavail * room.f_frsize - MIN_FREE_BYTES + MIB))
     shown = await host_of(api)
@@ -127,7 +127,7 @@ async def test_one_that_is_full(api: Api, agent: FakeAgent, disk: Path) -> None:
     assert (await started(api, agent, "lab1", "data"))["mounts"]
 
 
-async def test_one_that_is_read_only(api: Api, agent: FakeAgent, disk: Path) -> None:
+async def test_session_starts_with_a_read_only_host(api: Api, agent: FakeAgent, disk: Path) -> None:
     words = ["mount", "-o", "remount,ro", str(disk)]
     await asyncio.to_thread(subprocess.run, words, check=True)
     shown = await host_of(api)
@@ -136,25 +136,25 @@ async def test_one_that_is_read_only(api: Api, agent: FakeAgent, disk: Path) -> 
 
 
 @pytest.fixture
-def dead(api: Api, disk: Path) -> Iterator[ExitStack]:
-    """What the block enters ends before the manager does, so that nothing of it waits for ever."""
+def exit_stack(api: Api, disk: Path) -> Iterator[ExitStack]:
+    """Contexts that are closed before the manager, which would otherwise wait for dead mounts."""
     with ExitStack() as stack:
         yield stack
 
 
-async def test_one_that_does_not_answer(
-    api: Api, agent: FakeAgent, disk: Path, dead: ExitStack, monkeypatch: pytest.MonkeyPatch
+async def test_unavailable_host_fails_only_the_sessions_that_need_it(
+    api: Api, agent: FakeAgent, disk: Path, exit_stack: ExitStack, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(mounts, "REACH_SECONDS", 0.5)
     monkeypatch.setattr(storage_host, "PROBE_SECONDS", 0.5)
     try:
-        dead.enter_context(dead_mount(disk))
+        exit_stack.enter_context(dead_mount(disk))
     except ComponentMissing as reason:
         skip_or_fail("fuse", reason)
     user = await api.client("user")
     lost = await user.post("/sessions", {"name": "lost", "mounts": [{"vfolder": "data"}]})
     await scheduled(user, lost)
-    # Another one of the same machine starts, whatever becomes of the first.
+    # A session without the folder starts on the same agent.
     plan = asyncio.create_task(started(api, agent, "lab1"))
     ended = await user.get(f"/sessions/{lost['id']}", wait="ERROR", timeout="20")
     assert ended["status"] == "ERROR", ended
@@ -165,8 +165,8 @@ async def test_one_that_does_not_answer(
     assert (shown["status"], "does not answer" in shown["message"]) == ("gone", True)
 
 
-async def test_one_that_does_not_answer_keeps_nobody_elses_figures_old(
-    api: Api, disk: Path, dead: ExitStack, monkeypatch: pytest.MonkeyPatch
+async def test_unavailable_host_does_not_delay_quota_counts_of_other_hosts(
+    api: Api, disk: Path, exit_stack: ExitStack, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(quotas, "COUNT_SECONDS", 0.3)
     monkeypatch.setattr(storage_host, "PROBE_SECONDS", 0.5)
@@ -176,10 +176,10 @@ async def test_one_that_does_not_answer_keeps_nobody_elses_figures_old(
     await user.post("/vfolders", {"name": "here", "host": "near"})
     where = "/vfolders/here/content"
     try:
-        dead.enter_context(dead_mount(disk))
+        exit_stack.enter_context(dead_mount(disk))
     except ComponentMissing as reason:
         skip_or_fail("fuse", reason)
-    for size in (3, 5):  # it dies in the middle of a round; then it is known to be gone
+    for size in (3, 5):  # fails during the first round; is known to be gone in the second
         await user.call("PUT", where, query={"path": "f"}, content=b"x" * size)
         await api.world.manager.folders.quotas.step()
         here, lost = [await user.get(f"/vfolders/{name}") for name in ("here", "data")]
@@ -190,8 +190,8 @@ async def test_one_that_does_not_answer_keeps_nobody_elses_figures_old(
         api.world.clock.advance(minutes=11)
 
 
-async def test_one_that_goes_between_preparing_and_starting(
-    api: Api, agent: FakeAgent, disk: Path, dead: ExitStack, monkeypatch: pytest.MonkeyPatch
+async def test_host_that_fails_between_preparation_and_start(
+    api: Api, agent: FakeAgent, disk: Path, exit_stack: ExitStack, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(mounts, "REACH_SECONDS", 0.5)
     user = await api.client("user")
@@ -199,10 +199,10 @@ async def test_one_that_goes_between_preparing_and_starting(
     await scheduled(user, session)
     items = await agent.work(5)
     try:
-        dead.enter_context(dead_mount(disk))
+        exit_stack.enter_context(dead_mount(disk))
     except ComponentMissing as reason:
         skip_or_fail("fuse", reason)
-    # The machine's word that it is ready is taken in, though nobody can look at the folder now.
+    # The agent's report is accepted although the folder cannot be checked now.
     await agent.report(items[0], injection={})
     session = await user.get(f"/sessions/{session['id']}", wait="PREPARED", timeout="20")
     assert session["status"] == "PREPARED", session
@@ -211,9 +211,7 @@ async def test_one_that_goes_between_preparing_and_starting(
     assert answer.status_code == 503 and "does not answer" in answer.json()["message"]
 
 
-async def test_a_folder_of_every_session_that_is_missing_is_told_in_the_sessions_row(
-    api: Api, agent: FakeAgent, disk: Path
-) -> None:
+async def test_missing_dot_folder_gives_a_notice(api: Api, agent: FakeAgent, disk: Path) -> None:
     user = await api.client("user")
     made = await user.post("/vfolders", {"name": ".local"})
     (disk / "user" / made["owner_id"] / made["id"]).rmdir()

@@ -1,4 +1,7 @@
-"""A manager that a test may kill: ``killable.py HOME PORT`` prints how to reach it."""
+"""Script ``killable_manager.py HOME PORT``: a manager process that a test may kill.
+
+Prints its URL, the access and secret key of the user, the id of a folder, and the port.
+"""
 
 from __future__ import annotations
 
@@ -16,14 +19,14 @@ from tests.testbed.manager import MovableClock, make_world, manager_on
 
 
 async def main(home: Path, port: int) -> None:
-    kept = home / "kept.json"
+    state = home / "state.json"
     async with manager_on(
         f"sqlite+aiosqlite:///{home}/bai.sqlite", home, MovableClock()
     ) as manager:
         await manager.folders.vfolders.start()
-        if kept.exists():
-            facts = json.loads(kept.read_text())
-            # What encrypts the keypairs' secrets is made anew with each manager of a test.
+        if state.exists():
+            facts = json.loads(state.read_text())
+            # ``manager_on`` creates a new encryption key; use the key of the previous process.
             manager.accounts.callers._secrets = manager.accounts.callers._secrets.__class__(
                 facts["key"].encode()
             )
@@ -39,7 +42,7 @@ async def main(home: Path, port: int) -> None:
                 "folder": folder.id,
                 "key": manager.settings.key.decode(),
             }
-            kept.write_text(json.dumps(facts))
+            state.write_text(json.dumps(facts))
         server = HTTPServer(make_app(manager, SignIn(manager)))
         sockets = bind_sockets(port, "127.0.0.1")
         server.add_sockets(sockets)

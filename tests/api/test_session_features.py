@@ -1,4 +1,4 @@
-"""Batch sessions, dependencies, time limits, many at once, priorities: over HTTP."""
+"""Session features over REST: batch, dependencies, time limits, bulk, priority, templates."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ Session = dict[str, Any]
 
 
 async def exited(api: Api, session: Session, code: int | None, **facts: Any) -> None:
-    """Say what the spawner says of an end."""
+    """Report the exit of a session as the spawner does."""
     end = {"exit_code": code, "reason": "exited", "log": "", **facts}
     await api.hub.post(f"/sessions/{session['id']}/exited", end)
 
 
 async def waits_for(client: Client, name: str, check: str) -> Session:
-    """Return a session once it is told that it waits because of that check."""
+    """Wait until this check is a pending reason of a session, and return the session."""
 
     async def found() -> Session | None:
         session = dict(await client.get(f"/sessions/{name}"))
@@ -39,7 +39,7 @@ async def waits_for(client: Client, name: str, check: str) -> Session:
     return dict(await wait_until_async(found, 10, f"{name} to wait for {check}"))
 
 
-async def test_a_batch_session_ends_with_its_command(
+async def test_batch_session_ends_with_its_command(
     api: Api, agent: FakeAgent, user: Client
 ) -> None:
     session = await user.post("/sessions", {"name": "train", **BATCH, "batch_timeout": "2h"})
@@ -61,7 +61,7 @@ async def test_a_batch_session_ends_with_its_command(
     assert (await user.get("/sessions/train/logs"))["log"] == "epoch 1\n"
 
 
-async def test_an_end_that_the_agent_sees_first_brings_the_log(
+async def test_exit_reported_first_by_the_agent_stores_the_log(
     api: Api, agent: FakeAgent, user: Client
 ) -> None:
     session = await started(api, agent, "train", **BATCH)
@@ -76,7 +76,7 @@ async def test_an_end_that_the_agent_sees_first_brings_the_log(
     assert (await user.get("/sessions/train/logs"))["log"] == "done\n"
 
 
-# How a batch session ends: what the spawner says, then status and result.
+# Exit of a batch session: the spawner's report, then the expected status and result.
 ENDS: dict[str, tuple[int | None, dict[str, Any], str, str]] = {
     "by itself": (0, {}, "TERMINATED", "success"),
     "by a signal": (137, {}, "TERMINATED", "failure"),
@@ -97,7 +97,7 @@ ENDS: dict[str, tuple[int | None, dict[str, Any], str, str]] = {
 
 
 @pytest.mark.parametrize("end", ENDS)
-async def test_only_its_own_command_is_a_success(
+async def test_only_the_exit_of_the_command_is_a_success(
     api: Api, agent: FakeAgent, user: Client, end: str
 ) -> None:
     code, facts, status, result = ENDS[end]
@@ -107,7 +107,9 @@ async def test_only_its_own_command_is_a_success(
     assert (ended["result"], ended["exit_code"]) == (result, code)
 
 
-async def test_a_stop_is_no_success(api: Api, agent: FakeAgent, user: Client) -> None:
+async def test_stopped_batch_session_is_not_a_success(
+    api: Api, agent: FakeAgent, user: Client
+) -> None:
     session = await started(api, agent, "train", **BATCH)
     await user.delete("/sessions/train")
     await exited(api, session, 0, reason_code="stopped")
@@ -140,7 +142,9 @@ REFUSALS: dict[str, tuple[dict[str, Any], type[Exception], str]] = {
 }
 
 
-async def test_refusals(api: Api, agent: FakeAgent, user: Client) -> None:
+async def test_invalid_session_request_is_rejected(
+    api: Api, agent: FakeAgent, user: Client
+) -> None:
     admin = await api.client("admin")
     await admin.patch("/keypair-policies/default", {"max_priority": 50})
     theirs = await (await api.client("user2")).post("/sessions", {"name": "theirs", **BATCH})
@@ -155,7 +159,9 @@ async def test_refusals(api: Api, agent: FakeAgent, user: Client) -> None:
     assert (await user.get("/sessions"))["total"] == before
 
 
-async def test_a_dependent_starts_after_success(api: Api, agent: FakeAgent, user: Client) -> None:
+async def test_dependent_session_starts_after_success(
+    api: Api, agent: FakeAgent, user: Client
+) -> None:
     first = await started(api, agent, "load", **BATCH)
     second = await user.post("/sessions", {"name": "train", **BATCH, "dependencies": ["load"]})
     assert [d["name"] for d in second["dependencies"]] == ["load"]
@@ -165,7 +171,7 @@ async def test_a_dependent_starts_after_success(api: Api, agent: FakeAgent, user
     await status_of(user, "train", "SCHEDULED")
 
 
-async def test_whoever_waits_for_what_failed_is_cancelled(
+async def test_dependents_of_a_failed_session_are_cancelled(
     api: Api, agent: FakeAgent, user: Client
 ) -> None:
     first = await started(api, agent, "load", **BATCH)
@@ -187,7 +193,9 @@ async def test_whoever_waits_for_what_failed_is_cancelled(
     assert graph["is_complete"]
 
 
-async def test_not_before(api: Api, agent: FakeAgent, user: Client) -> None:
+async def test_session_does_not_start_before_starts_at(
+    api: Api, agent: FakeAgent, user: Client
+) -> None:
     session = await user.post("/sessions", {"name": "later", **BATCH, "starts_at": "10min"})
     assert session["starts_at"] == (api.world.clock() + timedelta(minutes=10)).isoformat()
     await waits_for(user, "later", "not-before")
@@ -196,7 +204,9 @@ async def test_not_before(api: Api, agent: FakeAgent, user: Client) -> None:
     await status_of(user, "later", "SCHEDULED")
 
 
-async def test_a_group_lets_nobody_wait_too_long(api: Api, agent: FakeAgent, user: Client) -> None:
+async def test_pending_timeout_of_a_resource_group(
+    api: Api, agent: FakeAgent, user: Client
+) -> None:
     admin = await api.client("admin")
     options = {"scheduler_opts": {"pending_timeout": 600}}
     await admin.patch("/resource-groups/default", options)
@@ -211,14 +221,14 @@ async def test_a_group_lets_nobody_wait_too_long(api: Api, agent: FakeAgent, use
         "PENDING_TIMEOUT_EXCEEDED: waited longer than 10min, the most that resource group default "
         "allows"
     )
-    # What could not have started yet has not waited in vain.
+    # Time before starts_at does not count as pending time.
     for name in ("awaits", "later"):
         assert (await user.get(f"/sessions/{name}"))["status"] == "PENDING"
     await exited(api, running, 0)
     await status_of(user, "awaits", "SCHEDULED")
 
 
-async def test_a_batch_timeout_is_a_failure(api: Api, agent: FakeAgent, user: Client) -> None:
+async def test_batch_timeout_is_a_failure(api: Api, agent: FakeAgent, user: Client) -> None:
     session = await started(api, agent, "train", **BATCH, batch_timeout=60)
     other = await started(api, agent, "other", **BATCH, batch_timeout=600)
     api.world.clock.advance(seconds=61)
@@ -233,12 +243,10 @@ async def test_a_batch_timeout_is_a_failure(api: Api, agent: FakeAgent, user: Cl
     assert (await user.get(f"/sessions/{other['id']}"))["status"] == "RUNNING"
 
 
-async def test_a_policy_limits_how_long_a_session_runs(
-    api: Api, agent: FakeAgent, user: Client
-) -> None:
+async def test_policy_limits_the_session_lifetime(api: Api, agent: FakeAgent, user: Client) -> None:
     await started(api, agent, "lab1", resources=SMALL)
     admin = await api.client("admin")
-    # Also what runs already: policies count as they are now.
+    # A changed policy applies to running sessions too.
     await admin.patch("/keypair-policies/default", {"max_session_lifetime_seconds": 600})
     api.world.clock.advance(seconds=599)
     await api.world.manager.sessions.deadlines.step()
@@ -248,7 +256,7 @@ async def test_a_policy_limits_how_long_a_session_runs(
     assert ending["status_info"].startswith("SESSION_LIFETIME_EXCEEDED: ran longer than 10min")
 
 
-async def test_owners_extend_a_lifetime_as_far_as_the_policy_lets_them(
+async def test_owner_extends_lifetime_within_the_policy(
     api: Api, agent: FakeAgent, user: Client
 ) -> None:
     await started(api, agent, "lab1", resources=SMALL)
@@ -280,7 +288,7 @@ async def test_owners_extend_a_lifetime_as_far_as_the_policy_lets_them(
         await user.post(*asked)
 
 
-async def test_a_session_says_that_its_agent_is_being_emptied(
+async def test_session_shows_that_its_agent_is_draining(
     api: Api, agent: FakeAgent, user: Client
 ) -> None:
     session = await started(api, agent, "lab1", resources=SMALL)
@@ -291,7 +299,7 @@ async def test_a_session_says_that_its_agent_is_being_emptied(
 
 
 def chain(*names: str) -> list[dict[str, Any]]:
-    """Return batch sessions of which each depends on the one before."""
+    """Return requests for batch sessions, each of which depends on the previous one."""
     return [
         {"name": name, **BATCH, "dependencies": list(names[max(0, i - 1) : i])}
         for i, name in enumerate(names)
@@ -299,8 +307,10 @@ def chain(*names: str) -> list[dict[str, Any]]:
 
 
 @pytest.mark.both_databases
-async def test_many_at_once_by_name(api: Api, agent: FakeAgent, user: Client) -> None:
-    # In any order: the last one is told first.
+async def test_bulk_create_resolves_dependencies_by_name(
+    api: Api, agent: FakeAgent, user: Client
+) -> None:
+    # The order in the request is irrelevant: send the last session first.
     body = {"sessions": chain("load", "train", "test")[::-1]}
     made = (await user.post("/bulk-sessions", body))["items"]
     assert [s["name"] for s in made] == ["test", "train", "load"]
@@ -344,7 +354,7 @@ BULK_REFUSALS: dict[str, tuple[list[dict[str, Any]], type[Exception], str]] = {
 
 
 @pytest.mark.both_databases
-async def test_many_at_once_all_or_none(api: Api, agent: FakeAgent, user: Client) -> None:
+async def test_bulk_create_is_atomic(api: Api, agent: FakeAgent, user: Client) -> None:
     admin = await api.client("admin")
     await admin.patch("/keypair-policies/default", {"max_pending_sessions": 3})
     for case, (sessions, error, part) in BULK_REFUSALS.items():
@@ -354,7 +364,7 @@ async def test_many_at_once_all_or_none(api: Api, agent: FakeAgent, user: Client
     assert (await user.get("/sessions"))["total"] == 0
 
 
-async def test_the_slots_of_waiting_sessions_are_capped(
+async def test_slots_of_pending_sessions_are_limited(
     api: Api, agent: FakeAgent, user: Client
 ) -> None:
     admin = await api.client("admin")
@@ -370,7 +380,7 @@ async def test_the_slots_of_waiting_sessions_are_capped(
         await user.post("/sessions", {"name": "bbbb", **two})
 
 
-async def test_reuse_by_name(api: Api, agent: FakeAgent, user: Client) -> None:
+async def test_reuse_returns_the_live_session(api: Api, agent: FakeAgent, user: Client) -> None:
     first = await user.post("/sessions", {"name": "lab1", "resources": SMALL})
     other = {"name": "lab1", "resources": {"cpu": "2", "mem": "2g"}}
     with pytest.raises(errors.AlreadyExists):
@@ -381,13 +391,13 @@ async def test_reuse_by_name(api: Api, agent: FakeAgent, user: Client) -> None:
     assert (await user.post("/sessions", {**other, "reuse": True}))["id"] != first["id"]
 
 
-async def test_an_answer_may_wait_until_it_runs(api: Api, agent: FakeAgent, user: Client) -> None:
+async def test_create_may_wait_until_running(api: Api, agent: FakeAgent, user: Client) -> None:
     waited = await user.post("/sessions", {"name": "lab1", "max_wait_seconds": 0.2})
     assert waited["status"] in ("PENDING", "SCHEDULED")
     assert (await user.post("/sessions", {"name": "lab2", "enqueue_only": True}))["name"] == "lab2"
 
 
-async def test_the_priority_of_what_waits(api: Api, agent: FakeAgent, user: Client) -> None:
+async def test_priority_of_a_pending_session(api: Api, agent: FakeAgent, user: Client) -> None:
     admin = await api.client("admin")
     await admin.patch("/keypair-policies/default", {"max_priority": 50})
     large = {**BATCH, "resources": {"cpu": "8", "mem": "1g"}}
@@ -414,7 +424,7 @@ async def test_the_priority_of_what_waits(api: Api, agent: FakeAgent, user: Clie
     assert (await user.get("/sessions/two2"))["status"] == "PENDING"
 
 
-async def test_templates(api: Api, agent: FakeAgent, user: Client) -> None:
+async def test_template_lifecycle(api: Api, agent: FakeAgent, user: Client) -> None:
     request = {**BATCH, "environ": {"SEED": "1", "MODE": "fast"}}
     kept = await user.post("/session-templates", {"name": "train", "request": request})
     assert (kept["audience"], kept["owner"]) == ("owner", "user")
@@ -439,12 +449,12 @@ async def test_templates(api: Api, agent: FakeAgent, user: Client) -> None:
 @pytest.mark.parametrize(
     "stale, part",
     [
-        pytest.param({"gpu_count": 2}, "gpu_count", id="a field that is gone"),
-        pytest.param({"cluster_size": "many"}, "cluster_size", id="a value of another kind"),
-        pytest.param({"resources": ["cpu"]}, "resources", id="a map that is none any more"),
+        pytest.param({"gpu_count": 2}, "gpu_count", id="removed field"),
+        pytest.param({"cluster_size": "many"}, "cluster_size", id="value with another type"),
+        pytest.param({"resources": ["cpu"]}, "resources", id="mapping that became a list"),
     ],
 )
-async def test_a_template_of_an_older_version_says_what_is_wrong_with_it(
+async def test_outdated_template_is_rejected_with_the_field(
     api: Api, agent: FakeAgent, user: Client, stale: dict[str, Any], part: str
 ) -> None:
     kept = await user.post("/session-templates", {"name": "train", "request": BATCH})
@@ -465,7 +475,7 @@ async def test_a_template_of_an_older_version_says_what_is_wrong_with_it(
     await user.post("/sessions", spec)
 
 
-async def test_templates_of_a_project_and_of_a_domain(api: Api, agent: FakeAgent) -> None:
+async def test_templates_shared_with_project_and_domain(api: Api, agent: FakeAgent) -> None:
     user, user2 = await api.client("user"), await api.client("user2")
     admin, stranger = await api.client("domain-admin"), await api.client("acme-user")
     spec = {"request": BATCH}
@@ -479,7 +489,7 @@ async def test_templates_of_a_project_and_of_a_domain(api: Api, agent: FakeAgent
     found = (await user.get("/session-templates"))["items"]
     assert [(t["name"], t["audience"]) for t in found].count(("all1", "domain")) == 1
     assert {t["name"] for t in found} == {"all1"}
-    # The nearer one goes first.
+    # The user's own template takes precedence over the project's and the domain's.
     assert (await user.get("/session-templates/all1"))["audience"] == "project"
     with pytest.raises(errors.Forbidden):
         await user.delete("/session-templates/all1")
