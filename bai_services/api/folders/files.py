@@ -181,8 +181,8 @@ class ReceivingHandler(APIHandler):
                 self._discard_upload()
         self._discarded_bytes += len(chunk)
         if self._discarded_bytes > MAX_DISCARDED_BYTES and not self._finished:
-            error = self._error or InvalidRequest("this request must not have a body")
-            self.send_error(exc_info=(type(error), error, None))
+            reason = self._error or InvalidRequest("this request must not have a body")
+            self.send_error(exc_info=(type(reason), reason, None))
 
     async def commit(self) -> Any:
         """Complete the upload and return its result; raise the error that rejected the body."""
