@@ -144,13 +144,13 @@ async def test_home_shows_a_queued_session_as_waiting(
 
     await page.goto(f"{hub.url}/hub/home")
     assert await links.count() == 1
-    assert await page.get_by_text("Waiting", exact=True).count() == 1
+    assert await page.get_by_text("Pending", exact=True).count() == 1
     for action in ("start", "stop", "delete"):
         assert await page.locator(f"#{action}-{server}").count() == 0
     # The form of a session that exists would be refused: its page is shown instead.
     await page.goto(f"{hub.url}/hub/spawn/user/{server}")
     assert page.url.endswith(session["page"])
-    await page.get_by_text("Why it waits").wait_for()
+    await page.get_by_text("Why it is pending").wait_for()
     await page.goto(f"{hub.url}/hub/home")
     await links.click()
     assert page.url.endswith(session["page"])

@@ -370,7 +370,7 @@ async def keep_alive_on_its_page(
     try:
         await sign_in(page, hub, "user")
         await page.goto(hub.url + session["page"])
-        await page.get_by_text("unless somebody uses it").wait_for(timeout=lab.PATIENCE_MS)
+        await page.get_by_text("unless it is used").wait_for(timeout=lab.PATIENCE_MS)
         path = f"/sessions/{session['id']}/activity"
         async with page.expect_response(lambda answer: answer.url.endswith(path)) as answered:
             await page.get_by_role("button", name="Keep it alive").click()

@@ -166,7 +166,7 @@ async def test_one_that_never_answers_is_ended(
     answer = await bare_hub.post_server("silent", SMALL)
 
     assert answer.status_code == 500
-    assert "did not answer within 7 seconds" in message(answer)
+    assert "did not respond within 7 seconds" in message(answer)
     session = await newest(user, "silent")
     await reached(user, session["id"], "ERROR")
     assert processes.session_processes(session["id"]) == []
