@@ -22,7 +22,7 @@ from tests.testbed.manager import Api, MovableClock, known_world, manager_on, se
 from tests.testbed.skip import skip_or_fail
 from tests.testbed.wait import wait_until_async
 
-from .test_uploads import MIB, PIECE, begin, offset_of
+from .test_uploads import CHUNK_HEADERS, MIB, begin, offset_of
 
 CONTENT = "/vfolders/data/content"
 # Sizes below and above the write buffer, also including the bytes that tornado has read ahead.
@@ -155,7 +155,7 @@ async def test_tus_upload_keeps_bytes_received_before_a_disconnect(api: Api, use
     for end in sent:
         # An incomplete body, once below and once above the write buffer.
         async with wire(api) as connection:
-            headers = {**PIECE, "Upload-Offset": str(offset)}
+            headers = {**CHUNK_HEADERS, "Upload-Offset": str(offset)}
             connection.head("PATCH", upload, len(content) - offset, headers)
             connection.send(content[offset:end])
             if end == len(content):

@@ -15,7 +15,7 @@ import pytest
 
 from tests.testbed.wait import wait_until, wait_until_async
 
-from .test_uploads import MIB, PIECE, Killable, metadata, signed
+from .test_uploads import CHUNK_HEADERS, MIB, Killable, metadata, signed
 
 CONTENT_BYTES = 48 * MIB
 FIRST_BYTES = 2 * MIB
@@ -41,7 +41,10 @@ async def test_kill_during_a_chunk_keeps_acknowledged_bytes(
             upload = f"{url.partition('/services')[0]}{urlsplit(made.headers['Location']).path}"
 
             async def send(offset: int, body: bytes | AsyncIterator[bytes], length: int) -> int:
-                headers = signed(upload, access, secret, "PATCH", PIECE["Content-Type"]) | PIECE
+                headers = (
+                    signed(upload, access, secret, "PATCH", CHUNK_HEADERS["Content-Type"])
+                    | CHUNK_HEADERS
+                )
                 headers |= {"Upload-Offset": str(offset), "Content-Length": str(length)}
                 if has_checksum:
                     digest = hashlib.sha256(content[offset : offset + length]).digest()
