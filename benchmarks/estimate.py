@@ -36,10 +36,10 @@ from bai_services.core.scheduling.queue import (
     Estimate,
     GroupState,
     Order,
+    PendingSession,
     Queue,
-    Running,
+    RunningSession,
     Snapshot,
-    Waiting,
 )
 from bai_services.core.scheduling.queue.estimate import Budget, estimate_starts
 from bai_services.manager.scheduling.idle_scheduling import WorkGate
@@ -107,8 +107,8 @@ def _truth(rng: random.Random, count: int, *, arrive: bool) -> list[tuple[_Claim
     """Replay a generated workload; return each estimate of each pass with the real start."""
     agents = [_agent(n, rng.choice((2, 4, 8))) for n in range(rng.randint(1, 3))]
     coming = _workload(rng, count, arrive=arrive)
-    running: dict[str, Running] = {}
-    waiting: dict[str, Waiting] = {}
+    running: dict[str, RunningSession] = {}
+    waiting: dict[str, PendingSession] = {}
     started: dict[str, datetime] = {}
     claims: list[_Claim] = []
     while coming or running:
@@ -128,20 +128,22 @@ def _truth(rng: random.Random, count: int, *, arrive: bool) -> list[tuple[_Claim
     return [(c, started[c.session_id]) for c in claims if c.session_id in started]
 
 
-def _end(running: Running) -> datetime:
+def _end(running: RunningSession) -> datetime:
     assert running.ends_at is not None
     return running.ends_at
 
 
-def _workload(rng: random.Random, count: int, *, arrive: bool) -> list[Waiting]:
+def _workload(rng: random.Random, count: int, *, arrive: bool) -> list[PendingSession]:
     at, found = NOW, []
-    base = world(WorldSpec(1, 1)).waiting[0]
+    base = world(WorldSpec(1, 1)).pending[0]
     for n in range(count):
         at += timedelta(seconds=rng.choice((0, 5, 60)) if arrive else 0)
         slots = ResourceSlots({"cpu": 1000 * rng.choice((1, 1, 2, 4)), "mem": 2**30})
         request = replace(base.request, slots=slots)
         seconds = rng.choice((10, 30, 100, 300, 1000))
-        found.append(Waiting(f"s{n}", n, request, (), created_at=at, seconds=seconds))
+        found.append(
+            PendingSession(f"s{n}", n, request, (), created_at=at, max_run_seconds=seconds)
+        )
     return found
 
 
@@ -153,8 +155,8 @@ def _agent(n: int, cores: int) -> AgentState:
 def _snapshot(
     now: datetime,
     agents: list[AgentState],
-    waiting: dict[str, Waiting],
-    running: dict[str, Running],
+    waiting: dict[str, PendingSession],
+    running: dict[str, RunningSession],
 ) -> Snapshot:
     used: dict[str, dict[str, int]] = {agent.id: {} for agent in agents}
     for r in running.values():
@@ -181,7 +183,7 @@ class _Speed:
         rng = random.Random(3)
         base = world(WorldSpec(agents, 2 * waiting, order=Order.FIFO))
         base = replace(
-            base, waiting=[replace(w, seconds=rng.choice(_LIMITS)) for w in base.waiting]
+            base, pending=[replace(w, max_run_seconds=rng.choice(_LIMITS)) for w in base.pending]
         )
         self.queue = Queue(base)
         self.queue.run(NOW)
@@ -193,8 +195,8 @@ class _Speed:
             for r in self.queue.all_running()
             for left in [_end(r) - NOW]
         ]
-        beyond = sorted(self.queue.all_waiting(), reverse=True)[: -waiting or None]
-        gone = beyond if self.queue.count_waiting() > waiting else []
+        beyond = sorted(self.queue.all_pending(), reverse=True)[: -waiting or None]
+        gone = beyond if self.queue.count_pending() > waiting else []
         self.queue.apply(Changes(running=spread, gone=gone))
         self.queue.run(NOW)
 

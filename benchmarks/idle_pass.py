@@ -17,7 +17,7 @@ from datetime import timedelta
 
 from bai_services.core.resources import ResourceSlots
 from bai_services.core.scheduling.placement import AgentState, Placement
-from bai_services.core.scheduling.queue import Changes, Queue, Running, run_pass
+from bai_services.core.scheduling.queue import Changes, Queue, RunningSession, run_pass
 
 from .queue_world import GROUP, NOW, WorldSpec, world
 
@@ -31,13 +31,13 @@ def main() -> int:
         agents=[replace(a, used=dict(a.capacity)) for a in snapshot.agents],
         running=[_holder(a) for a in snapshot.agents],
     )
-    run_pass(replace(snapshot, waiting=snapshot.waiting[:200]))  # compiles the hot loops
+    run_pass(replace(snapshot, pending=snapshot.pending[:200]))  # compiles the hot loops
     queue = Queue(snapshot)
     first = _seconds(queue, 0)
     idle = [_seconds(queue, n) for n in range(1, spec.rounds)]
     changed = []
     for n in range(spec.rounds):
-        queue.apply(Changes(waiting=[replace(snapshot.waiting[n], id=f"more-{n}", sequence=-n)]))
+        queue.apply(Changes(pending=[replace(snapshot.pending[n], id=f"more-{n}", sequence=-n)]))
         changed.append(_seconds(queue, spec.rounds + n))
     figures = {
         "milliseconds": round(statistics.median(idle) * 1000, 4),
@@ -50,11 +50,13 @@ def main() -> int:
     return 0
 
 
-def _holder(agent: AgentState) -> Running:
+def _holder(agent: AgentState) -> RunningSession:
     """Return a session that holds all of an agent for an hour."""
     slots = ResourceSlots(agent.capacity)
     placements = (Placement(agent.id, slots),)
-    return Running(f"on-{agent.id}", GROUP, (), placements, slots, NOW, NOW + timedelta(hours=1))
+    return RunningSession(
+        f"on-{agent.id}", GROUP, (), placements, slots, NOW, NOW + timedelta(hours=1)
+    )
 
 
 def _seconds(queue: Queue, second: int) -> float:

@@ -12,11 +12,11 @@ from bai_services.core.scheduling.caps import Scope, ScopeCaps, ScopeKind
 from bai_services.core.scheduling.placement import AgentState, Policy, Request
 from bai_services.core.scheduling.queue import (
     Backfill,
-    Bucket,
+    DailyUsage,
     GroupState,
     Order,
+    PendingSession,
     Snapshot,
-    Waiting,
 )
 
 GROUP = "main"
@@ -54,14 +54,14 @@ def world(spec: WorldSpec) -> Snapshot:
     day = (NOW - datetime(1970, 1, 1, tzinfo=UTC)).days
     history = {
         scope: [
-            Bucket(day - age, {"cpu": rng.randrange(10**9), "mem": rng.randrange(10**15)})
+            DailyUsage(day - age, {"cpu": rng.randrange(10**9), "mem": rng.randrange(10**15)})
             for age in range(_DAYS)
         ]
         for scope in scopes
         if scope.kind in (ScopeKind.DOMAIN, ScopeKind.PROJECT, ScopeKind.USER)
     }
     return Snapshot(
-        waiting=[_session(n, rng, people) for n in range(spec.pending)],
+        pending=[_session(n, rng, people) for n in range(spec.pending)],
         agents=[_agent(n, spec.cores) for n in range(spec.agents)],
         caps={scope: _caps(scope, spec.pending) for scope in scopes},
         usage={scope: {} for scope in scopes},
@@ -102,16 +102,16 @@ def _agent(n: int, cores: int) -> AgentState:
     return AgentState(name, GROUP, "x86_64", "docker", capacity, {}, devices)
 
 
-def _session(n: int, rng: random.Random, people: list[tuple[Scope, ...]]) -> Waiting:
+def _session(n: int, rng: random.Random, people: list[tuple[Scope, ...]]) -> PendingSession:
     slots = {"cpu": rng.choice(_CORES) * 1000, "mem": rng.choice(_GIBS) * GIB}
     request = Request(ResourceSlots({**slots, **rng.choice(_DEVICES)}), GROUP, "x86_64")
-    return Waiting(
+    return PendingSession(
         f"session-{n:06d}",
         n,
         request,
         rng.choice(people),
         priority=rng.choice((10, 10, 10, 20)),
         created_at=NOW - timedelta(seconds=n),
-        seconds=rng.choice((None, 3600, 86400)),
+        max_run_seconds=rng.choice((None, 3600, 86400)),
         kind="interactive/python",
     )

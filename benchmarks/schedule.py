@@ -49,7 +49,7 @@ def main() -> int:
 def measure(spec: WorldSpec, rounds: int) -> dict[str, float]:
     """Return the figures of one size: medians over the rounds."""
     snapshot = world(spec)
-    run_pass(replace(snapshot, waiting=snapshot.waiting[:200]))  # compiles the hot loops
+    run_pass(replace(snapshot, pending=snapshot.pending[:200]))  # compiles the hot loops
     cold = [_cold(snapshot) for _ in range(min(3, rounds))]
     queue = Queue(snapshot)
     placed = len(queue.run(snapshot.now).decisions)
@@ -64,7 +64,7 @@ def measure(spec: WorldSpec, rounds: int) -> dict[str, float]:
         "pending": spec.pending,
         "placed": placed,
         "told_why_not": spec.pending - placed,
-        "distinct_requests": len({w.request for w in snapshot.waiting}),
+        "distinct_requests": len({w.request for w in snapshot.pending}),
     }
 
 
@@ -77,7 +77,7 @@ def _cold(snapshot: Snapshot) -> float:
 
 def _warm(queue: Queue, snapshot: Snapshot) -> float:
     """Return the duration of a pass over all sessions, created again on an empty cluster."""
-    queue.apply(Changes(waiting=snapshot.waiting))
+    queue.apply(Changes(pending=snapshot.pending))
     gc.collect()
     start = time.perf_counter()
     result = queue.run(snapshot.now)

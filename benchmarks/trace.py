@@ -24,7 +24,7 @@ import numpy as np
 
 from bai_services.core.errors import InvalidRequest
 from bai_services.core.scheduling.placement import AgentState, Placer, Policy, Request
-from bai_services.core.scheduling.placement.mix import Mix, kinds_of, stays_of
+from bai_services.core.scheduling.placement.mix import Mix, mean_runtime_seconds, request_kinds
 from bai_services.core.scheduling.placement.tables import Fleet, Tables, Variant, tables_of
 from bai_services.core.scheduling.placement.variants import choose_tables
 from bai_services.core.scheduling.replay.openb import read_nodes, read_pods
@@ -83,7 +83,7 @@ def mix_of(pods: Iterable[Pod]) -> Mix:
     """Return the frequency of each kind of request in a workload."""
     counts: Counter[Any] = Counter()
     for pod in pods:
-        for kind, times in kinds_of(pod.request):
+        for kind, times in request_kinds(pod.request):
             counts[kind] += times
     return {kind: float(times) for kind, times in sorted(counts.items())}
 
@@ -189,7 +189,9 @@ def make_tables(
     mix = mix_of(pods)
     if policy == Policy.PRICED and variant == "chosen":
         seconds = [pod.seconds for pod in pods] if have_ends else []
-        return choose_tables(mix, nodes, stays_of([pod.request for pod in pods], seconds))
+        return choose_tables(
+            mix, nodes, mean_runtime_seconds([pod.request for pod in pods], seconds)
+        )
     chosen = Variant.ROWS if variant == "chosen" else Variant(variant)
     return tables_of(mix, Fleet.of(nodes), chosen)
 

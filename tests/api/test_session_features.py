@@ -347,7 +347,7 @@ BULK_REFUSALS: dict[str, tuple[list[dict[str, Any]], type[Exception], str]] = {
     "more than may wait": (
         [{"name": f"job{n}", **BATCH} for n in range(4)],
         errors.QuotaExceeded,
-        "may have 3 sessions wait at once",
+        "may have at most 3 pending sessions",
     ),
     "none": ([], errors.InvalidRequest, "sessions"),
 }
@@ -370,7 +370,7 @@ async def test_slots_of_pending_sessions_are_limited(
     admin = await api.client("admin")
     await admin.patch("/keypair-policies/default", {"max_pending_slots": {"cpu": "3"}})
     two = {**BATCH, "resources": {"cpu": "2", "mem": "1g"}, "starts_at": "1h"}
-    counts = r"cpu=4 asked, but .* cpu=3 waiting, of which 3 is left"
+    counts = r"cpu=4 requested, but .* cpu=3 in pending sessions, of which 3 is left"
     with pytest.raises(errors.QuotaExceeded, match=counts):
         await user.post(
             "/bulk-sessions", {"sessions": [{"name": n, **two} for n in ("aaaa", "bbbb")]}

@@ -137,7 +137,7 @@ async def test_session_without_capacity_is_pending_with_a_reason(
         return (await user.get(f"/sessions/{name}"))["reasons"]
 
     found = await wait_until_async(lambda: reasons("big2"), 10, "reasons")
-    assert "cpu=6 asked, but at most 2 is free" in found[0]["message"]
+    assert "cpu=6 requested, but at most 2 is free" in found[0]["message"]
     # Beside the capacity that is reserved for big2, one core is free, but not two.
     await user.post("/sessions", {"name": "small", "resources": {"cpu": "1", "mem": "1g"}})
     await status_of(user, "small", "SCHEDULED")
@@ -187,7 +187,7 @@ REFUSALS: dict[str, tuple[dict[str, Any], type[Exception], str]] = {
     "more than any agent has": (
         {"resources": {"cpu": "9"}},
         errors.InsufficientResources,
-        "cpu=9 asked, but at most 8 is free",
+        "cpu=9 requested, but at most 8 is free",
     ),
     "devices that nobody has": (
         {"resources": {"rocm.shares": "0.5"}},

@@ -106,7 +106,7 @@ def test_the_least_of_all_scopes_counts() -> None:
         pytest.param(
             2,
             3,
-            ["3 containers asked, but one session of keypair AK may have at most 2"],
+            ["3 containers requested, but a session of keypair AK may have at most 2"],
             id="one too many",
         ),
     ],

@@ -84,9 +84,9 @@ async def test_agents_that_a_session_was_displaced_from_are_tried_last(world: Wo
     (left,) = {a.agent_id for a in (await world.sessions.view(row.id)).allocations}
     await world.sessions.move(row.id, Event.DISPLACED, world.later())
     snapshot = await world.queue.snapshot(NOW)
-    assert [w.request.avoid for w in snapshot.waiting] == [(left,)]
+    assert [w.request.avoid for w in snapshot.pending] == [(left,)]
     changes = await world.queue.changes(Touched(sessions=frozenset([row.id, other.id])))
-    assert [w.request.avoid for w in changes.waiting] == [(left,)]
+    assert [w.request.avoid for w in changes.pending] == [(left,)]
     (decision,) = run_pass(snapshot).decisions
     assert decision.placement.agent_id != left
 
@@ -100,9 +100,9 @@ async def test_who_waits_is_read_page_by_page(
         for n in range(5)
     ]
     snapshot = await world.queue.snapshot(NOW)
-    assert [waiting.id for waiting in snapshot.waiting] == created
+    assert [waiting.id for waiting in snapshot.pending] == created
     changes = await world.queue.changes(Touched(sessions=frozenset(created[1:])))
-    assert [waiting.id for waiting in changes.waiting] == created[1:]
+    assert [waiting.id for waiting in changes.pending] == created[1:]
     placed = await world.run_pass()
     assert len(placed) > 2
     snapshot = await world.queue.snapshot(NOW)
@@ -120,8 +120,8 @@ async def test_waiting_session_lists_unfinished_dependencies(world: World) -> No
     await world.sessions.enqueue(world.new("after", dependencies=tuple(ids.values())), NOW)
     ended = sa.update(sessions.sessions).where(sessions.sessions.c.id == ids["ended"])
     await world.write(ended.values(status=Status.TERMINATED, result=Result.SUCCESS))
-    found = (await world.queue.snapshot(NOW)).waiting
-    awaits = {w.id: set(w.awaits) for w in found if w.awaits}
+    found = (await world.queue.snapshot(NOW)).pending
+    awaits = {w.id: set(w.dependency_ids) for w in found if w.dependency_ids}
     (last,) = awaits.values()
     assert last == {ids["runs"], ids["waits"]}
-    assert {w.unmet for w in found if not w.awaits} == {""}
+    assert {w.unmet_dependencies for w in found if not w.dependency_ids} == {""}

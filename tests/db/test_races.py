@@ -104,8 +104,8 @@ def test_two_resource_groups_share_one_users_cap(database_url: str) -> None:
     async def write(group: str) -> None:
         world = World(database_url)
         snapshot = await world.queue.snapshot(NOW)
-        mine = [w for w in snapshot.waiting if w.request.resource_group == group]
-        decisions = run_pass(replace(snapshot, waiting=mine)).decisions
+        mine = [w for w in snapshot.pending if w.request.resource_group == group]
+        decisions = run_pass(replace(snapshot, pending=mine)).decisions
         assert len(decisions) <= 5
         await world.queue.commit(decisions, NOW, token=None)
         await world.close()

@@ -117,11 +117,11 @@ async def test_waiting_sessions_of_a_user_are_capped_by_default(world: World) ->
     refused = [found for found in results if isinstance(found, BaseException)]
     assert len(refused) == 2
     assert all(isinstance(error, QuotaExceeded) for error in refused), refused
-    assert "user ann may have 2 sessions wait at once" in str(refused[0])
+    assert "user ann may have at most 2 pending sessions" in str(refused[0])
     await world.sessions.enqueue(world.new("other", user=2), NOW)
     # Many at once: all or none.
     await world.set_caps("user", {}, max_pending_sessions=4)
-    counts = "may have 4 sessions wait at once; 2 wait, 2 are left, 3 were asked for"
+    counts = "at most 4 pending sessions: 2 pending, 2 left, 3 requested; cancel some"
     with pytest.raises(QuotaExceeded, match=counts):
         await world.sessions.enqueue_all([world.new(f"more{n}") for n in range(3)], NOW)
     await world.set_caps("user", {}, max_pending_sessions=None)

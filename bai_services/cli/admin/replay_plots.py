@@ -84,11 +84,11 @@ def _utilisation(replays: Mapping[str, Replay]) -> Figure:
 
 def _queue(replays: Mapping[str, Replay]) -> Figure:
     figure, (above, below) = _figure("Waiting, and fragmentation", "hours", "", 2)
-    above.set_ylabel("sessions waiting")
+    above.set_ylabel("pending sessions")
     below.set_ylabel("fragmentation, %")
     for name, replayed in replays.items():
         hours = [sample.seconds / HOUR for sample in replayed.samples]
-        above.step(hours, [s.waiting for s in replayed.samples], where="post", label=name)
+        above.step(hours, [s.pending for s in replayed.samples], where="post", label=name)
         fragments = [100 * s.fragmentation for s in replayed.samples]
         below.step(hours, fragments, where="post", label=name)
     above.legend()

@@ -1,4 +1,4 @@
-"""Caps on the scopes that a session counts in: requested, used and remaining resources."""
+"""Caps (limits) on the resources and sessions of a scope, and violations of them."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from typing import NamedTuple
 from ..errors import QuotaExceeded
 from ..resources import UNLIMITED, ResourceSlots, format_amount
 
-# Default limit on one user's pending sessions (the policy may differ): one full bulk creation
-# request.
+# Default limit on the pending sessions of a user: one full bulk creation request. The resource
+# policy may set another limit.
 MAX_PENDING_SESSIONS = 1000
-# The slot that counts sessions, beside the real slots.
+# The slot that counts sessions.
 SESSIONS = "sessions"
-# Not a counted slot: the name under which violations report ``max_containers_per_session``.
+# The slot in violations of ``max_containers_per_session``; it is never counted.
 CONTAINERS = "containers"
 
 _NOTHING: Mapping[str, int] = {}
@@ -30,7 +30,10 @@ class ScopeKind(StrEnum):
 
 
 class Scope(NamedTuple):
-    """One scope; tuples sort by kind and id, which is the order in which counters are locked."""
+    """A domain, project, user, keypair or resource group to which sessions are charged.
+
+    Scopes sort by kind and id. Counters are always locked in this order.
+    """
 
     kind: str
     id: str
@@ -40,13 +43,13 @@ class Scope(NamedTuple):
 class ScopeCaps:
     """Limits of one scope.
 
-    A slot missing from ``slots`` is unlimited, or 0 where ``is_closed`` (a keypair policy with
-    LIMITED). A slot set to ``UNLIMITED`` is always unlimited. A count of None means no limit. The
-    pending caps apply only to the slots that they list.
+    A slot missing from ``slots`` is unlimited; with ``is_closed`` (a keypair policy with the
+    default LIMITED) its limit is 0. A slot set to ``UNLIMITED`` is always unlimited. None as a
+    maximum means no limit. Slots missing from ``max_pending_slots`` are unlimited.
     """
 
     scope: Scope
-    name: str  # display name of the scope: the name of a domain, project or user, or an access key
+    name: str  # for messages: the name of a domain, project or user, or an access key
     slots: Mapping[str, int] = field(default_factory=dict)
     is_closed: bool = False
     max_sessions: int | None = None
@@ -64,7 +67,7 @@ class ScopeCaps:
 
 @dataclass(frozen=True, slots=True)
 class Violation:
-    """A cap that a request would exceed; quantities are strings, as users write them."""
+    """A cap that a request would exceed. Amounts are strings, in the form that users write."""
 
     scope: str
     scope_id: str
@@ -80,7 +83,7 @@ Usage = Mapping[Scope, Mapping[str, int]]
 
 
 def needs(slots: Mapping[str, int]) -> dict[str, int]:
-    """Return what one session adds to every scope it counts in."""
+    """Return what one session with ``slots`` adds to the usage of each of its scopes."""
     return {**slots, SESSIONS: 1}
 
 
@@ -89,7 +92,7 @@ def violations(
 ) -> list[Violation]:
     """Return every cap that ``slots`` would exceed on top of ``usage``, in order.
 
-    With ``ever``: only the caps that it would exceed even if nothing was in use.
+    With ``ever``: only the caps that it would exceed even if nothing were in use.
     """
     found = []
     for scope_caps in caps:
@@ -107,20 +110,20 @@ def pending_violations(
     slots: Mapping[str, int],
     pending: Usage,
     *,
-    waiting: Usage | None = None,
-    asked: Mapping[str, int] | None = None,
+    already: Usage | None = None,
+    requested: Mapping[str, int] | None = None,
 ) -> list[Violation]:
     """Return every pending cap that one more pending session would exceed.
 
-    ``pending`` includes the preceding sessions of the same request. ``waiting`` is what is pending
-    already and ``asked`` what the whole request adds; the messages name both.
+    ``pending`` includes the preceding sessions of the same bulk request. For the messages,
+    ``already`` is the usage before that request and ``requested`` the total that it adds.
     """
-    waiting = pending if waiting is None else waiting
-    asked = needs(slots) if asked is None else asked
+    already = pending if already is None else already
+    requested = needs(slots) if requested is None else requested
     found = []
     for scope_caps in caps:
         used = pending.get(scope_caps.scope, _NOTHING)
-        known = waiting.get(scope_caps.scope, _NOTHING)
+        before = already.get(scope_caps.scope, _NOTHING)
         limits = {
             slot: limit
             for slot, limit in scope_caps.max_pending_slots.items()
@@ -130,8 +133,8 @@ def pending_violations(
             limits = {SESSIONS: scope_caps.max_pending_sessions, **limits}
         for slot, limit in limits.items():
             if used.get(slot, 0) + needs(slots)[slot] > limit:
-                amounts = (asked[slot], limit, known.get(slot, 0))
-                found.append(_violation(scope_caps, slot, amounts, "wait"))
+                amounts = (requested[slot], limit, before.get(slot, 0))
+                found.append(_violation(scope_caps, slot, amounts, is_pending=True))
     return found
 
 
@@ -145,21 +148,19 @@ def container_violations(caps: Iterable[ScopeCaps], kernels: int) -> list[Violat
 
 
 def left(caps: Iterable[ScopeCaps], slot: str, usage: Usage) -> int | None:
-    """Return the remaining quantity of a slot in the tightest scope; None where no scope limits
+    """Return the remaining amount of a slot in the scope with the least; None if no scope limits
     it.
     """
-    rooms = [
+    remaining = [
         max(0, limit - usage.get(scope_caps.scope, _NOTHING).get(slot, 0))
         for scope_caps in caps
         if (limit := scope_caps.limit(slot)) is not None
     ]
-    return min(rooms, default=None)
+    return min(remaining, default=None)
 
 
 def highest(caps: Iterable[ScopeCaps], slot: str) -> int | None:
-    """Return the largest quantity of a slot that the caps ever allow one session; None is
-    unlimited.
-    """
+    """Return the largest amount of a slot that the caps allow one session; None if unlimited."""
     return min((n for c in caps if (n := c.limit(slot)) is not None), default=None)
 
 
@@ -172,46 +173,49 @@ def refuse(found: Sequence[Violation]) -> None:
 
 
 def violation_facts(violation: Violation) -> dict[str, str]:
-    """Return the violation as the JSON object of an error's details or a reason."""
+    """Return a violation as a JSON object, for the details of an error or a reason."""
     return {name: getattr(violation, name) for name in violation.__dataclass_fields__}
 
 
 def amount_text(slot: str, amount: int) -> str:
+    """Return an amount in the form that users write; sessions and containers as plain numbers."""
     return str(amount) if slot in (SESSIONS, CONTAINERS) else format_amount(slot, amount)
 
 
 def violation(caps: ScopeCaps, slot: str, asked: int, limit: int, used: int) -> Violation:
-    """Return the violation of a session that requests ``asked`` of a slot with a limit."""
+    """Return the violation of a session that requests ``asked`` of a slot."""
     return _violation(caps, slot, (asked, limit, used))
 
 
 def _violation(
-    caps: ScopeCaps, slot: str, amounts: tuple[int, int, int], verb: str = "run"
+    caps: ScopeCaps, slot: str, amounts: tuple[int, int, int], *, is_pending: bool = False
 ) -> Violation:
-    """Return the violation for the requested quantity, the limit and the usage."""
+    """Return the violation for amounts: requested, limit and usage.
+
+    ``is_pending``: the limit applies to pending sessions.
+    """
     asked, limit, used = amounts
-    spare = max(0, limit - used)
-    texts = tuple(amount_text(slot, n) for n in (asked, limit, used, spare))
+    texts = tuple(amount_text(slot, n) for n in (asked, limit, used, max(0, limit - used)))
     asked_text, limit_text, used_text, left_text = texts
+    who = f"{caps.scope.kind} {caps.name}"
+    state = "pending" if is_pending else "running"
     if slot == SESSIONS:
-        message = f"{caps.scope.kind} {caps.name} may have {limit_text} sessions {verb} at once; "
-        if verb == "wait":
-            message += (
-                f"{used_text} wait, {left_text} are left, {asked_text} were asked for; cancel "
-                "some, wait until some have started, or ask for a higher limit"
-            )
-        else:
-            message += f"{used_text} do, {left_text} are left"
+        message = (
+            f"{who} may have at most {limit_text} {state} {'session' if limit == 1 else 'sessions'}"
+            f": {used_text} {state}, {left_text} left, {asked_text} requested"
+        )
+        if is_pending:
+            message += "; cancel some, wait until some have started, or ask for a higher limit"
     elif slot == CONTAINERS:
         message = (
-            f"{asked_text} containers asked, but one session of {caps.scope.kind} {caps.name} may "
-            f"have at most {limit_text}"
+            f"{asked_text} containers requested, but a session of {who} may have at most "
+            f"{limit_text}"
         )
     else:
-        waiting = " waiting" if verb == "wait" else ""
+        pending = " in pending sessions" if is_pending else ""
         message = (
-            f"{slot}={asked_text} asked, but {caps.scope.kind} {caps.name} may have at most "
-            f"{slot}={limit_text}{waiting}, of which {left_text} is left"
+            f"{slot}={asked_text} requested, but {who} may have at most {slot}={limit_text}"
+            f"{pending}, of which {left_text} is left"
         )
     return Violation(
         caps.scope.kind,
@@ -226,7 +230,7 @@ def _violation(
 
 
 def add(usage: dict[Scope, dict[str, int]], scopes: Iterable[Scope], slots: ResourceSlots) -> None:
-    """Count one session with ``slots`` in every scope, in place."""
+    """Add one session with ``slots`` to the usage of every scope, in place."""
     for scope in scopes:
         counted = usage.setdefault(scope, {})
         for slot, amount in needs(slots).items():

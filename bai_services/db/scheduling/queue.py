@@ -87,12 +87,12 @@ class QueueStore:
             groups = await read_groups(tx)
             scopes = {s for w in waiting for s in w.scopes} | {s for r in running for s in r.scopes}
             return Snapshot(
-                waiting=waiting,
+                pending=waiting,
                 running=running,
                 agents=await read_agents(tx, groups),
                 caps=await read_caps(tx, scopes),
                 usage=await read_usage(tx, scopes),
-                closed_groups=frozenset(name for name, g in groups.items() if not g.is_active),
+                inactive_groups=frozenset(name for name, g in groups.items() if not g.is_active),
                 groups=groups,
                 now=now,
                 durations=await read_durations(tx),
@@ -114,7 +114,7 @@ class QueueStore:
             found = await read_agents_of(tx, held)
             caps = await read_caps(tx, scopes)
             return Changes(
-                waiting=waiting,
+                pending=waiting,
                 running=running,
                 gone=tuple(sorted(ids - there)),
                 agents=found,

@@ -21,7 +21,7 @@ from bai_services.core.cluster.group_options import MINIMUM, GroupOptions
 from bai_services.core.cluster.image_labels import MIN_CUDA
 from bai_services.core.resources import ResourceSlots
 from bai_services.core.scheduling.placement import ALIVE, AgentState, Placement, Request
-from bai_services.core.scheduling.queue import Running, Waiting
+from bai_services.core.scheduling.queue import PendingSession, RunningSession
 from bai_services.core.sessions.dependencies import Dependency, waiting_text
 from bai_services.core.sessions.kernel_group import request_of
 from bai_services.core.sessions.lifecycle import OCCUPYING, Status
@@ -122,9 +122,11 @@ _RUNNING: sa.Select[Any] = (
 )
 
 
-async def read_waiting(tx: AsyncConnection, ids: Collection[str] | None = None) -> list[Waiting]:
+async def read_waiting(
+    tx: AsyncConnection, ids: Collection[str] | None = None
+) -> list[PendingSession]:
     """Return the pending sessions, all or those in ``ids``, in the order of creation."""
-    found: list[Waiting] = []
+    found: list[PendingSession] = []
     unmet = await read_unmet(tx) if ids is None else {}
     left = await _left_agents(tx) if ids is None else {}
     async for rows in _pages(tx, _WAITING, ids, Status.PENDING):
@@ -159,9 +161,11 @@ async def _left_agents(
     return found
 
 
-async def read_running(tx: AsyncConnection, ids: Collection[str] | None = None) -> list[Running]:
+async def read_running(
+    tx: AsyncConnection, ids: Collection[str] | None = None
+) -> list[RunningSession]:
     """Return the sessions with allocated resources, all or those in ``ids``."""
-    found: list[tuple[int, Running]] = []
+    found: list[tuple[int, RunningSession]] = []
     async for rows in _pages(tx, _RUNNING, ids, *OCCUPYING):
         held = await _placements(tx, [row.id for row in rows])
         found += [(row.sequence, _running(row, held[row.id])) for row in rows if row.id in held]
@@ -391,11 +395,11 @@ async def _placements(
     return found
 
 
-def _waiting(row: Any, awaited: Sequence[Dependency], left: tuple[str, ...]) -> Waiting:
+def _waiting(row: Any, awaited: Sequence[Dependency], left: tuple[str, ...]) -> PendingSession:
     request = _request_of(row)
     if left or row.min_cuda:
         request = replace(request, avoid=left, min_cuda_driver=row.min_cuda or "")
-    return Waiting(
+    return PendingSession(
         id=row.id,
         sequence=row.sequence,
         request=request,
@@ -403,20 +407,20 @@ def _waiting(row: Any, awaited: Sequence[Dependency], left: tuple[str, ...]) -> 
             row.domain, row.project_id, row.owner_id, row.access_key, row.resource_group
         ),
         priority=row.priority,
-        closed=_why_closed(row),
-        unmet=waiting_text(awaited),
-        awaits=tuple(d.id for d in awaited if not d.is_met),
+        blocked_reason=_why_closed(row),
+        unmet_dependencies=waiting_text(awaited),
+        dependency_ids=tuple(d.id for d in awaited if not d.is_met),
         not_before=row.starts_at,
         created_at=row.created_at,
-        seconds=_longest(row),
+        max_run_seconds=_longest(row),
         kind=_kind(row),
     )
 
 
-def _running(row: Any, placements: tuple[Placement, ...]) -> Running:
+def _running(row: Any, placements: tuple[Placement, ...]) -> RunningSession:
     began: datetime = row.started_at or row.scheduled_at or row.created_at
     seconds = _longest(row)
-    return Running(
+    return RunningSession(
         id=row.id,
         group=row.resource_group,
         scopes=_scopes(

@@ -11,7 +11,7 @@ import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from bai_services.core.scheduling.caps import Scope, ScopeKind
-from bai_services.core.scheduling.queue import Bucket
+from bai_services.core.scheduling.queue import DailyUsage
 
 from ..database import Database
 from ..tables.scheduling import usage_buckets
@@ -21,7 +21,7 @@ from . import lease
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _PAGE = 500
 
-History = Mapping[str, Mapping[Scope, Sequence[Bucket]]]
+History = Mapping[str, Mapping[Scope, Sequence[DailyUsage]]]
 
 
 def day_of(at: datetime) -> int:
@@ -83,7 +83,7 @@ class UsageBucketStore:
                 days.setdefault(row.day, {})[row.slot] = int(row.amount_seconds)
         return {
             group: {
-                scope: tuple(Bucket(day, slots) for day, slots in sorted(days.items()))
+                scope: tuple(DailyUsage(day, slots) for day, slots in sorted(days.items()))
                 for scope, days in scopes.items()
             }
             for group, scopes in found.items()

@@ -192,7 +192,7 @@ async def check_pending(tx: AsyncConnection, news: Sequence[NewSession]) -> None
         asked.update(policy.needs(new.total_slots))
     for new in news:
         found = policy.pending_violations(
-            bound, new.total_slots, usage, waiting=waiting_usage, asked=asked
+            bound, new.total_slots, usage, already=waiting_usage, requested=asked
         )
         policy.refuse(found)
         policy.add(usage, first.scopes, new.total_slots)

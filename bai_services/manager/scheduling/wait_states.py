@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from bai_services.core.scheduling.caps import ScopeKind
-from bai_services.core.scheduling.queue import Estimate, Reason, Waiting
+from bai_services.core.scheduling.queue import Estimate, PendingSession, Reason
 from bai_services.core.scheduling.queue.why import Explainer
 from bai_services.core.sessions.lifecycle import Status
 from bai_services.db.scheduling.queue import QueueStore, WaitState
@@ -25,7 +25,7 @@ MOVED_SECONDS = 10.0
 # Interval at which event streams receive changed positions.
 TOLD_SECONDS = 1.0
 
-News = list[tuple[Waiting, WaitState]]
+News = list[tuple[PendingSession, WaitState]]
 
 
 class _Compared(NamedTuple):
@@ -160,12 +160,12 @@ def _compare(
     return _Compared(states, news, gone, moved)
 
 
-def _places(explainer: Explainer) -> Iterator[tuple[Waiting, int, dict[str, Any] | None]]:
+def _places(explainer: Explainer) -> Iterator[tuple[PendingSession, int, dict[str, Any] | None]]:
     """Return every pending session's position and estimated start."""
     for group in explainer.queue.groups():
         estimates = explainer.estimates(group)
         for session_id, position in explainer.positions(group).items():
-            waiting = explainer.queue.waiting(session_id)
+            waiting = explainer.queue.pending(session_id)
             if waiting is not None:
                 yield waiting, position, _shown(estimates.get(session_id))
 
@@ -178,7 +178,7 @@ def _shown(estimate: Estimate | None) -> dict[str, Any] | None:
     return {"starts_at": starts_at.isoformat(), "certainty": str(estimate.certainty)}
 
 
-def _change_of(waiting: Waiting, kind: str) -> Change:
+def _change_of(waiting: PendingSession, kind: str) -> Change:
     of_kind = {scope.kind: scope.id for scope in waiting.scopes}
     return Change(
         waiting.id,

@@ -7,7 +7,7 @@ from typing import Any
 
 from bai_services.core.accounts.roles import Caller
 from bai_services.core.errors import NotFound
-from bai_services.core.scheduling.queue import Why
+from bai_services.core.scheduling.queue import Explanation
 from bai_services.core.scheduling.queue.why import Choices, Explainer
 from bai_services.core.sessions.lifecycle import Status
 from bai_services.db.sessions.requests import RequestStore
@@ -57,11 +57,11 @@ class StartExplanations:
         )
 
 
-def _explain(session_id: str, choices: Choices, explainer: Explainer) -> Why | None:
+def _explain(session_id: str, choices: Choices, explainer: Explainer) -> Explanation | None:
     return explainer.explain(session_id, choices)
 
 
-def _described(row: SessionRow, why: Why | None) -> Row:
+def _described(row: SessionRow, why: Explanation | None) -> Row:
     """Return the answer; without ``why``, the stored reasons of a pending session."""
     is_waiting = row.status is Status.PENDING
     shown: Row = {
@@ -90,6 +90,6 @@ def _described(row: SessionRow, why: Why | None) -> Row:
             "certainty": str(why.estimate.certainty),
         },
         "sooner": [
-            {"kind": s.kind, "message": s.message, "facts": dict(s.facts)} for s in why.sooner
+            {"kind": s.kind, "message": s.message, "facts": dict(s.facts)} for s in why.suggestions
         ],
     }

@@ -154,7 +154,7 @@ class Plain:
                 ratio[model] += (
                     kind.demand * weight * fleet / total / sum(supply[m] for m in models)
                 )
-        self.mu = {m: 0.05 * (r - min(ratio.values())) for m, r in ratio.items()}
+        self.model_price = {m: 0.05 * (r - min(ratio.values())) for m, r in ratio.items()}
 
     def bonus(self, whole: int) -> float:
         return sum(p * k * (whole // k) for k, p in self.parts.items()) - whole
@@ -194,9 +194,9 @@ class Plain:
         for after in ways:
             score = self.phi(model, after, cpu - kind.cpu, mem - kind.mem)
             score -= self.phi(model, free, cpu, mem)
-            taken = sum(float(self.value[f]) for f in free)
-            taken -= sum(float(self.value[f]) for f in after)
-            score -= self.mu[model] * taken
+            with_usage = sum(float(self.value[f]) for f in free)
+            with_usage -= sum(float(self.value[f]) for f in after)
+            score -= self.model_price[model] * with_usage
             score -= 0.05 * (self.bonus(free.count(1000)) - self.bonus(after.count(1000)))
             best = max(best, score)
         return math.floor(best / 0.04 + 0.5)
@@ -240,5 +240,5 @@ def ways(free: list[int], kind: RequestKind) -> list[list[int]]:
     if kind.share < 1000:
         able = [j for j, room in enumerate(free) if room >= kind.share]
         return [[f - kind.share * (i == j) for i, f in enumerate(free)] for j in able]
-    taken = [j for j, room in enumerate(free) if room == 1000][: kind.devices]
-    return [[0 if j in taken else room for j, room in enumerate(free)]]
+    with_usage = [j for j, room in enumerate(free) if room == 1000][: kind.devices]
+    return [[0 if j in with_usage else room for j, room in enumerate(free)]]

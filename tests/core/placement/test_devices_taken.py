@@ -18,7 +18,9 @@ from .worlds import agent, request, where
 FILL = Strategy.FILL
 
 
-def taken(on: AgentState, policy: Policy = Policy.BEST_FIT, **spec: Any) -> dict[str, int] | None:
+def with_usage(
+    on: AgentState, policy: Policy = Policy.BEST_FIT, **spec: Any
+) -> dict[str, int] | None:
     found = where(Placer([on], policy), request(**spec))
     return None if found is None else found[0][1]
 
@@ -71,7 +73,7 @@ def taken(on: AgentState, policy: Policy = Policy.BEST_FIT, **spec: Any) -> dict
 def test_strategies(
     used: tuple[int | None, ...], spec: dict[str, Any], devices: dict[str, int] | None
 ) -> None:
-    assert taken(agent("a", used), **spec) == devices
+    assert with_usage(agent("a", used), **spec) == devices
 
 
 @pytest.mark.parametrize(
@@ -110,8 +112,8 @@ def test_the_guard_against_fragments(
     guarded: dict[str, int] | None,
     spread: dict[str, int] | None,
 ) -> None:
-    assert taken(agent("a", used), **spec) == guarded
-    assert taken(agent("a", used), allow_fragmentation=True, **spec) == spread
+    assert with_usage(agent("a", used), **spec) == guarded
+    assert with_usage(agent("a", used), allow_fragmentation=True, **spec) == spread
 
 
 @pytest.mark.parametrize(
@@ -125,7 +127,7 @@ def test_the_guard_against_fragments(
     ],
 )
 def test_the_device_of_a_share(policy: Policy, device: str) -> None:
-    assert taken(agent("a", (0, 500)), policy, shares="0.5") == {device: 500}
+    assert with_usage(agent("a", (0, 500)), policy, shares="0.5") == {device: 500}
 
 
 RING = (0, 0, 0, 0)
@@ -166,7 +168,7 @@ RING = (0, 0, 0, 0)
 )
 def test_whole_devices_are_close(on: AgentState, spec: dict[str, Any], devices: str) -> None:
     for policy in (Policy.BEST_FIT, Policy.PRICED, Policy.SPREAD):
-        found = taken(on, policy, **spec)
+        found = with_usage(on, policy, **spec)
         assert found is not None
         assert sorted(found) == devices.split()
 
@@ -186,7 +188,7 @@ def test_an_agent_whose_devices_are_close_comes_before_one_whose_are_not() -> No
 @settings(max_examples=150, deadline=None)
 def test_fill_finds_a_division_wherever_there_is_one(used: list[int], shares: int) -> None:
     free = [1000 - n for n in used]
-    found = taken(
+    found = with_usage(
         agent("a", tuple(used)),
         shares=f"{shares / 1000:g}",
         strategy=FILL,

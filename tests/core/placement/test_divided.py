@@ -61,7 +61,7 @@ def test_a_share_that_is_spread_stays_off_devices_that_bear_one_part() -> None:
     "shares, text",
     [
         pytest.param(0.5, "at most 0.25 is free on one agent", id="more than a part"),
-        pytest.param(0.1, "divided into parts of 0.25 or more", id="less than a part"),
+        pytest.param(0.1, "the smallest share of the devices here is 0.25", id="less than a part"),
     ],
 )
 def test_a_refusal_says_what_devices_bear(shares: float, text: str) -> None:
@@ -74,7 +74,7 @@ def test_a_refusal_says_what_devices_bear(shares: float, text: str) -> None:
 def test_a_refusal_says_that_nothing_is_shared() -> None:
     placer = Placer([divided((0,), NO_SHARES)], Policy.PRICED)
     shape = placer.prepare(request(shares=0.5))
-    assert "at most 0 is free on one agent; no device is shared now" in (
+    assert "at most 0 is free on one agent; no device can be shared now" in (
         placer.refusal(shape).message
     )
 

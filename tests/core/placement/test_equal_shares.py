@@ -109,7 +109,7 @@ def test_what_is_kept_for_later_leaves_only_what_serves_both() -> None:
     then.release([running])
     assert then.place(half) is not None
     both = now.fork()
-    both.lower(["a"], now, then)
+    both.set_to_minimum(["a"], now, then)
     # A quarter started here now would prevent the half from starting, however much memory is left.
     assert not both.fits(quarter) and not both.fits(half)
 
@@ -118,8 +118,9 @@ def test_a_refusal_says_what_is_served_and_what_would_fit() -> None:
     found = place([uniform("a", (500, 500), (250, 250))], request(shares="0.3"))
     assert isinstance(found, Refusal)
     assert found.message == (
-        "resource group main: cuda.shares=0.3 asked, but the devices with room serve only shares "
-        "of 0.25, 0.5 until they are empty: all shares of one device are equal there"
+        "resource group main: cuda.shares=0.3 requested, but the devices with enough "
+        "capacity accept only shares of 0.25, 0.5 until they are empty, because all shares of such "
+        "a device are equal"
     )
     assert [(s.slot, s.asked, s.available) for s in found.shortages] == [("cuda.shares", 300, 250)]
     full = place([uniform("a", (1000, 500))], request(shares="0.25"))
@@ -129,7 +130,7 @@ def test_a_refusal_says_what_is_served_and_what_would_fit() -> None:
 def test_an_empty_group_could_hold_what_a_busy_one_cannot_now() -> None:
     placer = Placer([uniform("a", (500, 500))])
     shape = placer.prepare(request(shares="0.25"))
-    assert (placer.fits(shape), placer.can_ever(shape)) == (False, True)
+    assert (placer.fits(shape), placer.fits_when_empty(shape)) == (False, True)
 
 
 class Oracle:
@@ -170,8 +171,8 @@ def test_placement_keeps_to_the_rule(
         if found is None:
             assert not any(oracle.takes(device, share) for device in range(count))
             continue
-        ((taken,),) = (p.devices for p in found)
-        device = int(taken.device_id[-1])
+        ((with_usage,),) = (p.devices for p in found)
+        device = int(with_usage.device_id[-1])
         assert oracle.takes(device, share)
         oracle.on[device].append(share)
         live.append((found, device, share))

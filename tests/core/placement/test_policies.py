@@ -281,55 +281,55 @@ def test_gangs(agents: list[AgentState], spec: dict[str, Any], found: list[Any] 
         pytest.param(
             [agent("a", (0,), cuda_driver="525.60")],
             request(device=1, min_cuda_driver="535.1"),
-            "1 with a driver too old for CUDA 535.1",
+            "1 with a driver that is too old for CUDA 535.1",
             id="an old driver",
         ),
         pytest.param(
             [agent("a")],
             request(designated_agents=("x",)),
-            "1 not among the agents designated (x)",
+            "1 not among the designated agents (x)",
             id="designated agents that are not there",
         ),
         pytest.param(
             [agent("a", cpu=2), agent("b", cpu=4)],
             request(cpu="5"),
-            "cpu=5 asked, but at most 4 is free",
+            "cpu=5 requested, but at most 4 is free",
             id="the most that one agent has",
         ),
         pytest.param(
             [agent("a", cpu=8, mem=1), agent("b", cpu=1, mem=8)],
             request(cpu="4", mem="4g"),
-            "no single agent has cpu=4 mem=4g free at once",
+            "no single agent has cpu=4 mem=4g free",
             id="never both together",
         ),
         pytest.param(
             [agent("a", (600, 600))],
             request(shares="0.5"),
-            "cuda.shares=0.5 asked, but at most 0.4 is free",
+            "cuda.shares=0.5 requested, but at most 0.4 is free",
             id="a share is never split",
         ),
         pytest.param(
             [agent("a", (600, 600))],
             request(shares="0.9", allow_fragmentation=True),
-            "cuda.shares=0.9 asked, but at most 0.8 is free",
+            "cuda.shares=0.9 requested, but at most 0.8 is free",
             id="unless that is allowed",
         ),
         pytest.param(
             [agent("a", (10, 0))],
             request(device=2),
-            "cuda.device=2 asked, but at most 1 is free",
+            "cuda.device=2 requested, but at most 1 is free",
             id="whole devices that are free",
         ),
         pytest.param(
             [agent("a", cpu=3)],
             request(cpu="2", kernels=2),
-            "cpu=4 asked, but at most 3",
+            "cpu=4 requested, but at most 3",
             id="all kernels of one agent",
         ),
         pytest.param(
             GANG,
             request(device=1, kernels=4, mode=Mode.MULTI_NODE),
-            "room for 3 of 4 kernels",
+            "only 3 of 4 kernels fit now",
             id="some kernels of many",
         ),
     ],
@@ -353,9 +353,9 @@ def test_what_can_never_be_is_known() -> None:
     busy = agent("a", (1000, None), is_alive=False)
     placer = Placer([busy], Policy.PRICED)
     for wanted, can in ((request(device=2), True), (request(device=3), False)):
-        assert placer.can_ever(placer.prepare(wanted)) is can
+        assert placer.fits_when_empty(placer.prepare(wanted)) is can
     placer.update(agent("a", (0, 0, 0)))
-    assert placer.can_ever(placer.prepare(request(device=3)))
+    assert placer.fits_when_empty(placer.prepare(request(device=3)))
 
 
 def test_agents_are_added_updated_and_removed() -> None:
@@ -375,11 +375,11 @@ def test_a_fork_is_on_its_own() -> None:
     placer = Placer([agent("a", (0, 0))], Policy.PRICED)
     shape = placer.prepare(request(device=1))
     fork = placer.fork()
-    taken = [fork.place(shape), fork.place(shape)]
-    assert all(taken) and fork.place(shape) is None
+    with_usage = [fork.place(shape), fork.place(shape)]
+    assert all(with_usage) and fork.place(shape) is None
     fork.update(agent("a", (0, 0), is_alive=False))
     assert placer.agents() == [replace(agent("a", (0, 0)), used={"cpu": 0, "mem": 0})]
-    assert [placer.place(shape), placer.place(shape)] == taken
+    assert [placer.place(shape), placer.place(shape)] == with_usage
 
 
 def test_round_robin_goes_on_where_it_stopped() -> None:

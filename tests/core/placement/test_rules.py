@@ -22,7 +22,7 @@ from bai_services.core.scheduling.placement import (
     Policy,
     Request,
 )
-from bai_services.core.scheduling.placement.mix import RequestKind, starting_mix
+from bai_services.core.scheduling.placement.mix import RequestKind, default_mix
 from bai_services.core.scheduling.placement.prices import share_prices
 from bai_services.core.scheduling.placement.tables import Fleet, Tables, Variant, tables_of
 
@@ -135,7 +135,7 @@ def test_sums_gangs_and_exact_release(
 def test_cached_scores_do_not_change_decisions(
     agents: list[AgentState], wanted: list[Request], policy: Policy
 ) -> None:
-    tables = tables_of(starting_mix(agents), Fleet.of(agents))
+    tables = tables_of(default_mix(agents), Fleet.of(agents))
     placer = Placer(agents, policy, tables)
     for ask in wanted:
         fresh = Placer(placer.agents(), policy, tables, last_agent=placer.last_agent)
@@ -165,10 +165,10 @@ def fleet_of(drawn: list[tuple[list[int], int, int, str]]) -> list[AgentState]:
             "docker",
             {"cpu": cpu, "mem": mem * GIB},
             devices=tuple(
-                Device(f"a{i}-g{j}", "cuda", used=n, model=model) for j, n in enumerate(taken)
+                Device(f"a{i}-g{j}", "cuda", used=n, model=model) for j, n in enumerate(with_usage)
             ),
         )
-        for i, (taken, cpu, mem, model) in enumerate(drawn)
+        for i, (with_usage, cpu, mem, model) in enumerate(drawn)
     ]
 
 
@@ -253,7 +253,7 @@ def test_a_table_is_learned_and_grows_with_what_is_free() -> None:
     agents = [agent(f"a{i}", (0,) * 8, cpu=96, mem=384) for i in range(3)]
     for variant in Variant:
         tables: Tables = tables_of(MIX, Fleet.of(agents), variant)
-        worth = tables.costs.worth
+        worth = tables.costs.capacity_value
         for axis in (1, 2, 3):
             assert (np.diff(worth, axis=axis) >= -1e-6).all()
         # A reserve adds what could be sold to requests for several devices.

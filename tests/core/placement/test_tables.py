@@ -21,13 +21,17 @@ from bai_services.core.scheduling.placement import (
 )
 from bai_services.core.scheduling.placement.mix import (
     RequestKind,
-    kinds_of,
+    default_mix,
     learn_mix,
-    starting_mix,
-    stays_of,
+    mean_runtime_seconds,
+    request_kinds,
 )
 from bai_services.core.scheduling.placement.tables import Fleet, Variant, tables_of
-from bai_services.core.scheduling.placement.variants import allocated, choose_tables, served
+from bai_services.core.scheduling.placement.variants import (
+    choose_tables,
+    measure_allocated,
+    measure_served,
+)
 
 from .worlds import GIB, agent, request, where
 
@@ -67,11 +71,11 @@ AGENTS = [agent(f"a{i}", (0,) * 4, cpu=32, mem=128, model="T4") for i in range(6
     ],
 )
 def test_what_a_request_counts_as(wanted: Request, kinds: list[tuple[RequestKind, int]]) -> None:
-    assert kinds_of(wanted) == kinds
+    assert request_kinds(wanted) == kinds
 
 
 def test_the_start_fades_as_the_group_gets_requests_of_its_own() -> None:
-    start = starting_mix(AGENTS)
+    start = default_mix(AGENTS)
     own = RequestKind(1000, GIB, "cuda", 1, 300)
     assert learn_mix([], AGENTS).keys() == start.keys()
     some = learn_mix([request(shares="0.3")] * 100, AGENTS)
@@ -102,7 +106,7 @@ def test_the_variant_that_places_most_of_the_own_mix_is_taken() -> None:
         RequestKind(4_000, 16 * GIB, "cuda", 1, 1000): 1.0,
     }
     plain = [v for v in Variant if not v.has_reserve]
-    placed = {v: allocated(tables_of(mix, Fleet.of(AGENTS), v), AGENTS) for v in plain}
+    placed = {v: measure_allocated(tables_of(mix, Fleet.of(AGENTS), v), AGENTS) for v in plain}
     best = choose_tables(mix, AGENTS).variant
     assert placed[best] * 1.001 >= max(placed.values())
 
@@ -119,12 +123,12 @@ def test_where_sessions_end_the_variant_that_loses_least_is_taken() -> None:
         RequestKind(4_000, 8 * GIB, "cuda", 1, 1000): 9.0,
         whole: 0.3,
     }
-    stays = dict.fromkeys(mix, 3600.0)
+    runtimes = dict.fromkeys(mix, 3600.0)
     agents = [*large, *small]
     fleet = Fleet.of(agents)
-    good = {v: served(tables_of(mix, fleet, v), agents, stays) for v in Variant}
+    good = {v: measure_served(tables_of(mix, fleet, v), agents, runtimes) for v in Variant}
     assert good[Variant.ROWS_RESERVE] > good[Variant.ROWS] * 1.001
-    chosen = choose_tables(mix, agents, stays)
+    chosen = choose_tables(mix, agents, runtimes)
     assert chosen.variant == Variant.ROWS_RESERVE
     assert not choose_tables(mix, agents).variant.has_reserve, "nothing is known to end"
 
@@ -136,8 +140,8 @@ def test_an_agent_that_could_take_a_request_for_several_is_worth_more() -> None:
         RequestKind(8_000, 8 * GIB, "cuda", 2, 1000): 3.0,
     }
     fleet = Fleet.of([agent("a", (0,) * 4, cpu=128, mem=512)])
-    plain = tables_of(mix, fleet, Variant.ROWS).costs.worth[0]
-    more = tables_of(mix, fleet, Variant.ROWS_RESERVE).costs.worth[0]
+    plain = tables_of(mix, fleet, Variant.ROWS).costs.capacity_value[0]
+    more = tables_of(mix, fleet, Variant.ROWS_RESERVE).costs.capacity_value[0]
     rows = [
         ("too little cpu for either", 15, 8, 4, 0.0),
         ("room for two devices' request", 16, 8, 2, 0.75 * 2),
@@ -152,10 +156,10 @@ def test_an_agent_that_could_take_a_request_for_several_is_worth_more() -> None:
 
 def test_run_times_are_learned_from_ended_requests() -> None:
     recent = [request(device=1), request(device=1), request(device=2), request()]
-    assert stays_of(recent, [100.0, 300.0, None, 0.0]) == {
+    assert mean_runtime_seconds(recent, [100.0, 300.0, None, 0.0]) == {
         RequestKind(1000, GIB, "cuda", 1, 1000): 200.0
     }
-    assert stays_of(recent, []) == {}
+    assert mean_runtime_seconds(recent, []) == {}
     tables = build_tables(recent * 50, AGENTS, [60.0, 60.0, 120.0, 30.0] * 50)
     assert Placer(AGENTS, Policy.PRICED, tables).fits is not None
 
@@ -172,17 +176,17 @@ def test_what_the_tables_do_not_know_is_placed_all_the_same() -> None:
 
 def test_warming_up_compiles_once() -> None:
     warm_up()
-    compiled = list(search.decide.signatures)
+    compiled = list(search.find_agent.signatures)
     assert compiled
     warm_up()
-    assert search.decide.signatures == compiled
+    assert search.find_agent.signatures == compiled
 
 
 def test_another_process_compiles_nothing_again() -> None:
     code = (
         "from bai_services.core.scheduling.placement import search, warm_up\n"
         "warm_up()\n"
-        "both = (search.decide, search.decide_all)\n"
+        "both = (search.find_agent, search.place_sequence)\n"
         "print(sum(sum(one.stats.cache_misses.values()) for one in both))\n"
     )
 

@@ -15,7 +15,7 @@ from bai_services.core.scheduling.placement import Placer, Policy
 
 from .worlds import agent, request, where
 
-STEP, UNIT, LEAST = 10, 1000, 50
+PART_STEP, UNIT, MIN_PART = 10, 1000, 50
 
 
 def held(free: list[int], **spec: Any) -> list[int] | None:
@@ -116,7 +116,7 @@ def test_slots_that_exclude_each_other(slots: dict[str, int], message: str) -> N
 )
 def test_the_quantum_of_shares(text: str, message: str) -> None:
     if not message:
-        assert parse_amount("cuda.shares", text) % STEP == 0
+        assert parse_amount("cuda.shares", text) % PART_STEP == 0
         return
     with pytest.raises(InvalidRequest, match=message):
         parse_amount("cuda.shares", text)
@@ -127,26 +127,26 @@ def guard(free: list[int], amount: int) -> bool:
     if amount <= UNIT:
         return max(free) >= amount
     for n in range(-(-amount // UNIT), len(free) + 1):
-        part = amount // n // STEP * STEP
-        extras = -(-(amount - n * part) // STEP)
-        has_larger = sum(room >= part + STEP for room in free) >= extras
-        if part >= LEAST and has_larger and sum(room >= part for room in free) >= n:
+        part = amount // n // PART_STEP * PART_STEP
+        extras = -(-(amount - n * part) // PART_STEP)
+        has_larger = sum(room >= part + PART_STEP for room in free) >= extras
+        if part >= MIN_PART and has_larger and sum(room >= part for room in free) >= n:
             return True
     return False
 
 
 @settings(max_examples=200, deadline=None)
 @given(
-    free=st.lists(st.integers(0, 100).map(lambda n: n * STEP), min_size=1, max_size=5),
-    amount=st.integers(5, 400).map(lambda n: n * STEP),
+    free=st.lists(st.integers(0, 100).map(lambda n: n * PART_STEP), min_size=1, max_size=5),
+    amount=st.integers(5, 400).map(lambda n: n * PART_STEP),
 )
 def test_the_guard_accepts_what_its_rule_accepts(free: list[int], amount: int) -> None:
     parts = held(free, shares=amount / UNIT)
     assert (parts is not None) == guard(free, amount)
     if parts is not None:
-        taken = [part for part in parts if part]
-        assert sum(taken) == amount
-        assert max(taken) - min(taken) <= STEP
+        with_usage = [part for part in parts if part]
+        assert sum(with_usage) == amount
+        assert max(with_usage) - min(with_usage) <= PART_STEP
         assert all(part <= room for part, room in zip(parts, free, strict=True))
 
 

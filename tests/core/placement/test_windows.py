@@ -13,10 +13,10 @@ from bai_services.core.scheduling.placement import Placer, Policy, Request
 
 from .worlds import agent
 
-STEP, LEAST, UNIT = 10, 50, 1000
+PART_STEP, MIN_PART, UNIT = 10, 50, 1000
 
 
-def taken(free: tuple[int, ...], amount: int, guarded: bool, policy: Policy) -> dict[int, int]:
+def with_usage(free: tuple[int, ...], amount: int, guarded: bool, policy: Policy) -> dict[int, int]:
     """Return what each device contributes to a share; empty if it is refused."""
     on = agent("a", tuple(UNIT - room for room in free))
     wanted = Request(
@@ -59,9 +59,9 @@ ROWS = [
 def test_rows(
     what: str, free: tuple[int, ...], amount: int, given_: dict[int, int], is_even: bool | None
 ) -> None:
-    assert taken(free, amount, False, Policy.BEST_FIT) == given_
+    assert with_usage(free, amount, False, Policy.BEST_FIT) == given_
     # The guard accepts an even split, and a fraction only on one device.
-    assert taken(free, amount, True, Policy.BEST_FIT) == (given_ if is_even else {})
+    assert with_usage(free, amount, True, Policy.BEST_FIT) == (given_ if is_even else {})
 
 
 def test_the_guard_as_it_is_written_down() -> None:
@@ -69,16 +69,16 @@ def test_the_guard_as_it_is_written_down() -> None:
 
     def accepts(free: tuple[int, ...], amount: int) -> int:
         for n in range(-(-amount // UNIT), len(free) + 1):
-            part = amount // n // STEP * STEP
-            extras = -(-(amount - n * part) // STEP)
-            enough = sum(room >= part + STEP for room in free) >= extras
-            if part >= LEAST and enough and sum(room >= part for room in free) >= n:
+            part = amount // n // PART_STEP * PART_STEP
+            extras = -(-(amount - n * part) // PART_STEP)
+            enough = sum(room >= part + PART_STEP for room in free) >= extras
+            if part >= MIN_PART and enough and sum(room >= part for room in free) >= n:
                 return n
         return 0
 
     for free in product((0, 200, 490, 500, 510, 740, 1000), repeat=3):
         for amount in (1010, 1470, 1480, 1500, 2000, 2470):
-            assert len(taken(free, amount, True, Policy.BEST_FIT)) == accepts(free, amount)
+            assert len(with_usage(free, amount, True, Policy.BEST_FIT)) == accepts(free, amount)
 
 
 Key = tuple[int, int, int]
@@ -86,12 +86,14 @@ Key = tuple[int, int, int]
 
 def best_key(free: tuple[int, ...], amount: int, guarded: bool, spreads: bool) -> Key | None:
     """Return unevenness, number of devices and room of the best window, over every split."""
-    line = sorted((room for room in free if room // STEP * STEP >= LEAST), reverse=True)
-    steps, keys = amount // STEP, []
+    line = sorted(
+        (room for room in free if room // PART_STEP * PART_STEP >= MIN_PART), reverse=True
+    )
+    steps, keys = amount // PART_STEP, []
     for n in range(2, len(line) + 1):
         for first in range(len(line) - n + 1):
             window = line[first : first + n]
-            parts = [range(LEAST // STEP, room // STEP + 1) for room in window]
+            parts = [range(MIN_PART // PART_STEP, room // PART_STEP + 1) for room in window]
             for others in product(*parts[1:]):
                 last = steps - sum(others)
                 if last not in parts[0]:
@@ -109,16 +111,16 @@ def best_key(free: tuple[int, ...], amount: int, guarded: bool, spreads: bool) -
     free=st.one_of(
         st.lists(st.integers(0, 100), max_size=3),
         st.lists(st.integers(0, 25), min_size=4, max_size=4),
-    ).map(lambda rooms: tuple(room * STEP for room in rooms)),
-    amount=st.integers(5, 250).map(lambda n: n * STEP),
+    ).map(lambda rooms: tuple(room * PART_STEP for room in rooms)),
+    amount=st.integers(5, 250).map(lambda n: n * PART_STEP),
     guarded=st.booleans(),
     policy=st.sampled_from([Policy.BEST_FIT, Policy.PRICED, Policy.SPREAD, Policy.FGD]),
 )
 def test_no_window_is_better_than_the_one_taken(
     free: tuple[int, ...], amount: int, guarded: bool, policy: Policy
 ) -> None:
-    got = taken(free, amount, guarded, policy)
-    assert all(LEAST <= part <= free[j] for j, part in got.items())
+    got = with_usage(free, amount, guarded, policy)
+    assert all(MIN_PART <= part <= free[j] for j, part in got.items())
     if max(free, default=0) >= amount:
         assert list(got.values()) == [amount], "what fits on one device is on one"
         return
@@ -130,7 +132,7 @@ def test_no_window_is_better_than_the_one_taken(
         assert got == {}
         return
     parts = sorted(got.values())
-    uneven = max(0, parts[-1] - parts[0] - STEP) // STEP
+    uneven = max(0, parts[-1] - parts[0] - PART_STEP) // PART_STEP
     room = sum(free[j] for j in got)
     assert sum(parts) == amount
     assert (uneven, len(parts), -room if policy == Policy.SPREAD else room) == key

@@ -10,11 +10,13 @@ from bai_services.core.scheduling.caps import ScopeCaps
 from bai_services.core.scheduling.placement import Policy
 from bai_services.core.scheduling.queue import Backfill, Changes, GroupState, Queue, run_pass
 
-from .world import ANN, BOB, NOW, agent, request, running, slots, snapshot, started, wait
+from .world import ANN, BOB, NOW, agent, pending_session, request, running, slots, snapshot, started
 
 
 def test_an_end_makes_room_for_the_next() -> None:
-    queue = Queue(snapshot([wait(n, wanted=request(cpu="8")) for n in (1, 2)], [agent()]))
+    queue = Queue(
+        snapshot([pending_session(n, wanted=request(cpu="8")) for n in (1, 2)], [agent()])
+    )
     assert started(queue.run(NOW)) == ["s1"]
     assert started(queue.run(NOW)) == []
     queue.apply(Changes(gone=["s1"]))
@@ -23,22 +25,22 @@ def test_an_end_makes_room_for_the_next() -> None:
 
 def test_unwritten_decision_is_reverted() -> None:
     caps = {ANN: ScopeCaps(ANN, "ann", max_sessions=1)}
-    queue = Queue(snapshot([wait(1)], [agent(cpu=1)], caps=caps))
+    queue = Queue(snapshot([pending_session(1)], [agent(cpu=1)], caps=caps))
     assert started(queue.run(NOW)) == ["s1"]
-    queue.apply(Changes(waiting=[wait(1)]))
+    queue.apply(Changes(pending=[pending_session(1)]))
     assert started(queue.run(NOW)) == ["s1"]
     assert queue.quotas.used(ANN) == {"sessions": 1, "cpu": 1000, "mem": 2**30}
 
 
 def test_a_session_that_was_cancelled_starts_no_more() -> None:
-    queue = Queue(snapshot([wait(1), wait(2)], [agent(used={"cpu": 8000})]))
+    queue = Queue(snapshot([pending_session(1), pending_session(2)], [agent(used={"cpu": 8000})]))
     queue.run(NOW)
     queue.apply(Changes(gone=["s1"], agents=[agent()]))
     assert started(queue.run(NOW)) == ["s2"]
 
 
 def test_a_session_that_another_manager_started_takes_its_room() -> None:
-    queue = Queue(snapshot([wait(1, wanted=request(cpu="8"))], [agent()]))
+    queue = Queue(snapshot([pending_session(1, wanted=request(cpu="8"))], [agent()]))
     queue.apply(Changes(running=[running("r", BOB, "a", slots(cpu="1"))]))
     assert started(queue.run(NOW)) == []
     assert queue.quotas.used(BOB)["cpu"] == 1000
@@ -49,7 +51,7 @@ def test_a_session_that_another_manager_started_takes_its_room() -> None:
 
 def test_a_higher_cap_lets_it_start() -> None:
     caps = {ANN: ScopeCaps(ANN, "ann", max_sessions=0)}
-    queue = Queue(snapshot([wait(1)], [agent()], caps=caps))
+    queue = Queue(snapshot([pending_session(1)], [agent()], caps=caps))
     assert started(queue.run(NOW)) == []
     queue.apply(Changes(caps={ANN: ScopeCaps(ANN, "ann", max_sessions=1)}))
     assert started(queue.run(NOW)) == ["s1"]
@@ -57,37 +59,43 @@ def test_a_higher_cap_lets_it_start() -> None:
 
 def test_external_counter_changes_count() -> None:
     caps = {ANN: ScopeCaps(ANN, "ann", max_sessions=1)}
-    queue = Queue(snapshot([wait(1)], [agent()], caps=caps, usage={ANN: {"sessions": 1}}))
+    queue = Queue(
+        snapshot([pending_session(1)], [agent()], caps=caps, usage={ANN: {"sessions": 1}})
+    )
     assert started(queue.run(NOW)) == []
     queue.apply(Changes(usage={ANN: {"sessions": 0}}))
     assert started(queue.run(NOW)) == ["s1"]
 
 
 def test_a_new_agent_takes_those_who_wait() -> None:
-    queue = Queue(snapshot([wait(1)], []))
+    queue = Queue(snapshot([pending_session(1)], []))
     queue.run(NOW)
     queue.apply(Changes(agents=[agent("new")]))
     assert [d.placement.agent_id for d in queue.run(NOW).decisions] == ["new"]
 
 
 def test_removed_or_moved_agent_gets_no_session() -> None:
-    queue = Queue(snapshot([wait(1), wait(2, wanted=request("side"))], [agent(), agent("b")]))
+    queue = Queue(
+        snapshot(
+            [pending_session(1), pending_session(2, wanted=request("side"))], [agent(), agent("b")]
+        )
+    )
     queue.apply(Changes(gone_agents=["a"], agents=[agent("b", resource_group="side")]))
     assert [(d.session_id, d.placement.agent_id) for d in queue.run(NOW).decisions] == [("s2", "b")]
 
 
 def test_a_drained_agent_keeps_what_runs_and_takes_nothing_new() -> None:
-    queue = Queue(snapshot([wait(1)], [agent()]))
+    queue = Queue(snapshot([pending_session(1)], [agent()]))
     queue.run(NOW)
     drained = agent(is_schedulable=False, used={"cpu": 1000, "mem": 2**30})
-    queue.apply(Changes(agents=[drained], waiting=[wait(2)]))
+    queue.apply(Changes(agents=[drained], pending=[pending_session(2)]))
     assert started(queue.run(NOW)) == []
     assert "not schedulable" in queue.reasons_of("s2")[0]["message"]
 
 
 def test_not_before_lets_it_start_when_its_time_has_come_and_not_earlier() -> None:
     at = NOW + timedelta(minutes=10)
-    queue = Queue(snapshot([wait(1, not_before=at)], [agent()]))
+    queue = Queue(snapshot([pending_session(1, not_before=at)], [agent()]))
     result = queue.run(NOW)
     assert result.wake_at == at
     assert started(queue.run(at - timedelta(seconds=1))) == []
@@ -95,18 +103,18 @@ def test_not_before_lets_it_start_when_its_time_has_come_and_not_earlier() -> No
 
 
 def test_a_dependency_that_is_met_lets_it_start() -> None:
-    queue = Queue(snapshot([wait(1, unmet="waits for s0")], [agent()]))
+    queue = Queue(snapshot([pending_session(1, unmet_dependencies="waits for s0")], [agent()]))
     queue.run(NOW)
-    queue.apply(Changes(waiting=[wait(1)]))
+    queue.apply(Changes(pending=[pending_session(1)]))
     assert started(queue.run(NOW)) == ["s1"]
 
 
 def test_another_policy_or_mode_is_in_effect_at_the_next_pass() -> None:
-    waiting = [wait(1, wanted=request(cpu="8")), wait(2)]
+    pending = [pending_session(1, wanted=request(cpu="8")), pending_session(2)]
     full = agent(used={"cpu": 1000})
     queue = Queue(
         snapshot(
-            waiting,
+            pending,
             [full],
             running=[running("r", BOB, "a", slots())],
             group={"backfill": Backfill.OFF},
@@ -119,20 +127,20 @@ def test_another_policy_or_mode_is_in_effect_at_the_next_pass() -> None:
 
 
 def test_pass_without_changes_reports_no_reasons() -> None:
-    queue = Queue(snapshot([wait(n) for n in range(1, 5)], [agent(used={"cpu": 8000})]))
+    queue = Queue(snapshot([pending_session(n) for n in range(1, 5)], [agent(used={"cpu": 8000})]))
     first = queue.run(NOW)
     assert set(first.changed) == {"s1", "s2", "s3", "s4"}
     again = queue.run(NOW + timedelta(seconds=1))
     assert not again.changed
     assert again.reasons["s4"] is first.reasons["s1"]
-    queue.apply(Changes(waiting=[wait(5)]))
+    queue.apply(Changes(pending=[pending_session(5)]))
     assert set(queue.run(NOW).changed) == {"s5"}
 
 
 def test_only_changed_reasons_are_reported_again() -> None:
     caps = {ANN: ScopeCaps(ANN, "ann", max_sessions=1)}
-    waiting = [wait(1), wait(2), wait(3, BOB, request(cpu="99"))]
-    queue = Queue(snapshot(waiting, [agent()], caps=caps))
+    pending = [pending_session(1), pending_session(2), pending_session(3, BOB, request(cpu="99"))]
+    queue = Queue(snapshot(pending, [agent()], caps=caps))
     assert set(queue.run(NOW).changed) == {"s2", "s3"}
     queue.apply(Changes(caps={ANN: ScopeCaps(ANN, "ann", max_sessions=0)}))
     changed = queue.run(NOW).changed
@@ -142,7 +150,9 @@ def test_only_changed_reasons_are_reported_again() -> None:
 
 def test_cost_of_a_pass_depends_on_shapes_not_sessions(monkeypatch: pytest.MonkeyPatch) -> None:
     """Ten thousand equal sessions that cannot start cause one placement check."""
-    queue = Queue(snapshot([wait(n) for n in range(10_000)], [agent(used={"cpu": 8000})]))
+    queue = Queue(
+        snapshot([pending_session(n) for n in range(10_000)], [agent(used={"cpu": 8000})])
+    )
     placer = queue.group_queue("main").placer
     tries = []
     place = placer.place
@@ -154,10 +164,13 @@ def test_cost_of_a_pass_depends_on_shapes_not_sessions(monkeypatch: pytest.Monke
 
 
 def test_updated_queue_decides_as_a_new_one() -> None:
-    queue = Queue(snapshot([wait(n) for n in range(1, 12)], [agent()]))
+    queue = Queue(snapshot([pending_session(n) for n in range(1, 12)], [agent()]))
     queue.run(NOW)
     queue.apply(Changes(gone=["s1", "s2", "s9"]))
     expected = run_pass(
-        snapshot([wait(10), wait(11)], [agent(used={"cpu": 6000, "mem": 6 * 2**30})])
+        snapshot(
+            [pending_session(10), pending_session(11)],
+            [agent(used={"cpu": 6000, "mem": 6 * 2**30})],
+        )
     )
     assert started(queue.run(NOW)) == started(expected) == ["s10", "s11"]

@@ -26,16 +26,16 @@ from .world import (
     MAIN,
     NOW,
     agent,
+    pending_session,
     request,
     running,
     slots,
     snapshot,
     started,
-    taken,
-    wait,
+    with_usage,
 )
 
-KEY = Scope(ScopeKind.KEYPAIR, "AKIA")
+SORT_KEY = Scope(ScopeKind.KEYPAIR, "AKIA")
 LAB = Scope(ScopeKind.PROJECT, "lab")
 EAST = Scope(ScopeKind.DOMAIN, "east")
 FULL = agent(used={"cpu": 8000})
@@ -44,36 +44,39 @@ STRICT = {"backfill": Backfill.OFF}
 
 def capped(scope: Scope, **caps: Any) -> Snapshot:
     """Return two sessions that count in a scope whose caps have room for one."""
-    waiting = [wait(n, scopes=(scope,), wanted=request(cpu="2")) for n in (1, 2)]
-    return snapshot(waiting, [agent()], caps={scope: ScopeCaps(scope, scope.id, **caps)})
+    pending = [pending_session(n, scopes=(scope,), wanted=request(cpu="2")) for n in (1, 2)]
+    return snapshot(pending, [agent()], caps={scope: ScopeCaps(scope, scope.id, **caps)})
 
 
 @pytest.mark.parametrize(
     "world, last, check, part",
     [
         pytest.param(
-            snapshot([wait(1, closed="account ann is not active")], [agent()]),
+            snapshot([pending_session(1, blocked_reason="account ann is not active")], [agent()]),
             "s1",
             "account",
             "account ann is not active",
             id="the owner's account is closed",
         ),
         pytest.param(
-            snapshot([wait(1)], [agent()], group={"is_active": False}),
+            snapshot([pending_session(1)], [agent()], group={"is_active": False}),
             "s1",
             "resource-group",
             "resource group main is not active",
             id="the resource group is closed",
         ),
         pytest.param(
-            snapshot([wait(1, unmet="waits for the success of s0 (RUNNING)")], [agent()]),
+            snapshot(
+                [pending_session(1, unmet_dependencies="waits for the success of s0 (RUNNING)")],
+                [agent()],
+            ),
             "s1",
             "dependencies",
             "waits for the success of s0",
             id="a session that it depends on still runs",
         ),
         pytest.param(
-            snapshot([wait(1, not_before=NOW + timedelta(hours=1))], [agent()]),
+            snapshot([pending_session(1, not_before=NOW + timedelta(hours=1))], [agent()]),
             "s1",
             "not-before",
             "starts not before 2030-01-01T13:00:00+00:00",
@@ -83,7 +86,7 @@ def capped(scope: Scope, **caps: Any) -> Snapshot:
             capped(ANN, slots={"cpu": 3000}),
             "s2",
             "policy",
-            "cpu=2 asked, but user ann may have at most cpu=3, of which 1 is left",
+            "cpu=2 requested, but user ann may have at most cpu=3, of which 1 is left",
             id="slots of the user",
         ),
         pytest.param(
@@ -93,10 +96,10 @@ def capped(scope: Scope, **caps: Any) -> Snapshot:
             capped(EAST, slots={"cpu": 2000}), "s2", "policy", "domain east", id="of the domain"
         ),
         pytest.param(
-            capped(KEY, max_sessions=1),
+            capped(SORT_KEY, max_sessions=1),
             "s2",
             "policy",
-            "keypair AKIA may have 1 sessions run at once; 1 do, 0 are left",
+            "keypair AKIA may have at most 1 running session: 1 running, 0 left, 1 requested",
             id="concurrent sessions of the keypair",
         ),
         pytest.param(
@@ -107,36 +110,40 @@ def capped(scope: Scope, **caps: Any) -> Snapshot:
             id="of the resource group",
         ),
         pytest.param(
-            capped(KEY, slots={"cpu": 9000}, is_closed=True),
+            capped(SORT_KEY, slots={"cpu": 9000}, is_closed=True),
             "s1",
             "policy",
             "at most mem=0, of which 0 is left",
             id="default_for_unspecified LIMITED: a slot that the policy does not name",
         ),
         pytest.param(
-            snapshot([wait(1)], []),
+            snapshot([pending_session(1)], []),
             "s1",
             "resources",
             "has no agent; not even with nothing running",
             id="a group without agents",
         ),
         pytest.param(
-            snapshot([wait(1, wanted=request(cpu="9"))], [agent()]),
+            snapshot([pending_session(1, wanted=request(cpu="9"))], [agent()]),
             "s1",
             "resources",
-            "cpu=9 asked, but at most 8 is free on one agent; not even with nothing running there",
+            "cpu=9 requested, but at most 8 is free on one agent; not even with",
             id="more than any agent has",
         ),
         pytest.param(
-            snapshot([wait(1)], [FULL]),
+            snapshot([pending_session(1)], [FULL]),
             "s1",
             "resources",
-            "cpu=1 asked, but at most 0 is free on one agent",
+            "cpu=1 requested, but at most 0 is free on one agent",
             id="no room now",
         ),
         pytest.param(
-            snapshot([wait(1, wanted=request(cpu="8")), wait(2)], [agent(used={"cpu": 1000})],
-                     running=[running("r", BOB, "a", slots())], group=STRICT),
+            snapshot(
+                [pending_session(1, wanted=request(cpu="8")), pending_session(2)],
+                [agent(used={"cpu": 1000})],
+                running=[running("r", BOB, "a", slots())],
+                group=STRICT,
+            ),
             "s2",
             "order",
             "waits for its turn: an earlier session of resource group main waits for room",
@@ -144,7 +151,7 @@ def capped(scope: Scope, **caps: Any) -> Snapshot:
         ),
         pytest.param(
             snapshot(
-                [wait(1, wanted=request(cpu="8")), wait(2)],
+                [pending_session(1, wanted=request(cpu="8")), pending_session(2)],
                 [agent(used={"cpu": 1000})],
                 running=[running("r", BOB, "a", slots(), ends_at=NOW + timedelta(hours=1))],
             ),
@@ -169,8 +176,8 @@ def test_all_caps_that_stand_against_it_are_named_with_their_numbers() -> None:
         ANN: ScopeCaps(ANN, "ann", {"cpu": 1000, "mem": GIB // 2}),
         LAB: ScopeCaps(LAB, "lab", max_sessions=0),
     }
-    result = run_pass(snapshot([wait(1, scopes=(LAB, ANN), wanted=request(cpu="2"))], [agent()],
-                               caps=caps, usage={ANN: {"cpu": 500}}))  # fmt: skip
+    pending = [pending_session(1, scopes=(LAB, ANN), wanted=request(cpu="2"))]
+    result = run_pass(snapshot(pending, [agent()], caps=caps, usage={ANN: {"cpu": 500}}))
     told = [
         (r["scope"], r["slot"], r["asked"], r["limit"], r["used"], r["left"])
         for r in result.reasons["s1"]
@@ -186,16 +193,19 @@ def test_session_over_its_cap_lets_others_pass_in_every_mode() -> None:
     caps = {ANN: ScopeCaps(ANN, "ann", max_sessions=1)}
     for mode in Backfill:
         world = snapshot(
-            [wait(1), wait(2), wait(3, BOB)], [agent()], caps=caps, group={"backfill": mode}
+            [pending_session(1), pending_session(2), pending_session(3, BOB)],
+            [agent()],
+            caps=caps,
+            group={"backfill": mode},
         )
         assert started(run_pass(world)) == ["s1", "s3"]
 
 
 def test_caps_hold_across_resource_groups() -> None:
     caps = {ANN: ScopeCaps(ANN, "ann", {"cpu": 3000})}
-    waiting = [wait(n, wanted=request("main" if n % 2 else "side")) for n in range(1, 7)]
+    pending = [pending_session(n, wanted=request("main" if n % 2 else "side")) for n in range(1, 7)]
     agents = [agent(), agent("b", resource_group="side")]
-    result = run_pass(snapshot(waiting, agents, caps=caps))
+    result = run_pass(snapshot(pending, agents, caps=caps))
     assert len(result.decisions) == 3
 
 
@@ -205,10 +215,14 @@ def test_session_blocked_by_a_later_groups_start_lets_others_pass() -> None:
     """
     caps = {ANN: ScopeCaps(ANN, "ann", max_sessions=1)}
     holds = running("r", BOB, "a", slots(cpu="4"), ends_at=NOW + timedelta(hours=1))
-    waiting = [wait(1, wanted=request(cpu="8")), wait(2, BOB), wait(3, wanted=request("side"))]
-    agents = [taken(agent(), slots(cpu="4")), agent("b", resource_group="side")]
+    pending = [
+        pending_session(1, wanted=request(cpu="8")),
+        pending_session(2, BOB),
+        pending_session(3, wanted=request("side")),
+    ]
+    agents = [with_usage(agent(), slots(cpu="4")), agent("b", resource_group="side")]
     sides = {"side": GroupState("side")}
-    world = snapshot(waiting, agents, running=[holds], caps=caps, group=STRICT, groups=sides)
+    world = snapshot(pending, agents, running=[holds], caps=caps, group=STRICT, groups=sides)
     assert started(run_pass(world)) == ["s3", "s2"]
 
 
@@ -216,7 +230,7 @@ def test_a_gang_counts_with_all_its_kernels() -> None:
     gang = request(cpu="2")
     gang = type(gang)(gang.slots, "main", "x86_64", kernels=3)
     caps = {ANN: ScopeCaps(ANN, "ann", {"cpu": 5000})}
-    result = run_pass(snapshot([wait(1, wanted=gang)], [agent()], caps=caps))
+    result = run_pass(snapshot([pending_session(1, wanted=gang)], [agent()], caps=caps))
     assert result.reasons["s1"][0]["asked"] == "6"
 
 
@@ -233,29 +247,37 @@ def test_a_gang_counts_with_all_its_kernels() -> None:
 def test_backfill_modes(mode: Backfill, expected: list[str]) -> None:
     hour = timedelta(hours=1)
     holds = running("r", BOB, "a", slots(cpu="4"), ends_at=NOW + hour)
-    waiting = [
-        wait(1, wanted=request(cpu="2")),
-        wait(2, wanted=request(cpu="7"), seconds=60),
-        wait(3, seconds=7200),
-        wait(4, seconds=600),
+    pending = [
+        pending_session(1, wanted=request(cpu="2")),
+        pending_session(2, wanted=request(cpu="7"), max_run_seconds=60),
+        pending_session(3, max_run_seconds=7200),
+        pending_session(4, max_run_seconds=600),
     ]
-    waiting[0] = wait(1, wanted=request(cpu="2"), seconds=1800)
-    waiting[1] = wait(2, wanted=request(cpu="8"), seconds=60)
+    pending[0] = pending_session(1, wanted=request(cpu="2"), max_run_seconds=1800)
+    pending[1] = pending_session(2, wanted=request(cpu="8"), max_run_seconds=60)
     world = snapshot(
-        waiting, [taken(agent(), slots(cpu="4"))], running=[holds], group={"backfill": mode}
+        pending, [with_usage(agent(), slots(cpu="4"))], running=[holds], group={"backfill": mode}
     )
     assert started(run_pass(world)) == expected
 
 
 def test_one_whose_agents_are_closed_or_too_small_stops_nobody() -> None:
-    closed = request()
-    designated = type(closed)(
-        closed.slots, "main", "x86_64", designated_agents=("b",), designation=Designation.STRICT
+    blocked_reason = request()
+    designated = type(blocked_reason)(
+        blocked_reason.slots,
+        "main",
+        "x86_64",
+        designated_agents=("b",),
+        designation=Designation.STRICT,
     )
     for mode in Backfill:
-        waiting = [wait(1, wanted=request(cpu="99")), wait(2, wanted=designated), wait(3)]
+        pending = [
+            pending_session(1, wanted=request(cpu="99")),
+            pending_session(2, wanted=designated),
+            pending_session(3),
+        ]
         agents = [agent(), agent("b", is_schedulable=False)]
-        world = snapshot(waiting, agents, group={"backfill": mode})
+        world = snapshot(pending, agents, group={"backfill": mode})
         assert started(run_pass(world)) == ["s3"]
 
 
@@ -263,8 +285,12 @@ def test_a_reserved_session_keeps_its_share_of_a_quota() -> None:
     """The second session must not use up the last one that the reserved session needs."""
     caps = {ANN: ScopeCaps(ANN, "ann", max_sessions=1)}
     holds = running("r", BOB, "a", slots(cpu="4"), ends_at=NOW + timedelta(hours=1))
-    waiting = [wait(1, wanted=request(cpu="8")), wait(2, seconds=60), wait(3, BOB, seconds=60)]
-    world = snapshot(waiting, [taken(agent(), slots(cpu="4"))], running=[holds], caps=caps)
+    pending = [
+        pending_session(1, wanted=request(cpu="8")),
+        pending_session(2, max_run_seconds=60),
+        pending_session(3, BOB, max_run_seconds=60),
+    ]
+    world = snapshot(pending, [with_usage(agent(), slots(cpu="4"))], running=[holds], caps=caps)
     queue = Queue(world)
     result = queue.run(NOW)
     assert started(result) == ["s3"]
@@ -273,7 +299,7 @@ def test_a_reserved_session_keeps_its_share_of_a_quota() -> None:
     # The same in another group.
     queue.apply(
         Changes(
-            waiting=[wait(4, wanted=request("side"))],
+            pending=[pending_session(4, wanted=request("side"))],
             agents=[agent("b", resource_group="side")],
         )
     )
@@ -281,13 +307,13 @@ def test_a_reserved_session_keeps_its_share_of_a_quota() -> None:
 
 
 def test_equal_reasons_are_one_object() -> None:
-    result = run_pass(snapshot([wait(n) for n in range(1, 9)], [FULL]))
+    result = run_pass(snapshot([pending_session(n) for n in range(1, 9)], [FULL]))
     assert len({id(reasons) for reasons in result.reasons.values()}) == 1
     assert len(result.reasons) == 8
 
 
 def test_ended_wait_has_no_explanation() -> None:
-    queue = Queue(snapshot([wait(1)], [agent()]))
+    queue = Queue(snapshot([pending_session(1)], [agent()]))
     result = queue.run(NOW)
     assert dict(result.reasons) == {}
     assert explain_one(queue, "s1") is None

@@ -17,10 +17,10 @@ from bai_services.core.scheduling.queue import (
     Certainty,
     GroupState,
     Order,
+    PendingSession,
     Queue,
-    Running,
+    RunningSession,
     Snapshot,
-    Waiting,
 )
 from bai_services.core.scheduling.queue.durations import WINDOW, Durations, run_time
 from bai_services.core.scheduling.queue.estimate import Budget, estimate_starts
@@ -62,13 +62,16 @@ def test_learning_online_is_learning_the_latest(samples) -> None:
 
 def test_a_run_time_is_the_learned_one_but_no_more_than_allowed() -> None:
     learned = Durations({"k": [100] * 9})
-    assert run_time(waiting(1, seconds=50, kind="k"), learned) == (50, Certainty.KNOWN)
-    assert run_time(waiting(1, seconds=500, kind="k"), learned) == (100, Certainty.ESTIMATED)
-    assert run_time(waiting(1, kind="other"), learned) == (float("inf"), Certainty.UNKNOWN)
+    assert run_time(pending(1, max_run_seconds=50, kind="k"), learned) == (50, Certainty.KNOWN)
+    assert run_time(pending(1, max_run_seconds=500, kind="k"), learned) == (
+        100,
+        Certainty.ESTIMATED,
+    )
+    assert run_time(pending(1, kind="other"), learned) == (float("inf"), Certainty.UNKNOWN)
 
 
-def waiting(cores, **more):
-    return Waiting(
+def pending(cores, **more):
+    return PendingSession(
         more.pop("id", "w"),
         more.pop("sequence", 1),
         Request(ResourceSlots({"cpu": cores * 1000}), GROUP, ARCHITECTURE),
@@ -83,7 +86,7 @@ def queue_of(busy, line, cores=4, durations=None, caps=None, **options):
     """
     slots = [ResourceSlots({"cpu": asked * 1000}) for asked, _, _ in busy]
     held = [
-        Running(
+        RunningSession(
             f"r{n}", GROUP, (USER,), (Placement("a", slots[n]),), slots[n], after(-1),
             None if ends is None else after(ends), kind,
         )
@@ -109,11 +112,11 @@ def queue_of(busy, line, cores=4, durations=None, caps=None, **options):
 def estimates(busy, line, budget=None, **more):
     """Return start in seconds from now and certainty for the sessions left by the first pass."""
     queue = queue_of(busy, line, **more)
-    waiting = queue.all_waiting()
+    pending = queue.all_pending()
     revision, version = queue.revision, queue.group_queue(GROUP).placer.version
     found = estimate_starts(queue, budget)
     assert (queue.revision, queue.group_queue(GROUP).placer.version) == (revision, version)
-    assert queue.all_waiting() == waiting
+    assert queue.all_pending() == pending
     return {
         key: (
             None if e.starts_at is None else (e.starts_at - NOW).total_seconds(),
@@ -129,55 +132,58 @@ KNOWN, ESTIMATED, UNKNOWN = "known", "estimated", "unknown"
 @pytest.mark.parametrize(
     ("sentence", "busy", "line", "expected"),
     [
-        ("room comes with a known end", [(4, 30, "")], [waiting(2)], {"s0": (30, KNOWN)}),
-        ("and with a learned one", [(4, None, "lab")], [waiting(2)], {"s0": (99, ESTIMATED)}),
-        ("nothing tells", [(4, None, "")], [waiting(2)], {"s0": (None, UNKNOWN)}),
+        ("room comes with a known end", [(4, 30, "")], [pending(2)], {"s0": (30, KNOWN)}),
+        ("and with a learned one", [(4, None, "lab")], [pending(2)], {"s0": (99, ESTIMATED)}),
+        ("nothing tells", [(4, None, "")], [pending(2)], {"s0": (None, UNKNOWN)}),
         (
             "one without a limit may end sooner and let it start sooner",
             [(2, 30, ""), (2, None, "")],
-            [waiting(2)],
+            [pending(2)],
             {"s0": (30, ESTIMATED)},
         ),
         (
             "each waits for those before it",
             [(4, 30, "")],
-            [waiting(4, seconds=10), waiting(4, seconds=10), waiting(4)],
+            [pending(4, max_run_seconds=10), pending(4, max_run_seconds=10), pending(4)],
             {"s0": (30, KNOWN), "s1": (40, KNOWN), "s2": (50, KNOWN)},
         ),
         (
             "a small one passes a large one",
             [(3, 30, "")],
-            [waiting(4, seconds=10), waiting(1, seconds=5)],
+            [pending(4, max_run_seconds=10), pending(1, max_run_seconds=5)],
             {"s0": (30, KNOWN)},
         ),
         (
             "one that arrives later may be there when its time comes",
             [],
-            [waiting(4, not_before=after(70))],
+            [pending(4, not_before=after(70))],
             {"s0": (70, ESTIMATED)},
         ),
         (
             "what it depends on has not ended, and nothing tells what it is",
             [],
-            [waiting(1, unmet="x")],
+            [pending(1, unmet_dependencies="x")],
             {"s0": (None, UNKNOWN)},
         ),
         (
             "what it depends on ends, well it is assumed",
             [(4, 30, "")],
-            [waiting(1, unmet="x", awaits=("r0",), seconds=5), waiting(4)],
+            [
+                pending(1, unmet_dependencies="x", dependency_ids=("r0",), max_run_seconds=5),
+                pending(4),
+            ],
             {"s0": (30, ESTIMATED), "s1": (35, ESTIMATED)},
         ),
         (
             "one too large for the group holds up nobody",
             [(4, 30, "")],
-            [waiting(9), waiting(1)],
+            [pending(9), pending(1)],
             {"s0": (None, UNKNOWN), "s1": (30, KNOWN)},
         ),
         (
             "a learned run time is shorter than the limit",
             [(4, 30, "")],
-            [waiting(4, seconds=500, kind="lab"), waiting(4)],
+            [pending(4, max_run_seconds=500, kind="lab"), pending(4)],
             {"s0": (30, KNOWN), "s1": (130, ESTIMATED)},
         ),
     ],
@@ -190,20 +196,24 @@ def test_the_next_ones_are_reserved_too_when_their_turn_comes() -> None:
     """The one-core session must not be estimated at 100: it would delay the second of four
     cores.
     """
-    line = [waiting(4, seconds=100), waiting(2, seconds=10), waiting(4, seconds=10)]
-    found = estimates([], [*line, waiting(1, seconds=1000)])
+    line = [
+        pending(4, max_run_seconds=100),
+        pending(2, max_run_seconds=10),
+        pending(4, max_run_seconds=10),
+    ]
+    found = estimates([], [*line, pending(1, max_run_seconds=1000)])
     assert found == {"s1": (100, KNOWN), "s2": (110, KNOWN), "s3": (120, KNOWN)}
 
 
 def test_without_backfill_a_small_one_waits_for_the_large_one_before_it() -> None:
-    line = [waiting(4, seconds=10), waiting(1, seconds=5)]
+    line = [pending(4, max_run_seconds=10), pending(1, max_run_seconds=5)]
     found = estimates([(3, 30, "")], line, backfill=Backfill.OFF)
     assert found == {"s0": (30, KNOWN), "s1": (40, KNOWN)}
 
 
 def test_a_session_held_by_its_own_quota_starts_when_its_scope_has_room_and_stops_nobody() -> None:
     caps = {USER: ScopeCaps(USER, "u", {"cpu": 4000})}
-    line = [waiting(2, scopes=(USER,)), waiting(6)]
+    line = [pending(2, scopes=(USER,)), pending(6)]
     found = estimates([(2, 50, ""), (1, 20, "")], line, cores=8, caps=caps)
     # A later session of the same user may take what the first one waits for.
     assert found == {"s0": (20, ESTIMATED), "s1": (50, ESTIMATED)}
@@ -211,18 +221,18 @@ def test_a_session_held_by_its_own_quota_starts_when_its_scope_has_room_and_stop
 
 def test_first_waiting_session_is_known_even_if_arrivals_may_delay_the_next() -> None:
     """One core is free for an arrival that outlasts the start of the first session."""
-    line = [waiting(5, seconds=10), waiting(7, seconds=10)]
+    line = [pending(5, max_run_seconds=10), pending(7, max_run_seconds=10)]
     assert estimates([(6, 30, "")], line, cores=7) == {"s0": (30, KNOWN), "s1": (40, ESTIMATED)}
 
 
 def test_in_the_order_drf_a_later_session_of_anybody_may_change_the_turns() -> None:
-    line = [waiting(4, seconds=10), waiting(4, seconds=10)]
+    line = [pending(4, max_run_seconds=10), pending(4, max_run_seconds=10)]
     found = estimates([(4, 30, "")], line, order=Order.DRF)
     assert found == {"s0": (30, ESTIMATED), "s1": (40, ESTIMATED)}
 
 
 def test_those_beyond_the_budget_start_at_the_pace_of_those_before_them() -> None:
-    line = [waiting(4, seconds=10) for n in range(300)]
+    line = [pending(4, max_run_seconds=10) for n in range(300)]
     found = estimates([(4, 10, "")], line, Budget(sessions=100, seconds=60))
     assert found["s99"] == (1000, KNOWN)
     assert found["s100"] == (1010, "rough")
@@ -232,7 +242,7 @@ def test_those_beyond_the_budget_start_at_the_pace_of_those_before_them() -> Non
 def test_a_simulation_ends_when_its_time_is_up() -> None:
     ticks = iter(range(10**6))
     budget = Budget(seconds=50, clock=lambda: float(next(ticks)))
-    found = estimates([(4, 10, "")], [waiting(4, seconds=10) for n in range(200)], budget)
+    found = estimates([(4, 10, "")], [pending(4, max_run_seconds=10) for n in range(200)], budget)
     labels = [certainty for _, certainty in found.values()]
     assert 40 <= labels.count(KNOWN) <= 60
     assert labels.count("rough") == 200 - labels.count(KNOWN)
@@ -240,12 +250,12 @@ def test_a_simulation_ends_when_its_time_is_up() -> None:
 
 def test_estimates_never_run_backwards_within_equal_sessions() -> None:
     rng = random.Random(3)
-    line = [waiting(rng.choice([1, 2, 4]), seconds=rng.choice([5, 9])) for n in range(80)]
+    line = [pending(rng.choice([1, 2, 4]), max_run_seconds=rng.choice([5, 9])) for n in range(80)]
     found = estimates([(1, rng.randrange(60), "") for _ in range(4)], line)
     by_shape = {}
     for n, one in enumerate(line):
         if f"s{n}" in found:
-            by_shape.setdefault((one.request, one.seconds), []).append(found[f"s{n}"][0])
+            by_shape.setdefault((one.request, one.max_run_seconds), []).append(found[f"s{n}"][0])
     for starts in by_shape.values():
         assert starts == sorted(starts)
 
@@ -253,7 +263,8 @@ def test_estimates_never_run_backwards_within_equal_sessions() -> None:
 def test_rough_estimates_extrapolate_the_pace() -> None:
     rng = random.Random(5)
     line = [
-        waiting(rng.choice([1, 2, 3, 4]), seconds=rng.randrange(1, 10_000)) for n in range(2000)
+        pending(rng.choice([1, 2, 3, 4]), max_run_seconds=rng.randrange(1, 10_000))
+        for n in range(2000)
     ]
     found = estimates([(4, 50, "")], line, Budget(sessions=50, seconds=60))
     assert len(found) == 2000

@@ -21,10 +21,10 @@ from bai_services.core.scheduling.queue import (
     Estimate,
     GroupState,
     Order,
+    PendingSession,
     Queue,
-    Running,
+    RunningSession,
     Snapshot,
-    Waiting,
 )
 from bai_services.core.scheduling.queue.estimate import Budget, estimate_starts
 
@@ -59,11 +59,11 @@ class World:
 
     rules: Rules
     agents: list[AgentState]
-    coming: list[tuple[int, Waiting]]  # with the second of each arrival
+    coming: list[tuple[int, PendingSession]]  # with the second of each arrival
     cancelled: dict[str, int] = field(default_factory=dict)
     now: int = 0
-    waiting: dict[str, Waiting] = field(default_factory=dict)
-    running: dict[str, Running] = field(default_factory=dict)
+    pending: dict[str, PendingSession] = field(default_factory=dict)
+    running: dict[str, RunningSession] = field(default_factory=dict)
     came: dict[str, int] = field(default_factory=dict)
     started: dict[str, int] = field(default_factory=dict)
     ended: set[str] = field(default_factory=set)
@@ -77,7 +77,7 @@ class World:
                     used[slot] = used.get(slot, 0) + amount
         rules = self.rules
         return Snapshot(
-            list(self.waiting.values()),
+            list(self.pending.values()),
             [self._taken(agent) for agent in self.agents],
             caps={s: ScopeCaps(s, s.id, max_sessions=n) for s, n in rules.caps.items()},
             usage=usage,
@@ -105,7 +105,7 @@ class World:
         """Simulate the next second with an event; return None at the end."""
         times = [second for second, w in self.coming if w.id not in self.came]
         times += [_second(r.ends_at) for r in self.running.values()]
-        times += [_second(w.not_before) for w in self.waiting.values() if w.not_before]
+        times += [_second(w.not_before) for w in self.pending.values() if w.not_before]
         times += [s for key, s in self.cancelled.items() if key not in self.ended]
         later = [second for second in times if second > self.now or not self.came]
         if not later:
@@ -115,21 +115,23 @@ class World:
             del self.running[key]
             self.ended.add(key)
         for key in [k for k, second in self.cancelled.items() if second <= self.now]:
-            self.waiting.pop(key, None)
+            self.pending.pop(key, None)
             self.running.pop(key, None)
             self.ended.add(key)
         for second, w in self.coming:
             if second <= self.now and w.id not in self.came:
                 self.came[w.id] = second
                 if w.id not in self.ended:
-                    self.waiting[w.id] = w
-        for w in list(self.waiting.values()):
-            awaits = tuple(key for key in w.awaits if key not in self.ended)
-            unmet = "waits for others" if awaits else ""
-            self.waiting[w.id] = replace(w, awaits=awaits, unmet=unmet)
+                    self.pending[w.id] = w
+        for w in list(self.pending.values()):
+            dependency_ids = tuple(key for key in w.dependency_ids if key not in self.ended)
+            unmet_dependencies = "waits for others" if dependency_ids else ""
+            self.pending[w.id] = replace(
+                w, dependency_ids=dependency_ids, unmet_dependencies=unmet_dependencies
+            )
         queue = Queue(self.snapshot())
         for decision in queue.run(at(self.now)).decisions:
-            w = self.waiting.pop(decision.session_id)
+            w = self.pending.pop(decision.session_id)
             self.started[w.id] = self.now
             running = queue.running_session(w.id)
             assert running is not None
@@ -151,7 +153,7 @@ def _second(time: datetime | None) -> int:
 
 
 @st.composite
-def sessions(draw: st.DrawFn, n: int, *, priorities: bool, depends: bool) -> Waiting:
+def sessions(draw: st.DrawFn, n: int, *, priorities: bool, depends: bool) -> PendingSession:
     device = draw(
         st.sampled_from(
             [{}, {}, {"cuda_device": "1"}, {"cuda_device": "2"}, {"cuda_shares": "0.3"},
@@ -165,20 +167,20 @@ def sessions(draw: st.DrawFn, n: int, *, priorities: bool, depends: bool) -> Wai
         kernels=draw(st.sampled_from([1, 1, 1, 2, 3])),
         mode=draw(st.sampled_from(Mode)),
     )
-    awaits: tuple[str, ...] = ()
+    dependency_ids: tuple[str, ...] = ()
     if depends and n and draw(st.integers(0, 5)) == 0:
-        awaits = (f"s{draw(st.integers(0, n - 1)):02d}",)
+        dependency_ids = (f"s{draw(st.integers(0, n - 1)):02d}",)
     begins = draw(st.sampled_from([0, 0, 0, 0, 0, 7, 30]))
-    return Waiting(
+    return PendingSession(
         f"s{n:02d}",
         n,
         request,
         (draw(st.sampled_from(USERS)), draw(st.sampled_from(PROJECTS))),
         priority=draw(st.sampled_from([5, 10, 20])) if priorities else 10,
-        unmet="waits for others" if awaits else "",
-        awaits=awaits,
+        unmet_dependencies="waits for others" if dependency_ids else "",
+        dependency_ids=dependency_ids,
         not_before=at(begins) if begins else None,
-        seconds=draw(st.sampled_from([1, 5, 10, 30, 100])),
+        max_run_seconds=draw(st.sampled_from([1, 5, 10, 30, 100])),
     )
 
 
@@ -291,7 +293,7 @@ def _checked_known_starts(world: World) -> int:
     return checked
 
 
-def _is_preferred(order: Order, other: Waiting, one: Waiting) -> bool:
+def _is_preferred(order: Order, other: PendingSession, one: PendingSession) -> bool:
     if order is Order.FIFO:
         return other.priority > one.priority
     return other.priority >= one.priority

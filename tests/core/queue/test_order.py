@@ -9,19 +9,31 @@ import pytest
 
 from bai_services.core.scheduling.caps import Scope, ScopeKind
 from bai_services.core.scheduling.queue import (
-    Bucket,
     Changes,
+    DailyUsage,
     FairShare,
     GroupState,
     Order,
+    PendingSession,
     Queue,
-    Waiting,
     run_pass,
 )
 from bai_services.core.scheduling.queue.shares import Shares, amounts_of, fair_factor, today
 from bai_services.core.scheduling.queue.why import Explainer
 
-from .world import ANN, BOB, CARL, NOW, agent, request, running, slots, snapshot, started, wait
+from .world import (
+    ANN,
+    BOB,
+    CARL,
+    NOW,
+    agent,
+    pending_session,
+    request,
+    running,
+    slots,
+    snapshot,
+    started,
+)
 
 DAY = today(NOW)
 LAB, SHOP = Scope(ScopeKind.PROJECT, "lab"), Scope(ScopeKind.PROJECT, "shop")
@@ -29,97 +41,127 @@ EAST, WEST = Scope(ScopeKind.DOMAIN, "east"), Scope(ScopeKind.DOMAIN, "west")
 CORE_DAY = 1000 * 86_400
 
 
-def used(cores: int, ago: int = 0) -> list[Bucket]:
+def used(cores: int, ago: int = 0) -> list[DailyUsage]:
     """Return a history: this many cores for a whole day, this many days ago."""
-    return [Bucket(DAY - ago, {"cpu": cores * CORE_DAY})]
+    return [DailyUsage(DAY - ago, {"cpu": cores * CORE_DAY})]
 
 
 ORDERS = [
-    pytest.param({}, [wait(2), wait(1), wait(3)], ["s1", "s2", "s3"], id="fifo: who came first"),
+    pytest.param(
+        {},
+        [pending_session(2), pending_session(1), pending_session(3)],
+        ["s1", "s2", "s3"],
+        id="fifo: who came first",
+    ),
     pytest.param(
         {"order": Order.LIFO},
-        [wait(2), wait(1), wait(3)],
+        [pending_session(2), pending_session(1), pending_session(3)],
         ["s3", "s2", "s1"],
         id="lifo: who came last",
     ),
     pytest.param(
         {},
-        [wait(1), wait(2, priority=0), wait(3, priority=100)],
+        [pending_session(1), pending_session(2, priority=0), pending_session(3, priority=100)],
         ["s3", "s1", "s2"],
         id="fifo: the higher priority before the earlier",
     ),
     pytest.param(
         {"order": Order.LIFO},
-        [wait(1, priority=20), wait(2), wait(3)],
+        [pending_session(1, priority=20), pending_session(2), pending_session(3)],
         ["s1", "s3", "s2"],
         id="lifo: the higher priority before the later",
     ),
     pytest.param(
         {"order": Order.DRF},
-        [wait(1), wait(2), wait(3), wait(4, BOB), wait(5, BOB)],
+        [
+            pending_session(1),
+            pending_session(2),
+            pending_session(3),
+            pending_session(4, BOB),
+            pending_session(5, BOB),
+        ],
         ["s1", "s4", "s2", "s5", "s3"],
         id="drf: users in turns although one came first with all of theirs",
     ),
     pytest.param(
         {"order": Order.DRF},
-        [wait(1, ANN, request(cpu="4")), wait(2), wait(3, BOB), wait(4, BOB), wait(5, BOB)],
+        [
+            pending_session(1, ANN, request(cpu="4")),
+            pending_session(2),
+            pending_session(3, BOB),
+            pending_session(4, BOB),
+            pending_session(5, BOB),
+        ],
         ["s1", "s3", "s4", "s5", "s2"],
         id="drf: a large session counts for as many turns as it is large",
     ),
     pytest.param(
         {"order": Order.DRF},
-        [wait(1, ANN, request(mem="40g")), wait(2), wait(3, BOB), wait(4, BOB)],
+        [
+            pending_session(1, ANN, request(mem="40g")),
+            pending_session(2),
+            pending_session(3, BOB),
+            pending_session(4, BOB),
+        ],
         ["s1", "s3", "s4", "s2"],
         id="drf: the largest part of any kind counts, here memory",
     ),
     pytest.param(
         {"order": Order.DRF},
-        [wait(1), wait(2, BOB), wait(3, BOB, priority=20), wait(4, BOB, priority=20)],
+        [
+            pending_session(1),
+            pending_session(2, BOB),
+            pending_session(3, BOB, priority=20),
+            pending_session(4, BOB, priority=20),
+        ],
         ["s3", "s4", "s1", "s2"],
         id="drf: the higher priority before the smaller share",
     ),
     pytest.param(
         {"order": Order.FAIR_SHARE},
-        [wait(1), wait(2), wait(3, BOB)],
+        [pending_session(1), pending_session(2), pending_session(3, BOB)],
         ["s3", "s1", "s2"],
         id="fair-share: who has used less comes first, with all of theirs",
     ),
     pytest.param(
         {"order": Order.FAIR_SHARE},
-        [wait(1), wait(2, BOB), wait(3, CARL)],
+        [pending_session(1), pending_session(2, BOB), pending_session(3, CARL)],
         ["s3", "s2", "s1"],
         id="fair-share: one who never used anything before light and heavy users",
     ),
     pytest.param(
         {"order": Order.FAIR_SHARE, "fair_share": FairShare(weights={ANN: 100.0})},
-        [wait(1), wait(2, BOB)],
+        [pending_session(1), pending_session(2, BOB)],
         ["s1", "s2"],
         id="fair-share: a large weight makes much use count little",
     ),
     pytest.param(
         {"order": Order.FAIR_SHARE, "fair_share": FairShare(lookback_days=1)},
-        [wait(1), wait(2, BOB)],
+        [pending_session(1), pending_session(2, BOB)],
         ["s1", "s2"],
         id="fair-share: what lies before the time looked back on does not count",
     ),
     pytest.param(
         {"order": Order.FAIR_SHARE},
-        [wait(1, priority=20), wait(2, BOB)],
+        [pending_session(1, priority=20), pending_session(2, BOB)],
         ["s1", "s2"],
         id="fair-share: the higher priority before the lighter user",
     ),
     pytest.param(
         {"order": Order.FAIR_SHARE},
         [
-            wait(1, scopes=(EAST, LAB, CARL)),
-            wait(2, scopes=(WEST, SHOP, ANN)),
+            pending_session(1, scopes=(EAST, LAB, CARL)),
+            pending_session(2, scopes=(WEST, SHOP, ANN)),
         ],
         ["s2", "s1"],
         id="fair-share: the lighter domain before the lighter user",
     ),
     pytest.param(
         {"order": Order.FAIR_SHARE},
-        [wait(1, scopes=(WEST, LAB, CARL)), wait(2, scopes=(WEST, SHOP, ANN))],
+        [
+            pending_session(1, scopes=(WEST, LAB, CARL)),
+            pending_session(2, scopes=(WEST, SHOP, ANN)),
+        ],
         ["s2", "s1"],
         id="fair-share: the lighter project before the lighter user",
     ),
@@ -127,20 +169,20 @@ ORDERS = [
 HISTORY = {"main": {ANN: used(8, 2), BOB: used(1, 2), EAST: used(4, 2), LAB: used(2, 2)}}
 
 
-@pytest.mark.parametrize("options, waiting, expected", ORDERS)
+@pytest.mark.parametrize("options, pending, expected", ORDERS)
 def test_the_order_in_which_sessions_start(
-    options: dict[str, Any], waiting: list[Waiting], expected: list[str]
+    options: dict[str, Any], pending: list[PendingSession], expected: list[str]
 ) -> None:
-    world = snapshot(waiting, [agent(cpu=64)], group=options, history=HISTORY)
+    world = snapshot(pending, [agent(cpu=64)], group=options, history=HISTORY)
     assert started(run_pass(world)) == expected
 
 
-@pytest.mark.parametrize("options, waiting, expected", ORDERS)
+@pytest.mark.parametrize("options, pending, expected", ORDERS)
 def test_positions_tell_the_order_in_which_sessions_start(
-    options: dict[str, Any], waiting: list[Waiting], expected: list[str]
+    options: dict[str, Any], pending: list[PendingSession], expected: list[str]
 ) -> None:
     full = agent(cpu=64, used={"cpu": 64_000})
-    queue = Queue(snapshot(waiting, [full], group=options, history=HISTORY))
+    queue = Queue(snapshot(pending, [full], group=options, history=HISTORY))
     assert not queue.run(NOW).decisions
     positions = Explainer(queue).positions("main")
     assert sorted(positions, key=lambda session: positions[session]) == expected
@@ -151,7 +193,12 @@ def test_drf_counts_what_users_hold_already() -> None:
     holds = running("r", ANN, "a", slots(cpu="2"))
     full = agent(used={"cpu": 2000, "mem": 2**30})
     world = snapshot(
-        [wait(1), wait(2, BOB), wait(3, BOB), wait(4, BOB)],
+        [
+            pending_session(1),
+            pending_session(2, BOB),
+            pending_session(3, BOB),
+            pending_session(4, BOB),
+        ],
         [full],
         running=[holds],
         group={"order": Order.DRF},
@@ -198,20 +245,22 @@ def test_shares_and_devices_of_one_family_count_together() -> None:
         pytest.param(used(8), FairShare(default_weight=0.0), 2**-10, id="a weight of 0 comes last"),
     ],
 )
-def test_the_fair_share_factor(buckets: list[Bucket], options: FairShare, expected: float) -> None:
+def test_the_fair_share_factor(
+    buckets: list[DailyUsage], options: FairShare, expected: float
+) -> None:
     assert fair_factor(ANN, buckets, options, {"cpu": 8000}, DAY) == pytest.approx(expected)
 
 
 def test_a_slot_counts_by_its_weight() -> None:
     options = FairShare(lookback_days=1, resource_weights={"mem": 1.0, "cuda.shares": 2.0})
     capacity = {"cpu": 1000, "mem": 2**30, "cuda": 1000}
-    bucket = [Bucket(DAY, {"cuda.device": 86_400})]
+    bucket = [DailyUsage(DAY, {"cuda.device": 86_400})]
     # A whole device all day: 2 of the 4 parts that the weights add up to.
     assert fair_factor(ANN, bucket, options, capacity, DAY) == pytest.approx(2**-0.5)
 
 
 def test_the_order_changes_at_the_next_pass() -> None:
-    queue = Queue(snapshot([wait(n) for n in (1, 2, 3)], [agent(cpu=1)]))
+    queue = Queue(snapshot([pending_session(n) for n in (1, 2, 3)], [agent(cpu=1)]))
     assert started(queue.run(NOW)) == ["s1"]
     queue.apply(Changes(groups=[GroupState("main", order=Order.LIFO)], gone=["s1"]))
     assert started(queue.run(NOW)) == ["s3"]
@@ -220,10 +269,15 @@ def test_the_order_changes_at_the_next_pass() -> None:
 def test_use_fades_from_day_to_day() -> None:
     history = {"main": {ANN: used(4), BOB: used(3, 20)}}
     options = {"order": Order.FAIR_SHARE, "fair_share": FairShare(lookback_days=25)}
-    world = snapshot([wait(1, BOB), wait(2)], [agent(cpu=1)], group=options, history=history)
+    world = snapshot(
+        [pending_session(1, BOB), pending_session(2)],
+        [agent(cpu=1)],
+        group=options,
+        history=history,
+    )
     assert started(run_pass(world)) == ["s1"]
     queue = Queue(snapshot([], [agent(cpu=1)], group=options, history=history))
     queue.run(NOW)
     # After 26 days the usage of neither counts: the earlier session is next.
-    queue.apply(Changes(waiting=[wait(1), wait(2, BOB)]))
+    queue.apply(Changes(pending=[pending_session(1), pending_session(2, BOB)]))
     assert started(queue.run(NOW + timedelta(days=26))) == ["s1"]

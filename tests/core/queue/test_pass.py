@@ -10,17 +10,17 @@ from bai_services.core.scheduling.queue import (
     Backfill,
     GroupState,
     PassResult,
+    PendingSession,
     Snapshot,
-    Waiting,
     run_pass,
 )
 
 from .world import ANN, BOB, agent, request
 
 
-def queue(*requests: Request | tuple[Request, Scope]) -> list[Waiting]:
+def queue(*requests: Request | tuple[Request, Scope]) -> list[PendingSession]:
     pairs = [r if isinstance(r, tuple) else (r, BOB) for r in requests]
-    return [Waiting(f"s{i}", i, r, (scope,)) for i, (r, scope) in enumerate(pairs, start=1)]
+    return [PendingSession(f"s{i}", i, r, (scope,)) for i, (r, scope) in enumerate(pairs, start=1)]
 
 
 def started(result: PassResult) -> list[tuple[str, str]]:
@@ -61,13 +61,13 @@ def test_place(agents: list[AgentState], wanted: Request, chosen: str) -> None:
         pytest.param(
             [agent("a", cpu=2), agent("b", cpu=4)],
             request(cpu="5"),
-            "cpu=5 asked, but at most 4 is free",
+            "cpu=5 requested, but at most 4 is free",
             id="the most that one agent has",
         ),
         pytest.param(
             [agent("a", cpu=8, mem=1), agent("b", cpu=1, mem=8)],
             request(cpu="4", mem="4g"),
-            "no single agent has cpu=4 mem=4g free at once",
+            "no single agent has cpu=4 mem=4g free",
             id="never both together",
         ),
     ],
@@ -82,22 +82,22 @@ def test_first_come_first_served_until_the_room_is_gone() -> None:
     result = run_pass(Snapshot(queue(*[request(cpu="4")] * 3), [agent("a")]))
     assert started(result) == [("s1", "a"), ("s2", "a")]
     assert result.reasons["s3"][0]["check"] == "resources"
-    assert "cpu=4 asked, but at most 0 is free" in result.reasons["s3"][0]["message"]
+    assert "cpu=4 requested, but at most 0 is free" in result.reasons["s3"][0]["message"]
 
 
 def test_one_that_lacks_room_stops_its_group_only() -> None:
-    waiting = queue(request(cpu="7"), request(cpu="7"), request(), request("other"))
+    pending = queue(request(cpu="7"), request(cpu="7"), request(), request("other"))
     agents = [agent("a"), agent("b", resource_group="other")]
     strict = {"main": GroupState("main", backfill=Backfill.OFF)}
-    result = run_pass(Snapshot(waiting, agents, groups=strict))
+    result = run_pass(Snapshot(pending, agents, groups=strict))
     assert started(result) == [("s1", "a"), ("s4", "b")]
     assert result.reasons["s3"][0]["check"] == "order"
 
 
 def test_session_over_its_cap_lets_others_pass() -> None:
     caps = {ANN: ScopeCaps(ANN, "ann", slots={"cpu": 3000}, max_sessions=5)}
-    waiting = queue((request(cpu="2"), ANN), (request(cpu="2"), ANN), request())
-    result = run_pass(Snapshot(waiting, [agent("a")], caps))
+    pending = queue((request(cpu="2"), ANN), (request(cpu="2"), ANN), request())
+    result = run_pass(Snapshot(pending, [agent("a")], caps))
     assert started(result) == [("s1", "a"), ("s3", "a")]
     reason = result.reasons["s2"][0]
     assert (reason["check"], reason["scope"], reason["slot"]) == ("policy", "user", "cpu")
@@ -116,19 +116,19 @@ def test_one_that_no_agent_could_ever_hold_blocks_nobody() -> None:
 
 def test_priority_comes_before_time() -> None:
     first, second = queue(request(cpu="8"), request(cpu="8"))
-    urgent = Waiting(second.id, second.sequence, second.request, second.scopes, priority=20)
+    urgent = PendingSession(second.id, second.sequence, second.request, second.scopes, priority=20)
     assert started(run_pass(Snapshot([first, urgent], [agent("a")]))) == [("s2", "a")]
 
 
 def test_a_group_that_is_closed_starts_nothing() -> None:
-    result = run_pass(Snapshot(queue(request()), [agent("a")], closed_groups=frozenset({"main"})))
+    result = run_pass(Snapshot(queue(request()), [agent("a")], inactive_groups=frozenset({"main"})))
     assert not result.decisions
     assert "not active" in result.reasons["s1"][0]["message"]
 
 
 def test_shares_of_one_pass_never_pass_a_device() -> None:
-    waiting = queue(*[request(cuda_shares="0.4")] * 5)
-    result = run_pass(Snapshot(waiting, [agent("a", gpus=2)]))
+    pending = queue(*[request(cuda_shares="0.4")] * 5)
+    result = run_pass(Snapshot(pending, [agent("a", gpus=2)]))
     devices = [d.placement.devices[0].device_id for d in result.decisions]
     assert devices == ["a-g0", "a-g0", "a-g1", "a-g1"]
     assert "at most 0.2 is free" in result.reasons["s5"][0]["message"]

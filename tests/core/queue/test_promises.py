@@ -22,9 +22,9 @@ from bai_services.core.scheduling.queue import (
     Changes,
     GroupState,
     PassResult,
+    PendingSession,
     Queue,
     Snapshot,
-    Waiting,
 )
 
 from .world import NOW, agent, slots
@@ -42,7 +42,7 @@ EXAMPLES = settings(
 class Coming:
     """A session that arrives at a second, has a limit of ``limit`` seconds and runs ``seconds``."""
 
-    waiting: Waiting
+    pending: PendingSession
     at: int
     seconds: int
 
@@ -69,7 +69,11 @@ def comings(draw: st.DrawFn) -> list[Coming]:
         seconds = draw(st.sampled_from([1, 5, 10, 30, 100]))
         limit = seconds * draw(st.sampled_from([1, 1, 2, 4]))
         user = draw(st.sampled_from(USERS))
-        found.append(Coming(Waiting(f"s{n:02d}", n, request, (user,), seconds=limit), at, seconds))
+        found.append(
+            Coming(
+                PendingSession(f"s{n:02d}", n, request, (user,), max_run_seconds=limit), at, seconds
+            )
+        )
     return found
 
 
@@ -114,10 +118,10 @@ def play(
             now=NOW,
         )
     )
-    of = {c.waiting.id: c for c in coming}
+    of = {c.pending.id: c for c in coming}
     events: list[tuple[int, int, str]] = []
     for c in coming:
-        heappush(events, (c.at, 1, c.waiting.id))
+        heappush(events, (c.at, 1, c.pending.id))
     played = Played()
     while events:
         second = events[0][0]
@@ -125,10 +129,10 @@ def play(
         while events and events[0][0] == second:
             _, is_new, session_id = heappop(events)
             if is_new:
-                new.append(of[session_id].waiting)
+                new.append(of[session_id].pending)
             else:
                 gone.append(session_id)
-        queue.apply(Changes(gone=gone, waiting=new))
+        queue.apply(Changes(gone=gone, pending=new))
         result = queue.run(NOW + timedelta(seconds=second))
         played.results.append((second, result))
         for decision in result.decisions:
@@ -144,9 +148,9 @@ def play(
 
 def _void(played: Played, of: dict[str, Coming], session_id: str) -> None:
     """Void the promises to all sessions behind one that has started, in its group."""
-    group = of[session_id].waiting.request.resource_group
+    group = of[session_id].pending.request.resource_group
     for other in list(played.promises):
-        is_behind = other > session_id and of[other].waiting.request.resource_group == group
+        is_behind = other > session_id and of[other].pending.request.resource_group == group
         if is_behind and other not in played.started:
             del played.promises[other]
 
@@ -170,10 +174,10 @@ def test_every_feasible_session_starts_eventually(
     """At the end every session that an empty group can hold has started."""
     played = play(coming, agents, caps, backfill)
     for c in coming:
-        group = c.waiting.request.resource_group
-        alone = Snapshot([c.waiting], agents, groups={group: GroupState(group)}, now=NOW)
+        group = c.pending.request.resource_group
+        alone = Snapshot([c.pending], agents, groups={group: GroupState(group)}, now=NOW)
         can_start = bool(Queue(alone).run(NOW).decisions)
-        assert (c.waiting.id in played.started) is can_start
+        assert (c.pending.id in played.started) is can_start
 
 
 @EXAMPLES
@@ -197,9 +201,9 @@ def test_a_cap_that_a_reserved_session_needs_is_kept_from_the_other_group(first:
     whole = Request(slots(cpu="4"), first, "x86_64")
     small = Request(slots(cpu="1"), other, "x86_64")
     coming = [
-        Coming(Waiting("s00", 0, whole, (USERS[0],), seconds=50), 0, 50),
-        Coming(Waiting("s01", 1, whole, (USERS[1],), seconds=50), 0, 50),
-        Coming(Waiting("s02", 2, small, (USERS[1],), seconds=500), 10, 500),
+        Coming(PendingSession("s00", 0, whole, (USERS[0],), max_run_seconds=50), 0, 50),
+        Coming(PendingSession("s01", 1, whole, (USERS[1],), max_run_seconds=50), 0, 50),
+        Coming(PendingSession("s02", 2, small, (USERS[1],), max_run_seconds=500), 10, 500),
     ]
     agents = [agent("a", cpu=4, resource_group=first), agent("b", cpu=4, resource_group=other)]
     played = play(coming, agents, {USERS[1]: 1})

@@ -8,8 +8,14 @@ import pytest
 from bai_services.core.resources import ResourceSlots
 from bai_services.core.scheduling.placement import Mode, Placer, Policy, Request
 from bai_services.core.scheduling.placement.tables import NO_TABLES
-from bai_services.core.scheduling.queue import Backfill, Certainty, GroupState, Running, Waiting
-from bai_services.core.scheduling.queue.reserve import Release, Reserver, first_fit
+from bai_services.core.scheduling.queue import (
+    Backfill,
+    Certainty,
+    GroupState,
+    PendingSession,
+    RunningSession,
+)
+from bai_services.core.scheduling.queue.reserve import Release, Reserver, count_releases_until_fit
 from bai_services.core.scheduling.replay.simulate import EPOCH, replay
 from bai_services.core.scheduling.replay.workload import ARCHITECTURE, GROUP, Job
 
@@ -44,7 +50,7 @@ def request(slots, **more):
 
 
 def running(name, placements, *, ends=None, started=0, kind=""):
-    return Running(
+    return RunningSession(
         name,
         GROUP,
         (),
@@ -56,8 +62,8 @@ def running(name, placements, *, ends=None, started=0, kind=""):
     )
 
 
-def waiting(slots, *, seconds=None, **more):
-    return Waiting("w", 1, request(slots, **more), (), seconds=seconds)
+def pending(slots, *, seconds=None, **more):
+    return PendingSession("w", 1, request(slots, **more), (), max_run_seconds=seconds)
 
 
 def after(seconds):
@@ -69,7 +75,7 @@ def test_reservation_starts_at_the_first_sufficient_release() -> None:
     for name, ends in (("s1", 50), ("s2", 20), ("s3", 90), ("s4", 10)):
         world.run(name, {"cpu": 1000, "cuda.device": 1}, ends=ends)
     shape = world.shape({"cuda.device": 2})
-    found = world.reserver().reserve(waiting({"cuda.device": 2}), shape)
+    found = world.reserver().reserve(pending({"cuda.device": 2}), shape)
     # s1 and s2 hold one agent, s3 and s4 the other.
     assert found is not None
     assert found.starts_at == after(50)
@@ -94,8 +100,8 @@ def test_sessions_allowed_past_a_reservation(sentence, slots, seconds, may_start
     shape = world.shape({"cpu": 3000, "cuda.device": 2})
     handle = world.shape(slots)
     reserver = world.reserver()
-    assert reserver.reserve(waiting({"cpu": 3000, "cuda.device": 2}), shape) is not None
-    found = reserver.place(waiting(slots, seconds=seconds), handle)
+    assert reserver.reserve(pending({"cpu": 3000, "cuda.device": 2}), shape) is not None
+    found = reserver.place(pending(slots, seconds=seconds), handle)
     assert (found is not None) is may_start, sentence
 
 
@@ -104,9 +110,9 @@ def test_a_share_may_be_taken_beside_a_reserved_share() -> None:
     world.run("s", {"cuda.shares": 700}, ends=50)
     shape, handle = world.shape({"cuda.shares": 500}), world.shape({"cuda.shares": 300})
     reserver = world.reserver()
-    assert reserver.reserve(waiting({"cuda.shares": 500}), shape) is not None
+    assert reserver.reserve(pending({"cuda.shares": 500}), shape) is not None
     # 300 are free now; 500 will be free beside the reserved 500.
-    found = reserver.place(waiting({"cuda.shares": 300}), handle)
+    found = reserver.place(pending({"cuda.shares": 300}), handle)
     assert found is not None
     reserver.started(running("t", found))
     assert not world.placer.fits(handle)
@@ -118,11 +124,11 @@ def test_what_starts_after_the_reservation_counts_until_its_end() -> None:
     two = world.shape({"cuda.shares": 400})
     shape = world.shape({"cuda.device": 1, "cpu": 8000})
     reserver = world.reserver()
-    assert reserver.reserve(waiting({"cuda.device": 1, "cpu": 8000}), shape) is not None
+    assert reserver.reserve(pending({"cuda.device": 1, "cpu": 8000}), shape) is not None
     # Two shares fit on the other device: the reserved session can use either device. A third does
     # not.
     for name, expected in (("t1", True), ("t2", True), ("t3", False)):
-        found = reserver.place(waiting({"cuda.shares": 400}), two)
+        found = reserver.place(pending({"cuda.shares": 400}), two)
         assert (found is not None) is expected
         if found is not None:
             reserver.started(running(name, found))
@@ -133,10 +139,10 @@ def test_learned_ends_make_an_estimated_reservation_that_no_learned_run_time_ent
     world.run("s", {"cuda.device": 1, "cpu": 1000}, started=40, kind="lab")
     shape, handle = world.shape({"cuda.device": 1, "cpu": 8000}), world.shape({"cpu": 1000})
     reserver = world.reserver()
-    found = reserver.reserve(waiting({"cuda.device": 1, "cpu": 8000}), shape)
+    found = reserver.reserve(pending({"cuda.device": 1, "cpu": 8000}), shape)
     assert found is not None
     assert (found.starts_at, found.certainty) == (after(60), Certainty.ESTIMATED)
-    quick = Waiting("q", 2, request({"cpu": 1000}), (), kind="quick")
+    quick = PendingSession("q", 2, request({"cpu": 1000}), (), kind="quick")
     assert reserver.place(quick, handle) is None
 
 
@@ -146,11 +152,11 @@ def test_without_known_ends_the_longest_running_sessions_room_is_reserved() -> N
     world.run("old", {"cuda.device": 1}, started=500)
     shape, handle = world.shape({"cuda.device": 1, "cpu": 8000}), world.shape({"cpu": 1000})
     reserver = world.reserver()
-    found = reserver.reserve(waiting({"cuda.device": 1, "cpu": 8000}), shape)
+    found = reserver.reserve(pending({"cuda.device": 1, "cpu": 8000}), shape)
     assert found is not None
     assert (found.starts_at, found.certainty) == (None, Certainty.UNKNOWN)
     assert found.placements[0].agent_id == "b"
-    short = reserver.place(waiting({"cpu": 1000}, seconds=1), handle)
+    short = reserver.place(pending({"cpu": 1000}, seconds=1), handle)
     assert short is not None
     assert short[0].agent_id == "a"
 
@@ -161,7 +167,7 @@ def test_a_gang_keeps_a_place_for_every_kernel() -> None:
     world.run("s2", {"cpu": 3000}, ends=30)
     gang = {"kernels": 2, "mode": Mode.MULTI_NODE}
     shape = world.shape({"cpu": 4000}, **gang)
-    found = world.reserver().reserve(waiting({"cpu": 4000}, **gang), shape)
+    found = world.reserver().reserve(pending({"cpu": 4000}, **gang), shape)
     assert found is not None
     assert found.starts_at == after(30)
     assert {place.agent_id for place in found.placements} == {"a", "b"}
@@ -172,9 +178,9 @@ def test_what_never_fits_reserves_nothing_and_a_second_one_neither() -> None:
     world.run("s", {"cpu": 4000}, ends=10)
     big, small = world.shape({"cpu": 5000}), world.shape({"cpu": 2000})
     reserver = world.reserver()
-    assert reserver.reserve(waiting({"cpu": 5000}), big) is None
-    assert reserver.reserve(waiting({"cpu": 2000}), small) is not None
-    assert reserver.reserve(waiting({"cpu": 2000}), small) is None
+    assert reserver.reserve(pending({"cpu": 5000}), big) is None
+    assert reserver.reserve(pending({"cpu": 2000}), small) is not None
+    assert reserver.reserve(pending({"cpu": 2000}), small) is None
 
 
 def test_the_first_fit_is_found_exactly_whatever_the_number_of_ends() -> None:
@@ -186,7 +192,7 @@ def test_the_first_fit_is_found_exactly_whatever_the_number_of_ends() -> None:
             Release(float(n), NOW, str(n), found or (), Certainty.KNOWN)
             for n, found in enumerate(placed)
         ]
-        assert first_fit(placer, many, releases) == needed
+        assert count_releases_until_fit(placer, many, releases) == needed
         # Exactly that many are released, no more.
         assert placer.agents()[0].free("cpu") == needed * 1000
 
@@ -246,7 +252,7 @@ def alone(agents, before, job, second):
         placer = Placer(agents, Policy.BEST_FIT)
         for outcome in before:
             if outcome.started + outcome.job.seconds > at:
-                placer.take(outcome.placements)
+                placer.allocate(outcome.placements)
         if placer.fits(placer.prepare(request_of(job))):
             return at
     raise AssertionError("it never fits")
@@ -302,7 +308,7 @@ def test_a_placement_is_within_what_the_agents_have() -> None:
             placer = Placer(found.agents, Policy.BEST_FIT)
             for o in found.outcomes:
                 if o.started is not None and o.started <= second < o.started + o.job.seconds:
-                    placer.take(o.placements)
+                    placer.allocate(o.placements)
             for state in placer.agents():
                 assert all(state.used[slot] <= state.capacity[slot] for slot in ("cpu", "mem"))
                 assert all(device.used <= device.capacity for device in state.devices)

@@ -15,10 +15,10 @@ from bai_services.core.scheduling.queue import (
     Changes,
     GroupState,
     Order,
+    PendingSession,
     Queue,
-    Running,
+    RunningSession,
     Snapshot,
-    Waiting,
     run_pass,
 )
 from bai_services.core.scheduling.queue.shape import session_slots
@@ -45,14 +45,14 @@ requests = st.builds(
 @st.composite
 def queues(draw: st.DrawFn) -> Snapshot:
     """Draw two groups with a few agents, up to 12 sessions and caps on any scope."""
-    waiting = [
-        Waiting(
+    pending = [
+        PendingSession(
             f"s{n}",
             n,
             draw(requests),
             (draw(st.sampled_from(LABS)), draw(st.sampled_from(USERS))),
             priority=draw(st.sampled_from([10, 10, 20])),
-            seconds=draw(st.sampled_from([None, 60, 600])),
+            max_run_seconds=draw(st.sampled_from([None, 60, 600])),
         )
         for n in range(draw(st.integers(0, 12)))
     ]
@@ -74,13 +74,13 @@ def queues(draw: st.DrawFn) -> Snapshot:
         )
         for name in ("main", "side")
     }
-    return Snapshot(waiting, agents, caps=caps, groups=groups, now=NOW)
+    return Snapshot(pending, agents, caps=caps, groups=groups, now=NOW)
 
 
 def counted(world: Snapshot, ids: list[str]) -> Counter[tuple[Scope, str]]:
     """Return what sessions count in their scopes, by slot and as sessions."""
     found: Counter[tuple[Scope, str]] = Counter()
-    for w in world.waiting:
+    for w in world.pending:
         for scope in w.scopes if w.id in ids else ():
             found[scope, "sessions"] += 1
             for slot, amount in session_slots(w).items():
@@ -106,7 +106,7 @@ def test_no_scope_ever_holds_more_than_its_cap(world: Snapshot) -> None:
 def test_no_agent_and_no_device_ever_gives_more_than_it_has(world: Snapshot) -> None:
     queue = Queue(world)
     result = queue.run(NOW)
-    wanted = {w.id: w.request for w in world.waiting}
+    wanted = {w.id: w.request for w in world.pending}
     for decision in result.decisions:
         asked = wanted[decision.session_id]
         assert len(decision.placements) == asked.kernels
@@ -127,7 +127,7 @@ def test_every_session_starts_once_or_has_reasons(world: Snapshot) -> None:
     result = run_pass(world)
     ids = [d.session_id for d in result.decisions]
     assert len(set(ids)) == len(ids)
-    assert sorted([*ids, *result.reasons]) == sorted(w.id for w in world.waiting)
+    assert sorted([*ids, *result.reasons]) == sorted(w.id for w in world.pending)
     for reasons in result.reasons.values():
         assert any(not reason["passed"] for reason in reasons)
         assert all(reason["message"] for reason in reasons)
@@ -137,10 +137,10 @@ def test_every_session_starts_once_or_has_reasons(world: Snapshot) -> None:
 @given(queues(), st.randoms())
 def test_equal_snapshots_give_equal_decisions(world: Snapshot, rng: st.Random) -> None:
     """In whatever order sessions and agents are listed."""
-    waiting, agents = list(world.waiting), list(world.agents)
-    rng.shuffle(waiting)
+    pending, agents = list(world.pending), list(world.agents)
+    rng.shuffle(pending)
     rng.shuffle(agents)
-    other = Snapshot(waiting, agents, caps=world.caps, groups=world.groups, now=NOW)
+    other = Snapshot(pending, agents, caps=world.caps, groups=world.groups, now=NOW)
     one, two = run_pass(world), run_pass(other)
     assert one.decisions == two.decisions
     assert dict(one.reasons) == dict(two.reasons)
@@ -179,11 +179,11 @@ def test_in_strict_order_nobody_passes_who_comes_later(world: Snapshot) -> None:
         if state.order not in (Order.FIFO, Order.LIFO):
             continue
         sign = -1 if state.order is Order.LIFO else 1
-        mine = [w for w in world.waiting if w.request.resource_group == name]
+        mine = [w for w in world.pending if w.request.resource_group == name]
         for w in mine:
             for other in mine:
-                alike = (w.request, w.scopes, w.seconds) == (
-                    other.request, other.scopes, other.seconds)  # fmt: skip
+                alike = (w.request, w.scopes, w.max_run_seconds) == (
+                    other.request, other.scopes, other.max_run_seconds)  # fmt: skip
                 before = (-w.priority, sign * w.sequence) < (
                     -other.priority, sign * other.sequence)  # fmt: skip
                 if alike and before and other.id in ids:
@@ -193,11 +193,11 @@ def test_in_strict_order_nobody_passes_who_comes_later(world: Snapshot) -> None:
 @EXAMPLES
 @given(queues())
 def test_positions_are_those_of_the_order(world: Snapshot) -> None:
-    queue = Queue(Snapshot(world.waiting, (), groups=world.groups, now=NOW))
+    queue = Queue(Snapshot(world.pending, (), groups=world.groups, now=NOW))
     queue.run(NOW)
     explainer = Explainer(queue)
     for name in world.groups:
-        mine = {w.id: w for w in world.waiting if w.request.resource_group == name}
+        mine = {w.id: w for w in world.pending if w.request.resource_group == name}
         positions = explainer.positions(name)
         assert sorted(positions.values()) == list(range(1, len(mine) + 1))
         line = sorted(mine.values(), key=lambda w: positions[w.id])
@@ -211,12 +211,12 @@ def test_no_session_starves(world: Snapshot, mode: Backfill) -> None:
     while.
     """
     groups = {name: GroupState(name, placement=Policy.PACK, backfill=mode) for name in world.groups}
-    world = Snapshot(world.waiting, world.agents, groups=groups, now=NOW)
+    world = Snapshot(world.pending, world.agents, groups=groups, now=NOW)
     queue = Queue(world)
     left = {
         w.id
-        for w in world.waiting
-        if queue.group_queue(w.request.resource_group).placer.can_ever(
+        for w in world.pending
+        if queue.group_queue(w.request.resource_group).placer.fits_when_empty(
             queue.group_queue(w.request.resource_group).placer.prepare(w.request)
         )
     }
@@ -224,11 +224,11 @@ def test_no_session_starves(world: Snapshot, mode: Backfill) -> None:
     for minute in range(60):
         now = NOW + timedelta(minutes=minute)
         small = Request(slots(), "main" if minute % 2 else "side", "x86_64")
-        new = Waiting(f"new{minute}", 100 + minute, small, (USERS[0],), priority=10)
+        new = PendingSession(f"new{minute}", 100 + minute, small, (USERS[0],), priority=10)
         gone = [session for session, end in ends.items() if end <= minute]
         for session in gone:
             del ends[session]
-        queue.apply(Changes(waiting=[new], gone=gone))
+        queue.apply(Changes(pending=[new], gone=gone))
         for decision in queue.run(now).decisions:
             left.discard(decision.session_id)
             ends[decision.session_id] = minute + 3
@@ -237,15 +237,19 @@ def test_no_session_starves(world: Snapshot, mode: Backfill) -> None:
 
 def test_running_sessions_read_back_as_decided() -> None:
     wanted = Request(slots(), "main", "x86_64", kernels=2)
-    queue = Queue(Snapshot([Waiting("s1", 1, wanted, (USERS[0],), seconds=60)], [agent()], now=NOW))
+    queue = Queue(
+        Snapshot(
+            [PendingSession("s1", 1, wanted, (USERS[0],), max_run_seconds=60)], [agent()], now=NOW
+        )
+    )
     (decision,) = queue.run(NOW).decisions
     assert queue.running("main") == [
-        Running(
+        RunningSession(
             "s1",
             "main",
             (USERS[0],),
             decision.placements,
-            session_slots(Waiting("s1", 1, wanted, (USERS[0],))),
+            session_slots(PendingSession("s1", 1, wanted, (USERS[0],))),
             NOW,
             NOW + timedelta(seconds=60),
         )

@@ -9,15 +9,34 @@ import pytest
 
 from bai_services.core.resources import ResourceSlots
 from bai_services.core.scheduling.caps import ScopeCaps
-from bai_services.core.scheduling.queue import Backfill, Certainty, Changes, Queue, Snapshot, Why
+from bai_services.core.scheduling.queue import (
+    Backfill,
+    Certainty,
+    Changes,
+    Explanation,
+    Queue,
+    Snapshot,
+)
 from bai_services.core.scheduling.queue.why import Choices, Explainer, explain_one
 
-from .world import ANN, BOB, MAIN, NOW, agent, request, running, slots, snapshot, taken, wait
+from .world import (
+    ANN,
+    BOB,
+    MAIN,
+    NOW,
+    agent,
+    pending_session,
+    request,
+    running,
+    slots,
+    snapshot,
+    with_usage,
+)
 
 HOUR = timedelta(hours=1)
 
 
-def why(world: Snapshot, session_id: str = "s1", **choices: Any) -> Why:
+def why(world: Snapshot, session_id: str = "s1", **choices: Any) -> Explanation:
     queue = Queue(world)
     queue.run(NOW)
     found = explain_one(queue, session_id, Choices(**choices))
@@ -28,8 +47,8 @@ def why(world: Snapshot, session_id: str = "s1", **choices: Any) -> Why:
 def full(**facts: Any) -> Snapshot:
     """Return a session that requests 2 cores, where another holds 7 of 8 for an hour."""
     holds = running("r", BOB, "a", slots(cpu="7"), ends_at=NOW + HOUR)
-    agents = [taken(agent(), slots(cpu="7")), agent("b", resource_group="side")]
-    return snapshot([wait(1, wanted=request(cpu="2"))], agents, running=[holds], **facts)
+    agents = [with_usage(agent(), slots(cpu="7")), agent("b", resource_group="side")]
+    return snapshot([pending_session(1, wanted=request(cpu="2"))], agents, running=[holds], **facts)
 
 
 def test_every_check_is_reported_passed_or_failed() -> None:
@@ -61,8 +80,8 @@ def test_reservation_is_reported_with_its_time() -> None:
 
 def test_nothing_tells_when_what_runs_has_no_known_end() -> None:
     world = snapshot(
-        [wait(1, wanted=request(cpu="8"))],
-        [taken(agent(), slots())],
+        [pending_session(1, wanted=request(cpu="8"))],
+        [with_usage(agent(), slots())],
         running=[running("r", BOB, "a", slots())],
     )
     found = why(world)
@@ -94,14 +113,14 @@ def test_nothing_tells_when_what_runs_has_no_known_end() -> None:
             [
                 (
                     "quota",
-                    "the quota of user ann is the limit: it starts when one of the 0 sessions that "
-                    "count there ends or the quota is raised",
+                    "blocked by the quota of user ann (0 sessions running); starts when the quota is "
+                    "raised or one of them ends",
                 )
             ],
             id="its own quota, which no group and no preset helps with",
         ),
         pytest.param(
-            snapshot([wait(1, wanted=request(cuda_shares="0.8"))], [
+            snapshot([pending_session(1, wanted=request(cuda_shares="0.8"))], [
                 agent(gpus=1, devices=(agent(gpus=1).devices[0].__class__("g", "cuda", used=700),))
             ]),
             {},
@@ -109,13 +128,13 @@ def test_nothing_tells_when_what_runs_has_no_known_end() -> None:
             id="a smaller share of a GPU",
         ),
         pytest.param(
-            snapshot([wait(1, not_before=NOW + HOUR)], [agent()]),
+            snapshot([pending_session(1, not_before=NOW + HOUR)], [agent()]),
             {"groups": ["side"]},
             [],
             id="nothing, when it waits for its time",
         ),
         pytest.param(
-            snapshot([wait(1, wanted=request(cpu="2"))], [agent(used={"cpu": 8000})]),
+            snapshot([pending_session(1, wanted=request(cpu="2"))], [agent(used={"cpu": 8000})]),
             {"presets": {"small": slots()}},
             [],
             id="nothing, when there is no room at all",
@@ -125,17 +144,17 @@ def test_nothing_tells_when_what_runs_has_no_known_end() -> None:
 def test_what_would_start_it_sooner(
     world: Snapshot, choices: dict[str, Any], expected: list[tuple[str, str]]
 ) -> None:
-    found = why(world, **choices).sooner
+    found = why(world, **choices).suggestions
     assert [(s.kind, s.message) for s in found] == expected
 
 
 def test_a_quota_names_the_sessions_that_hold_it() -> None:
     caps = {ANN: ScopeCaps(ANN, "ann", max_sessions=1)}
-    queue = Queue(snapshot([wait(1), wait(2)], [agent()], caps=caps))
+    queue = Queue(snapshot([pending_session(1), pending_session(2)], [agent()], caps=caps))
     queue.run(NOW)
     found = explain_one(queue, "s2")
     assert found is not None
-    assert found.sooner[-1].facts["first_ids"] == ["s1"]
+    assert found.suggestions[-1].facts["first_ids"] == ["s1"]
 
 
 def test_fits_does_not_change_the_placer() -> None:
@@ -150,7 +169,7 @@ def test_fits_does_not_change_the_placer() -> None:
 
 
 def test_it_is_current_after_each_change() -> None:
-    queue = Queue(snapshot([wait(1), wait(2)], [agent(used={"cpu": 8000})]))
+    queue = Queue(snapshot([pending_session(1), pending_session(2)], [agent(used={"cpu": 8000})]))
     queue.run(NOW)
     explainer = Explainer(queue)
     first = explainer.explain("s2")
@@ -162,10 +181,10 @@ def test_it_is_current_after_each_change() -> None:
 
 
 def test_session_behind_a_blocking_one_names_it() -> None:
-    waiting = [wait(1, wanted=request(cpu="8")), wait(2)]
+    pending = [pending_session(1, wanted=request(cpu="8")), pending_session(2)]
     world = snapshot(
-        waiting,
-        [taken(agent(), slots())],
+        pending,
+        [with_usage(agent(), slots())],
         running=[running("r", BOB, "a", slots())],
         group={"backfill": Backfill.OFF},
     )
@@ -177,11 +196,11 @@ def test_session_behind_a_blocking_one_names_it() -> None:
 def test_only_the_session_with_a_reservation_reports_it() -> None:
     """Other sessions of its shape keep their reasons, however often the reservation moves."""
     queue = Queue(full())
-    queue.apply(Changes(waiting=[wait(2, wanted=request(cpu="2"))]))
+    queue.apply(Changes(pending=[pending_session(2, wanted=request(cpu="2"))]))
     reasons = queue.run(NOW).reasons
     assert [check["check"] for check in reasons["s1"]] == ["resources", "reservation"]
     assert [check["check"] for check in reasons["s2"]] == ["resources"]
-    queue.apply(Changes(gone=["s1"], waiting=[wait(3, wanted=request(cpu="2"))]))
+    queue.apply(Changes(gone=["s1"], pending=[pending_session(3, wanted=request(cpu="2"))]))
     result = queue.run(NOW)
     assert set(result.changed) == {"s2", "s3"}
     assert [check["check"] for check in result.changed["s2"]] == ["resources", "reservation"]
@@ -193,7 +212,7 @@ def test_a_fork_stays_as_it_was() -> None:
     queue = Queue(full())
     queue.run(NOW)
     fork = queue.fork()
-    queue.apply(Changes(gone=["r"], waiting=[wait(2)]))
+    queue.apply(Changes(gone=["r"], pending=[pending_session(2)]))
     assert {d.session_id for d in queue.run(NOW).decisions} == {"s1", "s2"}
     found = explain_one(fork, "s1")
     assert found is not None
@@ -210,7 +229,11 @@ def _passed(world: Snapshot) -> Queue:
 def test_reservation_message_does_not_promise_a_start() -> None:
     """A session that only a quota holds back goes first once the quota allows it."""
     caps = {ANN: ScopeCaps(ANN, "ann", max_sessions=1)}
-    line = [wait(0, ANN, seconds=10), wait(1, ANN, seconds=1), wait(2, BOB, seconds=5)]
+    line = [
+        pending_session(0, ANN, max_run_seconds=10),
+        pending_session(1, ANN, max_run_seconds=1),
+        pending_session(2, BOB, max_run_seconds=5),
+    ]
     queue = Queue(snapshot(line, [agent(cpu=1)], caps=caps))
     assert queue.run(NOW).decisions[0].session_id == "s0"
     found = explain_one(queue, "s2", Choices())

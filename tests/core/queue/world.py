@@ -10,7 +10,13 @@ from bai_services.core.cluster.devices import Device
 from bai_services.core.resources import ResourceSlots
 from bai_services.core.scheduling.caps import Scope, ScopeKind
 from bai_services.core.scheduling.placement import AgentState, Placement, Policy, Request
-from bai_services.core.scheduling.queue import GroupState, PassResult, Running, Snapshot, Waiting
+from bai_services.core.scheduling.queue import (
+    GroupState,
+    PassResult,
+    PendingSession,
+    RunningSession,
+    Snapshot,
+)
 
 GIB = 2**30
 NOW = datetime(2030, 1, 1, 12, tzinfo=UTC)
@@ -38,13 +44,17 @@ def request(group: str = "main", **texts: str) -> Request:
     return Request(slots(**texts), group, "x86_64")
 
 
-def wait(n: int, user: Scope = ANN, wanted: Request | None = None, **facts: Any) -> Waiting:
+def pending_session(
+    n: int, user: Scope = ANN, wanted: Request | None = None, **facts: Any
+) -> PendingSession:
     """Return session ``s<n>``, the n-th to arrive."""
     scopes = facts.pop("scopes", (user,))
-    return Waiting(f"s{n}", n, wanted or request(), scopes, created_at=NOW, **facts)
+    return PendingSession(f"s{n}", n, wanted or request(), scopes, created_at=NOW, **facts)
 
 
-def running(name: str, user: Scope, agent_id: str, amounts: ResourceSlots, **facts: Any) -> Running:
+def running(
+    name: str, user: Scope, agent_id: str, amounts: ResourceSlots, **facts: Any
+) -> RunningSession:
     values: dict[str, Any] = {
         "group": "main",
         "scopes": (user,),
@@ -52,20 +62,20 @@ def running(name: str, user: Scope, agent_id: str, amounts: ResourceSlots, **fac
         "slots": amounts,
         "started_at": NOW - timedelta(hours=1),
     }
-    return Running(id=name, **{**values, **facts})
+    return RunningSession(id=name, **{**values, **facts})
 
 
-def snapshot(waiting: list[Waiting], agents: list[AgentState], **facts: Any) -> Snapshot:
+def snapshot(pending: list[PendingSession], agents: list[AgentState], **facts: Any) -> Snapshot:
     """Return a snapshot; ``group`` sets the options of the group main."""
     options = {"placement": Policy.PACK, **facts.pop("group", {})}
     groups = {"main": GroupState("main", **options), **facts.pop("groups", {})}
-    return Snapshot(waiting, agents, groups=groups, **{"now": NOW, **facts})
+    return Snapshot(pending, agents, groups=groups, **{"now": NOW, **facts})
 
 
 def started(result: PassResult) -> list[str]:
     return [decision.session_id for decision in result.decisions]
 
 
-def taken(before: AgentState, amounts: ResourceSlots) -> AgentState:
+def with_usage(before: AgentState, amounts: ResourceSlots) -> AgentState:
     """Return an agent with cpu and mem in use."""
     return replace(before, used={s: before.used.get(s, 0) + n for s, n in amounts.items()})

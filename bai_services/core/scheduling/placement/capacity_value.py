@@ -1,5 +1,5 @@
-"""Expected number of devices that an agent can still sell, given its free cpu and memory: table
-W.
+"""Capacity values: how many free devices of an agent future requests are expected to use, given
+its free cpu and memory.
 """
 
 from __future__ import annotations
@@ -13,21 +13,22 @@ from .columns import Floats, Ints
 from .mix import Mix, RequestKind
 from .prices import Pattern
 
-# Discount factor per arrival that is skipped while waiting for a suitable one.
-GAMMA = 0.93
-# Thousandths of a device from which a request counts as one for the whole device.
+# Discount factor for each request that is skipped because a later one has more value.
+SKIP_DISCOUNT = 0.93
+# A request for at least this many thousandths of a device counts as one for the whole device.
 _NEARLY_WHOLE = 800
+# Number of cpu and memory combinations that are drawn for each way to fill a device with shares.
 _DRAWS = 8
 CPU_BINS, MEM_BINS = 192, 96
-# Enough for 128 cores and 1 TiB, so that a request for a whole machine is still representable.
+# 128 cores and 1 TiB, so that a request for a whole regular agent has a bin of its own.
 RESERVE_BINS = 256
 
-# One item that occupies a device: cpu bins, mem bins, frequency.
+# An item that occupies one device: cpu bins, memory bins, frequency.
 Item = tuple[int, int, float]
 
 
-def row_items(mix: Mix, family: str, model: str, bins: tuple[int, int]) -> list[Item]:
-    """Return the requests for (nearly) one whole device that may use a model."""
+def whole_device_items(mix: Mix, family: str, model: str, bins: tuple[int, int]) -> list[Item]:
+    """Return the requests for one (nearly) whole device that may use a model."""
     return [
         (-(-kind.cpu // bins[0]), -(-kind.mem // bins[1]), weight)
         for kind, weight in mix.items()
@@ -35,20 +36,22 @@ def row_items(mix: Mix, family: str, model: str, bins: tuple[int, int]) -> list[
     ]
 
 
-def bundle_items(
+def filled_device_items(
     mix: Mix, family: str, model: str, bins: tuple[int, int], patterns: Sequence[Pattern]
 ) -> list[Item]:
-    """Return the ways to fill one device: whole requests, and shares combined by the patterns."""
-    mine = [(k, w) for k, w in mix.items() if k.devices == 1 and allows(k, family, model)]
+    """Return the ways to fill one device: requests for the whole device, and the patterns of
+    shares.
+    """
+    usable = [(k, w) for k, w in mix.items() if k.devices == 1 and allows(k, family, model)]
     items = [
         (-(-kind.cpu // bins[0]), -(-kind.mem // bins[1]), weight)
-        for kind, weight in mine
+        for kind, weight in usable
         if kind.share == 1000
     ]
     state = 1
     for shares, times in patterns:
-        pools = {s: [(k, w) for k, w in mine if k.share == s] for s in shares}
-        if not all(pools.values()):
+        kinds_by_share = {s: [(k, w) for k, w in usable if k.share == s] for s in shares}
+        if not all(kinds_by_share.values()):
             continue
         for _ in range(_DRAWS):
             cpu = mem = 0
@@ -56,14 +59,16 @@ def bundle_items(
                 for _ in range(count):
                     # A fixed sequence, so that the same mix always gives the same table.
                     state = state * 6364136223846793005 % 2**64 + 1442695040888963407
-                    kind = _draw(pools[share], (state >> 11) % 2**32 / 2**32)
+                    kind = _draw(kinds_by_share[share], (state >> 11) % 2**32 / 2**32)
                     cpu, mem = cpu + kind.cpu, mem + kind.mem
             items.append((-(-cpu // bins[0]), -(-mem // bins[1]), times / _DRAWS))
     return items
 
 
-def multi_items(mix: Mix, family: str, model: str, bins: tuple[int, int]) -> list[Item]:
-    """Return each request for n devices as n items of one device; used when there are no others."""
+def split_multi_device_items(
+    mix: Mix, family: str, model: str, bins: tuple[int, int]
+) -> list[Item]:
+    """Return each request for n devices as n items of one device; used if there are no others."""
     return [
         (
             -(-kind.cpu // (kind.devices * bins[0])),
@@ -80,17 +85,18 @@ def allows(kind: RequestKind, family: str, model: str) -> bool:
     return kind.family == family and (not kind.models or model in kind.models)
 
 
-def _draw(pool: Sequence[tuple[RequestKind, float]], at: float) -> RequestKind:
-    left = at * sum(weight for _, weight in pool)
-    for kind, weight in pool:
+def _draw(kinds: Sequence[tuple[RequestKind, float]], number: float) -> RequestKind:
+    """Return a kind in proportion to its weight; ``number`` is from 0 to below 1."""
+    left = number * sum(weight for _, weight in kinds)
+    for kind, weight in kinds:
         left -= weight
         if left < 0:
             return kind
-    return pool[-1][0]
+    return kinds[-1][0]
 
 
-def worth_table(items: Sequence[Item], devices: int) -> Floats:
-    """Return W[cpu bins][mem bins][devices] for items that take one device each."""
+def capacity_value_table(items: Sequence[Item], devices: int) -> Floats:
+    """Return capacity values [cpu bins, memory bins, devices] for items of one device each."""
     merged: dict[tuple[int, int], float] = {}
     for cpu, mem, weight in items:
         merged[cpu, mem] = merged.get((cpu, mem), 0.0) + weight
@@ -102,18 +108,20 @@ def worth_table(items: Sequence[Item], devices: int) -> Floats:
     return table
 
 
-def with_reserve(worth: Floats, mix: Mix, family: str, model: str, bins: tuple[int, int]) -> Floats:
-    """Return W plus the number of multi-device requests that could still be placed.
+def with_reserve(
+    values: Floats, mix: Mix, family: str, model: str, bins: tuple[int, int]
+) -> Floats:
+    """Return capacity values plus the expected number of devices that one more multi-device request
+    could use.
 
-    The added term is an expectation: every multi-device request of the mix that fits counts its
-    devices, weighted by its frequency among these requests. The bins are extended to the largest of
-    these requests.
+    Every multi-device request of the mix that fits adds its devices, weighted by its frequency
+    among these requests. The table is extended to ``RESERVE_BINS`` bins of cpu and memory.
     """
     several = {k: w for k, w in mix.items() if k.devices > 1 and allows(k, family, model)}
     total = sum(several.values())
     shape = (RESERVE_BINS + 1, RESERVE_BINS + 1)
-    margins = [(0, most - size) for most, size in zip(shape, worth.shape[:2], strict=True)]
-    table: Floats = np.pad(worth, [*margins, (0, 0)], mode="edge")
+    margins = [(0, new - old) for new, old in zip(shape, values.shape[:2], strict=True)]
+    table: Floats = np.pad(values, [*margins, (0, 0)], mode="edge")
     for kind, weight in several.items():
         cpu = min(-(-kind.cpu // bins[0]), RESERVE_BINS)
         mem = min(-(-kind.mem // bins[1]), RESERVE_BINS)
@@ -123,23 +131,25 @@ def with_reserve(worth: Floats, mix: Mix, family: str, model: str, bins: tuple[i
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def _solve(keys: Ints, weights: Floats, devices: int, cpu_bins: int, mem_bins: int) -> Floats:
-    """Solve W = sum of p times max(a, gamma W), cell by cell, by fixed-point iteration."""
+    """Solve V = sum over items of weight * max(gain, SKIP_DISCOUNT * V) for each cell, by
+    fixed-point iteration; the gain is one device plus the value of what then remains.
+    """
     table = np.zeros((cpu_bins + 1, mem_bins + 1, devices + 1))
     gains = np.zeros(weights.size)
     for k in range(1, devices + 1):
         for cpu in range(cpu_bins + 1):
             for mem in range(mem_bins + 1):
-                most = 0.0
+                max_gain = 0.0
                 for i in range(weights.size):
                     gains[i] = 0.0
                     if keys[i, 0] <= cpu and keys[i, 1] <= mem:
                         gains[i] = 1.0 + table[cpu - keys[i, 0], mem - keys[i, 1], k - 1]
-                    most = max(most, gains[i])
-                worth, change = most, 1.0
+                    max_gain = max(max_gain, gains[i])
+                value, change = max_gain, 1.0
                 while change > 1e-6:
                     new = 0.0
                     for i in range(weights.size):
-                        new += weights[i] * max(gains[i], GAMMA * worth)
-                    change, worth = worth - new, new
-                table[cpu, mem, k] = worth
+                        new += weights[i] * max(gains[i], SKIP_DISCOUNT * value)
+                    change, value = value - new, new
+                table[cpu, mem, k] = value
     return table

@@ -1,4 +1,12 @@
-"""Integer columns for the hot loops of placement, and the meaning of their numbers."""
+"""Integer columns of agents, requests and scores for compiled code, and their constants.
+
+Names that recur in the compiled functions: ``columns``, ``costs`` and ``cache`` are the named
+tuples below; ``policy`` is a policy number; ``n`` the row of an agent; ``j`` a device of it; ``s``
+the row of a shape and ``shape`` that row; ``i`` a need of the shape and ``need`` its columns;
+``facts`` and ``free`` the device rows of one agent; ``picks`` the array that receives the chosen
+devices and ``at`` the index of the next pick. Functions that choose devices return the index after
+their last pick, or -1 if the devices do not suffice; they subtract what they pick from ``free``.
+"""
 
 from __future__ import annotations
 
@@ -14,89 +22,122 @@ Bools = NDArray[np.bool_]
 # Placement policies as numbers.
 PRICED, FGD, BEST_FIT, PACK, SPREAD, ROUND_ROBIN, RANDOM = range(7)
 
-# Columns of an agent. HAS_GRAPH: the topology of its devices is known. KIND: agents with equal
-# numbers have equal static facts.
+# Columns of an agent. CPU, MEM: free capacity. OPEN: 1 if it is alive and schedulable. HAS_GRAPH: 1
+# if the topology of its devices is known. KIND: agents with equal numbers have equal static facts.
 CPU, MEM, OPEN, ARCHITECTURE, ENGINE, DRIVER, HAS_GRAPH, KIND = range(8)
 AGENT_WIDTH = 8
 # Facts of a device. IN_FORCE: the share that all its sessions must have; 0 while it is empty, ANY
 # where shares may differ.
 CAPACITY, FAMILY, MODEL, NUMA, LINK, MIN_SHARE, MAX_SHARE, IN_FORCE = range(8)
 DEVICE_WIDTH = 8
-# Derived values, recomputed when an agent changes: the value of the free capacity of its devices
-# and the policy's measure of it; its only device family (or MIXED), the number of its devices, how
-# many are wholly free, the free thousandths on all devices, a hash of its state.
-VALUE, MEASURE = range(2)
+# Derived floats of an agent, recomputed when it changes: the value of the free capacity of its
+# devices, and the measure from which the policy subtracts (priced: expected use of the free
+# capacity; fgd: fragmentation).
+FREE_VALUE, MEASURE = range(2)
 SUMS_WIDTH = 2
-ONLY_FAMILY, COUNT, WHOLE, LEFT, STATE_HASH = range(5)
+# Derived integers of an agent: its only device family (ANY: no devices; MIXED: several families),
+# the number of its devices, the number of wholly free ones, the free thousandths on all devices, a
+# hash of its state.
+ONLY_FAMILY, DEVICE_COUNT, WHOLE_COUNT, TOTAL_FREE, STATE_HASH = range(5)
 TALLIES_WIDTH = 5
 MIXED = -2
-# Columns of a shape (the first six match those of an agent), then four for each device family.
-TOGETHER, FRAGMENTS, FILLS, NEEDS = 6, 7, 8, 9
+# Columns of a shape. CPU, MEM, ARCHITECTURE, ENGINE and DRIVER as for an agent, for one kernel.
+# KERNELS: the number of kernels that are placed together on one agent. Then NEED_WIDTH columns for
+# each of at most MAX_NEEDS device families.
+KERNELS, MAY_FRAGMENT, IS_FILL, NEED_COUNT = 6, 7, 8, 9
 NEED_START, NEED_WIDTH = 10, 4
 NEED_FAMILY, NEED_WHOLE, NEED_AMOUNT, NEED_MODELS = range(4)
 MAX_NEEDS = 4
 SHAPE_WIDTH = NEED_START + NEED_WIDTH * MAX_NEEDS
-# One pick: kernel, need, device, and the quantity taken from it.
+# Columns of a pick: number of the kernel, number of the need, device, amount taken from the device.
 PICK_KERNEL, PICK_NEED, PICK_DEVICE, PICK_AMOUNT = range(4)
-# State of the search: write position of the log, its read positions for sums and tallies; number of
-# the last visit; the agent chosen last; the random sequence; the policy; the number of designated
-# agents, whether only these may be used, the number of barred agents.
-HEAD, SETTLED, VISIT, CURSOR, DRAWS, RULE, NAMED, STRICT, BARRED = range(9)
-MEMORY_WIDTH = 9
-# Flag of a log entry: the agent may have gained room; without it, it only lost room.
+# State of the search: write position of the log; log position up to which the derived values of
+# agents are current; number of the last visit; the agent chosen last; state of the random
+# generator; policy; number of designated agents; 1 if only these may be used; number of agents to
+# avoid.
+(
+    LOG_HEAD,
+    DERIVED_HEAD,
+    VISIT,
+    LAST_AGENT,
+    RANDOM_STATE,
+    POLICY,
+    DESIGNATED_COUNT,
+    STRICT,
+    AVOID_COUNT,
+) = range(9)
+STATE_WIDTH = 9
+# Flag of a log entry: the free capacity of the agent may have grown; without it, it only shrank.
 GREW = 2**40
-# Agents that a request designates or bars.
-AMONG, AGAINST = range(2)
-# States with a known score: their hashes, and the scores.
-HASHES, SCORES = range(2)
+# Rows of ``agent_lists``: agents that the current request designates, and agents to avoid.
+DESIGNATED, AVOID = range(2)
+# Rows of ``state_cache``: hashes of agent states, and their scores.
+CACHED_HASH, CACHED_SCORE = range(2)
 
 ANY = -1
-UNIT = 1000  # a whole device
-NOBODYS = UNIT + 1  # a share in force that no request can match
-STEP = 10  # granularity of a divided share
-LEAST = 50  # smallest part of a divided share
-BLOCK = 64  # agents per block; the best score of each block is cached
-KNOWN = 1024  # cached scores of equal agent states while many agents are scored
-UNFIT = -(2**62)
-# Subtracted from the free thousandths of an unhealthy device, so that nothing fits.
-UNHEALTHY = 2**40
+UNIT = 1000  # thousandths of a whole device
+UNMATCHABLE_SHARE = UNIT + 1  # a share in force that no request can match
+PART_STEP = 10  # thousandths: parts of a divided share are multiples of it
+MIN_PART = 50  # thousandths: smallest part of a divided share
+BLOCK_SIZE = 64  # agents per block; the best score of each block is cached
+STATE_CACHE_SIZE = 1024  # scores cached by agent state while many agents are scored
+UNFIT = -(2**62)  # score of an agent that does not fit
+# Subtracted from the free thousandths of an unhealthy device, so that nothing fits on it.
+UNHEALTHY_PENALTY = 2**40
 
 
 class Columns(NamedTuple):
     """The agents of a resource group; the order of the rows breaks ties."""
 
-    agents: Ints  # [agent, AGENT_WIDTH], free cpu and mem
-    free: Ints  # [agent, device], thousandths; negative where unhealthy
+    agents: Ints  # [agent, AGENT_WIDTH]
+    free: Ints  # [agent, device] free thousandths; negative where unhealthy
     facts: Ints  # [agent, device, DEVICE_WIDTH]
-    sums: Floats  # [agent, SUMS_WIDTH], sums over the devices of an agent; maintained by the search
-    tallies: Ints  # [agent, TALLIES_WIDTH], likewise
+    sums: Floats  # [agent, SUMS_WIDTH] derived; maintained by the search
+    tallies: Ints  # [agent, TALLIES_WIDTH] derived; maintained by the search
 
 
 class Costs(NamedTuple):
-    """Precomputed inputs of a policy; see tables.py."""
+    """Precomputed inputs of the policies priced and fgd; see tables.py."""
 
-    value: Floats  # [family, 1001] value of the remaining part of a device
-    worth: Floats  # [table, cpu, mem, devices] devices that an agent can still sell
-    table: Ints  # [family, model] index of the table, or -1
-    mu: Floats  # [family, model] price of a model in demand
-    whole: Floats  # [family, devices] value of wholly free devices beyond their number
-    bins: Ints  # cpu bin, mem bin
-    quantum: Floats  # scores are rounded to multiples of it
-    typical: Ints  # [request, (cpu, family, devices, thousandths, models)]
-    portion: Floats  # [request] its fraction of all requests
+    remainder_value: Floats  # [family, 0..1000] value of a device with so many free thousandths
+    capacity_value: Floats  # [table, cpu bin, mem bin, devices] expected use of free devices
+    table: Ints  # [family, model] index into ``capacity_value``, or -1
+    model_price: Floats  # [family, model] extra price of a model in demand
+    whole_bonus: Floats  # [family, devices] value of wholly free devices beyond their number
+    bins: Ints  # size of a cpu bin (millicores) and of a mem bin (bytes)
+    quantum: Floats  # one element: scores are rounded to multiples of it
+    typical: Ints  # [request, TYPICAL_WIDTH] the typical requests
+    frequency: Floats  # [request] fraction of all requests
 
 
-class Memory(NamedTuple):
-    """Scores of past searches and the log of changes since."""
+# Columns of a typical request.
+(
+    TYPICAL_CPU,
+    TYPICAL_FAMILY,
+    TYPICAL_DEVICES,
+    TYPICAL_SHARE,
+    TYPICAL_MODELS,
+) = range(5)
+TYPICAL_WIDTH = 5
+
+
+class ScoreCache(NamedTuple):
+    """Scores of earlier searches, the log of changes since, and scratch arrays."""
 
     scores: Ints  # [shape, agent]
-    best: Ints  # [shape, block]
-    seen: Ints  # [shape] read position in the log; -1: nothing scored yet
-    log: Ints  # ring buffer, its length a power of two: changed agents, with `GREW`
-    mark: Ints  # [agent] last visit
-    state: Ints  # MEMORY_WIDTH
-    picks: Ints  # [pick, 4] of the last decision
-    room: Ints  # [device] scratch
+    block_best: Ints  # [shape, block] best score in a block of agents
+    read_at: Ints  # [shape] log position up to which its scores are current; -1: no scores yet
+    log: Ints  # ring buffer, its length a power of two: changed agents, with ``GREW``
+    visited: Ints  # [agent] number of the last visit, to process each agent once
+    state: Ints  # [STATE_WIDTH]
+    picks: Ints  # [pick, 4] devices chosen by the last search
+    free_scratch: Ints  # [device] scratch: free thousandths while devices are chosen
     stale: Ints  # [agent] scratch: agents whose score must be recomputed
-    listed: Ints  # [AMONG or AGAINST, agent] agents that the current request designates or bars
-    known: Ints  # [HASHES or SCORES, KNOWN] scratch
+    agent_lists: Ints  # [DESIGNATED or AVOID, agent]
+    state_cache: Ints  # [CACHED_HASH or CACHED_SCORE, STATE_CACHE_SIZE] scratch
+
+
+# Result of one search: row of the agent, or -1; number of picks; need, device and amount of the
+# first pick.
+SearchResult = tuple[int, int, int, int, int]
+NO_AGENT: SearchResult = (-1, 0, 0, 0, 0)

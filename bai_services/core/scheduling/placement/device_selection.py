@@ -1,4 +1,7 @@
-"""Choose the devices of one agent (compiled; search.py explains why nothing is cached here)."""
+"""Choose devices of one agent for a request (compiled; columns.py explains recurring names).
+
+Nothing is cached on disk here; see ``compile_entry_points`` in search.py.
+"""
 
 from __future__ import annotations
 
@@ -13,109 +16,123 @@ from .columns import (
     CAPACITY,
     FAMILY,
     IN_FORCE,
-    LEAST,
     LINK,
     MAX_SHARE,
+    MIN_PART,
     MIN_SHARE,
     MODEL,
     NEED_AMOUNT,
     NEED_FAMILY,
     NEED_MODELS,
     NUMA,
+    PART_STEP,
     PICK_AMOUNT,
     PICK_DEVICE,
     PICK_KERNEL,
     PICK_NEED,
-    STEP,
     UNIT,
 )
 
-# Exact search limit: devices whose minimum parts differ; 16 devices give 65,536 subsets.
+# Maximum number of devices for the exact search of ``choose_split``: 16 devices have 65,536
+# subsets.
 MAX_EXACT = 16
 
 
 def inner(function: Any) -> Any:
-    """Compile a function that only compiled code calls; search.py caches the outermost ones on
-    disk.
-    """
+    """Compile a function that only compiled code calls."""
     return njit(function, nogil=True, error_model="numpy")
 
 
 def inlined(function: Any) -> Any:
-    """Compile a small function into its callers."""
+    """Compile a small function that the compiler always inlines into its callers."""
     return njit(function, nogil=True, error_model="numpy", forceinline=True)
 
 
 def spliced(function: Any) -> Any:
-    """Inline a function into its only caller before compilation.
+    """Insert the source of a function into its only caller before compilation.
 
-    A function that is compiled by itself is optimised again in each caller up to the outermost.
+    This saves compile time: a separately compiled function is optimized again in each caller.
     """
     return njit(function, nogil=True, error_model="numpy", inline="always")
 
 
 @inlined
-def allowed(models, model):  # type: ignore[no-untyped-def]
+def is_model_allowed(models, model):  # type: ignore[no-untyped-def]
+    """Return whether a bit mask of models contains a model number; ANY contains all."""
     return models == ANY or (model < 62 and (models >> model) & 1 == 1)
 
 
 @inlined
-def bears(facts, j, need, part):  # type: ignore[no-untyped-def]
-    """Return whether a device may serve ``part`` of a request for that much of it."""
-    amount, most, in_force = need[NEED_AMOUNT], facts[j, MAX_SHARE], facts[j, IN_FORCE]
-    is_split_at_will = part == amount or most >= ANY_SHARE
-    is_alike = in_force <= 0 or in_force == part
-    return facts[j, MIN_SHARE] <= part and amount <= most and is_split_at_will and is_alike
+def may_hold_part(facts, j, need, part):  # type: ignore[no-untyped-def]
+    """Return whether the sharing rules of a device permit ``part`` thousandths of a need on it.
+
+    ``part`` is less than the requested amount if the need is divided over several devices.
+    """
+    amount, max_share, in_force = need[NEED_AMOUNT], facts[j, MAX_SHARE], facts[j, IN_FORCE]
+    may_divide = part == amount or max_share >= ANY_SHARE
+    is_equal_share = in_force <= 0 or in_force == part
+    return facts[j, MIN_SHARE] <= part and amount <= max_share and may_divide and is_equal_share
 
 
 @inlined
-def serves(facts, j, need):  # type: ignore[no-untyped-def]
-    return facts[j, FAMILY] == need[NEED_FAMILY] and allowed(need[NEED_MODELS], facts[j, MODEL])
+def is_suitable(facts, j, need):  # type: ignore[no-untyped-def]
+    """Return whether a device has the family and a model of a need."""
+    return facts[j, FAMILY] == need[NEED_FAMILY] and is_model_allowed(
+        need[NEED_MODELS], facts[j, MODEL]
+    )
 
 
 @inlined
 def is_whole(free, facts, j):  # type: ignore[no-untyped-def]
+    """Return whether a device is wholly free."""
     return free[j] == facts[j, CAPACITY] and free[j] >= UNIT
 
 
 @inner
 def count_whole(free, facts, need, column, key):  # type: ignore[no-untyped-def]
-    """Return how many wholly free devices serve a need (of one NUMA node or link group)."""
+    """Return the number of wholly free devices that suit a need.
+
+    ``column`` (NUMA or LINK) and ``key`` restrict them to a NUMA node or link group; ``key`` ANY
+    does not.
+    """
     count = 0
     for j in range(free.size):
-        if (key == ANY or facts[j, column] == key) and serves(facts, j, need):
+        if (key == ANY or facts[j, column] == key) and is_suitable(facts, j, need):
             count += is_whole(free, facts, j)
     return count
 
 
 @inner
-def nearest(free, facts, need, column):  # type: ignore[no-untyped-def]
-    """Return the smallest group of close devices that can hold the whole need, or ANY."""
-    chosen, least = ANY, free.size + 1
+def smallest_close_group(free, facts, need, column):  # type: ignore[no-untyped-def]
+    """Return the link group or NUMA node (``column``) with the fewest wholly free devices that
+    still suffice for the need; ANY if none does.
+    """
+    best_key, best_count = ANY, free.size + 1
     for j in range(free.size):
         key = facts[j, column]
-        if key >= 0 and serves(facts, j, need) and is_whole(free, facts, j):
+        if key >= 0 and is_suitable(facts, j, need) and is_whole(free, facts, j):
             count = count_whole(free, facts, need, column, key)
-            if need[NEED_AMOUNT] <= count < least:
-                chosen, least = key, count
-    return chosen
+            if need[NEED_AMOUNT] <= count < best_count:
+                best_key, best_count = key, count
+    return best_key
 
 
 @inner
-def largest(free, facts, need):  # type: ignore[no-untyped-def]
-    """Return the NUMA node with the most wholly free devices, to span as few nodes as possible."""
-    chosen, most = ANY, 0
+def largest_numa_node(free, facts, need):  # type: ignore[no-untyped-def]
+    """Return the NUMA node with the most wholly free devices, so that the need spans few nodes."""
+    best_node, best_count = ANY, 0
     for j in range(free.size):
-        if serves(facts, j, need) and is_whole(free, facts, j):
+        if is_suitable(facts, j, need) and is_whole(free, facts, j):
             count = count_whole(free, facts, need, NUMA, facts[j, NUMA])
-            if count > most:
-                chosen, most = facts[j, NUMA], count
-    return chosen
+            if count > best_count:
+                best_node, best_count = facts[j, NUMA], count
+    return best_node
 
 
 @inner
-def take_device(free, picks, at, kernel, need, j, amount):  # type: ignore[no-untyped-def]
-    picks[at, PICK_KERNEL], picks[at, PICK_NEED] = kernel, need
+def add_pick(free, picks, at, kernel, i, j, amount):  # type: ignore[no-untyped-def]
+    """Append a pick, subtract it from ``free`` and return the next index."""
+    picks[at, PICK_KERNEL], picks[at, PICK_NEED] = kernel, i
     picks[at, PICK_DEVICE], picks[at, PICK_AMOUNT] = j, amount
     free[j] -= amount
     return at + 1
@@ -123,32 +140,33 @@ def take_device(free, picks, at, kernel, need, j, amount):  # type: ignore[no-un
 
 @inner
 def pick_whole(free, facts, has_graph, need, picks, at, kernel, i):  # type: ignore[no-untyped-def]
-    """Take wholly free devices, close to each other; return the number of picks, or -1."""
+    """Pick wholly free devices, close to each other; return the next index, or -1."""
     left = need[NEED_AMOUNT]
     if count_whole(free, facts, need, NUMA, ANY) < left:
         return -1
     column, key = NUMA, ANY
     if has_graph:
-        column, key = LINK, nearest(free, facts, need, LINK)
+        column, key = LINK, smallest_close_group(free, facts, need, LINK)
         if key == ANY:
-            column, key = NUMA, nearest(free, facts, need, NUMA)
+            column, key = NUMA, smallest_close_group(free, facts, need, NUMA)
         if key == ANY:
-            key = largest(free, facts, need)
+            key = largest_numa_node(free, facts, need)
     while left > 0:
         for j in range(free.size):
-            close = key == ANY or facts[j, column] == key
-            if left > 0 and close and serves(facts, j, need) and is_whole(free, facts, j):
-                at = take_device(free, picks, at, kernel, i, j, UNIT)
+            is_close = key == ANY or facts[j, column] == key
+            if left > 0 and is_close and is_suitable(facts, j, need) and is_whole(free, facts, j):
+                at = add_pick(free, picks, at, kernel, i, j, UNIT)
                 left -= 1
         if left > 0:
-            column, key = NUMA, largest(free, facts, need)
+            column, key = NUMA, largest_numa_node(free, facts, need)
     return at
 
 
 @inner
 def closeness(facts, picks, count):  # type: ignore[no-untyped-def]
-    """Return 2 if a kernel's devices share a link group, 1 if they share a NUMA node or none is
-    known.
+    """Return how close the devices of each kernel and need are, at worst.
+
+    2: one link group. 1: one NUMA node, or no topology is known. 0: several NUMA nodes.
     """
     grade, first = 2, 0
     for at in range(1, count):
@@ -167,42 +185,54 @@ def closeness(facts, picks, count):  # type: ignore[no-untyped-def]
 
 
 @inner
-def pick_room(free, facts, need, part, picks, first, at, largest_first):  # type: ignore[no-untyped-def]
-    """Return the unused device with the least (or most) room for a part, or -1 if there is none."""
-    chosen = -1
+def find_device(free, facts, need, part, picks, first, at, largest_first):  # type: ignore[no-untyped-def]
+    """Return the device with the least (``largest_first``: most) free capacity on which a part
+    fits, or -1; devices of the picks from ``first`` to ``at`` are excluded.
+    """
+    best_device = -1
     for j in range(free.size):
-        if free[j] < part or not serves(facts, j, need) or not bears(facts, j, need, part):
+        if (
+            free[j] < part
+            or not is_suitable(facts, j, need)
+            or not may_hold_part(facts, j, need, part)
+        ):
             continue
-        is_taken = False
+        is_picked = False
         for earlier in range(first, at):
-            is_taken = is_taken or picks[earlier, PICK_DEVICE] == j
-        if is_taken:
+            is_picked = is_picked or picks[earlier, PICK_DEVICE] == j
+        if is_picked:
             continue
-        if chosen < 0 or (free[j] > free[chosen] if largest_first else free[j] < free[chosen]):
-            chosen = j
-    return chosen
+        if best_device < 0 or (
+            free[j] > free[best_device] if largest_first else free[j] < free[best_device]
+        ):
+            best_device = j
+    return best_device
 
 
 @inner
-def count_rooms(free, facts, need, part):  # type: ignore[no-untyped-def]
+def count_devices_for(free, facts, need, part):  # type: ignore[no-untyped-def]
+    """Return the number of devices on which a part fits."""
     count = 0
     for j in range(free.size):
-        count += free[j] >= part and serves(facts, j, need) and bears(facts, j, need, part)
+        count += (
+            free[j] >= part and is_suitable(facts, j, need) and may_hold_part(facts, j, need, part)
+        )
     return count
 
 
 @inner
-def give_back_picks(free, picks, first, at):  # type: ignore[no-untyped-def]
-    for taken in range(first, at):
-        free[picks[taken, PICK_DEVICE]] += picks[taken, PICK_AMOUNT]
+def undo_picks(free, picks, first, at):  # type: ignore[no-untyped-def]
+    """Add the picks from ``first`` to ``at`` to ``free`` again."""
+    for pick in range(first, at):
+        free[picks[pick, PICK_DEVICE]] += picks[pick, PICK_AMOUNT]
 
 
 @inner
 def choose_split(low, high, count, amount):  # type: ignore[no-untyped-def]
-    """Return as a bit mask the fewest devices that can share a quantity; 0 if none can.
+    """Return a bit mask of the fewest devices over which an amount can be divided; 0 if none.
 
-    ``low`` and ``high`` bound the part of each device, ordered by descending ``high``. Exact for up
-    to ``MAX_EXACT`` devices, and for any number where all have the same ``low``.
+    ``low`` and ``high`` are the smallest and largest part of each device, by descending ``high``.
+    The result is exact for at most ``MAX_EXACT`` devices, and for any number with equal ``low``.
     """
     lows, highs, is_uniform = 0, 0, True
     for k in range(min(count, 62)):
@@ -212,35 +242,39 @@ def choose_split(low, high, count, amount):  # type: ignore[no-untyped-def]
             return (1 << (k + 1)) - 1
     if highs < amount or is_uniform or count > MAX_EXACT:
         return 0
-    chosen, fewest = 0, count + 1
+    best_bits, best_size = 0, count + 1
     for bits in range(1, 1 << count):
         lows, highs, size = 0, 0, 0
         for k in range(count):
             if (bits >> k) & 1:
                 lows, highs, size = lows + low[k], highs + high[k], size + 1
-        if size < fewest and lows <= amount <= highs:
-            chosen, fewest = bits, size
-    return chosen
+        if size < best_size and lows <= amount <= highs:
+            best_bits, best_size = bits, size
+    return best_bits
 
 
 @inner
 def pick_split(free, facts, need, picks, at, kernel, i):  # type: ignore[no-untyped-def]
-    """Divide a share over devices if that is possible at all; return the number of picks, or -1."""
+    """Divide a share over devices in any possible way; return the next index, or -1."""
     amount, count = need[NEED_AMOUNT], 0
-    which = np.empty(free.size, np.int64)
+    device = np.empty(free.size, np.int64)
     low, high = np.empty(free.size, np.int64), np.empty(free.size, np.int64)
     for j in range(free.size):
-        least = -(-max(LEAST, facts[j, MIN_SHARE]) // STEP) * STEP
-        most = min(UNIT, free[j] // STEP * STEP)
+        smallest = -(-max(MIN_PART, facts[j, MIN_SHARE]) // PART_STEP) * PART_STEP
+        largest = min(UNIT, free[j] // PART_STEP * PART_STEP)
         if facts[j, IN_FORCE] > 0:
-            least, most = max(least, facts[j, IN_FORCE]), min(most, facts[j, IN_FORCE])
-        if most < least or not serves(facts, j, need) or not bears(facts, j, need, least):
+            smallest, largest = max(smallest, facts[j, IN_FORCE]), min(largest, facts[j, IN_FORCE])
+        if (
+            largest < smallest
+            or not is_suitable(facts, j, need)
+            or not may_hold_part(facts, j, need, smallest)
+        ):
             continue
         k = count
-        while k > 0 and high[k - 1] < most:
-            which[k], low[k], high[k] = which[k - 1], low[k - 1], high[k - 1]
+        while k > 0 and high[k - 1] < largest:
+            device[k], low[k], high[k] = device[k - 1], low[k - 1], high[k - 1]
             k -= 1
-        which[k], low[k], high[k] = j, least, most
+        device[k], low[k], high[k] = j, smallest, largest
         count += 1
     bits = choose_split(low, high, count, amount)
     if bits == 0:
@@ -252,38 +286,42 @@ def pick_split(free, facts, need, picks, at, kernel, i):  # type: ignore[no-unty
         if (bits >> k) & 1:
             lows -= low[k]
             part = min(high[k], left - lows)
-            at = take_device(free, picks, at, kernel, i, which[k], part)
+            at = add_pick(free, picks, at, kernel, i, device[k], part)
             left -= part
     return at
 
 
 @inner
 def pick_filling(free, facts, need, wholly, picks, at, kernel, i):  # type: ignore[no-untyped-def]
-    """Fill devices one after the other, else divide in any possible way; return -1 if
-    impossible.
+    """Fill devices one after the other, else (unless ``wholly``) divide the share in any possible
+    way; return the next index, or -1.
     """
-    found = fill_in_order(free, facts, need, wholly, picks, at, kernel, i)
-    if found < 0 and not wholly:
-        found = pick_split(free, facts, need, picks, at, kernel, i)
-    return found
+    end = fill_in_order(free, facts, need, wholly, picks, at, kernel, i)
+    if end < 0 and not wholly:
+        end = pick_split(free, facts, need, picks, at, kernel, i)
+    return end
 
 
 @inner
 def fill_in_order(free, facts, need, wholly, picks, at, kernel, i):  # type: ignore[no-untyped-def]
-    """Fill one device after the other, the emptiest first; ``wholly``: all but the last whole."""
+    """Fill one device after the other, the one with the most free capacity first; return the next
+    index, or -1.
+
+    ``wholly``: all devices except the last are picked whole.
+    """
     left, first = need[NEED_AMOUNT], at
     while left > 0:
-        last = left <= UNIT
-        part = left if last else UNIT
-        j = pick_room(free, facts, need, part, picks, first, at, not last)
+        is_last = left <= UNIT
+        part = left if is_last else UNIT
+        j = find_device(free, facts, need, part, picks, first, at, not is_last)
         if j < 0 and not wholly:
-            j = pick_room(free, facts, need, LEAST, picks, first, at, True)
-            part = min(part, free[j] // STEP * STEP) if j >= 0 else 0
-        if 0 < left - part < LEAST:
-            part = left - LEAST
-        if j < 0 or part < LEAST < left or not bears(facts, j, need, part):
-            give_back_picks(free, picks, first, at)
+            j = find_device(free, facts, need, MIN_PART, picks, first, at, True)
+            part = min(part, free[j] // PART_STEP * PART_STEP) if j >= 0 else 0
+        if 0 < left - part < MIN_PART:
+            part = left - MIN_PART
+        if j < 0 or part < MIN_PART < left or not may_hold_part(facts, j, need, part):
+            undo_picks(free, picks, first, at)
             return -1
-        at = take_device(free, picks, at, kernel, i, j, part)
+        at = add_pick(free, picks, at, kernel, i, j, part)
         left -= part
     return at

@@ -1,4 +1,4 @@
-"""Agents and requests as rows of integer columns."""
+"""Encode agents and requests as rows of integer columns."""
 
 from __future__ import annotations
 
@@ -14,26 +14,26 @@ from ...resources import CPU as CPU_SLOT
 from ...resources import MEM as MEM_SLOT
 from ...resources import family_of
 from . import columns as c
-from .columns import Columns, Ints, Memory
+from .columns import Columns, Ints, ScoreCache
 from .mix import RequestKind
 from .model import AgentState, Mode, Request, Strategy
 
 _CUDA = "cuda"
 
 
-class Names:
-    """Consecutive numbers for names, in the order of first use."""
+class NameTable:
+    """Assign consecutive numbers to names, in the order of their first use."""
 
     def __init__(self, families: Sequence[str] = (), models: Sequence[str] = ()) -> None:
         self.families = {name: i for i, name in enumerate(families)}
         self.models = {name: i for i, name in enumerate(models)}
-        self._others: dict[str, int] = {}
+        self._labels: dict[str, int] = {}
         self._kinds: dict[tuple[bytes, bytes], int] = {}
 
-    def copy(self) -> Names:
-        """Return an independent copy: each numbers later names by itself."""
-        other = Names(list(self.families), list(self.models))
-        other._others, other._kinds = dict(self._others), dict(self._kinds)
+    def copy(self) -> NameTable:
+        """Return an independent copy; names added later are numbered separately."""
+        other = NameTable(list(self.families), list(self.models))
+        other._labels, other._kinds = dict(self._labels), dict(self._kinds)
         return other
 
     def family(self, name: str) -> int:
@@ -42,17 +42,18 @@ class Names:
     def model(self, name: str) -> int:
         return self.models.setdefault(name, len(self.models))
 
-    def other(self, name: str) -> int:
+    def label(self, name: str) -> int:
         """Return the number of an architecture or an engine."""
-        return self._others.setdefault(name, len(self._others))
+        return self._labels.setdefault(name, len(self._labels))
 
     def kind(self, row: Ints, facts: Ints) -> int:
-        """Return a number that identifies all static facts of an agent."""
+        """Return a number that is equal for agents with equal static facts."""
         return self._kinds.setdefault((row.tobytes(), facts.tobytes()), len(self._kinds))
 
     def mask(self, models: Sequence[str]) -> int:
-        """Return the models as a bit mask; ANY without models. Beyond 62 models a bit is
-        missing.
+        """Return a bit mask of models; ANY if there are none.
+
+        Only the first 62 models of a table have a bit; requests never match later ones by name.
         """
         if not models:
             return c.ANY
@@ -60,7 +61,7 @@ class Names:
 
 
 def driver_number(version: str) -> int:
-    """Return a driver version as a comparable number; ANY if it is unknown."""
+    """Return a driver version as a number that can be compared; ANY if it is unknown."""
     parts = [min(int(part), 999) for part in re.findall(r"\d+", version)[:3]]
     if not parts:
         return c.ANY
@@ -68,8 +69,8 @@ def driver_number(version: str) -> int:
     return (major * 1000 + minor) * 1000 + patch
 
 
-def build_columns(agents: Sequence[AgentState], names: Names, width: int = 0) -> Columns:
-    """Return the columns of agents, in their order, with ``width`` device columns each."""
+def build_columns(agents: Sequence[AgentState], names: NameTable, width: int = 0) -> Columns:
+    """Return the columns of agents, in their order, with at least ``width`` devices each."""
     width = max([width, 1, *(len(a.devices) for a in agents)])
     columns = Columns(
         np.zeros((len(agents), c.AGENT_WIDTH), np.int64),
@@ -83,23 +84,23 @@ def build_columns(agents: Sequence[AgentState], names: Names, width: int = 0) ->
     return columns
 
 
-def write_agent(columns: Columns, n: int, agent: AgentState, names: Names) -> None:
-    """Set the row of an agent."""
+def write_agent(columns: Columns, n: int, agent: AgentState, names: NameTable) -> None:
+    """Set row ``n`` of the columns to the state of an agent."""
     links = link_groups(agent.devices)
     numas = [-1 if d.numa_node is None else d.numa_node for d in agent.devices]
     row = columns.agents[n]
     row[c.CPU] = agent.capacity.get(CPU_SLOT, 0) - agent.used.get(CPU_SLOT, 0)
     row[c.MEM] = agent.capacity.get(MEM_SLOT, 0) - agent.used.get(MEM_SLOT, 0)
     row[c.OPEN] = agent.is_alive and agent.is_schedulable
-    row[c.ARCHITECTURE] = names.other(agent.architecture)
-    row[c.ENGINE] = names.other(agent.engine)
+    row[c.ARCHITECTURE] = names.label(agent.architecture)
+    row[c.ENGINE] = names.label(agent.engine)
     row[c.DRIVER] = driver_number(agent.cuda_driver)
     row[c.HAS_GRAPH] = any(link >= 0 for link in links) or len(set(numas)) > 1
     columns.free[n] = 0
     columns.facts[n] = c.ANY
     for j, device in enumerate(agent.devices):
         free = device.capacity - device.used
-        columns.free[n, j] = free if device.is_healthy else free - c.UNHEALTHY
+        columns.free[n, j] = free if device.is_healthy else free - c.UNHEALTHY_PENALTY
         facts = columns.facts[n, j]
         facts[c.CAPACITY] = device.capacity
         facts[c.FAMILY] = names.family(device.pool)
@@ -109,6 +110,7 @@ def write_agent(columns: Columns, n: int, agent: AgentState, names: Names) -> No
         facts[c.MIN_SHARE] = device.sharing.least
         facts[c.MAX_SHARE] = device.sharing.most_now
         facts[c.IN_FORCE] = 0 if device.sharing.is_uniform else c.ANY
+    # KIND numbers static facts, so it is computed before the share in force is written.
     row[c.KIND] = names.kind(row[c.ARCHITECTURE : c.HAS_GRAPH + 1], columns.facts[n])
     for j, device in enumerate(agent.devices):
         if device.sharing.is_uniform:
@@ -116,7 +118,7 @@ def write_agent(columns: Columns, n: int, agent: AgentState, names: Names) -> No
 
 
 def link_groups(devices: Sequence[Device]) -> list[int]:
-    """Return for each device the group of devices connected to it by links; -1: unknown."""
+    """Return the link group of each device: linked devices have equal numbers; -1: unknown."""
     index = {device.id: j for j, device in enumerate(devices)}
     group = [-1 if d.links is None else j for j, d in enumerate(devices)]
     for j, device in enumerate(devices):
@@ -129,7 +131,7 @@ def link_groups(devices: Sequence[Device]) -> list[int]:
 
 
 def read_agent(columns: Columns, n: int, agent: AgentState) -> AgentState:
-    """Return an agent with the usage in its row: the inverse of ``write_agent``."""
+    """Return ``agent`` with the usage stored in row ``n``: the inverse of ``write_agent``."""
     row, free = columns.agents[n], columns.free[n].tolist()
     used = {
         **agent.used,
@@ -140,21 +142,22 @@ def read_agent(columns: Columns, n: int, agent: AgentState) -> AgentState:
     devices = tuple(
         replace(
             d,
-            used=d.capacity - room - (0 if d.is_healthy else c.UNHEALTHY),
+            used=d.capacity - free_here - (0 if d.is_healthy else c.UNHEALTHY_PENALTY),
             share_in_force=max(0, share),
         )
-        for d, room, share in zip(agent.devices, free, in_force, strict=False)
+        # The rows are padded to the largest number of devices of an agent.
+        for d, free_here, share in zip(agent.devices, free, in_force, strict=False)
     )
     return replace(agent, used=used, devices=devices)
 
 
-def shape_row(request: Request, names: Names) -> Ints:
-    """Return a request as a row: the kernels that must share one agent.
+def encode_request(request: Request, names: NameTable) -> Ints:
+    """Encode a request as a shape row: the resources of the kernels that must run on one agent.
 
     Raises
     ------
     InvalidRequest
-        If it requests more device families than one session may.
+        If it requests more than ``MAX_NEEDS`` device families.
     """
     needs = [(slot, n) for slot, n in request.slots.items() if family_of(slot)]
     if len(needs) > c.MAX_NEEDS:
@@ -162,15 +165,15 @@ def shape_row(request: Request, names: Names) -> Ints:
             f"{len(needs)} families of devices requested; a session may have at most {c.MAX_NEEDS}",
             slots=[slot for slot, _ in needs],
         )
-    row = _row(request.slots.get(CPU_SLOT, 0), request.slots.get(MEM_SLOT, 0))
+    row = _empty_row(request.slots.get(CPU_SLOT, 0), request.slots.get(MEM_SLOT, 0))
     if request.mode == Mode.SINGLE_NODE:
-        row[c.TOGETHER] = request.kernels
-    row[c.ARCHITECTURE] = names.other(request.architecture)
-    row[c.ENGINE] = c.ANY if request.engine is None else names.other(request.engine)
+        row[c.KERNELS] = request.kernels
+    row[c.ARCHITECTURE] = names.label(request.architecture)
+    row[c.ENGINE] = c.ANY if request.engine is None else names.label(request.engine)
     if any(family_of(slot) == _CUDA for slot, _ in needs):
         row[c.DRIVER] = driver_number(request.min_cuda_driver)
-    row[c.FRAGMENTS] = request.allow_fragmentation
-    row[c.FILLS] = request.strategy == Strategy.FILL
+    row[c.MAY_FRAGMENT] = request.allow_fragmentation
+    row[c.IS_FILL] = request.strategy == Strategy.FILL
     models = names.mask(request.device_models)
     for slot, amount in needs:
         family = names.family(pool_of(slot))
@@ -179,9 +182,9 @@ def shape_row(request: Request, names: Names) -> Ints:
     return row
 
 
-def kind_row(kind: RequestKind, names: Names) -> Ints:
-    """Return a typical request as a row."""
-    row = _row(kind.cpu, kind.mem)
+def encode_request_kind(kind: RequestKind, names: NameTable) -> Ints:
+    """Encode a kind of request as a shape row."""
+    row = _empty_row(kind.cpu, kind.mem)
     if kind.devices:
         is_whole = kind.share == c.UNIT
         amount = kind.devices if is_whole else kind.share
@@ -189,51 +192,55 @@ def kind_row(kind: RequestKind, names: Names) -> Ints:
     return row
 
 
-def _row(cpu: int, mem: int) -> Ints:
+def _empty_row(cpu: int, mem: int) -> Ints:
     row = np.zeros(c.SHAPE_WIDTH, np.int64)
-    row[c.CPU], row[c.MEM], row[c.TOGETHER], row[c.ENGINE] = cpu, mem, 1, c.ANY
+    row[c.CPU], row[c.MEM], row[c.KERNELS], row[c.ENGINE] = cpu, mem, 1, c.ANY
     return row
 
 
 def _add_need(row: Ints, family: int, is_whole: bool, amount: int, models: int) -> None:
-    at = c.NEED_START + c.NEED_WIDTH * int(row[c.NEEDS])
+    at = c.NEED_START + c.NEED_WIDTH * int(row[c.NEED_COUNT])
     row[at + c.NEED_FAMILY] = family
     row[at + c.NEED_WHOLE] = is_whole
     row[at + c.NEED_AMOUNT] = amount
     row[at + c.NEED_MODELS] = models
-    row[c.NEEDS] += 1
+    row[c.NEED_COUNT] += 1
 
 
-def new_memory(
-    agents: int, devices: int, shapes: int, picks: int, rule: int, seed: int = 0
-) -> Memory:
-    """Return an empty search memory for a policy over that many agents."""
-    blocks = max(1, -(-agents // c.BLOCK))
-    state = np.zeros(c.MEMORY_WIDTH, np.int64)
-    state[c.CURSOR] = -1
-    state[c.SETTLED] = -1
-    state[c.RULE] = rule
+def new_score_cache(
+    *, agents: int, devices: int, shapes: int, picks: int, policy: int, seed: int = 0
+) -> ScoreCache:
+    """Return an empty score cache for a policy number.
+
+    The other arguments are sizes: ``devices`` of one agent, ``picks`` of one search (at least
+    ``devices``).
+    """
+    blocks = max(1, -(-agents // c.BLOCK_SIZE))
+    state = np.zeros(c.STATE_WIDTH, np.int64)
+    state[c.LAST_AGENT] = -1
+    state[c.DERIVED_HEAD] = -1
+    state[c.POLICY] = policy
     # The state of a xorshift must not be 0, and similar seeds must not start with similar states.
-    state[c.DRAWS] = (seed + 1) * 0x9E3779B97F4A7C15 % 2**62 | 1
-    return Memory(
+    state[c.RANDOM_STATE] = (seed + 1) * 0x9E3779B97F4A7C15 % 2**62 | 1
+    return ScoreCache(
         scores=np.full((shapes, agents), c.UNFIT, np.int64),
-        best=np.full((shapes, blocks), c.UNFIT, np.int64),
-        seen=np.full(shapes, -1, np.int64),
+        block_best=np.full((shapes, blocks), c.UNFIT, np.int64),
+        read_at=np.full(shapes, -1, np.int64),
         log=np.zeros(2 ** (4 * agents).bit_length(), np.int64),
-        mark=np.zeros(agents, np.int64),
+        visited=np.zeros(agents, np.int64),
         state=state,
         picks=np.zeros((max(picks, devices), 4), np.int64),
-        room=np.zeros(devices, np.int64),
+        free_scratch=np.zeros(devices, np.int64),
         stale=np.zeros(agents, np.int64),
-        listed=np.zeros((2, agents), np.int64),
-        known=np.zeros((2, c.KNOWN), np.int64),
+        agent_lists=np.zeros((2, agents), np.int64),
+        state_cache=np.zeros((2, c.STATE_CACHE_SIZE), np.int64),
     )
 
 
-def grown(memory: Memory) -> Memory:
-    """Return a memory with room for twice as many shapes."""
-    return memory._replace(
-        scores=np.concatenate([memory.scores, np.full_like(memory.scores, c.UNFIT)]),
-        best=np.concatenate([memory.best, np.full_like(memory.best, c.UNFIT)]),
-        seen=np.concatenate([memory.seen, np.full_like(memory.seen, -1)]),
+def with_double_capacity(cache: ScoreCache) -> ScoreCache:
+    """Return a score cache for twice as many shapes."""
+    return cache._replace(
+        scores=np.concatenate([cache.scores, np.full_like(cache.scores, c.UNFIT)]),
+        block_best=np.concatenate([cache.block_best, np.full_like(cache.block_best, c.UNFIT)]),
+        read_at=np.concatenate([cache.read_at, np.full_like(cache.read_at, -1)]),
     )

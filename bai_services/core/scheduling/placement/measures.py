@@ -1,4 +1,4 @@
-"""How well the devices of a group are used."""
+"""Fragmentation of the devices of a group."""
 
 from __future__ import annotations
 
@@ -8,11 +8,12 @@ from . import columns as c
 from .columns import Columns, Costs
 
 
-def fragmented(columns: Columns, costs: Costs) -> float:
-    """Return the fraction of all device capacity that is free but unusable for a typical request.
+def fragmentation(columns: Columns, costs: Costs) -> float:
+    """Return the fraction (0 to 1) of all device capacity that is free but unusable for a typical
+    request.
 
-    This is the published measure: the mean, over the typical requests, of the free capacity on each
-    agent that the request could not use. It lies between 0 and 1.
+    This is the measure published with fragmentation gradient descent: the free capacity that a
+    typical request cannot use on each agent, averaged over the requests by their frequency.
     """
     facts = columns.facts
     is_device = facts[:, :, c.CAPACITY] > 0
@@ -22,14 +23,14 @@ def fragmented(columns: Columns, costs: Costs) -> float:
     free = np.where(is_device, columns.free, 0).clip(0)
     total = free.sum(axis=1)
     lost = 0.0
-    for ask, portion in zip(costs.typical, costs.portion, strict=True):
-        cpu, family, devices, amount, models = (int(n) for n in ask)
-        serving = is_device & (facts[:, :, c.FAMILY] == family) & (free >= amount)
+    for request, frequency in zip(costs.typical, costs.frequency, strict=True):
+        cpu, family, devices, share, models = (int(n) for n in request)
+        is_usable = is_device & (facts[:, :, c.FAMILY] == family) & (free >= share)
         if models != c.ANY:
-            serving &= (models >> facts[:, :, c.MODEL].clip(0, 62)) & 1 == 1
-        is_able = (
-            (devices > 0) & (columns.agents[:, c.CPU] >= cpu) & (serving.sum(axis=1) >= devices)
+            is_usable &= (models >> facts[:, :, c.MODEL].clip(0, 62)) & 1 == 1
+        fits = (
+            (devices > 0) & (columns.agents[:, c.CPU] >= cpu) & (is_usable.sum(axis=1) >= devices)
         )
-        unusable = np.where(is_able, np.where(serving, 0, free).sum(axis=1), total)
-        lost += float(portion) * int(unusable.sum())
+        unusable = np.where(fits, np.where(is_usable, 0, free).sum(axis=1), total)
+        lost += float(frequency) * int(unusable.sum())
     return lost / capacity

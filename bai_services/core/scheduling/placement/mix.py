@@ -1,4 +1,4 @@
-"""Typical requests of a group: learned from its own requests, starting from a default mix."""
+"""The mix of typical requests of a group: learned from its requests, blended with a default mix."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from ...cluster.devices import SHARES, pool_of, split_shares
 from ...resources import CPU, MEM, SHARE_STEP, SHARE_UNIT, family_of
 from .model import AgentState, Mode, Request
 
-# Number of own requests from which a group no longer uses the default mix; below it, the default
-# mix makes up the difference.
-_OWN_ENOUGH = 500
-_START_COUNTS = 50
+# With at least this many own requests the default mix is ignored; below, it is blended in.
+_MIN_OWN_REQUESTS = 500
+# Weight of the default mix, in requests, when there are no own requests.
+_DEFAULT_MIX_WEIGHT = 50
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class RequestKind:
-    """A typical request: ``devices`` devices of which ``share`` thousandths each are taken.
+    """A typical request for ``devices`` devices, ``share`` thousandths of each.
 
-    A share is always of one device; no ``models`` means any.
+    A share below 1000 implies ``devices == 1``. Empty ``models``: any model.
     """
 
     cpu: int
@@ -32,7 +32,7 @@ class RequestKind:
 
     @property
     def demand(self) -> float:
-        """Number of devices that it takes."""
+        """Number of devices that it takes, as a fraction for shares."""
         return self.devices * self.share / SHARE_UNIT
 
 
@@ -46,74 +46,83 @@ def learn_mix(recent: Iterable[Request], agents: Sequence[AgentState]) -> Mix:
     own = 0
     for request in recent:
         own += 1
-        for kind, times in kinds_of(request):
+        for kind, times in request_kinds(request):
             counts[kind] += times
     mix = {kind: float(times) for kind, times in counts.items()}
-    start = starting_mix(agents)
-    total = sum(start.values())
-    weight = _START_COUNTS * max(0.0, 1 - own / _OWN_ENOUGH)
+    default = default_mix(agents)
+    total = sum(default.values())
+    weight = _DEFAULT_MIX_WEIGHT * max(0.0, 1 - own / _MIN_OWN_REQUESTS)
     if weight and total:
-        for kind, part in start.items():
+        for kind, part in default.items():
             mix[kind] = mix.get(kind, 0.0) + weight * part / total
     return dict(sorted(mix.items()))
 
 
-def kinds_of(request: Request) -> list[tuple[RequestKind, int]]:
-    """Return the kinds that a request counts as, each with its multiplicity."""
+def request_kinds(request: Request) -> list[tuple[RequestKind, int]]:
+    """Return the kinds of a request, each with the number of times that it counts.
+
+    Every device slot is a kind. A share above one device counts as several parts, each with an
+    equal part of the cpu and memory.
+    """
     cpu, mem = request.slots.get(CPU, 0), request.slots.get(MEM, 0)
     needs = [(slot, n) for slot, n in request.slots.items() if family_of(slot)]
     times = request.kernels
     if not needs:
         return [(RequestKind(cpu, mem), times)]
-    found: list[tuple[RequestKind, int]] = []
+    kinds: list[tuple[RequestKind, int]] = []
     for slot, amount in needs:
         kind = RequestKind(cpu, mem, pool_of(slot), amount, SHARE_UNIT, request.device_models)
         if not slot.endswith(f".{SHARES}"):
             if request.mode == Mode.SINGLE_NODE:
                 kind = replace(kind, cpu=cpu * times, mem=mem * times, devices=amount * times)
-                found.append((kind, 1))
+                kinds.append((kind, 1))
             else:
-                found.append((kind, times))
+                kinds.append((kind, times))
             continue
         for part in split_shares(amount):
             count = len(split_shares(amount))
             share = replace(kind, cpu=cpu // count, mem=mem // count, devices=1, share=part)
-            found.append((share, times))
-    return found
+            kinds.append((share, times))
+    return kinds
 
 
-def stays_of(
+def mean_runtime_seconds(
     recent: Sequence[Request], seconds: Sequence[float | None]
 ) -> dict[RequestKind, float]:
-    """Return the mean run time of each kind of request for which ended sessions are known."""
-    ran: dict[RequestKind, list[float]] = {}
-    for request, time in zip(recent, seconds, strict=False):
-        for kind, _ in kinds_of(request) if time else ():
-            ran.setdefault(kind, []).append(time or 0.0)
-    return {kind: sum(times) / len(times) for kind, times in sorted(ran.items())}
+    """Return the mean run time of each kind of request, from ended sessions.
+
+    ``seconds`` are the run times of ``recent``, None for sessions that have not ended; it may be
+    shorter.
+    """
+    runtimes: dict[RequestKind, list[float]] = {}
+    for request, runtime in zip(recent, seconds, strict=False):
+        if runtime:
+            for kind, _ in request_kinds(request):
+                runtimes.setdefault(kind, []).append(runtime)
+    return {kind: sum(times) / len(times) for kind, times in sorted(runtimes.items())}
 
 
-def starting_mix(agents: Sequence[AgentState]) -> Mix:
-    """Return a mix in the proportions of the agents: whole devices, halves, quarters, some
-    multiples.
+def default_mix(agents: Sequence[AgentState]) -> Mix:
+    """Return a mix for agents without own requests: whole devices, halves, quarters, several
+    devices, and cpu only.
 
-    Each device comes with three quarters of its agent's cpu and memory per device, which leaves
-    room for cpu-only requests.
+    Each device comes with three quarters of the agents' cpu and memory per device; the rest remains
+    for requests without devices.
     """
     mix: dict[RequestKind, float] = {}
     for family in sorted({d.pool for a in agents for d in a.devices}):
-        mine = [a for a in agents if any(d.pool == family for d in a.devices)]
-        most = max(sum(d.pool == family for d in a.devices) for a in mine)
-        devices = sum(d.pool == family for a in mine for d in a.devices)
-        cpu = sum(a.capacity.get(CPU, 0) for a in mine) * 3 // (4 * devices)
-        mem = sum(a.capacity.get(MEM, 0) for a in mine) * 3 // (4 * devices)
+        owners = [a for a in agents if any(d.pool == family for d in a.devices)]
+        max_devices = max(sum(d.pool == family for d in a.devices) for a in owners)
+        devices = sum(d.pool == family for a in owners for d in a.devices)
+        cpu = sum(a.capacity.get(CPU, 0) for a in owners) * 3 // (4 * devices)
+        mem = sum(a.capacity.get(MEM, 0) for a in owners) * 3 // (4 * devices)
         for share, weight in ((SHARE_UNIT, 4.0), (SHARE_UNIT // 2, 2.0), (SHARE_UNIT // 4, 2.0)):
             kind = RequestKind(
                 cpu * share // SHARE_UNIT, mem * share // SHARE_UNIT, family, 1, share
             )
             mix[kind] = weight
         for count in (2, 4, 8):
-            if count <= most:
+            if count <= max_devices:
                 mix[RequestKind(cpu * count, mem * count, family, count, SHARE_UNIT)] = 1.0 / count
     cpu = sum(a.capacity.get(CPU, 0) for a in agents) // max(1, len(agents))
     mem = sum(a.capacity.get(MEM, 0) for a in agents) // max(1, len(agents))
@@ -122,10 +131,10 @@ def starting_mix(agents: Sequence[AgentState]) -> Mix:
 
 
 def shares_of(mix: Mix, family: str) -> dict[int, float]:
-    """Return the frequency of each share below a whole device."""
-    found: dict[int, float] = {}
+    """Return the frequency of each share below a whole device, rounded up to ``SHARE_STEP``."""
+    frequencies: dict[int, float] = {}
     for kind, weight in mix.items():
         if kind.family == family and kind.devices == 1 and kind.share < SHARE_UNIT:
             size = -(-kind.share // SHARE_STEP) * SHARE_STEP
-            found[size] = found.get(size, 0.0) + weight
-    return dict(sorted(found.items()))
+            frequencies[size] = frequencies.get(size, 0.0) + weight
+    return dict(sorted(frequencies.items()))

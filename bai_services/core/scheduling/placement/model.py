@@ -1,4 +1,4 @@
-"""Input and output of placement: plain values, independent of the algorithm."""
+"""Data classes for the input and output of placement."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ ALIVE = "ALIVE"
 
 
 class Policy(StrEnum):
-    """How to choose among the agents that fit."""
+    """Rule by which an agent is chosen among those that fit."""
 
     PRICED = "priced"
     FGD = "fgd"
@@ -26,14 +26,14 @@ class Policy(StrEnum):
 
 
 class Strategy(StrEnum):
-    """How to split a share above one device: in equal parts, or one device after the other."""
+    """How to divide a share larger than one device: in equal parts, or device by device."""
 
     EVENLY = "EVENLY"
     FILL = "FILL"
 
 
 class Mode(StrEnum):
-    """Whether all kernels of one session share an agent, or each has its own placement."""
+    """Whether all kernels of a session run on one agent, or each is placed separately."""
 
     SINGLE_NODE = "single-node"
     MULTI_NODE = "multi-node"
@@ -48,7 +48,7 @@ class Designation(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class AgentState:
-    """State of an agent during a pass; ``used`` and ``capacity`` hold cpu and mem."""
+    """State of an agent; ``capacity`` and ``used`` hold cpu (millicores) and mem (bytes)."""
 
     id: str
     resource_group: str
@@ -63,29 +63,28 @@ class AgentState:
     cuda_driver: str = ""
 
     def free(self, slot: str) -> int:
-        """Return the largest quantity of ``slot`` that one session could take here now."""
+        """Return the largest amount of ``slot`` that one session could have here now."""
         if is_device_slot(slot):
             return most_of(self.devices, slot)
         return max(0, self.capacity.get(slot, 0) - self.used.get(slot, 0))
 
     def emptied(self) -> AgentState:
-        """Return the agent as if nothing ran on it."""
+        """Return the agent without any session on it."""
         devices = tuple(replace(d, used=0, share_in_force=0) for d in self.devices)
         return replace(self, used={}, devices=devices)
 
     def at_best(self) -> AgentState:
-        """Return the agent in its best possible state: empty, alive, schedulable, all devices
-        healthy.
-        """
+        """Return the agent empty, alive and schedulable, with all devices healthy."""
         devices = tuple(d.at_best() for d in self.devices)
         return replace(self, used={}, devices=devices, is_alive=True, is_schedulable=True)
 
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What a session needs; ``resource_group``, ``architecture`` and ``engine`` must match.
+    """Requested resources of a session, and the agents on which it may run.
 
-    ``slots`` are those of one kernel; each of the ``kernels`` has the same.
+    ``slots`` are those of one kernel; all ``kernels`` have the same. ``resource_group``,
+    ``architecture`` and ``engine`` must equal those of the agent.
     """
 
     slots: ResourceSlots
@@ -96,19 +95,19 @@ class Request:
     mode: Mode = Mode.SINGLE_NODE
     designated_agents: tuple[str, ...] = ()
     designation: Designation = Designation.STRICT
-    # Agents on which this session failed recently: used only when no other agent fits.
+    # Agents on which this session failed recently: used only if no other agent fits.
     avoid: tuple[str, ...] = ()
-    # Whether a share that fits on one device may be spread, and a larger one split unevenly.
+    # Whether a share of at most one device may be divided over several, and a larger one unevenly.
     allow_fragmentation: bool = False
     strategy: Strategy = Strategy.EVENLY
-    # CUDA version that the driver must support; checked only where cuda devices are requested.
+    # CUDA version that the driver must support; checked only if cuda devices are requested.
     min_cuda_driver: str = ""
     # Acceptable device models; empty: any.
     device_models: tuple[str, ...] = ()
 
 
 class Placement(NamedTuple):
-    """One agent and the resources taken there: cpu and mem as requested, devices one by one."""
+    """The agent of one kernel and the resources allocated there."""
 
     agent_id: str
     slots: ResourceSlots  # cpu and mem
@@ -117,8 +116,8 @@ class Placement(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """Why no agent fits a request; ``shortages`` name the slot, requested and most available."""
+    """Why no agent fits a request."""
 
     message: str
     shortages: tuple[Shortage, ...] = ()
-    agents: int = 0
+    agents: int = 0  # agents that could run the request if they were empty; all if none could

@@ -1,4 +1,4 @@
-"""Placement check for one request, for callers that only ask whether and where it would fit."""
+"""Placement of one request, for callers that only need to know whether and where it fits."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from .placer import Placer
 
 
 def place(agents: Sequence[AgentState], request: Request) -> Placement | Refusal:
-    """Return where the first kernel of a request would go by best fit, or why it does not fit.
+    """Return the best-fit placement of a request's first kernel, or why the request does not fit.
 
-    Either all kernels fit or none. A pass uses a long-lived ``Placer`` instead.
+    A request fits only if all its kernels fit. A pass uses a long-lived ``Placer`` instead.
     """
-    mine = sorted(
+    group_agents = sorted(
         (a for a in agents if a.resource_group == request.resource_group), key=lambda a: a.id
     )
-    placer = Placer(mine, Policy.BEST_FIT)
-    shape = placer.prepare(request)
-    placements = placer.place(shape)
-    return placer.refusal(shape) if placements is None else placements[0]
+    placer = Placer(group_agents, Policy.BEST_FIT)
+    handle = placer.prepare(request)
+    placements = placer.place(handle)
+    return placer.refusal(handle) if placements is None else placements[0]

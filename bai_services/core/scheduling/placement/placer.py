@@ -1,28 +1,37 @@
-"""Choose among the agents of one resource group, stored as integer columns."""
+"""Place sessions on the agents of one resource group."""
 
 from __future__ import annotations
 
 import copy
 from bisect import insort
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from types import MappingProxyType
 
 import numpy as np
 
-from ...cluster.devices import DeviceAmount, is_device_slot, thousandths
-from ...resources import CPU, MEM, ResourceSlots
+from ...cluster.devices import thousandths
+from ...resources import CPU, MEM
 from . import columns as c
-from .bundle import bundle, copied
-from .columns import Bools, Ints, Memory
-from .encode import Names, build_columns, grown, new_memory, read_agent, shape_row, write_agent
-from .measures import fragmented
-from .model import AgentState, Designation, Mode, Placement, Policy, Refusal, Request
+from .bundle import bundle, rebound
+from .columns import NO_AGENT, Bools, ScoreCache, SearchResult
+from .encode import (
+    NameTable,
+    build_columns,
+    encode_request,
+    new_score_cache,
+    read_agent,
+    with_double_capacity,
+    write_agent,
+)
+from .measures import fragmentation
+from .model import AgentState, Designation, Placement, Policy, Refusal, Request
+from .prepared_request import PreparedRequest
 from .refusals import explain
-from .search import book, copy_state, decide, fit_all
-from .tables import Tables, costs_for, plain_tables
+from .search import adjust_free, check_fits, copy_state, find_agent
+from .tables import Tables, costs_for, default_tables
 
-_RULES = MappingProxyType(
+_POLICY_NUMBERS = MappingProxyType(
     {
         Policy.PRICED: c.PRICED,
         Policy.FGD: c.FGD,
@@ -34,52 +43,35 @@ _RULES = MappingProxyType(
     }
 )
 # Initial number of requests with cached scores, and the maximum of cached (request, agent) pairs.
-_ROWS = 64
+_INITIAL_ROWS = 64
 _MAX_SCORES = 8_000_000
-# Maximum number of discarded forks that are kept for reuse, and the attributes that are reused.
-_MAX_SPARES = 2
-_OF_FORK = ("_spares", "_columns", "_owns_facts", "_memory", "_shapes", "_bundle", "_places")
-
-
-@dataclass(frozen=True, slots=True)
-class _Ask:
-    """A prepared request: the inputs of its searches, computed once."""
-
-    request: Request
-    row: Ints
-    rounds: int  # searches: one if the kernels go together, else one per kernel
-    plain: ResourceSlots  # cpu and mem of one kernel
-    together: int  # kernels of one search
-    slots: tuple[str, ...]  # its device slots, in the order of its needs
-    units: tuple[int, ...]  # thousandths of a device that one unit of each slot is
-    is_free: bool  # neither designated nor barred agents
-
-    @property
-    def is_plain(self) -> bool:
-        """Whether one search among all agents is enough."""
-        return self.is_free and self.rounds == 1
-
-
-# The row of the agent, or -1; the number of picks; of the first: need, device, quantity.
-_Found = tuple[int, int, int, int, int]
-_NOTHING: _Found = (-1, 0, 0, 0, 0)
+# Maximum number of discarded forks that are stored for reuse, and the attributes that are reused.
+_MAX_SPARE_FORKS = 2
+_REUSED_ATTRIBUTES = (
+    "_spare_forks",
+    "_columns",
+    "_owns_facts",
+    "_cache",
+    "_shapes",
+    "_bundle",
+    "_pointers",
+)
 
 
 class Placer:
     """Places sessions on the agents of ONE resource group; owns its integer columns.
 
     Deterministic: the same agents in the same order, the same tables and the same calls give the
-    same answers. Ties go to the agent that comes first; a pass passes agents sorted by id. Not
-    thread-safe.
+    same results. Ties go to the agent that comes first; a pass sorts agents by id. Not thread-safe.
 
     Typical use::
 
         placer = Placer(agents, Policy.PRICED, tables)
-        shape = placer.prepare(request)          # once per distinct request
-        placements = placer.place(shape)         # decides and takes; None: no room now
+        handle = placer.prepare(request)         # once per distinct request
+        placements = placer.place(handle)        # decides and allocates; None: does not fit now
         if placements is None:
-            why = placer.refusal(shape)          # memoised until something changes
-        placer.release(placements)               # releases exactly what was taken
+            why = placer.refusal(handle)         # cached until something changes
+        placer.release(placements)               # releases exactly what was allocated
     """
 
     def __init__(
@@ -91,19 +83,19 @@ class Placer:
         seed: int = 0,
         last_agent: str = "",
     ) -> None:
-        """Load the agents; ``tables`` are used by the policies priced and fgd only.
+        """Load the agents.
 
-        Without tables, defaults from the agents' proportions are used. ``seed`` is used by the
-        policy random only; ``last_agent``, the agent chosen last, by round-robin only.
+        ``tables`` are used by the policies priced and fgd only; default: from the proportions of
+        the agents. ``seed`` is used by the policy random only; ``last_agent``, the agent chosen
+        last, by round-robin only.
         """
-        self._policy = policy
-        self._rule = _RULES[policy]
+        self._policy_number = _POLICY_NUMBERS[policy]
         self._seed = seed
-        self._tables = tables or plain_tables(agents, policy)
-        self._asks: list[_Ask] = []
-        self._ask_of: dict[Request, int] = {}
+        self._tables = tables or default_tables(agents, policy)
+        self._requests: list[PreparedRequest] = []  # by handle
+        self._handles: dict[Request, int] = {}
         self.version = 0
-        self._spares: list[Placer] = []
+        self._spare_forks: list[Placer] = []
         self._set_agents(list(agents), last_agent)
 
     def _set_agents(self, agents: list[AgentState], last_agent: str) -> None:
@@ -111,37 +103,45 @@ class Placer:
         self._agents = agents
         self._index = {agent.id: n for n, agent in enumerate(agents)}
         self._device_index = [{d.id: j for j, d in enumerate(a.devices)} for a in agents]
-        self._names = Names(self._tables.families, self._tables.models)
+        self._names = NameTable(self._tables.families, self._tables.models)
         self._columns = build_columns(agents, self._names)
         self._owns_facts = True
-        self._asks = [replace(a, row=shape_row(a.request, self._names)) for a in self._asks]
+        self._requests = [
+            replace(r, row=encode_request(r.request, self._names)) for r in self._requests
+        ]
         self._costs = costs_for(self._tables, self._names)
-        width = self._columns.free.shape[1]
-        most = max((ask.together for ask in self._asks), default=1)
-        self._memory = new_memory(len(agents), width, _ROWS, most * width, self._rule, self._seed)
-        self._memory.state[c.CURSOR] = self._index.get(last_agent, -1)
-        self._shapes = np.zeros((_ROWS, c.SHAPE_WIDTH), np.int64)
-        self._tie()
-        self._row_of: dict[int, int] = {}  # prepared request to its row, oldest first
-        self._plain: dict[int, int] = {}  # all that ``fits_all`` needs of plain requests
+        devices = self._columns.free.shape[1]
+        self._cache = new_score_cache(
+            agents=len(agents),
+            devices=devices,
+            shapes=_INITIAL_ROWS,
+            picks=devices * max((r.kernels_per_search for r in self._requests), default=1),
+            policy=self._policy_number,
+            seed=self._seed,
+        )
+        self._cache.state[c.LAST_AGENT] = self._index.get(last_agent, -1)
+        self._shapes = np.zeros((_INITIAL_ROWS, c.SHAPE_WIDTH), np.int64)
+        self._bundle_arrays()
+        self._row_of: dict[int, int] = {}  # by handle; in the order of first use
+        self._single_search_rows: dict[int, int] = {}  # by handle; see ``fits_each``
         self._refusals: dict[int, tuple[int, Refusal]] = {}
-        self._forget_ideal()
+        self._reset_empty_group()
 
-    def _tie(self) -> None:
+    def _bundle_arrays(self) -> None:
         """Bundle the arrays for the search; call it after any of them has been replaced."""
-        self._bundle = bundle(self._columns, self._costs, self._memory, self._shapes)
-        self._places = self._bundle.places
-        self._layout = object()  # equal in placers whose arrays have equal sizes
+        self._bundle = bundle(self._columns, self._costs, self._cache, self._shapes)
+        self._pointers = self._bundle.pointers
+        self._layout = object()  # the same object in placers whose arrays have equal sizes
 
-    def _forget_ideal(self) -> None:
-        self._ideal: Placer | None = None
-        self._ever: dict[int, bool] = {}
-        self._never: set[int] = set()
+    def _reset_empty_group(self) -> None:
+        self._empty_group: Placer | None = None
+        self._fits_when_empty: dict[int, bool] = {}
+        self._never_fitting: set[int] = set()
 
     @property
     def last_agent(self) -> str:
-        """The agent chosen last, from which round-robin continues; empty: none yet."""
-        n = int(self._memory.state[c.CURSOR])
+        """Id of the agent chosen last, from which round-robin continues; empty if none."""
+        n = int(self._cache.state[c.LAST_AGENT])
         return self._agents[n].id if n >= 0 else ""
 
     # ---- Requests ----
@@ -154,217 +154,184 @@ class Placer:
         InvalidRequest
             If it requests more device families than one session may.
         """
-        known = self._ask_of.get(request)
-        if known is not None:
-            return known
-        row = shape_row(request, self._names)
-        slots = tuple(slot for slot in request.slots if is_device_slot(slot))
-        ask = _Ask(
-            request,
-            row,
-            request.kernels if request.mode == Mode.MULTI_NODE else 1,
-            ResourceSlots({s: n for s, n in request.slots.items() if not is_device_slot(s)}),
-            int(row[c.TOGETHER]),
-            slots,
-            tuple(thousandths(slot, 1) for slot in slots),
-            not request.designated_agents and not request.avoid,
-        )
-        needed = ask.together * self._columns.free.shape[1]
-        if needed > len(self._memory.picks):
-            self._memory = self._memory._replace(picks=np.zeros((needed, 4), np.int64))
-            self._tie()
-        self._asks.append(ask)
-        self._ask_of[request] = len(self._asks) - 1
-        return len(self._asks) - 1
+        handle = self._handles.get(request)
+        if handle is not None:
+            return handle
+        prepared = PreparedRequest.of(request, self._names)
+        picks = prepared.kernels_per_search * self._columns.free.shape[1]
+        if picks > len(self._cache.picks):
+            self._cache = self._cache._replace(picks=np.zeros((picks, 4), np.int64))
+            self._bundle_arrays()
+        self._requests.append(prepared)
+        self._handles[request] = handle = len(self._requests) - 1
+        return handle
 
-    def _new_row(self, shape: int) -> int:
-        """Return a row for the scores of a request; the oldest row is evicted when all are in
-        use.
-        """
+    def _new_row(self, handle: int) -> int:
+        """Return a row for the scores of a request; if all are used, evict the oldest."""
         if len(self._row_of) < len(self._shapes):
             row = len(self._row_of)
         elif len(self._shapes) * len(self._agents) < _MAX_SCORES:
             row = len(self._shapes)
-            self._memory = grown(self._memory)
+            self._cache = with_double_capacity(self._cache)
             self._shapes = np.concatenate([self._shapes, np.zeros_like(self._shapes)])
-            self._tie()
+            self._bundle_arrays()
         else:
             row = self._row_of.pop(next(iter(self._row_of)))
-        self._row_of[shape] = row
-        self._plain = {}
-        self._shapes[row] = self._asks[shape].row
-        self._memory.seen[row] = -1
+        self._row_of[handle] = row
+        self._single_search_rows = {}
+        self._shapes[row] = self._requests[handle].row
+        self._cache.read_at[row] = -1
         return row
 
-    # ---- Decisions ----
+    # ---- Searches ----
 
-    def place(self, shape: int) -> tuple[Placement, ...] | None:
-        """Take room for all kernels of a request, or for none of them.
+    def place(self, handle: int) -> tuple[Placement, ...] | None:
+        """Choose and allocate placements for all kernels of a request, or for none.
 
         Return one placement per kernel, in the order main1, sub1, sub2 … Return None, without any
-        change, when there is no room now.
+        change, if the request does not fit now.
         """
-        ask = self._asks[shape]
-        if ask.rounds == 1:
-            found = self._decide(shape, True)
-            if found[0] < 0:
+        prepared = self._requests[handle]
+        if prepared.searches == 1:
+            result = self._search(handle, is_allocating=True)
+            if result[0] < 0:
                 return None
             self.version += 1
-            return self._taken(ask, found)
+            return prepared.placements(self._agents[result[0]], result, self._cache.picks)
         version = self.version
-        taken = self._rounds(shape)
-        if len(taken) < ask.rounds:
-            self._undo(taken, version)
+        placements = self._place_kernels(handle)
+        if len(placements) < prepared.searches:
+            self._undo(placements, version)
             return None
-        return tuple(taken)
+        return tuple(placements)
 
-    def fits(self, shape: int) -> bool:
+    def fits(self, handle: int) -> bool:
         """Return whether ``place`` would succeed now, without changing anything."""
-        return self.room(shape) == self._asks[shape].request.kernels
+        return self.count_fitting(handle) == self._requests[handle].request.kernels
 
-    def fits_all(self, shapes: Sequence[int]) -> list[bool]:
+    def fits_each(self, handles: Sequence[int]) -> list[bool]:
         """Return ``fits`` for each of many requests, at little more than the cost of one."""
-        single = {n: self.fits(n) for n in shapes if n not in self._plain}
-        if single:
-            # These have no row yet, or need more than one search.
-            if any(self._asks[n].is_plain for n in single):
+        checked = {n: self.fits(n) for n in handles if n not in self._single_search_rows}
+        if checked:
+            # These had no row yet, or need more than one search.
+            if any(self._requests[n].is_single_search for n in checked):
                 rows = self._row_of.items()
-                self._plain = {n: row for n, row in rows if self._asks[n].is_plain}
-            rest = iter(self.fits_all([n for n in shapes if n not in single]))
-            return [single[n] if n in single else next(rest) for n in shapes]
-        found: Bools = np.empty(len(shapes), np.bool_)
-        fit_all(self._places, np.array([self._plain[n] for n in shapes], np.int64), found)
-        answers: list[bool] = found.tolist()
-        return answers
+                self._single_search_rows = {
+                    n: row for n, row in rows if self._requests[n].is_single_search
+                }
+            rest = iter(self.fits_each([n for n in handles if n not in checked]))
+            return [checked[n] if n in checked else next(rest) for n in handles]
+        fits: Bools = np.empty(len(handles), np.bool_)
+        rows_checked = np.array([self._single_search_rows[n] for n in handles], np.int64)
+        check_fits(self._pointers, rows_checked, fits)
+        results: list[bool] = fits.tolist()
+        return results
 
-    def room(self, shape: int) -> int:
+    def count_fitting(self, handle: int) -> int:
         """Return how many kernels of a request fit now, at most all of them."""
-        ask = self._asks[shape]
-        if ask.rounds == 1:
-            return ask.request.kernels if self._decide(shape, False)[0] >= 0 else 0
+        prepared = self._requests[handle]
+        if prepared.searches == 1:
+            fits = self._search(handle, is_allocating=False)[0] >= 0
+            return prepared.request.kernels if fits else 0
         version = self.version
-        found = self._rounds(shape)
-        self._undo(found, version)
-        return len(found)
+        placements = self._place_kernels(handle)
+        self._undo(placements, version)
+        return len(placements)
 
-    def has_spare(self) -> bool:
-        """Return whether any schedulable agent has spare cpu."""
+    def has_spare_cpu(self) -> bool:
+        """Return whether any schedulable agent has free cpu."""
         agents = self._columns.agents
         return bool(((agents[:, c.OPEN] == 1) & (agents[:, c.CPU] > 0)).any())
 
-    def _rounds(self, shape: int) -> list[Placement]:
-        """Place kernels one by one, as many as fit."""
-        ask = self._asks[shape]
-        self._before = self._memory.state[[c.CURSOR, c.DRAWS]]
-        taken: list[Placement] = []
-        while len(taken) < ask.rounds:
-            found = self._decide(shape, True)
-            if found[0] < 0:
+    def _place_kernels(self, handle: int) -> list[Placement]:
+        """Place kernels one by one, as many as fit; ``_undo`` reverts it."""
+        prepared = self._requests[handle]
+        self._state_before = self._cache.state[[c.LAST_AGENT, c.RANDOM_STATE]]
+        placements: list[Placement] = []
+        while len(placements) < prepared.searches:
+            result = self._search(handle, is_allocating=True)
+            if result[0] < 0:
                 break
             self.version += 1
-            taken += self._taken(ask, found)
-        return taken
+            agent = self._agents[result[0]]
+            placements += prepared.placements(agent, result, self._cache.picks)
+        return placements
 
     def _undo(self, placements: Sequence[Placement], version: int) -> None:
         self.release(placements)
-        self._memory.state[[c.CURSOR, c.DRAWS]] = self._before
+        self._cache.state[[c.LAST_AGENT, c.RANDOM_STATE]] = self._state_before
         self.version = version
 
-    def _decide(self, shape: int, takes: bool) -> _Found:
-        """Return the result of one search."""
-        row = self._row_of.get(shape)
+    def _search(self, handle: int, *, is_allocating: bool) -> SearchResult:
+        row = self._row_of.get(handle)
         if row is None:
-            row = self._new_row(shape)
-        ask = self._asks[shape]
-        found = _NOTHING
-        if ask.is_free:
-            free: _Found = decide(self._places, row, takes)
-            return free
-        request, state = ask.request, self._memory.state
-        state[c.NAMED] = self._list(c.AMONG, request.designated_agents)
-        state[c.BARRED] = self._list(c.AGAINST, request.avoid)
+            row = self._new_row(handle)
+        prepared = self._requests[handle]
+        if not prepared.has_agent_lists:
+            found: SearchResult = find_agent(self._pointers, row, is_allocating)
+            return found
+        request, state = prepared.request, self._cache.state
+        state[c.DESIGNATED_COUNT] = self._list_agents(c.DESIGNATED, request.designated_agents)
+        state[c.AVOID_COUNT] = self._list_agents(c.AVOID, request.avoid)
         state[c.STRICT] = request.designation == Designation.STRICT
-        if state[c.NAMED] or not (request.designated_agents and state[c.STRICT]):
-            found = decide(self._places, row, takes)
-        state[c.NAMED] = state[c.BARRED] = 0
-        return found
+        result = NO_AGENT
+        if state[c.DESIGNATED_COUNT] or not (request.designated_agents and state[c.STRICT]):
+            result = find_agent(self._pointers, row, is_allocating)
+        state[c.DESIGNATED_COUNT] = state[c.AVOID_COUNT] = 0
+        return result
 
-    def _list(self, which: int, agents: Iterable[str]) -> int:
-        """Pass agents to the search in their order; return how many of them are in this group."""
-        found = sorted({self._index[a] for a in agents if a in self._index})
-        self._memory.listed[which, : len(found)] = found
-        return len(found)
+    def _list_agents(self, which: int, agent_ids: Iterable[str]) -> int:
+        """Write the rows of agents to an agent list of the search; return the number of agents."""
+        rows = sorted({self._index[a] for a in agent_ids if a in self._index})
+        self._cache.agent_lists[which, : len(rows)] = rows
+        return len(rows)
 
-    def _taken(self, ask: _Ask, found: _Found) -> tuple[Placement, ...]:
-        """Return what the last decision took on an agent."""
-        n, count, need, j, amount = found
-        agent = self._agents[n]
-        if not count:
-            return (Placement(agent.id, ask.plain),) * ask.together
-        devices, slots, units = agent.devices, ask.slots, ask.units
-        if count == 1:  # the common case: no access to the rows
-            only = DeviceAmount(devices[j].id, slots[need], amount // units[need])
-            return (Placement(agent.id, ask.plain, (only,)),)
-        picks = self._memory.picks[:count].tolist()
-        if ask.together == 1:
-            taken = [
-                DeviceAmount(devices[j].id, slots[need], amount // units[need])
-                for _, need, j, amount in picks
-            ]
-            return (Placement(agent.id, ask.plain, tuple(taken)),)
-        of_kernel: list[list[DeviceAmount]] = [[] for _ in range(ask.together)]
-        for kernel, need, j, amount in picks:
-            of_kernel[kernel].append(
-                DeviceAmount(devices[j].id, slots[need], amount // units[need])
-            )
-        return tuple([Placement(agent.id, ask.plain, tuple(part)) for part in of_kernel])
-
-    def can_ever(self, shape: int) -> bool:
-        """Return whether the group could hold the request if it was empty and entirely healthy."""
-        known = self._ever.get(shape)
-        if known is None:
-            if self._ideal is None:
-                self._ideal = Placer([a.at_best() for a in self._agents], Policy.BEST_FIT)
-            ideal = self._ideal
-            known = ideal.fits(ideal.prepare(self._asks[shape].request))
-            self._ever[shape] = known
-            if not known:
-                self._never.add(shape)
-        return known
-
-    def hopeless(self, shapes: Collection[int]) -> Collection[int]:
-        """Return requests for which ``can_ever`` is false: all such requests among these, maybe
-        others.
+    def fits_when_empty(self, handle: int) -> bool:
+        """Return whether a request would fit if all agents were empty, alive, schedulable and
+        healthy.
         """
-        if len(self._ever) < len(self._asks):
-            for shape in shapes:
-                self.can_ever(shape)
-        return self._never
+        fits = self._fits_when_empty.get(handle)
+        if fits is None:
+            if self._empty_group is None:
+                self._empty_group = Placer([a.at_best() for a in self._agents], Policy.BEST_FIT)
+            empty = self._empty_group
+            fits = empty.fits(empty.prepare(self._requests[handle].request))
+            self._fits_when_empty[handle] = fits
+            if not fits:
+                self._never_fitting.add(handle)
+        return fits
 
-    def refusal(self, shape: int) -> Refusal:
-        """Return why there is no room, with numbers; memoised until something changes."""
-        known = self._refusals.get(shape)
-        if known is None or known[0] != self.version:
-            ask = self._asks[shape]
-            room = self.room(shape) if ask.rounds > 1 else 0
-            why = explain(self._agents, self._columns, ask.request, ask.row, room)
-            known = self._refusals[shape] = (self.version, why)
-        return known[1]
+    def never_fitting(self, handles: Collection[int]) -> Collection[int]:
+        """Return the handles for which ``fits_when_empty`` is false, and maybe handles that are not
+        in ``handles``.
+        """
+        if len(self._fits_when_empty) < len(self._requests):
+            for handle in handles:
+                self.fits_when_empty(handle)
+        return self._never_fitting
+
+    def refusal(self, handle: int) -> Refusal:
+        """Return why a request does not fit, with numbers; cached until something changes."""
+        cached = self._refusals.get(handle)
+        if cached is None or cached[0] != self.version:
+            prepared = self._requests[handle]
+            fitting = self.count_fitting(handle) if prepared.searches > 1 else 0
+            why = explain(self._agents, self._columns, prepared.request, prepared.row, fitting)
+            cached = self._refusals[handle] = (self.version, why)
+        return cached[1]
 
     # ---- External changes ----
 
-    def take(self, placements: Iterable[Placement]) -> None:
-        """Record placements that were decided elsewhere; they may exceed what is free."""
-        self._book(placements, -1)
+    def allocate(self, placements: Iterable[Placement]) -> None:
+        """Record placements that were decided elsewhere; they may exceed the free capacity."""
+        self._adjust(placements, -1)
 
     def release(self, placements: Iterable[Placement]) -> None:
-        """Release exactly what placements took; skip agents and devices that no longer exist."""
-        self._book(placements, 1)
+        """Release placements; skip agents and devices that no longer exist."""
+        self._adjust(placements, 1)
 
-    def lower(self, agent_ids: Iterable[str], one: Placer, other: Placer) -> None:
-        """Set what is free on agents to the minimum of two other placers (forks of the same
-        one).
-        """
+    def set_to_minimum(self, agent_ids: Iterable[str], one: Placer, other: Placer) -> None:
+        """Set the free capacity of agents to the minimum of two forks of the same placer."""
         for n in (self._index[a] for a in agent_ids if a in self._index):
             mine, first, second = self._columns, one._columns, other._columns
             for column in (c.CPU, c.MEM):
@@ -372,38 +339,40 @@ class Placer:
             np.minimum(first.free[n], second.free[n], out=mine.free[n])
             if (mine.facts[n, :, c.IN_FORCE] != c.ANY).any():
                 one_share, other_share = (f.facts[n, :, c.IN_FORCE] for f in (first, second))
-                is_torn = (one_share > 0) & (other_share > 0) & (one_share != other_share)
-                alike = np.maximum(one_share, other_share)
-                mine.facts[n, :, c.IN_FORCE] = np.where(is_torn, c.NOBODYS, alike)
-            self._note(n)
+                is_conflict = (one_share > 0) & (other_share > 0) & (one_share != other_share)
+                shares = np.where(
+                    is_conflict, c.UNMATCHABLE_SHARE, np.maximum(one_share, other_share)
+                )
+                mine.facts[n, :, c.IN_FORCE] = shares
+            self._log_change(n)
 
-    def _book(self, placements: Iterable[Placement], sign: int) -> None:
-        places = self._places
+    def _adjust(self, placements: Iterable[Placement], sign: int) -> None:
+        pointers = self._pointers
         for placement in placements:
             n = self._index.get(placement.agent_id)
             if n is None:
                 continue
-            slots, of_agent = placement.slots, self._device_index[n]
+            slots, device_index = placement.slots, self._device_index[n]
             cpu, mem = sign * slots.get(CPU, 0), sign * slots.get(MEM, 0)
             last, amount = -1, 0
             for device in placement.devices:
-                j = of_agent.get(device.device_id)
+                j = device_index.get(device.device_id)
                 if j is None:
                     continue
                 if last >= 0:
-                    book(places, n, last, 0, 0, amount, False)
+                    adjust_free(pointers, n, last, 0, 0, amount, False)
                 last, amount = j, sign * thousandths(device.slot, device.amount)
-            book(places, n, last, cpu, mem, amount, True)
+            adjust_free(pointers, n, last, cpu, mem, amount, True)
             self.version += 1
 
-    def _note(self, n: int) -> None:
-        state = self._memory.state
-        self._memory.log[int(state[c.HEAD]) % len(self._memory.log)] = n | c.GREW
-        state[c.HEAD] += 1
+    def _log_change(self, n: int) -> None:
+        state = self._cache.state
+        self._cache.log[int(state[c.LOG_HEAD]) % len(self._cache.log)] = n | c.GREW
+        state[c.LOG_HEAD] += 1
         self.version += 1
 
     def update(self, agent: AgentState) -> None:
-        """Set the state of one agent (capacity, usage, health, schedulable), or add a new one."""
+        """Replace the state of one agent (capacity, usage, health, schedulable), or add it."""
         n = self._index.get(agent.id)
         if n is None or len(agent.devices) > self._columns.free.shape[1]:
             agents = [a for a in self.agents() if a.id != agent.id]
@@ -411,18 +380,18 @@ class Placer:
             self._rebuild(agents)
             return
         if agent.at_best() != self._agents[n].at_best():
-            self._forget_ideal()
+            self._reset_empty_group()
         if not self._owns_facts:
             self._columns = self._columns._replace(facts=self._columns.facts.copy())
             self._owns_facts = True
-            self._tie()
+            self._bundle_arrays()
         write_agent(self._columns, n, agent, self._names)
         self._agents[n] = agent
         self._device_index[n] = {d.id: j for j, d in enumerate(agent.devices)}
         if max(len(self._names.families), len(self._names.models)) > min(self._costs.table.shape):
             self._costs = costs_for(self._tables, self._names)
-            self._tie()
-        self._note(n)
+            self._bundle_arrays()
+        self._log_change(n)
 
     def remove(self, agent_id: str) -> None:
         """Remove an agent."""
@@ -438,20 +407,22 @@ class Placer:
         self._tables = tables
         self._rebuild(self.agents())
 
+    # ---- Forks ----
+
     def fork(self) -> Placer:
-        """Return an independent copy for look-ahead; it costs a copy of the columns."""
-        while self._spares:
-            spare = self._spares.pop()
+        """Return an independent copy for look-ahead; its cost is a copy of the columns."""
+        while self._spare_forks:
+            spare = self._spare_forks.pop()
             has_facts = spare._owns_facts or spare._columns.facts is self._columns.facts
             if spare._layout is self._layout and has_facts:
-                return self._again(spare)
+                return self._reuse(spare)
         other = copy.copy(self)
-        other._spares = []
+        other._spare_forks = []
         facts = self._columns.facts
         if (facts[:, :, c.IN_FORCE] == c.ANY).all():
             self._owns_facts = other._owns_facts = False
         else:
-            # These change with every placement.
+            # Shares in force change with every placement, so the facts cannot be shared.
             facts, other._owns_facts = facts.copy(), True
         other._columns = self._columns._replace(
             facts=facts,
@@ -460,47 +431,48 @@ class Placer:
             sums=self._columns.sums.copy(),
             tallies=self._columns.tallies.copy(),
         )
-        other._memory = Memory(*(column.copy() for column in self._memory))
+        other._cache = ScoreCache(*(column.copy() for column in self._cache))
         other._shapes = self._shapes.copy()
-        other._bundle = copied(self._bundle, other._columns, other._memory, other._shapes)
-        other._places = other._bundle.places
-        other._own()
+        other._bundle = rebound(self._bundle, other._columns, other._cache, other._shapes)
+        other._pointers = other._bundle.pointers
+        other._copy_shared_lists()
         return other
 
-    def spare(self, fork: Placer) -> None:
-        """Recycle a fork of this placer that is no longer used: the next fork is cheaper."""
-        if len(self._spares) < _MAX_SPARES:
-            self._spares.append(fork)
+    def recycle(self, fork: Placer) -> None:
+        """Store a fork of this placer that is no longer used: it makes the next fork cheaper."""
+        if len(self._spare_forks) < _MAX_SPARE_FORKS:
+            self._spare_forks.append(fork)
 
-    def _again(self, spare: Placer) -> Placer:
+    def _reuse(self, spare: Placer) -> Placer:
         """Turn a recycled fork into a copy of the current state."""
-        own = {name: getattr(spare, name) for name in _OF_FORK}
+        own = {name: getattr(spare, name) for name in _REUSED_ATTRIBUTES}
         spare.__dict__.update(self.__dict__)
         spare.__dict__.update(own)
-        copy_state(self._places, spare._places)
-        spare._own()
+        copy_state(self._pointers, spare._pointers)
+        spare._copy_shared_lists()
         return spare
 
-    def _own(self) -> None:
-        """Copy the lists that are still shared with the placer that this was forked from."""
+    def _copy_shared_lists(self) -> None:
+        """Copy the containers that this fork still shares with the placer it was forked from."""
         self._agents = list(self._agents)
         self._device_index = list(self._device_index)
-        self._asks, self._ask_of = list(self._asks), dict(self._ask_of)
+        self._requests, self._handles = list(self._requests), dict(self._handles)
         self._row_of, self._refusals = dict(self._row_of), dict(self._refusals)
-        self._ever, self._never = dict(self._ever), set(self._never)
+        self._fits_when_empty = dict(self._fits_when_empty)
+        self._never_fitting = set(self._never_fitting)
 
     def fork_for_thread(self) -> Placer:
         """Return a fork for another thread; this placer may change meanwhile."""
         other = self.fork()
         other._names = self._names.copy()
-        other._ideal = None
+        other._empty_group = None
         return other
 
     def fragmentation(self) -> float:
         """Return the fraction of all device capacity that is free but unusable for a typical
         request.
         """
-        return fragmented(self._columns, self._costs)
+        return fragmentation(self._columns, self._costs)
 
     def agents(self) -> list[AgentState]:
         """Return the agents in their current state, in their order."""

@@ -1,4 +1,4 @@
-"""Values of shares and remainders of a device: dual prices of a cutting-stock problem."""
+"""Values of shares and remainders of a device, from the dual prices of a cutting-stock problem."""
 
 from __future__ import annotations
 
@@ -10,31 +10,31 @@ import numpy as np
 from ...resources import SHARE_STEP, SHARE_UNIT
 from .columns import Floats, Ints
 
-# A whole device is worth slightly more than any sum of parts, so that opened ones are filled first.
-THETA = 0.95
+# Makes a whole device more valuable than any sum of parts, so that split devices are filled first.
+PART_DISCOUNT = 0.95
 
 _EPSILON = 1e-9
-_ROOM = SHARE_UNIT // SHARE_STEP
+_DEVICE_STEPS = SHARE_UNIT // SHARE_STEP
 
-# One way to cut a device: the number of each share, and the number of devices cut that way.
+# A way to cut a device: the number of each share, and the number of devices that are cut this way.
 Pattern = tuple[dict[int, int], float]
 
 
 def share_prices(demand: Mapping[int, float]) -> tuple[dict[int, float], list[Pattern]]:
-    """Return the price of each share as a fraction of a device, and the patterns behind them.
+    """Return the price of each share as a fraction of a device, and the patterns that are used.
 
-    A linear program over all ways to cut a device minimises the number of devices that hold the
-    demand; its dual values are the prices. Patterns are generated when needed (column generation);
-    shares are multiples of a step.
+    A linear program over all ways to cut a device minimizes the number of devices for the demand;
+    its dual values are the prices. Patterns are generated when needed (column generation). Shares
+    are multiples of ``SHARE_STEP``.
     """
     sizes = [s for s in sorted(demand) if demand[s] > 0]
     if not sizes:
         return {}, []
     widths = np.array([s // SHARE_STEP for s in sizes])
     wanted = np.array([demand[s] for s in sizes], np.float64)
-    # Equal demands would let the simplex cycle, so they are perturbed.
+    # The simplex method could cycle if demands were equal, so they are perturbed.
     wanted = wanted / wanted.sum() * (1 + 1e-7 * np.arange(len(sizes)))
-    basis = np.diag((_ROOM // widths).astype(np.float64))
+    basis = np.diag((_DEVICE_STEPS // widths).astype(np.float64))
     costs = np.ones(len(sizes))
     prices: Any = np.zeros(len(sizes))
     for _ in range(100 * len(sizes)):
@@ -60,47 +60,47 @@ def share_prices(demand: Mapping[int, float]) -> tuple[dict[int, float], list[Pa
 
 
 def _entering(prices: Floats, widths: Ints) -> tuple[Floats | None, float]:
-    """Return the column with the most negative reduced cost, and that cost; None at the optimum."""
+    """Return the column that enters the basis, and its cost in devices; None at the optimum."""
     lowest = int(np.argmin(prices))
     if prices[lowest] < -_EPSILON:
         surplus = np.zeros(prices.size)
         surplus[lowest] = -1.0
         return surplus, 0.0
-    pattern, worth = _dearest_pattern(prices, widths)
-    return (pattern, 1.0) if worth > 1 + _EPSILON else (None, 0.0)
+    pattern, value = _most_valuable_pattern(prices, widths)
+    return (pattern, 1.0) if value > 1 + _EPSILON else (None, 0.0)
 
 
-def _dearest_pattern(prices: Floats, widths: Ints) -> tuple[Floats, float]:
+def _most_valuable_pattern(prices: Floats, widths: Ints) -> tuple[Floats, float]:
     """Return the most valuable way to cut a device at these prices (a knapsack problem)."""
-    best = np.zeros(_ROOM + 1)
-    last = np.full(_ROOM + 1, -1)
-    for room in range(1, _ROOM + 1):
-        best[room] = best[room - 1]
-        fitting = np.flatnonzero(widths <= room)
+    best = np.zeros(_DEVICE_STEPS + 1)
+    last = np.full(_DEVICE_STEPS + 1, -1)
+    for steps in range(1, _DEVICE_STEPS + 1):
+        best[steps] = best[steps - 1]
+        fitting = np.flatnonzero(widths <= steps)
         if fitting.size:
-            worths = best[room - widths[fitting]] + prices[fitting]
-            at = int(np.argmax(worths))
-            if worths[at] > best[room] + _EPSILON:
-                best[room], last[room] = worths[at], fitting[at]
+            values = best[steps - widths[fitting]] + prices[fitting]
+            index = int(np.argmax(values))
+            if values[index] > best[steps] + _EPSILON:
+                best[steps], last[steps] = values[index], fitting[index]
     pattern = np.zeros(prices.size)
-    room = _ROOM
-    while room > 0:
-        if last[room] < 0:
-            room -= 1
+    steps = _DEVICE_STEPS
+    while steps > 0:
+        if last[steps] < 0:
+            steps -= 1
             continue
-        pattern[last[room]] += 1
-        room -= int(widths[last[room]])
-    return pattern, float(best[_ROOM])
+        pattern[last[steps]] += 1
+        steps -= int(widths[last[steps]])
+    return pattern, float(best[_DEVICE_STEPS])
 
 
 def remainder_values(prices: Mapping[int, float]) -> Floats:
-    """Return the value of a device with 0 to 1000 thousandths free; a whole one is worth 1."""
+    """Return the value of a device by its free thousandths (0 to 1000); a whole one has value 1."""
     value = np.zeros(SHARE_UNIT + 1)
     for free in range(1, SHARE_UNIT):
         best = value[free - 1]
         for size, price in prices.items():
             if size <= free:
-                best = max(best, value[free - size] + THETA * price)
+                best = max(best, value[free - size] + PART_DISCOUNT * price)
         value[free] = min(1.0, best)
     value[SHARE_UNIT] = 1.0
     return value

@@ -1,4 +1,4 @@
-"""Why there is no room for a request, with numbers."""
+"""Explain why a request does not fit on any agent, with numbers."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ Mask = NDArray[np.bool_]
 
 
 def explain(
-    agents: Sequence[AgentState], columns: Columns, request: Request, row: Ints, room: int
+    agents: Sequence[AgentState], columns: Columns, request: Request, row: Ints, fitting: int
 ) -> Refusal:
-    """Return why no agent fits a request; ``row`` is its shape.
+    """Return why a request does not fit; ``row`` is its shape row.
 
-    ``room`` is the number of kernels of a multi-node session that fit.
+    ``fitting`` is the number of kernels of a multi-node session that fit.
     """
     group = request.resource_group
     if not agents:
@@ -31,22 +31,21 @@ def explain(
     if not able.any():
         return Refusal(_none_able(agents, columns, request, row), agents=len(agents))
     count = int(able.sum())
-    if room:
-        return Refusal(
-            f"resource group {group}: room for {room} of {request.kernels} kernels now", (), count
-        )
+    if fitting:
+        message = f"resource group {group}: only {fitting} of {request.kernels} kernels fit now"
+        return Refusal(message, (), count)
     shortages = _shortages(columns, able, request, row)
     if shortages:
         text = "; ".join(s.message for s in shortages)
         return Refusal(f"resource group {group}: {text}", tuple(shortages), count)
     what = str(request.slots)
-    if row[c.TOGETHER] > 1:
-        what = f"{row[c.TOGETHER]} times {what}"
-    return Refusal(f"resource group {group}: no single agent has {what} free at once", (), count)
+    if row[c.KERNELS] > 1:
+        what = f"{row[c.KERNELS]} times {what}"
+    return Refusal(f"resource group {group}: no single agent has {what} free", (), count)
 
 
-def _suits(columns: Columns, row: Ints) -> tuple[Mask, Mask]:
-    """Return which agents match architecture and engine, and which have a suitable driver."""
+def _matches(columns: Columns, row: Ints) -> tuple[Mask, Mask]:
+    """Return which agents have the architecture and engine, and which have a suitable driver."""
     a = columns.agents
     fits = a[:, c.ARCHITECTURE] == row[c.ARCHITECTURE]
     if row[c.ENGINE] != c.ANY:
@@ -56,7 +55,8 @@ def _suits(columns: Columns, row: Ints) -> tuple[Mask, Mask]:
 
 
 def _able(agents: Sequence[AgentState], columns: Columns, request: Request, row: Ints) -> Mask:
-    fits, has_driver = _suits(columns, row)
+    """Return which agents could run the request if they were empty, apart from its resources."""
+    fits, has_driver = _matches(columns, row)
     able: Mask = (columns.agents[:, c.OPEN] == 1) & fits & has_driver
     if request.designated_agents and request.designation == Designation.STRICT:
         able &= np.array([agent.id in request.designated_agents for agent in agents])
@@ -64,59 +64,60 @@ def _able(agents: Sequence[AgentState], columns: Columns, request: Request, row:
 
 
 def _none_able(agents: Sequence[AgentState], columns: Columns, request: Request, row: Ints) -> str:
-    """Return the text for a group in which no agent may take such requests, however empty."""
-    fits, has_driver = _suits(columns, row)
+    """Return the message for a group in which no agent could run the request even if empty."""
+    fits, has_driver = _matches(columns, row)
     alive = np.array([agent.is_alive for agent in agents])
     is_open = columns.agents[:, c.OPEN] == 1
     other = is_open & ~fits
     text = (
-        f"none of the {len(agents)} agents of resource group {request.resource_group} can take "
+        f"none of the {len(agents)} agents of resource group {request.resource_group} can run "
         f"it: {int((~alive).sum())} not alive, {int((alive & ~is_open).sum())} not schedulable, "
-        f"{int(other.sum())} of another architecture than {request.architecture} or another engine"
+        f"{int(other.sum())} with another architecture than {request.architecture} or another "
+        "engine"
     )
     old = is_open & fits & ~has_driver
     if old.any():
         text += (
-            f", {int(old.sum())} with a driver too old for CUDA {request.min_cuda_driver}, which "
-            "the image needs"
+            f", {int(old.sum())} with a driver that is too old for CUDA "
+            f"{request.min_cuda_driver}, which the image needs"
         )
     rest = int((is_open & fits & has_driver).sum())
     if rest:
         names = ", ".join(request.designated_agents)
-        text += f", {rest} not among the agents designated ({names})"
+        text += f", {rest} not among the designated agents ({names})"
     return text
 
 
 def _shortages(columns: Columns, able: Mask, request: Request, row: Ints) -> list[Shortage]:
-    """Return the slots of which no agent has enough, each checked alone."""
+    """Return the slots of which no agent has enough, each slot checked separately."""
     found: list[Shortage] = []
     need = 0
     for slot, amount in request.slots.items():
         asked = amount
         if is_device_slot(slot):
-            most = _most_of_devices(columns, able, row, need)
-            least = _least_share(columns, able, row, need)
+            most = _max_available(columns, able, row, need)
+            min_share = _min_share(columns, able, row, need)
             others = _shares_in_force(columns, able, row, need)
             need += 1
             if others:
                 found.append(_other_share(slot, amount, others))
                 continue
-            if amount < least <= most:
-                found.append(_too_small(slot, amount, least))
+            if amount < min_share <= most:
+                found.append(_too_small(slot, amount, min_share))
         else:
             column = {CPU: c.CPU, MEM: c.MEM}[slot]
             most = max(0, int(columns.agents[able, column].max()))
-            asked = amount * int(row[c.TOGETHER])
+            asked = amount * int(row[c.KERNELS])
         if most < asked:
             hint = ""
             if is_device_slot(slot) and _is_unshared(columns, able, row, need - 1):
-                hint = "; no device is shared now with the required enforcement level"
+                hint = "; no device can be shared now at the required enforcement level"
             found.append(_short(slot, asked, most, hint))
     return found
 
 
 def _serving(facts: Ints, row: Ints, need: int) -> Mask:
-    """Return which devices match the family and models of a need."""
+    """Return which devices have the family and a model of a need."""
     family, _, _, models = row[c.NEED_START + c.NEED_WIDTH * need :][: c.NEED_WIDTH]
     serving: Mask = facts[:, :, c.FAMILY] == family
     if models != c.ANY:
@@ -125,8 +126,10 @@ def _serving(facts: Ints, row: Ints, need: int) -> Mask:
     return serving
 
 
-def _least_share(columns: Columns, able: Mask, row: Ints, need: int) -> int:
-    """Return the smallest share that the devices are divided into; 0 for whole devices."""
+def _min_share(columns: Columns, able: Mask, row: Ints, need: int) -> int:
+    """Return the smallest share that any suitable device allows; 0 if whole devices are
+    requested.
+    """
     if row[c.NEED_START + c.NEED_WIDTH * need + c.NEED_WHOLE]:
         return 0
     facts = columns.facts[able]
@@ -134,8 +137,8 @@ def _least_share(columns: Columns, able: Mask, row: Ints, need: int) -> int:
     return int(shared.min()) if shared.size else 0
 
 
-def _most_of_devices(columns: Columns, able: Mask, row: Ints, need: int) -> int:
-    """Return the largest quantity of a device slot that one kernel could take on one agent."""
+def _max_available(columns: Columns, able: Mask, row: Ints, need: int) -> int:
+    """Return the largest amount of a device slot that one kernel could have on one agent."""
     facts, free = columns.facts[able], columns.free[able]
     serving = _serving(facts, row, need)
     if row[c.NEED_START + c.NEED_WIDTH * need + c.NEED_WHOLE]:
@@ -148,25 +151,27 @@ def _most_of_devices(columns: Columns, able: Mask, row: Ints, need: int) -> int:
     here = np.where(in_force > 0, np.where(in_force <= here, in_force, 0), here)
     alone = int(np.where(serving & (limit < ANY_SHARE), here, 0).max())
     serving &= limit >= ANY_SHARE
-    rooms = np.where(serving, free, 0).clip(0, c.UNIT) // c.STEP * c.STEP
-    if row[c.FRAGMENTS]:
-        return max(alone, int(np.where(rooms >= c.LEAST, rooms, 0).sum(axis=1).max()))
-    rooms = -np.sort(-rooms, axis=1)
-    most = rooms[:, 0]
-    for n in range(2, rooms.shape[1] + 1):
-        part = rooms[:, n - 1]
-        # The n-th largest room bounds the smaller parts; devices with more room may hold one step
-        # more.
-        held = part * n + c.STEP * (rooms[:, :n] > part[:, None]).sum(axis=1)
-        most = np.maximum(most, np.where((held > c.UNIT) & (part >= c.LEAST), held, 0))
-    return max(alone, int(most.max()))
+    parts = np.where(serving, free, 0).clip(0, c.UNIT) // c.PART_STEP * c.PART_STEP
+    if row[c.MAY_FRAGMENT]:
+        return max(alone, int(np.where(parts >= c.MIN_PART, parts, 0).sum(axis=1).max()))
+    parts = -np.sort(-parts, axis=1)
+    largest = parts[:, 0]
+    for n in range(2, parts.shape[1] + 1):
+        # Over n devices, the n-th largest free capacity is the part of each; devices with more
+        # free capacity can hold one step more.
+        part = parts[:, n - 1]
+        total = part * n + c.PART_STEP * (parts[:, :n] > part[:, None]).sum(axis=1)
+        largest = np.maximum(largest, np.where((total > c.UNIT) & (part >= c.MIN_PART), total, 0))
+    return max(alone, int(largest.max()))
 
 
 def _shares_in_force(columns: Columns, able: Mask, row: Ints, need: int) -> list[int]:
-    """Return the shares in force on devices with room, if only these prevent the placement."""
-    wanted = row[c.NEED_START + c.NEED_WIDTH * need :][: c.NEED_WIDTH]
-    amount = int(wanted[c.NEED_AMOUNT])
-    if wanted[c.NEED_WHOLE] or amount > c.UNIT:
+    """Return the shares in force on devices with enough free capacity, if only these shares prevent
+    the placement.
+    """
+    columns_of_need = row[c.NEED_START + c.NEED_WIDTH * need :][: c.NEED_WIDTH]
+    amount = int(columns_of_need[c.NEED_AMOUNT])
+    if columns_of_need[c.NEED_WHOLE] or amount > c.UNIT:
         return []
     facts, free = columns.facts[able], columns.free[able]
     could = _serving(facts, row, need) & (free >= amount) & (facts[:, :, c.MIN_SHARE] <= amount)
@@ -177,29 +182,31 @@ def _shares_in_force(columns: Columns, able: Mask, row: Ints, need: int) -> list
 
 
 def _other_share(slot: str, asked: int, others: list[int]) -> Shortage:
-    shares = ", ".join(format_amount(slot, share) for share in others if share < c.NOBODYS)
+    shares = ", ".join(
+        format_amount(slot, share) for share in others if share < c.UNMATCHABLE_SHARE
+    )
     return Shortage(
         slot,
         asked,
         max((share for share in others if share < asked), default=0),
-        f"{slot}={format_amount(slot, asked)} asked, but the devices with room serve only shares "
-        f"of {shares or 'another session'} until they are empty: all shares of one device are "
-        "equal there",
+        f"{slot}={format_amount(slot, asked)} requested, but the devices with enough capacity "
+        f"accept only shares of {shares or 'another session'} until they are empty, because all "
+        "shares of such a device are equal",
     )
 
 
-def _too_small(slot: str, asked: int, least: int) -> Shortage:
+def _too_small(slot: str, asked: int, min_share: int) -> Shortage:
     return Shortage(
         slot,
         asked,
         0,
-        f"{slot}={format_amount(slot, asked)} asked, but the devices here are divided into parts "
-        f"of {format_amount(slot, least)} or more",
+        f"{slot}={format_amount(slot, asked)} requested, but the smallest share of the devices "
+        f"here is {format_amount(slot, min_share)}",
     )
 
 
 def _is_unshared(columns: Columns, able: Mask, row: Ints, need: int) -> bool:
-    """Return whether a share is requested and suitable devices exist, but none is shared."""
+    """Return whether a share is requested and suitable devices exist, but none can be shared."""
     if row[c.NEED_START + c.NEED_WIDTH * need + c.NEED_WHOLE]:
         return False
     facts = columns.facts[able]
@@ -212,6 +219,6 @@ def _short(slot: str, asked: int, most: int, hint: str = "") -> Shortage:
         slot,
         asked,
         most,
-        f"{slot}={format_amount(slot, asked)} asked, but at most {format_amount(slot, most)} "
+        f"{slot}={format_amount(slot, asked)} requested, but at most {format_amount(slot, most)} "
         f"is free on one agent{hint}",
     )

@@ -1,117 +1,135 @@
-"""Score one agent for one shape under a policy (compiled; see search.py)."""
+"""Score one agent for one shape under a policy (compiled; columns.py explains recurring names).
+
+``score`` handles every shape. ``plain_score`` computes the same for a plain shape (one kernel, at
+most one device family; see ``is_plain``) from the derived values of the agent.
+"""
 
 from __future__ import annotations
 
 import math
 
-# ---- Scores of a policy ----
 from .columns import (
     ANY,
     ARCHITECTURE,
     BEST_FIT,
     CAPACITY,
-    COUNT,
     CPU,
+    DEVICE_COUNT,
     DRIVER,
     ENGINE,
     FAMILY,
     FGD,
-    FILLS,
-    FRAGMENTS,
+    FREE_VALUE,
     HAS_GRAPH,
     IN_FORCE,
+    IS_FILL,
+    KERNELS,
     KIND,
-    LEFT,
+    MAY_FRAGMENT,
     MEASURE,
     MEM,
     MIXED,
     MODEL,
     NEED_AMOUNT,
+    NEED_COUNT,
     NEED_FAMILY,
     NEED_MODELS,
     NEED_START,
     NEED_WHOLE,
     NEED_WIDTH,
-    NEEDS,
     ONLY_FAMILY,
     OPEN,
     PACK,
     PRICED,
     SPREAD,
     STATE_HASH,
-    TOGETHER,
+    TOTAL_FREE,
+    TYPICAL_CPU,
+    TYPICAL_DEVICES,
+    TYPICAL_FAMILY,
+    TYPICAL_MODELS,
+    TYPICAL_SHARE,
     UNFIT,
     UNIT,
-    VALUE,
-    WHOLE,
+    WHOLE_COUNT,
 )
 from .device_selection import (
-    allowed,
-    bears,
+    add_pick,
     closeness,
     inlined,
     inner,
+    is_model_allowed,
+    is_suitable,
     is_whole,
+    may_hold_part,
     pick_filling,
     pick_whole,
-    serves,
     spliced,
-    take_device,
 )
 from .windows import pick_window
 
 
 @inlined
 def cpu_bin(costs, cpu):  # type: ignore[no-untyped-def]
-    return min(max(cpu, 0) // costs.bins[0], costs.worth.shape[1] - 1)
+    """Return the index of free cpu (millicores) in ``costs.capacity_value``."""
+    return min(max(cpu, 0) // costs.bins[0], costs.capacity_value.shape[1] - 1)
 
 
 @inlined
 def mem_bin(costs, mem):  # type: ignore[no-untyped-def]
-    return min(max(mem, 0) // costs.bins[1], costs.worth.shape[2] - 1)
+    """Return the index of free memory (bytes) in ``costs.capacity_value``."""
+    return min(max(mem, 0) // costs.bins[1], costs.capacity_value.shape[2] - 1)
 
 
 @inlined
-def potential(costs, table, c, m, g, count):  # type: ignore[no-untyped-def]
-    """Return how many of ``g`` free devices are expected to be sold.
+def expected_use(costs, table, cpu_at, mem_at, value, count):  # type: ignore[no-untyped-def]
+    """Return how many of an agent's free devices future requests are expected to use.
 
-    ``c`` and ``m`` are bins of free cpu and memory, ``count`` the devices of the agent.
+    ``value`` is the value of the free capacity, in devices; ``count`` the number of devices of the
+    agent; ``cpu_at`` and ``mem_at`` are the bins of its free cpu and memory. Values between two
+    whole numbers are interpolated. Without a table the result is ``value``.
     """
-    if table < 0 or g <= 0.0:
-        return g
-    count = min(count, costs.worth.shape[3] - 1)
-    k = int(g)
-    f = g - k
-    if k >= count:
-        return costs.worth[table, c, m, count]
-    return (1.0 - f) * costs.worth[table, c, m, k] + f * costs.worth[table, c, m, k + 1]
+    if table < 0 or value <= 0.0:
+        return value
+    count = min(count, costs.capacity_value.shape[3] - 1)
+    whole = int(value)
+    part = value - whole
+    if whole >= count:
+        return costs.capacity_value[table, cpu_at, mem_at, count]
+    low = costs.capacity_value[table, cpu_at, mem_at, whole]
+    return (1.0 - part) * low + part * costs.capacity_value[table, cpu_at, mem_at, whole + 1]
 
 
 @inlined
 def value_of(costs, family, free):  # type: ignore[no-untyped-def]
-    return costs.value[family, min(max(free, 0), UNIT)]
+    """Return the value, in devices, of a device with ``free`` thousandths."""
+    return costs.remainder_value[family, min(max(free, 0), UNIT)]
 
 
 @inlined
-def beside_potential(costs, family, model, g_taken, whole_before, whole_after):  # type: ignore[no-untyped-def]
-    """Return the cost of a placement beyond potential: models in demand, whole devices broken."""
-    most = costs.whole.shape[1] - 1
-    whole = (
-        costs.whole[family, min(whole_before, most)] - costs.whole[family, min(whole_after, most)]
+def extra_cost(costs, family, model, value_taken, whole_before, whole_after):  # type: ignore[no-untyped-def]
+    """Return the cost of a placement that ``expected_use`` does not include: the price of the
+    model, and the bonus lost if wholly free devices become partly used.
+    """
+    last = costs.whole_bonus.shape[1] - 1
+    lost_bonus = (
+        costs.whole_bonus[family, min(whole_before, last)]
+        - costs.whole_bonus[family, min(whole_after, last)]
     )
-    return costs.mu[family, model] * g_taken + whole
+    return costs.model_price[family, model] * value_taken + lost_bonus
 
 
 @inner
 def price(columns, costs, n, after, shape):  # type: ignore[no-untyped-def]
-    """Return the change of an agent's potential minus the value of its model and whole devices.
+    """Return the change of an agent's expected use, minus the extra cost, of every family.
 
-    ``after`` is what would be free on its devices afterwards.
+    ``after`` holds the free thousandths of its devices after the placement. For a plain shape,
+    ``best_share_device`` and ``plain_price`` compute the same.
     """
     facts, before = columns.facts[n], columns.free[n]
     cpu, mem = columns.agents[n, CPU], columns.agents[n, MEM]
-    cpu_after = cpu - shape[CPU] * shape[TOGETHER]
-    mem_after = mem - shape[MEM] * shape[TOGETHER]
+    cpu_after = cpu - shape[CPU] * shape[KERNELS]
+    mem_after = mem - shape[MEM] * shape[KERNELS]
     score = 0.0
     done = 0
     for first in range(before.size):
@@ -120,61 +138,65 @@ def price(columns, costs, n, after, shape):  # type: ignore[no-untyped-def]
             continue
         done |= 1 << family
         count = whole_before = whole_after = 0
-        g_before = g_after = 0.0
+        value_before = value_after = 0.0
         for j in range(first, before.size):
             if facts[j, FAMILY] != family:
                 continue
             count += 1
-            g_before += value_of(costs, family, before[j])
-            g_after += value_of(costs, family, after[j])
+            value_before += value_of(costs, family, before[j])
+            value_after += value_of(costs, family, after[j])
             whole_before += is_whole(before, facts, j)
             whole_after += is_whole(after, facts, j)
         model = facts[first, MODEL]
         table = costs.table[family, model]
-        c, m = cpu_bin(costs, cpu_after), mem_bin(costs, mem_after)
-        score += potential(costs, table, c, m, g_after, count)
-        c, m = cpu_bin(costs, cpu), mem_bin(costs, mem)
-        score -= potential(costs, table, c, m, g_before, count)
-        score -= beside_potential(
-            costs, family, model, g_before - g_after, whole_before, whole_after
-        )
+        cpu_at, mem_at = cpu_bin(costs, cpu_after), mem_bin(costs, mem_after)
+        score += expected_use(costs, table, cpu_at, mem_at, value_after, count)
+        cpu_at, mem_at = cpu_bin(costs, cpu), mem_bin(costs, mem)
+        score -= expected_use(costs, table, cpu_at, mem_at, value_before, count)
+        taken = value_before - value_after
+        score -= extra_cost(costs, family, model, taken, whole_before, whole_after)
     return score
 
 
 @inner
-def fragments(costs, facts, free, cpu):  # type: ignore[no-untyped-def]
-    """Return the free thousandths that typical requests cannot use, averaged over the requests."""
-    total = 0
-    for j in range(free.size):
-        total += max(free[j], 0)
+def fragmentation(costs, facts, free, cpu):  # type: ignore[no-untyped-def]
+    """Return the free thousandths that a typical request cannot use, weighted by frequency.
+
+    ``free`` and ``cpu`` are the free capacity of the agent. A request that does not fit can use
+    nothing; one without devices also counts all free thousandths as unusable.
+    """
+    total = total_free(free)
     lost = 0.0
-    for t in range(costs.portion.size):
-        ask = costs.typical[t]
-        able = unusable = 0
-        if ask[2] > 0 and ask[0] <= cpu:
+    for t in range(costs.frequency.size):
+        request = costs.typical[t]
+        fitting = unusable = 0
+        if request[TYPICAL_DEVICES] > 0 and request[TYPICAL_CPU] <= cpu:
             for j in range(free.size):
-                serving = facts[j, FAMILY] == ask[1] and (
-                    ask[4] == ANY or (facts[j, MODEL] < 62 and (ask[4] >> facts[j, MODEL]) & 1)
+                is_usable = facts[j, FAMILY] == request[TYPICAL_FAMILY] and is_model_allowed(
+                    request[TYPICAL_MODELS], facts[j, MODEL]
                 )
-                if serving and free[j] >= ask[3]:
-                    able += 1
+                if is_usable and free[j] >= request[TYPICAL_SHARE]:
+                    fitting += 1
                 else:
                     unusable += max(free[j], 0)
-        lost += costs.portion[t] * (unusable if 0 < ask[2] <= able else total)
+        is_fitting = 0 < request[TYPICAL_DEVICES] <= fitting
+        lost += costs.frequency[t] * (unusable if is_fitting else total)
     return lost
 
 
 @inner
-def gradient(columns, costs, n, after, shape):  # type: ignore[no-untyped-def]
-    """Return the published score: 0 to 100, higher where less capacity becomes unusable."""
-    cpu_after = columns.agents[n, CPU] - shape[CPU] * shape[TOGETHER]
-    lost = fragments(costs, columns.facts[n], after, cpu_after)
+def fgd_score(columns, costs, n, after, shape):  # type: ignore[no-untyped-def]
+    """Return the score of fragmentation gradient descent, as published: 0 to 100, higher if the
+    placement adds less fragmentation.
+    """
+    cpu_after = columns.agents[n, CPU] - shape[CPU] * shape[KERNELS]
+    lost = fragmentation(costs, columns.facts[n], after, cpu_after)
     return int(100.0 / (1.0 + math.exp(-(columns.sums[n, MEASURE] - lost) / 1000.0)))
 
 
 @inlined
-def left_on(free):  # type: ignore[no-untyped-def]
-    """Return the free thousandths of all devices together."""
+def total_free(free):  # type: ignore[no-untyped-def]
+    """Return the sum of the free thousandths of all devices."""
     left = 0
     for j in range(free.size):
         left += max(free[j], 0)
@@ -182,55 +204,60 @@ def left_on(free):  # type: ignore[no-untyped-def]
 
 
 @inlined
-def best_fit(left, cpu_left):  # type: ignore[no-untyped-def]
-    """Return the published score, which takes 128 cores and 8 devices as a full machine."""
+def best_fit_score(left, cpu_left):  # type: ignore[no-untyped-def]
+    """Return the published best-fit score, normalized to 128 cores and 8 devices: up to 100,
+    higher if less remains free.
+    """
     return int(100.0 * (1.0 - 0.5 * cpu_left / 128_000.0 - 0.5 * left / 8_000.0))
 
 
 @inner
-def unasked_families(facts, free, shape):  # type: ignore[no-untyped-def]
-    """Return how many families that the shape does not request have something free."""
-    unasked = done = 0
+def unrequested_families(facts, free, shape):  # type: ignore[no-untyped-def]
+    """Return the number of device families with free capacity that the shape does not request."""
+    unrequested = done = 0
     for j in range(free.size):
         family = facts[j, FAMILY]
         if family < 0 or free[j] <= 0:
             continue
-        is_asked = False
-        for i in range(shape[NEEDS]):
-            is_asked = is_asked or shape[NEED_START + NEED_WIDTH * i] == family
-        if not is_asked and not done >> family & 1:
+        is_requested = False
+        for i in range(shape[NEED_COUNT]):
+            is_requested = is_requested or shape[NEED_START + NEED_WIDTH * i] == family
+        if not is_requested and not done >> family & 1:
             done |= 1 << family
-            unasked += 1
-    return unasked
+            unrequested += 1
+    return unrequested
 
 
 @inlined
-def concentration(rule, unasked, left, cpu_left, mem_left):  # type: ignore[no-untyped-def]
-    """Return the score of pack and spread.
+def pack_or_spread_score(policy, unrequested, left, cpu_left, mem_left):  # type: ignore[no-untyped-def]
+    """Return the score of the policies pack and spread.
 
-    pack prefers the fewest families not requested, then the least devices, cpu and mem left; spread
-    prefers the most left.
+    Both prefer the agent with the fewest unrequested device families, so that agents with devices
+    remain free. Then pack prefers the least and spread the most free device capacity, cpu and mem,
+    in this order. The three are packed into one number, mem in units of 256 MiB.
     """
     devices = min(left, 2**20 - 1)
     cpu = min(max(cpu_left, 0), 2**21 - 1)
     mem = min(max(mem_left, 0) // 2**28, 2**16 - 1)
-    room = (devices * 2**21 + cpu) * 2**16 + mem
-    return (room if rule == SPREAD else -room) - unasked * 2**58
-
-
-# ---- One agent and one shape ----
+    sort_key = (devices * 2**21 + cpu) * 2**16 + mem
+    return (sort_key if policy == SPREAD else -sort_key) - unrequested * 2**58
 
 
 @inlined
-def rounded(change, costs):  # type: ignore[no-untyped-def]
+def round_score(change, costs):  # type: ignore[no-untyped-def]
+    """Return a price in units of the quantum, so that nearly equal agents tie."""
     return int(math.floor(change / costs.quantum[0] + 0.5))
 
 
 @inlined
 def is_plain(columns, n, shape):  # type: ignore[no-untyped-def]
-    """Return whether a shape on an agent is the common case: one kernel, at most one family."""
+    """Return whether ``plain_score`` can score a shape on an agent.
+
+    This is the common case: one kernel, at most one need, an agent with at most one family, and no
+    choice of several devices by topology or by fragments.
+    """
     family = columns.tallies[n, ONLY_FAMILY]
-    if shape[TOGETHER] != 1 or shape[NEEDS] > 1 or shape[FRAGMENTS] == 1 or family == MIXED:
+    if shape[KERNELS] != 1 or shape[NEED_COUNT] > 1 or shape[MAY_FRAGMENT] == 1 or family == MIXED:
         return False
     amount = shape[NEED_START + NEED_AMOUNT]
     if shape[NEED_START + NEED_WHOLE] == 1:
@@ -239,91 +266,101 @@ def is_plain(columns, n, shape):  # type: ignore[no-untyped-def]
 
 
 @inlined
-def best_share(columns, costs, n, shape, table, c, m):  # type: ignore[no-untyped-def]
-    """Return the cheapest device for a share on one device, and the potential afterwards.
+def best_share_device(columns, costs, n, shape, table, cpu_at, mem_at):  # type: ignore[no-untyped-def]
+    """Return the best device for the share of a plain shape, or -1, and the resulting score.
 
-    For a plain shape; the device is -1 if there is no room.
+    The score is the expected use after the placement, minus the extra cost. Splitting any wholly
+    free device costs the same, so only the first one is tried.
     """
-    family, whole = columns.tallies[n, ONLY_FAMILY], columns.tallies[n, WHOLE]
-    g, count = columns.sums[n, VALUE], columns.tallies[n, COUNT]
+    family, whole = columns.tallies[n, ONLY_FAMILY], columns.tallies[n, WHOLE_COUNT]
+    free_value, count = columns.sums[n, FREE_VALUE], columns.tallies[n, DEVICE_COUNT]
     model, amount = columns.facts[n, 0, MODEL], shape[NEED_START + NEED_AMOUNT]
     need = shape[NEED_START : NEED_START + NEED_WIDTH]
     models = need[NEED_MODELS]
-    best, chosen, has_tried_whole = 0.0, (-1), False
+    best_score, best_device, has_split = 0.0, (-1), False
     for j in range(columns.free.shape[1]):
         free = columns.free[n, j]
-        if free < amount or not allowed(models, columns.facts[n, j, MODEL]):
+        if free < amount or not is_model_allowed(models, columns.facts[n, j, MODEL]):
             continue
-        if not bears(columns.facts[n], j, need, amount):
+        if not may_hold_part(columns.facts[n], j, need, amount):
             continue
-        breaks = free >= UNIT and free == columns.facts[n, j, CAPACITY]
-        if breaks and has_tried_whole:
+        is_split = free >= UNIT and free == columns.facts[n, j, CAPACITY]
+        if is_split and has_split:
             continue
-        has_tried_whole = has_tried_whole or breaks
+        has_split = has_split or is_split
         taken = value_of(costs, family, free) - value_of(costs, family, free - amount)
-        left = potential(costs, table, c, m, g - taken, count)
-        left -= beside_potential(costs, family, model, taken, whole, whole - breaks)
-        if chosen < 0 or left > best:
-            best, chosen = left, j
-    return chosen, best
+        score = expected_use(costs, table, cpu_at, mem_at, free_value - taken, count)
+        score -= extra_cost(costs, family, model, taken, whole, whole - is_split)
+        if best_device < 0 or score > best_score:
+            best_score, best_device = score, j
+    return best_device, best_score
 
 
 @spliced
-def pick_one(columns, costs, rule, n, free, shape, need):  # type: ignore[no-untyped-def]
-    """Return the device for a share that fits on one, by the policy, or -1 if there is none."""
+def pick_share_device(columns, costs, policy, n, free, shape, need):  # type: ignore[no-untyped-def]
+    """Return the device that the policy chooses for a share of at most one device, or -1.
+
+    ``free`` is changed meanwhile, but restored.
+    """
     facts = columns.facts[n]
     amount = need[NEED_AMOUNT]
-    if rule == PRICED and is_plain(columns, n, shape):
+    if policy == PRICED and is_plain(columns, n, shape):
         table = costs.table[need[NEED_FAMILY], facts[0, MODEL]]
-        c = cpu_bin(costs, columns.agents[n, CPU] - shape[CPU])
-        m = mem_bin(costs, columns.agents[n, MEM] - shape[MEM])
-        return best_share(columns, costs, n, shape, table, c, m)[0]
-    chosen = -1
-    best = 0.0
+        cpu_at = cpu_bin(costs, columns.agents[n, CPU] - shape[CPU])
+        mem_at = mem_bin(costs, columns.agents[n, MEM] - shape[MEM])
+        return best_share_device(columns, costs, n, shape, table, cpu_at, mem_at)[0]
+    best_device = -1
+    best_score = 0.0
     for j in range(free.size):
-        if free[j] < amount or not serves(facts, j, need) or not bears(facts, j, need, amount):
+        if (
+            free[j] < amount
+            or not is_suitable(facts, j, need)
+            or not may_hold_part(facts, j, need, amount)
+        ):
             continue
         score = 0.0
-        if rule in (PRICED, FGD):
+        if policy in (PRICED, FGD):
             free[j] -= amount
-            if rule == PRICED:
+            if policy == PRICED:
                 score = price(columns, costs, n, free, shape)
             else:
-                score = float(gradient(columns, costs, n, free, shape))
+                score = float(fgd_score(columns, costs, n, free, shape))
             free[j] += amount
         else:
-            score = float(free[j] if rule == SPREAD else -free[j])
-        if chosen < 0 or score > best:
-            chosen, best = j, score
-    return chosen
+            score = float(free[j] if policy == SPREAD else -free[j])
+        if best_device < 0 or score > best_score:
+            best_device, best_score = j, score
+    return best_device
 
 
 @inner
-def pick_share(columns, costs, rule, n, free, shape, i, picks, at, kernel):  # type: ignore[no-untyped-def]
-    """Take a share by the shape's strategy; return the number of picks, or -1."""
+def pick_share(columns, costs, policy, n, free, shape, i, picks, at, kernel):  # type: ignore[no-untyped-def]
+    """Pick devices for a share by the shape's strategy; return the next index, or -1."""
     need = shape[NEED_START + NEED_WIDTH * i : NEED_START + NEED_WIDTH * (i + 1)]
     facts = columns.facts[n]
-    may_fragment = shape[FRAGMENTS] == 1
+    may_fragment = shape[MAY_FRAGMENT] == 1
     if need[NEED_AMOUNT] <= UNIT:
-        j = pick_one(columns, costs, rule, n, free, shape, need)
+        j = pick_share_device(columns, costs, policy, n, free, shape, need)
         if j >= 0:
-            return take_device(free, picks, at, kernel, i, j, need[NEED_AMOUNT])
+            return add_pick(free, picks, at, kernel, i, j, need[NEED_AMOUNT])
         if not may_fragment:
             return -1
-    if shape[FILLS] == 0:
-        spreads = rule == SPREAD
-        return pick_window(free, facts, need, may_fragment, spreads, picks, at, kernel, i)
+    if shape[IS_FILL] == 0:
+        is_spread = policy == SPREAD
+        return pick_window(free, facts, need, may_fragment, is_spread, picks, at, kernel, i)
     return pick_filling(free, facts, need, not may_fragment, picks, at, kernel, i)
 
 
 @inlined
-def admits(columns, n, shape):  # type: ignore[no-untyped-def]
-    """Return whether an agent may take a shape and has enough cpu and memory for it."""
+def may_run(columns, n, shape):  # type: ignore[no-untyped-def]
+    """Return whether a shape may run on an agent, apart from its devices: state, cpu, mem,
+    architecture, engine and driver.
+    """
     agents = columns.agents
     return (
         agents[n, OPEN] == 1
-        and agents[n, CPU] >= shape[CPU] * shape[TOGETHER]
-        and agents[n, MEM] >= shape[MEM] * shape[TOGETHER]
+        and agents[n, CPU] >= shape[CPU] * shape[KERNELS]
+        and agents[n, MEM] >= shape[MEM] * shape[KERNELS]
         and agents[n, ARCHITECTURE] == shape[ARCHITECTURE]
         and (shape[ENGINE] == ANY or agents[n, ENGINE] == shape[ENGINE])
         and (agents[n, DRIVER] == ANY or agents[n, DRIVER] >= shape[DRIVER])
@@ -331,165 +368,171 @@ def admits(columns, n, shape):  # type: ignore[no-untyped-def]
 
 
 @inner
-def fill(columns, costs, rule, n, shape, free, picks):  # type: ignore[no-untyped-def]
-    """Choose devices for all kernels that go together; return the number of picks, or -1.
+def fill(columns, costs, policy, n, shape, free, picks):  # type: ignore[no-untyped-def]
+    """Choose devices for all kernels of the shape, which share one agent; return the number of
+    picks, or -1 if they do not fit.
 
-    ``free`` becomes what is free on the agent's devices afterwards.
+    ``free`` is overwritten with the free thousandths of the agent's devices after the placement.
     """
     agent = columns.agents[n]
-    if not admits(columns, n, shape):
+    if not may_run(columns, n, shape):
         return -1
     for j in range(free.size):
         free[j] = columns.free[n, j]
-    at = 0  # a variable: a literal would make numba compile the functions below for both types
-    for kernel in range(shape[TOGETHER]):
-        for i in range(shape[NEEDS]):
+    # Bound to a variable: numba would compile the callees twice, for a literal int and for int64.
+    at = 0
+    for kernel in range(shape[KERNELS]):
+        for i in range(shape[NEED_COUNT]):
             need = shape[NEED_START + NEED_WIDTH * i : NEED_START + NEED_WIDTH * (i + 1)]
             if need[NEED_WHOLE] == 1:
                 at = pick_whole(
                     free, columns.facts[n], agent[HAS_GRAPH], need, picks, at, kernel, i
                 )
             else:
-                at = pick_share(columns, costs, rule, n, free, shape, i, picks, at, kernel)
+                at = pick_share(columns, costs, policy, n, free, shape, i, picks, at, kernel)
             if at < 0:
                 return -1
     return at
 
 
 @inlined
-def able_whole(columns, n, models):  # type: ignore[no-untyped-def]
-    """Return the number of wholly free devices of the models on an agent of one family."""
+def count_whole_devices(columns, n, models):  # type: ignore[no-untyped-def]
+    """Return the number of wholly free devices of the given models on an agent of one family."""
     if models == ANY:
-        return columns.tallies[n, WHOLE]
-    able = 0
+        return columns.tallies[n, WHOLE_COUNT]
+    count = 0
     for j in range(columns.free.shape[1]):
         is_free = columns.free[n, j] >= UNIT and columns.free[n, j] == columns.facts[n, j, CAPACITY]
-        able += is_free and allowed(models, columns.facts[n, j, MODEL])
-    return able
+        count += is_free and is_model_allowed(models, columns.facts[n, j, MODEL])
+    return count
 
 
 @inlined
-def has_room(columns, n, shape):  # type: ignore[no-untyped-def]
-    """Return whether a share of a plain shape fits on some device."""
+def share_fits(columns, n, shape):  # type: ignore[no-untyped-def]
+    """Return whether the share of a plain shape fits on any device."""
     need = shape[NEED_START : NEED_START + NEED_WIDTH]
     amount = need[NEED_AMOUNT]
     facts, free = columns.facts[n], columns.free[n]
     for j in range(free.size):
-        if free[j] >= amount and serves(facts, j, need) and bears(facts, j, need, amount):
+        if (
+            free[j] >= amount
+            and is_suitable(facts, j, need)
+            and may_hold_part(facts, j, need, amount)
+        ):
             return True
     return False
 
 
 @spliced
-def plain_score(columns, costs, rule, n, shape):  # type: ignore[no-untyped-def]
-    """Return ``score`` for a plain shape, faster: from the cached values of the agent."""
+def plain_score(columns, costs, policy, n, shape):  # type: ignore[no-untyped-def]
+    """Return ``score`` of a plain shape, computed from the derived values of the agent."""
     family = columns.tallies[n, ONLY_FAMILY]
-    has_need, amount = shape[NEEDS] == 1, shape[NEED_START + NEED_AMOUNT]
+    has_need, amount = shape[NEED_COUNT] == 1, shape[NEED_START + NEED_AMOUNT]
     takes_whole = shape[NEED_START + NEED_WHOLE] == 1
-    if not admits(columns, n, shape):
+    if not may_run(columns, n, shape):
         return int(UNFIT)
     if has_need and shape[NEED_START + NEED_FAMILY] != family:
         return int(UNFIT)
-    # Cheap check before any single device: whether all devices together have enough.
-    if has_need and columns.tallies[n, WHOLE if takes_whole else LEFT] < amount:
+    # Before any single device is checked: a cheap check of their sum.
+    if has_need and columns.tallies[n, WHOLE_COUNT if takes_whole else TOTAL_FREE] < amount:
         return int(UNFIT)
     if has_need and takes_whole:
-        if able_whole(columns, n, shape[NEED_START + NEED_MODELS]) < amount:
+        if count_whole_devices(columns, n, shape[NEED_START + NEED_MODELS]) < amount:
             return int(UNFIT)
         amount *= UNIT
-    elif has_need and rule != PRICED and not has_room(columns, n, shape):
+    elif has_need and policy != PRICED and not share_fits(columns, n, shape):
         return int(UNFIT)
-    close = 1 if amount > UNIT else 2
-    if rule == PRICED:
-        return plain_price(columns, costs, n, shape, close)
+    locality = 1 if amount > UNIT else 2
+    if policy == PRICED:
+        return plain_price(columns, costs, n, shape, locality)
     cpu_left = columns.agents[n, CPU] - shape[CPU]
-    left = columns.tallies[n, LEFT] - amount
-    if rule == BEST_FIT:
-        return best_fit(left, cpu_left) * 4 + close
+    left = columns.tallies[n, TOTAL_FREE] - amount
+    if policy == BEST_FIT:
+        return best_fit_score(left, cpu_left) * 4 + locality
     mem_left = columns.agents[n, MEM] - shape[MEM]
-    unasked = int(left > 0 and not has_need)
-    return concentration(rule, unasked, left, cpu_left, mem_left)
+    unrequested = int(left > 0 and not has_need)
+    return pack_or_spread_score(policy, unrequested, left, cpu_left, mem_left)
 
 
 @spliced
-def plain_price(columns, costs, n, shape, close):  # type: ignore[no-untyped-def]
-    """Return the priced score of an agent for a plain shape, or UNFIT if a share does not fit."""
+def plain_price(columns, costs, n, shape, locality):  # type: ignore[no-untyped-def]
+    """Return the score of the policy priced for a plain shape; UNFIT if a share does not fit."""
     family = columns.tallies[n, ONLY_FAMILY]
     if family < 0:
-        return close
-    model, g = columns.facts[n, 0, MODEL], columns.sums[n, VALUE]
-    count, whole = columns.tallies[n, COUNT], columns.tallies[n, WHOLE]
+        return locality
+    model, free_value = columns.facts[n, 0, MODEL], columns.sums[n, FREE_VALUE]
+    count, whole = columns.tallies[n, DEVICE_COUNT], columns.tallies[n, WHOLE_COUNT]
     table = costs.table[family, model]
-    c = cpu_bin(costs, columns.agents[n, CPU] - shape[CPU])
-    m = mem_bin(costs, columns.agents[n, MEM] - shape[MEM])
-    if shape[NEEDS] == 0:
-        left = potential(costs, table, c, m, g, count)
+    cpu_at = cpu_bin(costs, columns.agents[n, CPU] - shape[CPU])
+    mem_at = mem_bin(costs, columns.agents[n, MEM] - shape[MEM])
+    if shape[NEED_COUNT] == 0:
+        use_after = expected_use(costs, table, cpu_at, mem_at, free_value, count)
     elif shape[NEED_START + NEED_WHOLE] == 1:
         amount = shape[NEED_START + NEED_AMOUNT]
-        left = potential(costs, table, c, m, g - amount, count)
-        left -= beside_potential(costs, family, model, float(amount), whole, whole - amount)
+        use_after = expected_use(costs, table, cpu_at, mem_at, free_value - amount, count)
+        use_after -= extra_cost(costs, family, model, float(amount), whole, whole - amount)
     else:
-        chosen, left = best_share(columns, costs, n, shape, table, c, m)
-        if chosen < 0:
+        device, use_after = best_share_device(columns, costs, n, shape, table, cpu_at, mem_at)
+        if device < 0:
             return int(UNFIT)
-    return int(rounded(left - columns.sums[n, MEASURE], costs) * 4 + close)
+    return int(round_score(use_after - columns.sums[n, MEASURE], costs) * 4 + locality)
 
 
 @spliced
-def score(columns, costs, rule, n, shape, free, picks):  # type: ignore[no-untyped-def]
+def score(columns, costs, policy, n, shape, free, picks):  # type: ignore[no-untyped-def]
     """Return the policy's score of an agent for a shape: higher is better, or UNFIT."""
-    count = fill(columns, costs, rule, n, shape, free, picks)
+    count = fill(columns, costs, policy, n, shape, free, picks)
     if count < 0:
         return UNFIT
     agent, facts = columns.agents[n], columns.facts[n]
-    cpu_left = agent[CPU] - shape[CPU] * shape[TOGETHER]
-    close = closeness(facts, picks, count)
-    if rule == PRICED:
-        return rounded(price(columns, costs, n, free, shape), costs) * 4 + close
-    if rule == FGD:
-        return gradient(columns, costs, n, free, shape) * 4 + close
-    if rule == BEST_FIT:
-        return best_fit(left_on(free), cpu_left) * 4 + close
-    if rule in (PACK, SPREAD):
-        mem_left = agent[MEM] - shape[MEM] * shape[TOGETHER]
-        unasked = unasked_families(facts, free, shape)
-        return concentration(rule, unasked, left_on(free), cpu_left, mem_left)
+    cpu_left = agent[CPU] - shape[CPU] * shape[KERNELS]
+    locality = closeness(facts, picks, count)
+    if policy == PRICED:
+        return round_score(price(columns, costs, n, free, shape), costs) * 4 + locality
+    if policy == FGD:
+        return fgd_score(columns, costs, n, free, shape) * 4 + locality
+    if policy == BEST_FIT:
+        return best_fit_score(total_free(free), cpu_left) * 4 + locality
+    if policy in (PACK, SPREAD):
+        mem_left = agent[MEM] - shape[MEM] * shape[KERNELS]
+        unrequested = unrequested_families(facts, free, shape)
+        return pack_or_spread_score(policy, unrequested, total_free(free), cpu_left, mem_left)
     return 0
 
 
 @inner
-def settle(columns, costs, rule, n):  # type: ignore[no-untyped-def]
-    """Recompute the cached values of an agent that has changed."""
+def recompute_agent(columns, costs, policy, n):  # type: ignore[no-untyped-def]
+    """Recompute the derived values of an agent."""
     facts, free = columns.facts[n], columns.free[n]
     only, whole, count = int(ANY), 0, 0
-    g = 0.0
-    digest = mixed(columns.agents[n, KIND], columns.agents[n, OPEN])
-    digest = mixed(mixed(digest, columns.agents[n, CPU]), columns.agents[n, MEM])
+    free_value = 0.0
+    digest = mix_hash(columns.agents[n, KIND], columns.agents[n, OPEN])
+    digest = mix_hash(mix_hash(digest, columns.agents[n, CPU]), columns.agents[n, MEM])
     for j in range(free.size):
-        digest = mixed(digest, free[j])
+        digest = mix_hash(digest, free[j])
         family = facts[j, FAMILY]
         if family < 0:
             continue
-        digest = mixed(digest, facts[j, IN_FORCE])
+        digest = mix_hash(digest, facts[j, IN_FORCE])
         only = family if only in (ANY, family) else MIXED
         count += 1
         whole += is_whole(free, facts, j)
-        g += value_of(costs, family, free[j])
-    columns.tallies[n, ONLY_FAMILY], columns.tallies[n, COUNT] = only, count
-    columns.tallies[n, WHOLE], columns.tallies[n, STATE_HASH] = whole, digest
-    columns.tallies[n, LEFT] = left_on(free)
-    columns.sums[n, VALUE] = g
+        free_value += value_of(costs, family, free[j])
+    columns.tallies[n, ONLY_FAMILY], columns.tallies[n, DEVICE_COUNT] = only, count
+    columns.tallies[n, WHOLE_COUNT], columns.tallies[n, STATE_HASH] = whole, digest
+    columns.tallies[n, TOTAL_FREE] = total_free(free)
+    columns.sums[n, FREE_VALUE] = free_value
     cpu, mem = columns.agents[n, CPU], columns.agents[n, MEM]
-    if rule == FGD:
-        columns.sums[n, MEASURE] = fragments(costs, facts, free, cpu)
-    elif rule == PRICED and only >= 0:
-        c, m = cpu_bin(costs, cpu), mem_bin(costs, mem)
+    if policy == FGD:
+        columns.sums[n, MEASURE] = fragmentation(costs, facts, free, cpu)
+    elif policy == PRICED and only >= 0:
+        cpu_at, mem_at = cpu_bin(costs, cpu), mem_bin(costs, mem)
         table = costs.table[only, facts[0, MODEL]]
-        columns.sums[n, MEASURE] = potential(costs, table, c, m, g, count)
+        columns.sums[n, MEASURE] = expected_use(costs, table, cpu_at, mem_at, free_value, count)
 
 
 @inlined
-def mixed(digest, number):  # type: ignore[no-untyped-def]
-    """Mix a number into a hash."""
+def mix_hash(digest, number):  # type: ignore[no-untyped-def]
+    """Return a hash combined with one more number."""
     digest = (digest ^ number) * 0x2127599BF4325C37
     return digest ^ (digest >> 29)

@@ -1,4 +1,8 @@
-"""Search for an agent; cached scores are recomputed only for changed agents (compiled)."""
+"""Search for the best agent of a shape (compiled).
+
+Scores are cached for each shape and agent. A log lists the agents that have changed, so a search
+recomputes only their scores. columns.py explains names that recur.
+"""
 
 from __future__ import annotations
 
@@ -13,168 +17,176 @@ from . import bundle, device_selection, scores, windows
 from . import columns as columns_module
 from .bundle import unbundle
 from .columns import (
-    AGAINST,
-    AMONG,
     ANY,
-    BARRED,
-    BLOCK,
+    AVOID,
+    AVOID_COUNT,
+    BLOCK_SIZE,
+    CACHED_HASH,
+    CACHED_SCORE,
     CAPACITY,
     CPU,
-    CURSOR,
-    DRAWS,
+    DERIVED_HEAD,
+    DESIGNATED,
+    DESIGNATED_COUNT,
     FGD,
     GREW,
-    HASHES,
-    HEAD,
     IN_FORCE,
-    KNOWN,
+    KERNELS,
+    LAST_AGENT,
+    LOG_HEAD,
     MEM,
-    NAMED,
     NEED_START,
     NEED_WHOLE,
     NEED_WIDTH,
     PICK_AMOUNT,
     PICK_DEVICE,
     PICK_NEED,
+    POLICY,
     RANDOM,
+    RANDOM_STATE,
     ROUND_ROBIN,
-    RULE,
-    SCORES,
-    SETTLED,
     SPREAD,
+    STATE_CACHE_SIZE,
     STATE_HASH,
     STRICT,
-    TOGETHER,
     UNFIT,
     VISIT,
 )
-from .device_selection import bears, count_rooms, inner, serves, spliced
-from .scores import fill, is_plain, plain_score, score, settle
+from .device_selection import count_devices_for, inner, is_suitable, may_hold_part, spliced
+from .scores import fill, is_plain, plain_score, recompute_agent, score
 
 
 @inner
-def renew_block(memory, s, block):  # type: ignore[no-untyped-def]
+def rescan_block(cache, s, block):  # type: ignore[no-untyped-def]
+    """Recompute the best score of a block of agents."""
     best = UNFIT
-    scores = memory.scores[s]
-    for n in range(block * BLOCK, min((block + 1) * BLOCK, scores.size)):
+    scores = cache.scores[s]
+    for n in range(block * BLOCK_SIZE, min((block + 1) * BLOCK_SIZE, scores.size)):
         best = max(best, scores[n])
-    memory.best[s, block] = best
+    cache.block_best[s, block] = best
 
 
 @spliced
-def settle_all(columns, costs, memory, rule):  # type: ignore[no-untyped-def]
-    """Recompute the cached values of the agents that have changed."""
-    head, settled = memory.state[HEAD], memory.state[SETTLED]
-    memory.state[SETTLED] = head
-    is_all = False
-    if settled < 0 or head - settled > memory.log.size:
-        settled, head = 0, columns.agents.shape[0]
-        is_all = True
-    for at in range(settled, head):
-        n = at if is_all else memory.log[at & (memory.log.size - 1)] & ~GREW
-        settle(columns, costs, rule, n)
-
-
-@spliced
-def score_stale(columns, costs, memory, rule, s, shape, count):  # type: ignore[no-untyped-def]
-    """Score the first ``count`` agents of ``memory.stale``; agents in equal state are scored
-    once.
+def recompute_derived(columns, costs, cache, policy):  # type: ignore[no-untyped-def]
+    """Recompute the derived values of the agents that have changed; of all at first, or after
+    more changes than the log holds.
     """
-    is_many = count > BLOCK
-    hashes, scores = memory.known[HASHES], memory.known[SCORES]
+    start, end = cache.state[DERIVED_HEAD], cache.state[LOG_HEAD]
+    cache.state[DERIVED_HEAD] = end
+    is_all = False
+    if start < 0 or end - start > cache.log.size:
+        start, end = 0, columns.agents.shape[0]
+        is_all = True
+    for position in range(start, end):
+        n = position if is_all else cache.log[position & (cache.log.size - 1)] & ~GREW
+        recompute_agent(columns, costs, policy, n)
+
+
+@spliced
+def score_stale(columns, costs, cache, policy, s, shape, count):  # type: ignore[no-untyped-def]
+    """Score the first ``count`` agents of ``cache.stale``.
+
+    Of more than one block, agents in equal states are scored once. Where the best score of a block
+    may have dropped, the entry of ``cache.stale`` becomes -1 minus the block.
+    """
+    is_many = count > BLOCK_SIZE
+    hashes, scores = cache.state_cache[CACHED_HASH], cache.state_cache[CACHED_SCORE]
     if is_many:
         hashes[:] = 0
     for i in range(count):
-        n = memory.stale[i]
+        n = cache.stale[i]
         digest = columns.tallies[n, STATE_HASH]
-        at = digest & (KNOWN - 1)
-        if is_many and hashes[at] == digest and digest != 0:
-            new = scores[at]
-        elif rule <= SPREAD and rule != FGD and is_plain(columns, n, shape):
-            new = plain_score(columns, costs, rule, n, shape)
+        slot = digest & (STATE_CACHE_SIZE - 1)
+        if is_many and hashes[slot] == digest and digest != 0:
+            new = scores[slot]
+        elif policy <= SPREAD and policy != FGD and is_plain(columns, n, shape):
+            new = plain_score(columns, costs, policy, n, shape)
         else:
-            new = score(columns, costs, rule, n, shape, memory.room, memory.picks)
-        hashes[at], scores[at] = digest, new
-        block = n // BLOCK
-        # A block whose best score has dropped must be rescanned: mark it with a negative number.
-        if new < memory.scores[s, n] == memory.best[s, block]:
-            memory.stale[i] = -1 - block
-        memory.scores[s, n] = new
+            new = score(columns, costs, policy, n, shape, cache.free_scratch, cache.picks)
+        hashes[slot], scores[slot] = digest, new
+        block = n // BLOCK_SIZE
+        if new < cache.scores[s, n] == cache.block_best[s, block]:
+            cache.stale[i] = -1 - block
+        cache.scores[s, n] = new
 
 
 @spliced
-def renew(columns, costs, memory, rule, s, shape):  # type: ignore[no-untyped-def]
-    """Update the scores of a shape for the agents that have changed since."""
-    settle_all(columns, costs, memory, rule)
-    head, seen = memory.state[HEAD], memory.seen[s]
-    memory.seen[s] = head
-    is_all = seen < 0 or head - seen > memory.log.size
+def refresh_scores(columns, costs, cache, policy, s, shape):  # type: ignore[no-untyped-def]
+    """Update the scores of a shape for the agents that have changed since its last search."""
+    recompute_derived(columns, costs, cache, policy)
+    start, end = cache.read_at[s], cache.state[LOG_HEAD]
+    cache.read_at[s] = end
+    is_all = start < 0 or end - start > cache.log.size
     count = 0
     if is_all:
         count = columns.agents.shape[0]
         for n in range(count):
-            memory.stale[n] = n
+            cache.stale[n] = n
     else:
-        memory.state[VISIT] += 1
-        for at in range(seen, head):
-            entry = memory.log[at & (memory.log.size - 1)]
+        cache.state[VISIT] += 1
+        for position in range(start, end):
+            entry = cache.log[position & (cache.log.size - 1)]
             n = entry & ~GREW
-            # An agent without room still has none after something more was taken.
-            may_fit = entry & GREW or memory.scores[s, n] != UNFIT
-            if may_fit and memory.mark[n] != memory.state[VISIT]:
-                memory.mark[n] = memory.state[VISIT]
-                memory.stale[count] = n
+            # An agent that did not fit can fit again only after its free capacity grew.
+            may_fit = entry & GREW or cache.scores[s, n] != UNFIT
+            if may_fit and cache.visited[n] != cache.state[VISIT]:
+                cache.visited[n] = cache.state[VISIT]
+                cache.stale[count] = n
                 count += 1
-    score_stale(columns, costs, memory, rule, s, shape, count)
+    score_stale(columns, costs, cache, policy, s, shape, count)
     for i in range(count):
-        n = memory.stale[i]
+        n = cache.stale[i]
         if n >= 0:
-            memory.best[s, n // BLOCK] = max(memory.best[s, n // BLOCK], memory.scores[s, n])
-    for block in range(memory.best.shape[1] if is_all else 0):
-        renew_block(memory, s, block)
+            block = n // BLOCK_SIZE
+            cache.block_best[s, block] = max(cache.block_best[s, block], cache.scores[s, n])
+    for block in range(cache.block_best.shape[1] if is_all else 0):
+        rescan_block(cache, s, block)
     for i in range(0 if is_all else count):
-        if memory.stale[i] < 0:
-            renew_block(memory, s, -1 - memory.stale[i])
+        if cache.stale[i] < 0:
+            rescan_block(cache, s, -1 - cache.stale[i])
 
 
 @inner
-def best_of(memory, s):  # type: ignore[no-untyped-def]
-    """Return the first agent with the highest score, or -1."""
-    chosen, best = -1, UNFIT
-    for block in range(memory.best.shape[1]):
-        if memory.best[s, block] > best:
-            chosen, best = block, memory.best[s, block]
-    if chosen < 0:
+def best_agent(cache, s):  # type: ignore[no-untyped-def]
+    """Return the first agent with the highest score, or -1 if none fits."""
+    best_block, best = -1, UNFIT
+    for block in range(cache.block_best.shape[1]):
+        if cache.block_best[s, block] > best:
+            best_block, best = block, cache.block_best[s, block]
+    if best_block < 0:
         return -1
-    n = chosen * BLOCK
-    while memory.scores[s, n] != best:
+    n = best_block * BLOCK_SIZE
+    while cache.scores[s, n] != best:
         n += 1
     return n
 
 
 @inner
-def draw(memory, below):  # type: ignore[no-untyped-def]
-    """Return the next number below a limit from a fixed pseudo-random sequence (xorshift)."""
-    x = memory.state[DRAWS]
+def draw_number(cache, below):  # type: ignore[no-untyped-def]
+    """Return a pseudo-random number from 0 to ``below`` - 1 (xorshift)."""
+    x = cache.state[RANDOM_STATE]
     x ^= (x << 13) & 0x7FFFFFFFFFFFFFFF
     x ^= x >> 7
     x ^= (x << 17) & 0x7FFFFFFFFFFFFFFF
-    memory.state[DRAWS] = x
+    cache.state[RANDOM_STATE] = x
     return (x >> 11) % below
 
 
 @inner
-def fitting(memory, rule, s):  # type: ignore[no-untyped-def]
-    """Return the next agent in turn, or a random one, of those that fit; -1 if none does."""
-    scores = memory.scores[s]
+def next_fit_or_random(cache, policy, s):  # type: ignore[no-untyped-def]
+    """Return the first fitting agent after the last one chosen, or under RANDOM a random one.
+
+    Return -1 if none fits.
+    """
+    scores = cache.scores[s]
     count = 0
     for n in range(scores.size):
         count += scores[n] != UNFIT
     if count == 0:
         return -1
-    start, skip = memory.state[CURSOR] + 1, 0
-    if rule == RANDOM:
-        start, skip = 0, draw(memory, count)
+    start, skip = cache.state[LAST_AGENT] + 1, 0
+    if policy == RANDOM:
+        start, skip = 0, draw_number(cache, count)
     for step in range(scores.size):
         n = (start + step) % scores.size
         if scores[n] != UNFIT:
@@ -185,117 +197,119 @@ def fitting(memory, rule, s):  # type: ignore[no-untyped-def]
 
 
 @inner
-def best_among(memory, s, among, barred):  # type: ignore[no-untyped-def]
-    """Return the best agent of a list (empty: of all) that is not barred, or -1."""
-    chosen, best = -1, UNFIT
-    for at in range(among.size if among.size else memory.scores.shape[1]):
-        n = among[at] if among.size else at
-        if memory.scores[s, n] <= best:
+def best_listed(cache, s, designated, avoid):  # type: ignore[no-untyped-def]
+    """Return the best agent of ``designated`` (empty: of all) that is not in ``avoid``, or -1."""
+    best_agent, best = -1, UNFIT
+    for index in range(designated.size if designated.size else cache.scores.shape[1]):
+        n = designated[index] if designated.size else index
+        if cache.scores[s, n] <= best:
             continue
-        is_barred = False
-        for other in barred:
-            is_barred = is_barred or other == n
-        if not is_barred:
-            chosen, best = n, memory.scores[s, n]
-    return chosen
+        is_avoided = False
+        for other in avoid:
+            is_avoided = is_avoided or other == n
+        if not is_avoided:
+            best_agent, best = n, cache.scores[s, n]
+    return best_agent
 
 
 @spliced
-def choose(memory, rule, s):  # type: ignore[no-untyped-def]
-    """Choose the agent for a shape: designated agents first, then all; barred ones last."""
-    state = memory.state
-    among = memory.listed[AMONG, : state[NAMED]]
-    barred = memory.listed[AGAINST, : state[BARRED]]
-    no_agents = barred[:0]
-    if among.size:
-        n = best_among(memory, s, among, barred)
+def choose_agent(cache, policy, s):  # type: ignore[no-untyped-def]
+    """Choose the agent for a shape: designated agents first, then all; agents to avoid last."""
+    state = cache.state
+    designated = cache.agent_lists[DESIGNATED, : state[DESIGNATED_COUNT]]
+    avoid = cache.agent_lists[AVOID, : state[AVOID_COUNT]]
+    no_agents = avoid[:0]
+    if designated.size:
+        n = best_listed(cache, s, designated, avoid)
         if n >= 0 or state[STRICT]:
-            return n if n >= 0 else best_among(memory, s, among, no_agents)
-    if barred.size:
-        n = best_among(memory, s, no_agents, barred)
+            return n if n >= 0 else best_listed(cache, s, designated, no_agents)
+    if avoid.size:
+        n = best_listed(cache, s, no_agents, avoid)
         if n >= 0:
             return n
-    return fitting(memory, rule, s) if rule >= ROUND_ROBIN else best_of(memory, s)
+    return next_fit_or_random(cache, policy, s) if policy >= ROUND_ROBIN else best_agent(cache, s)
 
 
 @inner
-def redraw(columns, memory, n, shape):  # type: ignore[no-untyped-def]
-    """Move the single picked share to a random device that has room for it."""
+def move_pick_to_random_device(columns, cache, n, shape):  # type: ignore[no-untyped-def]
+    """Move the single picked share to a random device on which it fits."""
     need = shape[NEED_START : NEED_START + NEED_WIDTH]
-    part = memory.picks[0, PICK_AMOUNT]
+    part = cache.picks[0, PICK_AMOUNT]
     free, facts = columns.free[n], columns.facts[n]
-    skip = draw(memory, count_rooms(free, facts, need, part))
+    skip = draw_number(cache, count_devices_for(free, facts, need, part))
     for j in range(free.size):
-        if free[j] >= part and serves(facts, j, need) and bears(facts, j, need, part):
+        if free[j] >= part and is_suitable(facts, j, need) and may_hold_part(facts, j, need, part):
             if skip == 0:
-                memory.picks[0, PICK_DEVICE] = j
+                cache.picks[0, PICK_DEVICE] = j
                 return
             skip -= 1
 
 
 @inner
-def note(memory, entry):  # type: ignore[no-untyped-def]
-    """Log that an agent has changed: its number, with `GREW` where it may have gained room."""
-    memory.log[memory.state[HEAD] & (memory.log.size - 1)] = entry
-    memory.state[HEAD] += 1
+def log_change(cache, entry):  # type: ignore[no-untyped-def]
+    """Append to the log: the row of a changed agent, with ``GREW`` if its free capacity may have
+    grown.
+    """
+    cache.log[cache.state[LOG_HEAD] & (cache.log.size - 1)] = entry
+    cache.state[LOG_HEAD] += 1
 
 
 @spliced
-def take_picks(columns, costs, memory, rule, n, shape):  # type: ignore[no-untyped-def]
-    """Place a shape on an agent; return the number of rows of ``memory.picks`` that name
-    devices.
+def allocate_picks(columns, costs, cache, policy, n, shape):  # type: ignore[no-untyped-def]
+    """Allocate a shape on an agent; return the number of picks in ``cache.picks``, or -1 if it
+    does not fit.
     """
-    count = fill(columns, costs, rule, n, shape, memory.room, memory.picks)
+    count = fill(columns, costs, policy, n, shape, cache.free_scratch, cache.picks)
     if count < 0:
         return count
-    if rule == RANDOM and count == 1 and shape[NEED_START + NEED_WHOLE] == 0:
-        redraw(columns, memory, n, shape)
+    if policy == RANDOM and count == 1 and shape[NEED_START + NEED_WHOLE] == 0:
+        move_pick_to_random_device(columns, cache, n, shape)
     for at in range(count):
-        j, amount = memory.picks[at, PICK_DEVICE], memory.picks[at, PICK_AMOUNT]
+        j, amount = cache.picks[at, PICK_DEVICE], cache.picks[at, PICK_AMOUNT]
         columns.free[n, j] -= amount
         if columns.facts[n, j, IN_FORCE] == 0:
             columns.facts[n, j, IN_FORCE] = amount
-    columns.agents[n, CPU] -= shape[CPU] * shape[TOGETHER]
-    columns.agents[n, MEM] -= shape[MEM] * shape[TOGETHER]
-    memory.state[CURSOR] = n
-    note(memory, n)
+    columns.agents[n, CPU] -= shape[CPU] * shape[KERNELS]
+    columns.agents[n, MEM] -= shape[MEM] * shape[KERNELS]
+    cache.state[LAST_AGENT] = n
+    log_change(cache, n)
     return count
 
 
 @inner
-def give_back(columns, memory, n, shape, held):  # type: ignore[no-untyped-def]
-    """Release what a shape held on an agent: devices and quantities."""
-    for i in range(held.shape[0]):
-        columns.free[n, held[i, 0]] += held[i, 1]
-    columns.agents[n, CPU] += shape[CPU] * shape[TOGETHER]
-    columns.agents[n, MEM] += shape[MEM] * shape[TOGETHER]
-    note(memory, n | GREW)
+def release_shape(columns, cache, n, shape, measure_allocated):  # type: ignore[no-untyped-def]
+    """Release a shape on an agent; ``measure_allocated`` holds a device and an amount per row."""
+    for i in range(measure_allocated.shape[0]):
+        columns.free[n, measure_allocated[i, 0]] += measure_allocated[i, 1]
+    columns.agents[n, CPU] += shape[CPU] * shape[KERNELS]
+    columns.agents[n, MEM] += shape[MEM] * shape[KERNELS]
+    log_change(cache, n | GREW)
 
 
 @inner
-def decide_one(places, s, takes):  # type: ignore[no-untyped-def]
-    """Return the agent for the shape of a row, or -1; ``places`` belongs to a bundle.
+def search_one(pointers, s, is_allocating):  # type: ignore[no-untyped-def]
+    """Search for an agent for the shape in row ``s``; return a ``SearchResult``.
 
-    With ``takes`` the placement is recorded. The second number returned is the number of rows of
-    ``memory.picks`` that name the devices; the others are the first row: need, device, quantity.
+    ``pointers`` are those of a ``Bundle``. With ``is_allocating`` the shape is also allocated, and
+    ``cache.picks`` holds the devices. Without it, no capacity changes and the picks are undefined.
     """
-    columns, costs, memory, shapes = unbundle(places)
-    rule, shape = memory.state[RULE], shapes[s]
-    draws = memory.state[DRAWS]
-    renew(columns, costs, memory, rule, s, shape)
-    n, count = choose(memory, rule, s), 0
-    if not takes:
-        memory.state[DRAWS] = draws
+    columns, costs, cache, shapes = unbundle(pointers)
+    policy, shape = cache.state[POLICY], shapes[s]
+    random_state = cache.state[RANDOM_STATE]
+    refresh_scores(columns, costs, cache, policy, s, shape)
+    n, count = choose_agent(cache, policy, s), 0
+    if not is_allocating:
+        cache.state[RANDOM_STATE] = random_state
     elif n >= 0:
-        count = take_picks(columns, costs, memory, rule, n, shape)
+        count = allocate_picks(columns, costs, cache, policy, n, shape)
         if count < 0:  # only if two different agent states had the same hash
             n = -1
-    pick = memory.picks[0]
+    pick = cache.picks[0]
     return n, count, pick[PICK_NEED], pick[PICK_DEVICE], pick[PICK_AMOUNT]
 
 
 def source_stamp() -> str:
-    """Return a value that changes with any compiled function or constant of this package."""
+    """Return a hash of all compiled functions and constants of this package."""
     digest = hashlib.sha256()
     for module in (
         columns_module,
@@ -305,109 +319,137 @@ def source_stamp() -> str:
         scores,
         sys.modules[__name__],
     ):
-        for name, thing in sorted(vars(module).items()):
-            if isinstance(thing, int):
-                digest.update(f"{name}={thing}".encode())
-            elif hasattr(thing, "py_func"):
-                code = thing.py_func.__code__
+        for name, value in sorted(vars(module).items()):
+            if isinstance(value, int):
+                digest.update(f"{name}={value}".encode())
+            elif hasattr(value, "py_func"):
+                code = value.py_func.__code__
                 digest.update(f"{name}{code.co_consts}{code.co_names}".encode() + code.co_code)
     return digest.hexdigest()
 
 
-def _outer(stamp: str) -> Any:
+@spliced
+def place_each(pointers, rows, release_steps, agents):  # type: ignore[no-untyped-def]
+    """Search and allocate for ``rows[step]`` at each step; write each agent, or -1, to ``agents``.
+
+    The shape of a step is released before step ``release_steps[step]``.
+    """
+    columns, _, cache, shapes = unbundle(pointers)
+    # Linked lists of releases: ``heads[t]`` is the first shape to release before step t,
+    # ``following[step]`` the next one in the same list; -1 ends a list.
+    heads = np.full(rows.size + 1, -1, np.int64)
+    following = np.full(rows.size, -1, np.int64)
+    measure_allocated = np.zeros((rows.size, cache.picks.shape[0], 2), np.int64)  # device, amount
+    counts = np.zeros(rows.size, np.int64)
+    for step in range(rows.size):
+        ended = heads[step]
+        while ended >= 0:
+            shape = shapes[rows[ended]]
+            release_shape(
+                columns, cache, agents[ended], shape, measure_allocated[ended, : counts[ended]]
+            )
+            ended = following[ended]
+        result = search_one(pointers, rows[step], True)
+        agents[step], counts[step] = result[0], result[1]
+        for i in range(counts[step]):
+            measure_allocated[step, i, 0] = cache.picks[i, PICK_DEVICE]
+            measure_allocated[step, i, 1] = cache.picks[i, PICK_AMOUNT]
+        end = release_steps[step]
+        if agents[step] >= 0 and end < rows.size:
+            following[step], heads[end] = heads[end], step
+
+
+@spliced
+def check_each(pointers, rows, fits):  # type: ignore[no-untyped-def]
+    """Set ``fits`` for each row of a shape to whether any agent fits, ignoring designated agents
+    and agents to avoid.
+    """
+    columns, costs, cache, shapes = unbundle(pointers)
+    for index in range(rows.size):
+        s = rows[index]
+        refresh_scores(columns, costs, cache, cache.state[POLICY], s, shapes[s])
+        fits[index] = cache.block_best[s].max() != UNFIT
+
+
+@spliced
+def add_free(pointers, n, j, cpu, mem, amount, is_last):  # type: ignore[no-untyped-def]
+    """Add to the free capacity of an agent and of its device ``j`` (-1: none).
+
+    Negative values allocate. ``is_last``: no more devices of the same placement follow.
+    """
+    columns, _, cache, _ = unbundle(pointers)
+    columns.agents[n, CPU] += cpu
+    columns.agents[n, MEM] += mem
+    if j >= 0:
+        columns.free[n, j] += amount
+        # Until the device is empty, all further shares must equal the first.
+        facts = columns.facts[n, j]
+        if facts[IN_FORCE] != ANY:
+            if columns.free[n, j] >= facts[CAPACITY]:
+                facts[IN_FORCE] = 0
+            elif facts[IN_FORCE] == 0:
+                facts[IN_FORCE] = max(0, -amount)
+    if is_last:
+        log_change(cache, n | GREW)
+
+
+@spliced
+def copy_arrays(source, target):  # type: ignore[no-untyped-def]
+    """Copy the arrays that searches and allocations change, except scratch; sizes must be equal."""
+    columns, _, cache, shapes = unbundle(source)
+    own_columns, _, own_cache, own_shapes = unbundle(target)
+    own_columns.agents[:] = columns.agents
+    own_columns.free[:] = columns.free
+    if source[2, 0] != target[2, 0]:  # the facts are not shared
+        own_columns.facts[:] = columns.facts
+    own_columns.sums[:] = columns.sums
+    own_columns.tallies[:] = columns.tallies
+    own_cache.scores[:] = cache.scores
+    own_cache.block_best[:] = cache.block_best
+    own_cache.read_at[:] = cache.read_at
+    own_cache.log[:] = cache.log
+    own_cache.visited[:] = cache.visited
+    own_cache.state[:] = cache.state
+    own_shapes[:] = shapes
+
+
+def compile_entry_points(stamp: str) -> Any:
     """Compile the functions that Python calls, with a cache on disk.
 
-    numba invalidates its cache when the file of the outermost function, or a value in its closure,
-    has changed; it does not notice changes of the functions called. So the outermost functions have
-    a stamp of all functions in their closure. They do not refer to each other, because the name of
-    a cached function differs from process to process.
+    numba recompiles a cached function if its file or a value in its closure has changed, but not if
+    a function that it calls has changed. So each entry point has the stamp of all functions in its
+    closure. Entry points must not call each other: numba's name of a cached function differs from
+    process to process, which would miss the cache.
     """
 
     @njit(cache=True, nogil=True, error_model="numpy")
-    def decide(places, s, takes):  # type: ignore[no-untyped-def]
+    def find_agent(pointers, s, is_allocating):  # type: ignore[no-untyped-def]
         stamp  # noqa: B018
-        return decide_one(places, s, takes)
+        return search_one(pointers, s, is_allocating)
 
     @njit(cache=True, nogil=True, error_model="numpy")
-    def decide_all(places, asked, ends, found):  # type: ignore[no-untyped-def]
-        """Place shapes one after the other: ``found`` receives the agent of each, or -1.
-
-        ``ends`` holds, for each shape, the index of the shape before which it leaves.
-        """
+    def place_sequence(pointers, rows, release_steps, agents):  # type: ignore[no-untyped-def]
         stamp  # noqa: B018
-        columns, _, memory, shapes = unbundle(places)
-        leaving = np.full(asked.size + 1, -1, np.int64)  # the last shape that leaves at that time
-        before = np.full(asked.size, -1, np.int64)  # the next shape that leaves at the same time
-        held = np.zeros((asked.size, memory.picks.shape[0], 2), np.int64)
-        counts = np.zeros(asked.size, np.int64)
-        for at in range(asked.size):
-            one = leaving[at]
-            while one >= 0:
-                give_back(columns, memory, found[one], shapes[asked[one]], held[one, : counts[one]])
-                one = before[one]
-            decided = decide_one(places, asked[at], True)
-            found[at], counts[at] = decided[0], decided[1]
-            for i in range(counts[at]):
-                held[at, i, 0] = memory.picks[i, PICK_DEVICE]
-                held[at, i, 1] = memory.picks[i, PICK_AMOUNT]
-            if found[at] >= 0 and ends[at] < asked.size:
-                before[at], leaving[ends[at]] = leaving[ends[at]], at
+        place_each(pointers, rows, release_steps, agents)
 
     @njit(cache=True, nogil=True, error_model="numpy")
-    def fit_all(places, rows, found):  # type: ignore[no-untyped-def]
-        """Set ``found`` for each shape to whether any agent fits, ignoring designated and barred
-        agents.
-        """
+    def check_fits(pointers, rows, fits):  # type: ignore[no-untyped-def]
         stamp  # noqa: B018
-        columns, costs, memory, shapes = unbundle(places)
-        for at in range(rows.size):
-            s = rows[at]
-            renew(columns, costs, memory, memory.state[RULE], s, shapes[s])
-            found[at] = memory.best[s].max() != UNFIT
+        check_each(pointers, rows, fits)
 
     @njit(cache=True, nogil=True, error_model="numpy")
-    def book(places, n, j, cpu, mem, amount, is_last):  # type: ignore[no-untyped-def]
-        """Release (take, if negative) room on an agent, and on one of its devices unless j is -1.
-
-        ``is_last``: no more devices of the same placement follow.
-        """
+    def adjust_free(pointers, n, j, cpu, mem, amount, is_last):  # type: ignore[no-untyped-def]
         stamp  # noqa: B018
-        columns, _, memory, _ = unbundle(places)
-        columns.agents[n, CPU] += cpu
-        columns.agents[n, MEM] += mem
-        if j >= 0:
-            columns.free[n, j] += amount
-            # Until the device is empty, all further shares must equal the first.
-            facts = columns.facts[n, j]
-            if facts[IN_FORCE] != ANY:
-                if columns.free[n, j] >= facts[CAPACITY]:
-                    facts[IN_FORCE] = 0
-                elif facts[IN_FORCE] == 0:
-                    facts[IN_FORCE] = max(0, -amount)
-        if is_last:
-            note(memory, n | GREW)
+        add_free(pointers, n, j, cpu, mem, amount, is_last)
 
     @njit(cache=True, nogil=True, error_model="numpy")
     def copy_state(source, target):  # type: ignore[no-untyped-def]
-        """Copy what searches and placements change, except scratch arrays; sizes must be equal."""
         stamp  # noqa: B018
-        columns, _, memory, shapes = unbundle(source)
-        own_columns, _, own_memory, own_shapes = unbundle(target)
-        own_columns.agents[:] = columns.agents
-        own_columns.free[:] = columns.free
-        if source[2, 0] != target[2, 0]:
-            own_columns.facts[:] = columns.facts
-        own_columns.sums[:] = columns.sums
-        own_columns.tallies[:] = columns.tallies
-        own_memory.scores[:] = memory.scores
-        own_memory.best[:] = memory.best
-        own_memory.seen[:] = memory.seen
-        own_memory.log[:] = memory.log
-        own_memory.mark[:] = memory.mark
-        own_memory.state[:] = memory.state
-        own_shapes[:] = shapes
+        copy_arrays(source, target)
 
-    return decide, decide_all, fit_all, book, copy_state
+    return find_agent, place_sequence, check_fits, adjust_free, copy_state
 
 
-decide, decide_all, fit_all, book, copy_state = _outer(source_stamp())
+find_agent, place_sequence, check_fits, adjust_free, copy_state = compile_entry_points(
+    source_stamp()
+)

@@ -1,4 +1,4 @@
-"""Precomputed tables of a group's typical requests, for the policies priced and fgd."""
+"""Tables of prices and values for the policies priced and fgd, computed from a group's mix."""
 
 from __future__ import annotations
 
@@ -9,30 +9,42 @@ from enum import StrEnum
 import numpy as np
 
 from ...resources import CPU, MEM, SHARE_UNIT
-from .capacity_value import allows, bundle_items, multi_items, row_items, with_reserve, worth_table
-from .columns import ANY, Costs, Floats
-from .encode import Names
-from .mix import Mix, RequestKind, shares_of, starting_mix
+from .capacity_value import (
+    allows,
+    capacity_value_table,
+    filled_device_items,
+    split_multi_device_items,
+    whole_device_items,
+    with_reserve,
+)
+from .columns import ANY, TYPICAL_WIDTH, Costs, Floats
+from .encode import NameTable
+from .mix import Mix, RequestKind, default_mix, shares_of
 from .model import AgentState, Policy
 from .prices import Pattern, remainder_values, share_prices
 
-# Price of a model that is requested more than others; weight of wholly free agents.
-KAPPA, LAMBDA = 0.05, 0.05
-# Scores are rounded to this, so that nearly equal agents tie and the first is taken, which packs.
+# Weight of the price of a model that is requested more than others; weight of the bonus for wholly
+# free devices.
+MODEL_PRICE_WEIGHT, WHOLE_DEVICE_WEIGHT = 0.05, 0.05
+# Scores are rounded to multiples of this, in devices, so that nearly equal agents tie. The first
+# agent is then chosen, which packs.
 QUANTUM = 0.04
-# fgd considers the most frequent requests up to this fraction of all requests.
-_TYPICAL_PART = 0.95
-# Bins of the table W, where no agent has more than 128 cores and 1 TiB.
+# fgd considers the most frequent requests, up to this fraction of all requests.
+_TYPICAL_FRACTION = 0.95
+# Sizes of the bins of capacity values (millicores, bytes); multiplied for agents that are larger
+# than the regular size.
 _CPU_BIN, _MEM_BIN = 500, 4 * 2**30
-_CPU_USUAL, _MEM_USUAL = 128_000, 2**40
+_REGULAR_CPU, _REGULAR_MEM = 128_000, 2**40
 _MAX_DEVICES = 16
 
 
 class Variant(StrEnum):
-    """What the table W sells: whole requests, devices filled with shares too, or a blend.
+    """What a capacity value counts as future use of a device.
 
-    With a reserve it also counts the multi-device requests that an agent could still take. Where
-    sessions also end, a table without reserve leaves no room for such requests.
+    ``rows``: requests for (nearly) whole devices. ``bundles``: also devices filled with shares.
+    ``blend``: three quarters of the former, one quarter of the latter. With a reserve it also
+    counts the multi-device requests that still fit: without it, agents on which sessions end and
+    start would never have capacity for such requests.
     """
 
     ROWS = "rows"
@@ -47,24 +59,25 @@ class Variant(StrEnum):
         return self.endswith("-reserve")
 
     @property
-    def bundles_part(self) -> float:
-        return _BUNDLES_PART[self.removesuffix("-reserve")]
+    def bundles_weight(self) -> float:
+        """Weight (0 to 1) of devices filled with shares."""
+        return _BUNDLES_WEIGHT[self.removesuffix("-reserve")]
 
 
-_BUNDLES_PART = {"rows": 0.0, "blend": 0.25, "bundles": 1.0}
+_BUNDLES_WEIGHT = {"rows": 0.0, "blend": 0.25, "bundles": 1.0}
 
 
 @dataclass(frozen=True, slots=True)
 class Fleet:
-    """Facts of a group's agents that tables depend on: models per family, agent sizes."""
+    """Facts about a group's agents on which tables depend."""
 
     devices: tuple[tuple[str, str, int], ...]  # family, model, count
-    most_devices: int
-    bins: tuple[int, int]
+    max_devices: int  # of one agent
+    bins: tuple[int, int]  # sizes of the cpu and memory bins of capacity values
 
     @classmethod
     def of(cls, agents: Sequence[AgentState]) -> Fleet:
-        """Return the facts of agents, independent of what runs on them."""
+        """Return the facts about agents, independent of what runs on them."""
         counts: dict[tuple[str, str], int] = {}
         for agent in agents:
             for d in agent.devices:
@@ -72,13 +85,13 @@ class Fleet:
         cpu = max((a.capacity.get(CPU, 0) for a in agents), default=0)
         mem = max((a.capacity.get(MEM, 0) for a in agents), default=0)
         bins = (
-            _CPU_BIN * max(1, -(-cpu // _CPU_USUAL)),
-            _MEM_BIN * max(1, -(-mem // _MEM_USUAL)),
+            _CPU_BIN * max(1, -(-cpu // _REGULAR_CPU)),
+            _MEM_BIN * max(1, -(-mem // _REGULAR_MEM)),
         )
-        most = max((len(a.devices) for a in agents), default=0)
+        max_devices = max((len(a.devices) for a in agents), default=0)
         return cls(
             tuple((f, m, n) for (f, m), n in sorted(counts.items())),
-            max(1, min(most, _MAX_DEVICES)),
+            max(1, min(max_devices, _MAX_DEVICES)),
             bins,
         )
 
@@ -93,9 +106,9 @@ class Fleet:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Tables:
-    """Prices, values and tables of one group; immutable, shared by placers.
+    """The costs of one group and the mix they come from; immutable, shared by placers.
 
-    Families and models are numbered in the order of these lists; ``costs`` use these numbers.
+    ``costs`` numbers families and models in the order of ``families`` and ``models``.
     """
 
     families: tuple[str, ...]
@@ -106,43 +119,44 @@ class Tables:
 
 
 def tables_of(mix: Mix, fleet: Fleet, variant: Variant = Variant.ROWS) -> Tables:
-    """Return the tables of one variant for a mix on such agents."""
-    names = Names(fleet.families, fleet.models)
-    value = np.ones((max(1, len(fleet.families)), SHARE_UNIT + 1))
-    table = np.full((value.shape[0], max(1, len(fleet.models))), ANY, np.int64)
-    mu = np.zeros(table.shape)
-    whole = np.zeros((value.shape[0], fleet.most_devices + 1))
-    worths: list[Floats] = []
+    """Return the tables of one variant for a mix on the agents of a fleet."""
+    names = NameTable(fleet.families, fleet.models)
+    remainder_value = np.ones((max(1, len(fleet.families)), SHARE_UNIT + 1))
+    table = np.full((remainder_value.shape[0], max(1, len(fleet.models))), ANY, np.int64)
+    model_price = np.zeros(table.shape)
+    whole_bonus = np.zeros((remainder_value.shape[0], fleet.max_devices + 1))
+    value_tables: list[Floats] = []
     for family, f in names.families.items():
         prices, patterns = share_prices(shares_of(mix, family))
-        value[f] = remainder_values(prices)
-        whole[f] = LAMBDA * _whole_bonus(mix, family, fleet.most_devices)
-        known: dict[frozenset[RequestKind], int] = {}
+        remainder_value[f] = remainder_values(prices)
+        whole_bonus[f] = WHOLE_DEVICE_WEIGHT * _whole_device_bonus(mix, family, fleet.max_devices)
+        # Models that the same kinds of requests may use share a table.
+        table_of: dict[frozenset[RequestKind], int] = {}
         for model, price in _model_prices(mix, fleet, family).items():
             m = names.models[model]
-            mu[f, m] = KAPPA * price
-            users = frozenset(kind for kind in mix if allows(kind, family, model))
-            if users not in known:
-                worth = _worth(mix, family, model, fleet, patterns, variant)
-                known[users] = ANY if worth is None else len(worths)
-                worths += [] if worth is None else [worth]
-            table[f, m] = known[users]
-    typical, portion = _typical(mix, names)
+            model_price[f, m] = MODEL_PRICE_WEIGHT * price
+            kinds = frozenset(kind for kind in mix if allows(kind, family, model))
+            if kinds not in table_of:
+                values = _capacity_value(mix, family, model, fleet, patterns, variant)
+                table_of[kinds] = ANY if values is None else len(value_tables)
+                value_tables += [] if values is None else [values]
+            table[f, m] = table_of[kinds]
+    typical, frequency = _typical_requests(mix, names)
     costs = Costs(
-        value=value,
-        worth=np.stack(worths) if worths else np.zeros((1, 1, 1, 1)),
+        remainder_value=remainder_value,
+        capacity_value=np.stack(value_tables) if value_tables else np.zeros((1, 1, 1, 1)),
         table=table,
-        mu=mu,
-        whole=whole,
+        model_price=model_price,
+        whole_bonus=whole_bonus,
         bins=np.array(fleet.bins, np.int64),
         quantum=np.array([QUANTUM]),
         typical=typical,
-        portion=portion,
+        frequency=frequency,
     )
     return Tables(tuple(names.families), tuple(names.models), costs, variant, mix)
 
 
-def _worth(
+def _capacity_value(
     mix: Mix,
     family: str,
     model: str,
@@ -150,41 +164,44 @@ def _worth(
     patterns: Sequence[Pattern],
     variant: Variant,
 ) -> Floats | None:
-    """Return the table W of one model, or None when no known request uses it."""
-    rows = row_items(mix, family, model, fleet.bins)
-    bundles = bundle_items(mix, family, model, fleet.bins, patterns)
-    bundles = bundles or rows or multi_items(mix, family, model, fleet.bins)
+    """Return the capacity values of one model, or None if no kind of the mix may use it."""
+    rows = whole_device_items(mix, family, model, fleet.bins)
+    bundles = filled_device_items(mix, family, model, fleet.bins, patterns)
+    bundles = bundles or rows or split_multi_device_items(mix, family, model, fleet.bins)
     if not bundles:
         return None
-    part = variant.bundles_part if rows else 1.0
-    worth: Floats = np.zeros((1, 1, 1))
-    if part < 1:
-        worth = np.add(worth, (1 - part) * worth_table(rows, fleet.most_devices))
-    if part > 0:
-        worth = np.add(worth, part * worth_table(bundles, fleet.most_devices))
-    return with_reserve(worth, mix, family, model, fleet.bins) if variant.has_reserve else worth
+    weight = variant.bundles_weight if rows else 1.0
+    values: Floats = np.zeros((1, 1, 1))
+    if weight < 1:
+        values = np.add(values, (1 - weight) * capacity_value_table(rows, fleet.max_devices))
+    if weight > 0:
+        values = np.add(values, weight * capacity_value_table(bundles, fleet.max_devices))
+    return with_reserve(values, mix, family, model, fleet.bins) if variant.has_reserve else values
 
 
-def _whole_bonus(mix: Mix, family: str, most: int) -> Floats:
-    """Return for n wholly free devices how many more, or fewer, than n they can sell."""
+def _whole_device_bonus(mix: Mix, family: str, max_devices: int) -> Floats:
+    """Return for n = 0 to ``max_devices`` wholly free devices of one agent how many devices future
+    requests can use, minus n.
+    """
     demand: dict[int, float] = {}
     for kind in mix:
         if kind.family == family:
             demand[kind.devices] = demand.get(kind.devices, 0.0) + mix[kind] * kind.demand
     total = sum(demand.values())
-    n = np.arange(most + 1)
+    n = np.arange(max_devices + 1)
     if not total:
-        return np.zeros(most + 1)
+        return np.zeros(max_devices + 1)
     bonus = -n.astype(np.float64)
-    for k, part in demand.items():
-        bonus += part / total * k * (n // k)
+    for devices, part in demand.items():
+        bonus += part / total * devices * (n // devices)
     return bonus
 
 
 def _model_prices(mix: Mix, fleet: Fleet, family: str) -> dict[str, float]:
-    """Return how much more each model is requested than the least requested one.
+    """Return how much more each model is in demand than the model least in demand.
 
-    The measure is the ratio of demand to supply when total demand equals the size of the fleet.
+    Demand is measured per device of the model, scaled so that total demand equals the number of
+    devices. A kind that allows several models counts equally for each of their devices.
     """
     supply = {model: n for f, model, n in fleet.devices if f == family}
     total = sum(mix[kind] * kind.demand for kind in mix if kind.family == family)
@@ -194,69 +211,75 @@ def _model_prices(mix: Mix, fleet: Fleet, family: str) -> dict[str, float]:
         share = weight * kind.demand * sum(supply.values()) / total if allowed else 0.0
         for model in allowed:
             ratio[model] += share / sum(supply[m] for m in allowed)
-    least = min(ratio.values())
-    return {model: r - least for model, r in ratio.items()}
+    lowest = min(ratio.values())
+    return {model: r - lowest for model, r in ratio.items()}
 
 
-def _typical(mix: Mix, names: Names) -> tuple[np.ndarray, Floats]:
-    """Return the requests that fgd considers, and the frequency of each."""
+def _typical_requests(mix: Mix, names: NameTable) -> tuple[np.ndarray, Floats]:
+    """Return the typical requests that fgd considers, and the frequency of each."""
     counts: dict[tuple[int, int, int, int, int], float] = {}
     for kind, weight in mix.items():
         family = names.family(kind.family) if kind.devices else ANY
         key = (kind.cpu, family, kind.devices, kind.share, names.mask(kind.models))
         counts[key] = counts.get(key, 0.0) + weight
-    kept: list[tuple[int, int, int, int, int]] = []
+    considered: list[tuple[int, int, int, int, int]] = []
     covered = 0.0
     for key in sorted(counts, key=lambda k: (-counts[k], k)):
-        if covered >= _TYPICAL_PART * sum(counts.values()):
+        if covered >= _TYPICAL_FRACTION * sum(counts.values()):
             break
-        kept.append(key)
+        considered.append(key)
         covered += counts[key]
-    portion = np.array([counts[key] / covered for key in kept])
-    return np.array(kept, np.int64).reshape(len(kept), 5), portion
+    frequency = np.array([counts[key] / covered for key in considered])
+    rows = np.array(considered, np.int64).reshape(len(considered), TYPICAL_WIDTH)
+    return rows, frequency
 
 
-def costs_for(tables: Tables, names: Names) -> Costs:
-    """Return the costs of tables with rows for every family and model known by now.
+def costs_for(tables: Tables, names: NameTable) -> Costs:
+    """Return the costs of tables, extended to every family and model in ``names``.
 
-    ``names`` must begin with the names of the tables. A family or model missing from the tables is
-    valued by its size, on any model, with any cpu and memory.
+    ``names`` must begin with the names of the tables. The free capacity of a family or model that
+    is not in the tables has its size as value, whatever the free cpu and memory.
     """
     costs = tables.costs
     families = max(1, len(names.families))
     models = max(1, len(names.models), costs.table.shape[1])
-    value = np.tile(np.arange(SHARE_UNIT + 1) / SHARE_UNIT, (families, 1))
-    value[: costs.value.shape[0]] = costs.value
+    remainder_value = np.tile(np.arange(SHARE_UNIT + 1) / SHARE_UNIT, (families, 1))
+    remainder_value[: costs.remainder_value.shape[0]] = costs.remainder_value
     table = np.full((families, models), ANY, np.int64)
-    mu = np.zeros((families, models))
-    whole = np.zeros((families, costs.whole.shape[1]))
+    model_price = np.zeros((families, models))
+    whole_bonus = np.zeros((families, costs.whole_bonus.shape[1]))
     known = (slice(costs.table.shape[0]), slice(costs.table.shape[1]))
-    table[known], mu[known] = costs.table, costs.mu
-    whole[: costs.whole.shape[0]] = costs.whole
-    return costs._replace(value=value, table=table, mu=mu, whole=whole)
+    table[known], model_price[known] = costs.table, costs.model_price
+    whole_bonus[: costs.whole_bonus.shape[0]] = costs.whole_bonus
+    return costs._replace(
+        remainder_value=remainder_value,
+        table=table,
+        model_price=model_price,
+        whole_bonus=whole_bonus,
+    )
 
 
 NO_TABLES = Tables(
     (),
     (),
     Costs(
-        value=np.zeros((0, SHARE_UNIT + 1)),
-        worth=np.zeros((1, 1, 1, 1)),
+        remainder_value=np.zeros((0, SHARE_UNIT + 1)),
+        capacity_value=np.zeros((1, 1, 1, 1)),
         table=np.zeros((0, 0), np.int64),
-        mu=np.zeros((0, 0)),
-        whole=np.zeros((0, 1)),
+        model_price=np.zeros((0, 0)),
+        whole_bonus=np.zeros((0, 1)),
         bins=np.array([_CPU_BIN, _MEM_BIN], np.int64),
         quantum=np.array([QUANTUM]),
-        typical=np.zeros((0, 5), np.int64),
-        portion=np.zeros(0),
+        typical=np.zeros((0, TYPICAL_WIDTH), np.int64),
+        frequency=np.zeros(0),
     ),
     Variant.ROWS,
     {},
 )
 
 
-def plain_tables(agents: Sequence[AgentState], policy: Policy) -> Tables:
-    """Return default tables: from the agents' proportions, where the policy uses tables at all."""
+def default_tables(agents: Sequence[AgentState], policy: Policy) -> Tables:
+    """Return tables for agents without own requests; empty tables if the policy uses none."""
     if policy in (Policy.PRICED, Policy.FGD):
-        return tables_of(starting_mix(agents), Fleet.of(agents))
+        return tables_of(default_mix(agents), Fleet.of(agents))
     return NO_TABLES

@@ -1,4 +1,4 @@
-"""Tables for a group: learned from its requests, in the variant that serves its mix best."""
+"""Build the tables of a group: learn its mix, and choose the variant that serves the mix best."""
 
 from __future__ import annotations
 
@@ -11,28 +11,29 @@ import numpy as np
 from . import columns as c
 from .bundle import bundle
 from .columns import Floats, Ints
-from .encode import Names, build_columns, kind_row, new_memory
-from .mix import Mix, RequestKind, learn_mix, shares_of, stays_of
+from .encode import NameTable, build_columns, encode_request_kind, new_score_cache
+from .mix import Mix, RequestKind, learn_mix, mean_runtime_seconds, shares_of
 from .model import AgentState, Request
-from .search import decide_all
+from .search import place_sequence
 from .tables import Fleet, Tables, Variant, costs_for, tables_of
 
-# Size of a trial: maximum number of agents, load, number of request lists.
-_AGENTS = 1_500
+# Maximum number of agents in a trial.
+_MAX_AGENTS = 1_500
+# Trial without departures: total demand as a fraction of capacity, number of lists of requests,
+# maximum length of a list.
 _LOAD = 1.3
 _LISTS = 3
-_ARRIVALS = 30_000
-# The same with departures: number of agents, loads, duration in mean run times.
-_LEAVING_AGENTS = 1_500
+_MAX_LIST = 30_000
+# Trial with departures: loads, duration in mean run times, number of arrivals.
 _LOADS = (0.9, 1.0, 1.1)
-_STAYS = 5
+_MEAN_RUNTIMES = 5
 _MIN_ARRIVALS, _MAX_ARRIVALS = 2_000, 40_000
-# Another variant must place more by this fraction to replace requests for whole devices.
+# Another variant replaces the first one only if its measure is higher by this fraction.
 _MARGIN = 0.001
 
 # Mean run time of each kind of request, in seconds.
-Stays = Mapping[RequestKind, float]
-NOTHING_ENDS: Stays = {}
+MeanRuntimes = Mapping[RequestKind, float]
+NO_RUNTIMES: MeanRuntimes = {}
 
 
 def build_tables(
@@ -40,84 +41,89 @@ def build_tables(
     agents: Sequence[AgentState],
     seconds: Sequence[float | None] = (),
 ) -> Tables:
-    """Return the tables for a group: pure, takes up to some seconds, NEVER call it inside a pass.
+    """Return the tables of a group, learned from its latest requests.
 
-    ``recent`` are the group's own latest requests (the newest 2,000 are enough; none: defaults from
-    the agents' proportions), ``seconds`` how long each ran, None where it has not ended. Run it in
-    a thread: most of it releases the GIL.
+    This takes up to several seconds, so NEVER call it inside a pass; most of it releases the GIL.
+    ``recent`` are the group's latest requests (2,000 are enough; none: the default mix of the
+    agents), ``seconds`` the run time of each, None if it has not ended.
     """
-    return choose_tables(learn_mix(recent, agents), agents, stays_of(recent, seconds))
+    return choose_tables(learn_mix(recent, agents), agents, mean_runtime_seconds(recent, seconds))
 
 
-def choose_tables(mix: Mix, agents: Sequence[AgentState], stays: Stays = NOTHING_ENDS) -> Tables:
-    """Return the tables of the variant that serves the mix best on these agents.
+def choose_tables(
+    mix: Mix, agents: Sequence[AgentState], runtimes: MeanRuntimes = NO_RUNTIMES
+) -> Tables:
+    """Return the tables of the variant that serves the mix best on the agents.
 
-    Where run times are known, that is the variant which rejects least while sessions come and go;
-    else the one that fills empty agents most.
+    If run times are known, this is the variant that places most of the demand while sessions start
+    and end; otherwise the variant that fills empty agents most.
     """
     fleet = Fleet.of(agents)
     has_shares = any(shares_of(mix, family) for family in fleet.families)
-    variants = [v for v in Variant if has_shares or v.bundles_part == 0]
-    measure = served if stays else allocated
-    tried = [tables_of(mix, fleet, v) for v in variants if stays or not v.has_reserve]
+    variants = [v for v in Variant if has_shares or v.bundles_weight == 0]
+    measure = measure_served if runtimes else measure_allocated
+    tried = [tables_of(mix, fleet, v) for v in variants if runtimes or not v.has_reserve]
     if len(tried) == 1 or not fleet.families:
         return tried[0]
-    sample = _spread(agents, stays)
-    best, most = tried[0], measure(tried[0], sample, stays) * (1 + _MARGIN)
+    sample = _sample(agents)
+    best, best_measure = tried[0], measure(tried[0], sample, runtimes) * (1 + _MARGIN)
     for tables in tried[1:]:
-        good = measure(tables, sample, stays)
-        if good > most:
-            best, most = tables, good
+        measured = measure(tables, sample, runtimes)
+        if measured > best_measure:
+            best, best_measure = tables, measured
     return best
 
 
-def allocated(tables: Tables, agents: Sequence[AgentState], stays: Stays = NOTHING_ENDS) -> float:
-    """Return how much of their mix empty agents hold, placed with these tables.
+def measure_allocated(
+    tables: Tables, agents: Sequence[AgentState], runtimes: MeanRuntimes = NO_RUNTIMES
+) -> float:
+    """Return how much of the mix fits on empty agents if it is placed with these tables.
 
-    In thousandths of devices, summed over several lists of requests drawn from the mix.
+    The unit is thousandths of devices, summed over several lists of requests drawn from the mix.
+    ``runtimes`` is not used.
     """
-    world = _World(tables, agents)
-    wanted = _LOAD * world.capacity
+    trial = _Trial(tables, agents)
+    wanted = _LOAD * trial.capacity
     total = 0
     for number in range(_LISTS):
-        arrivals = _arrivals(tables.mix, world.demand, wanted, number)
-        found = world.place(arrivals, np.full(arrivals.size, arrivals.size))
-        total += int(world.demand[arrivals[found >= 0]].sum())
+        arrivals = _arrivals(tables.mix, trial.demand, wanted, number)
+        agents_found = trial.place(arrivals, np.full(arrivals.size, arrivals.size))
+        total += int(trial.demand[arrivals[agents_found >= 0]].sum())
     return float(total)
 
 
-def served(tables: Tables, agents: Sequence[AgentState], stays: Stays) -> float:
-    """Return how much of the demand is placed while sessions also end, with these tables.
-
-    A fraction of the demand, summed over several loads near that which fills all agents.
+def measure_served(tables: Tables, agents: Sequence[AgentState], runtimes: MeanRuntimes) -> float:
+    """Return the fraction of the demand that is placed with these tables while sessions start and
+    end, summed over several loads near full capacity.
     """
-    world = _World(tables, agents)
+    trial = _Trial(tables, agents)
     kinds = list(tables.mix)
-    usual = sum(stays.values()) / len(stays)
-    seconds = np.array([stays.get(kind, usual) for kind in kinds])
+    mean_seconds = sum(runtimes.values()) / len(runtimes)
+    seconds = np.array([runtimes.get(kind, mean_seconds) for kind in kinds])
     weights = np.array([tables.mix[kind] for kind in kinds])
-    work = float((weights * world.demand * seconds).sum() / weights.sum())
+    work = float((weights * trial.demand * seconds).sum() / weights.sum())
     if not work:
         return 0.0
     total = 0.0
     for load in _LOADS:
-        stay = seconds * (load * world.capacity / work)
-        mean = float((weights * stay).sum() / weights.sum())
-        count = int(min(_MAX_ARRIVALS, max(_MIN_ARRIVALS, _STAYS * mean)))
-        kinds_drawn, stays_drawn = _draws(2 * count).reshape(2, count)
+        # Run times in steps; one session arrives per step.
+        run_steps = seconds * (load * trial.capacity / work)
+        mean_steps = float((weights * run_steps).sum() / weights.sum())
+        count = int(min(_MAX_ARRIVALS, max(_MIN_ARRIVALS, _MEAN_RUNTIMES * mean_steps)))
+        kind_numbers, length_numbers = _quasi_random(2 * count).reshape(2, count)
         bounds = np.cumsum(weights)
-        arrivals = np.searchsorted(bounds, kinds_drawn * bounds[-1], side="right")
-        lengths = stay[arrivals] * -np.log1p(-stays_drawn)
+        arrivals = np.searchsorted(bounds, kind_numbers * bounds[-1], side="right")
+        lengths = run_steps[arrivals] * -np.log1p(-length_numbers)  # exponentially distributed
         ends = np.arange(1, count + 1) + lengths.astype(np.int64)
-        found = world.place(arrivals, np.minimum(ends, count))
+        agents_found = trial.place(arrivals, np.minimum(ends, count))
         # Measure the second half only: the first half fills the agents.
-        asked, found = world.demand[arrivals[count // 2 :]], found[count // 2 :]
-        total += float(asked[found >= 0].sum() / asked.sum())
+        demand, placed = trial.demand[arrivals[count // 2 :]], agents_found[count // 2 :] >= 0
+        total += float(demand[placed].sum() / demand.sum())
     return total
 
 
-def _draws(count: int) -> Floats:
-    """Return quasi-random numbers from 0 to below 1, always the same (splitmix64)."""
+def _quasi_random(count: int) -> Floats:
+    """Return pseudo-random numbers from 0 to below 1, always the same (splitmix64)."""
     x = np.arange(1, count + 1, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15)
     x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
@@ -125,45 +131,45 @@ def _draws(count: int) -> Floats:
     return drawn
 
 
-class _World:
-    """Empty healthy agents and the kinds of a mix, encoded for the search."""
+class _Trial:
+    """Empty healthy agents and the kinds of a mix, encoded for trial placements."""
 
     def __init__(self, tables: Tables, agents: Sequence[AgentState]) -> None:
-        names = Names(tables.families, tables.models)
+        names = NameTable(tables.families, tables.models)
         empty = [replace(a.at_best(), architecture="", engine="") for a in agents]
         self._columns = build_columns(empty, names)
-        # Treat devices that require equal shares like any others in a trial.
+        # A trial ignores that all shares of a device may have to be equal.
         self._columns.facts[:, :, c.IN_FORCE] = c.ANY
         kinds = list(tables.mix)
-        self._shapes = np.stack([kind_row(kind, names) for kind in kinds])
-        self._shapes[:, c.ARCHITECTURE] = names.other("")
+        self._shapes = np.stack([encode_request_kind(kind, names) for kind in kinds])
+        self._shapes[:, c.ARCHITECTURE] = names.label("")
         self._costs = costs_for(tables, names)
         self.demand = np.array([round(kind.demand * c.UNIT) for kind in kinds])
         self.capacity = int(self._columns.facts[:, :, c.CAPACITY].clip(0).sum())
 
     def place(self, arrivals: Ints, ends: Ints) -> Ints:
-        """Return the agent of each arrival, or -1; ``ends``: the arrival before which each
-        leaves.
-        """
-        count, devices = self._columns.free.shape
-        memory = new_memory(count, devices, len(self._shapes), 0, c.PRICED)
+        """Return the agent of each arrival, or -1; arrival i ends before arrival ``ends[i]``."""
+        agents, devices = self._columns.free.shape
+        shapes = len(self._shapes)
+        cache = new_score_cache(
+            agents=agents, devices=devices, shapes=shapes, picks=0, policy=c.PRICED
+        )
         columns = self._columns
         columns = columns._replace(agents=columns.agents.copy(), free=columns.free.copy())
-        found = np.zeros(arrivals.size, np.int64)
-        world = bundle(columns, self._costs, memory, self._shapes)
-        decide_all(world.places, arrivals, ends.astype(np.int64), found)
-        return found
+        agents_found = np.zeros(arrivals.size, np.int64)
+        pointers = bundle(columns, self._costs, cache, self._shapes).pointers
+        place_sequence(pointers, arrivals, ends.astype(np.int64), agents_found)
+        return agents_found
 
 
 def _arrivals(mix: Mix, demand: Ints, wanted: float, number: int) -> Ints:
-    """Return a list of kinds in the proportions of the mix, with ``wanted`` as total demand.
-
-    The sequence is fixed and needs no random generator.
+    """Return list ``number`` of kinds, in the proportions of the mix, with a total demand of
+    ``wanted`` thousandths. The lists are always the same.
     """
     bounds = np.array(list(accumulate(mix.values())))
-    # Multiples of the golden ratio are evenly spread; a shuffle by another irrational number keeps
-    # neighbours from repeating a pattern.
-    steps = np.arange(1, _ARRIVALS + 1) + number * _ARRIVALS
+    # Multiples of the golden ratio modulo 1 are evenly spread; sorting by multiples of another
+    # irrational number avoids a repeating pattern of neighbors.
+    steps = np.arange(1, _MAX_LIST + 1) + number * _MAX_LIST
     order = np.argsort(steps * 2**0.5 % 1.0, kind="stable")
     drawn = (steps * 0.6180339887498949 % 1.0)[order] * bounds[-1]
     arrivals: Ints = np.searchsorted(bounds, drawn, side="right").astype(np.int64)
@@ -171,7 +177,7 @@ def _arrivals(mix: Mix, demand: Ints, wanted: float, number: int) -> Ints:
     return arrivals[:length]
 
 
-def _spread(agents: Sequence[AgentState], stays: Stays) -> Sequence[AgentState]:
-    """Return a limited number of agents, spread evenly over all of them."""
-    stride = -(-len(agents) // (_LEAVING_AGENTS if stays else _AGENTS))
+def _sample(agents: Sequence[AgentState]) -> Sequence[AgentState]:
+    """Return at most ``_MAX_AGENTS`` agents at equal distances in the sequence."""
+    stride = -(-len(agents) // _MAX_AGENTS)
     return agents[:: max(1, stride)]

@@ -4,26 +4,26 @@ from __future__ import annotations
 
 from ...cluster.devices import Device
 from ...resources import CPU, MEM, ResourceSlots
-from .mix import starting_mix
+from .mix import default_mix
 from .model import AgentState, Policy, Request
 from .placer import Placer
 from .variants import choose_tables
 
 
 def warm_up() -> None:
-    """Compile every function of placement: about ten seconds once, then loaded from disk.
+    """Compile every function of placement: 10 to 40 s of CPU time once, later loaded from disk.
 
-    Run it in a thread when the manager starts. The compiled code is stored next to the sources, or
-    in the user's cache folder where these are read-only.
+    Run it in a thread or process of its own when the manager starts. The compiled code is stored
+    next to the sources, or in the user's cache folder if the sources are read-only.
     """
     device = Device("warm-0", "cuda")
     agent = AgentState("warm", "warm", "", "", {CPU: 4000, MEM: 2**34}, devices=(device,))
-    placer = Placer([agent], Policy.PRICED, choose_tables(starting_mix([agent]), [agent]))
+    placer = Placer([agent], Policy.PRICED, choose_tables(default_mix([agent]), [agent]))
     slots = ResourceSlots({CPU: 1000, MEM: 2**30, "cuda.shares": 500})
     request = placer.prepare(Request(slots, "warm", ""))
     placed = placer.place(request)
     placer.release(placed or ())
-    # The second search and the second look-ahead for a request take other code paths, as in a pass.
-    placer.fits_all([request])
-    placer.spare(placer.fork())
+    # The second search of a request and the second fork use other functions than the first.
+    placer.fits_each([request])
+    placer.recycle(placer.fork())
     placer.fork()

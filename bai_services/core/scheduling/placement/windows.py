@@ -1,7 +1,7 @@
-"""Even division of a share over several devices (compiled; see search.py).
+"""Divide a share evenly over several devices (compiled; columns.py explains recurring names).
 
-Devices that may hold a part are sorted by room, largest first; a window is a run of neighbours in
-that order. Within a window, parts are as even as the room on its devices permits.
+Devices that may hold a part are sorted by free capacity, largest first; a window is a run of
+neighbors in that order. Within a window, parts are as even as the free capacity permits.
 """
 
 from __future__ import annotations
@@ -9,22 +9,23 @@ from __future__ import annotations
 import numpy as np
 
 from ...cluster.device_sharing import ANY_SHARE
-from .columns import IN_FORCE, LEAST, MAX_SHARE, MIN_SHARE, NEED_AMOUNT, STEP, UNIT
-from .device_selection import inlined, inner, serves, take_device
+from .columns import IN_FORCE, MAX_SHARE, MIN_PART, MIN_SHARE, NEED_AMOUNT, PART_STEP, UNIT
+from .device_selection import add_pick, inlined, inner, is_suitable
 
 
 @inlined
-def steps_on(free, j):  # type: ignore[no-untyped-def]
-    return min(free[j], UNIT) // STEP
+def free_steps(free, j):  # type: ignore[no-untyped-def]
+    """Return the free capacity of a device in steps of ``PART_STEP``."""
+    return min(free[j], UNIT) // PART_STEP
 
 
 @inner
-def line_up(free, facts, need, line):  # type: ignore[no-untyped-def]
-    """Write the devices that may hold a part, largest room first; return their number."""
+def sort_candidates(free, facts, need, line):  # type: ignore[no-untyped-def]
+    """Write the devices that may hold a part to ``line``, most free first; return their number."""
     count = 0
     for j in range(free.size):
-        least = max(facts[j, MIN_SHARE], LEAST)
-        if not serves(facts, j, need) or steps_on(free, j) * STEP < least:
+        least = max(facts[j, MIN_SHARE], MIN_PART)
+        if not is_suitable(facts, j, need) or free_steps(free, j) * PART_STEP < least:
             continue
         if facts[j, MAX_SHARE] < ANY_SHARE or facts[j, IN_FORCE] > 0:
             continue
@@ -40,69 +41,70 @@ def line_up(free, facts, need, line):  # type: ignore[no-untyped-def]
 
 @inner
 def divide(free, facts, amount, window, parts):  # type: ignore[no-untyped-def]
-    """Divide a quantity over a window, in steps, largest part first; return whether it fits.
+    """Divide an amount over a window, largest part first; return whether it fits.
 
-    If the quantity is not a multiple of a step, the largest part is smaller by the difference.
+    ``parts`` receives the thousandths of each device, in multiples of ``PART_STEP``. If the amount
+    is not a multiple of it, the largest part is smaller by the difference.
     """
-    left = -(-amount // STEP)
-    short = left * STEP - amount
+    left = -(-amount // PART_STEP)
+    short = left * PART_STEP - amount
     at = window.size - 1
     while at >= 0:
-        room = steps_on(free, window[at])
+        steps = free_steps(free, window[at])
         if at == 0:
-            room = (min(free[window[at]], UNIT) + short) // STEP
-        if room * (at + 1) >= left:
+            steps = (min(free[window[at]], UNIT) + short) // PART_STEP
+        if steps * (at + 1) >= left:
             break
-        # This device is full; the others have more room and hold the rest.
-        parts[at] = room * STEP
-        left -= room
+        # This device is filled; the others have more free capacity and hold the rest.
+        parts[at] = steps * PART_STEP
+        left -= steps
         at -= 1
     if at < 0:
         return False
     base, more = left // (at + 1), left % (at + 1)
     for i in range(at + 1):
-        parts[i] = (base + (i < more)) * STEP
+        parts[i] = (base + (i < more)) * PART_STEP
     parts[0] -= short
     is_large_enough = True
     for i in range(window.size):
-        is_large_enough &= parts[i] >= max(facts[window[i], MIN_SHARE], LEAST)
+        is_large_enough &= parts[i] >= max(facts[window[i], MIN_SHARE], MIN_PART)
     return is_large_enough
 
 
 @inner
-def pick_window(free, facts, need, may_be_uneven, spreads, picks, at, kernel, i):  # type: ignore[no-untyped-def]
-    """Take the best window for a share; return the number of picks, or -1.
+def pick_window(free, facts, need, may_be_uneven, is_spread, picks, at, kernel, i):  # type: ignore[no-untyped-def]
+    """Pick the devices of the best window for a share; return the next index, or -1.
 
-    The best window is the most even one (parts that differ by one step are even), then the one with
-    the fewest devices, then the one that leaves least free (``spreads``: most).
+    The best window has the most even parts (a difference of one step counts as even), then the
+    fewest devices, then the least free capacity (``is_spread``: the most).
     """
     amount = need[NEED_AMOUNT]
     line, parts = np.empty(free.size, np.int64), np.empty(free.size, np.int64)
-    count = line_up(free, facts, need, line)
-    start, size, least_uneven, left = -1, 0, 0, 0
+    count = sort_candidates(free, facts, need, line)
+    start, size, best_uneven, best_free = -1, 0, 0, 0
     for n in range(max(2, -(-amount // UNIT)), count + 1):
-        if size and least_uneven == 0:
+        if size and best_uneven == 0:
             break
         for first in range(count - n, -1, -1):
             window = line[first : first + n]
             if not divide(free, facts, amount, window, parts):
                 continue
-            uneven = max(0, parts[0] - parts[n - 1] - STEP)
+            uneven = max(0, parts[0] - parts[n - 1] - PART_STEP)
             if uneven and not may_be_uneven:
                 continue
-            room = 0
+            window_free = 0
             for k in range(n):
-                room += free[window[k]]
-            is_tighter = room > left if spreads else room < left
-            is_better = uneven < least_uneven or (
-                uneven == least_uneven and size == n and is_tighter
+                window_free += free[window[k]]
+            is_preferred = window_free > best_free if is_spread else window_free < best_free
+            is_better = uneven < best_uneven or (
+                uneven == best_uneven and size == n and is_preferred
             )
             if size == 0 or is_better:
-                start, size, least_uneven, left = first, n, uneven, room
+                start, size, best_uneven, best_free = first, n, uneven, window_free
     if size == 0:
         return -1
     window = line[start : start + size]
     divide(free, facts, amount, window, parts)
     for k in range(size):
-        at = take_device(free, picks, at, kernel, i, window[k], parts[k])
+        at = add_pick(free, picks, at, kernel, i, window[k], parts[k])
     return at

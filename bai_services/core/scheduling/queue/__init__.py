@@ -1,31 +1,31 @@
-"""Queue: which session starts when and where, and why the others wait."""
+"""Queue: decide which pending session starts when and where, and explain why the others cannot."""
 
 from .model import (
     Backfill,
-    Bucket,
     Certainty,
     Changes,
+    DailyUsage,
     Decision,
     Estimate,
+    Explanation,
     FairShare,
     GiveWay,
     GroupState,
     Order,
     PassResult,
+    PendingSession,
     Reason,
     Reservation,
-    Running,
+    RunningSession,
     Snapshot,
     Suggestion,
-    Waiting,
-    Why,
     no_op,
 )
 from .run import Queue, run_pass
 
 __all__ = [
     "Backfill",
-    "Bucket",
+    "DailyUsage",
     "Certainty",
     "Changes",
     "Decision",
@@ -38,11 +38,11 @@ __all__ = [
     "Queue",
     "Reason",
     "Reservation",
-    "Running",
+    "RunningSession",
     "Snapshot",
     "Suggestion",
-    "Waiting",
-    "Why",
+    "PendingSession",
+    "Explanation",
     "no_op",
     "run_pass",
 ]

@@ -10,7 +10,7 @@ from datetime import datetime, timedelta
 from ..caps import Scope
 from ..placement import Policy
 from .group_queue import GroupQueue
-from .model import Backfill, Certainty, Order, PassResult, Reservation, Waiting
+from .model import Backfill, Certainty, Order, PassResult, PendingSession, Reservation
 from .run import Queue
 
 _TICK = timedelta(microseconds=1)
@@ -50,73 +50,73 @@ class Labels:
     Any other start is ``estimated``: it is exact if no session arrives and every run time is right.
     """
 
-    def __init__(self, queue: Queue, waiting: Mapping[str, Waiting]) -> None:
+    def __init__(self, queue: Queue, pending: Mapping[str, PendingSession]) -> None:
         self._began_at = queue.now
-        self._waiting = dict(waiting)
-        self._capped = {w.id for w in waiting.values() if queue.is_capped(w)}
-        roots = _coupled(queue, waiting.values())
+        self._pending = dict(pending)
+        self._capped = {w.id for w in pending.values() if queue.is_capped(w)}
+        roots = _coupled(queue, pending.values())
         self._groups = {
             name: _Group(group_queue, roots[name], group_queue.state.order is Order.FIFO)
             for name in queue.groups()
             for group_queue in [queue.group_queue(name)]
         }
         # By root: starts after this time depend on something uncertain.
-        self._unsure_after: dict[str, datetime] = {}
+        self._uncertain_after: dict[str, datetime] = {}
         for group in self._groups.values():
             if group.group_queue.state.placement is Policy.RANDOM:
-                self._doubt(group, queue.now)
-        for w in waiting.values():
-            self._note_waiting(w)
+                self._mark_uncertain(group, queue.now)
+        for w in pending.values():
+            self._note_pending(w)
         for running in queue.all_running():
             # A session past its limit is being stopped; how long that takes is unknown.
             if running.ends_at is None or running.ends_at <= queue.now:
-                self._doubt(self._groups[running.group], queue.now)
+                self._mark_uncertain(self._groups[running.group], queue.now)
 
-    def _note_waiting(self, waiting: Waiting) -> None:
-        if waiting.closed:
+    def _note_pending(self, pending: PendingSession) -> None:
+        if pending.blocked_reason:
             return
-        group = self._group(waiting.id)
-        group.priorities[waiting.priority] += 1
-        group.is_sealed &= waiting.id not in self._capped
-        if waiting.unmet and not waiting.awaits:
+        group = self._group(pending.id)
+        group.priorities[pending.priority] += 1
+        group.is_sealed &= pending.id not in self._capped
+        if pending.unmet_dependencies and not pending.dependency_ids:
             # Its condition is unknown.
-            self._doubt(group, self._began_at)
+            self._mark_uncertain(group, self._began_at)
 
     def _group(self, session_id: str) -> _Group:
-        return self._groups[self._waiting[session_id].request.resource_group]
+        return self._groups[self._pending[session_id].request.resource_group]
 
-    def _doubt(self, group: _Group, after: datetime) -> None:
-        self._unsure_after[group.root] = min(after, self._unsure_after.get(group.root, after))
+    def _mark_uncertain(self, group: _Group, after: datetime) -> None:
+        self._uncertain_after[group.root] = min(after, self._uncertain_after.get(group.root, after))
 
-    def let_in(self, waiting: Waiting, at: datetime) -> None:
+    def note_dependencies_ended(self, pending: PendingSession, at: datetime) -> None:
         """Note that a session's dependencies have ended; success is assumed."""
-        self._doubt(self._group(waiting.id), at - _TICK)
+        self._mark_uncertain(self._group(pending.id), at - _TICK)
 
-    def is_open_ended(self, waiting: Waiting, at: datetime) -> None:
+    def note_uncertain_end(self, pending: PendingSession, at: datetime) -> None:
         """Note that a session has started that may end before its limit, or has no limit."""
-        self._doubt(self._group(waiting.id), at)
+        self._mark_uncertain(self._group(pending.id), at)
 
-    def of_pass(self, at: datetime, result: PassResult) -> dict[str, Certainty]:
+    def label_pass(self, at: datetime, result: PassResult) -> dict[str, Certainty]:
         """Return the label of every session that a pass has started."""
         started: dict[str, list[str]] = {}
         for decision in result.decisions:
-            mine = self._waiting[decision.session_id].request.resource_group
+            mine = self._pending[decision.session_id].request.resource_group
             started.setdefault(mine, []).append(decision.session_id)
         found: dict[str, Certainty] = {}
         for name, group in self._groups.items():
-            found.update(self._of_group(group, at, started.get(name, [])))
+            found.update(self._label_group(group, at, started.get(name, [])))
         return found
 
-    def _of_group(self, group: _Group, at: datetime, started: list[str]) -> dict[str, Certainty]:
+    def _label_group(self, group: _Group, at: datetime, started: list[str]) -> dict[str, Certainty]:
         is_first = at == self._began_at
         found: dict[str, Certainty] = {}
         if started and not is_first:
             self._check_window(group, at)
             self._check_head(group, at, started)
-        is_sure = at <= self._unsure_after.get(group.root, at)
+        is_sure = at <= self._uncertain_after.get(group.root, at)
         for session_id in started:
-            waiting = self._waiting[session_id]
-            group.priorities[waiting.priority] -= 1
+            pending = self._pending[session_id]
+            group.priorities[pending.priority] -= 1
             is_safe = is_first or group.is_sealed or session_id == group.head
             found[session_id] = Certainty.KNOWN if is_sure and is_safe else Certainty.ESTIMATED
         if started and not is_first:
@@ -132,7 +132,7 @@ class Labels:
 
     def _set_head(self, group: _Group) -> None:
         group_queue = group.group_queue
-        if group_queue.state.order not in (Order.FIFO, Order.LIFO) or group_queue.is_passed:
+        if group_queue.state.order not in (Order.FIFO, Order.LIFO) or group_queue.has_capped_ahead:
             return
         reservation = _reservation_of(group_queue)
         if reservation is not None and reservation.certainty is Certainty.KNOWN:
@@ -145,7 +145,7 @@ class Labels:
 
     def _is_head(self, group: _Group) -> bool:
         group_queue = group.group_queue
-        if group_queue.is_passed:
+        if group_queue.has_capped_ahead:
             return False
         if group.head_at is None:
             return group_queue.stopped_by == group.head
@@ -163,8 +163,8 @@ class Labels:
         """
         if not group.head:
             return
-        first = _sort_key(group.group_queue, self._waiting[group.head])
-        if any(_sort_key(group.group_queue, self._waiting[s]) < first for s in started) or (
+        first = _sort_key(group.group_queue, self._pending[group.head])
+        if any(_sort_key(group.group_queue, self._pending[s]) < first for s in started) or (
             group.head in started and group.head_at not in (None, at)
         ):
             group.head = ""
@@ -187,7 +187,7 @@ class Labels:
         An arrival with a priority between the two could have passed it as well.
         """
         highest = max((p for p, n in group.priorities.items() if n), default=None)
-        if highest is not None and any(self._waiting[s].priority < highest for s in started):
+        if highest is not None and any(self._pending[s].priority < highest for s in started):
             group.is_sealed = False
 
     def _check_room(self, group: _Group, at: datetime) -> None:
@@ -204,12 +204,12 @@ class Labels:
                 return
         if group_queue.state.backfill is Backfill.OFF and group_queue.stopped_by:
             return
-        if not group_queue.placer.has_spare():
+        if not group_queue.placer.has_spare_cpu():
             return
         is_short = (
             reservation is not None
             and reservation.certainty is Certainty.KNOWN
-            and not group_queue.has_spare
+            and not group_queue.has_spare_beside_reservation
         )
         if not is_short:
             group.is_sealed = False
@@ -227,12 +227,12 @@ def _is_same(one: Reservation | None, other: Reservation) -> bool:
     )
 
 
-def _sort_key(group_queue: GroupQueue, waiting: Waiting) -> tuple[int, int]:
+def _sort_key(group_queue: GroupQueue, pending: PendingSession) -> tuple[int, int]:
     sign = -1 if group_queue.state.order is Order.LIFO else 1
-    return (-waiting.priority, sign * waiting.sequence)
+    return (-pending.priority, sign * pending.sequence)
 
 
-def _coupled(queue: Queue, waiting: Iterable[Waiting]) -> dict[str, str]:
+def _coupled(queue: Queue, pending: Iterable[PendingSession]) -> dict[str, str]:
     """Return a root name for each group, equal for groups whose sessions share caps.
 
     A session that depends on one of another group couples the two groups as well.
@@ -246,14 +246,14 @@ def _coupled(queue: Queue, waiting: Iterable[Waiting]) -> dict[str, str]:
 
     group_of: dict[Scope | str, str] = {}
     scopes: dict[str, set[tuple[Scope, ...]]] = {name: set() for name in found}
-    for w in waiting:
+    for w in pending:
         scopes[w.request.resource_group].add(w.scopes)
         group_of[w.id] = w.request.resource_group
     for running in queue.all_running():
         scopes[running.group].add(running.scopes)
         group_of[running.id] = running.group
-    for w in queue.all_waiting().values():
-        for other in w.awaits:
+    for w in queue.all_pending().values():
+        for other in w.dependency_ids:
             if other in group_of:
                 found[root(group_of[other])] = root(w.request.resource_group)
     capped = set(queue.quotas.all_caps())

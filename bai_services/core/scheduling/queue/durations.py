@@ -1,4 +1,4 @@
-"""Run times of each kind of session, learned from ended sessions."""
+"""Run times of sessions by kind, learned from ended sessions."""
 
 from __future__ import annotations
 
@@ -8,31 +8,31 @@ from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import NamedTuple
 
-from .model import Certainty, Running, Waiting
+from .model import Certainty, PendingSession, RunningSession
 
-# Number of the latest ended sessions of a kind that are used.
+# Number of ended sessions that are stored for each kind: the latest ones.
 WINDOW = 256
-# Minimum number of sessions that ran at least as long as this one, to predict its remaining time.
-_FEWEST = 5
+# Minimum number of ended sessions that ran longer than a running session, to predict its run time.
+_MIN_SAMPLES = 5
 
 
 class Learned(NamedTuple):
-    """Prediction of a session's total run time from the ended sessions of its kind."""
+    """Predicted total run time of a session, and the number of ended sessions it is based on."""
 
     seconds: float
     samples: int
 
 
 class Durations(Mapping[str, Sequence[int]]):
-    """Run times per kind, the latest ``WINDOW`` of each, for conditional medians.
+    """The latest ``WINDOW`` run times of each kind, for conditional medians.
 
-    ``add`` learns online. It is itself a mapping from kind to run times, so a snapshot can use it
-    as ``durations`` without sorting anything again in a pass.
+    ``add`` learns online. As a mapping from kind to run times it can be the ``durations`` of a
+    snapshot; the run times then stay sorted between passes.
     """
 
     def __init__(self, samples: Mapping[str, Sequence[int]] | None = None) -> None:
         self._latest = {kind: deque(found, WINDOW) for kind, found in (samples or {}).items()}
-        self._sorted: dict[str, list[int]] = {}  # only of the kinds requested so far
+        self._sorted: dict[str, list[int]] = {}  # only of the kinds queried so far
 
     def add(self, kind: str, seconds: int) -> None:
         """Add the run time of an ended session of a kind."""
@@ -61,16 +61,16 @@ class Durations(Mapping[str, Sequence[int]]):
     def quantile(self, kind: str, part: float, elapsed: float = 0.0) -> Learned | None:
         """Return a quantile of the total run time of a session that has run ``elapsed`` seconds.
 
-        Only sessions that ran at least that long are considered. When they are too few, the median
-        is twice the elapsed time (the rule for durations of unknown scale). None: nothing is known
-        of the kind.
+        Only ended sessions that ran longer are considered. If there are too few, the result is
+        twice the elapsed time (the estimate for durations of unknown scale). None: no session of
+        the kind has ended.
         """
         ordered = self._ordered(kind)
         if not ordered:
             return None
         first = bisect_right(ordered, elapsed) if elapsed else 0
         longer = len(ordered) - first
-        if elapsed and longer < _FEWEST:
+        if elapsed and longer < _MIN_SAMPLES:
             return Learned(2 * elapsed, longer)
         at = first + min(longer - 1, int(part * longer))
         return Learned(float(ordered[at]), longer)
@@ -81,9 +81,7 @@ class Durations(Mapping[str, Sequence[int]]):
 
 
 class End(NamedTuple):
-    """End of a running session or of what else holds room, in seconds from now; infinity:
-    unknown.
-    """
+    """End of a session, in seconds from now (or from its start); infinity: unknown."""
 
     seconds: float
     certainty: Certainty
@@ -92,8 +90,8 @@ class End(NamedTuple):
 NEVER = End(float("inf"), Certainty.UNKNOWN)
 
 
-def end_of(running: Running, now: datetime, durations: Durations) -> End:
-    """Return when a running session ends: the enforced end, else the learned one, else unknown."""
+def end_of(running: RunningSession, now: datetime, durations: Durations) -> End:
+    """Return when a running session ends: its enforced end, else the learned one, else unknown."""
     if running.ends_at is not None:
         # A session past its end is being stopped: it may end at any moment.
         return End(max(0.0, (running.ends_at - now).total_seconds()), Certainty.KNOWN)
@@ -104,10 +102,14 @@ def end_of(running: Running, now: datetime, durations: Durations) -> End:
     return End(max(0.0, learned.seconds - elapsed), Certainty.ESTIMATED)
 
 
-def run_time(waiting: Waiting, durations: Durations) -> End:
-    """Return how long a waiting session would run: the learned time, at most its limit."""
-    limit = NEVER if waiting.seconds is None else End(float(waiting.seconds), Certainty.KNOWN)
-    learned = durations.median(waiting.kind)
+def run_time(pending: PendingSession, durations: Durations) -> End:
+    """Return how long a pending session would run: the learned time, at most its limit."""
+    limit = (
+        NEVER
+        if pending.max_run_seconds is None
+        else End(float(pending.max_run_seconds), Certainty.KNOWN)
+    )
+    learned = durations.median(pending.kind)
     if learned is None or learned.seconds >= limit.seconds:
         return limit
     return End(learned.seconds, Certainty.ESTIMATED)

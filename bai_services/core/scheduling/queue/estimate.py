@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from .certainty import Labels
 from .durations import Durations, end_of, run_time
-from .model import Certainty, Changes, Estimate, Waiting
+from .model import Certainty, Changes, Estimate, PendingSession
 from .position import positions
 from .reserve import later
 from .run import Queue
@@ -58,11 +58,11 @@ class _Simulation:
         self._began_at = queue.now
         self._durations = Durations(queue.durations)
         self._stop_at = budget.clock() + budget.seconds
-        self._waiting = queue.all_waiting()
+        self._pending = queue.all_pending()
         self._ends: list[_End] = []
         self._starts: dict[str, Estimate] = {}
         self._is_cut = False
-        self._labels = Labels(queue, self._waiting)
+        self._labels = Labels(queue, self._pending)
         # Sessions with dependencies: the number of unfinished ones, and the sessions that depend on
         # each.
         self._left: dict[str, int] = {}
@@ -74,12 +74,12 @@ class _Simulation:
         self._note_dependents()
 
     def _note_dependents(self) -> None:
-        for waiting in self._waiting.values():
-            if waiting.closed or not waiting.awaits:
+        for pending in self._pending.values():
+            if pending.blocked_reason or not pending.dependency_ids:
                 continue
-            self._left[waiting.id] = len(waiting.awaits)
-            for other in waiting.awaits:
-                self._dependents.setdefault(other, []).append(waiting.id)
+            self._left[pending.id] = len(pending.dependency_ids)
+            for other in pending.dependency_ids:
+                self._dependents.setdefault(other, []).append(pending.id)
 
     def _end_after(self, now: datetime, seconds: float, session_id: str) -> None:
         if not math.isinf(seconds):
@@ -89,7 +89,7 @@ class _Simulation:
         """Run passes until no more events follow or the budget is spent."""
         queue = self._queue
         self._pass(queue.now)
-        while queue.count_waiting():
+        while queue.count_pending():
             if self._is_spent():
                 self._is_cut = True
                 return
@@ -97,7 +97,7 @@ class _Simulation:
             if at is None:
                 return
             ended = self._ended(at)
-            queue.apply(Changes(gone=ended, waiting=self._release_dependents(ended, at)))
+            queue.apply(Changes(gone=ended, pending=self._release_dependents(ended, at)))
             self._pass(at)
 
     def _is_spent(self) -> bool:
@@ -107,7 +107,7 @@ class _Simulation:
     def _next(self) -> datetime | None:
         """Return the time of the next pass: an end, or a time at which the queue must run again."""
         times = [self._ends[0].at] if self._ends else []
-        wake = self._queue.wakes_at()
+        wake = self._queue.next_wake_at()
         if wake is not None and (self._ends or self._queue.count_deferred()):
             times.append(wake)
         return min(times, default=None)
@@ -118,16 +118,18 @@ class _Simulation:
             ended.append(heappop(self._ends).session_id)
         return ended
 
-    def _release_dependents(self, ended: Iterable[str], at: datetime) -> list[Waiting]:
+    def _release_dependents(self, ended: Iterable[str], at: datetime) -> list[PendingSession]:
         """Return the sessions whose last dependency has ended."""
         found = []
         for other in ended:
             for session_id in self._dependents.get(other, ()):
                 self._left[session_id] -= 1
                 if self._left[session_id] == 0:
-                    waiting = replace(self._waiting[session_id], unmet="", awaits=())
-                    self._labels.let_in(waiting, at)
-                    found.append(waiting)
+                    pending = replace(
+                        self._pending[session_id], unmet_dependencies="", dependency_ids=()
+                    )
+                    self._labels.note_dependencies_ended(pending, at)
+                    found.append(pending)
         return found
 
     def _pass(self, at: datetime) -> None:
@@ -135,21 +137,21 @@ class _Simulation:
         queue.give_way()
         result = queue.run(at, explains=False)
         labels = self._labels
-        sure = labels.of_pass(at, result)
+        sure = labels.label_pass(at, result)
         for decision in result.decisions:
-            waiting = self._waiting[decision.session_id]
-            self._starts[waiting.id] = Estimate(at, sure[waiting.id])
-            length = run_time(waiting, self._durations)
-            self._end_after(at, length.seconds, waiting.id)
+            pending = self._pending[decision.session_id]
+            self._starts[pending.id] = Estimate(at, sure[pending.id])
+            length = run_time(pending, self._durations)
+            self._end_after(at, length.seconds, pending.id)
             if length.certainty is not Certainty.KNOWN:
-                labels.is_open_ended(waiting, at)
+                labels.note_uncertain_end(pending, at)
 
     def estimates(self) -> dict[str, Estimate]:
         """Return the results; sessions that were not reached get an estimate from the group's
         pace.
         """
         starts = self._starts
-        found = {key: starts.get(key, _NOTHING) for key in self._waiting}
+        found = {key: starts.get(key, _NOTHING) for key in self._pending}
         if self._is_cut:
             for group in self._queue.groups():
                 found.update(self._rough(group))
@@ -160,7 +162,7 @@ class _Simulation:
         begun = [
             (e.starts_at - self._began_at).total_seconds()
             for key, e in self._starts.items()
-            if e.starts_at is not None and self._waiting[key].request.resource_group == group
+            if e.starts_at is not None and self._pending[key].request.resource_group == group
         ]
         last = max(begun, default=0.0)
         waits = sum(seconds > 0 for seconds in begun)
@@ -168,9 +170,9 @@ class _Simulation:
             return {}
         each = last / waits
         able = [
-            self._waiting[key]
+            self._pending[key]
             for key, shape in group_queue.shape_of.items()
-            if group_queue.can_ever(shape)
+            if group_queue.fits_when_empty(shape)
         ]
         return {
             session_id: Estimate(later(self._began_at, last + n * each), Certainty.ROUGH)

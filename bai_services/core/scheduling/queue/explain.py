@@ -8,7 +8,7 @@ from ...resources import format_amount
 from ..caps import violation_facts
 from ..placement import Refusal
 from .group_queue import GroupQueue
-from .model import GiveWay, Reason, Reservation, Waiting, no_op
+from .model import GiveWay, PendingSession, Reason, Reservation, no_op
 from .shape import Shape
 
 ACCOUNT = "account"
@@ -26,15 +26,15 @@ def reason(check: str, message: str, passed: bool = False, **facts: Any) -> Reas
     return {"check": check, "passed": passed, "message": message, **facts}
 
 
-def held_reasons(waiting: Waiting) -> tuple[Reason, ...]:
+def blocked_reasons(pending: PendingSession) -> tuple[Reason, ...]:
     """Return why a session is excluded from passes, whatever room there is."""
     found = []
-    if waiting.closed:
-        found.append(reason(ACCOUNT, waiting.closed))
-    if waiting.unmet:
-        found.append(reason(DEPENDENCIES, waiting.unmet))
-    if not found and waiting.not_before is not None:
-        at = waiting.not_before.isoformat()
+    if pending.blocked_reason:
+        found.append(reason(ACCOUNT, pending.blocked_reason))
+    if pending.unmet_dependencies:
+        found.append(reason(DEPENDENCIES, pending.unmet_dependencies))
+    if not found and pending.not_before is not None:
+        at = pending.not_before.isoformat()
         found.append(reason(NOT_BEFORE, f"starts not before {at}", not_before=at))
     return tuple(found)
 
@@ -45,8 +45,8 @@ def explain_group(group_queue: GroupQueue, give_way: GiveWay = no_op) -> None:
     Only a session with a reservation has reasons of its own. All others of a shape share theirs,
     because reservations change often.
     """
-    group_queue.room_reasons = {
-        handle: _room_reasons(group_queue, handle, give_way)
+    group_queue.capacity_reasons = {
+        handle: _capacity_reasons(group_queue, handle, give_way)
         for handle in {shape.handle for shape in group_queue.shapes.values()}
     }
     shared = (delaying(group_queue),), (behind(group_queue),), (inactive(group_queue.state.name),)
@@ -78,28 +78,32 @@ def _shape_reasons(
     is_behind = (
         group_queue.stopped_by and group_queue.shape_of.get(group_queue.stopped_by) is not shape
     )
-    if is_behind and group_queue.placer.can_ever(shape.handle):
+    if is_behind and group_queue.placer.fits_when_empty(shape.handle):
         return in_turn
-    return group_queue.room_reasons[shape.handle] or in_reserved_room
+    return group_queue.capacity_reasons[shape.handle] or in_reserved_room
 
 
-def _room_reasons(group_queue: GroupQueue, handle: int, give_way: GiveWay) -> tuple[Reason, ...]:
+def _capacity_reasons(
+    group_queue: GroupQueue, handle: int, give_way: GiveWay
+) -> tuple[Reason, ...]:
     """Return why there is no room for a request, empty if there is; equal results are one
     object.
     """
     give_way()
-    why = room_reason(group_queue, handle)
+    why = capacity_reason(group_queue, handle)
     if why is None:
         return ()
-    before = group_queue.room_reasons.get(handle, ())
+    before = group_queue.capacity_reasons.get(handle, ())
     return before if before == (why,) else (why,)
 
 
-def room_reason(group_queue: GroupQueue, handle: int) -> Reason | None:
+def capacity_reason(group_queue: GroupQueue, handle: int) -> Reason | None:
     """Return why there is no room for a request, None when there is."""
     if group_queue.placer.fits(handle):
         return None
-    return lacking(group_queue.placer.refusal(handle), is_ever=group_queue.placer.can_ever(handle))
+    return no_capacity(
+        group_queue.placer.refusal(handle), is_ever=group_queue.placer.fits_when_empty(handle)
+    )
 
 
 def inactive(group: str) -> Reason:
@@ -112,7 +116,7 @@ def policy_reasons(group_queue: GroupQueue, shape: Shape) -> tuple[Reason, ...]:
     return tuple({"check": POLICY, "passed": False, **violation_facts(v)} for v in found)
 
 
-def lacking(refusal: Refusal, *, is_ever: bool = True) -> Reason:
+def no_capacity(refusal: Refusal, *, is_ever: bool = True) -> Reason:
     """Return why no agent fits a session; without ``is_ever`` none would fit even if all were
     empty.
     """

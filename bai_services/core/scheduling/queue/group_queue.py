@@ -1,4 +1,4 @@
-"""The queue of one resource group: waiting sessions by shape, running sessions, agents."""
+"""The queue of one resource group: pending sessions by shape, running sessions and agents."""
 
 from __future__ import annotations
 
@@ -13,7 +13,16 @@ from ..caps import Scope
 from ..placement import AgentState
 from ..placement.placer import Placer
 from .durations import Durations
-from .model import Bucket, GroupState, Order, Party, Reason, Reservation, Running, Waiting
+from .model import (
+    DailyUsage,
+    GroupState,
+    Order,
+    Party,
+    PendingSession,
+    Reason,
+    Reservation,
+    RunningSession,
+)
 from .order import Standing
 from .quota import Quotas
 from .releases import Releases
@@ -21,12 +30,12 @@ from .selection import Selection
 from .shape import Shape, ShapeKey, shape_key
 from .shares import Shares, capacity_of, fair_factor
 
-# Number of requests without waiting sessions that a placer still caches.
+# A placer is replaced when it has prepared this many more requests than are needed.
 _MAX_HANDLES = 4096
 
 
 class GroupQueue:
-    """One resource group of a ``Queue``: persists between passes and is updated by changes."""
+    """One resource group of a ``Queue``: changes are applied to it between passes."""
 
     def __init__(self, state: GroupState, agents: Iterable[AgentState], quotas: Quotas) -> None:
         self.state = state
@@ -36,120 +45,125 @@ class GroupQueue:
         self.shapes: dict[ShapeKey, Shape] = {}
         self.shape_of: dict[str, Shape] = {}
         self.selection = Selection()
-        # Sessions excluded from passes: not yet due, or with another unmet condition.
-        self.deferred: dict[str, Waiting] = {}
-        self.held: dict[str, Waiting] = {}
-        self.running: dict[str, Running] = {}
-        # Running sessions with a limit, sorted by end; those without a limit.
+        # Sessions excluded from passes: those that start later, and those with an inactive owner or
+        # unfinished dependencies.
+        self.deferred: dict[str, PendingSession] = {}
+        self.blocked: dict[str, PendingSession] = {}
+        self.running: dict[str, RunningSession] = {}
+        # Running sessions with a limit, sorted by (end, start, id); those without a limit.
         self.by_end: list[tuple[datetime, datetime, str]] = []
-        self.endless: dict[str, Running] = {}
-        self.unreported: list[str] = []  # excluded sessions whose reasons were not reported yet
+        self.unlimited: dict[str, RunningSession] = {}
+        self.unreported: list[str] = []  # excluded sessions whose reasons are not reported yet
         self._alarms: list[tuple[datetime, str]] = []
         self.shares = Shares()
         self._capacity = capacity_of(self.agents.values())
         self.shares.set_capacity(self._capacity)
-        self._history: Mapping[Scope, Sequence[Bucket]] = {}
+        self._history: Mapping[Scope, Sequence[DailyUsage]] = {}
         self._fair: dict[Party, Standing] = {}  # fair-share standing of each party
         self._day = 0
         self._numbers = 0
         # Results of the last pass.
         self.is_dirty = True
         self.quota_version = -1
-        self.stopped_by: str = ""  # the session that no other may pass
-        self.is_passed = False  # a session held back by caps precedes the one that needs room
-        self.has_spare = False  # there is room beside the reserved session when it starts
+        self.stopped_by: str = ""  # id of the session that no later one may overtake
+        self.has_capped_ahead = (
+            False  # a session held back by caps precedes the one that needs room
+        )
+        self.has_spare_beside_reservation = (
+            False  # there is room beside the reserved session when it starts
+        )
         self.reservations: tuple[Reservation, ...] = ()
-        # by handle; empty tuple: there is room
-        self.room_reasons: dict[int, tuple[Reason, ...]] = {}
+        # By handle; an empty tuple: the request fits.
+        self.capacity_reasons: dict[int, tuple[Reason, ...]] = {}
         self.reserved: dict[str, tuple[Reason, ...]] = {}  # reasons of sessions with a reservation
         self.reported_reserved: dict[str, tuple[Reason, ...]] = {}
-        self._kept: list[Shape] = []
+        self._quota_reserved_for: list[Shape] = []
 
     def _new_placer(self, agents: list[AgentState]) -> Placer:
         state = self.state
         return Placer(agents, state.placement, state.tables, last_agent=state.last_agent)
 
     def fork(self, quotas: Quotas) -> GroupQueue:
-        """Return a copy for reading, unaffected by later changes of this one; shapes are shared."""
+        """Return a copy for reading, which later changes do not affect; shapes are shared."""
         other = copy.copy(self)
         other.quotas = quotas
         other.agents, other.placer = dict(self.agents), self.placer.fork_for_thread()
         other.shapes, other.shape_of = dict(self.shapes), dict(self.shape_of)
         other.selection = self.selection.copy()
-        other.deferred, other.held = dict(self.deferred), dict(self.held)
-        other.by_end, other.endless = list(self.by_end), dict(self.endless)
+        other.deferred, other.blocked = dict(self.deferred), dict(self.blocked)
+        other.by_end, other.unlimited = list(self.by_end), dict(self.unlimited)
         other.running, other.shares = dict(self.running), self.shares.copy()
-        other.room_reasons, other._fair = dict(self.room_reasons), dict(self._fair)
+        other.capacity_reasons, other._fair = dict(self.capacity_reasons), dict(self._fair)
         return other
 
-    def fork_to_run(self, quotas: Quotas, waiting: Mapping[str, Waiting]) -> GroupQueue:
-        """Return a copy on which passes can be run, with shapes of its own.
+    def fork_to_run(self, quotas: Quotas, pending: Mapping[str, PendingSession]) -> GroupQueue:
+        """Return a copy with its own shapes, on which passes can be run.
 
-        If this is itself a fork, its shapes and alarms belong to the original and may have changed
-        since; so members and alarms are rebuilt from ``waiting``.
+        If this is itself a fork, the original may have changed the shared shapes and alarms, so
+        members and alarms are rebuilt from ``pending``.
         """
         other = self.fork(quotas)
         copies = {id(shape): shape.without_members(other.placer) for shape in self.shapes.values()}
         other.shapes = {copy.key: copy for copy in copies.values()}
         other.shape_of = {key: copies[id(shape)] for key, shape in self.shape_of.items()}
         for key, shape in other.shape_of.items():
-            shape.members.append((waiting[key].sequence, key))
+            shape.members.append((pending[key].sequence, key))
         for shape in other.shapes.values():
             shape.members.sort()
         other.selection.replace(lambda shape: copies[id(shape)])
         times = ((w.not_before, key) for key, w in self.deferred.items())
         other._alarms = [(at, key) for at, key in times if at is not None]
         heapify(other._alarms)
-        other.unreported, other._kept = [], []
+        other.unreported, other._quota_reserved_for = [], []
         return other
 
-    # ---- Waiting sessions ----
+    # ---- Pending sessions ----
 
-    def add(self, waiting: Waiting, now: datetime) -> None:
+    def add(self, pending: PendingSession, now: datetime) -> None:
         """Add a session to the queue."""
         self.is_dirty = True
-        if waiting.closed or waiting.unmet:
-            self.held[waiting.id] = waiting
-            self.unreported.append(waiting.id)
-        elif waiting.not_before is not None and waiting.not_before > now:
-            self.deferred[waiting.id] = waiting
-            self.unreported.append(waiting.id)
-            heappush(self._alarms, (waiting.not_before, waiting.id))
+        if pending.blocked_reason or pending.unmet_dependencies:
+            self.blocked[pending.id] = pending
+            self.unreported.append(pending.id)
+        elif pending.not_before is not None and pending.not_before > now:
+            self.deferred[pending.id] = pending
+            self.unreported.append(pending.id)
+            heappush(self._alarms, (pending.not_before, pending.id))
         else:
-            self._line_up(waiting)
+            self._enqueue(pending)
 
-    def _line_up(self, waiting: Waiting) -> None:
-        key = shape_key(waiting)
+    def _enqueue(self, pending: PendingSession) -> None:
+        key = shape_key(pending)
         shape = self.shapes.get(key)
         if shape is None:
             self._numbers += 1
-            shape = self.shapes[key] = Shape(self._numbers, waiting, self.quotas, self.placer)
+            shape = self.shapes[key] = Shape(self._numbers, pending, self.quotas, self.placer)
             self.selection.add(shape)
-        self.selection.moved(shape)
-        insort(shape.members, (waiting.sequence, waiting.id))
-        shape.fresh.append(waiting.id)
-        self.shape_of[waiting.id] = shape
+        self.selection.mark_changed(shape)
+        insort(shape.members, (pending.sequence, pending.id))
+        shape.fresh.append(pending.id)
+        self.shape_of[pending.id] = shape
 
-    def remove(self, waiting: Waiting) -> None:
+    def remove(self, pending: PendingSession) -> None:
         """Remove a session from the queue."""
         self.is_dirty = True
-        self.held.pop(waiting.id, None)
-        self.deferred.pop(waiting.id, None)
-        shape = self.shape_of.pop(waiting.id, None)
+        self.blocked.pop(pending.id, None)
+        self.deferred.pop(pending.id, None)
+        shape = self.shape_of.pop(pending.id, None)
         if shape is not None:
-            at = bisect_left(shape.members, (waiting.sequence, waiting.id))
+            at = bisect_left(shape.members, (pending.sequence, pending.id))
             del shape.members[at]
-            self.selection.moved(shape)
+            self.selection.mark_changed(shape)
             self._forget_if_empty(shape)
 
     def started(self, counts: Mapping[Shape, int]) -> None:
-        """Remove the first (for lifo the last) ``counts[shape]`` sessions of each shape."""
+        """Remove started sessions: the first (lifo: last) ``counts[shape]`` of each shape."""
         for shape, count in counts.items():
             part = slice(-count, None) if self.state.order is Order.LIFO else slice(count)
             for _, session_id in shape.members[part]:
                 del self.shape_of[session_id]
             del shape.members[part]
-            self.selection.moved(shape)
+            self.selection.mark_changed(shape)
             self._forget_if_empty(shape)
 
     def _forget_if_empty(self, shape: Shape) -> None:
@@ -159,18 +173,18 @@ class GroupQueue:
             if shape.handle > _MAX_HANDLES + 4 * len(self.shapes):
                 self._replace_placer()
 
-    def wake(self, now: datetime) -> None:
-        """Include the sessions that are due now in passes."""
+    def enqueue_due(self, now: datetime) -> None:
+        """Include sessions in passes whose start time has come."""
         while self._alarms and self._alarms[0][0] <= now:
             _, session_id = heappop(self._alarms)
-            waiting = self.deferred.get(session_id)
-            if waiting is not None and waiting.not_before is not None and waiting.not_before <= now:
+            pending = self.deferred.get(session_id)
+            if pending is not None and pending.not_before is not None and pending.not_before <= now:
                 del self.deferred[session_id]
-                self._line_up(waiting)
+                self._enqueue(pending)
                 self.is_dirty = True
 
-    def wakes_at(self) -> datetime | None:
-        """Return when the state changes without any event."""
+    def next_wake_at(self) -> datetime | None:
+        """Return when the next session or reservation is due; None if none is."""
         while self._alarms and self._alarms[0][1] not in self.deferred:
             heappop(self._alarms)
         times = [r.starts_at for r in self.reservations if r.starts_at is not None]
@@ -180,68 +194,68 @@ class GroupQueue:
 
     # ---- Running sessions ----
 
-    def note_running(self, running: Running) -> None:
+    def track_running(self, running: RunningSession) -> None:
         """Add a running session, or update it."""
         if running.id in self.running:
-            self.forget_running(running.id)
+            self.untrack_running(running.id)
         self.running[running.id] = running
         if running.ends_at is None:
-            self.endless[running.id] = running
+            self.unlimited[running.id] = running
         else:
             insort(self.by_end, (running.ends_at, running.started_at, running.id))
 
-    def forget_running(self, session_id: str) -> None:
-        """Remove a session that no longer runs."""
+    def untrack_running(self, session_id: str) -> None:
+        """Remove a session that is no longer running."""
         running = self.running.pop(session_id)
         if running.ends_at is None:
-            del self.endless[session_id]
+            del self.unlimited[session_id]
         else:
             end = (running.ends_at, running.started_at, session_id)
             del self.by_end[bisect_left(self.by_end, end)]
 
     def releases(self, now: datetime, durations: Durations) -> Releases:
-        """Return when and where room is released."""
-        return Releases(self.running, self.by_end, self.endless.values(), now, durations)
+        """Return the releases of the running sessions."""
+        return Releases(self.running, self.by_end, self.unlimited.values(), now, durations)
 
     # ---- Quota reserved for sessions with a reservation ----
 
-    def keep(self) -> None:
-        """Count the sessions with a reservation in their scopes during a pass."""
+    def reserve_quota(self) -> None:
+        """Charge the sessions with a reservation to their scopes during a pass."""
         for reservation in self.reservations:
             shape = self.shape_of.get(reservation.session_id)
             if shape is not None:
                 self.reserve_quota_for(shape)
 
     def reserve_quota_for(self, shape: Shape) -> None:
-        """Count one session of a shape in its scopes until ``let_go``."""
-        self.quotas.take(shape.rows, shape.need)
-        self._kept.append(shape)
+        """Charge one session of a shape to its scopes until ``release_reserved_quota``."""
+        self.quotas.allocate(shape.rows, shape.need)
+        self._quota_reserved_for.append(shape)
 
-    def let_go(self) -> None:
-        """Stop counting the reserved sessions."""
-        for shape in self._kept:
-            self.quotas.give(shape.rows, shape.need)
-        self._kept.clear()
+    def release_reserved_quota(self) -> None:
+        """Revert the charges for sessions with a reservation."""
+        for shape in self._quota_reserved_for:
+            self.quotas.release(shape.rows, shape.need)
+        self._quota_reserved_for.clear()
 
-    def can_ever(self, shape: Shape) -> bool:
-        """Return whether the group could hold a session of a shape if it was empty."""
-        return self.placer.can_ever(shape.handle)
+    def fits_when_empty(self, shape: Shape) -> bool:
+        """Return whether a session of a shape would fit if the group were empty and healthy."""
+        return self.placer.fits_when_empty(shape.handle)
 
     def reasons_of(self, session_id: str) -> tuple[Reason, ...] | None:
-        """Return why a session waits that takes part in passes; None for any other session."""
+        """Return the reasons of a pending session; None if it is excluded from passes."""
         shape = self.shape_of.get(session_id)
         if shape is None:
             return None
         return self.reserved.get(session_id, shape.reasons)
 
-    def waiting_ids(self) -> list[str]:
-        """Return the ids of all sessions that wait here, excluded ones included."""
-        return [*self.shape_of, *self.deferred, *self.held]
+    def pending_ids(self) -> list[str]:
+        """Return the ids of all pending sessions, including those excluded from passes."""
+        return [*self.shape_of, *self.deferred, *self.blocked]
 
     # ---- Agents ----
 
     def set_agent(self, agent: AgentState) -> None:
-        """Set the state of one agent, usage included, or add a new one."""
+        """Replace the state of one agent, including its usage, or add it."""
         before = self.agents.get(agent.id)
         self.placer.update(agent)
         self.agents[agent.id] = agent
@@ -266,11 +280,11 @@ class GroupQueue:
             self._fair.clear()
 
     def set_state(self, state: GroupState) -> None:
-        """Replace the options; they take effect at the next pass."""
+        """Replace the options of the group; they take effect at the next pass."""
         before, self.state = self.state, state
         self.is_dirty = True
         if before.order is not state.order:
-            self.selection.all_moved()
+            self.selection.mark_all_changed()
         self._fair.clear()
         if before.placement != state.placement:
             self._replace_placer()
@@ -278,23 +292,23 @@ class GroupQueue:
             self.placer.set_tables(state.tables)
 
     def _replace_placer(self) -> None:
-        """Create a new placer from the current agents; all requests are prepared again."""
+        """Create a new placer from the current agents and prepare all requests again."""
         self.state = replace(self.state, last_agent=self.placer.last_agent or self.state.last_agent)
         self.placer = self._new_placer(self.placer.agents())
-        self.room_reasons = {}
+        self.capacity_reasons = {}
         for shape in self.shapes.values():
-            shape.handle = self.placer.prepare(shape.waiting.request)
-        self.selection.all_moved()
+            shape.handle = self.placer.prepare(shape.pending.request)
+        self.selection.mark_all_changed()
 
     # ---- Fair share ----
 
-    def set_history(self, history: Mapping[Scope, Sequence[Bucket]]) -> None:
+    def set_history(self, history: Mapping[Scope, Sequence[DailyUsage]]) -> None:
         self._history = history
         self._fair.clear()
         self.is_dirty = True
 
     def set_day(self, day: int) -> None:
-        """Set the current day: usage of earlier days decays."""
+        """Set the current day; usage of earlier days decays."""
         if day != self._day:
             self._day = day
             self._fair.clear()
@@ -302,11 +316,11 @@ class GroupQueue:
                 self.is_dirty = True
 
     def standing(self, party: Party) -> Standing:
-        """Return the standing of a user; smaller is earlier, ties go by dominant share."""
+        """Return the standing of a party; a smaller one comes first, ties go by dominant share."""
         return self.standing_with(party, self.shares)
 
     def standing_with(self, party: Party, shares: Shares) -> Standing:
-        """Return the standing of a user for the given shares."""
+        """Return the standing of a party for the given shares."""
         share = shares.of(party[-1])
         if self.state.order is Order.DRF:
             return (share,)

@@ -1,4 +1,4 @@
-"""Input and output of a scheduling pass: plain values, in the order of the cycle."""
+"""Data classes for the input and output of a scheduling pass."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from ..caps import Scope, ScopeCaps, Usage
 from ..placement import AgentState, Placement, Policy, Request
 from ..placement.tables import Tables
 
-# One check of a waiting session as a JSON object: check, passed, message, and its numbers.
+# One check of a pending session as a JSON object: check, passed, message, and its numbers.
 Reason = dict[str, Any]
-# A party whose sessions alternate with those of others: domain, project and user.
+# The (domain, project, user) of a session. Fair orders take the sessions of parties in turn.
 Party = tuple[Scope | None, ...]
 
 DEFAULT_PRIORITY = 10
@@ -23,7 +23,7 @@ _LONG_AGO = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class Order(StrEnum):
-    """Order among sessions of one priority."""
+    """Order of pending sessions with the same priority."""
 
     FIFO = "fifo"
     LIFO = "lifo"
@@ -32,10 +32,10 @@ class Order(StrEnum):
 
 
 class Backfill(StrEnum):
-    """Which sessions may start past the first one that does not fit.
+    """Which sessions may overtake the first session that does not fit.
 
-    ``off``: none. ``aggressive``: any that fits. ``reserving``: any that does not delay the session
-    with a reservation.
+    ``off``: none. ``aggressive``: every session that fits. ``reserving``: every session that fits
+    and does not delay the session with a reservation.
     """
 
     OFF = "off"
@@ -44,33 +44,33 @@ class Backfill(StrEnum):
 
 
 class Certainty(StrEnum):
-    """How sure an estimated start is."""
+    """How certain an estimated start is."""
 
     # Exact if sessions run until their limits; only a session of higher priority (for lifo: any
     # later one) can delay it.
     KNOWN = "known"
-    # Depends on an assumption that may fail: a learned run time, a dependency that succeeds, or
-    # that no later arrival passes it.
+    # Assumes that learned run times hold, that dependencies succeed and that no later session
+    # overtakes it.
     ESTIMATED = "estimated"
-    ROUGH = "rough"  # beyond the simulation: extrapolated from the pace of the starts before it
+    ROUGH = "rough"  # beyond the simulation: extrapolated from the start rate of sessions ahead
     UNKNOWN = "unknown"  # no basis for an estimate
 
 
-class Bucket(NamedTuple):
+class DailyUsage(NamedTuple):
     """Usage of a scope on one day (UTC) in one resource group."""
 
     day: int  # days since 1970-01-01
-    slots: Mapping[str, int]  # slot to quantity times seconds
+    slots: Mapping[str, int]  # slot-seconds by slot
 
 
 @dataclass(frozen=True, slots=True)
 class FairShare:
-    """The options of the order fair-share."""
+    """Options of the order fair-share."""
 
     half_life_days: float = 7.0
     lookback_days: int = 28
     default_weight: float = 1.0
-    # Weights of domains, projects and users; the others have ``default_weight``.
+    # Weights of domains, projects and users; missing ones have ``default_weight``.
     weights: Mapping[Scope, float] = field(default_factory=dict)
     # Weight of each slot; defaults: cpu 1, mem 0.001, devices 10.
     resource_weights: Mapping[str, float] = field(default_factory=dict)
@@ -86,18 +86,18 @@ class GroupState:
     placement: Policy = Policy.PRICED
     backfill: Backfill = Backfill.RESERVING
     fair_share: FairShare = field(default_factory=FairShare)
-    # Learned tables of the group's requests for priced and fgd; None: defaults from the agents.
+    # Tables learned from the group's requests, for priced and fgd; None: defaults from the agents.
     tables: Tables | None = field(default=None, compare=False)
-    # The agent that round-robin chose last; it continues from there.
+    # Id of the agent that round-robin chose last; it continues after this one.
     last_agent: str = ""
 
 
 @dataclass(frozen=True, slots=True)
-class Waiting:
-    """A waiting session, with the scopes that it will count in.
+class PendingSession:
+    """A pending session and the scopes to which it will be charged.
 
-    These are all of domain, project, user, keypair and resource group that it has. The order drf
-    uses the user's share, fair-share those of domain, project and user.
+    Scopes are the domain, project, user, keypair and resource group, as far as they are set. The
+    order drf compares the user's share; fair-share compares those of domain, project and user.
     """
 
     id: str
@@ -105,30 +105,29 @@ class Waiting:
     request: Request
     scopes: tuple[Scope, ...]
     priority: int = DEFAULT_PRIORITY
-    # Why no session of its owner may start: an account, keypair, project or domain is inactive.
-    closed: str = ""
-    # Conditions that must hold before it may start, whatever room there is: unfinished
-    # dependencies.
-    unmet: str = ""
-    # The ids of these sessions, for estimates: it is released when all of them have ended.
-    awaits: tuple[str, ...] = ()
+    # Names the inactive user, keypair, project or domain; empty if all are active.
+    blocked_reason: str = ""
+    # Names its unfinished dependencies; empty if it has none.
+    unmet_dependencies: str = ""
+    # Ids of its unfinished dependencies. Estimates assume that it may start when all have ended.
+    dependency_ids: tuple[str, ...] = ()
     not_before: datetime | None = None
     created_at: datetime = _LONG_AGO
-    # Maximum run time (lifetime, batch timeout); None: no limit.
-    seconds: int | None = None
-    # Session type and image family: sessions of one kind have similar run times.
+    # The smaller of lifetime and batch timeout; None: no limit.
+    max_run_seconds: int | None = None
+    # Session type and image family, by which run times are learned.
     kind: str = ""
 
 
 @dataclass(frozen=True, slots=True)
-class Running:
-    """A session that holds resources, from scheduled to terminating."""
+class RunningSession:
+    """A session with allocated resources; its status is SCHEDULED to TERMINATING."""
 
     id: str
     group: str
     scopes: tuple[Scope, ...]
     placements: tuple[Placement, ...]  # one per kernel
-    slots: ResourceSlots  # sum over its kernels: what it counts in its scopes
+    slots: ResourceSlots  # total of its kernels, charged to its scopes
     started_at: datetime
     ends_at: datetime | None = None  # enforced end; None: no limit
     kind: str = ""
@@ -136,45 +135,45 @@ class Running:
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """A consistent state of everything that a pass reads (step 1).
+    """A consistent snapshot of everything that a pass reads.
 
-    ``usage`` is what every scope counts now and ``agents`` have their current usage, both including
-    ``running``. A group missing from ``groups`` has the defaults of ``GroupState``; those in
-    ``closed_groups`` are inactive.
+    ``usage`` (per scope) and the usage of ``agents`` already include the ``running`` sessions. A
+    group missing from ``groups`` has the defaults of ``GroupState``; a group in
+    ``inactive_groups`` is inactive.
     """
 
-    waiting: Sequence[Waiting]
+    pending: Sequence[PendingSession]
     agents: Sequence[AgentState]
     caps: Mapping[Scope, ScopeCaps] = field(default_factory=dict)
     usage: Usage = field(default_factory=dict)
-    closed_groups: frozenset[str] = frozenset()
+    inactive_groups: frozenset[str] = frozenset()
     groups: Mapping[str, GroupState] = field(default_factory=dict)
-    running: Sequence[Running] = ()
+    running: Sequence[RunningSession] = ()
     now: datetime = _LONG_AGO
-    # Daily buckets per resource group and scope (domain, project, user); used by fair-share only.
-    history: Mapping[str, Mapping[Scope, Sequence[Bucket]]] = field(default_factory=dict)
-    # Run times of ended sessions of a kind in seconds: a sample of the latest, in any order.
+    # Daily usage by resource group and scope (domain, project, user); used by fair-share only.
+    history: Mapping[str, Mapping[Scope, Sequence[DailyUsage]]] = field(default_factory=dict)
+    # Run times in seconds of ended sessions, by kind: a sample of the latest, in any order.
     durations: Mapping[str, Sequence[int]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
 class Changes:
-    """Changes for ``Queue.apply``. Each entry sets the new state of what it names.
+    """Changes for ``Queue.apply``. Each entry is the new state of a session, agent, scope or group.
 
-    A waiting session (also one that waits again) is in ``waiting``, a running one in ``running``,
-    one that is neither any more in ``gone``. Starts and ends update the counters of their scopes
-    and agents; ``usage`` and ``agents`` overwrite these.
+    ``pending``: new or requeued sessions. ``running``: started ones. ``gone``: ids of sessions that
+    left the queue. Counters follow from starts and ends; entries of ``usage`` and ``agents`` then
+    overwrite them.
     """
 
-    waiting: Sequence[Waiting] = ()
-    running: Sequence[Running] = ()
+    pending: Sequence[PendingSession] = ()
+    running: Sequence[RunningSession] = ()
     gone: Sequence[str] = ()
     agents: Sequence[AgentState] = ()
     gone_agents: Sequence[str] = ()
-    caps: Mapping[Scope, ScopeCaps | None] = field(default_factory=dict)  # None: no caps any more
+    caps: Mapping[Scope, ScopeCaps | None] = field(default_factory=dict)  # None: removed
     usage: Usage = field(default_factory=dict)
     groups: Sequence[GroupState] = ()
-    history: Mapping[str, Mapping[Scope, Sequence[Bucket]]] | None = None
+    history: Mapping[str, Mapping[Scope, Sequence[DailyUsage]]] | None = None
     durations: Mapping[str, Sequence[int]] | None = None
 
 
@@ -193,24 +192,24 @@ class Decision:
 
 @dataclass(frozen=True, slots=True)
 class Reservation:
-    """Room reserved, from a start time on, for a session that cannot start now."""
+    """Placements reserved from a start time on, for a session that cannot start now."""
 
     session_id: str
     group: str
-    starts_at: datetime | None  # None: unknown; the room is reserved all the same
+    starts_at: datetime | None  # None: unknown; the placements are reserved nevertheless
     certainty: Certainty
     placements: tuple[Placement, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """Estimated start of a waiting session; None: no basis for an estimate."""
+    """Estimated start of a pending session."""
 
-    starts_at: datetime | None
+    starts_at: datetime | None  # None: no basis for an estimate
     certainty: Certainty
 
 
-# Called repeatedly during long computations, so that the caller can yield to other work.
+# Called repeatedly during long computations, so that other threads can run.
 GiveWay = Callable[[], None]
 
 
@@ -220,10 +219,10 @@ def no_op() -> None:
 
 @dataclass(frozen=True, slots=True)
 class PassResult:
-    """Decisions in the order in which they must be written; reasons of all that still wait.
+    """Decisions, in the order in which they must be written, and reasons of the pending sessions.
 
-    ``reasons`` is a view: sessions of one shape share one tuple, so equal reasons are the same
-    object. ``wake_at`` is when time alone may let a session start; None: only a change can.
+    ``reasons`` is a view that is valid until the queue changes; sessions of one shape share one
+    tuple. ``wake_at`` is when to run the next pass even if nothing changes; None: not needed.
     ``changed`` holds the reasons that no earlier result of the same queue has reported.
     """
 
@@ -234,22 +233,31 @@ class PassResult:
     changed: Mapping[str, tuple[Reason, ...]] = field(default_factory=dict)
 
 
+class SuggestionKind(StrEnum):
+    """What a suggestion changes."""
+
+    RESOURCE_GROUP = "resource-group"
+    SMALLER = "smaller"
+    PRESET = "preset"
+    QUOTA = "quota"
+
+
 @dataclass(frozen=True, slots=True)
 class Suggestion:
-    """A change that would let a waiting session start sooner."""
+    """A change that would let a pending session start sooner."""
 
-    kind: str  # resource-group, smaller, preset or quota
+    kind: SuggestionKind
     message: str
     facts: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
-class Why:
-    """Everything known about why one session waits and until when."""
+class Explanation:
+    """Why one session is pending, when it is expected to start, and what would help."""
 
     session_id: str
-    position: int  # 1 is next in its resource group
-    ahead: int
+    position: int  # 1: the next in its resource group
+    ahead: int  # number of sessions before it
     checks: tuple[Reason, ...]  # all checks, passed or failed
     estimate: Estimate
-    sooner: tuple[Suggestion, ...] = ()
+    suggestions: tuple[Suggestion, ...] = ()

@@ -1,4 +1,4 @@
-"""Order of sessions (step 2): priority first, then the order of the resource group."""
+"""Order of pending sessions (step 2 of a pass): priority, then the order of the resource group."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Standing = tuple[float, ...]
 
 
 class _Lane:
-    """The shapes of one party (of all, for fifo and lifo) at one priority; the earliest on top."""
+    """Heap of the shapes of one party at one priority; for fifo and lifo of all parties."""
 
     __slots__ = ("party", "priority", "shapes")
 
@@ -26,8 +26,8 @@ class _Lane:
 class Turns:
     """Iterates over shapes in order while their sessions are placed or skipped.
 
-    ``standing`` returns the current standing of a party; it may only get later meanwhile. One step
-    costs the logarithm of the number of parties.
+    ``standing`` returns the current standing of a party, which may only increase meanwhile. A step
+    takes time logarithmic in the number of parties.
     """
 
     def __init__(
@@ -38,9 +38,7 @@ class Turns:
         *,
         before: Turns | None = None,
     ) -> None:
-        """``before``: earlier turns of the same queue to continue; positions within shapes are
-        shared.
-        """
+        """Sort the shapes; ``before``: continue the positions within shapes of these turns."""
         self._sign = -1 if order is Order.LIFO else 1
         self._shared = order in (Order.FIFO, Order.LIFO)
         self._standing = standing
@@ -70,7 +68,7 @@ class Turns:
         return (-lane.priority, *standing, lane.shapes[0][0])
 
     def peek(self) -> Shape | None:
-        """Return the shape whose first session is next; None at the end."""
+        """Return the shape of the next session; None at the end."""
         while self._heap:
             key, n, lane = self._heap[0]
             if self._shared:
@@ -87,12 +85,12 @@ class Turns:
         return self._sequence(shape, at) if at < len(shape.members) else None
 
     def session(self, shape: Shape) -> tuple[int, str]:
-        """Return sequence and id of the next session of a shape."""
+        """Return (sequence, id) of the next session of a shape."""
         at = self._next.get(shape.number, 0)
         return shape.members[at] if self._sign > 0 else shape.members[-1 - at]
 
     def advance(self) -> None:
-        """Advance by one session: the next one of its shape is queued by its own key."""
+        """Advance by one session; the next one of its shape is sorted by its own key."""
         _, n, lane = self._heap[0]
         shape = lane.shapes[0][2]
         at = self._next[shape.number] = self._next.get(shape.number, 0) + 1
@@ -103,7 +101,7 @@ class Turns:
             self.drop()
 
     def drop(self) -> None:
-        """Skip the rest of the next shape."""
+        """Skip the remaining sessions of the next shape."""
         _, n, lane = self._heap[0]
         heappop(lane.shapes)
         if lane.shapes:

@@ -1,4 +1,4 @@
-"""Position of every waiting session in the order of its group."""
+"""Positions of the pending sessions of a resource group."""
 
 from __future__ import annotations
 
@@ -6,19 +6,19 @@ from collections.abc import Iterable
 from heapq import heapify, heappop, heapreplace
 
 from .group_queue import GroupQueue
-from .model import GiveWay, Order, Party, Waiting, no_op
+from .model import GiveWay, Order, Party, PendingSession, no_op
 from .shape import session_slots
 from .shares import amounts_of, fair_scopes
 
 
 def positions(
-    group_queue: GroupQueue, waiting: Iterable[Waiting], give_way: GiveWay = no_op
+    group_queue: GroupQueue, pending: Iterable[PendingSession], give_way: GiveWay = no_op
 ) -> dict[str, int]:
-    """Return the position of each session, 1 for the next, also of those that may not start yet.
+    """Return the position of each session (1: the next), including sessions that may not start yet.
 
-    Where shares matter, a user's next session is ranked as if their earlier ones had started.
+    Under drf and fair-share, each session is ranked as if the earlier ones of its user had started.
     """
-    everyone = sorted(waiting, key=lambda w: (-w.priority, w.sequence))
+    everyone = sorted(pending, key=lambda w: (-w.priority, w.sequence))
     if group_queue.state.order is Order.LIFO:
         everyone.sort(key=lambda w: (-w.priority, -w.sequence))
     elif group_queue.state.order is not Order.FIFO:
@@ -26,15 +26,19 @@ def positions(
     return {w.id: n for n, w in enumerate(everyone, start=1)}
 
 
-def _in_turns(group_queue: GroupQueue, everyone: list[Waiting], give_way: GiveWay) -> list[Waiting]:
-    """Return sessions, sorted by priority and time, in the order in which users take turns."""
+def _in_turns(
+    group_queue: GroupQueue, everyone: list[PendingSession], give_way: GiveWay
+) -> list[PendingSession]:
+    """Return sessions, which are sorted by priority and time, in the order in which parties take
+    turns.
+    """
     shares = group_queue.shares.copy()
-    found: list[Waiting] = []
+    found: list[PendingSession] = []
     start = 0
     for end in range(1, len(everyone) + 1):
         if end < len(everyone) and everyone[end].priority == everyone[start].priority:
             continue
-        queues: dict[Party, list[Waiting]] = {}
+        queues: dict[Party, list[PendingSession]] = {}
         for w in reversed(everyone[start:end]):
             queues.setdefault(fair_scopes(w.scopes), []).append(w)
         heap = [

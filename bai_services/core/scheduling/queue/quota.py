@@ -19,7 +19,7 @@ _ROWS = 64
 
 
 @njit(cache=True, nogil=True)
-def _holds(usage, caps, rows, need):  # type: ignore[no-untyped-def]
+def _exceeds_cap(usage, caps, rows, need):  # type: ignore[no-untyped-def]
     """Return whether any scope would exceed a cap with ``need`` more."""
     for row in rows:
         for slot in range(need.size):
@@ -29,7 +29,7 @@ def _holds(usage, caps, rows, need):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True, nogil=True)
-def _count(usage, rows, need, sign):  # type: ignore[no-untyped-def]
+def _add_usage(usage, rows, need, sign):  # type: ignore[no-untyped-def]
     """Add ``need`` to (or subtract it from) the usage of every scope."""
     for row in rows:
         for slot in range(need.size):
@@ -97,9 +97,9 @@ class Quotas:
                 need[self._slot[slot]] = amount
         return need
 
-    def holds_back(self, rows: Ints, need: Ints) -> bool:
+    def exceeds_cap(self, rows: Ints, need: Ints) -> bool:
         """Return whether any cap prevents one more session."""
-        return bool(_holds(self._usage, self._limits, rows, need))
+        return bool(_exceeds_cap(self._usage, self._limits, rows, need))
 
     def columns(self) -> tuple[Ints, Ints]:
         """Return usage and limits by row and slot; valid until a row or slot is added."""
@@ -109,33 +109,33 @@ class Quotas:
         """Return whether any scope has a cap on anything requested."""
         return bool((self._limits[rows][:, : len(need)][:, need > 0] < UNLIMITED).any())
 
-    def take(self, rows: Ints, need: Ints) -> None:
-        _count(self._usage, rows, need, 1)
+    def allocate(self, rows: Ints, need: Ints) -> None:
+        _add_usage(self._usage, rows, need, 1)
 
-    def give(self, rows: Ints, need: Ints) -> None:
-        _count(self._usage, rows, need, -1)
+    def release(self, rows: Ints, need: Ints) -> None:
+        _add_usage(self._usage, rows, need, -1)
 
     def checks(self, rows: Ints, need: Ints) -> list[tuple[bool, Violation]]:
         """Return every cap that applies to a session and whether it passes, in order."""
         return [
             (asked + used <= limit, violation(caps, slot, asked, limit, used))
-            for caps, slot, asked, limit, used in self._touched(rows, need)
+            for caps, slot, asked, limit, used in self._limited_slots(rows, need)
         ]
 
     def violations(self, rows: Ints, need: Ints) -> list[Violation]:
         """Return every cap that prevents one more session, in order."""
-        if not self.holds_back(rows, need):
+        if not self.exceeds_cap(rows, need):
             return []
         return [
             violation(caps, slot, asked, limit, used)
-            for caps, slot, asked, limit, used in self._touched(rows, need)
+            for caps, slot, asked, limit, used in self._limited_slots(rows, need)
             if asked + used > limit
         ]
 
     def left(self, rows: Ints, need: Ints) -> dict[str, int]:
         """Return what the tightest scope has left of each capped slot that a session requests."""
         found: dict[str, int] = {}
-        for _, slot, _, limit, used in self._touched(rows, need):
+        for _, slot, _, limit, used in self._limited_slots(rows, need):
             left = max(0, limit - used)
             found[slot] = min(found.get(slot, left), left)
         return found
@@ -148,7 +148,7 @@ class Quotas:
         """Return the usage of every scope."""
         return {scope: self.used(scope) for scope in self._row}
 
-    def _touched(self, rows: Ints, need: Ints) -> list[tuple[ScopeCaps, str, int, int, int]]:
+    def _limited_slots(self, rows: Ints, need: Ints) -> list[tuple[ScopeCaps, str, int, int, int]]:
         """Return caps, slot, requested quantity, limit and usage, where there is a limit."""
         found = []
         for row in rows.tolist():

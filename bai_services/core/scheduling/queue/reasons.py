@@ -1,43 +1,43 @@
-"""Reasons why each session waits, as a view: nothing is copied per session until read."""
+"""Reasons of all pending sessions as a lazy view: computed for a session when it is read."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from typing import Protocol
 
-from .explain import held_reasons
+from .explain import blocked_reasons
 from .group_queue import GroupQueue
 from .model import Reason
 
 
-class WaitingSessions(Protocol):
-    """The waiting sessions of a queue with their reasons; implemented by ``Queue``."""
+class PendingSessions(Protocol):
+    """The pending sessions of a queue with their reasons; implemented by ``Queue``."""
 
     def reasons_of(self, session_id: str) -> tuple[Reason, ...]: ...
 
-    def waiting_ids(self) -> Iterator[str]: ...
+    def pending_ids(self) -> Iterator[str]: ...
 
-    def count_waiting(self) -> int: ...
+    def count_pending(self) -> int: ...
 
 
 class Reasons(Mapping[str, tuple[Reason, ...]]):
-    """The reasons of all waiting sessions of a queue, valid until it changes."""
+    """The reasons of all pending sessions of a queue, valid until it changes."""
 
-    def __init__(self, queue: WaitingSessions) -> None:
+    def __init__(self, queue: PendingSessions) -> None:
         self._queue = queue
 
     def __getitem__(self, session_id: str) -> tuple[Reason, ...]:
         return self._queue.reasons_of(session_id)
 
     def __iter__(self) -> Iterator[str]:
-        return self._queue.waiting_ids()
+        return self._queue.pending_ids()
 
     def __len__(self) -> int:
-        return self._queue.count_waiting()
+        return self._queue.count_pending()
 
 
 def unreported_reasons(group_queue: GroupQueue) -> dict[str, tuple[Reason, ...]]:
-    """Return the reasons that differ from those reported before, and mark them as reported."""
+    """Return the reasons that were not reported before, and mark them as reported."""
     found: dict[str, tuple[Reason, ...]] = {}
     for shape in group_queue.shapes.values():
         if shape.reported is not shape.reasons:
@@ -57,8 +57,8 @@ def unreported_reasons(group_queue: GroupQueue) -> dict[str, tuple[Reason, ...]]
             found[session_id] = mine
     group_queue.reported_reserved = group_queue.reserved
     for session_id in group_queue.unreported:
-        waiting = group_queue.held.get(session_id) or group_queue.deferred.get(session_id)
-        if waiting is not None:
-            found[session_id] = held_reasons(waiting)
+        pending = group_queue.blocked.get(session_id) or group_queue.deferred.get(session_id)
+        if pending is not None:
+            found[session_id] = blocked_reasons(pending)
     group_queue.unreported = []
     return found

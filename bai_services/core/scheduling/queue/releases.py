@@ -1,4 +1,4 @@
-"""When and where room is released, computed in order and only as far as needed."""
+"""Releases of resources by the ends of running sessions, computed lazily in order of time."""
 
 from __future__ import annotations
 
@@ -11,11 +11,14 @@ from typing import NamedTuple, overload
 
 from ..placement import Placement
 from .durations import Durations, end_of
-from .model import Certainty, Running
+from .model import Certainty, RunningSession
 
 
 class Release(NamedTuple):
-    """Room that is released; releases at an unknown time come last, the longest running first."""
+    """Placements that a session releases when it ends.
+
+    Releases sort by time; those at an unknown time come last, the longest running session first.
+    """
 
     seconds: float  # from now
     started_at: datetime
@@ -24,8 +27,8 @@ class Release(NamedTuple):
     certainty: Certainty
 
 
-def release_of(running: Running, now: datetime, durations: Durations) -> Release:
-    """Return what the end of a session releases."""
+def release_of(running: RunningSession, now: datetime, durations: Durations) -> Release:
+    """Return the release by the end of a session."""
     seconds, certainty = end_of(running, now, durations)
     return Release(seconds, running.started_at, running.id, running.placements, certainty)
 
@@ -35,26 +38,30 @@ class Releases(Sequence[Release]):
 
     def __init__(
         self,
-        running: Mapping[str, Running],
+        running: Mapping[str, RunningSession],
         by_end: Sequence[tuple[datetime, datetime, str]],
-        endless: Iterable[Running],
+        endless: Iterable[RunningSession],
         now: datetime,
         durations: Durations,
     ) -> None:
-        """``by_end`` are the sorted ends of sessions with a limit, ``endless`` are all others."""
+        """Store the sessions of a group.
+
+        ``by_end`` holds (end, start, id) of sessions with a limit, sorted; ``endless`` are all
+        other sessions.
+        """
         self._count = len(running)
         self._made: list[Release] = []
         self._coming = self._in_order(running, by_end, endless, now, durations)
 
     def _in_order(
         self,
-        running: Mapping[str, Running],
+        running: Mapping[str, RunningSession],
         by_end: Sequence[tuple[datetime, datetime, str]],
-        endless: Iterable[Running],
+        endless: Iterable[RunningSession],
         now: datetime,
         durations: Durations,
     ) -> Iterator[Release]:
-        # All sessions past their limit may end at any moment: they are equivalent.
+        # Sessions past their limit may end at any moment, so they do not sort by ``by_end``.
         past = bisect_right(by_end, now, key=lambda end: end[0])
         unsure = [release_of(r, now, durations) for r in endless]
         unsure += [release_of(running[key], now, durations) for _, _, key in by_end[:past]]

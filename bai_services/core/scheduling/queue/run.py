@@ -10,7 +10,7 @@ from datetime import datetime, timedelta
 from ..caps import Scope
 from ..placement import AgentState, Placement
 from .durations import Durations
-from .explain import explain_group, held_reasons
+from .explain import blocked_reasons, explain_group
 from .group_pass import GroupPass
 from .group_queue import GroupQueue
 from .model import (
@@ -19,10 +19,10 @@ from .model import (
     GiveWay,
     GroupState,
     PassResult,
+    PendingSession,
     Reason,
-    Running,
+    RunningSession,
     Snapshot,
-    Waiting,
     no_op,
 )
 from .quota import Quotas
@@ -59,8 +59,8 @@ class Queue:
         """``give_way`` is called repeatedly in every method that takes long."""
         self.give_way = give_way
         self._now = snapshot.now
-        self._waiting: dict[str, Waiting] = {}
-        self._running: dict[str, Running] = {}
+        self._pending: dict[str, PendingSession] = {}
+        self._running: dict[str, RunningSession] = {}
         self._quotas = Quotas(snapshot.caps, snapshot.usage)
         self._durations = snapshot.durations
         self._history = snapshot.history
@@ -71,22 +71,22 @@ class Queue:
         self._group_of_agent = {agent.id: agent.resource_group for agent in snapshot.agents}
         for running in snapshot.running:
             give_way()
-            self._note_running(running)
+            self._track_running(running)
             self._count_share(running, 1)
-        for waiting in snapshot.waiting:
+        for pending in snapshot.pending:
             give_way()
-            self._add(waiting)
+            self._add(pending)
 
     def _new_group_queues(self, snapshot: Snapshot) -> dict[str, GroupQueue]:
         agents: dict[str, list[AgentState]] = {}
         for agent in snapshot.agents:
             agents.setdefault(agent.resource_group, []).append(agent)
-        names = {*snapshot.groups, *snapshot.closed_groups, *agents}
-        names.update(waiting.request.resource_group for waiting in snapshot.waiting)
+        names = {*snapshot.groups, *snapshot.inactive_groups, *agents}
+        names.update(pending.request.resource_group for pending in snapshot.pending)
         group_queues = {}
         for name in sorted(names):
             state = snapshot.groups.get(name, GroupState(name))
-            if name in snapshot.closed_groups:
+            if name in snapshot.inactive_groups:
                 state = replace(state, is_active=False)
             group_queues[name] = self._new_group_queue(state, agents.get(name, []))
         return group_queues
@@ -104,36 +104,36 @@ class Queue:
             self._group_queues = dict(sorted(self._group_queues.items()))
         return group_queue
 
-    def waiting(self, session_id: str) -> Waiting | None:
+    def pending(self, session_id: str) -> PendingSession | None:
         """Return a waiting session."""
-        return self._waiting.get(session_id)
+        return self._pending.get(session_id)
 
-    def running_session(self, session_id: str) -> Running | None:
+    def running_session(self, session_id: str) -> RunningSession | None:
         """Return a session that holds resources."""
         return self._running.get(session_id)
 
-    def running(self, group: str) -> list[Running]:
+    def running(self, group: str) -> list[RunningSession]:
         """Return the running sessions of a group."""
         return list(self.group_queue(group).running.values())
 
-    def all_running(self) -> list[Running]:
+    def all_running(self) -> list[RunningSession]:
         """Return all running sessions."""
         return list(self._running.values())
 
-    def all_waiting(self) -> dict[str, Waiting]:
+    def all_pending(self) -> dict[str, PendingSession]:
         """Return all waiting sessions by id."""
-        return dict(self._waiting)
+        return dict(self._pending)
 
-    def is_capped(self, waiting: Waiting) -> bool:
+    def is_capped(self, pending: PendingSession) -> bool:
         """Return whether any scope of a session has a cap on a slot that it requests."""
-        need = self._quotas.need(session_slots(waiting))
-        return self._quotas.is_capped(self._quotas.rows(waiting.scopes), need)
+        need = self._quotas.need(session_slots(pending))
+        return self._quotas.is_capped(self._quotas.rows(pending.scopes), need)
 
-    def waiting_in(self, group: str) -> list[Waiting]:
+    def pending_in(self, group: str) -> list[PendingSession]:
         """Return all waiting sessions of a group, in no particular order."""
-        return [self._waiting[session_id] for session_id in self.group_queue(group).waiting_ids()]
+        return [self._pending[session_id] for session_id in self.group_queue(group).pending_ids()]
 
-    def holders(self, kind: str, scope_id: str) -> list[str]:
+    def running_in_scope(self, kind: str, scope_id: str) -> list[str]:
         """Return the ids of the sessions that count in a scope, oldest first."""
         scope = Scope(kind, scope_id)
         found = [r for r in self._running.values() if scope in r.scopes]
@@ -170,7 +170,7 @@ class Queue:
         changes on the original only.
         """
         other = copy.copy(self)
-        other._waiting, other._running = dict(self._waiting), dict(self._running)
+        other._pending, other._running = dict(self._pending), dict(self._running)
         other._group_of_agent = dict(self._group_of_agent)
         other._quotas = self._quotas.copy()
         other._group_queues = {
@@ -184,7 +184,7 @@ class Queue:
         """Return a copy on which passes can be run; works on a fork, too."""
         other = self.fork()
         other._group_queues = {
-            name: group_queue.fork_to_run(other._quotas, other._waiting)
+            name: group_queue.fork_to_run(other._quotas, other._pending)
             for name, group_queue in self._group_queues.items()
         }
         other._durations = self._learned()
@@ -204,11 +204,11 @@ class Queue:
         for running in changes.running:
             self.give_way()
             self._set_running(running)
-        for waiting in changes.waiting:
+        for pending in changes.pending:
             self.give_way()
-            if self._waiting.get(waiting.id) != waiting:
-                self._remove(waiting.id)
-                self._add(waiting)
+            if self._pending.get(pending.id) != pending:
+                self._remove(pending.id)
+                self._add(pending)
         for agent in changes.agents:
             self._set_agent(agent)
         self._apply_counters(changes)
@@ -230,51 +230,51 @@ class Queue:
             for group_queue in self._group_queues.values():
                 group_queue.is_dirty = True
 
-    def _add(self, waiting: Waiting) -> None:
-        self._waiting[waiting.id] = waiting
-        self.group_queue(waiting.request.resource_group).add(waiting, self._now)
+    def _add(self, pending: PendingSession) -> None:
+        self._pending[pending.id] = pending
+        self.group_queue(pending.request.resource_group).add(pending, self._now)
 
     def _remove(self, session_id: str) -> None:
-        waiting = self._waiting.pop(session_id, None)
-        if waiting is not None:
-            self.group_queue(waiting.request.resource_group).remove(waiting)
+        pending = self._pending.pop(session_id, None)
+        if pending is not None:
+            self.group_queue(pending.request.resource_group).remove(pending)
         running = self._running.pop(session_id, None)
         if running is not None:
-            self.group_queue(running.group).forget_running(session_id)
+            self.group_queue(running.group).untrack_running(session_id)
             self._book(running, -1)
 
-    def _note_running(self, running: Running) -> None:
+    def _track_running(self, running: RunningSession) -> None:
         self._running[running.id] = running
-        self.group_queue(running.group).note_running(running)
+        self.group_queue(running.group).track_running(running)
 
-    def _set_running(self, running: Running) -> None:
+    def _set_running(self, running: RunningSession) -> None:
         known = self._running.get(running.id)
         if known is not None and known.placements == running.placements:
-            self._note_running(running)
+            self._track_running(running)
             if known != running:
                 self.group_queue(running.group).is_dirty = True
             return
         self._remove(running.id)
-        self._note_running(running)
+        self._track_running(running)
         self._book(running, 1)
 
-    def _book(self, running: Running, sign: int) -> None:
+    def _book(self, running: RunningSession, sign: int) -> None:
         """Count a session that started or ended without a decision of this queue."""
         group_queue = self.group_queue(running.group)
         if sign > 0:
-            group_queue.placer.take(running.placements)
+            group_queue.placer.allocate(running.placements)
         else:
             group_queue.placer.release(running.placements)
         group_queue.is_dirty = True
         rows, need = self._quotas.rows(running.scopes), self._quotas.need(running.slots)
         if sign > 0:
-            self._quotas.take(rows, need)
+            self._quotas.allocate(rows, need)
         else:
-            self._quotas.give(rows, need)
+            self._quotas.release(rows, need)
         self._version += 1
         self._count_share(running, sign)
 
-    def _count_share(self, running: Running, sign: int) -> None:
+    def _count_share(self, running: RunningSession, sign: int) -> None:
         user = fair_scopes(running.scopes)[-1]
         self.group_queue(running.group).shares.add(user, amounts_of(running.slots), sign)
 
@@ -301,7 +301,7 @@ class Queue:
         self._now = now
         for group_queue in self._group_queues.values():
             group_queue.set_day(today(now))
-            group_queue.wake(now)
+            group_queue.enqueue_due(now)
         group_queues = [
             group_queue
             for group_queue in self._group_queues.values()
@@ -325,7 +325,7 @@ class Queue:
             r for group_queue in self._group_queues.values() for r in group_queue.reservations
         )
         self._last = PassResult(
-            tuple(decisions), Reasons(self), reservations, self.wakes_at(), changed
+            tuple(decisions), Reasons(self), reservations, self.next_wake_at(), changed
         )
         return self._last
 
@@ -348,13 +348,13 @@ class Queue:
         for _ in range(MAX_TURNS):
             before = self._reserved()
             for group_queue in self._group_queues.values():
-                group_queue.keep()
+                group_queue.reserve_quota()
             for group_queue in group_queues:
-                group_queue.let_go()
+                group_queue.release_reserved_quota()
                 decisions += self._decide_group(group_queue)
                 known[group_queue.state.name] = len(decisions)
             for group_queue in self._group_queues.values():
-                group_queue.let_go()
+                group_queue.release_reserved_quota()
             group_queues = self._affected(before, known, len(decisions))
             if not group_queues:
                 break
@@ -365,7 +365,7 @@ class Queue:
         if len(self._group_queues) == 1:
             return []
         # A reserved session that has started counts the same as before.
-        if before & self._waiting.keys() != self._reserved():
+        if before & self._pending.keys() != self._reserved():
             return list(self._group_queues.values())
         return [
             group_queue
@@ -385,7 +385,7 @@ class Queue:
             group_queue.reservations = ()
             return []
         one = GroupPass(group_queue, self._start, self._now, self._learned())
-        return one.run(self._waiting, self.give_way)
+        return one.run(self._pending, self.give_way)
 
     def _learned(self) -> Durations:
         known = self._durations
@@ -397,14 +397,14 @@ class Queue:
             last = self._last = replace(last, decisions=(), changed={})
         return last
 
-    def wakes_at(self) -> datetime | None:
+    def next_wake_at(self) -> datetime | None:
         """Return when the next pass is due without any change; None if only a change requires
         one.
         """
         times = [
             at
             for group_queue in self._group_queues.values()
-            if (at := group_queue.wakes_at()) is not None
+            if (at := group_queue.next_wake_at()) is not None
         ]
         return min((at for at in times if at > self._now), default=None)
 
@@ -414,22 +414,22 @@ class Queue:
         shape: Shape,
         session_id: str,
         placements: tuple[Placement, ...],
-    ) -> Running:
+    ) -> RunningSession:
         """Count a session placed by a pass as running."""
-        waiting = self._waiting.pop(session_id)
-        seconds = waiting.seconds
-        running = Running(
+        pending = self._pending.pop(session_id)
+        seconds = pending.max_run_seconds
+        running = RunningSession(
             session_id,
             group_queue.state.name,
-            waiting.scopes,
+            pending.scopes,
             placements,
             shape.slots,
             self._now,
             None if seconds is None else self._now + timedelta(seconds=seconds),
-            waiting.kind,
+            pending.kind,
         )
-        self._note_running(running)
-        self._quotas.take(shape.rows, shape.need)
+        self._track_running(running)
+        self._quotas.allocate(shape.rows, shape.need)
         self._version += 1
         group_queue.shares.add(shape.party[-1], shape.amounts)
         return running
@@ -442,16 +442,16 @@ class Queue:
         KeyError
             If it does not wait.
         """
-        waiting = self._waiting[session_id]
-        found = self.group_queue(waiting.request.resource_group).reasons_of(session_id)
-        return held_reasons(waiting) if found is None else found
+        pending = self._pending[session_id]
+        found = self.group_queue(pending.request.resource_group).reasons_of(session_id)
+        return blocked_reasons(pending) if found is None else found
 
-    def waiting_ids(self) -> Iterator[str]:
+    def pending_ids(self) -> Iterator[str]:
         """Return the ids of all waiting sessions."""
-        return iter(self._waiting)
+        return iter(self._pending)
 
-    def count_waiting(self) -> int:
-        return len(self._waiting)
+    def count_pending(self) -> int:
+        return len(self._pending)
 
     def count_deferred(self) -> int:
         """Return how many sessions wait for their ``starts_at``."""

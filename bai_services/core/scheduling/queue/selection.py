@@ -1,4 +1,4 @@
-"""Select the shapes that a pass must examine: skip those over a cap and most without room."""
+"""Select the shapes that a pass must examine; skip those over a cap and most that do not fit."""
 
 from __future__ import annotations
 
@@ -14,16 +14,18 @@ from .quota import Ints, Quotas
 from .shape import Shape
 
 _ROWS = 64
-# Columns: the request's handle, the priority, the lane, the sort key of the first session.
-HANDLE, PRIORITY, LANE, KEY, SECONDS = range(5)
+# Columns of a shape: handle of its request, priority, lane, sort key of its first session, maximum
+# run time. A lane is one party at one priority.
+HANDLE, PRIORITY, LANE, SORT_KEY, MAX_SECONDS = range(5)
 _WIDTH = 5
 _GONE = -1
-_ENDLESS = 2**62
-# Maximum shapes returned at once where the order is fixed; a pass rarely starts more of them.
-_AT_ONCE = 16
-# Room for a request: none now; room now; none whatever ends; beside a reservation: room also for a
-# session that outlasts it, or room that must first be tried.
-NO_ROOM, ROOM, HOPELESS, BESIDE, UNTRIED = 0, 1, -1, 2, 3
+_NO_LIMIT = 2**62
+# Maximum number of shapes selected at once for fifo and lifo; a pass rarely starts more.
+_MAX_SELECTED = 16
+# Capacity state of a request. NO_CAPACITY: does not fit now. HAS_CAPACITY: fits now. NEVER_FITS:
+# does not fit even if all running sessions end. Once a reservation exists, FITS_BESIDE: also fits
+# outside the reserved placements; UNTRIED: fits only inside them, so the reservation must be moved.
+NO_CAPACITY, HAS_CAPACITY, NEVER_FITS, FITS_BESIDE, UNTRIED = 0, 1, -1, 2, 3
 
 
 @njit(cache=True, nogil=True)
@@ -40,42 +42,42 @@ def _is_capped(n, rows, need, usage, limits):  # type: ignore[no-untyped-def]
 
 @njit(cache=True, nogil=True)
 def _is_before(facts, one, other):  # type: ignore[no-untyped-def]
-    """Return whether a shape precedes another one (-1: none) by priority and key."""
+    """Return whether a shape precedes another one (-1: none) by priority and sort key."""
     if other < 0 or facts[one, PRIORITY] > facts[other, PRIORITY]:
         return True
     is_equal = facts[one, PRIORITY] == facts[other, PRIORITY]
-    return is_equal and facts[one, KEY] < facts[other, KEY]
+    return is_equal and facts[one, SORT_KEY] < facts[other, SORT_KEY]
 
 
 @njit(cache=True, nogil=True)
 def _select(facts, rows, need, usage, limits, room, longest, is_shared, first, found):  # type: ignore[no-untyped-def]
-    """Write the indices of the relevant shapes; return their count and the first capped one.
+    """Write the indices of the selected shapes to ``found``; return (count, first capped shape).
 
-    ``first`` is scratch: for each lane and request, the first shape without room, which represents
-    the others. Before a reservation exists (``longest`` below -1) it is used per lane only, at
-    request 0. In that case, where all share one order, shapes behind the first without room are
-    skipped.
+    ``first`` is scratch: for each lane and request, the first shape without capacity, which
+    represents the others. Before a reservation exists (``longest`` is -2) it is used per lane only,
+    at request 0. Then, if all parties share one order (``is_shared``), shapes behind the first one
+    without capacity are skipped.
     """
     count, capped, stop = 0, -1, -1
     first[:] = -1
     for n in range(facts.shape[0]):
         handle = facts[n, HANDLE]
-        if handle < 0 or room[handle] == HOPELESS:
+        if handle < 0 or room[handle] == NEVER_FITS:
             continue
         state = room[handle]
-        is_long = longest >= -1 and facts[n, SECONDS] > longest
-        if longest >= -1 and (state == NO_ROOM or (is_long and state == ROOM)):
+        is_long = longest >= -1 and facts[n, MAX_SECONDS] > longest
+        if longest >= -1 and (state == NO_CAPACITY or (is_long and state == HAS_CAPACITY)):
             continue
         if is_shared and longest < -1 and stop >= 0 and not _is_before(facts, n, stop):
             continue
         if _is_capped(n, rows, need, usage, limits):
             if _is_before(facts, n, capped):
                 capped = n
-        elif state == NO_ROOM or (is_long and state == UNTRIED):
+        elif state == NO_CAPACITY or (is_long and state == UNTRIED):
             at = handle if longest >= -1 else 0
             if _is_before(facts, n, first[facts[n, LANE], at]):
                 first[facts[n, LANE], at] = n
-            if state == NO_ROOM and _is_before(facts, n, stop):
+            if state == NO_CAPACITY and _is_before(facts, n, stop):
                 stop = n
         else:
             found[count] = n
@@ -89,11 +91,11 @@ def _select(facts, rows, need, usage, limits, room, longest, is_shared, first, f
 
 
 @njit(cache=True, nogil=True)
-def _up_to(facts, room, found, count):  # type: ignore[no-untyped-def]
-    """Keep the shapes up to and including the first without room; return their number."""
+def _drop_after_first_full(facts, room, found, count):  # type: ignore[no-untyped-def]
+    """Drop the shapes behind the first one without capacity; return the number that remains."""
     last = -1
     for at in range(count):
-        if room[facts[found[at], HANDLE]] == NO_ROOM and _is_before(facts, found[at], last):
+        if room[facts[found[at], HANDLE]] == NO_CAPACITY and _is_before(facts, found[at], last):
             last = found[at]
     if last < 0:
         return count
@@ -106,8 +108,8 @@ def _up_to(facts, room, found, count):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True, nogil=True)
-def _first_of(facts, found, count, most):  # type: ignore[no-untyped-def]
-    """Move the ``most`` shapes that come first to the front of ``found``, in their order."""
+def _sort_first(facts, found, count, most):  # type: ignore[no-untyped-def]
+    """Sort the first ``limit`` shapes to the front of ``found``."""
     kept = 0
     for at in range(count):
         one = found[at]
@@ -123,18 +125,15 @@ def _first_of(facts, found, count, most):  # type: ignore[no-untyped-def]
 
 
 class Selected(NamedTuple):
-    """Shapes in no particular order; whether more follow; the first one held back by caps.
+    """Result of a selection."""
 
-    The last is given as its priority and key.
-    """
-
-    shapes: list[Shape]
-    is_cut: bool
-    capped: tuple[int, int] | None
+    shapes: list[Shape]  # in no particular order
+    is_cut: bool  # more shapes follow
+    capped: tuple[int, int] | None  # priority and sort key of the first shape over a cap
 
 
 class _Scratch:
-    """Arrays that one selection fills and the next one uses again."""
+    """Scratch arrays that are reused by the next selection."""
 
     def __init__(self) -> None:
         self.room: Ints = np.empty(0, np.int64)  # by handle
@@ -142,10 +141,10 @@ class _Scratch:
         self.found: Ints = np.empty(0, np.int64)
 
     def fit(self, handles: int, shapes: int, lanes: int, width: int) -> None:
-        """Give every array its size. Only what a selection reads before it writes is cleared."""
+        """Resize every array; clear only what a selection reads before it writes."""
         if len(self.room) != handles:
             self.room = np.empty(handles, np.int64)
-        self.room.fill(HOPELESS)
+        self.room.fill(NEVER_FITS)
         if len(self.found) != shapes:
             self.found = np.empty(shapes, np.int64)
         if self.first.shape != (lanes, width):
@@ -153,12 +152,12 @@ class _Scratch:
 
 
 class Selection:
-    """The shapes of one group as columns, kept between passes.
+    """The shapes of one group as columns, updated between passes.
 
-    A pass never starts a session that a cap holds back, or that has no room when the pass begins:
-    caps and room only shrink during a pass. Of those without room only the first of a lane matters,
-    because it may get a reservation; for fifo and lifo nothing behind it may start until then. The
-    rest is skipped.
+    Quota and capacity only shrink during a pass, so a session that exceeds a cap or does not fit
+    when the pass begins never starts in it and is skipped. The exception is the first session of
+    each lane that does not fit: it may get a reservation. For fifo and lifo, no session behind it
+    may start until then.
     """
 
     def __init__(self) -> None:
@@ -187,7 +186,7 @@ class Selection:
         return other
 
     def replace(self, replacement: Callable[[Shape], Shape]) -> None:
-        """Replace the shapes by equivalent ones."""
+        """Replace the shapes with equivalent ones."""
         self._shapes = [None if shape is None else replacement(shape) for shape in self._shapes]
 
     def add(self, shape: Shape) -> None:
@@ -205,8 +204,8 @@ class Selection:
         self._need[n] = 0
         self._need[n, : len(shape.need)] = shape.need
         lane = self._lanes.setdefault((shape.priority, shape.party), len(self._lanes))
-        seconds = shape.waiting.seconds
-        longest = _ENDLESS if seconds is None else seconds
+        seconds = shape.pending.max_run_seconds
+        longest = _NO_LIMIT if seconds is None else seconds
         self._facts[n] = (shape.handle, shape.priority, lane, 0, longest)
         self._handles[shape.handle] = self._handles.get(shape.handle, 0) + 1
         self._stale.add(n)
@@ -237,21 +236,21 @@ class Selection:
             del self._handles[handle]
 
     def started(self, shape: Shape, key: int | None) -> None:
-        """Note, during a pass, that the first session of a shape has started.
+        """Record, during a pass, that the first session of a shape has started.
 
-        ``key`` is the sort key of the next one; None: there is none.
+        ``key`` is the sort key of its next session; None: there is none.
         """
         if key is None:
             self._facts[shape.column, HANDLE] = _GONE
         else:
-            self._facts[shape.column, KEY] = key
+            self._facts[shape.column, SORT_KEY] = key
 
-    def moved(self, shape: Shape) -> None:
-        """Note that the first session of a shape may have changed."""
+    def mark_changed(self, shape: Shape) -> None:
+        """Record that the first session of a shape may have changed."""
         self._stale.add(shape.column)
 
-    def all_moved(self) -> None:
-        """Note that the order, or the handles of the requests, have changed."""
+    def mark_all_changed(self) -> None:
+        """Record that the order or the handles of requests have changed."""
         self._handles = {}
         for n, shape in enumerate(self._shapes):
             if shape is not None:
@@ -268,8 +267,8 @@ class Selection:
     ) -> Selected:
         """Return the shapes that a pass must examine.
 
-        ``rooms`` returns the room states of requests. ``longest``, once a reservation exists, is
-        the maximum run time of a session that ends in time; -1: none does.
+        ``capacity_states`` returns the capacity states of handles. ``longest``, once a reservation
+        exists, is the maximum run time in seconds of a session that ends in time; -1: none does.
         """
         self._refresh(order)
         handles = list(self._handles)
@@ -293,24 +292,24 @@ class Selection:
             found,
         )
         if longest is None and is_shared:
-            count = _up_to(facts, room, found, count)
-        is_cut = is_shared and count > _AT_ONCE
+            count = _drop_after_first_full(facts, room, found, count)
+        is_cut = is_shared and count > _MAX_SELECTED
         if is_cut:
-            _first_of(facts, found, count, _AT_ONCE)
-            count = _AT_ONCE
+            _sort_first(facts, found, count, _MAX_SELECTED)
+            count = _MAX_SELECTED
         shapes = [shape for n in found[:count].tolist() if (shape := self._shapes[n]) is not None]
         if capped < 0:
             return Selected(shapes, is_cut, None)
-        first_capped = int(facts[capped, PRIORITY]), int(facts[capped, KEY])
+        first_capped = int(facts[capped, PRIORITY]), int(facts[capped, SORT_KEY])
         return Selected(shapes, is_cut, first_capped)
 
     def _refresh(self, order: Order) -> None:
-        """Update the keys."""
+        """Update the sort keys of changed shapes."""
         for n in self._stale:
             shape = self._shapes[n]
             assert shape is not None
             members = shape.members
-            self._facts[n, KEY] = -members[-1][0] if order is Order.LIFO else members[0][0]
+            self._facts[n, SORT_KEY] = -members[-1][0] if order is Order.LIFO else members[0][0]
         self._stale.clear()
 
 

@@ -1,4 +1,4 @@
-"""Shapes: sessions that a pass treats alike."""
+"""Shapes: groups of pending sessions that are equal to a pass."""
 
 from __future__ import annotations
 
@@ -6,31 +6,31 @@ import copy
 
 from ...resources import ResourceSlots
 from ..placement.placer import Placer
-from .model import Party, Reason, Waiting
+from .model import Party, PendingSession, Reason
 from .quota import Ints, Quotas
 from .shares import amounts_of, fair_scopes
 
 ShapeKey = tuple[object, ...]
 
 
-def session_slots(waiting: Waiting) -> ResourceSlots:
+def session_slots(pending: PendingSession) -> ResourceSlots:
     """Return the total slots of all kernels of a session."""
-    request = waiting.request
+    request = pending.request
     if request.kernels == 1:
         return request.slots
     return ResourceSlots({slot: n * request.kernels for slot, n in request.slots.items()})
 
 
-def shape_key(waiting: Waiting) -> ShapeKey:
-    """Return the values that all sessions of one shape have in common."""
-    w = waiting
-    return (w.request, w.scopes, w.priority, w.seconds, w.kind)
+def shape_key(pending: PendingSession) -> ShapeKey:
+    """Return the values that are equal for all sessions of one shape."""
+    w = pending
+    return (w.request, w.scopes, w.priority, w.max_run_seconds, w.kind)
 
 
 class Shape:
-    """Sessions that are equal to a pass, except for their creation order.
+    """Pending sessions that differ only in their creation order.
 
-    ``members`` are (sequence, id) pairs, sorted. ``waiting`` is any one of them.
+    ``members`` are (sequence, id) pairs, sorted; ``pending`` is any one of these sessions.
     """
 
     __slots__ = (
@@ -48,31 +48,33 @@ class Shape:
         "rows",
         "slots",
         "reported",
-        "waiting",
+        "pending",
     )
 
-    def __init__(self, number: int, waiting: Waiting, quotas: Quotas, placer: Placer) -> None:
+    def __init__(
+        self, number: int, pending: PendingSession, quotas: Quotas, placer: Placer
+    ) -> None:
         self.number = number
         self.column = -1  # index in the selection of its queue
-        self.waiting = waiting
-        self.key = shape_key(waiting)
-        self.slots = session_slots(waiting)
-        self.handle = placer.prepare(waiting.request)
-        self.rows: Ints = quotas.rows(waiting.scopes)
+        self.pending = pending
+        self.key = shape_key(pending)
+        self.slots = session_slots(pending)
+        self.handle = placer.prepare(pending.request)
+        self.rows: Ints = quotas.rows(pending.scopes)
         self.need: Ints = quotas.need(self.slots)
         self.amounts = amounts_of(self.slots)
-        self.party: Party = fair_scopes(waiting.scopes)
-        self.priority = waiting.priority
+        self.party: Party = fair_scopes(pending.scopes)
+        self.priority = pending.priority
         self.members: list[tuple[int, str]] = []
         self.reasons: tuple[Reason, ...] = ()
-        # Reasons already reported for all members except the fresh ones, whose reasons were never
-        # reported.
+        # The reasons last reported for the members; None: none. ``fresh`` members were added later,
+        # so nothing was reported for them.
         self.reported: tuple[Reason, ...] | None = None
         self.fresh: list[str] = []
 
     def without_members(self, placer: Placer) -> Shape:
         """Return the same shape without members, for another placer."""
         other = copy.copy(self)
-        other.handle = placer.prepare(self.waiting.request)
+        other.handle = placer.prepare(self.pending.request)
         other.members, other.fresh = [], []
         return other

@@ -1,4 +1,4 @@
-"""Shares of users and other parties in a resource group: dominant now, decayed over time."""
+"""Dominant shares of users in a resource group, and fair-share factors of past usage."""
 
 from __future__ import annotations
 
@@ -9,22 +9,23 @@ from ...cluster.devices import is_device_slot, thousandths
 from ...resources import CPU, MEM
 from ..caps import Scope, ScopeKind
 from ..placement import AgentState
-from .model import Bucket, FairShare
+from .model import DailyUsage, FairShare
 
 _DAY_SECONDS = 86_400
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-# Exponents are clipped to this: a factor stays above 2 to the power of minus this.
+# Exponents are clipped to this, so a fair-share factor is at least 2 ** -10.
 _MAX_EXPONENT = 10.0
 _DEFAULT_WEIGHTS = {CPU: 1.0, MEM: 0.001}
 _DEVICE_WEIGHT = 10.0
 _FAIR_KINDS = (ScopeKind.DOMAIN, ScopeKind.PROJECT, ScopeKind.USER)
 
-# Quantities by cpu, mem and device family (in thousandths), whatever slot they were requested by.
+# Amounts of cpu (millicores), mem (bytes) and device families (thousandths of a device), whatever
+# slot of a family they were requested by.
 Amounts = Mapping[str, int]
 
 
 def amounts_of(slots: Mapping[str, int]) -> dict[str, int]:
-    """Return slots with those of one device family added up."""
+    """Return slots as amounts: the slots of one device family are added up."""
     found: dict[str, int] = {}
     for slot, amount in slots.items():
         if is_device_slot(slot):
@@ -36,7 +37,7 @@ def amounts_of(slots: Mapping[str, int]) -> dict[str, int]:
 
 
 def capacity_of(agents: Iterable[AgentState]) -> dict[str, int]:
-    """Return the total capacity of the living agents of a group, without zero entries."""
+    """Return the total capacity of alive agents and healthy devices, without zero entries."""
     found: dict[str, int] = {}
     for agent in agents:
         if not agent.is_alive:
@@ -50,7 +51,7 @@ def capacity_of(agents: Iterable[AgentState]) -> dict[str, int]:
 
 
 class Shares:
-    """The dominant share of every user in a resource group: the largest fraction of any resource.
+    """The dominant share of each user: the largest fraction of any resource of the group in use.
 
     Resources that the group does not have are ignored.
     """
@@ -66,7 +67,7 @@ class Shares:
         self._share.clear()
 
     def of(self, user: Scope | None) -> float:
-        """Return the share of a user; 0 for a user without resources."""
+        """Return the dominant share of a user; 0 for a user without resources."""
         share = self._share.get(user)
         if share is None:
             share = self._share[user] = self._largest(0.0, self._held.get(user, {}))
@@ -81,7 +82,7 @@ class Shares:
         return share
 
     def add(self, user: Scope | None, amounts: Amounts, sign: int = 1) -> None:
-        """Add to the usage of a user, or subtract with ``sign`` -1."""
+        """Add to the usage of a user; subtract if ``sign`` is -1."""
         held = self._held.setdefault(user, {})
         for name, amount in amounts.items():
             held[name] = held.get(name, 0) + sign * amount
@@ -99,17 +100,18 @@ class Shares:
 
 
 def today(now: datetime) -> int:
-    """Return the day (UTC) of a time, counted as in ``Bucket``."""
+    """Return the day (UTC) of a time, counted as in ``DailyUsage``."""
     return (now - _EPOCH).days
 
 
 def fair_factor(
-    scope: Scope, buckets: Sequence[Bucket], options: FairShare, capacity: Amounts, day: int
+    scope: Scope, buckets: Sequence[DailyUsage], options: FairShare, capacity: Amounts, day: int
 ) -> float:
-    """Return 2^(-usage / weight) of a scope: 1 without usage, near 0 for heavy usage.
+    """Return the fair-share factor 2 ** (-usage / weight) of a scope: 1 without usage, near 0 for
+    heavy usage.
 
-    The usage of each resource is a fraction of what the group could have provided in the period,
-    halved with every half life that has passed, and averaged over the resources by their weights.
+    The usage of a resource is a fraction of what the group could provide in the lookback period;
+    usage decays by half in each half life. Resources are averaged by their weights.
     """
     used: dict[str, float] = {}
     for bucket in buckets:
@@ -131,7 +133,7 @@ def fair_factor(
 
 
 def _slot_weight(name: str, options: FairShare) -> float:
-    """Return the weight of a resource; a family also by the name of any of its slots."""
+    """Return the weight of a resource; the weight of any slot of a device family applies to it."""
     for key, weight in options.resource_weights.items():
         if key == name or key.partition(".")[0] == name:
             return weight
@@ -139,6 +141,6 @@ def _slot_weight(name: str, options: FairShare) -> float:
 
 
 def fair_scopes(scopes: Iterable[Scope]) -> tuple[Scope | None, ...]:
-    """Return domain, project and user of a session: the levels that fair share compares."""
+    """Return the (domain, project, user) of a session, which fair-share compares in this order."""
     found = {scope.kind: scope for scope in scopes}
     return tuple(found.get(kind) for kind in _FAIR_KINDS)

@@ -1,4 +1,4 @@
-"""Compile the functions of a pass before the first one needs them."""
+"""Compile the functions of a pass before the first pass needs them."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ def warm_up() -> None:
     quotas = Quotas({}, {})
     rows = quotas.rows((Scope(ScopeKind.USER, "warm"),))
     need = quotas.need(ResourceSlots({"cpu": 1000}))
-    quotas.holds_back(rows, need)
-    quotas.take(rows, need)
+    quotas.exceeds_cap(rows, need)
+    quotas.allocate(rows, need)
 
 
 if __name__ == "__main__":

@@ -20,14 +20,14 @@ from .explain import (
     POLICY,
     RESERVATION,
     RESOURCES,
+    capacity_reason,
     delaying,
     inactive,
     reason,
     reserved,
-    room_reason,
 )
 from .group_queue import GroupQueue
-from .model import Certainty, Estimate, Reason, Suggestion, Waiting, Why
+from .model import Certainty, Estimate, Explanation, PendingSession, Reason, Suggestion
 from .position import positions
 from .run import Queue
 from .shape import session_slots
@@ -72,18 +72,18 @@ class Explainer:
         """The queue that is explained."""
         return self._queue
 
-    def explain(self, session_id: str, choices: Choices | None = None) -> Why | None:
+    def explain(self, session_id: str, choices: Choices | None = None) -> Explanation | None:
         """Return why a session waits; None when it does not wait."""
-        waiting = self._queue.waiting(session_id)
-        if waiting is None:
+        pending = self._queue.pending(session_id)
+        if pending is None:
             return None
-        group_queue = self._queue.group_queue(waiting.request.resource_group)
+        group_queue = self._queue.group_queue(pending.request.resource_group)
         view = self._view(group_queue)
         position = view.positions[session_id]
-        checks = _checks(self._queue, group_queue, waiting, position)
+        checks = _checks(self._queue, group_queue, pending, position)
         estimate = self._estimates().get(session_id, _NOTHING)
-        sooner = _Sooner(self._queue, waiting, checks).find(choices or Choices())
-        return Why(session_id, position, position - 1, checks, estimate, sooner)
+        suggestions = _SuggestionFinder(self._queue, pending, checks).find(choices or Choices())
+        return Explanation(session_id, position, position - 1, checks, estimate, suggestions)
 
     def positions(self, group: str) -> Mapping[str, int]:
         """Return the position of every session that waits in a group."""
@@ -91,7 +91,7 @@ class Explainer:
 
     def estimates(self, group: str) -> Mapping[str, Estimate]:
         """Return the estimated start of every session that waits in a group."""
-        ids = self._queue.group_queue(group).waiting_ids()
+        ids = self._queue.group_queue(group).pending_ids()
         starts = self._estimates()
         return {session_id: starts.get(session_id, _NOTHING) for session_id in ids}
 
@@ -110,11 +110,13 @@ class Explainer:
 
     def _new_view(self, group_queue: GroupQueue) -> _GroupView:
         queue = self._queue
-        everyone = queue.waiting_in(group_queue.state.name)
+        everyone = queue.pending_in(group_queue.state.name)
         return _GroupView(queue.revision, positions(group_queue, everyone, queue.give_way))
 
 
-def explain_one(queue: Queue, session_id: str, choices: Choices | None = None) -> Why | None:
+def explain_one(
+    queue: Queue, session_id: str, choices: Choices | None = None
+) -> Explanation | None:
     """Return why one session of a queue waits; None when it does not wait."""
     return Explainer(queue).explain(session_id, choices)
 
@@ -123,25 +125,25 @@ def explain_one(queue: Queue, session_id: str, choices: Choices | None = None) -
 
 
 def _checks(
-    queue: Queue, group_queue: GroupQueue, waiting: Waiting, position: int
+    queue: Queue, group_queue: GroupQueue, pending: PendingSession, position: int
 ) -> tuple[Reason, ...]:
     """Return every check in the order of evaluation, passed or failed."""
     found = [
-        _account(waiting),
+        _account(pending),
         _group(group_queue),
-        _dependencies(waiting),
-        _not_before(queue, waiting),
+        _dependencies(pending),
+        _not_before(queue, pending),
     ]
-    rows = queue.quotas.rows(waiting.scopes)
-    need = queue.quotas.need(session_slots(waiting))
+    rows = queue.quotas.rows(pending.scopes)
+    need = queue.quotas.need(session_slots(pending))
     for passed, violation in queue.quotas.checks(rows, need):
         facts = violation_facts(violation)
         if passed:
             facts["message"] = _within(violation)
         found.append({"check": POLICY, "passed": passed, **facts})
-    found.append(_resources(group_queue, waiting))
-    found.append(_turn(group_queue, waiting, position))
-    reservation = next((r for r in group_queue.reservations if r.session_id == waiting.id), None)
+    found.append(_resources(group_queue, pending))
+    found.append(_turn(group_queue, pending, position))
+    reservation = next((r for r in group_queue.reservations if r.session_id == pending.id), None)
     if reservation is not None:
         found.append(reserved(reservation))
     elif group_queue.reservations and found[-2]["passed"] and found[-1]["passed"]:
@@ -149,9 +151,9 @@ def _checks(
     return tuple(found)
 
 
-def _account(waiting: Waiting) -> Reason:
-    if waiting.closed:
-        return reason(ACCOUNT, waiting.closed)
+def _account(pending: PendingSession) -> Reason:
+    if pending.blocked_reason:
+        return reason(ACCOUNT, pending.blocked_reason)
     return reason(ACCOUNT, "user, keypair, project and domain are active", passed=True)
 
 
@@ -162,17 +164,17 @@ def _group(group_queue: GroupQueue) -> Reason:
     return reason(GROUP, f"resource group {name} is active", passed=True)
 
 
-def _dependencies(waiting: Waiting) -> Reason:
-    if waiting.unmet:
-        return reason(DEPENDENCIES, waiting.unmet)
+def _dependencies(pending: PendingSession) -> Reason:
+    if pending.unmet_dependencies:
+        return reason(DEPENDENCIES, pending.unmet_dependencies)
     return reason(DEPENDENCIES, "no other session has to end first", passed=True)
 
 
-def _not_before(queue: Queue, waiting: Waiting) -> Reason:
-    if waiting.not_before is None:
+def _not_before(queue: Queue, pending: PendingSession) -> Reason:
+    if pending.not_before is None:
         return reason(NOT_BEFORE, "may start at any time", passed=True)
-    at = waiting.not_before.isoformat()
-    passed = waiting.not_before <= queue.now
+    at = pending.not_before.isoformat()
+    passed = pending.not_before <= queue.now
     message = f"its time came at {at}" if passed else f"starts not before {at}"
     return reason(NOT_BEFORE, message, passed, not_before=at)
 
@@ -185,25 +187,25 @@ def _within(violation: Violation) -> str:
     )
 
 
-def _resources(group_queue: GroupQueue, waiting: Waiting) -> Reason:
-    why = room_reason(group_queue, group_queue.placer.prepare(waiting.request))
+def _resources(group_queue: GroupQueue, pending: PendingSession) -> Reason:
+    why = capacity_reason(group_queue, group_queue.placer.prepare(pending.request))
     if why is not None:
         return why
     return reason(
         RESOURCES,
-        f"resource group {group_queue.state.name} has room for {waiting.request.slots}",
+        f"resource group {group_queue.state.name} has room for {pending.request.slots}",
         passed=True,
     )
 
 
-def _turn(group_queue: GroupQueue, waiting: Waiting, position: int) -> Reason:
+def _turn(group_queue: GroupQueue, pending: PendingSession, position: int) -> Reason:
     facts: dict[str, Any] = {
         "position": position,
-        "priority": waiting.priority,
+        "priority": pending.priority,
         "order": str(group_queue.state.order),
     }
     stopper = group_queue.stopped_by
-    if stopper and stopper != waiting.id and waiting.id in group_queue.shape_of:
+    if stopper and stopper != pending.id and pending.id in group_queue.shape_of:
         return reason(
             ORDER,
             f"number {position} in resource group {group_queue.state.name}: an earlier session "
@@ -223,12 +225,12 @@ def _turn(group_queue: GroupQueue, waiting: Waiting, position: int) -> Reason:
 # ---- Changes that would let it start sooner ----
 
 
-class _Sooner:
+class _SuggestionFinder:
     """Searches for changes by the owner that would make room at once."""
 
-    def __init__(self, queue: Queue, waiting: Waiting, checks: Sequence[Reason]) -> None:
+    def __init__(self, queue: Queue, pending: PendingSession, checks: Sequence[Reason]) -> None:
         self._queue = queue
-        self._waiting = waiting
+        self._pending = pending
         self._failed = [check for check in checks if not check["passed"]]
 
     def find(self, choices: Choices) -> tuple[Suggestion, ...]:
@@ -245,43 +247,43 @@ class _Sooner:
         found += self._quotas()
         return tuple(found)
 
-    def _would_start(self, waiting: Waiting) -> bool:
+    def _would_start(self, pending: PendingSession) -> bool:
         """Return whether it could start at once, by its caps and on the agents."""
         queue = self._queue
-        group_queue = queue.group_queue(waiting.request.resource_group)
-        rows, need = queue.quotas.rows(waiting.scopes), queue.quotas.need(session_slots(waiting))
+        group_queue = queue.group_queue(pending.request.resource_group)
+        rows, need = queue.quotas.rows(pending.scopes), queue.quotas.need(session_slots(pending))
         if (
             not group_queue.state.is_active
             or group_queue.stopped_by
-            or queue.quotas.holds_back(rows, need)
+            or queue.quotas.exceeds_cap(rows, need)
         ):
             return False
         try:
-            return group_queue.placer.fits(group_queue.placer.prepare(waiting.request))
+            return group_queue.placer.fits(group_queue.placer.prepare(pending.request))
         except InvalidRequest:
             return False
 
     def _groups(self, groups: Sequence[str]) -> list[Suggestion]:
-        own = self._waiting.request.resource_group
+        own = self._pending.request.resource_group
         known = set(self._queue.groups())
         found = []
         for group in sorted(known.intersection(groups) - {own}):
-            request = replace(self._waiting.request, resource_group=group, designated_agents=())
+            request = replace(self._pending.request, resource_group=group, designated_agents=())
             scopes = tuple(
-                s._replace(id=group) if s.kind == GROUP else s for s in self._waiting.scopes
+                s._replace(id=group) if s.kind == GROUP else s for s in self._pending.scopes
             )
-            if self._would_start(replace(self._waiting, request=request, scopes=scopes)):
+            if self._would_start(replace(self._pending, request=request, scopes=scopes)):
                 message = f"resource group {group} has room for it now"
                 found.append(Suggestion("resource-group", message, {"resource_group": group}))
         return found
 
     def _with(self, slots: ResourceSlots) -> bool:
-        request = replace(self._waiting.request, slots=slots)
-        return self._would_start(replace(self._waiting, request=request))
+        request = replace(self._pending.request, slots=slots)
+        return self._would_start(replace(self._pending, request=request))
 
     def _smaller(self) -> list[Suggestion]:
         """Return the largest quantities, slot by slot, that would fit at once."""
-        asked = self._waiting.request.slots
+        asked = self._pending.request.slots
         least = dict(asked)
         for slot, amount in self._spare().items():
             step = slot_type(slot).step
@@ -298,7 +300,7 @@ class _Sooner:
 
     def _spare(self) -> dict[str, int]:
         """Return the remaining quantity of each scarce slot: on one agent, and within each cap."""
-        request = self._waiting.request
+        request = self._pending.request
         found: dict[str, int] = {}
         queue, group_queue = self._queue, self._queue.group_queue(request.resource_group)
         refusal = group_queue.placer.refusal(group_queue.placer.prepare(request))
@@ -306,15 +308,15 @@ class _Sooner:
             for shortage in refusal.shortages:
                 together = request.kernels if shortage.asked != request.slots[shortage.slot] else 1
                 found[shortage.slot] = shortage.available // together
-        rows = queue.quotas.rows(self._waiting.scopes)
-        need = queue.quotas.need(session_slots(self._waiting))
+        rows = queue.quotas.rows(self._pending.scopes)
+        need = queue.quotas.need(session_slots(self._pending))
         for slot, left in queue.quotas.left(rows, need).items():
             if slot in request.slots:
                 found[slot] = min(found.get(slot, left), left // request.kernels)
         return found
 
     def _presets(self, presets: Mapping[str, ResourceSlots]) -> list[Suggestion]:
-        asked = self._waiting.request.slots
+        asked = self._pending.request.slots
         families = {slot.partition(".")[0] for slot in asked if is_device_slot(slot)}
         found = []
         for name, slots in sorted(presets.items()):
@@ -333,16 +335,17 @@ class _Sooner:
             if check["check"] != POLICY or (check["scope"], check["scope_id"]) in seen:
                 continue
             seen.add((check["scope"], check["scope_id"]))
-            holders = self._queue.holders(check["scope"], check["scope_id"])
+            running = self._queue.running_in_scope(check["scope"], check["scope_id"])
+            count = f"{len(running)} {'session' if len(running) == 1 else 'sessions'}"
             message = (
-                f"the quota of {check['scope']} {check['scope_id']} is the limit: it starts when "
-                f"one of the {len(holders)} sessions that count there ends or the quota is raised"
+                f"blocked by the quota of {check['scope']} {check['scope_id']} ({count} running); "
+                "starts when the quota is raised or one of them ends"
             )
             facts = {
                 "scope": check["scope"],
                 "scope_id": check["scope_id"],
-                "sessions": len(holders),
-                "first_ids": holders[:_MAX_NAMED],
+                "sessions": len(running),
+                "first_ids": running[:_MAX_NAMED],
             }
             found.append(Suggestion("quota", message, facts))
         return found

@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 
 from ..caps import Scope, ScopeKind
-from ..queue import Bucket
+from ..queue import DailyUsage
 from .workload import Job
 
 DAY = 86400
@@ -40,10 +40,10 @@ class Ledger:
         self._due = seconds + _EVERY
         return True
 
-    def history(self) -> Mapping[str, Mapping[Scope, Sequence[Bucket]]]:
+    def history(self) -> Mapping[str, Mapping[Scope, Sequence[DailyUsage]]]:
         """Return all buckets in the form of a snapshot."""
         found = {
-            scope: [Bucket(day, dict(used)) for day, used in sorted(days.items())]
+            scope: [DailyUsage(day, dict(used)) for day, used in sorted(days.items())]
             for scope, days in self._used.items()
         }
         return {self._group: found}

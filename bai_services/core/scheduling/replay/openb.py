@@ -129,10 +129,10 @@ def _read(
 ) -> tuple[list[Thing], list[BrokenRow]]:
     rows = csv.DictReader(lines)
     names = _column_names(rows, file)
-    lacking = [column for column in columns if column not in names]
-    if lacking:
+    no_capacity = [column for column in columns if column not in names]
+    if no_capacity:
         raise InvalidRequest(
-            f"{file} has no column {', '.join(lacking)}; its first row must name the columns "
+            f"{file} has no column {', '.join(no_capacity)}; its first row must name the columns "
             f"{', '.join(columns)}"
         )
     found: list[Thing] = []

@@ -14,11 +14,11 @@ from ..queue import (
     Decision,
     GroupState,
     Order,
+    PendingSession,
     Queue,
     Reason,
     Reservation,
     Snapshot,
-    Waiting,
 )
 from ..queue.durations import Durations
 from ..queue.explain import explain_group
@@ -51,7 +51,7 @@ class Sample:
     """State of the group at a time, in seconds from the origin of the record."""
 
     seconds: int
-    waiting: int
+    pending: int
     running: int
     fragmentation: float
 
@@ -168,7 +168,7 @@ class _Driver:
         history = None
         if self._ledger is not None and self._ledger.is_due(seconds):
             history = self._ledger.history()
-        queue.apply(Changes(waiting=self._arrived(seconds), gone=gone, history=history))
+        queue.apply(Changes(pending=self._arrived(seconds), gone=gone, history=history))
         result = queue.run(_at(seconds), explains=False)
         world.passes += 1
         for decision in result.decisions:
@@ -193,13 +193,13 @@ class _Driver:
             gone.append(session_id)
         return gone
 
-    def _arrived(self, seconds: int) -> list[Waiting]:
+    def _arrived(self, seconds: int) -> list[PendingSession]:
         found = []
         while self._next < len(self._arrivals):
             job = self._arrivals[self._next]
             if job.submitted > seconds:
                 break
-            found.append(self._waiting(job))
+            found.append(self._pending(job))
             self._next += 1
         return found
 
@@ -215,18 +215,18 @@ class _Driver:
             allow_fragmentation=self._allow_fragmentation,
         )
 
-    def _waiting(self, job: Job) -> Waiting:
+    def _pending(self, job: Job) -> PendingSession:
         request = self._request(job, self._state.name)
-        waiting = Waiting(
+        pending = PendingSession(
             job.id,
             self._next,
             self._requests.setdefault(request, request),
             scopes_of(job, self._state.name),
             created_at=_at(job.submitted),
-            seconds=job.limit,
+            max_run_seconds=job.limit,
             kind=job.kind,
         )
-        return waiting if job.priority is None else replace(waiting, priority=job.priority)
+        return pending if job.priority is None else replace(pending, priority=job.priority)
 
     def _start(self, decision: Decision, seconds: int) -> None:
         job = self._jobs[decision.session_id]
@@ -239,7 +239,7 @@ class _Driver:
         world.samples.append(
             Sample(
                 seconds,
-                self._queue.count_waiting(),
+                self._queue.count_pending(),
                 len(world.ends),
                 group_queue.placer.fragmentation(),
             )

@@ -1,0 +1,75 @@
+"""Requests prepared for repeated searches, and the placements that a search result stands for."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ...cluster.devices import DeviceAmount, is_device_slot, thousandths
+from ...resources import ResourceSlots
+from . import columns as c
+from .columns import Ints, SearchResult
+from .encode import NameTable, encode_request
+from .model import AgentState, Mode, Placement, Request
+
+
+@dataclass(frozen=True, slots=True)
+class PreparedRequest:
+    """A request and the inputs of its searches, computed once."""
+
+    request: Request
+    row: Ints  # its shape row
+    searches: int  # one if all kernels are placed together, else one per kernel
+    cpu_and_mem: ResourceSlots  # of one kernel
+    kernels_per_search: int
+    device_slots: tuple[str, ...]  # in the order of the needs in ``row``
+    slot_thousandths: tuple[int, ...]  # thousandths of a device per unit of each device slot
+    has_agent_lists: bool  # it designates agents, or agents to avoid
+
+    @classmethod
+    def of(cls, request: Request, names: NameTable) -> PreparedRequest:
+        """Prepare a request.
+
+        Raises
+        ------
+        InvalidRequest
+            If it requests more than ``MAX_NEEDS`` device families.
+        """
+        row = encode_request(request, names)
+        device_slots = tuple(slot for slot in request.slots if is_device_slot(slot))
+        others = {slot: n for slot, n in request.slots.items() if not is_device_slot(slot)}
+        return cls(
+            request,
+            row,
+            searches=request.kernels if request.mode == Mode.MULTI_NODE else 1,
+            cpu_and_mem=ResourceSlots(others),
+            kernels_per_search=int(row[c.KERNELS]),
+            device_slots=device_slots,
+            slot_thousandths=tuple(thousandths(slot, 1) for slot in device_slots),
+            has_agent_lists=bool(request.designated_agents or request.avoid),
+        )
+
+    @property
+    def is_single_search(self) -> bool:
+        """Whether one search among all agents is enough."""
+        return self.searches == 1 and not self.has_agent_lists
+
+    def placements(
+        self, agent: AgentState, result: SearchResult, picks: Ints
+    ) -> tuple[Placement, ...]:
+        """Return what a search allocated on an agent: one placement per kernel of the search.
+
+        ``picks`` are those of the score cache right after the search.
+        """
+        _, count, need, j, amount = result
+        if not count:
+            return (Placement(agent.id, self.cpu_and_mem),) * self.kernels_per_search
+        devices = agent.devices
+        if count == 1:  # the common case: the result names the only pick
+            units = amount // self.slot_thousandths[need]
+            only = DeviceAmount(devices[j].id, self.device_slots[need], units)
+            return (Placement(agent.id, self.cpu_and_mem, (only,)),)
+        by_kernel: list[list[DeviceAmount]] = [[] for _ in range(self.kernels_per_search)]
+        for kernel, need, j, amount in picks[:count].tolist():
+            units = amount // self.slot_thousandths[need]
+            by_kernel[kernel].append(DeviceAmount(devices[j].id, self.device_slots[need], units))
+        return tuple([Placement(agent.id, self.cpu_and_mem, tuple(part)) for part in by_kernel])
