@@ -113,8 +113,8 @@ def test_nothing_tells_when_what_runs_has_no_known_end() -> None:
             [
                 (
                     "quota",
-                    "blocked by the quota of user ann (0 sessions running); starts when the quota is "
-                    "raised or one of them ends",
+                    "blocked by the quota of user ann (0 sessions running); starts when the quota "
+                    "is raised or one of them ends",
                 )
             ],
             id="its own quota, which no group and no preset helps with",
