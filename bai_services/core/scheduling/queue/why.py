@@ -27,7 +27,15 @@ from .explain import (
     reserved,
 )
 from .group_queue import GroupQueue
-from .model import Certainty, Estimate, Explanation, PendingSession, Reason, Suggestion
+from .model import (
+    Certainty,
+    Estimate,
+    Explanation,
+    PendingSession,
+    Reason,
+    Suggestion,
+    SuggestionKind,
+)
 from .position import positions
 from .run import Queue
 from .shape import session_slots
@@ -274,7 +282,9 @@ class _SuggestionFinder:
             )
             if self._would_start(replace(self._pending, request=request, scopes=scopes)):
                 message = f"resource group {group} has room for it now"
-                found.append(Suggestion("resource-group", message, {"resource_group": group}))
+                found.append(
+                    Suggestion(SuggestionKind.RESOURCE_GROUP, message, {"resource_group": group})
+                )
         return found
 
     def _with(self, slots: ResourceSlots) -> bool:
@@ -296,7 +306,9 @@ class _SuggestionFinder:
             return []
         changed = {s: format_amount(s, n) for s, n in smaller.items() if n != asked[s]}
         text = " ".join(f"{slot}={amount}" for slot, amount in changed.items())
-        return [Suggestion("smaller", f"with {text} there is room now", {"slots": changed})]
+        return [
+            Suggestion(SuggestionKind.SMALLER, f"with {text} there is room now", {"slots": changed})
+        ]
 
     def _spare(self) -> dict[str, int]:
         """Return the remaining quantity of each scarce slot: on one agent, and within each cap."""
@@ -324,7 +336,7 @@ class _SuggestionFinder:
             if slots != asked and has == families and self._with(slots):
                 message = f"there is room for the preset {name} ({slots}) now"
                 facts = {"preset": name, "slots": slots.format()}
-                found.append(Suggestion("preset", message, facts))
+                found.append(Suggestion(SuggestionKind.PRESET, message, facts))
         return found
 
     def _quotas(self) -> list[Suggestion]:
@@ -347,5 +359,5 @@ class _SuggestionFinder:
                 "sessions": len(running),
                 "first_ids": running[:_MAX_NAMED],
             }
-            found.append(Suggestion("quota", message, facts))
+            found.append(Suggestion(SuggestionKind.QUOTA, message, facts))
         return found
