@@ -1,4 +1,4 @@
-"""Races over accounts: invariants hold under concurrency."""
+"""Concurrent changes of accounts, memberships and sign-in attempts."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ async def database(database_url: str) -> AsyncIterator[Database]:
 
 @pytest.fixture
 async def domain(database: Database) -> str:
-    """A domain with its project, and the policies ``default``."""
+    """Create a domain with its project, and the policies ``default``."""
     policies = {
         "keypair": {"total_resource_slots": {}, "allowed_vfolder_hosts": {}},
         "user": {"total_resource_slots": {}},
@@ -71,7 +71,7 @@ def project(project_id: str, name: str = "default") -> dict[str, object]:
     }
 
 
-async def add_person(database: Database, name: str, role: str = "user") -> None:
+async def add_user(database: Database, name: str, role: str = "user") -> None:
     user = {
         "id": name,
         "created_at": NOW,
@@ -92,19 +92,20 @@ async def add_person(database: Database, name: str, role: str = "user") -> None:
     await UserStore(database).create(user, keypair, ["p"], entry("user.create"))
 
 
-async def ends(*calls: object) -> list[type[BaseException] | None]:
+async def results(*calls: object) -> list[type[BaseException] | None]:
+    """Run the calls concurrently; return the exception type of each, None after success."""
     found = await asyncio.gather(*calls, return_exceptions=True)  # type: ignore[call-overload]
     return [type(item) if isinstance(item, BaseException) else None for item in found]
 
 
-async def test_two_superadmins_who_remove_each_other_leave_one(
+async def test_last_superadmin_remains_after_concurrent_demotions(
     database: Database, domain: str
 ) -> None:
     for name in ("ada", "bob"):
-        await add_person(database, name, "superadmin")
+        await add_user(database, name, "superadmin")
     store = UserStore(database)
     out = UserChange({"role": "user"})
-    found = await ends(
+    found = await results(
         store.update("ada", out, entry("user.update")),
         store.update("bob", out, entry("user.update")),
     )
@@ -113,19 +114,21 @@ async def test_two_superadmins_who_remove_each_other_leave_one(
     assert left.total == 1
 
 
-async def test_one_name_is_taken_once(database: Database, domain: str) -> None:
-    found = await ends(*(add_person(database, "ada") for _ in range(5)))
+async def test_concurrent_creations_of_one_name_succeed_once(
+    database: Database, domain: str
+) -> None:
+    found = await results(*(add_user(database, "ada") for _ in range(5)))
     assert found.count(None) == 1
     assert found.count(AlreadyExists) == 4
     projects = ProjectStore(database)
-    found = await ends(
+    found = await results(
         *(projects.create(project(f"p{n}", "twin"), entry("project.create")) for n in range(5))
     )
     assert found.count(None) == 1 and found.count(AlreadyExists) == 4
 
 
-async def test_a_member_is_added_once_whoever_adds(database: Database, domain: str) -> None:
-    await add_person(database, "ada")
+async def test_concurrent_additions_of_member_succeed_once(database: Database, domain: str) -> None:
+    await add_user(database, "ada")
     store = ProjectStore(database)
     await store.create(project("q", "second"), entry("project.create"))
     added = await asyncio.gather(
@@ -135,16 +138,16 @@ async def test_a_member_is_added_once_whoever_adds(database: Database, domain: s
     assert (await store.members("q", ListQuery())).total == 1
 
 
-async def test_exactly_as_many_attempts_as_allowed_get_through(database: Database) -> None:
+async def test_concurrent_sign_in_attempts_respect_limit(database: Database) -> None:
     store = SignInFailureStore(database)
-    # Many subjects in different orders: no two attempts deadlock.
+    # The subjects are in different orders, which must not cause a deadlock.
     orders = ({"s": 10, "t": None}, {"t": None, "s": 10})
     counted = await asyncio.gather(
         *(store.attempt(orders[number % 2], NOW, BLOCK) for number in range(25))
     )
-    answers = [each["s"].blocked_until for each in counted]
-    assert answers.count(None) == 10
-    assert {a for a in answers if a is not None} == {NOW + BLOCK}
+    blocks = [each["s"].blocked_until for each in counted]
+    assert blocks.count(None) == 10
+    assert {block for block in blocks if block is not None} == {NOW + BLOCK}
     assert sorted(each["t"].count for each in counted) == list(range(1, 26))
     assert await store.blocked(["s", "t"], NOW) == {"s": NOW + BLOCK}
     assert (await store.attempt({"s": 10}, NOW + BLOCK, BLOCK))["s"].count == 1
@@ -152,7 +155,7 @@ async def test_exactly_as_many_attempts_as_allowed_get_through(database: Databas
     assert (await store.attempt({"s": 10}, NOW + BLOCK, BLOCK))["s"].count == 1
 
 
-async def test_old_attempts_do_not_pile_up(database: Database) -> None:
+async def test_old_attempts_are_deleted(database: Database) -> None:
     store = SignInFailureStore(database)
     for number in range(20):
         await store.attempt({f"name-{number}": 10}, NOW, BLOCK)

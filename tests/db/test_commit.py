@@ -1,4 +1,4 @@
-"""Commits of decisions: number of statements, and which decisions lose a race."""
+"""Commits of decisions: number of statements, and decisions that lose a race."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ async def world(database_url: str) -> AsyncIterator[World]:
 
 
 async def decide(world: World, *shares: str) -> tuple[Decision, ...]:
-    """Create a session for each share of a device and return where they all are placed."""
+    """Create a session for each share of a device; return the decisions that place them."""
     count = len(await world.sessions.in_status(*Status))
     for number, share in enumerate(shares, count):
         slots = {"cpu": "0.1", "mem": "64m", "cuda.shares": share}
@@ -35,7 +35,7 @@ async def decide(world: World, *shares: str) -> tuple[Decision, ...]:
 
 @contextmanager
 def statements() -> Iterator[list[bool]]:
-    """Record for each executed statement whether it was sent once per row."""
+    """Record for each executed statement whether it was an executemany."""
     seen: list[bool] = []
 
     def note(*args: object) -> None:
@@ -48,7 +48,9 @@ def statements() -> Iterator[list[bool]]:
         sa.event.remove(sa.Engine, "before_cursor_execute", note)
 
 
-async def test_postgres_gets_many_decisions_in_as_few_statements_as_one(postgres_url: str) -> None:
+async def test_number_of_statements_is_independent_of_number_of_decisions(
+    postgres_url: str,
+) -> None:
     world = await make_world(postgres_url)
     try:
         one, many = [], []
@@ -66,10 +68,10 @@ async def test_postgres_gets_many_decisions_in_as_few_statements_as_one(postgres
 
 
 @pytest.mark.parametrize("is_uniform", [True, False])
-async def test_a_device_whose_shares_must_be_equal_gets_no_other(
+async def test_commit_rejects_second_share_size_on_uniform_device(
     world: World, is_uniform: bool
 ) -> None:
-    """Two shares go to one device, because its rule was unknown at the decision."""
+    """The decisions place two different shares on one device, before it is known to be uniform."""
     await world.write(
         sa.update(cluster.devices).where(cluster.devices.c.index > 0).values(is_healthy=False)
     )

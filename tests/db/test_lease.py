@@ -1,4 +1,4 @@
-"""The write lease: one holder at a time; a replaced holder cannot write."""
+"""The lease for writing the queue: one holder at a time; a replaced holder cannot write."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ async def decide(world: World) -> tuple[Decision, ...]:
     return run_pass(await world.queue.snapshot(NOW)).decisions
 
 
-async def test_it_is_taken_once(store: LeaseStore) -> None:
+async def test_lease_is_acquired_once(store: LeaseStore) -> None:
     assert await store.read() is None
     assert await store.take("a", None, NOW) == 1
     assert await store.take("b", None, NOW) is None
@@ -48,31 +48,33 @@ async def test_new_holder_gets_a_higher_token(store: LeaseStore) -> None:
     assert await store.renew(2)
 
 
-async def test_one_that_was_renewed_meanwhile_is_not_taken(store: LeaseStore) -> None:
+async def test_lease_renewed_meanwhile_is_not_acquired(store: LeaseStore) -> None:
     await store.take("a", None, NOW)
     seen = await store.read()
     await store.renew(1)
     assert await store.take("b", seen, NOW) is None
 
 
-async def test_a_stale_manager_writes_nothing(world: World, store: LeaseStore) -> None:
+async def test_stale_token_cannot_write(world: World, store: LeaseStore) -> None:
     row, _ = await world.sessions.enqueue(world.new("lab"), NOW)
     stale = await store.take("a", None, NOW)
     decisions = await decide(world)
     newest = await store.take("b", await store.read(), NOW)
     with pytest.raises(StaleLease):
         await world.queue.commit(decisions, NOW, stale)
-    said = {row.id: WaitState(({"check": "order", "message": "no"},), 7)}
+    states = {row.id: WaitState(({"check": "order", "message": "no"},), 7)}
     with pytest.raises(StaleLease):
-        await world.queue.write_states(said, stale)
+        await world.queue.write_states(states, stale)
     found = await world.sessions.find(row.id)
     assert (found.status, found.reasons) == (Status.PENDING, [])
     assert (await world.queue.commit(decisions, NOW, newest)).placed == (row.id,)
     assert await world.allocations.audit() == []
 
 
-async def test_a_batch_loses_only_what_lost_its_race(world: World, store: LeaseStore) -> None:
-    """Nine sessions, one of which has ended, on devices of which one is full."""
+async def test_batch_leaves_out_only_decisions_that_lost_a_race(
+    world: World, store: LeaseStore
+) -> None:
+    """Of eight decisions, some use a device that failed, and the rest exceed the cores left."""
     rows = [(await world.sessions.enqueue(world.new(f"lab{n}"), NOW))[0] for n in range(8)]
     token = await store.take("a", None, NOW)
     decisions = await decide(world)
@@ -107,7 +109,7 @@ class Watch:
         return self.now
 
 
-async def test_the_second_waits_until_the_first_has_been_silent(store: LeaseStore) -> None:
+async def test_lease_is_acquired_after_holder_stops_renewing(store: LeaseStore) -> None:
     watch = Watch()
     first, second = (Lease(store, lambda: NOW, 15, watch) for _ in range(2))
     assert await first.hold() == 1
@@ -123,14 +125,14 @@ async def test_the_second_waits_until_the_first_has_been_silent(store: LeaseStor
     assert not first.is_held
 
 
-async def test_released_lease_is_taken_at_once(store: LeaseStore) -> None:
+async def test_released_lease_is_acquired_at_once(store: LeaseStore) -> None:
     first, second = (Lease(store, lambda: NOW, 15, Watch()) for _ in range(2))
     await first.hold()
     await first.stop()
     assert await second.hold() == 2
 
 
-async def test_lease_of_a_dead_process_is_taken(store: LeaseStore) -> None:
+async def test_lease_of_dead_process_is_acquired_at_once(store: LeaseStore) -> None:
     gone = own_identity().replace('"started": "', '"started": "9')
     assert holder_has_ended(gone) and not holder_has_ended(own_identity())
     await store.take(gone, None, NOW)

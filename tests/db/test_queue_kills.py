@@ -1,4 +1,4 @@
-"""kill -9 between any two statements of a commit: nothing is lost or done twice."""
+"""SIGKILL before each statement of a transaction: the transaction is atomic."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ async def commit(world: World, decisions: Sequence[Decision]) -> None:
     await until_killed(world, lambda: world.queue.commit(decisions, NOW, TOKEN))
 
 
-async def say(world: World, decisions: Sequence[Decision]) -> None:
-    waiting = await world.sessions.in_status(Status.PENDING)
-    said = {row.id: WaitState(({"check": "order", "message": "no"},), 1) for row in waiting}
-    await until_killed(world, lambda: world.queue.write_states(said, TOKEN))
+async def write_states(world: World, decisions: Sequence[Decision]) -> None:
+    pending = await world.sessions.in_status(Status.PENDING)
+    states = {row.id: WaitState(({"check": "order", "message": "no"},), 1) for row in pending}
+    await until_killed(world, lambda: world.queue.write_states(states, TOKEN))
 
 
 async def end(world: World, decisions: Sequence[Decision]) -> None:
@@ -40,7 +40,7 @@ async def end(world: World, decisions: Sequence[Decision]) -> None:
 
 
 async def until_killed(world: World, job: Callable[[], Coroutine[Any, Any, Any]]) -> None:
-    """Run the job and die by SIGKILL before statement number KILL_AT."""
+    """Run the job, and kill this process with SIGKILL before statement number KILL_AT."""
     left = int(os.environ["KILL_AT"])
 
     @sa.event.listens_for(sa.Engine, "before_cursor_execute")
@@ -64,13 +64,13 @@ def _run(job: Job, url: str, decisions: Sequence[Decision], kill_at: int) -> Non
 
 
 def kill_everywhere(
-    url: str, job: Job, decisions: Sequence[Decision], is_whole: Callable[[], None]
+    url: str, job: Job, decisions: Sequence[Decision], check_unchanged: Callable[[], None]
 ) -> int:
-    """Kill the job before each of its statements in turn; return the number of statements.
+    """Run the job repeatedly, killed before the first statement, the second one, and so on.
 
-    ``is_whole`` checks after each kill that nothing partial is there.
+    ``check_unchanged`` is called after each kill. Return the number of statements.
     """
-    # A fork server with everything imported: a new interpreter for each run would take seconds.
+    # A fork server imports the modules once; a new interpreter per run would take seconds.
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload([__name__])
     for kill_at in range(1, 100):
@@ -80,8 +80,8 @@ def kill_everywhere(
         if process.exitcode == 0:
             return kill_at - 1
         assert process.exitcode == -signal.SIGKILL, f"{job.__name__}: {process.exitcode}"
-        is_whole()
-    raise AssertionError("it never came to an end")
+        check_unchanged()
+    raise AssertionError("the job never finished")
 
 
 def test_commit_killed_before_any_statement_is_atomic(database_url: str) -> None:
@@ -105,14 +105,14 @@ def test_commit_killed_before_any_statement_is_atomic(database_url: str) -> None
 
     decisions = asyncio.run(prepare())
     for job, before, after in (
-        (say, SESSIONS, SESSIONS),
+        (write_states, SESSIONS, SESSIONS),
         (commit, SESSIONS, 0),
         (end, 0, 0),
     ):
 
-        def is_whole(pending: int = before) -> None:
+        def check_unchanged(pending: int = before) -> None:
             asyncio.run(check(pending))
 
-        count = kill_everywhere(database_url, job, decisions, is_whole)
+        count = kill_everywhere(database_url, job, decisions, check_unchanged)
         assert count > 3
         asyncio.run(check(after))

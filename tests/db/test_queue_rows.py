@@ -1,4 +1,4 @@
-"""Facts of agents and requests for a pass besides resources: CUDA, links, failed agents."""
+"""What the snapshot reads besides resources: CUDA versions, links, avoided agents, dependencies."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ async def world(database_url: str) -> AsyncIterator[World]:
     await made.close()
 
 
-async def test_devices_tell_their_cuda_version_and_links(world: World) -> None:
+async def test_snapshot_reads_cuda_version_and_links(world: World) -> None:
     facts = {"driver": "570.1", "cuda": "12.8", "links": {"a1-g1": 2, "a1-g0": 0}}
     devices = cluster.devices
     await world.write(sa.update(devices).where(devices.c.id == "a1-g0").values(facts=facts))
@@ -35,11 +35,11 @@ async def test_devices_tell_their_cuda_version_and_links(world: World) -> None:
 @pytest.mark.parametrize(
     "facts, links",
     [
-        pytest.param({"links": {"b": 4}, "pci_peers": ["b", "c"]}, ("b",), id="by NVLink"),
-        pytest.param({"links": {}, "pci_peers": ["c", "b"]}, ("b", "c"), id="by PCI, without one"),
-        pytest.param({"links": None, "pci_peers": []}, (), id="nobody is near"),
-        pytest.param({"links": {"b": 4}, "pci_peers": None}, ("b",), id="only links are known"),
-        pytest.param({"links": None, "pci_peers": None}, None, id="nothing is known"),
+        pytest.param({"links": {"b": 4}, "pci_peers": ["b", "c"]}, ("b",), id="NVLink"),
+        pytest.param({"links": {}, "pci_peers": ["c", "b"]}, ("b", "c"), id="PCI without NVLink"),
+        pytest.param({"links": None, "pci_peers": []}, (), id="no peers"),
+        pytest.param({"links": {"b": 4}, "pci_peers": None}, ("b",), id="PCI peers unknown"),
+        pytest.param({"links": None, "pci_peers": None}, None, id="links and PCI peers unknown"),
     ],
 )
 async def test_nearest_devices_are_read(
@@ -51,7 +51,7 @@ async def test_nearest_devices_are_read(
     assert agent.devices[0].links == links
 
 
-async def test_an_image_tells_which_cuda_it_needs(world: World) -> None:
+async def test_image_label_requires_min_cuda(world: World) -> None:
     for name, labels in (("python", {"ai.backend.min-cuda": "13.0"}), ("plain", {})):
         await world.write(
             sa.insert(cluster.images).values(
@@ -72,11 +72,11 @@ async def test_an_image_tells_which_cuda_it_needs(world: World) -> None:
     )
     result = run_pass(await world.queue.snapshot(NOW))
     assert [decision.session_id for decision in result.decisions] == [plain.id]
-    (told,) = result.reasons[needs.id]
-    assert "too old for CUDA 13.0" in told["message"]
+    (reason,) = result.reasons[needs.id]
+    assert "too old for CUDA 13.0" in reason["message"]
 
 
-async def test_agents_that_a_session_was_displaced_from_are_tried_last(world: World) -> None:
+async def test_displaced_session_avoids_its_previous_agent(world: World) -> None:
     await world.add_agent("a2")
     row, _ = await world.sessions.enqueue(world.new("one"), world.later())
     other, _ = await world.sessions.enqueue(world.new("other"), world.later())
@@ -91,7 +91,7 @@ async def test_agents_that_a_session_was_displaced_from_are_tried_last(world: Wo
     assert decision.placement.agent_id != left
 
 
-async def test_who_waits_is_read_page_by_page(
+async def test_pending_sessions_are_read_in_pages(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(queue_rows, "_PAGE", 2)
@@ -110,8 +110,7 @@ async def test_who_waits_is_read_page_by_page(
     assert all(len(running.placements) == 1 for running in snapshot.running)
 
 
-async def test_waiting_session_lists_unfinished_dependencies(world: World) -> None:
-    """Estimates release it when these have ended; those that ended with success are left out."""
+async def test_awaits_lists_dependencies_that_have_not_succeeded(world: World) -> None:
     ids = {}
     for name in ("ended", "runs", "waits"):
         await world.sessions.enqueue(world.new(name), NOW)

@@ -1,4 +1,4 @@
-"""Daily usage buckets and learned run times of the queue."""
+"""Daily usage buckets, and run times of ended sessions."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ async def world(database_url: str) -> AsyncIterator[World]:
     await made.close()
 
 
-async def test_what_runs_over_midnight_counts_in_both_days(world: World) -> None:
-    """From 09:00 to 06:00 the next day with two cores: fifteen hours, then six."""
+async def test_usage_is_split_between_days_at_midnight(world: World) -> None:
+    """Two cores from 09:00 to 06:00 of the next day: 15 h on the first day, 6 h on the second."""
     store, day = UsageBucketStore(world.database), day_of(NOW)
     row, _ = await world.sessions.enqueue(world.new("lab", {"cpu": "2", "mem": "1g"}), NOW)
     await world.run_pass()
@@ -44,7 +44,7 @@ async def test_what_runs_over_midnight_counts_in_both_days(world: World) -> None
     assert [b.day for b in (await store.history(day + 1))["main"][USER]] == [day + 1]
 
 
-async def test_run_times_are_learned_by_kind(world: World) -> None:
+async def test_snapshot_reads_run_times_by_kind(world: World) -> None:
     row, _ = await world.sessions.enqueue(world.new("lab"), NOW)
     await world.run_pass()
     for event in (Event.DISPATCHED, Event.PREPARED, Event.STARTED):

@@ -1,4 +1,4 @@
-"""Concurrent writers: the last share is given exactly once."""
+"""Concurrent writers: resources, caps, ends and creations of sessions stay consistent."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ WRITERS = 8
 
 
 def in_threads(jobs: list[Callable[[], Coroutine[Any, Any, None]]]) -> None:
-    """Run each job in a thread with its own event loop and engine, all started at once."""
+    """Run each job in a thread with its own event loop, all started at the same time."""
     barrier = threading.Barrier(len(jobs))
     failures: list[BaseException] = []
 
@@ -41,8 +41,8 @@ def in_threads(jobs: list[Callable[[], Coroutine[Any, Any, None]]]) -> None:
     assert not failures, failures
 
 
-@pytest.mark.parametrize("cap", ["0.5", None], ids=["cap of the user", "room on the devices"])
-def test_eight_writers_race_for_the_last_share(database_url: str, cap: str | None) -> None:
+@pytest.mark.parametrize("cap", ["0.5", None], ids=["user's cap", "device capacity"])
+def test_concurrent_placements_respect_limits(database_url: str, cap: str | None) -> None:
     async def prepare() -> None:
         world = await make_world(database_url)
         if cap is not None:
@@ -58,7 +58,7 @@ def test_eight_writers_race_for_the_last_share(database_url: str, cap: str | Non
         await world.close()
 
     async def settle(world: World) -> None:
-        # As the scheduler does: a pass that lost a race is followed by another.
+        # Like the scheduler, run another pass after one that lost a race.
         while True:
             snapshot = await world.queue.snapshot(NOW)
             placed = await world.run_pass()
@@ -66,7 +66,7 @@ def test_eight_writers_race_for_the_last_share(database_url: str, cap: str | Non
                 return
 
     async def check() -> None:
-        world = await make_world_again(database_url)
+        world = World(database_url)
         await settle(world)
         running = await world.sessions.in_status(Status.SCHEDULED)
         fit = 2 if cap is not None else 8
@@ -80,10 +80,8 @@ def test_eight_writers_race_for_the_last_share(database_url: str, cap: str | Non
     asyncio.run(check())
 
 
-def test_two_resource_groups_share_one_users_cap(database_url: str) -> None:
-    """Each group has a writer that sees room for all of its own sessions; together they keep the
-    cap.
-    """
+def test_user_cap_applies_across_resource_groups(database_url: str) -> None:
+    """Two concurrent writers each place sessions of one group, up to the cap in their snapshot."""
     slots = {"cpu": "0.1", "mem": "64m"}
 
     async def prepare() -> None:
@@ -111,7 +109,7 @@ def test_two_resource_groups_share_one_users_cap(database_url: str) -> None:
         await world.close()
 
     async def check() -> None:
-        world = await make_world_again(database_url)
+        world = World(database_url)
         assert len(await world.sessions.in_status(Status.SCHEDULED)) == 5
         assert await world.allocations.audit() == []
         await world.close()
@@ -121,7 +119,7 @@ def test_two_resource_groups_share_one_users_cap(database_url: str) -> None:
     asyncio.run(check())
 
 
-def test_many_writers_end_one_session_once(database_url: str) -> None:
+def test_concurrent_ends_release_resources_once(database_url: str) -> None:
     async def prepare() -> None:
         world = await make_world(database_url)
         for i in range(6):
@@ -141,7 +139,7 @@ def test_many_writers_end_one_session_once(database_url: str) -> None:
         await world.close()
 
     async def check() -> None:
-        world = await make_world_again(database_url)
+        world = World(database_url)
         assert await world.sessions.in_status(Status.SCHEDULED) == []
         assert await world.allocations.audit() == []
         await world.close()
@@ -166,7 +164,3 @@ def test_concurrent_creations_of_one_name_create_one_session(database_url: str) 
     asyncio.run(prepare())
     in_threads([create for _ in range(WRITERS)])
     assert sorted(made) == [False] * (WRITERS - 1) + [True]
-
-
-async def make_world_again(url: str) -> World:
-    return World(url)

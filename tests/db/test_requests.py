@@ -1,4 +1,4 @@
-"""Facts of agents that a request for a session reads."""
+"""Reads of a session request: whether agents can mount subdirectories."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from .world import make_world
 @pytest.mark.parametrize(
     ("facts", "expected"),
     [
-        pytest.param([], True, id="no agent is known"),
-        pytest.param([{"binds_subpaths": False}], False, id="none mounts directories"),
-        pytest.param([{"binds_subpaths": False}, {"binds_subpaths": True}], True, id="one does"),
-        pytest.param([{"binds_subpaths": False}, {}], True, id="one does not say"),
+        pytest.param([], True, id="no agents"),
+        pytest.param([{"binds_subpaths": False}], False, id="no agent can"),
+        pytest.param([{"binds_subpaths": False}, {"binds_subpaths": True}], True, id="one can"),
+        pytest.param([{"binds_subpaths": False}, {}], True, id="one does not report it"),
     ],
 )
-async def test_whether_a_group_mounts_directories_is_read_without_the_agents_facts(
+async def test_binds_subpaths_does_not_read_all_facts_of_agents(
     database_url: str, facts: list[dict[str, bool]], expected: bool
 ) -> None:
     world = await make_world(database_url)

@@ -1,4 +1,4 @@
-"""Migrations from an empty database and from every version, on both databases."""
+"""Migrations from an empty database and from every revision, on both databases."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ import pytest
 from bai_services.db import schema
 
 
-def test_the_newest_schema_is_what_the_tables_say(empty_database_url: str) -> None:
+def test_migrated_schema_matches_tables(empty_database_url: str) -> None:
     schema.upgrade(empty_database_url)
     assert schema.differences(empty_database_url) == []
 
 
 @pytest.mark.parametrize("revision", schema.revisions())
-def test_up_from_each_version(empty_database_url: str, revision: str) -> None:
+def test_upgrade_from_each_revision(empty_database_url: str, revision: str) -> None:
     schema.upgrade(empty_database_url, revision)
     assert schema.current(empty_database_url) == revision
     schema.upgrade(empty_database_url)
@@ -24,12 +24,12 @@ def test_up_from_each_version(empty_database_url: str, revision: str) -> None:
     assert schema.differences(empty_database_url) == []
 
 
-def test_an_empty_database_has_no_revision(empty_database_url: str) -> None:
+def test_empty_database_has_no_revision(empty_database_url: str) -> None:
     assert schema.current(empty_database_url) is None
     assert schema.differences(empty_database_url) != []
 
 
-def test_two_managers_that_start_at_once_migrate_once(empty_database_url: str) -> None:
+def test_concurrent_upgrades_are_serialized(empty_database_url: str) -> None:
     code = "import sys; from bai_services.db import schema; schema.upgrade(sys.argv[1])"
     command = [sys.executable, "-c", code, empty_database_url]
     started = [subprocess.Popen(command, stderr=subprocess.PIPE, text=True) for _ in range(3)]

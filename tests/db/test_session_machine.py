@@ -1,4 +1,4 @@
-"""Stateful test of sessions, quotas and devices against a small oracle without SQL."""
+"""Stateful property test of sessions, quotas and devices against a model without SQL."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ amounts = st.fixed_dictionaries(
 
 @dataclass
 class Known:
-    """A session as the oracle knows it."""
+    """A session of the model."""
 
     id: str
     user: int
@@ -50,7 +50,7 @@ class Known:
 
 
 class SessionMachine(RuleBasedStateMachine):
-    """All events of sessions, in any order."""
+    """Random creations, passes, events, caps and failures; invariants hold after each step."""
 
     template: Path | None = None
 
@@ -77,7 +77,7 @@ class SessionMachine(RuleBasedStateMachine):
         self.world = World(f"sqlite+aiosqlite:///{target}")
 
     async def _make(self, path: Path) -> None:
-        # When the last connection closes one file remains, which is copied for each run.
+        # Closing the last connection merges the WAL, so one file remains, which is copied per run.
         await (await make_world(f"sqlite+aiosqlite:///{path}")).close()
 
     def teardown(self) -> None:
@@ -108,13 +108,13 @@ class SessionMachine(RuleBasedStateMachine):
     @rule()
     def schedule(self) -> None:
         placed = set(self.run(self.world.run_pass()))
-        for known in self._waiting():
+        for known in self._pending():
             if known.id in placed:
                 assert self._is_within_caps(known.user, known.slots), known
                 known.status = Status.SCHEDULED
                 placed.discard(known.id)
         assert not placed
-        self._nobody_waits_in_vain()
+        self._check_first_pending_does_not_fit()
 
     @precondition(lambda self: self.known)
     @rule(data=st.data(), event=st.sampled_from(EVENTS))
@@ -144,7 +144,7 @@ class SessionMachine(RuleBasedStateMachine):
         self.caps[scope] = {"cuda.shares": shares, "sessions": count}
 
     @rule(device=st.sampled_from(["a1-g0", "a1-g1"]))
-    def break_or_mend(self, device: str) -> None:
+    def toggle_device_health(self, device: str) -> None:
         self.healthy[device] = not self.healthy[device]
         where = cluster.devices.c.id == device
         self.run(
@@ -154,29 +154,29 @@ class SessionMachine(RuleBasedStateMachine):
         )
 
     @rule()
-    def lose_or_find_the_agent(self) -> None:
+    def toggle_agent_alive(self) -> None:
         self.is_alive = not self.is_alive
         status = "ALIVE" if self.is_alive else "LOST"
         self.run(self.world.write(sa.update(cluster.agents).values(status=status)))
 
     @invariant()
-    def the_ledger_agrees_with_every_counter(self) -> None:
+    def ledger_matches_counters(self) -> None:
         if hasattr(self, "world"):
             assert self.run(self.world.allocations.audit()) == []
 
     @invariant()
-    def no_device_gives_more_than_it_has(self) -> None:
+    def devices_are_not_overcommitted(self) -> None:
         if hasattr(self, "world"):
             assert all(used <= 1000 for used in self._on_devices().values())
 
     @invariant()
-    def statuses_are_as_the_oracle_says(self) -> None:
+    def statuses_match_model(self) -> None:
         if not hasattr(self, "world"):
             return
         rows = {row.id: row for row in self.run(self.world.sessions.in_status(*Status))}
         assert {k.id: k.status for k in self.known} == {key: r.status for key, r in rows.items()}
 
-    def _waiting(self) -> list[Known]:
+    def _pending(self) -> list[Known]:
         return [k for k in self.known if k.status is Status.PENDING]
 
     def _holding(self) -> list[Known]:
@@ -222,17 +222,18 @@ class SessionMachine(RuleBasedStateMachine):
         shares = slots.get("cuda.shares", 0)
         if shares <= 1000:
             return not shares or any(room >= shares for room in free)
-        # 1.3 is two halves of 0.65.
+        # 1.3 shares are split into 0.65 on each of two devices.
         return len(free) == 2 and min(free) >= shares // 2
 
-    def _nobody_waits_in_vain(self) -> None:
-        """After a pass the first eligible session does not fit; sessions that could never fit are
-        passed.
+    def _check_first_pending_does_not_fit(self) -> None:
+        """Check that the first pending session within its caps does not fit after a pass.
+
+        Sessions that need more devices than are healthy do not block the sessions behind them.
         """
         if not self.is_alive:
             return
         healthy = sum(self.healthy.values())
-        for known in self._waiting():
+        for known in self._pending():
             if not self._is_within_caps(known.user, known.slots):
                 continue
             assert not self._fits(known.slots), known

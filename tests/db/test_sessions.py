@@ -1,4 +1,4 @@
-"""Sessions in the database: created once, placed all or nothing, everything freed at the end."""
+"""Store of sessions: creation, placement, transitions, release of resources, and lists."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ async def world(database_url: str) -> AsyncIterator[World]:
     await world.close()
 
 
-async def test_the_same_twice_is_one_session(world: World) -> None:
+async def test_enqueue_is_idempotent(world: World) -> None:
     first, made = await world.sessions.enqueue(world.new("lab"), NOW)
     again, made_again = await world.sessions.enqueue(world.new("lab"), NOW)
     assert (made, made_again) == (True, False)
@@ -49,7 +49,7 @@ async def test_the_same_twice_is_one_session(world: World) -> None:
     assert (first.owner, first.project, first.status) == ("ann", "p", Status.PENDING)
 
 
-async def test_steps_taken_together_leave_out_who_cannot_have_them(world: World) -> None:
+async def test_move_all_skips_invalid_transitions_and_unknown_ids(world: World) -> None:
     ids = [(await world.sessions.enqueue(world.new(name), NOW))[0].id for name in ("a1", "b1")]
     await world.sessions.move(ids[0], Event.STOP_REQUESTED, NOW)
     moved = await world.sessions.move_all([*ids, "nobody"], Event.STOP_REQUESTED, NOW)
@@ -58,7 +58,7 @@ async def test_steps_taken_together_leave_out_who_cannot_have_them(world: World)
     assert len(await world.sessions.history(ids[0])) == 1
 
 
-async def test_what_has_ended_keeps_the_reason_why(world: World) -> None:
+async def test_status_info_of_ended_session_is_not_changed(world: World) -> None:
     row, _ = await world.sessions.enqueue(world.new("lab"), NOW)
     await world.sessions.set_status_info(row.id, "waits for the Hub")
     assert (await world.sessions.find(row.id)).status_info == "waits for the Hub"
@@ -68,7 +68,7 @@ async def test_what_has_ended_keeps_the_reason_why(world: World) -> None:
     assert (await world.sessions.find(row.id)).status_info == ended != "waits for the Hub"
 
 
-async def test_audit_has_the_creation_only(world: World) -> None:
+async def test_audit_records_only_new_sessions(world: World) -> None:
     def entry(made: Sequence[NewSession]) -> AuditEntry:
         return AuditEntry(NOW, "ann", "session.create", "session", made[0].id)
 
@@ -80,7 +80,7 @@ async def test_audit_has_the_creation_only(world: World) -> None:
         assert list(found.scalars()) == [made[0][0].id]
 
 
-async def test_the_same_name_with_other_content_is_refused(world: World) -> None:
+async def test_same_name_with_other_specification_is_rejected(world: World) -> None:
     await world.sessions.enqueue(world.new("lab"), NOW)
     with pytest.raises(AlreadyExists, match="'lab' is PENDING"):
         await world.sessions.enqueue(world.new("lab", request_hash="other"), NOW)
@@ -88,7 +88,7 @@ async def test_the_same_name_with_other_content_is_refused(world: World) -> None
     assert made
 
 
-async def test_a_name_is_free_again_after_the_end(world: World) -> None:
+async def test_name_of_ended_session_can_be_reused(world: World) -> None:
     first, _ = await world.sessions.enqueue(world.new("lab"), NOW)
     await world.sessions.move(first.id, Event.STOP_REQUESTED, NOW)
     second, made = await world.sessions.enqueue(world.new("lab"), NOW)
@@ -105,7 +105,7 @@ async def test_pending_caps_are_exact(world: World) -> None:
     await world.sessions.enqueue(world.new("two", user=2), NOW)
 
 
-async def test_waiting_sessions_of_a_user_are_capped_by_default(world: World) -> None:
+async def test_pending_sessions_of_user_are_capped(world: World) -> None:
     async with world.database.read() as tx:
         policies = accounts.user_policies
         assert await tx.scalar(sa.select(policies.c.max_pending_sessions)) == 1000
@@ -119,7 +119,7 @@ async def test_waiting_sessions_of_a_user_are_capped_by_default(world: World) ->
     assert all(isinstance(error, QuotaExceeded) for error in refused), refused
     assert "user ann may have at most 2 pending sessions" in str(refused[0])
     await world.sessions.enqueue(world.new("other", user=2), NOW)
-    # Many at once: all or none.
+    # A bulk request creates all sessions or none.
     await world.set_caps("user", {}, max_pending_sessions=4)
     counts = "at most 4 pending sessions: 2 pending, 2 left, 3 requested; cancel some"
     with pytest.raises(QuotaExceeded, match=counts):
@@ -128,7 +128,7 @@ async def test_waiting_sessions_of_a_user_are_capped_by_default(world: World) ->
     await world.sessions.enqueue_all([world.new(f"more{n}") for n in range(3)], NOW)
 
 
-async def test_place_moves_every_counter_and_the_end_moves_it_back(world: World) -> None:
+async def test_placement_allocates_and_end_releases_resources(world: World) -> None:
     row, _ = await world.sessions.enqueue(world.new("lab"), NOW)
     assert await world.run_pass() == [row.id]
     assert await world.usage(USER) == {"cpu": 1000, "mem": 2**30, "cuda.shares": 250, "sessions": 1}
@@ -147,7 +147,7 @@ async def test_place_moves_every_counter_and_the_end_moves_it_back(world: World)
     assert [s.to_status for s in await world.sessions.history(row.id)] == ["SCHEDULED", "ERROR"]
 
 
-async def test_a_life_is_written_step_by_step(world: World) -> None:
+async def test_lifecycle_from_placement_to_exit(world: World) -> None:
     row, _ = await world.sessions.enqueue(world.new("lab"), NOW)
     await world.run_pass()
     move = world.sessions.move
@@ -168,7 +168,7 @@ async def test_a_life_is_written_step_by_step(world: World) -> None:
         await move("none", Event.EXITED, world.later())
 
 
-async def test_release_on_a_removed_agent_changes_nothing(world: World) -> None:
+async def test_obsolete_decision_is_not_committed(world: World) -> None:
     row, _ = await world.sessions.enqueue(world.new("lab"), NOW)
     snapshot = await world.queue.snapshot(NOW)
     decisions = run_pass(snapshot).decisions
@@ -189,7 +189,7 @@ async def test_release_on_a_removed_agent_changes_nothing(world: World) -> None:
     assert not await place()
 
 
-async def test_a_cap_lowered_meanwhile_counts(world: World) -> None:
+async def test_lowered_cap_applies_to_pending_session(world: World) -> None:
     row, _ = await world.sessions.enqueue(world.new("lab"), NOW)
     await world.set_caps("domain", {"cuda.shares": "0"})
     assert await world.run_pass() == []
@@ -197,7 +197,7 @@ async def test_a_cap_lowered_meanwhile_counts(world: World) -> None:
     assert (reason["scope"], reason["slot"], reason["limit"]) == ("domain", "cuda.shares", "0")
 
 
-async def test_folders_are_in_use_from_creation_to_end(world: World) -> None:
+async def test_folders_are_mounted_from_creation_to_end(world: World) -> None:
     await world.write(
         sa.insert(folders.vfolders).values(
             id="f1",
@@ -229,7 +229,7 @@ async def test_folders_are_in_use_from_creation_to_end(world: World) -> None:
     assert (await world.sessions.page(ListQuery(), Visibility())).total == 1
 
 
-async def test_lists_show_what_may_be_seen(world: World) -> None:
+async def test_page_contains_only_visible_sessions(world: World) -> None:
     for number in (1, 2):
         await world.sessions.enqueue(world.new(f"lab{number}", user=number), world.later())
     await world.set_caps("user", {}, max_concurrent_sessions=0)
@@ -251,17 +251,17 @@ async def test_lists_show_what_may_be_seen(world: World) -> None:
 @pytest.mark.parametrize(
     ("part", "found"),
     [
-        pytest.param("ALPHA", ["alpha_99", "Alpha-1"], id="capitals are all one"),
+        pytest.param("ALPHA", ["alpha_99", "Alpha-1"], id="case is ignored"),
         pytest.param("a-1", ["Alpha-1"], id="part of a name"),
         pytest.param("99", ["alpha_99", "beta.99"], id="digits"),
-        pytest.param("_9", ["alpha_99"], id="an underscore stands for itself"),
-        pytest.param("%", [], id="so does a percent sign"),
-        pytest.param("\\", [], id="and a backslash"),
-        pytest.param("ä", [], id="letters beyond ASCII"),
-        pytest.param("Ä9", [], id="also with others"),
+        pytest.param("_9", ["alpha_99"], id="underscore is literal"),
+        pytest.param("%", [], id="percent sign is literal"),
+        pytest.param("\\", [], id="backslash is literal"),
+        pytest.param("ä", [], id="non-ASCII letter"),
+        pytest.param("Ä9", [], id="non-ASCII letter and digit"),
     ],
 )
-async def test_a_list_is_searched_by_part_of_a_name(
+async def test_contains_filter_matches_part_of_name(
     world: World, part: str, found: list[str]
 ) -> None:
     for name in ("beta.99", "Alpha-1", "alpha_99"):
@@ -274,17 +274,17 @@ async def test_a_list_is_searched_by_part_of_a_name(
 @pytest.mark.parametrize(
     ("filters", "found"),
     [
-        pytest.param({"owner": "ann"}, ["one", "two"], id="of a person"),
-        pytest.param({"owner": "ann", "project": "p"}, ["one", "two"], id="and in a project"),
-        pytest.param({"owner": "nobody"}, [], id="of nobody"),
-        pytest.param({"project": "none"}, [], id="in no project"),
-        pytest.param({"owner__in": "bob,nobody"}, ["three"], id="of some people"),
-        pytest.param({"owner__contains": "B"}, ["three"], id="of people by part of a name"),
-        pytest.param({"owner__ne": "bob"}, ["one", "two"], id="of others"),
-        pytest.param({"owner__gt": "ann"}, ["three"], id="of those that follow"),
+        pytest.param({"owner": "ann"}, ["one", "two"], id="owner"),
+        pytest.param({"owner": "ann", "project": "p"}, ["one", "two"], id="owner and project"),
+        pytest.param({"owner": "nobody"}, [], id="unknown owner"),
+        pytest.param({"project": "none"}, [], id="unknown project"),
+        pytest.param({"owner__in": "bob,nobody"}, ["three"], id="several owners"),
+        pytest.param({"owner__contains": "B"}, ["three"], id="part of the owner's name"),
+        pytest.param({"owner__ne": "bob"}, ["one", "two"], id="other owners"),
+        pytest.param({"owner__gt": "ann"}, ["three"], id="owners after a name"),
     ],
 )
-async def test_a_list_is_of_the_people_and_projects_that_are_named(
+async def test_filters_on_owner_and_project(
     world: World, filters: dict[str, str], found: list[str]
 ) -> None:
     for name, number in (("one", 1), ("two", 1), ("three", 2)):
@@ -294,7 +294,8 @@ async def test_a_list_is_of_the_people_and_projects_that_are_named(
     assert page.total == len(found)
 
 
-async def test_frequent_name_is_filtered_by_join(world: World) -> None:
+async def test_filter_that_matches_many_users(world: World) -> None:
+    """With more than 20 matching users, the filter is applied by a join."""
     await world.sessions.enqueue(world.new("lab"), world.later())
     async with world.database.write() as tx:
         ann = dict((await tx.execute(sa.select(accounts.users))).mappings().first() or {})
@@ -308,18 +309,16 @@ async def test_frequent_name_is_filtered_by_join(world: World) -> None:
 
 
 @pytest.mark.parametrize(("offset", "found"), [(0, 2), (1, 2), (2, 1), (3, 0), (9, 0)])
-async def test_every_page_of_a_list_tells_how_many_there_are(
-    world: World, offset: int, found: int
-) -> None:
+async def test_every_page_has_the_total(world: World, offset: int, found: int) -> None:
     for number in range(3):
         await world.sessions.enqueue(world.new(f"lab{number}"), world.later())
     page = await world.sessions.page(ListQuery(limit=2, offset=offset), Visibility())
     assert (len(page.items), page.total) == (found, 3)
 
 
-async def test_the_few_that_live_are_found_among_the_many_of_a_person(world: World) -> None:
+async def test_list_of_live_sessions_of_user_uses_index(world: World) -> None:
     if not world.database.is_sqlite:
-        pytest.skip("PostgreSQL chooses by the numbers of rows that there are")
+        pytest.skip("PostgreSQL's choice depends on the number of rows")
     mine = [sessions.c.owner_id == "u1", sessions.c.status == Status.RUNNING]
     newest = SELECT.where(*mine).order_by(sessions.c.created_at.desc()).limit(20)
     text = newest.compile(dialect=sqlite.dialect(), compile_kwargs={"literal_binds": True})
@@ -330,7 +329,7 @@ async def test_the_few_that_live_are_found_among_the_many_of_a_person(world: Wor
     assert not any("TEMP B-TREE" in row.detail for row in plan)
 
 
-async def test_a_rename_keeps_names_unique(world: World) -> None:
+async def test_rename_keeps_names_unique(world: World) -> None:
     one, _ = await world.sessions.enqueue(world.new("one"), NOW)
     await world.sessions.enqueue(world.new("two"), NOW)
     with pytest.raises(AlreadyExists):
@@ -340,14 +339,14 @@ async def test_a_rename_keeps_names_unique(world: World) -> None:
         await world.sessions.rename("none", "four")
 
 
-async def test_the_audit_finds_a_difference(world: World) -> None:
+async def test_audit_reports_differences(world: World) -> None:
     await world.sessions.enqueue(world.new("lab"), NOW)
     await world.run_pass()
     await world.write(sa.update(cluster.devices).values(used=10))
     assert len(await world.allocations.audit()) == 2
 
 
-async def test_user_policies_are_read_again(world: World) -> None:
+async def test_changed_policy_applies_to_next_pass(world: World) -> None:
     await world.write(
         sa.update(accounts.keypair_policies).values(default_for_unspecified="LIMITED")
     )
@@ -357,7 +356,7 @@ async def test_user_policies_are_read_again(world: World) -> None:
     assert len(await world.run_pass()) == 1
 
 
-async def test_a_closed_account_starts_nothing(world: World) -> None:
+async def test_session_of_inactive_user_is_not_placed(world: World) -> None:
     row, _ = await world.sessions.enqueue(world.new("lab"), NOW)
     await world.write(sa.update(accounts.users).values(status="inactive"))
     assert await world.run_pass() == []
@@ -367,7 +366,7 @@ async def test_a_closed_account_starts_nothing(world: World) -> None:
     assert await world.run_pass() == [row.id]
 
 
-async def test_a_session_whose_agent_is_lost_waits_again_in_its_place(world: World) -> None:
+async def test_displaced_session_keeps_its_queue_position(world: World) -> None:
     first, _ = await world.sessions.enqueue(world.new("lab1", {"cpu": "8", "mem": "1g"}), NOW)
     await world.run_pass()
     await world.sessions.enqueue(world.new("lab2", {"cpu": "8", "mem": "1g"}), NOW)

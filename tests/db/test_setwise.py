@@ -1,4 +1,4 @@
-"""Statements for many rows, on either database."""
+"""Bulk statements, on either database."""
 
 from __future__ import annotations
 
@@ -9,10 +9,8 @@ from bai_services.db.setwise import Among
 from bai_services.db.tables.sessions import sessions
 
 
-def test_condition_on_many_values_uses_the_index() -> None:
-    """As a list of parameters on SQLite, where it is bound at each call, and as one array on
-    PostgreSQL.
-    """
+def test_among_is_a_list_on_sqlite_and_an_array_on_postgres() -> None:
+    """Both forms can use an index on the column."""
     select = sa.select(sessions.c.id)
     plain = select.where(sessions.c.id.in_(sa.bindparam("ids", expanding=True)))
     among = select.where(Among(sessions.c.id, "ids"))

@@ -1,4 +1,4 @@
-"""The SQLite driver: short statements run in place, long and waiting ones in threads."""
+"""The SQLite driver: short statements run in the event loop, long and waiting ones in threads."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ async def words_of(database: Database) -> list[str]:
         return list((await tx.execute(sa.text("SELECT word FROM words ORDER BY id"))).scalars())
 
 
-async def test_a_long_select_does_not_hold_up_the_loop(database: Database) -> None:
+async def test_long_select_does_not_block_event_loop(database: Database) -> None:
     async def count() -> int:
         async with database.read() as tx:
             return int(await tx.scalar(sa.text(LONG)) or 0)
@@ -49,7 +49,7 @@ async def test_a_long_select_does_not_hold_up_the_loop(database: Database) -> No
     assert turns > 50
 
 
-async def test_a_select_that_was_cut_off_leaves_its_transaction_whole(database: Database) -> None:
+async def test_interrupted_select_keeps_transaction(database: Database) -> None:
     async with database.write() as tx:
         await tx.execute(sa.text("INSERT INTO words (word) VALUES ('one')"))
         assert await tx.scalar(sa.text(COUNT.format(most=200_000))) == 200_000
@@ -57,7 +57,7 @@ async def test_a_select_that_was_cut_off_leaves_its_transaction_whole(database: 
     assert await words_of(database) == ["one", "two"]
 
 
-async def test_an_error_takes_the_whole_transaction_back(database: Database) -> None:
+async def test_error_rolls_transaction_back(database: Database) -> None:
     with pytest.raises(ZeroDivisionError):
         async with database.write() as tx:
             await tx.execute(sa.text("INSERT INTO words (word) VALUES ('one')"))
@@ -65,14 +65,14 @@ async def test_an_error_takes_the_whole_transaction_back(database: Database) -> 
     assert await words_of(database) == []
 
 
-async def test_many_rows_are_written_at_once(database: Database) -> None:
+async def test_insert_of_many_rows(database: Database) -> None:
     rows = [{"word": f"word {n}"} for n in range(5000)]
     async with database.write() as tx:
         await tx.execute(sa.text("INSERT INTO words (word) VALUES (:word)"), rows)
     assert len(await words_of(database)) == 5000
 
 
-async def test_a_writer_of_another_process_is_waited_for_in_the_background(
+async def test_waiting_for_another_writer_does_not_block_event_loop(
     database: Database, tmp_path: Path
 ) -> None:
     other = sqlite3.connect(tmp_path / "test.sqlite", isolation_level=None)
@@ -93,7 +93,7 @@ async def test_a_writer_of_another_process_is_waited_for_in_the_background(
     other.close()
 
 
-async def test_a_writer_that_stays_is_not_waited_for_for_ever(
+async def test_waiting_for_another_writer_times_out(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(database_module, "SQLITE_BUSY_SECONDS", 0.05)
@@ -119,7 +119,7 @@ async def test_cancelled_statement_leaves_a_working_connection(database: Databas
             await tx.execute(sa.text("INSERT INTO words (word) VALUES ('half')"))
             await tx.scalar(sa.text(LONG))
 
-    for _ in range(10):  # more often than there are connections
+    for _ in range(10):  # more than the number of connections
         task = asyncio.create_task(count())
         for _ in range(50):
             await asyncio.sleep(0)
@@ -134,12 +134,12 @@ async def test_cancelled_statement_leaves_a_working_connection(database: Databas
 @pytest.mark.parametrize(
     "code",
     [
-        pytest.param(sqlite3.SQLITE_BUSY, id="somebody writes"),
-        pytest.param(sqlite3.SQLITE_BUSY_RECOVERY, id="somebody reads the log anew"),
+        pytest.param(sqlite3.SQLITE_BUSY, id="another writer"),
+        pytest.param(sqlite3.SQLITE_BUSY_RECOVERY, id="another connection recovers the WAL"),
     ],
 )
 async def test_busy_database_is_retried(tmp_path: Path, code: int) -> None:
-    """The second code occurs when two connections open a database for the first time."""
+    """SQLITE_BUSY_RECOVERY occurs when two connections open a database after a crash."""
     connections = Connections(str(tmp_path / "test.sqlite"), 5, 1)
     connection = await connections.open()
     calls = []

@@ -1,4 +1,4 @@
-"""Folders in the database, and races between a deletion and a start."""
+"""Store of folders: lifecycle, mounts, and races."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import sqlalchemy as sa
 
 from bai_services.core.errors import AlreadyExists, InUse, InvalidTransition, QuotaExceeded
 from bai_services.core.folders.vfolders import VfolderEvent, VfolderStatus
-from bai_services.core.sessions.lifecycle import Event
+from bai_services.core.sessions.lifecycle import Event, Status
 from bai_services.db.audit import AuditEntry
 from bai_services.db.folders.vfolders import VfolderRow, VfolderStore, VfolderVisibility
 from bai_services.db.tables import accounts
@@ -71,7 +71,7 @@ async def store(world: World) -> VfolderStore:
     return made
 
 
-async def test_a_folder_that_a_session_holds_stays_as_it_is(
+async def test_mounted_folder_cannot_be_trashed_or_renamed(
     world: World, store: VfolderStore
 ) -> None:
     await world.sessions.enqueue(world.new("lab", mounts=[mount("f1")]), NOW)
@@ -84,22 +84,20 @@ async def test_a_folder_that_a_session_holds_stays_as_it_is(
     row = await row_of(store, "f1")
     assert (row.name, row.status) == ("data", VfolderStatus.READY)
     await store.update("f1", {"permission": "ro"}, ENTRY)
-    session = (await world.sessions.in_status(*["PENDING"]))[0]  # type: ignore[arg-type]
+    (session,) = await world.sessions.in_status(Status.PENDING)
     await world.sessions.move(session.id, Event.STOP_REQUESTED, NOW)
     await store.move("f1", VfolderEvent.TRASHED, NOW, ENTRY)
     assert (await row_of(store, "f1")).status is VfolderStatus.DELETE_PENDING
 
 
-async def test_a_session_holds_no_folder_of_the_trash(world: World, store: VfolderStore) -> None:
+async def test_trashed_folder_cannot_be_mounted(world: World, store: VfolderStore) -> None:
     await store.move("f1", VfolderEvent.TRASHED, NOW, ENTRY)
     with pytest.raises(InUse, match="data is no longer ready"):
         await world.sessions.enqueue(world.new("lab", mounts=[mount("f1")]), NOW)
-    assert await world.sessions.in_status("PENDING") == []  # type: ignore[arg-type]
+    assert await world.sessions.in_status(Status.PENDING) == []
 
 
-async def test_a_name_is_free_again_once_the_folder_is_in_the_trash(
-    store: VfolderStore,
-) -> None:
+async def test_name_of_trashed_folder_can_be_reused(store: VfolderStore) -> None:
     with pytest.raises(AlreadyExists):
         await store.create(values("f2"), ENTRY)
     await store.move("f1", VfolderEvent.TRASHED, NOW, ENTRY)
@@ -113,7 +111,7 @@ async def test_a_name_is_free_again_once_the_folder_is_in_the_trash(
         await store.update("f2", {"name": "data"}, ENTRY)
 
 
-async def test_only_a_folder_of_the_trash_is_purged_and_only_once(store: VfolderStore) -> None:
+async def test_only_trashed_folder_can_be_purged_and_only_once(store: VfolderStore) -> None:
     with pytest.raises(InvalidTransition):
         await store.move("f1", VfolderEvent.PURGED, NOW)
     await store.move("f1", VfolderEvent.TRASHED, NOW)
@@ -127,7 +125,7 @@ async def test_only_a_folder_of_the_trash_is_purged_and_only_once(store: Vfolder
     assert (await row_of(store, "f1")).status is VfolderStatus.DELETE_COMPLETE
 
 
-def test_of_a_delete_and_a_start_exactly_one_wins(database_url: str) -> None:
+def test_concurrent_delete_and_start_have_exactly_one_winner(database_url: str) -> None:
     rounds = 20
 
     async def prepare() -> None:
@@ -182,7 +180,7 @@ def test_of_a_delete_and_a_start_exactly_one_wins(database_url: str) -> None:
     asyncio.run(check())
 
 
-def test_creates_that_race_keep_to_the_count(database_url: str) -> None:
+def test_concurrent_creates_respect_max_vfolder_count(database_url: str) -> None:
     async def prepare() -> None:
         world = await make_world(database_url)
         await world.write(sa.update(accounts.user_policies).values(max_vfolder_count=5))

@@ -1,4 +1,4 @@
-"""A small cluster in a real database: users, caps, agents with devices, and sessions to create."""
+"""A small cluster in a real database: users, caps, agents with devices, and new sessions."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class World:
                 await tx.execute(statement)
 
     async def set_caps(self, scope: str, slots: Mapping[str, str], **counts: int | None) -> None:
-        """Set the caps of domain ``d``, project ``p1``, every user policy or keypair policy."""
+        """Set the caps of domain ``d``, project ``p1``, all user policies or keypair policies."""
         table = {
             "domain": accounts.domains,
             "project": accounts.projects,
@@ -129,7 +129,7 @@ class World:
         )
 
     def new(self, name: str, slots: Mapping[str, str] | None = None, **facts: Any) -> NewSession:
-        """Return a session to create; ``facts`` replace any field."""
+        """Return a session to create; ``facts`` override fields."""
         number = facts.pop("user", 1)
         values: dict[str, Any] = {
             "id": str(uuid.uuid4()),
@@ -158,7 +158,7 @@ class World:
         return NewSession(**{**values, **facts})
 
     async def run_pass(self) -> list[str]:
-        """Run one pass as the scheduler does, and return the placed sessions."""
+        """Run a scheduling pass, write its results, and return the ids of the placed sessions."""
         queue = Queue(await self.queue.snapshot(self.now))
         result = queue.run(self.now)
         committed = await self.queue.commit(result.decisions, self.now, token=None)
