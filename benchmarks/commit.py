@@ -107,7 +107,7 @@ async def _measure(url: str, spec: argparse.Namespace) -> float:
         decisions = run_pass(snapshot).decisions
         if len(decisions) < spec.decisions:
             raise SystemExit(f"only {len(decisions)} of {spec.decisions} fit; ask for more agents")
-        token = await LeaseStore(world.database).take("benchmark", None, NOW)
+        token = await LeaseStore(world.database).acquire("benchmark", None, NOW)
         began = time.perf_counter()
         placed = await _commit(
             world.queue, decisions, (world.now, token), spec.batch or world.queue.batch

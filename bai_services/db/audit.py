@@ -13,7 +13,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from bai_services.core.accounts.roles import Role
 from bai_services.core.listing import ListQuery, Page
 
-from .accounts.owners import is_shown
+from .accounts.owner_visibility import is_owner_visible
 from .database import Database
 from .listing import Listing
 from .tables.accounts import audit_log
@@ -72,7 +72,7 @@ class AuditStore:
 
         Entries whose actor now has one of ``hidden_roles`` are left out.
         """
-        rows = sa.select(audit_log).where(is_shown(audit_log.c.actor_id, hidden_roles))
+        rows = sa.select(audit_log).where(is_owner_visible(audit_log.c.actor_id, hidden_roles))
         if domain is not None:
             rows = rows.where(audit_log.c.domain == domain)
         async with self._db.read() as tx:

@@ -21,15 +21,15 @@ def first_row(result: sa.CursorResult[Any]) -> dict[str, Any] | None:
 
 
 @contextmanager
-def broken_means(error: BaiError, taken: BaiError | None = None) -> Iterator[None]:
+def raise_on_violation(error: BaiError, if_duplicate: BaiError | None = None) -> Iterator[None]:
     """Raise ``error`` instead of an IntegrityError of the block.
 
-    With ``taken``, raise that error for a violated unique constraint.
+    With ``if_duplicate``, raise that error for a violated unique constraint.
     """
     try:
         yield
     except IntegrityError as cause:
-        raise (taken if taken is not None and _is_unique(cause) else error) from cause
+        raise (if_duplicate if if_duplicate is not None and _is_unique(cause) else error) from cause
 
 
 def _is_unique(cause: IntegrityError) -> bool:
@@ -38,7 +38,7 @@ def _is_unique(cause: IntegrityError) -> bool:
     return code == "23505" if code is not None else "UNIQUE constraint" in str(cause.orig)
 
 
-async def refuse_in_use(
+async def require_unused(
     tx: AsyncConnection, what: str, uses: Mapping[str, sa.ColumnElement[bool]]
 ) -> None:
     """Raise ``InUse`` if rows refer to an entity that is about to be deleted.

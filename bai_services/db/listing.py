@@ -64,7 +64,7 @@ class Listing:
             If a filter or sort names a field that the list does not have.
         """
         for name, value in query.filters.items():
-            rows = rows.where(await self._looked_up(tx, name, self._condition(tx, name, value)))
+            rows = rows.where(await self._resolve_names(tx, name, self._condition(tx, name, value)))
         order = [self._order(name) for name in (query.sort or self.default_sort)]
         result = await tx.execute(rows.order_by(*order).limit(query.limit).offset(query.offset))
         found: list[Mapping[str, Any]] = [dict(row) for row in result.mappings()]
@@ -76,7 +76,7 @@ class Listing:
         total = await tx.scalar(sa.select(sa.func.count()).select_from(counted.subquery()))
         return found, int(total or 0)
 
-    async def _looked_up(
+    async def _resolve_names(
         self, tx: AsyncConnection, name: str, condition: sa.ColumnElement[bool]
     ) -> sa.ColumnElement[bool]:
         """Replace a condition on names by one on the matching keys, unless these are many."""

@@ -182,7 +182,7 @@ class Feed:
             while True:
                 change = await changes.get(keepalive_seconds)
                 if visible.hidden_roles and loop.time() - read_at > HIDDEN_TTL_SECONDS:
-                    hidden = await self._users.with_roles(visible.hidden_roles)
+                    hidden = await self._users.ids_with_roles(visible.hidden_roles)
                     read_at = loop.time()
                 if change is not None and change.owner_id in hidden:
                     # The caller's permission is checked again now and then, see ``api/events.py``.

@@ -143,23 +143,23 @@ async def test_concurrent_sign_in_attempts_respect_limit(database: Database) -> 
     # The subjects are in different orders, which must not cause a deadlock.
     orders = ({"s": 10, "t": None}, {"t": None, "s": 10})
     counted = await asyncio.gather(
-        *(store.attempt(orders[number % 2], NOW, BLOCK) for number in range(25))
+        *(store.count_attempt(orders[number % 2], NOW, BLOCK) for number in range(25))
     )
     blocks = [each["s"].blocked_until for each in counted]
     assert blocks.count(None) == 10
     assert {block for block in blocks if block is not None} == {NOW + BLOCK}
     assert sorted(each["t"].count for each in counted) == list(range(1, 26))
     assert await store.blocked(["s", "t"], NOW) == {"s": NOW + BLOCK}
-    assert (await store.attempt({"s": 10}, NOW + BLOCK, BLOCK))["s"].count == 1
+    assert (await store.count_attempt({"s": 10}, NOW + BLOCK, BLOCK))["s"].count == 1
     await store.forget(["s"], entry("user.unlock"))
-    assert (await store.attempt({"s": 10}, NOW + BLOCK, BLOCK))["s"].count == 1
+    assert (await store.count_attempt({"s": 10}, NOW + BLOCK, BLOCK))["s"].count == 1
 
 
 async def test_old_attempts_are_deleted(database: Database) -> None:
     store = SignInFailureStore(database)
     for number in range(20):
-        await store.attempt({f"name-{number}": 10}, NOW, BLOCK)
-    await store.attempt({"late": 10}, NOW + 2 * BLOCK, BLOCK)
+        await store.count_attempt({f"name-{number}": 10}, NOW, BLOCK)
+    await store.count_attempt({"late": 10}, NOW + 2 * BLOCK, BLOCK)
     async with database.read() as tx:
         found = await tx.exec_driver_sql("SELECT subject FROM sign_in_failures")
         assert [row[0] for row in found] == ["late"]

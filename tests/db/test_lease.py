@@ -35,31 +35,31 @@ async def decide(world: World) -> tuple[Decision, ...]:
 
 async def test_lease_is_acquired_once(store: LeaseStore) -> None:
     assert await store.read() is None
-    assert await store.take("a", None, NOW) == 1
-    assert await store.take("b", None, NOW) is None
+    assert await store.acquire("a", None, NOW) == 1
+    assert await store.acquire("b", None, NOW) is None
     assert await store.read() == LeaseRow("a", 1, 0, NOW)
 
 
 async def test_new_holder_gets_a_higher_token(store: LeaseStore) -> None:
-    await store.take("a", None, NOW)
+    await store.acquire("a", None, NOW)
     seen = await store.read()
-    assert await store.take("b", seen, NOW) == 2
+    assert await store.acquire("b", seen, NOW) == 2
     assert not await store.renew(1)
     assert await store.renew(2)
 
 
 async def test_lease_renewed_meanwhile_is_not_acquired(store: LeaseStore) -> None:
-    await store.take("a", None, NOW)
+    await store.acquire("a", None, NOW)
     seen = await store.read()
     await store.renew(1)
-    assert await store.take("b", seen, NOW) is None
+    assert await store.acquire("b", seen, NOW) is None
 
 
 async def test_stale_token_cannot_write(world: World, store: LeaseStore) -> None:
     row, _ = await world.sessions.enqueue(world.new("lab"), NOW)
-    stale = await store.take("a", None, NOW)
+    stale = await store.acquire("a", None, NOW)
     decisions = await decide(world)
-    newest = await store.take("b", await store.read(), NOW)
+    newest = await store.acquire("b", await store.read(), NOW)
     with pytest.raises(StaleLease):
         await world.queue.commit(decisions, NOW, stale)
     states = {row.id: WaitState(({"check": "order", "message": "no"},), 7)}
@@ -76,7 +76,7 @@ async def test_batch_leaves_out_only_decisions_that_lost_a_race(
 ) -> None:
     """Of eight decisions, some use a device that failed, and the rest exceed the cores left."""
     rows = [(await world.sessions.enqueue(world.new(f"lab{n}"), NOW))[0] for n in range(8)]
-    token = await store.take("a", None, NOW)
+    token = await store.acquire("a", None, NOW)
     decisions = await decide(world)
     assert len(decisions) == 8
     full = decisions[0].placement.devices[0].device_id
@@ -135,5 +135,5 @@ async def test_released_lease_is_acquired_at_once(store: LeaseStore) -> None:
 async def test_lease_of_dead_process_is_acquired_at_once(store: LeaseStore) -> None:
     gone = own_identity().replace('"started": "', '"started": "9')
     assert holder_has_ended(gone) and not holder_has_ended(own_identity())
-    await store.take(gone, None, NOW)
+    await store.acquire(gone, None, NOW)
     assert await Lease(store, lambda: NOW, 15, Watch()).hold() == 2

@@ -89,7 +89,7 @@ def test_commit_killed_before_any_statement_is_atomic(database_url: str) -> None
         world = await make_world(database_url)
         for n in range(SESSIONS):
             await world.sessions.enqueue(world.new(f"lab{n}"), NOW)
-        await LeaseStore(world.database).take("test", None, NOW)
+        await LeaseStore(world.database).acquire("test", None, NOW)
         decisions = run_pass(await world.queue.snapshot(NOW)).decisions
         await world.close()
         return decisions

@@ -32,8 +32,8 @@ async def test_usage_is_split_between_days_at_midnight(world: World) -> None:
     await world.sessions.move(row.id, Event.STOP_REQUESTED, end)
     assert await store.first_day() == day
     for _ in range(2):  # idempotent
-        await store.fill(day, end, token=None)
-        await store.fill(day + 1, end, token=None)
+        await store.recompute(day, end, token=None)
+        await store.recompute(day + 1, end, token=None)
     found = (await store.history(day))["main"]
     assert [(b.day, b.slots["cpu"]) for b in found[USER]] == [
         (day, 2000 * 15 * 3600),

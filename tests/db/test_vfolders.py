@@ -22,7 +22,7 @@ from .test_races import in_threads
 from .world import NOW, World, make_world
 
 ENTRY = AuditEntry(at=NOW, actor="ann", action="vfolder.test", entity="vfolder", entity_id="-")
-ALL = VfolderVisibility(None, frozenset(), is_everything=True)
+ALL = VfolderVisibility(None, frozenset(), sees_all=True)
 
 
 def values(folder_id: str, name: str = "data", user: str = "u1") -> dict[str, Any]:

@@ -41,7 +41,7 @@ async def test_waiting_sessions_are_cancelled(world: World, how: str) -> None:
     assert await world.manager.sign_outs.work_off()
     assert await statuses(world, "user") == ["CANCELLED"]
     assert await statuses(world, "acme-user") == ["PENDING"]
-    assert await UserStore(world.manager.database).waiting_for_sign_out() == []
+    assert await UserStore(world.manager.database).pending_sign_outs() == []
 
 
 async def test_signing_out_leaves_what_waits(world: World) -> None:
@@ -58,6 +58,6 @@ async def test_the_loop_works_it_off_by_itself(world: World) -> None:
     await world.manager.accounts.users.update(SUPERADMIN, "user", {"status": "inactive"})
 
     async def is_done() -> bool:
-        return not await store.waiting_for_sign_out()
+        return not await store.pending_sign_outs()
 
     await wait_until_async(is_done, 20, "the person to be put out")

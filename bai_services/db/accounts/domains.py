@@ -12,7 +12,7 @@ from bai_services.core.listing import ListQuery, Page
 
 from ..audit import AuditEntry, record
 from ..database import Database
-from ..integrity import broken_means, first_row, refuse_in_use
+from ..integrity import first_row, raise_on_violation, require_unused
 from ..listing import Listing
 from ..tables.accounts import domains, memberships, projects, users
 from ..tables.folders import vfolders
@@ -61,10 +61,10 @@ class DomainStore:
         """
         name = values["name"]
         async with self._db.write() as tx:
-            with broken_means(AlreadyExists(f"domain {name} already exists", name=name)):
+            with raise_on_violation(AlreadyExists(f"domain {name} already exists", name=name)):
                 await tx.execute(domains.insert().values(values))
             policy = project["resource_policy"]
-            with broken_means(NotFound(f"there is no project policy {policy}", name=policy)):
+            with raise_on_violation(NotFound(f"there is no project policy {policy}", name=policy)):
                 await tx.execute(projects.insert().values(project))
             await record(tx, audit)
 
@@ -108,8 +108,8 @@ class DomainStore:
         }
         mine = sa.select(projects.c.id).where(projects.c.domain == name)
         async with self._db.write() as tx:
-            await refuse_in_use(tx, f"domain {name}", uses)
-            with broken_means(InUse(f"domain {name} has come into use; try again")):
+            await require_unused(tx, f"domain {name}", uses)
+            with raise_on_violation(InUse(f"domain {name} has come into use; try again")):
                 await tx.execute(memberships.delete().where(memberships.c.project_id.in_(mine)))
                 await tx.execute(projects.delete().where(projects.c.domain == name))
                 gone = await tx.execute(domains.delete().where(domains.c.name == name))

@@ -12,14 +12,14 @@ from bai_services.core.listing import ListQuery, Page
 
 from ..audit import AuditEntry, record
 from ..database import Database
-from ..integrity import broken_means, first_row, refuse_in_use
+from ..integrity import first_row, raise_on_violation, require_unused
 from ..listing import Listing
 from ..tables.accounts import keypairs, users
 from ..tables.sessions import sessions
 
 Row = Mapping[str, Any]
 
-_SHOWN = (
+_COLUMNS = (
     keypairs.c.access_key,
     keypairs.c.created_at,
     keypairs.c.user_id,
@@ -34,7 +34,7 @@ _SHOWN = (
 )
 
 _LISTING = Listing(
-    columns={column.name: column for column in _SHOWN if column.name != "is_main"},
+    columns={column.name: column for column in _COLUMNS if column.name != "is_main"},
     default_sort=("-created_at", "access_key"),
 )
 
@@ -73,7 +73,7 @@ class KeypairStore:
         """Insert a keypair; it becomes the main one if ``is_main``, or if the user has none."""
         user = users.c.id == values["user_id"]
         async with self._db.write() as tx:
-            with broken_means(NotFound("the user or the keypair policy does not exist")):
+            with raise_on_violation(NotFound("the user or the keypair policy does not exist")):
                 await tx.execute(keypairs.insert().values(values))
             if not is_main:
                 user = sa.and_(user, users.c.main_access_key.is_(None))
@@ -88,7 +88,7 @@ class KeypairStore:
         mine = keypairs.c.access_key == access_key
         async with self._db.write() as tx:
             if changes:
-                with broken_means(NotFound("the keypair policy does not exist")):
+                with raise_on_violation(NotFound("the keypair policy does not exist")):
                     await tx.execute(keypairs.update().where(mine).values(changes))
             if is_main:
                 owner = sa.select(keypairs.c.user_id).where(mine).scalar_subquery()
@@ -117,8 +117,8 @@ class KeypairStore:
             ),
         }
         async with self._db.write() as tx:
-            await refuse_in_use(tx, f"keypair {access_key}", uses)
-            with broken_means(InUse("the keypair has come into use; try again")):
+            await require_unused(tx, f"keypair {access_key}", uses)
+            with raise_on_violation(InUse("the keypair has come into use; try again")):
                 gone = await tx.execute(
                     keypairs.delete().where(keypairs.c.access_key == access_key)
                 )
@@ -128,7 +128,7 @@ class KeypairStore:
 
 
 def _visible(domain: str | None, user_id: str | None) -> sa.Select[Any]:
-    rows = sa.select(*_SHOWN).join(users, users.c.id == keypairs.c.user_id)
+    rows = sa.select(*_COLUMNS).join(users, users.c.id == keypairs.c.user_id)
     if domain is not None:
         rows = rows.where(users.c.domain == domain)
     if user_id is not None:

@@ -13,7 +13,7 @@ from bai_services.core.listing import ListQuery, Page
 
 from ..audit import AuditEntry, record
 from ..database import Database
-from ..integrity import broken_means, first_row, refuse_in_use
+from ..integrity import first_row, raise_on_violation, require_unused
 from ..listing import Listing
 from ..tables.accounts import (
     keypair_policies,
@@ -33,7 +33,7 @@ class PolicyKind:
 
     name: str
     table: sa.Table
-    users_called: str
+    referring_noun: str
     reference: sa.Column[Any]
 
 
@@ -75,7 +75,7 @@ class PolicyStore:
             f"{self._kind.name} policy {values['name']} already exists", name=values["name"]
         )
         async with self._db.write() as tx:
-            with broken_means(taken):
+            with raise_on_violation(taken):
                 await tx.execute(self._table.insert().values(values))
             await record(tx, audit)
 
@@ -101,8 +101,10 @@ class PolicyStore:
         """
         what = f"{self._kind.name} policy {name}"
         async with self._db.write() as tx:
-            await refuse_in_use(tx, what, {self._kind.users_called: self._kind.reference == name})
-            with broken_means(InUse(f"{what} has come into use; try again")):
+            await require_unused(
+                tx, what, {self._kind.referring_noun: self._kind.reference == name}
+            )
+            with raise_on_violation(InUse(f"{what} has come into use; try again")):
                 gone = await tx.execute(self._table.delete().where(self._table.c.name == name))
             if not gone.rowcount:
                 raise NotFound(f"there is no {what}")

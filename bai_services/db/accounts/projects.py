@@ -13,7 +13,7 @@ from bai_services.core.listing import ListQuery, Page
 
 from ..audit import AuditEntry, record
 from ..database import Database
-from ..integrity import broken_means, first_row, insert_ignoring, refuse_in_use
+from ..integrity import first_row, insert_ignoring, raise_on_violation, require_unused
 from ..listing import Listing
 from ..tables.accounts import memberships, projects, users
 from ..tables.cluster import resource_group_links
@@ -97,7 +97,7 @@ class ProjectStore:
         """
         name, domain = values["name"], values["domain"]
         async with self._db.write() as tx:
-            with broken_means(
+            with raise_on_violation(
                 NotFound(f"domain {domain} or the project policy no longer exists"),
                 AlreadyExists(f"domain {domain} already has a project {name}", name=name),
             ):
@@ -107,7 +107,7 @@ class ProjectStore:
     async def update(self, project_id: str, changes: Mapping[str, Any], audit: AuditEntry) -> Row:
         async with self._db.write() as tx:
             if changes:
-                with broken_means(
+                with raise_on_violation(
                     NotFound("the project policy no longer exists"),
                     AlreadyExists("the domain already has a project with that name"),
                 ):
@@ -134,14 +134,14 @@ class ProjectStore:
             "sessions": sessions.c.project_id == project_id,
         }
         async with self._db.write() as tx:
-            await refuse_in_use(tx, f"project {audit.details.get('name', project_id)}", uses)
+            await require_unused(tx, f"project {audit.details.get('name', project_id)}", uses)
             await tx.execute(
                 resource_group_links.delete().where(
                     resource_group_links.c.kind == "project",
                     resource_group_links.c.target == project_id,
                 )
             )
-            with broken_means(InUse("the project has come into use; try again")):
+            with raise_on_violation(InUse("the project has come into use; try again")):
                 gone = await tx.execute(projects.delete().where(projects.c.id == project_id))
             if not gone.rowcount:
                 raise NotFound("the project no longer exists")
@@ -182,7 +182,7 @@ async def add_memberships(tx: AsyncConnection, user_id: str, project_ids: Sequen
     if not project_ids:
         return 0
     values = [{"user_id": user_id, "project_id": project_id} for project_id in project_ids]
-    with broken_means(NotFound("the project or the user no longer exists")):
+    with raise_on_violation(NotFound("the project or the user no longer exists")):
         # Returned rows are counted, because psycopg reports no row count for several rows.
         added = await tx.execute(
             insert_ignoring(tx, memberships).values(values).returning(memberships.c.project_id)

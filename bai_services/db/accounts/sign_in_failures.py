@@ -14,13 +14,13 @@ from ..database import Database
 from ..integrity import insert_ignoring
 from ..tables.accounts import known_sign_in_addresses, sign_in_failures
 
-KNOWN_FOR = timedelta(days=90)
+KNOWN_ADDRESS_LIFETIME = timedelta(days=90)
 
 _subject = sign_in_failures.c.subject
 
 
 @dataclass(frozen=True, slots=True)
-class Counted:
+class AttemptCount:
     """Number of attempts of a subject, and the end of a block that existed before this attempt."""
 
     count: int
@@ -33,9 +33,9 @@ class SignInFailureStore:
     def __init__(self, database: Database) -> None:
         self._db = database
 
-    async def attempt(
+    async def count_attempt(
         self, allowed: Mapping[str, int | None], now: datetime, block_time: timedelta
-    ) -> dict[str, Counted]:
+    ) -> dict[str, AttemptCount]:
         """Count one attempt for each subject, before the password is checked.
 
         ``allowed`` is the maximum number of attempts by subject, None for unlimited. The attempt
@@ -68,7 +68,7 @@ class SignInFailureStore:
             )
         return found is not None
 
-    async def forgive(
+    async def reset_after_sign_in(
         self,
         subjects: Sequence[str],
         address: str,
@@ -92,7 +92,7 @@ class SignInFailureStore:
             )
             await tx.execute(
                 known_sign_in_addresses.delete().where(
-                    columns.user_id == user_id, columns.last_at < now - KNOWN_FOR
+                    columns.user_id == user_id, columns.last_at < now - KNOWN_ADDRESS_LIFETIME
                 )
             )
             await tx.execute(
@@ -124,7 +124,7 @@ class SignInFailureStore:
 
 async def _count(
     tx: AsyncConnection, subject: str, allowed: int | None, now: datetime, block_time: timedelta
-) -> Counted:
+) -> AttemptCount:
     await tx.execute(
         insert_ignoring(tx, sign_in_failures).values(subject=subject, count=0, last_at=now)
     )
@@ -133,7 +133,7 @@ async def _count(
     row = found.mappings().one()
     blocked_until: datetime | None = row["blocked_until"]
     if blocked_until is not None and blocked_until > now:
-        return Counted(row["count"], blocked_until)
+        return AttemptCount(row["count"], blocked_until)
     count = 1 if blocked_until is not None else row["count"] + 1
     is_reached = allowed is not None and count >= allowed
     await tx.execute(
@@ -141,4 +141,4 @@ async def _count(
         .where(mine)
         .values(count=count, last_at=now, blocked_until=now + block_time if is_reached else None)
     )
-    return Counted(count, None)
+    return AttemptCount(count, None)

@@ -11,13 +11,13 @@ from bai_services.core.errors import AlreadyExists, Conflict, NotFound
 
 from ..audit import AuditEntry, record
 from ..database import Database
-from ..integrity import broken_means
+from ..integrity import raise_on_violation
 from ..tables.accounts import users
 from ..tables.ssh_keys import ssh_keys
 
 Row = Mapping[str, Any]
 
-_SHOWN = tuple(c for c in ssh_keys.c if c.name not in ("id", "user_id"))
+_COLUMNS = tuple(c for c in ssh_keys.c if c.name not in ("id", "user_id"))
 
 
 class SshKeyStore:
@@ -28,7 +28,7 @@ class SshKeyStore:
 
     async def of(self, user_id: str) -> Sequence[Row]:
         """Return a user's keys, sorted by name."""
-        select = sa.select(*_SHOWN).where(ssh_keys.c.user_id == user_id).order_by(ssh_keys.c.name)
+        select = sa.select(*_COLUMNS).where(ssh_keys.c.user_id == user_id).order_by(ssh_keys.c.name)
         async with self._db.read() as tx:
             return [dict(row) for row in (await tx.execute(select)).mappings()]
 
@@ -56,7 +56,7 @@ class SshKeyStore:
                 raise Conflict(
                     f"you have {count} SSH keys, the maximum is {max_keys}; remove one first"
                 )
-            with broken_means(NotFound("the user does not exist"), taken):
+            with raise_on_violation(NotFound("the user does not exist"), taken):
                 await tx.execute(ssh_keys.insert().values(values))
             await record(tx, audit)
 

@@ -16,7 +16,7 @@ from bai_services.core.listing import ListQuery, Page
 
 from ..audit import AuditEntry, record
 from ..database import Database
-from ..integrity import broken_means
+from ..integrity import raise_on_violation
 from ..listing import Listing
 from ..tables.accounts import domains, keypairs, memberships, projects, users
 from ..tables.sessions import sessions
@@ -25,14 +25,14 @@ from .projects import add_memberships
 
 Row = Mapping[str, Any]
 # Credentials to revoke: "sign-ins" (of browsers, with their OAuth tokens), or also API tokens.
-Ending = Literal["sign-ins", "all"]
+Revocation = Literal["sign-ins", "all"]
 
 # Columns that are never returned: a secret and internal state.
 _HIDDEN = {"password_hash", "needs_hub_sign_out", "tokens_to_end"}
-_SHOWN = [column for column in users.columns if column.name not in _HIDDEN]
+_COLUMNS = [column for column in users.columns if column.name not in _HIDDEN]
 
 _LISTING = Listing(
-    columns={c.name: c for c in _SHOWN if c.name != "allowed_client_ip"},
+    columns={c.name: c for c in _COLUMNS if c.name != "allowed_client_ip"},
     default_sort=("username",),
 )
 
@@ -48,7 +48,7 @@ class UserChange:
     # Revokes all tokens and stops the user's servers.
     signs_out: bool = False
     # Revokes all tokens.
-    ends_tokens: bool = False
+    revokes_tokens: bool = False
 
 
 class UserStore:
@@ -98,12 +98,12 @@ class UserStore:
             If the domain or a policy does not exist.
         """
         async with self._db.write() as tx:
-            await _refuse_taken(tx, values["username"], values["email"])
+            await _require_free_names(tx, values["username"], values["email"])
             uid = values.get("container_uid")
             uid = await next_container_uid(tx) if uid is None else uid
-            with broken_means(_missing(), _taken()):
+            with raise_on_violation(_missing(), _taken()):
                 await tx.execute(users.insert().values({**values, "container_uid": uid}))
-            with broken_means(NotFound("the keypair policy does not exist")):
+            with raise_on_violation(NotFound("the keypair policy does not exist")):
                 await tx.execute(keypairs.insert().values(keypair))
             await add_memberships(tx, values["id"], project_ids)
             await record(tx, audit)
@@ -121,13 +121,13 @@ class UserStore:
         columns = dict(change.columns)
         if change.signs_out:
             columns["needs_hub_sign_out"] = True
-        if change.signs_out or change.ends_tokens:
+        if change.signs_out or change.revokes_tokens:
             columns["tokens_to_end"] = "all"
         async with self._db.write() as tx:
-            await _keep_a_superadmin(tx, user_id, columns)
-            await _refuse_taken(tx, columns.get("username"), columns.get("email"), user_id)
+            await _require_other_superadmin(tx, user_id, columns)
+            await _require_free_names(tx, columns.get("username"), columns.get("email"), user_id)
             if columns:
-                with broken_means(_missing(), _taken()):
+                with raise_on_violation(_missing(), _taken()):
                     await tx.execute(users.update().where(users.c.id == user_id).values(columns))
             if change.leaves_projects:
                 await tx.execute(memberships.delete().where(memberships.c.user_id == user_id))
@@ -135,18 +135,18 @@ class UserStore:
                 await tx.execute(
                     keypairs.update().where(keypairs.c.user_id == user_id).values(is_active=False)
                 )
-            found = await tx.execute(sa.select(*_SHOWN).where(users.c.id == user_id))
+            found = await tx.execute(sa.select(*_COLUMNS).where(users.c.id == user_id))
             shown = await _with_projects(tx, [dict(row) for row in found.mappings()])
             if not shown:
                 raise NotFound("the user no longer exists")
             await record(tx, audit)
         return shown[0]
 
-    async def waiting_for_sign_out(self) -> Sequence[Row]:
+    async def pending_sign_outs(self) -> Sequence[Row]:
         """Return the users whose servers the Hub still has to stop."""
         return await self._due(users.c.needs_hub_sign_out)
 
-    async def waiting_for_endings(self) -> Sequence[Row]:
+    async def pending_revocations(self) -> Sequence[Row]:
         """Return the users whose browser sign-ins or tokens the Hub still has to revoke."""
         return await self._due(users.c.tokens_to_end.is_not(None))
 
@@ -157,18 +157,18 @@ class UserStore:
             )
             return [dict(row) for row in found.mappings()]
 
-    async def with_roles(self, roles: Collection[Role]) -> frozenset[str]:
+    async def ids_with_roles(self, roles: Collection[Role]) -> frozenset[str]:
         """Return the ids of all users with one of these roles."""
         async with self._db.read() as tx:
             found = await tx.scalars(sa.select(users.c.id).where(users.c.role.in_(sorted(roles))))
             return frozenset(found)
 
-    async def tokens_ended(self, user_id: str, ending: Ending) -> None:
+    async def mark_revoked(self, user_id: str, revocation: Revocation) -> None:
         """Mark a revocation as done, unless a wider one was requested meanwhile."""
         async with self._db.write() as tx:
             await tx.execute(
                 users.update()
-                .where(users.c.id == user_id, users.c.tokens_to_end == ending)
+                .where(users.c.id == user_id, users.c.tokens_to_end == revocation)
                 .values(tokens_to_end=None)
             )
 
@@ -194,7 +194,7 @@ class UserStore:
         password_hash: str,
         changed_at: datetime,
         audit: AuditEntry,
-        ending: Ending | None = None,
+        revocation: Revocation | None = None,
     ) -> None:
         """Store a password that the user has chosen, and end a forced password change."""
         async with self._db.write() as tx:
@@ -208,7 +208,7 @@ class UserStore:
                     # A pending revocation of all tokens includes this one.
                     tokens_to_end=sa.case(
                         (users.c.tokens_to_end == "all", "all"),
-                        else_=sa.func.coalesce(ending, users.c.tokens_to_end),
+                        else_=sa.func.coalesce(revocation, users.c.tokens_to_end),
                     ),
                 )
             )
@@ -225,7 +225,7 @@ class UserStore:
 
 
 def _visible(domain: str | None, user_id: str | None) -> sa.Select[Any]:
-    rows = sa.select(*_SHOWN)
+    rows = sa.select(*_COLUMNS)
     if domain is not None:
         rows = rows.where(users.c.domain == domain)
     if user_id is not None:
@@ -257,15 +257,15 @@ def _taken() -> AlreadyExists:
     return AlreadyExists("the user name or the e-mail address is taken")
 
 
-async def _refuse_taken(
-    tx: AsyncConnection, username: str | None, email: str | None, but_for: str = ""
+async def _require_free_names(
+    tx: AsyncConnection, username: str | None, email: str | None, except_user_id: str = ""
 ) -> None:
     # Checked only for a clear message; the unique constraints enforce it.
     for column, value in ((users.c.username, username), (users.c.email, email)):
         if value is None:
             continue
         taken = await tx.scalar(
-            sa.select(users.c.status).where(column == value, users.c.id != but_for)
+            sa.select(users.c.status).where(column == value, users.c.id != except_user_id)
         )
         if taken is not None:
             what = column.name.replace("username", "user name")
@@ -273,7 +273,9 @@ async def _refuse_taken(
             raise AlreadyExists(f"the {what} {value} is taken{by}", field=column.name)
 
 
-async def _keep_a_superadmin(tx: AsyncConnection, user_id: str, changes: Mapping[str, Any]) -> None:
+async def _require_other_superadmin(
+    tx: AsyncConnection, user_id: str, changes: Mapping[str, Any]
+) -> None:
     stays = changes.get("role", Role.SUPERADMIN) == Role.SUPERADMIN
     if stays and changes.get("status", "active") == "active":
         return

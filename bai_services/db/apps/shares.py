@@ -15,7 +15,7 @@ from bai_services.core.sessions.lifecycle import Status
 
 from ..audit import AuditEntry, record
 from ..database import Database
-from ..integrity import broken_means
+from ..integrity import raise_on_violation
 from ..listing import Listing
 from ..tables.accounts import memberships, projects, user_policies, users
 from ..tables.apps import app_shares
@@ -100,7 +100,7 @@ class AppShareStore:
     async def of_session(self, session_id: str, query: ListQuery, now: datetime) -> Page[AppShare]:
         return await self._page(app_shares.c.session_id == session_id, query, now)
 
-    async def of_person(self, user_id: str, query: ListQuery, now: datetime) -> Page[AppShare]:
+    async def of_user(self, user_id: str, query: ListQuery, now: datetime) -> Page[AppShare]:
         """Return the shares of a user's sessions, and those with the user or their projects."""
         mine = sa.select(memberships.c.project_id).where(memberships.c.user_id == user_id)
         condition = sa.or_(
@@ -129,7 +129,9 @@ class AppShareStore:
         """Insert a share, and delete the expired ones."""
         async with self._db.write() as tx:
             await tx.execute(app_shares.delete().where(app_shares.c.expires_at <= now))
-            with broken_means(NotFound("the user, the project or the session no longer exists")):
+            with raise_on_violation(
+                NotFound("the user, the project or the session no longer exists")
+            ):
                 await tx.execute(app_shares.insert().values(values))
             await record(tx, audit)
 

@@ -21,7 +21,7 @@ from ..database import Database
 from ..listing import Listing
 from ..tables.cluster import agent_slots, agents, devices, resource_groups
 from ..tables.sessions import allocations, kernels, sessions
-from .inventory import Inventory, NewDevice, write_devices, write_slots
+from .agent_devices import Inventory, NewDevice, write_devices, write_slots
 from .shares_in_force import with_shares_in_force
 
 Row = Mapping[str, Any]
@@ -58,11 +58,11 @@ class AgentHeartbeat:
 
 
 @dataclass(frozen=True, slots=True)
-class Contact:
+class HeartbeatResult:
     """Changes made by a heartbeat; ``refused`` are reported devices of another agent."""
 
     is_new: bool
-    has_more_room: bool
+    capacity_increased: bool
     status: AgentStatus
     before: AgentStatus | None = None
     refused: tuple[str, ...] = field(default_factory=tuple)
@@ -74,7 +74,9 @@ class AgentStore:
     def __init__(self, database: Database) -> None:
         self._db = database
 
-    async def contact(self, agent_id: str, beat: AgentHeartbeat, at: datetime) -> Contact:
+    async def record_heartbeat(
+        self, agent_id: str, beat: AgentHeartbeat, at: datetime
+    ) -> HeartbeatResult:
         """Store a heartbeat; an unknown agent is created in the resource group that it names.
 
         A known agent stays in the group that an administrator assigned. Usage is not changed:
@@ -116,7 +118,7 @@ class AgentStore:
                 await tx.execute(agents.update().where(agents.c.id == agent_id).values(values))
             grown = await write_slots(tx, agent_id, beat.slots)
             inventory = await write_devices(tx, agent_id, beat.devices)
-        return _contact(known, status, grown, inventory)
+        return _heartbeat_result(known, status, grown, inventory)
 
     async def mark_lost(self, before: datetime, at: datetime) -> list[str]:
         """Mark agents whose last heartbeat was before a time as LOST; return their ids."""
@@ -129,7 +131,7 @@ class AgentStore:
             )
             return sorted(found.scalars())
 
-    async def silent_since(self, before: datetime) -> bool:
+    async def has_lost_agents(self, before: datetime) -> bool:
         """Return whether ``mark_lost`` would mark any agent, without a write transaction."""
         async with self._db.read() as tx:
             found = await tx.scalar(
@@ -240,14 +242,14 @@ def _values(
     }
 
 
-def _contact(
+def _heartbeat_result(
     known: sa.RowMapping | None, status: AgentStatus, slots_grew: bool, inventory: Inventory
-) -> Contact:
+) -> HeartbeatResult:
     before = None if known is None else AgentStatus(known["status"])
     is_back = status is AgentStatus.ALIVE and before is not AgentStatus.ALIVE
-    return Contact(
+    return HeartbeatResult(
         is_new=known is None,
-        has_more_room=is_back or slots_grew or inventory.has_more_room,
+        capacity_increased=is_back or slots_grew or inventory.capacity_increased,
         status=status,
         before=before,
         refused=inventory.refused,

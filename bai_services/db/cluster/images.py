@@ -15,7 +15,7 @@ from bai_services.core.sessions.lifecycle import LIVE
 
 from ..audit import AuditEntry, record
 from ..database import Database
-from ..integrity import broken_means, refuse_in_use
+from ..integrity import raise_on_violation, require_unused
 from ..listing import Listing
 from ..tables.accounts import projects
 from ..tables.cluster import image_aliases, images
@@ -82,7 +82,7 @@ class ImageStore:
             name=values["name"],
         )
         async with self._db.write() as tx:
-            with broken_means(taken):
+            with raise_on_violation(taken):
                 await tx.execute(images.insert().values(values))
             await record(tx, audit)
             return (await find_images(tx, values["id"]))[0]
@@ -91,7 +91,7 @@ class ImageStore:
         taken = AlreadyExists("an image with that name and architecture already exists")
         async with self._db.write() as tx:
             if changes:
-                with broken_means(taken):
+                with raise_on_violation(taken):
                     await tx.execute(images.update().where(images.c.id == image_id).values(changes))
             rows = await find_images(tx, image_id)
             if not rows:
@@ -122,7 +122,7 @@ class ImageStore:
                     [image_id, image["name"], *image["aliases"]]
                 ),
             }
-            await refuse_in_use(tx, f"image {image['name']}", uses)
+            await require_unused(tx, f"image {image['name']}", uses)
             await tx.execute(image_aliases.delete().where(image_aliases.c.image_id == image_id))
             await tx.execute(images.delete().where(images.c.id == image_id))
             await record(tx, audit)
@@ -155,7 +155,7 @@ class ImageAliasStore:
         taken = AlreadyExists(f"image alias {alias} already exists", alias=alias)
         async with self._db.write() as tx:
             await _lock_image(tx, values["image_id"])
-            with broken_means(taken):
+            with raise_on_violation(taken):
                 await tx.execute(image_aliases.insert().values(values))
             await record(tx, audit)
             return await _alias(tx, alias)
@@ -182,7 +182,7 @@ class ImageAliasStore:
         """
         async with self._db.write() as tx:
             uses = {"projects": projects.c.default_image == alias}
-            await refuse_in_use(tx, f"image alias {alias}", uses)
+            await require_unused(tx, f"image alias {alias}", uses)
             gone = await tx.execute(image_aliases.delete().where(image_aliases.c.alias == alias))
             if not gone.rowcount:
                 raise NotFound(f"there is no image alias {alias}", alias=alias)

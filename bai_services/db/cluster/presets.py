@@ -13,7 +13,7 @@ from bai_services.core.listing import ListQuery, Page
 
 from ..audit import AuditEntry, record
 from ..database import Database
-from ..integrity import broken_means
+from ..integrity import raise_on_violation
 from ..listing import Listing
 from ..tables.cluster import presets, resource_groups
 from .resource_groups import GroupUser, usable_by
@@ -70,7 +70,7 @@ class PresetStore:
         """
         async with self._db.write() as tx:
             await _check_group(tx, values["resource_group"])
-            with broken_means(_taken(values["name"])):
+            with raise_on_violation(_taken(values["name"])):
                 await tx.execute(presets.insert().values(values))
             await record(tx, audit)
             return await _one(tx, values["id"])
@@ -78,7 +78,7 @@ class PresetStore:
     async def update(self, preset_id: str, changes: Mapping[str, Any], audit: AuditEntry) -> Row:
         async with self._db.write() as tx:
             if changes:
-                with broken_means(_taken(changes.get("name", ""))):
+                with raise_on_violation(_taken(changes.get("name", ""))):
                     await tx.execute(
                         presets.update().where(presets.c.id == preset_id).values(changes)
                     )

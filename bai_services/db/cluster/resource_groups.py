@@ -15,7 +15,7 @@ from bai_services.core.listing import ListQuery, Page
 
 from ..audit import AuditEntry, record
 from ..database import Database
-from ..integrity import broken_means, insert_ignoring, refuse_in_use
+from ..integrity import insert_ignoring, raise_on_violation, require_unused
 from ..listing import Listing
 from ..tables.accounts import domains, keypairs, projects, users
 from ..tables.cluster import agents, presets, resource_group_links, resource_groups
@@ -107,10 +107,10 @@ class GroupStore:
         """
         name = values["name"]
         async with self._db.write() as tx:
-            values = await _with_ids(tx, values)
-            with broken_means(AlreadyExists(f"resource group {name} already exists")):
+            values = await _resolve_weights(tx, values)
+            with raise_on_violation(AlreadyExists(f"resource group {name} already exists")):
                 await tx.execute(resource_groups.insert().values(values))
-            row = await _settle(tx, name, bool(values.get("is_default")))
+            row = await _finish_change(tx, name, bool(values.get("is_default")))
             await record(tx, audit)
             return row
 
@@ -126,9 +126,9 @@ class GroupStore:
             If a fair-share weight names an unknown domain, project or user.
         """
         async with self._db.write() as tx:
-            changes = await _with_ids(tx, changes)
+            changes = await _resolve_weights(tx, changes)
             if "engine" in changes:
-                await refuse_in_use(
+                await require_unused(
                     tx,
                     f"the engine of resource group {name}",
                     {
@@ -143,7 +143,7 @@ class GroupStore:
                 await tx.execute(
                     resource_groups.update().where(_groups.name == name).values(changes)
                 )
-            row = await _settle(tx, name, bool(changes.get("is_default")))
+            row = await _finish_change(tx, name, bool(changes.get("is_default")))
             await record(tx, audit)
             return row
 
@@ -161,9 +161,9 @@ class GroupStore:
             "sessions": sessions.c.resource_group == name,
         }
         async with self._db.write() as tx:
-            await refuse_in_use(tx, f"resource group {name}", uses)
+            await require_unused(tx, f"resource group {name}", uses)
             await tx.execute(resource_group_links.delete().where(_links.resource_group == name))
-            with broken_means(InUse(f"resource group {name} has come into use; try again")):
+            with raise_on_violation(InUse(f"resource group {name} has come into use; try again")):
                 gone = await tx.execute(resource_groups.delete().where(_groups.name == name))
             if not gone.rowcount:
                 _one(None, name)
@@ -237,7 +237,7 @@ def _one(row: sa.RowMapping | None, name: str) -> Row:
     return dict(row)
 
 
-async def _settle(tx: AsyncConnection, name: str, is_default: bool) -> Row:
+async def _finish_change(tx: AsyncConnection, name: str, is_default: bool) -> Row:
     if is_default:
         others = sa.and_(_groups.name != name, _groups.is_default)
         await tx.execute(resource_groups.update().where(others).values(is_default=False))
@@ -245,7 +245,7 @@ async def _settle(tx: AsyncConnection, name: str, is_default: bool) -> Row:
     return _one(found.mappings().one_or_none(), name)
 
 
-async def _with_ids(tx: AsyncConnection, values: Mapping[str, Any]) -> Mapping[str, Any]:
+async def _resolve_weights(tx: AsyncConnection, values: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return a group's values with the names in its fair-share weights replaced by ids.
 
     Raises

@@ -32,8 +32,8 @@ _SELECT = (
     )
     .group_by(allocations.c.device_id)
 )
-_ALIKE = sa.select(devices.c.id).where(setwise.Among(devices.c.id, "ids"), _IS_UNIFORM)
-_TORN = _SELECT.having(sa.func.min(allocations.c.amount) != sa.func.max(allocations.c.amount))
+_UNIFORM = sa.select(devices.c.id).where(setwise.Among(devices.c.id, "ids"), _IS_UNIFORM)
+_MIXED = _SELECT.having(sa.func.min(allocations.c.amount) != sa.func.max(allocations.c.amount))
 
 
 async def read_shares_in_force(
@@ -49,7 +49,7 @@ async def read_shares_in_force(
     return {row.device_id: row.most for row in await tx.execute(_SELECT, keys)}
 
 
-def is_shared_alike(device: sa.Row[Any]) -> bool:
+def needs_uniform_shares(device: sa.Row[Any]) -> bool:
     """Return whether a device is in use and needs uniform shares."""
     return bool(device.used) and Sharing.of(device.facts).is_uniform
 
@@ -65,15 +65,15 @@ async def with_shares_in_force(
     return [{**row, "share_in_force": found.get(row["id"])} for row in rows]
 
 
-async def read_torn(
+async def read_mixed_shares(
     tx: AsyncConnection, agent_ids: Collection[str], device_ids: Collection[str]
 ) -> list[str]:
     """Return the devices that need uniform shares, but whose sessions have different ones."""
     if not device_ids:
         return []
     # Select the devices first: few or none need uniform shares, while the ledger has many rows.
-    alike = sorted((await tx.execute(_ALIKE, {"ids": sorted(device_ids)})).scalars())
-    if not alike:
+    uniform = sorted((await tx.execute(_UNIFORM, {"ids": sorted(device_ids)})).scalars())
+    if not uniform:
         return []
-    keys = {"ids": alike, "agent_ids": sorted(agent_ids)}
-    return sorted(row.device_id for row in await tx.execute(_TORN, keys))
+    keys = {"ids": uniform, "agent_ids": sorted(agent_ids)}
+    return sorted(row.device_id for row in await tx.execute(_MIXED, keys))

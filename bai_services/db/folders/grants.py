@@ -16,11 +16,11 @@ from bai_services.core.listing import ListQuery, Page
 
 from ..audit import AuditEntry, record
 from ..database import Database
-from ..integrity import broken_means
+from ..integrity import raise_on_violation
 from ..listing import Listing
 from ..tables.accounts import memberships, users
 from ..tables.folders import vfolder_grants, vfolder_invitations
-from .vfolders import locked
+from .vfolders import lock_folder
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +69,7 @@ class GrantStore:
             items, total = await _GRANTS.page(tx, rows, query)
         return Page([Grant(**item) for item in items], total, query.limit, query.offset)
 
-    async def person(self, key: str, domain: str) -> sa.RowMapping | None:
+    async def find_user(self, key: str, domain: str) -> sa.RowMapping | None:
         """Return the user in a domain with that id, user name or e-mail address, or None."""
         lower = key.strip().lower()
         async with self._db.read() as tx:
@@ -84,7 +84,7 @@ class GrantStore:
         ranked = sorted(rows, key=lambda row: (row["id"] != key, row["username"] != lower))
         return ranked[0] if ranked else None
 
-    async def anybody(self, key: str) -> sa.RowMapping | None:
+    async def find_user_in_any_domain(self, key: str) -> sa.RowMapping | None:
         """Return the user in any domain with that id, user name or e-mail address, or None."""
         lower = key.strip().lower()
         async with self._db.read() as tx:
@@ -94,7 +94,7 @@ class GrantStore:
                 .order_by(users.c.id != key, users.c.username != lower)
                 .limit(1)
             )
-        return None if domain is None else await self.person(key, domain)
+        return None if domain is None else await self.find_user(key, domain)
 
     async def container_uid(self, user_id: str | None) -> int | None:
         """Return the uid of a user's containers, None if it is not set."""
@@ -115,7 +115,7 @@ class GrantStore:
                     vfolder_invitations.c.id.label("invitation_id"),
                 )
                 .join_from(vfolder_invitations, users, _invitee)
-                .where(_is_offered(vfolder_id, user_id))
+                .where(_is_invited(vfolder_id, user_id))
                 .limit(1)
             )
             row = found.mappings().one_or_none()
@@ -126,9 +126,9 @@ class GrantStore:
         async with self._db.write() as tx:
             await _require_live(tx, values["vfolder_id"])
             if not await _change_grant(tx, values):
-                with broken_means(NotFound("that user no longer exists")):
+                with raise_on_violation(NotFound("that user no longer exists")):
                     await tx.execute(vfolder_grants.insert().values(values))
-            await _close_offers(tx, values, InvitationStatus.ACCEPTED, values["created_at"])
+            await _close_invitations(tx, values, InvitationStatus.ACCEPTED, values["created_at"])
             await record(tx, audit)
 
     async def offer(
@@ -140,7 +140,7 @@ class GrantStore:
         """
         async with self._db.write() as tx:
             await _require_live(tx, values["vfolder_id"])
-            if not await _change_grant(tx, values) and not await _change_offer(tx, values):
+            if not await _change_grant(tx, values) and not await _change_invitation(tx, values):
                 await tx.execute(
                     vfolder_invitations.insert().values(
                         vfolder_id=values["vfolder_id"],
@@ -170,7 +170,7 @@ class GrantStore:
         values = {"vfolder_id": vfolder_id, "user_id": user_id}
         async with self._db.write() as tx:
             gone = await tx.execute(vfolder_grants.delete().where(_is_granted(values)))
-            withdrawn = await _close_offers(tx, values, InvitationStatus.CANCELED, at)
+            withdrawn = await _close_invitations(tx, values, InvitationStatus.CANCELED, at)
             if not gone.rowcount and not withdrawn:
                 raise NotFound("the folder is not shared with that user")
             await record(tx, audit)
@@ -186,7 +186,7 @@ def _is_granted(values: Mapping[str, Any]) -> sa.ColumnElement[bool]:
     )
 
 
-def _is_offered(vfolder_id: str, user_id: str) -> sa.ColumnElement[bool]:
+def _is_invited(vfolder_id: str, user_id: str) -> sa.ColumnElement[bool]:
     return sa.and_(
         vfolder_invitations.c.vfolder_id == vfolder_id,
         vfolder_invitations.c.invitee_id == user_id,
@@ -196,7 +196,7 @@ def _is_offered(vfolder_id: str, user_id: str) -> sa.ColumnElement[bool]:
 
 async def _require_live(tx: AsyncConnection, vfolder_id: str) -> None:
     """Lock a folder to serialize changes of its grants; raise ``NotFound`` if it is deleted."""
-    row = await locked(tx, vfolder_id)
+    row = await lock_folder(tx, vfolder_id)
     if row["live_name"] is None:
         raise NotFound("the folder no longer exists")
 
@@ -208,21 +208,21 @@ async def _change_grant(tx: AsyncConnection, values: Mapping[str, Any]) -> bool:
     return bool(changed.rowcount)
 
 
-async def _change_offer(tx: AsyncConnection, values: Mapping[str, Any]) -> bool:
+async def _change_invitation(tx: AsyncConnection, values: Mapping[str, Any]) -> bool:
     changed = await tx.execute(
         vfolder_invitations.update()
-        .where(_is_offered(values["vfolder_id"], values["user_id"]))
+        .where(_is_invited(values["vfolder_id"], values["user_id"]))
         .values(permission=values["permission"])
     )
     return bool(changed.rowcount)
 
 
-async def _close_offers(
+async def _close_invitations(
     tx: AsyncConnection, values: Mapping[str, Any], status: InvitationStatus, at: datetime
 ) -> bool:
     changed = await tx.execute(
         vfolder_invitations.update()
-        .where(_is_offered(values["vfolder_id"], values["user_id"]))
+        .where(_is_invited(values["vfolder_id"], values["user_id"]))
         .values(status=status, status_changed_at=at)
     )
     return bool(changed.rowcount)

@@ -19,7 +19,7 @@ from ..database import Database
 from ..listing import Listing
 from ..tables.accounts import users
 from ..tables.folders import vfolder_grants, vfolder_invitations, vfolders
-from .vfolders import locked
+from .vfolders import lock_folder
 
 _table = vfolder_invitations
 
@@ -103,7 +103,7 @@ class InvitationStore:
         """
         async with self._db.write() as tx:
             # Locks the folder, so that of two concurrent invitations the second finds the first.
-            row = await locked(tx, values["vfolder_id"])
+            row = await lock_folder(tx, values["vfolder_id"])
             if row["status"] != VfolderStatus.READY:
                 raise NotFound("the folder no longer exists")
             both = (
@@ -148,7 +148,7 @@ class InvitationStore:
         async with self._db.write() as tx:
             row = await _pending(tx, invitation_id)
             if status is InvitationStatus.ACCEPTED:
-                folder = await locked(tx, row["vfolder_id"])
+                folder = await lock_folder(tx, row["vfolder_id"])
                 if folder["status"] != VfolderStatus.READY:
                     raise Conflict(f"folder {folder['name']} is not ready; try again later")
                 await tx.execute(

@@ -118,7 +118,7 @@ class QuotaStore:
             row = found.mappings().one_or_none()
         return None if row is None else QuotaScopeRow(**row)
 
-    async def every(self) -> list[QuotaScopeRow]:
+    async def all_scopes(self) -> list[QuotaScopeRow]:
         async with self._db.read() as tx:
             found = await tx.execute(_rows())
             return [QuotaScopeRow(**row) for row in found.mappings()]
@@ -137,17 +137,19 @@ class QuotaStore:
             await _put(tx, host, scope, {"override_bytes": limit_bytes})
             await record(tx, audit)
 
-    async def enforced(self, host: str, scope: str, limit_bytes: int) -> None:
+    async def record_enforced_limit(self, host: str, scope: str, limit_bytes: int) -> None:
         """Store the limit that was set in the file system."""
         async with self._db.write() as tx:
             await _put(tx, host, scope, {"enforced_bytes": limit_bytes})
 
-    async def counted(self, host: str, scope: str, used_bytes: int, at: datetime) -> None:
+    async def record_scope_usage(
+        self, host: str, scope: str, used_bytes: int, at: datetime
+    ) -> None:
         """Store the measured usage of a scope."""
         async with self._db.write() as tx:
             await _put(tx, host, scope, {"used_bytes": used_bytes, "counted_at": at})
 
-    async def folder_counted(
+    async def record_folder_usage(
         self, vfolder_id: str, files: int, size: int, at: datetime, sums_scope: bool
     ) -> None:
         """Store the measured usage of a folder.
@@ -180,8 +182,8 @@ class QuotaStore:
             values = {"used_bytes": int(used), "counted_at": oldest or at}
             await _put(tx, row.host, row.scope, values)
 
-    async def least_recently_counted(
-        self, before: datetime, most: int, hosts: Collection[str]
+    async def least_recently_measured(
+        self, before: datetime, limit: int, hosts: Collection[str]
     ) -> list[str]:
         """Return folders on these hosts that were last measured before a time, oldest first."""
         async with self._db.read() as tx:
@@ -194,11 +196,11 @@ class QuotaStore:
                     sa.or_(vfolders.c.counted_at.is_(None), vfolders.c.counted_at < before),
                 )
                 .order_by(vfolders.c.counted_at.is_not(None), vfolders.c.counted_at)
-                .limit(most)
+                .limit(limit)
             )
             return [str(key) for key in found.scalars()]
 
-    async def host_maps(
+    async def host_permission_maps(
         self, user_id: str, access_key: str | None, project_ids: Collection[str]
     ) -> list[dict[str, list[str]]]:
         """Return the permissions on storage hosts that apply to a user, as maps by host.

@@ -22,10 +22,10 @@ from bai_services.core.folders.vfolders import (
 )
 from bai_services.core.listing import ListQuery, Page
 
-from ..accounts.owners import is_shown
+from ..accounts.owner_visibility import is_owner_visible
 from ..audit import AuditEntry, record
 from ..database import Database
-from ..integrity import broken_means
+from ..integrity import raise_on_violation
 from ..listing import Listing
 from ..tables.accounts import memberships, project_policies, projects, user_policies, users
 from ..tables.folders import vfolder_grants, vfolder_mounts, vfolders
@@ -51,10 +51,10 @@ class VfolderVisibility:
     hidden_roles: frozenset[Role]
     project_ids: frozenset[str] = frozenset()
     domain: str | None = None
-    is_everything: bool = False
+    sees_all: bool = False
 
     def condition(self) -> sa.ColumnElement[bool]:
-        if self.is_everything:
+        if self.sees_all:
             return sa.true()
         usable = sa.or_(
             _is_granted(self.user_id), vfolders.c.project_id.in_(sorted(self.project_ids))
@@ -64,7 +64,7 @@ class VfolderVisibility:
             sa.and_(vfolders.c.status == VfolderStatus.READY, usable),
         ]
         if self.domain is not None:
-            shown = is_shown(vfolders.c.owner_id, self.hidden_roles)
+            shown = is_owner_visible(vfolders.c.owner_id, self.hidden_roles)
             found.append(sa.and_(vfolders.c.domain == self.domain, shown))
         return sa.or_(*found)
 
@@ -174,12 +174,16 @@ class VfolderStore:
         """
         return await self._mountable(user_id, project_id, keys, [VfolderStatus.READY])
 
-    async def dead(self, user_id: str, project_id: str, keys: Collection[str]) -> list[VfolderRow]:
+    async def not_ready(
+        self, user_id: str, project_id: str, keys: Collection[str]
+    ) -> list[VfolderRow]:
         """Return the folders that would be mountable if they were ready."""
         statuses = set(VfolderStatus) - {VfolderStatus.READY}
         return await self._mountable(user_id, project_id, keys, statuses)
 
-    async def arrive(self, vfolder_id: str, owner_id: str, domain: str, at: datetime) -> None:
+    async def complete_transfer(
+        self, vfolder_id: str, owner_id: str, domain: str, at: datetime
+    ) -> None:
         """Set the new owner of a folder after its files were transferred.
 
         Raises
@@ -254,7 +258,7 @@ class VfolderStore:
         name = values["name"]
         async with self._db.write() as tx:
             await _check_count(tx, values)
-            with broken_means(AlreadyExists(f"folder {name} already exists", name=name)):
+            with raise_on_violation(AlreadyExists(f"folder {name} already exists", name=name)):
                 await tx.execute(
                     vfolders.insert().values(
                         **values,
@@ -279,7 +283,7 @@ class VfolderStore:
             values = dict(changes)
             if "name" in values:
                 values["live_name"] = values["name"]
-            with broken_means(
+            with raise_on_violation(
                 AlreadyExists(f"folder {values.get('name')} already exists", field="name")
             ):
                 # The update locks the folder: a concurrent session creation waits, or the check
@@ -292,7 +296,7 @@ class VfolderStore:
             if not changed.rowcount:
                 raise NotFound("the folder no longer exists")
             if "name" in values:
-                await _refuse_mounted(tx, vfolder_id, "renamed")
+                await _require_unmounted(tx, vfolder_id, "renamed")
             await record(tx, audit)
 
     async def move(
@@ -315,7 +319,7 @@ class VfolderStore:
             If another folder in the scope has the name meanwhile.
         """
         async with self._db.write() as tx:
-            row = await locked(tx, vfolder_id)
+            row = await lock_folder(tx, vfolder_id)
             after = next_status(VfolderStatus(row["status"]), event)
             values: dict[str, Any] = {"status": after, "status_changed_at": at, **(changes or {})}
             values["live_name"] = row["name"] if after in NAMED else None
@@ -325,7 +329,7 @@ class VfolderStore:
                 await tx.execute(
                     vfolder_grants.delete().where(vfolder_grants.c.vfolder_id == vfolder_id)
                 )
-            with broken_means(
+            with raise_on_violation(
                 AlreadyExists(
                     f"another folder {row['name']} was created meanwhile; rename it first",
                     name=row["name"],
@@ -337,7 +341,7 @@ class VfolderStore:
                     .values(values)
                 )
             if event in _REFUSED_WHILE_MOUNTED:
-                await _refuse_mounted(tx, vfolder_id, _REFUSED_WHILE_MOUNTED[event])
+                await _require_unmounted(tx, vfolder_id, _REFUSED_WHILE_MOUNTED[event])
             if audit is not None:
                 await record(tx, audit)
 
@@ -437,7 +441,7 @@ async def _read(
     return [_row_of(row) for row in found.mappings()]
 
 
-async def locked(tx: AsyncConnection, vfolder_id: str) -> sa.RowMapping:
+async def lock_folder(tx: AsyncConnection, vfolder_id: str) -> sa.RowMapping:
     """Lock and return a folder's row; raise ``NotFound`` if there is none."""
     found = await tx.execute(
         sa.select(vfolders).where(vfolders.c.id == vfolder_id).with_for_update()
@@ -448,7 +452,7 @@ async def locked(tx: AsyncConnection, vfolder_id: str) -> sa.RowMapping:
     return row
 
 
-async def _refuse_mounted(tx: AsyncConnection, vfolder_id: str, what: str) -> None:
+async def _require_unmounted(tx: AsyncConnection, vfolder_id: str, what: str) -> None:
     found = await tx.execute(
         sa.select(sessions.c.id, sessions.c.name, sessions.c.status, users.c.username)
         .join_from(vfolder_mounts, sessions, vfolder_mounts.c.session_id == sessions.c.id)

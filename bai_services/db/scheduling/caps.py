@@ -108,7 +108,7 @@ _USAGE_OF = sa.select(scope_usage).where(
 _ALL_NAMES = list(_SELECTS[ScopeKind.KEYPAIR].selected_columns.keys())
 
 
-def _alike(kind: str, select: sa.Select[Any]) -> sa.Select[Any]:
+def _with_all_columns(kind: str, select: sa.Select[Any]) -> sa.Select[Any]:
     """Return the select of one kind of scope with the columns of all kinds.
 
     The ids are a parameter with the name of the kind.
@@ -122,4 +122,4 @@ def _alike(kind: str, select: sa.Select[Any]) -> sa.Select[Any]:
 
 
 # One statement for all kinds saves round trips.
-_CAPS_OF = sa.union_all(*(_alike(kind, select) for kind, select in _SELECTS.items()))
+_CAPS_OF = sa.union_all(*(_with_all_columns(kind, select) for kind, select in _SELECTS.items()))

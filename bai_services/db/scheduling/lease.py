@@ -41,7 +41,7 @@ class LeaseStore:
         async with self._db.read() as tx:
             return await self._read(tx)
 
-    async def take(self, holder: str, seen: LeaseRow | None, at: datetime) -> int | None:
+    async def acquire(self, holder: str, seen: LeaseRow | None, at: datetime) -> int | None:
         """Acquire the lease if its state is still ``seen``; return the new token.
 
         Return None if the state has changed. The caller decides that the previous holder is gone.
@@ -54,7 +54,7 @@ class LeaseStore:
                     .returning(leases.c.token)
                 )
                 return first
-            taken = await tx.execute(
+            acquired = await tx.execute(
                 sa.update(leases)
                 .where(
                     leases.c.name == self._name,
@@ -64,7 +64,7 @@ class LeaseStore:
                 )
                 .values(holder=holder, token=seen.token + 1, beat=0, taken_at=at)
             )
-            return seen.token + 1 if taken.rowcount == 1 else None
+            return seen.token + 1 if acquired.rowcount == 1 else None
 
     async def renew(self, token: int) -> bool:
         """Renew the lease; return whether the holder of ``token`` still holds it."""
@@ -76,7 +76,7 @@ class LeaseStore:
             )
             return renewed.rowcount == 1
 
-    async def give_back(self, token: int) -> None:
+    async def release(self, token: int) -> None:
         """Release the lease; no effect if ``token`` is stale."""
         async with self._db.write() as tx:
             await tx.execute(

@@ -20,7 +20,7 @@ from bai_services.core.scheduling.caps import SESSIONS, Scope, ScopeCaps, ScopeK
 from bai_services.core.scheduling.placement import Placement
 
 from .. import setwise
-from ..cluster.shares_in_force import read_torn
+from ..cluster.shares_in_force import read_mixed_shares
 from ..tables.cluster import agent_slots, agents, devices
 from ..tables.sessions import allocations, scope_usage, sessions
 from .caps import CHUNK
@@ -31,7 +31,7 @@ class LostRace(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Holder:
+class SessionPlacement:
     """A session to which resources are allocated.
 
     ``placements`` has one placement for each of ``kernel_ids``, the main kernel first.
@@ -56,9 +56,9 @@ def scopes_of(
     )
 
 
-async def take(
+async def allocate(
     tx: AsyncConnection,
-    holders: Sequence[Holder],
+    holders: Sequence[SessionPlacement],
     caps: Mapping[Scope, ScopeCaps],
     at: datetime,
 ) -> None:
@@ -72,26 +72,26 @@ async def take(
         shares.
     """
     rows: list[tuple[str, str, str, str | None, str, int]] = []
-    moves = _Moves()
+    changes = _CounterChanges()
     for holder in holders:
-        moves.count_session(holder.scopes, 1)
+        changes.count_session(holder.scopes, 1)
         for kernel_id, placement in zip(holder.kernel_ids, holder.placements, strict=True):
             for device_id, slot, amount in _amounts(placement):
-                moves.count(holder.scopes, placement.agent_id, device_id, (slot, amount))
+                changes.count(holder.scopes, placement.agent_id, device_id, (slot, amount))
                 rows.append(
                     (holder.session_id, kernel_id, placement.agent_id, device_id, slot, amount)
                 )
-    await _require_open(tx, sorted(moves.agents))
-    await _raise_scopes(tx, moves, caps)
-    await _AGENT_SLOTS.raise_by(tx, moves.agent_rows())
-    await _DEVICES.raise_by(tx, moves.device_rows())
+    await _require_schedulable(tx, sorted(changes.agents))
+    await _increase_scopes(tx, changes, caps)
+    await _AGENT_SLOTS.increase(tx, changes.agent_rows())
+    await _DEVICES.increase(tx, changes.device_rows())
     await _LEDGER.run(tx, rows, allocated_at=at)
     shared = {device for _, _, _, device, slot, _ in rows if device and slot.endswith(f".{SHARES}")}
-    if torn := await read_torn(tx, moves.agents, shared):
-        raise LostRace(f"device {torn[0]} is now used with another share")
+    if mixed := await read_mixed_shares(tx, changes.agents, shared):
+        raise LostRace(f"device {mixed[0]} is now used with another share")
 
 
-async def free(tx: AsyncConnection, session_id: str, at: datetime) -> bool:
+async def release(tx: AsyncConnection, session_id: str, at: datetime) -> bool:
     """Release all resources of a session; return whether it had any.
 
     Idempotent: each row of the ledger is released once, even by concurrent calls.
@@ -123,17 +123,17 @@ async def free(tx: AsyncConnection, session_id: str, at: datetime) -> bool:
         )
     ).one()
     scopes = scopes_of(*owner)
-    moves = _Moves()
-    moves.count_session(scopes, 1)
+    changes = _CounterChanges()
+    changes.count_session(scopes, 1)
     for agent_id, device_id, slot, amount in freed:
-        moves.count(scopes, agent_id, device_id, (slot, amount))
-    await _SCOPES.lower_by(tx, moves.scope_rows())
-    await _AGENT_SLOTS.lower_by(tx, moves.agent_rows())
-    await _DEVICES.lower_by(tx, moves.device_rows())
+        changes.count(scopes, agent_id, device_id, (slot, amount))
+    await _SCOPES.decrease(tx, changes.scope_rows())
+    await _AGENT_SLOTS.decrease(tx, changes.agent_rows())
+    await _DEVICES.decrease(tx, changes.device_rows())
     return True
 
 
-class _Moves:
+class _CounterChanges:
     """The changes of each counter; the rows are sorted in the order in which they are locked."""
 
     def __init__(self) -> None:
@@ -179,32 +179,32 @@ def _amounts(placement: Placement) -> list[tuple[str | None, str, int]]:
     return plain + [(d.device_id, d.slot, d.amount) for d in placement.devices]
 
 
-_IS_OPEN = sa.select(agents.c.id).where(
+_SCHEDULABLE = sa.select(agents.c.id).where(
     agents.c.status == "ALIVE",
     agents.c.schedulable,
     setwise.Among(agents.c.id, "ids"),
 )
 
 
-async def _require_open(tx: AsyncConnection, agent_ids: Sequence[str]) -> None:
+async def _require_schedulable(tx: AsyncConnection, agent_ids: Sequence[str]) -> None:
     found: set[str] = set()
     for start in range(0, len(agent_ids), CHUNK):
         part = agent_ids[start : start + CHUNK]
-        found |= set((await tx.execute(_IS_OPEN, {"ids": part})).scalars())
+        found |= set((await tx.execute(_SCHEDULABLE, {"ids": part})).scalars())
     if closed := [agent_id for agent_id in agent_ids if agent_id not in found]:
         raise LostRace(f"agent {closed[0]} no longer accepts sessions")
 
 
-async def _raise_scopes(
-    tx: AsyncConnection, moves: _Moves, caps: Mapping[Scope, ScopeCaps]
+async def _increase_scopes(
+    tx: AsyncConnection, changes: _CounterChanges, caps: Mapping[Scope, ScopeCaps]
 ) -> None:
-    rows = moves.scope_rows()
+    rows = changes.scope_rows()
     await _MISSING.run(tx, [row[:3] for row in rows], used=0)
     limits = {}
     for kind, key, slot, _ in rows:
         mine = caps.get(Scope(kind, key))
         limits[kind, key, slot] = None if mine is None else mine.limit(slot)
-    await _SCOPES.raise_by(tx, [(*row, limits[row[:3]]) for row in rows])
+    await _SCOPES.increase(tx, [(*row, limits[row[:3]]) for row in rows])
 
 
 class _Counters:
@@ -228,24 +228,24 @@ class _Counters:
             return sa.update(table).where(*(table.c[name] == v[name] for name in keys))
 
         self._lock = setwise.RowLock(table, keys)
-        self._raise = setwise.RowUpdate(
+        self._increase = setwise.RowUpdate(
             {**kinds, **(more or {})},
             lambda v: one(v).where(has_room(v)).values(used=table.c.used + v["amount"]),
         )
-        self._lower = setwise.RowUpdate(
+        self._decrease = setwise.RowUpdate(
             kinds, lambda v: one(v).values(used=table.c.used - v["amount"])
         )
 
-    async def raise_by(self, tx: AsyncConnection, rows: Sequence[setwise.Row]) -> None:
+    async def increase(self, tx: AsyncConnection, rows: Sequence[setwise.Row]) -> None:
         """Increase all counters; raise ``LostRace`` if one would exceed its limit."""
         await self._lock.run(tx, [row[: self._width] for row in rows])
-        moved = await self._raise.run(tx, rows)
+        moved = await self._increase.run(tx, rows)
         if moved != len(rows):
             raise LostRace(f"{len(rows) - moved} of {len(rows)} rows of {self._name} are at limit")
 
-    async def lower_by(self, tx: AsyncConnection, rows: Sequence[setwise.Row]) -> None:
+    async def decrease(self, tx: AsyncConnection, rows: Sequence[setwise.Row]) -> None:
         await self._lock.run(tx, [row[: self._width] for row in rows])
-        await self._lower.run(tx, rows)
+        await self._decrease.run(tx, rows)
 
 
 # Built once: building these statements costs more than running them.

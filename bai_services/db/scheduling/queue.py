@@ -27,9 +27,9 @@ from .queue_rows import (
     read_agents_of,
     read_dependents,
     read_durations,
+    read_pending,
     read_recent,
     read_running,
-    read_waiting,
 )
 
 # Decisions or wait states per transaction. Fewer on SQLite, where each write transaction blocks all
@@ -82,7 +82,7 @@ class QueueStore:
     async def snapshot(self, now: datetime) -> Snapshot:
         """Return the complete input of a scheduling pass."""
         async with self._db.read_one_state() as tx:
-            waiting = await read_waiting(tx)
+            waiting = await read_pending(tx)
             running = await read_running(tx)
             groups = await read_groups(tx)
             scopes = {s for w in waiting for s in w.scopes} | {s for r in running for s in r.scopes}
@@ -105,7 +105,7 @@ class QueueStore:
         """
         async with self._db.read() as tx:
             ids = set(touched.sessions) | await read_dependents(tx, touched.sessions)
-            waiting = await read_waiting(tx, ids)
+            waiting = await read_pending(tx, ids)
             running = await read_running(tx, ids)
             there = {w.id for w in waiting} | {r.id for r in running}
             scopes = {s for w in waiting for s in w.scopes} | {s for r in running for s in r.scopes}
@@ -173,15 +173,15 @@ class QueueStore:
             async with self._db.write() as tx:
                 if token is not None:
                     await lease.require(tx, token)
-                moved_on = await _place(tx, decisions, at)
+                no_longer_pending = await _place(tx, decisions, at)
         except ledger.LostRace:
             pass
         except Exception as error:
             if not _is_lost(error):
                 raise
         else:
-            placed = tuple(d.session_id for d in decisions if d.session_id not in moved_on)
-            return Committed(placed, tuple(moved_on))
+            placed = tuple(d.session_id for d in decisions if d.session_id not in no_longer_pending)
+            return Committed(placed, tuple(no_longer_pending))
         if len(decisions) == 1:
             return Committed(lost=(decisions[0].session_id,))
         middle = len(decisions) // 2
@@ -229,7 +229,7 @@ _STATES = setwise.RowUpdate(
         )
     ),
 )
-_LOCK_WAITING = (
+_LOCK_PENDING = (
     sa.select(
         sessions.c.id,
         sessions.c.domain,
@@ -247,7 +247,7 @@ _KERNELS_OF = (
     .where(setwise.Among(kernels.c.session_id, "ids"))
     .order_by(kernels.c.session_id, kernels.c.role != "main", kernels.c.index)
 )
-_MOVE_WAITING = (
+_MOVE_PENDING = (
     sa.update(sessions)
     .where(setwise.Among(sessions.c.id, "ids"), sessions.c.status == Status.PENDING)
     .values(
@@ -271,7 +271,7 @@ _HISTORY = setwise.RowInsert(
 
 async def _place(tx: AsyncConnection, decisions: Sequence[Decision], at: datetime) -> set[str]:
     """Write the decisions for sessions that are still pending; return the other sessions."""
-    scopes = await _lock_waiting(tx, [d.session_id for d in decisions])
+    scopes = await _lock_pending(tx, [d.session_id for d in decisions])
     wanted = [d for d in decisions if d.session_id in scopes]
     if wanted:
         ids = sorted(scopes)
@@ -283,16 +283,16 @@ async def _place(tx: AsyncConnection, decisions: Sequence[Decision], at: datetim
         await _write_kernels(tx, holders)
         await _write_history(tx, wanted, at)
         caps = await read_caps(tx, {scope for of in scopes.values() for scope in of})
-        await ledger.take(tx, holders, caps, at)
+        await ledger.allocate(tx, holders, caps, at)
     return {d.session_id for d in decisions} - set(scopes)
 
 
-async def _lock_waiting(tx: AsyncConnection, ids: Sequence[str]) -> dict[str, tuple[Scope, ...]]:
+async def _lock_pending(tx: AsyncConnection, ids: Sequence[str]) -> dict[str, tuple[Scope, ...]]:
     """Lock the sessions that are still pending, and return their scopes."""
     ranked = sorted(ids)
     found: dict[str, tuple[Scope, ...]] = {}
     for start in range(0, len(ranked), CHUNK):
-        rows = await tx.execute(_LOCK_WAITING, {"ids": ranked[start : start + CHUNK]})
+        rows = await tx.execute(_LOCK_PENDING, {"ids": ranked[start : start + CHUNK]})
         found |= {row.id: ledger.scopes_of(*row[1:]) for row in rows}
     return found
 
@@ -309,27 +309,29 @@ async def _kernels_of(tx: AsyncConnection, ids: Sequence[str]) -> dict[str, list
 
 def _holder(
     decision: Decision, kernel_ids: Collection[str], scopes: tuple[Scope, ...]
-) -> ledger.Holder:
+) -> ledger.SessionPlacement:
     if len(kernel_ids) != len(decision.placements):
         raise ledger.LostRace(
             f"session {decision.session_id} has {len(kernel_ids)} kernels, but "
             f"the decision has {len(decision.placements)} placements"
         )
-    return ledger.Holder(decision.session_id, tuple(kernel_ids), scopes, decision.placements)
+    return ledger.SessionPlacement(
+        decision.session_id, tuple(kernel_ids), scopes, decision.placements
+    )
 
 
 async def _move_sessions(tx: AsyncConnection, ids: Sequence[str], at: datetime) -> None:
-    """Set sessions that ``_lock_waiting`` has locked to SCHEDULED."""
+    """Set sessions that ``_lock_pending`` has locked to SCHEDULED."""
     moved = 0
     for start in range(0, len(ids), CHUNK):
         part = {"ids": ids[start : start + CHUNK], "at": at}
-        result = await tx.execute(_MOVE_WAITING, part)
+        result = await tx.execute(_MOVE_PENDING, part)
         moved += result.rowcount
     if moved != len(ids):
         raise ledger.LostRace(f"{len(ids) - moved} of {len(ids)} sessions are no longer pending")
 
 
-async def _write_kernels(tx: AsyncConnection, holders: Sequence[ledger.Holder]) -> None:
+async def _write_kernels(tx: AsyncConnection, holders: Sequence[ledger.SessionPlacement]) -> None:
     rows = sorted(
         (kernel_id, placement.agent_id)
         for holder in holders

@@ -26,7 +26,7 @@ from bai_services.core.sessions.dependencies import Dependency, waiting_text
 from bai_services.core.sessions.kernel_group import request_of
 from bai_services.core.sessions.lifecycle import OCCUPYING, Status
 
-from ..cluster.shares_in_force import is_shared_alike, read_shares_in_force
+from ..cluster.shares_in_force import needs_uniform_shares, read_shares_in_force
 from ..sessions.dependencies import read_dependencies, read_unmet
 from ..tables.accounts import domains, keypair_policies, keypairs, projects, users
 from ..tables.cluster import agent_slots, agents, devices, images, resource_groups
@@ -58,7 +58,7 @@ _COMMON = (
     sessions.c.lifetime_extension_seconds.label("added"),
 )
 
-_WAITING: sa.Select[Any] = (
+_PENDING: sa.Select[Any] = (
     sa.select(
         *_COMMON,
         sessions.c.architecture,
@@ -122,23 +122,26 @@ _RUNNING: sa.Select[Any] = (
 )
 
 
-async def read_waiting(
+async def read_pending(
     tx: AsyncConnection, ids: Collection[str] | None = None
 ) -> list[PendingSession]:
     """Return the pending sessions, all or those in ``ids``, in the order of creation."""
     found: list[PendingSession] = []
     unmet = await read_unmet(tx) if ids is None else {}
-    left = await _left_agents(tx) if ids is None else {}
-    async for rows in _pages(tx, _WAITING, ids, Status.PENDING):
+    previous_agents = await _previous_agents(tx) if ids is None else {}
+    async for rows in _pages(tx, _PENDING, ids, Status.PENDING):
         if ids is not None:
             part = [row.id for row in rows]
             unmet = await read_dependencies(tx, part)
-            left = await _left_agents(tx, part)
-        found += [_waiting(row, unmet.get(row.id, ()), left.get(row.id, ())) for row in rows]
+            previous_agents = await _previous_agents(tx, part)
+        found += [
+            _pending_session(row, unmet.get(row.id, ()), previous_agents.get(row.id, ()))
+            for row in rows
+        ]
     return sorted(found, key=lambda waiting: waiting.sequence)
 
 
-async def _left_agents(
+async def _previous_agents(
     tx: AsyncConnection, ids: Sequence[str] | None = None
 ) -> dict[str, tuple[str, ...]]:
     """Return the agents on which pending sessions were placed before, by session.
@@ -274,7 +277,7 @@ async def _read_agents(
         used[slot.agent_id][slot.slot] = slot.used
     minimum = {row.id: _minimum(row.minimum) for row in rows}
     device_rows = (await tx.execute(of_devices, {"keys": keys})).all()
-    shared = [d.id for d in device_rows if is_shared_alike(d)]
+    shared = [d.id for d in device_rows if needs_uniform_shares(d)]
     in_force = await read_shares_in_force(tx, list(minimum), shared)
     of_agent, cuda = _devices_of(device_rows, minimum, in_force)
     return [
@@ -395,10 +398,12 @@ async def _placements(
     return found
 
 
-def _waiting(row: Any, awaited: Sequence[Dependency], left: tuple[str, ...]) -> PendingSession:
+def _pending_session(
+    row: Any, awaited: Sequence[Dependency], previous_agents: tuple[str, ...]
+) -> PendingSession:
     request = _request_of(row)
-    if left or row.min_cuda:
-        request = replace(request, avoid=left, min_cuda_driver=row.min_cuda or "")
+    if previous_agents or row.min_cuda:
+        request = replace(request, avoid=previous_agents, min_cuda_driver=row.min_cuda or "")
     return PendingSession(
         id=row.id,
         sequence=row.sequence,

@@ -35,7 +35,7 @@ class UsageBucketStore:
     def __init__(self, database: Database) -> None:
         self._db = database
 
-    async def fill(self, day: int, now: datetime, token: int | None) -> None:
+    async def recompute(self, day: int, now: datetime, token: int | None) -> None:
         """Recompute the buckets of a day from the ledger; idempotent.
 
         Raises

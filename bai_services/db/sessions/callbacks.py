@@ -62,37 +62,39 @@ class CallbackStore:
             found = await tx.execute(_DUE, values)
             return [CallbackDelivery(*row[:-1]) for row in found]
 
-    async def delivered(self, letter: CallbackDelivery, at: datetime) -> None:
+    async def mark_delivered(self, delivery: CallbackDelivery, at: datetime) -> None:
         counted = session_callbacks.c.delivered + 1
-        await self._write(letter, _on(letter, at) | {"delivered": counted, "last_error": ""})
+        await self._write(
+            delivery, _advanced(delivery, at) | {"delivered": counted, "last_error": ""}
+        )
 
-    async def given_up(self, letter: CallbackDelivery, at: datetime, error: str) -> None:
+    async def mark_skipped(self, delivery: CallbackDelivery, at: datetime, error: str) -> None:
         """Skip a delivery after its last attempt, so that it does not block the following ones."""
         counted = session_callbacks.c.given_up + 1
-        values = _on(letter, at) | {"given_up": counted, "last_error": error[:_TEXT_LIMIT]}
-        await self._write(letter, values)
+        values = _advanced(delivery, at) | {"given_up": counted, "last_error": error[:_TEXT_LIMIT]}
+        await self._write(delivery, values)
 
-    async def failed(self, letter: CallbackDelivery, next_at: datetime, error: str) -> None:
-        values = {"tries": letter.tries + 1, "next_at": next_at}
-        await self._write(letter, values | {"last_error": error[:_TEXT_LIMIT]})
+    async def mark_failed(self, delivery: CallbackDelivery, next_at: datetime, error: str) -> None:
+        values = {"tries": delivery.tries + 1, "next_at": next_at}
+        await self._write(delivery, values | {"last_error": error[:_TEXT_LIMIT]})
 
-    async def _write(self, letter: CallbackDelivery, values: dict[str, Any]) -> None:
+    async def _write(self, delivery: CallbackDelivery, values: dict[str, Any]) -> None:
         # Compare-and-set, because another manager may have delivered it meanwhile.
         async with self._db.write() as tx:
             await tx.execute(
                 sa.update(session_callbacks)
                 .where(
-                    session_callbacks.c.session_id == letter.session_id,
-                    session_callbacks.c.told_id == letter.told_id,
+                    session_callbacks.c.session_id == delivery.session_id,
+                    session_callbacks.c.told_id == delivery.told_id,
                 )
                 .values(values)
             )
 
 
-def _on(letter: CallbackDelivery, at: datetime) -> dict[str, Any]:
+def _advanced(delivery: CallbackDelivery, at: datetime) -> dict[str, Any]:
     """Return the values to write after a delivery or a skip."""
-    is_open = letter.to_status not in ENDED
-    return {"told_id": letter.id, "tries": 0, "next_at": at, "last_at": at, "is_open": is_open}
+    is_open = delivery.to_status not in ENDED
+    return {"told_id": delivery.id, "tries": 0, "next_at": at, "last_at": at, "is_open": is_open}
 
 
 _next = (
@@ -104,7 +106,7 @@ _next = (
     .correlate(session_callbacks)
     .scalar_subquery()
 )
-_letters = (
+_deliveries = (
     sa.select(
         session_callbacks.c.session_id,
         session_callbacks.c.told_id,
@@ -142,7 +144,7 @@ _letters = (
     .subquery()
 )
 _DUE = (
-    sa.select(_letters)
-    .where(_letters.c.rank <= sa.bindparam("per_owner"))
-    .order_by(_letters.c.rank, _letters.c.id)
+    sa.select(_deliveries)
+    .where(_deliveries.c.rank <= sa.bindparam("per_owner"))
+    .order_by(_deliveries.c.rank, _deliveries.c.id)
 )

@@ -57,7 +57,7 @@ class DeadlineStore:
                     )
                 )
                 late = [row.id for row in rows if row.starts_at is None or row.starts_at < latest]
-                held = await _held_until(tx, group, latest) if late else set()
+                held = await _blocked_until(tx, group, latest) if late else set()
                 found += [Overdue(key, seconds, group) for key in late if key not in held]
         return found
 
@@ -112,7 +112,7 @@ class DeadlineStore:
     async def idle(self, now: datetime) -> list[Overdue]:
         """Return the sessions without activity for longer than their keypair's policy allows."""
         async with self._db.read() as tx:
-            rows = await tx.execute(_SILENT, {"since": now - FRESH})
+            rows = await tx.execute(_IDLE_CANDIDATES, {"since": now - FRESH})
             return [
                 Overdue(row.id, row.seconds, row.policy)
                 for row in rows
@@ -122,7 +122,7 @@ class DeadlineStore:
 
 # Sessions whose policy has an idle timeout. Sessions without a recent activity report are left out,
 # because it is unknown whether they are idle.
-_SILENT = (
+_IDLE_CANDIDATES = (
     sa.select(
         sessions.c.id,
         sessions.c.type,
@@ -154,7 +154,7 @@ async def _pending_timeouts(tx: AsyncConnection) -> Mapping[str, int]:
     return {name: int(seconds) for name, seconds in found.items() if seconds}
 
 
-async def _held_until(tx: AsyncConnection, group: str, latest: datetime) -> set[str]:
+async def _blocked_until(tx: AsyncConnection, group: str, latest: datetime) -> set[str]:
     """Return the pending sessions of a group with a dependency that was unmet at ``latest``."""
     awaited = sessions.alias("awaited")
     rows = await tx.execute(

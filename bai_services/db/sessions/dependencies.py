@@ -21,11 +21,11 @@ from ..tables.sessions import session_dependencies, sessions
 # Maximum number of sessions in a graph.
 GRAPH_LIMIT = 1000
 
-_waiting = sessions.alias("waiting")
+_pending = sessions.alias("waiting")
 _awaited = sessions.alias("awaited")
 _PAIRS = (
     sa.select(
-        session_dependencies.c.session_id.label("waiting_id"),
+        session_dependencies.c.session_id.label("session_id"),
         _awaited.c.id,
         _awaited.c.name,
         _awaited.c.status,
@@ -57,19 +57,19 @@ class DependencyStore:
     def __init__(self, database: Database) -> None:
         self._db = database
 
-    async def in_vain(self) -> list[tuple[str, Dependency]]:
+    async def pending_with_failed_dependency(self) -> list[tuple[str, Dependency]]:
         """Return the id of each pending session with a failed dependency, and that dependency."""
         is_failed = _awaited.c.status.in_(sorted(ENDED)) & sa.not_(
             (_awaited.c.status == Status.TERMINATED) & (_awaited.c.result == Result.SUCCESS)
         )
         async with self._db.read() as tx:
             found = await tx.execute(
-                _PAIRS.join(_waiting, session_dependencies.c.session_id == _waiting.c.id).where(
-                    _waiting.c.status == Status.PENDING, is_failed
+                _PAIRS.join(_pending, session_dependencies.c.session_id == _pending.c.id).where(
+                    _pending.c.status == Status.PENDING, is_failed
                 )
             )
             return list(
-                {row.waiting_id: (row.waiting_id, _dependency(row)) for row in found}.values()
+                {row.session_id: (row.session_id, _dependency(row)) for row in found}.values()
             )
 
     async def graph(self, session_id: str) -> Graph:
@@ -129,22 +129,22 @@ async def read_dependencies(tx: AsyncConnection, ids: Iterable[str]) -> dict[str
         part = wanted[start : start + CHUNK]
         rows = await tx.execute(_PAIRS_OF, {"ids": part})
         for row in rows:
-            found[row.waiting_id].append(_dependency(row))
+            found[row.session_id].append(_dependency(row))
     return found
 
 
 async def read_unmet(tx: AsyncConnection) -> dict[str, list[Dependency]]:
     """Return the unmet dependencies of each pending session that has some."""
     rows = await tx.execute(
-        _PAIRS.join(_waiting, session_dependencies.c.session_id == _waiting.c.id).where(
-            _waiting.c.status == Status.PENDING
+        _PAIRS.join(_pending, session_dependencies.c.session_id == _pending.c.id).where(
+            _pending.c.status == Status.PENDING
         )
     )
     found: dict[str, list[Dependency]] = defaultdict(list)
     for row in rows:
         dependency = _dependency(row)
         if not dependency.is_met:
-            found[row.waiting_id].append(dependency)
+            found[row.session_id].append(dependency)
     return found
 
 

@@ -51,7 +51,7 @@ class LaunchFacts:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class KernelAgent:
     """The agent of one kernel."""
 
     agent_id: str
@@ -224,7 +224,7 @@ class KernelStore:
             )
             return list(found.scalars())
 
-    async def places(self, session_id: str) -> dict[str, Place]:
+    async def kernel_agents(self, session_id: str) -> dict[str, KernelAgent]:
         """Return the agents of a session's kernels, by kernel id."""
         async with self._db.read() as tx:
             rows = await tx.execute(
@@ -237,7 +237,9 @@ class KernelStore:
                 .join_from(kernels, agents, kernels.c.agent_id == agents.c.id)
                 .where(kernels.c.session_id == session_id)
             )
-            return {row.id: Place(row.agent_id, row.agent_status, row.endpoint) for row in rows}
+            return {
+                row.id: KernelAgent(row.agent_id, row.agent_status, row.endpoint) for row in rows
+            }
 
     async def user_ids(
         self, session_ids: Sequence[str]
@@ -283,7 +285,7 @@ class KernelStore:
                 await tx.execute(_SET_CONTAINER, marks)
         return row
 
-    async def keep_log(self, session_id: str, log: str, hostname: str = MAIN_HOST) -> None:
+    async def store_log(self, session_id: str, log: str, hostname: str = MAIN_HOST) -> None:
         """Store the output of an ended kernel, unless one is stored already."""
         async with self._db.write() as tx:
             await tx.execute(

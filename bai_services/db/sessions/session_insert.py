@@ -103,7 +103,7 @@ async def next_sequences(tx: AsyncConnection, count: int) -> range:
 
 
 # Built at import, because they run for each session that is created.
-_IN_THE_WAY = SELECT.where(
+_CONFLICTING = SELECT.where(
     sa.or_(
         sessions.c.owner_id.in_(sa.bindparam("owners", expanding=True))
         & sessions.c.live_name.in_(sa.bindparam("names", expanding=True)),
@@ -115,7 +115,7 @@ _IN_THE_WAY = SELECT.where(
 
 
 async def existing_sessions(
-    tx: AsyncConnection, news: Sequence[NewSession]
+    tx: AsyncConnection, new_sessions: Sequence[NewSession]
 ) -> dict[str, SessionRow]:
     """Return the live session that a repeated request refers to, by the id of the new session.
 
@@ -126,30 +126,30 @@ async def existing_sessions(
     """
     by_name: dict[tuple[str, str], SessionRow] = {}
     by_server: dict[tuple[str, str], SessionRow] = {}
-    for start in range(0, len(news), CHUNK):
-        part = news[start : start + CHUNK]
+    for start in range(0, len(new_sessions), CHUNK):
+        part = new_sessions[start : start + CHUNK]
         wanted = {
             "owners": sorted({new.owner_id for new in part}),
             "names": [new.name for new in part],
             "users": sorted({new.hub_user for new in part}),
             "servers": [new.hub_server for new in part],
         }
-        found = [row_of(row) for row in await tx.execute(_IN_THE_WAY, wanted)]
+        found = [row_of(row) for row in await tx.execute(_CONFLICTING, wanted)]
         by_name |= {(row.owner_id, row.name): row for row in found}
         by_server |= {(row.hub_user, row.hub_server): row for row in found}
     existing: dict[str, SessionRow] = {}
-    for new in news:
+    for new in new_sessions:
         named = by_name.get((new.owner_id, new.name))
         row = named or by_server.get((new.hub_user, new.hub_server))
         if row is None:
             continue
         if row.request_hash != new.request_hash and not (new.reuse and named):
-            raise _is_other(row)
+            raise _conflict(row)
         existing[new.id] = row
     return existing
 
 
-def _is_other(row: SessionRow) -> AlreadyExists:
+def _conflict(row: SessionRow) -> AlreadyExists:
     return AlreadyExists(
         f"a session named {row.name!r} is {row.status} and has a different specification; "
         "use another name, stop that session, or use the existing one with reuse",
@@ -159,19 +159,19 @@ def _is_other(row: SessionRow) -> AlreadyExists:
     )
 
 
-_WAITING = sa.select(sa.func.count()).where(
+_PENDING = sa.select(sa.func.count()).where(
     sessions.c.status == Status.PENDING, sessions.c.owner_id == sa.bindparam("owner")
 )
 
 
-async def check_pending(tx: AsyncConnection, news: Sequence[NewSession]) -> None:
+async def check_pending(tx: AsyncConnection, new_sessions: Sequence[NewSession]) -> None:
     """Raise ``QuotaExceeded`` if new sessions of one keypair would exceed a cap on pending ones.
 
     The check is exact, because creations are serialized (``next_sequences``).
     """
-    if not news:
+    if not new_sessions:
         return
-    first = news[0]
+    first = new_sessions[0]
     caps = await read_caps(tx, first.scopes)
     bound = [c for c in caps.values() if c.max_pending_sessions is not None or c.max_pending_slots]
     if not bound:
@@ -184,13 +184,13 @@ async def check_pending(tx: AsyncConnection, news: Sequence[NewSession]) -> None
         for row in rows:
             policy.add(usage, first.scopes, total_slots(row.requested_slots, row.cluster_size))
     # The cap of the user counts the sessions of all keypairs.
-    waiting = await tx.scalar(_WAITING, {"owner": first.owner_id})
+    waiting = await tx.scalar(_PENDING, {"owner": first.owner_id})
     usage.setdefault(Scope(ScopeKind.USER, first.owner_id), {})[policy.SESSIONS] = int(waiting or 0)
     waiting_usage = {scope: dict(used) for scope, used in usage.items()}
     asked = Counter[str]()
-    for new in news:
+    for new in new_sessions:
         asked.update(policy.needs(new.total_slots))
-    for new in news:
+    for new in new_sessions:
         found = policy.pending_violations(
             bound, new.total_slots, usage, already=waiting_usage, requested=asked
         )
@@ -223,7 +223,7 @@ def view_of(new: NewSession, row: SessionRow) -> SessionView:
 
 
 async def insert(
-    tx: AsyncConnection, news: Sequence[NewSession], sequences: range, at: datetime
+    tx: AsyncConnection, new_sessions: Sequence[NewSession], sequences: range, at: datetime
 ) -> None:
     """Insert the rows of sessions and of their kernels."""
     names = [f.name for f in fields(NewSession) if f.name not in _NOT_COLUMNS]
@@ -242,7 +242,7 @@ async def insert(
                 "created_at": at,
                 "status_changed_at": at,
             }
-            for new, sequence in zip(news, sequences, strict=True)
+            for new, sequence in zip(new_sessions, sequences, strict=True)
         ],
     )
     await tx.execute(
@@ -255,7 +255,7 @@ async def insert(
                 **asdict(name),
                 "progress": {},
             }
-            for new in news
+            for new in new_sessions
             for kernel_id, name in zip(
                 (new.kernel_id, *new.sub_kernel_ids), kernel_names(new.cluster_size), strict=True
             )
@@ -263,15 +263,17 @@ async def insert(
     )
 
 
-async def open_callbacks(tx: AsyncConnection, news: Sequence[NewSession], at: datetime) -> None:
+async def open_callbacks(
+    tx: AsyncConnection, new_sessions: Sequence[NewSession], at: datetime
+) -> None:
     """Insert the delivery state of the sessions that have a callback URL."""
-    callbacks = [{"session_id": new.id, "next_at": at} for new in news if new.callback_url]
+    callbacks = [{"session_id": new.id, "next_at": at} for new in new_sessions if new.callback_url]
     if callbacks:
         await tx.execute(sa.insert(session_callbacks), callbacks)
 
 
-def awaited(
-    news: Sequence[NewSession], existing: Mapping[str, SessionRow]
+def resolve_dependencies(
+    new_sessions: Sequence[NewSession], existing: Mapping[str, SessionRow]
 ) -> list[tuple[str, str]]:
     """Return pairs (session id, id of its dependency).
 
@@ -279,12 +281,12 @@ def awaited(
     """
     return [
         (new.id, existing[key].id if key in existing else key)
-        for new in news
+        for new in new_sessions
         for key in dict.fromkeys(new.dependencies)
     ]
 
 
-async def hold_folders(tx: AsyncConnection, new: NewSession, at: datetime) -> None:
+async def mount_folders(tx: AsyncConnection, new: NewSession, at: datetime) -> None:
     """Insert the mounts of a session; raise ``InUse`` if a folder is not ready."""
     wanted = sorted({mount["vfolder_id"] for mount in new.mounts})
     if not wanted:

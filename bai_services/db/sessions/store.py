@@ -27,7 +27,7 @@ from bai_services.core.sessions.lifecycle import (
     next_status,
 )
 
-from ..accounts.owners import is_shown
+from ..accounts.owner_visibility import is_owner_visible
 from ..audit import AuditEntry, record
 from ..database import Database
 from ..scheduling import ledger
@@ -100,7 +100,7 @@ def visible_to(visible: Visibility) -> list[sa.ColumnElement[bool]]:
     if visible.owner_id is not None:
         found.append(sessions.c.owner_id == visible.owner_id)
     if visible.hidden_roles:
-        found.append(is_shown(sessions.c.owner_id, visible.hidden_roles))
+        found.append(is_owner_visible(sessions.c.owner_id, visible.hidden_roles))
     return found
 
 
@@ -117,7 +117,7 @@ class SessionStore:
         return (await self.enqueue_all([new], at, audit))[0]
 
     async def enqueue_all(
-        self, news: Sequence[NewSession], at: datetime, audit: AuditOf | None = None
+        self, new_sessions: Sequence[NewSession], at: datetime, audit: AuditOf | None = None
     ) -> list[tuple[SessionRow, bool]]:
         """Create pending sessions of one owner, all or none; return each and whether it is new.
 
@@ -138,24 +138,24 @@ class SessionStore:
         """
         async with self._db.write() as tx:
             # The update of the counter serializes all creations, so the following checks are exact.
-            sequences = await session_insert.next_sequences(tx, len(news))
-            existing = await session_insert.existing_sessions(tx, news)
-            fresh = [new for new in news if new.id not in existing]
+            sequences = await session_insert.next_sequences(tx, len(new_sessions))
+            existing = await session_insert.existing_sessions(tx, new_sessions)
+            fresh = [new for new in new_sessions if new.id not in existing]
             if fresh:
                 await session_insert.check_pending(tx, fresh)
                 await session_insert.insert(tx, fresh, sequences[: len(fresh)], at)
                 await session_insert.open_callbacks(tx, fresh, at)
                 await dependencies.write(
-                    tx, fresh[0].owner_id, session_insert.awaited(fresh, existing)
+                    tx, fresh[0].owner_id, session_insert.resolve_dependencies(fresh, existing)
                 )
                 for new in fresh:
-                    await session_insert.hold_folders(tx, new, at)
+                    await session_insert.mount_folders(tx, new, at)
                 if audit is not None:
                     await record(tx, audit(fresh))
             made = {row.id: row for row in await _rows_of(tx, [new.id for new in fresh])}
         return [
             (existing[new.id], False) if new.id in existing else (made[new.id], True)
-            for new in news
+            for new in new_sessions
         ]
 
     async def move(
@@ -454,7 +454,7 @@ async def _move(
     await write_step(tx, session_id, (event, row.status, after), at, facts.reason)
     if kernel := _kernel_values(facts):
         await tx.execute(_MAIN_KERNEL, {"of_session": session_id, **kernel})
-    is_freed = await _give_back(tx, session_id, after, at)
+    is_freed = await _release(tx, session_id, after, at)
     values.pop("live_name", None)  # not a field of SessionRow
     return Moved(replace(row, **values), event, row.status, is_freed)
 
@@ -497,7 +497,7 @@ def _kernel_values(facts: Facts) -> dict[str, Any]:
     return values
 
 
-async def _give_back(tx: AsyncConnection, session_id: str, after: Status, at: datetime) -> bool:
+async def _release(tx: AsyncConnection, session_id: str, after: Status, at: datetime) -> bool:
     """Release mounts, agents and resources that a session does not have in status ``after``.
 
     Return whether resources were released.
@@ -512,4 +512,4 @@ async def _give_back(tx: AsyncConnection, session_id: str, after: Status, at: da
             .where(kernels.c.session_id == session_id)
             .values(agent_id=None, injection=None, progress={})
         )
-    return await ledger.free(tx, session_id, at)
+    return await ledger.release(tx, session_id, at)

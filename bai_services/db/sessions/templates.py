@@ -13,10 +13,10 @@ from bai_services.core.accounts.roles import Role
 from bai_services.core.errors import AlreadyExists, NotFound
 from bai_services.core.listing import ListQuery, Page
 
-from ..accounts.owners import is_shown
+from ..accounts.owner_visibility import is_owner_visible
 from ..audit import AuditEntry, record
 from ..database import Database
-from ..integrity import broken_means
+from ..integrity import raise_on_violation
 from ..listing import Listing
 from ..tables.accounts import projects, users
 from ..tables.sessions import session_templates
@@ -63,7 +63,9 @@ class TemplateReader:
     def condition(self) -> sa.ColumnElement[bool]:
         table = session_templates.c
         if self.is_domain_wide:
-            return sa.and_(table.domain == self.domain, is_shown(table.owner_id, self.hidden_roles))
+            return sa.and_(
+                table.domain == self.domain, is_owner_visible(table.owner_id, self.hidden_roles)
+            )
         is_of_domain = table.owner_id.is_(None) & table.project_id.is_(None)
         return sa.or_(
             table.owner_id == self.user_id,
@@ -80,14 +82,14 @@ class TemplateStore:
 
     async def page(self, query: ListQuery, reader: TemplateReader | None) -> Page[Row]:
         async with self._db.read() as tx:
-            items, total = await _LISTING.page(tx, _seen_by(reader), query)
+            items, total = await _LISTING.page(tx, _visible_to(reader), query)
         return Page(items, total, query.limit, query.offset)
 
     async def named(self, key: str, reader: TemplateReader | None) -> list[Row]:
         """Return the template with that id, else all templates with that name."""
         is_meant = sa.or_(session_templates.c.id == key, session_templates.c.name == key)
         async with self._db.read() as tx:
-            found = await tx.execute(_seen_by(reader).where(is_meant))
+            found = await tx.execute(_visible_to(reader).where(is_meant))
             rows: list[Row] = [dict(row) for row in found.mappings()]
         return [row for row in rows if row["id"] == key] or rows
 
@@ -100,7 +102,7 @@ class TemplateStore:
             If a template with that name and the same visibility exists.
         """
         async with self._db.write() as tx:
-            with broken_means(_taken(values["name"])):
+            with raise_on_violation(_taken(values["name"])):
                 await tx.execute(sa.insert(session_templates).values(values))
             await record(tx, audit)
             return await _one(tx, values["id"])
@@ -108,7 +110,7 @@ class TemplateStore:
     async def update(self, template_id: str, changes: Mapping[str, Any], audit: AuditEntry) -> Row:
         """Update a template and return it; raise ``AlreadyExists`` like ``create``."""
         async with self._db.write() as tx:
-            with broken_means(_taken(str(changes.get("name", "")))):
+            with raise_on_violation(_taken(str(changes.get("name", "")))):
                 await tx.execute(
                     sa.update(session_templates)
                     .where(session_templates.c.id == template_id)
@@ -126,7 +128,7 @@ class TemplateStore:
             await record(tx, audit)
 
 
-def _seen_by(reader: TemplateReader | None) -> sa.Select[Any]:
+def _visible_to(reader: TemplateReader | None) -> sa.Select[Any]:
     return _SELECT if reader is None else _SELECT.where(reader.condition())
 
 

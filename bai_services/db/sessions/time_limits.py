@@ -25,7 +25,7 @@ class TimeLimit:
 
     policy_seconds: int
     added_seconds: int
-    most_added_seconds: int
+    max_added_seconds: int
 
     @property
     def seconds(self) -> int:
@@ -34,7 +34,7 @@ class TimeLimit:
     @property
     def addable_seconds(self) -> int:
         """Seconds that the owner may still add, at least 0 even if the policy was lowered."""
-        return max(self.most_added_seconds - self.added_seconds, 0)
+        return max(self.max_added_seconds - self.added_seconds, 0)
 
 
 _LIMITS = (
@@ -115,16 +115,16 @@ class TimeLimitStore:
             limit = (await read_time_limits(tx, [session_id])).get(session_id)
             if limit is None:
                 raise Conflict("the lifetime of this session is not limited: nothing to extend")
-            if limit.added_seconds > limit.most_added_seconds:
+            if limit.added_seconds > limit.max_added_seconds:
                 before = limit.added_seconds - seconds
-                left = max(limit.most_added_seconds - before, 0)
+                left = max(limit.max_added_seconds - before, 0)
                 raise InvalidRequest(
                     f"cannot add {seconds} s: the keypair's policy allows "
-                    f"{limit.most_added_seconds} s in addition to a session's lifetime, of which "
+                    f"{limit.max_added_seconds} s in addition to a session's lifetime, of which "
                     f"{left} s are left",
                     field="seconds",
                     asked=seconds,
-                    limit=limit.most_added_seconds,
+                    limit=limit.max_added_seconds,
                     left=left,
                 )
 
@@ -133,7 +133,9 @@ class TimeLimitStore:
         async with self._db.read() as tx:
             return (await read_idle_timeouts(tx, [session_id])).get(session_id, 0)
 
-    async def note_use(self, session_id: str, used_at: datetime, heard_at: datetime | None) -> None:
+    async def record_activity(
+        self, session_id: str, used_at: datetime, heard_at: datetime | None
+    ) -> None:
         """Store the time of the last activity, unless a later one is stored already.
 
         ``heard_at`` is the time of the session's report, None if the session did not report it.

@@ -82,7 +82,7 @@ class Lockouts:
             address: ADDRESS_FAILURES_ALLOWED,
             pair: None,
         }
-        counted = await self._store.attempt(allowed, now, BLOCK_TIME)
+        counted = await self._store.count_attempt(allowed, now, BLOCK_TIME)
         known = await self._store.is_known(user_id or "", address)
         await self._slow_down(pair, delay_seconds(counted[pair].count))
         ends = [until for s in (name, address) if (until := counted[s].blocked_until) is not None]
@@ -105,7 +105,7 @@ class Lockouts:
         forgiven = [attempt.pair]
         if not attempt.is_locked:
             forgiven += [attempt.name, attempt.account]
-        await self._store.forgive(
+        await self._store.reset_after_sign_in(
             forgiven, attempt.address, (attempt.user_id or "", attempt.address, now), audit
         )
 

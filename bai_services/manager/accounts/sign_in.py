@@ -20,7 +20,7 @@ from bai_services.core.errors import (
     SignInRefused,
 )
 from bai_services.db.accounts.callers import AccountStore, PasswordAccount
-from bai_services.db.accounts.users import Account, Ending, UserStore
+from bai_services.db.accounts.users import Account, Revocation, UserStore
 
 from ..audit import Audit
 from ..context import ManagerContext
@@ -157,7 +157,7 @@ class SignIns:
             name=account.username,
         )
         hashed = await self._passwords.hash(new)
-        ending: Ending = "all" if revokes_tokens else "sign-ins"
+        ending: Revocation = "all" if revokes_tokens else "sign-ins"
         await self._users.set_password(account.id, hashed, self._clock(), entry, ending)
         due = {"id": account.id, "username": account.username, "tokens_to_end": ending}
         try:

@@ -14,7 +14,7 @@ from typing import Any
 from bai_services.core.accounts.roles import Caller, Role
 from bai_services.core.errors import BaiError
 from bai_services.db.accounts.callers import AccountStore
-from bai_services.db.accounts.users import Ending, Row, UserStore
+from bai_services.db.accounts.users import Revocation, Row, UserStore
 from bai_services.db.database import Database
 
 from ..hub.client import Hub
@@ -48,7 +48,7 @@ class TokenEndings:
         Unavailable
             If the Hub cannot be reached; the row remains to be processed.
         """
-        ending: Ending | None = row["tokens_to_end"]
+        ending: Revocation | None = row["tokens_to_end"]
         if ending is None:
             return
         for forget in self._listeners:
@@ -58,12 +58,12 @@ class TokenEndings:
                 await self._hub.end_access(row["username"])
             else:
                 await self._hub.end_sign_ins(row["username"], keep_session)
-        await self._users.tokens_ended(row["id"], ending)
+        await self._users.mark_revoked(row["id"], ending)
 
     async def work_off(self) -> bool:
         """End the tokens of all users in question; return False if some remain for later."""
         is_done = True
-        for row in await self._users.waiting_for_endings():
+        for row in await self._users.pending_revocations():
             try:
                 await self.end(row)
             except BaiError as error:
@@ -118,7 +118,7 @@ class SignOuts:
     async def work_off(self) -> bool:
         """Sign out all users marked for it; return False if some remain for later."""
         is_done = True
-        for row in await self._users.waiting_for_sign_out():
+        for row in await self._users.pending_sign_outs():
             try:
                 is_done &= await self._sign_out(row)
             except BaiError as error:

@@ -126,10 +126,10 @@ class Users:
             values,
             leaves_projects=is_moved,
             signs_out=is_out or is_moved,
-            ends_tokens=is_reset,
+            revokes_tokens=is_reset,
         )
         changed = await self._store.update(row["id"], change, entry)
-        if change.signs_out or change.ends_tokens:
+        if change.signs_out or change.revokes_tokens:
             self._sign_outs_due()
         return (await self._with_locks([changed]))[0]
 

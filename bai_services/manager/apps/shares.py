@@ -64,7 +64,7 @@ class AppShares:
         """Return the shares that the caller has created and received."""
         if caller.user_id is None:
             raise Forbidden(f"{caller.role} is a system component, not a user")
-        return self._shown(await self._store.of_person(caller.user_id, query, self._clock()))
+        return self._shown(await self._store.of_user(caller.user_id, query, self._clock()))
 
     async def create(self, caller: Caller, key: str, spec: Mapping[str, Any]) -> Row:
         """Share one app of a live session.
@@ -206,7 +206,7 @@ class AppShares:
                     field="project",
                 )
             return given[0], row.project_id
-        person = await self._people.person(spec["user"], row.domain)
+        person = await self._people.find_user(spec["user"], row.domain)
         if person is None or person["status"] != "active":
             raise NotFound(f"there is no user named {spec['user']!r} in domain {row.domain}")
         if person["id"] == row.owner_id:

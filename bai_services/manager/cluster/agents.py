@@ -14,8 +14,8 @@ from bai_services.core.cluster.model import AgentStatus, check_agent_id
 from bai_services.core.errors import InvalidRequest, NotFound
 from bai_services.core.listing import ListQuery, Page
 from bai_services.core.resources import ResourceSlots, format_amount
-from bai_services.db.cluster.agents import AgentHeartbeat, AgentStore, Contact, Row
-from bai_services.db.cluster.inventory import NewDevice
+from bai_services.db.cluster.agent_devices import NewDevice
+from bai_services.db.cluster.agents import AgentHeartbeat, AgentStore, HeartbeatResult, Row
 
 from ..accounts import authorizer
 from ..context import ManagerContext
@@ -77,7 +77,7 @@ class Agents:
         # ignored.
         if self._started_at is not None and now - self._started_at < deadline:
             return
-        if not await self._store.silent_since(now - deadline):
+        if not await self._store.has_lost_agents(now - deadline):
             return
         for agent_id in await self._store.mark_lost(now - deadline, now):
             log.warning("agent %s is LOST: no heartbeat for %s", agent_id, deadline)
@@ -102,11 +102,11 @@ class Agents:
         check_agent_id(agent_id)
         if wrong := sorted(set(beat.slots) - {"cpu", "mem"}):
             raise InvalidRequest(f"{', '.join(wrong)}: only cpu and mem are counted per agent")
-        contact = await self._store.contact(agent_id, beat, self._clock())
-        _log(agent_id, contact)
+        result = await self._store.record_heartbeat(agent_id, beat, self._clock())
+        _log(agent_id, result)
         if not beat.is_leaving:
             await self._kernels.observe(agent_id, kernels)
-        if contact.has_more_room:
+        if result.capacity_increased:
             self._capacity_changed()
         return {
             "deadline_seconds": self._settings.heartbeat_deadline_seconds,
@@ -198,12 +198,12 @@ def _shown_device(row: Row) -> Row:
     }
 
 
-def _log(agent_id: str, contact: Contact) -> None:
-    if contact.status is not contact.before:
-        log.info("agent %s: %s -> %s", agent_id, contact.before or "new", contact.status)
-    if contact.refused and contact.before is not AgentStatus.ALIVE:
+def _log(agent_id: str, result: HeartbeatResult) -> None:
+    if result.status is not result.before:
+        log.info("agent %s: %s -> %s", agent_id, result.before or "new", result.status)
+    if result.refused and result.before is not AgentStatus.ALIVE:
         log.warning(
             "agent %s reports devices that another agent has: %s",
             agent_id,
-            ", ".join(contact.refused),
+            ", ".join(result.refused),
         )

@@ -87,7 +87,7 @@ def seen_by(caller: Caller) -> VfolderVisibility:
         hidden_roles=visible.hidden_roles,
         project_ids=caller.projects,
         domain=visible.domain,
-        is_everything=by_role and visible.domain is None,
+        sees_all=by_role and visible.domain is None,
     )
 
 

@@ -105,7 +105,7 @@ class Grants:
 
 async def named_person(store: GrantStore, row: VfolderRow, key: str) -> Any:
     """Return a user of the folder's domain, active or not."""
-    person = None if "\0" in key else await store.person(key, row.domain)
+    person = None if "\0" in key else await store.find_user(key, row.domain)
     if person is None:
         # The caller must not learn whether another domain has a user of that name.
         raise NotFound(

@@ -203,8 +203,8 @@ class Mounts:
         )
 
     async def _missing(self, owner_id: str, project_id: str, key: str) -> Exception:
-        dead = await self._store.dead(owner_id, project_id, [key])
-        mine = [row for row in dead if row.owner_id == owner_id or row.id == key]
+        not_ready = await self._store.not_ready(owner_id, project_id, [key])
+        mine = [row for row in not_ready if row.owner_id == owner_id or row.id == key]
         if mine:
             return Conflict(
                 f"folder {key!r} cannot be mounted, it is {mine[0].status}; "

@@ -190,7 +190,7 @@ class Quotas:
         others.
         """
         hosts = {host.name for host in self._hosts.answering()}
-        for scope in await self._store.every():
+        for scope in await self._store.all_scopes():
             if scope.host not in hosts:
                 continue
             try:
@@ -200,7 +200,7 @@ class Quotas:
                 log.warning("quota of %s on %s: %s", scope.scope, scope.host, error)
         started = time.monotonic()
         before = self._clock() - timedelta(seconds=SCAN_AGE_SECONDS)
-        for folder_id in await self._store.least_recently_counted(before, ROUND_FOLDERS, hosts):
+        for folder_id in await self._store.least_recently_measured(before, ROUND_FOLDERS, hosts):
             if time.monotonic() - started > ROUND_SECONDS:
                 self._loop.wake()
                 return
@@ -237,7 +237,7 @@ class Quotas:
         else:
             self._slow.discard(row.id)
         sums_scope = Capability.FAST_USAGE not in self._hosts.get(row.host).capabilities
-        await self._store.folder_counted(row.id, found.files, found.bytes, at, sums_scope)
+        await self._store.record_folder_usage(row.id, found.files, found.bytes, at, sums_scope)
         if before:
             self._arrived[key] = max(self._arrived.get(key, 0) - before, 0)
         return FolderUsage(found.files, found.bytes, at)
@@ -250,7 +250,7 @@ class Quotas:
             return
         used = await self._hosts.get(row.host).scope_bytes(Scope.parse(row.scope))
         if used is not None:
-            await self._store.counted(row.host, row.scope, used, now)
+            await self._store.record_scope_usage(row.host, row.scope, used, now)
 
     async def _enforce(self, row: QuotaScopeRow, is_new: bool = False) -> None:
         told = UNLIMITED if row.enforced_bytes is None else row.enforced_bytes
@@ -260,7 +260,7 @@ class Quotas:
             return
         limit = None if row.limit_bytes == UNLIMITED else row.limit_bytes
         await self._hosts.get(row.host).set_quota(Scope.parse(row.scope), limit)
-        await self._store.enforced(row.host, row.scope, row.limit_bytes)
+        await self._store.record_enforced_limit(row.host, row.scope, row.limit_bytes)
 
     def _enforces(self, host: str) -> bool:
         return Capability.QUOTA in self._hosts.get(host).capabilities

@@ -137,7 +137,9 @@ class StorageHosts:
         self, user_id: str, access_key: str | None, projects: Collection[str], host: str
     ) -> frozenset[str]:
         """Return what a user may do on a host; without a key, the main keypair's policy counts."""
-        return granted_on(host, await self._store.host_maps(user_id, access_key, projects))
+        return granted_on(
+            host, await self._store.host_permission_maps(user_id, access_key, projects)
+        )
 
     async def require(
         self, caller: Caller, host: str, permission: str, project_id: str | None = None

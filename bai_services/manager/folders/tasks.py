@@ -156,7 +156,7 @@ class VFolderTasks:
             self._copying.pop(row.id, None)
 
     async def _give_to(self, row: VfolderRow, progress: CopyProgress) -> None:
-        person = await self._grants.anybody(row.next_owner_id or "")
+        person = await self._grants.find_user_in_any_domain(row.next_owner_id or "")
         if person is None:
             raise NotFound("the new owner no longer exists")
         scope = f"user:{person['id']}"
@@ -164,7 +164,7 @@ class VFolderTasks:
             await self._quotas.check_room_of(row.host, scope, await self._counted(row))
             target = Location(Scope.parse(scope), row.id)
             await self._hosts.get(row.host).move_folder(location_of(row), target, progress)
-        await self._store.arrive(row.id, person["id"], person["domain"], self._clock())
+        await self._store.complete_transfer(row.id, person["id"], person["domain"], self._clock())
         await self._quotas.created(row.host, scope)
 
     async def _move_back(self, row: VfolderRow, reason: str) -> None:

@@ -186,7 +186,7 @@ class VFolders:
         require_ready(row)
         if row.owner_id is None:
             raise InvalidRequest("a project's folder has no owner to change", field="user")
-        person = None if "\0" in user else await self._grants.anybody(user)
+        person = None if "\0" in user else await self._grants.find_user_in_any_domain(user)
         if person is None or person["status"] != "active":
             raise NotFound(f"there is no active user {user!r}", user=user)
         if person["id"] == row.owner_id:

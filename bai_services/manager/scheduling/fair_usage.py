@@ -46,7 +46,7 @@ class FairUsage:
             since = await self._store.first_day()
         try:
             for day in range(today if since is None else since, today + 1):
-                await self._store.fill(day, now, token)
+                await self._store.recompute(day, now, token)
         except StaleLease:
             self._lease.lost()
             return

@@ -69,7 +69,7 @@ class Lease:
         token, self._token = self._token, None
         if token is not None:
             try:
-                await self._store.give_back(token)
+                await self._store.release(token)
             except Unavailable as error:
                 log.warning(
                     "the lease was not released, it must expire first: %s",
@@ -112,7 +112,7 @@ class Lease:
             if now - self._seen_at < self._seconds:
                 return
             log.warning("%s has not renewed its lease", _name(row.holder))
-        self._token = await self._store.take(self._holder, row, self._clock())
+        self._token = await self._store.acquire(self._holder, row, self._clock())
         self._renewed_at = now
         if self._token is not None:
             log.info("this manager holds the lease of the queue (token %d)", self._token)

@@ -54,7 +54,7 @@ class SessionActivity:
         seconds = await self._limits.idle_timeout(row.id)
         if seconds:
             used_at = now - timedelta(seconds=idle_seconds)
-            await self._limits.note_use(row.id, used_at, now if is_itself else None)
+            await self._limits.record_activity(row.id, used_at, now if is_itself else None)
             row = await self._store.find(row.id)
         if not is_itself:
             entry = self._audit.entry(

@@ -105,7 +105,7 @@ class Callbacks:
         except CallFailed as error:
             await self._fail(letter, error)
         else:
-            await self._store.delivered(letter, self._clock())
+            await self._store.mark_delivered(letter, self._clock())
 
     async def _call(self, letter: CallbackDelivery) -> None:
         if letter.secret_key_encrypted is None:
@@ -130,9 +130,9 @@ class Callbacks:
         now = self._clock()
         if wait is None:
             log.info("callback of %s (%s) given up: %s", letter.session_id, letter.to_status, error)
-            await self._store.given_up(letter, now, str(error))
+            await self._store.mark_skipped(letter, now, str(error))
             return
-        await self._store.failed(letter, now + wait, str(error))
+        await self._store.mark_failed(letter, now + wait, str(error))
         asyncio.get_running_loop().call_later(wait.total_seconds(), self.wake)
 
     def _on_change(self, row: SessionRow) -> None:

@@ -95,7 +95,7 @@ class Deadlines:
 
     async def _cancel_unsatisfiable(self) -> None:
         # Sessions that depend on one cancelled here can never start either.
-        while found := await self._dependencies.in_vain():
+        while found := await self._dependencies.pending_with_failed_dependency():
             moved = [
                 await self._end(session_id, Status.PENDING, failure_reason(dependency))
                 for session_id, dependency in found

@@ -17,7 +17,7 @@ from cryptography.hazmat.primitives.serialization import (
 from bai_services.core.errors import Unavailable
 from bai_services.core.sessions.kernel_group import KernelName, cluster_environ
 from bai_services.core.sessions.launch_plan import Injection, LaunchPlan
-from bai_services.db.sessions.kernels import Place
+from bai_services.db.sessions.kernels import KernelAgent
 from bai_services.db.sessions.rows import KernelRow, SessionKernels
 
 # What sub kernels run: an SSH server for the main kernel if the image has one, else nothing. In
@@ -59,7 +59,7 @@ def environ_of(view: SessionKernels, kernel: KernelRow) -> dict[str, str]:
 
 
 def sub_plans(
-    view: SessionKernels, main: LaunchPlan, places: Mapping[str, Place]
+    view: SessionKernels, main: LaunchPlan, places: Mapping[str, KernelAgent]
 ) -> tuple[LaunchPlan, ...]:
     """Return the launch plans of the sub kernels; ``main`` is the plan of the main kernel.
 

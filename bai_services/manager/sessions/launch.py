@@ -133,7 +133,7 @@ class LaunchPlans:
         if len(view.kernels) == 1:
             return plan
         plan = replace(plan, cluster_key=new_cluster_key(row.id))
-        subs = sub_plans(view, plan, await self._kernels.places(row.id))
+        subs = sub_plans(view, plan, await self._kernels.kernel_agents(row.id))
         return replace(plan, subs=subs)
 
 
@@ -213,7 +213,7 @@ class Launch:
         row = await self._sessions.find(session_id)
         end = replace(end, text=end.text[:MAX_REASON])
         for hostname, text in sorted(end.sub_logs.items()):
-            await self._kernels.keep_log(session_id, text, hostname)
+            await self._kernels.store_log(session_id, text, hostname)
         if row.status not in ENDED:
             event, why, result = _end_of(row, end)
             moved = await self._lifecycle.try_move(
@@ -222,7 +222,7 @@ class Launch:
             if moved is not None:
                 return moved
         if end.log:
-            await self._kernels.keep_log(session_id, end.log)
+            await self._kernels.store_log(session_id, end.log)
         return await self._sessions.find(session_id)
 
     async def detach(self, caller: Caller, session_id: str) -> SessionRow:

@@ -35,7 +35,7 @@ class NewDevice:
 class Inventory:
     """Result of an update: whether capacity increased, and devices that belong to another agent."""
 
-    has_more_room: bool
+    capacity_increased: bool
     refused: tuple[str, ...]
 
 
@@ -89,7 +89,7 @@ async def write_devices(
     )
     known = {row["id"]: row for row in found.mappings()}
     refused: list[str] = []
-    has_more_room = False
+    capacity_increased = False
     for device in reported:
         before = known.get(device.id)
         values = _values(agent_id, device)
@@ -97,7 +97,7 @@ async def write_devices(
             await tx.execute(
                 devices.insert().values(id=device.id, capacity=SHARE_UNIT, used=0, **values)
             )
-            has_more_room = has_more_room or device.is_healthy
+            capacity_increased = capacity_increased or device.is_healthy
             continue
         if before["agent_id"] != agent_id and (
             before["status"] == AgentStatus.ALIVE or before["used"]
@@ -108,10 +108,10 @@ async def write_devices(
             await tx.execute(devices.update().where(devices.c.id == device.id).values(values))
             was, now = Sharing.of(before["facts"]), Sharing.of(device.facts)
             is_new = device.is_healthy and (not before["is_healthy"] or was != now)
-            has_more_room = has_more_room or is_new
+            capacity_increased = capacity_increased or is_new
     mine = {device_id for device_id, row in known.items() if row["agent_id"] == agent_id}
     await _write_gone(tx, sorted(mine - set(ids)))
-    return Inventory(has_more_room, tuple(refused))
+    return Inventory(capacity_increased, tuple(refused))
 
 
 async def _write_gone(tx: AsyncConnection, ids: Sequence[str]) -> None:

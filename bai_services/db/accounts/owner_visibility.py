@@ -15,7 +15,9 @@ from ..tables.accounts import users
 _owners = users.alias("hidden_owners")
 
 
-def is_shown(owner_id: sa.ColumnElement[Any], hidden: Collection[Role]) -> sa.ColumnElement[bool]:
+def is_owner_visible(
+    owner_id: sa.ColumnElement[Any], hidden: Collection[Role]
+) -> sa.ColumnElement[bool]:
     """Return the condition that a row has no owner, or that its owner's role is not hidden."""
     if not hidden:
         return sa.true()
