@@ -1,4 +1,4 @@
-"""One demo for all tests of a run that only use it; those that break things start their own."""
+"""Hubs for end-to-end tests: one shared demo, and separate ones for tests that change it."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ if TYPE_CHECKING:
     from tests.testbed.docker_engine import DockerEngine
 
 SHARED: set[RunningHub] = set()
-# When the phase of a test began that has failed.
+# The time at which the failed phase of a test began.
 FAILED_SINCE = pytest.StashKey[datetime]()
 
-# Tests have clients with other addresses than this machine's.
-LISTENS_EVERYWHERE = """
+# Tests connect from other addresses than those of this machine.
+LISTEN_ON_ALL_ADDRESSES = """
 import os
 c.JupyterHub.bind_url = f"http://:{os.environ['BAI_PORT']}"
 """
@@ -29,7 +29,7 @@ c.JupyterHub.bind_url = f"http://:{os.environ['BAI_PORT']}"
 
 @pytest.fixture(scope="session")
 def hub(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningHub]:
-    """The demo on the process engine; tests leave no sessions of theirs behind."""
+    """The shared demo on the process engine; each test must remove its sessions."""
     yield from _shared(RunningHub(tmp_path_factory.mktemp("hub")))
 
 
@@ -44,7 +44,7 @@ def _shared(running: RunningHub) -> Iterator[RunningHub]:
 
 @pytest.fixture
 def own_hub(tmp_path: Path) -> Iterator[Callable[..., RunningHub]]:
-    """Make a demo for one test: ``own_hub(engine="docker", environment={…})``; call `start`."""
+    """Create a demo for one test: ``own_hub(engine="docker", environment={…}).start()``."""
     made: list[RunningHub] = []
 
     def make(**options: Any) -> RunningHub:
@@ -58,13 +58,13 @@ def own_hub(tmp_path: Path) -> Iterator[Callable[..., RunningHub]]:
 
 @pytest.hookimpl(hookwrapper=True)
 def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> Iterator[None]:
-    """Show the logs of the demo beside a test that failed with it, and tidy up behind that test."""
+    """Add the demo's logs to the report of a failed test, and clean up after that test."""
     outcome = yield
     report: pytest.TestReport = outcome.get_result()  # type: ignore[attr-defined]  # pluggy's
     if report.when == "teardown":
         if since := item.stash.get(FAILED_SINCE, None):
             del item.stash[FAILED_SINCE]
-            report.sections += _tidied(since)
+            report.sections += _clean_up(since)
     elif report.failed:
         item.stash[FAILED_SINCE] = datetime.fromtimestamp(call.start, UTC)
     if report.when == "call" and report.failed:
@@ -73,10 +73,10 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) ->
                 report.sections.append(("logs of the demo", value.logs()))
 
 
-def _tidied(since: datetime) -> list[tuple[str, str]]:
-    """Remove what a failed test left, for its second try and for others; tell what could not be.
+def _clean_up(since: datetime) -> list[tuple[str, str]]:
+    """Remove the sessions and folders of a failed test; return the errors as report sections.
 
-    Its names are taken otherwise, and a machine of two cores has no room for more.
+    Otherwise their names would be in use and the machine's capacity allocated in its second try.
     """
     problems = []
     for running in SHARED:
@@ -84,8 +84,8 @@ def _tidied(since: datetime) -> list[tuple[str, str]]:
             with running.rest("admin") as rest:
                 remove_made_since(rest, since)
         except (AssertionError, httpx.HTTPError) as error:
-            # Raised in a hook it would end the whole run.
-            problems.append(("left by a failed test", str(error)))
+            # An exception in a hook would abort the whole test run.
+            problems.append(("clean-up after a failed test", str(error)))
     return problems
 
 
@@ -96,7 +96,7 @@ def docker_hub(
     """The demo on the docker engine, with the session image of this working tree."""
     home = tmp_path_factory.mktemp("docker-hub")
     further = home / "further.py"
-    further.write_text(LISTENS_EVERYWHERE)
+    further.write_text(LISTEN_ON_ALL_ADDRESSES)
     environment = {"DOCKER_HOST": docker_engine.host, "BAI_IMAGE": session_image}
     environment["BAI_CONFIG"] = str(further)
     yield from _shared(RunningHub(home, engine="docker", environment=environment))
@@ -104,7 +104,7 @@ def docker_hub(
 
 @pytest.fixture(params=["process", pytest.param("docker", marks=pytest.mark.docker)])
 def any_hub(request: pytest.FixtureRequest) -> RunningHub:
-    """The demo on each engine in turn."""
+    """The shared demo on each engine."""
     name = {"process": "hub", "docker": "docker_hub"}[request.param]
     found: RunningHub = request.getfixturevalue(name)
     return found

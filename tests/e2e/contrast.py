@@ -1,4 +1,4 @@
-"""Contrast of pages, under themes and under the user's own display settings."""
+"""Contrast checks of pages with different display settings of the user."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from playwright.async_api import Locator
 
-# Returns nodes with insufficient contrast: text below 4.5, lines and signs below 3 (WCAG 2.2, 1.4.3
-# and 1.4.11).
-HARD_TO_SEE = """
+# Returns nodes with insufficient contrast: below 4.5 for text, below 3 for lines and status dots
+# (WCAG 2.2, 1.4.3 and 1.4.11).
+LOW_CONTRAST = """
 nodes => {
     for (const change of document.getAnimations()) {
-        // The colours as they will be, not on their way there.
+        // Measure the final colours, not those during a transition.
         if (change instanceof CSSTransition) change.finish();
     }
     const parsed = text => text.match(/[\\d.]+/g).map(Number);
@@ -36,46 +36,46 @@ nodes => {
         return (more + 0.05) / (less + 0.05);
     };
     const found = [];
-    const look = (what, ratio, least) => {
-        if (ratio < least) found.push(`${what}: ${ratio.toFixed(2)}`);
+    const check = (name, ratio, minimum) => {
+        if (ratio < minimum) found.push(`${name}: ${ratio.toFixed(2)}`);
     };
     for (const node of nodes.flatMap(each => [each, ...each.querySelectorAll('*')])) {
         if (!node.checkVisibility()) continue;
         const style = getComputedStyle(node);
         const text = [...node.childNodes].filter(child => child.nodeType === Node.TEXT_NODE)
             .map(child => child.data).join('').trim();
-        if (text) look(text, contrast(style.color, node), 4.5);
+        if (text) check(text, contrast(style.color, node), 4.5);
         if (node.matches('.bai-Chart-line, .bai-Chart-second')) {
-            look(node.getAttribute('class'), contrast(style.stroke, node.parentElement), 3);
+            check(node.getAttribute('class'), contrast(style.stroke, node.parentElement), 3);
         }
         if (node.matches('.bai-State')) {
             const dot = getComputedStyle(node, '::before');
             const ratios = [dot.backgroundColor, dot.borderTopColor].map(c => contrast(c, node));
-            look(`sign of ${text}`, Math.max(...ratios), 3);
+            check(`dot of ${text}`, Math.max(...ratios), 3);
         }
     }
     return found;
 }
 """
-USUAL: dict[str, Any] = {
+DEFAULT_MEDIA: dict[str, Any] = {
     "contrast": "no-preference",
     "forced_colors": "none",
     "color_scheme": "light",
 }
-SPECS: dict[str, dict[str, Any]] = {
-    "usual": {},
+MEDIA: dict[str, dict[str, Any]] = {
+    "default": {},
     "dark": {"color_scheme": "dark"},
-    "more": {"contrast": "more"},
+    "high-contrast": {"contrast": "more"},
     "forced-light": {"forced_colors": "active"},
     "forced-dark": {"forced_colors": "active", "color_scheme": "dark"},
 }
 
 
-async def look_at_contrast(shown: Locator, name: str, folder: Path) -> None:
-    """Check the contrast of the shown nodes, and save screenshots for reviewers."""
+async def assert_contrast(shown: Locator, name: str, folder: Path) -> None:
+    """Assert that the shown nodes have sufficient contrast, and save screenshots for reviewers."""
     page = shown.page
-    for spec, media in SPECS.items():
-        await page.emulate_media(**{**USUAL, **media})
-        await page.screenshot(path=folder / f"{name}-{spec}.png", animations="disabled")
-        assert await shown.evaluate_all(HARD_TO_SEE) == [], spec
-    await page.emulate_media(**USUAL)
+    for setting, media in MEDIA.items():
+        await page.emulate_media(**{**DEFAULT_MEDIA, **media})
+        await page.screenshot(path=folder / f"{name}-{setting}.png", animations="disabled")
+        assert await shown.evaluate_all(LOW_CONTRAST) == [], setting
+    await page.emulate_media(**DEFAULT_MEDIA)

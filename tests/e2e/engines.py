@@ -1,4 +1,4 @@
-"""The demo on either engine, and a session as REST sees it."""
+"""REST helpers for end-to-end tests: start, stop and wait for sessions."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ JSON = dict[str, Any]
 
 
 def checked(answer: httpx.Response, *statuses: int) -> Any:
-    """Return the JSON of an answer that has one of the statuses expected."""
+    """Assert that a response has one of the expected statuses, and return its JSON."""
     assert answer.status_code in statuses, f"{answer.status_code}: {answer.text}"
     return answer.json() if answer.content else None
 
@@ -29,7 +29,7 @@ def start(rest: httpx.Client, name: str, **fields: Any) -> JSON:
 
 
 def wait_for(rest: httpx.Client, session_id: str, *statuses: str) -> JSON:
-    """Wait until a session has one of the statuses; fail with its facts when it has not."""
+    """Wait until a session has one of the statuses; on failure, show the session and its log."""
     session: JSON = {}
 
     def seen() -> JSON | None:
@@ -54,7 +54,7 @@ def stop(rest: httpx.Client, session_id: str) -> JSON:
 
 
 def remove_made_since(rest: httpx.Client, since: datetime) -> None:
-    """End every session and put every folder in the trash that was made since, as administrator."""
+    """Stop all sessions and move all folders to the trash that were created since a time."""
     for session in checked(rest.get("/sessions"), 200)["items"]:
         if session["status"] not in ENDED and _made(session) >= since:
             rest.delete(f"/sessions/{session['id']}", params={"force": "true"})

@@ -1,4 +1,4 @@
-"""What a person does in JupyterLab, through the browser."""
+"""Actions of a user in JupyterLab, through the browser."""
 
 from __future__ import annotations
 
@@ -13,24 +13,24 @@ PATIENCE_MS = 60_000
 async def open_notebook(page: Page) -> None:
     """Open a new Python notebook from the launcher and wait for its kernel.
 
-    ``page`` shows JupyterLab with no workspace of before (``/lab?reset``), or is on its way.
+    ``page`` shows or loads JupyterLab without an earlier workspace (``/lab?reset``).
     """
     launcher = page.locator('.jp-LauncherCard[data-category="Notebook"]').first
     await launcher.click(timeout=PATIENCE_MS)
     await page.locator(".jp-NotebookPanel").wait_for(timeout=PATIENCE_MS)
-    # The status bar speaks of the kernel's connection; a cell run before it is lost.
+    # Wait for the kernel's connection: a cell that is run earlier is lost.
     await page.get_by_text("| Idle").wait_for(timeout=PATIENCE_MS)
 
 
 async def run_cell(page: Page, code: str) -> str:
-    """Type ``code`` (one line) into the last cell of the open notebook, run it, return its text."""
+    """Run ``code`` (one line) in the last cell of the open notebook and return its output."""
     cells = page.locator(".jp-Notebook-cell.jp-CodeCell")
     number = await cells.count()
     cell = cells.nth(number - 1)
     await cell.locator(".cm-content").click()
     await page.keyboard.insert_text(code)
     await page.keyboard.press("Shift+Enter")
-    # Running the last cell adds a fresh one; its own prompt then has a number.
+    # Running the last cell adds a new one; when it has finished, its prompt has a number.
     await page.wait_for_function(
         "n => document.querySelectorAll('.jp-Notebook-cell.jp-CodeCell').length > n", arg=number
     )
@@ -46,7 +46,7 @@ async def run_cell(page: Page, code: str) -> str:
 
 
 async def run_in_terminal(page: Page, command: str) -> None:
-    """Open a terminal from a fresh launcher and run ``command`` in it."""
+    """Open a terminal from a new launcher and run ``command`` in it."""
     await page.locator(".lm-TabBar-addButton:visible").first.click(timeout=PATIENCE_MS)
     card = page.locator('.jp-LauncherCard[data-category="Other"]', has_text="Terminal").last
     await card.click(timeout=PATIENCE_MS)

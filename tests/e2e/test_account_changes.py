@@ -1,4 +1,4 @@
-"""What is changed of an account reaches somebody who stays signed in, without a new sign-in."""
+"""Changes of an account take effect for a signed-in user without a new sign-in."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.testbed.wait import wait_until
 pytestmark = pytest.mark.e2e
 
 PASSWORD = "Correct-horse-7"
-# Read again after a second in place of five minutes.
+# Reload groups and roles after 1 s instead of 5 minutes.
 CONFIG = "c = get_config()\nc.Authenticator.auth_refresh_age = 1\n"
 
 
@@ -26,23 +26,23 @@ def quick_hub(own_hub: Callable[..., RunningHub], tmp_path: Path) -> Iterator[Ru
     yield own_hub(environment={"BAI_CONFIG": str(config)}).start()
 
 
-def changed(rest: httpx.Client, method: str, path: str, **body: Any) -> Any:
+def change(rest: httpx.Client, method: str, path: str, **body: Any) -> Any:
     answer = rest.request(method, path, json=body or None)
     assert answer.is_success, answer.text
     return answer.json() if answer.content else None
 
 
-def test_changes_reach_who_is_signed_in(quick_hub: RunningHub) -> None:
+def test_changes_of_groups_and_roles_reach_a_signed_in_user(quick_hub: RunningHub) -> None:
     hub = quick_hub
     admin = hub.rest("admin")
     person = {"username": "ada", "email": "ada@example.org", "password": PASSWORD}
-    changed(admin, "POST", "/users", **person, domain="default")
-    changed(admin, "POST", "/projects", name="moon", domain="default")
-    token = changed(hub.client(), "POST", f"{hub.api}/auth/token", name="ada", password=PASSWORD)
+    change(admin, "POST", "/users", **person, domain="default")
+    change(admin, "POST", "/projects", name="moon", domain="default")
+    token = change(hub.client(), "POST", f"{hub.api}/auth/token", name="ada", password=PASSWORD)
     headers = {"Authorization": f"Bearer {token['token']}"}
 
     def known(**expected: object) -> None:
-        """Wait until the Hub knows the person like that; ``groups`` and ``roles`` of ours."""
+        """Wait until the Hub's user model has the expected values."""
 
         def is_known() -> bool:
             model = httpx.get(f"{hub.url}/hub/api/user", headers=headers, timeout=30).json()
@@ -57,19 +57,19 @@ def test_changes_reach_who_is_signed_in(quick_hub: RunningHub) -> None:
         known(admin=False, groups=["d-default"], roles=["user"])
         assert browser.get("/hub/admin").status_code == 403
 
-        changed(admin, "PUT", "/projects/default%2Fmoon/members/ada")
+        change(admin, "PUT", "/projects/default%2Fmoon/members/ada")
         known(groups=["d-default", "p-default-moon"])
-        changed(admin, "DELETE", "/projects/default%2Fmoon/members/ada")
+        change(admin, "DELETE", "/projects/default%2Fmoon/members/ada")
         known(groups=["d-default"])
 
-        changed(admin, "PATCH", "/users/ada", role="admin")
+        change(admin, "PATCH", "/users/ada", role="admin")
         known(admin=False, roles=["bai-domain-admin-default", "user"])
         assert browser.get("/hub/admin").status_code == 200
 
-        changed(admin, "PATCH", "/users/ada", role="superadmin")
+        change(admin, "PATCH", "/users/ada", role="superadmin")
         known(admin=False, roles=["bai-superadmin", "user"])
 
-        changed(admin, "PATCH", "/users/ada", role="user")
+        change(admin, "PATCH", "/users/ada", role="user")
         known(admin=False, groups=["d-default"], roles=["user"])
         assert browser.get("/hub/admin").status_code == 403
         assert browser.get("/hub/home").status_code == 200

@@ -44,8 +44,8 @@ asyncio.run(main())
 
 
 @dataclass(frozen=True)
-class Place:
-    """A session of ``user`` with something that listens on a port that was named."""
+class SharedPort:
+    """A session of ``user`` with a program that listens on a requested port."""
 
     hub: RunningHub
     session: dict[str, Any]
@@ -65,7 +65,7 @@ class Place:
         return found
 
     def routes(self, app: str) -> list[str]:
-        """Return every address at which an app answers: its own, by port, and the shared one."""
+        """Return all paths of an app: its own, those by port, and the shared one (last)."""
         base = self.session["url"]
         own = f"{base}proxy/{self.port}/" if app == self.app else f"{base}{app}/"
         return [
@@ -77,7 +77,7 @@ class Place:
 
 
 @pytest.fixture(scope="module")
-def place(hub: RunningHub) -> Iterator[Place]:
+def shared_port(hub: RunningHub) -> Iterator[SharedPort]:
     with hub.rest("admin") as admin:
         policy = admin.get("/users/user").json()["resource_policy"]
         changed = admin.patch(f"/user-policies/{policy}", json={"app_sharing": "public"})
@@ -94,7 +94,7 @@ def place(hub: RunningHub) -> Iterator[Place]:
         lambda: app_of(server, f"port-{port}")["state"] == "running", 60, "the port to be listed"
     )
     try:
-        yield Place(hub, session, port, rest)
+        yield SharedPort(hub, session, port, rest)
     finally:
         rest.delete(f"/sessions/{session['id']}")
 
@@ -110,7 +110,7 @@ def app_of(server: JupyterServer, name: str) -> dict[str, Any]:
 
 
 @asynccontextmanager
-async def socket(
+async def open_websocket(
     hub: RunningHub, path: str, headers: dict[str, str]
 ) -> AsyncIterator[WebSocketClientConnection]:
     address = hub.url.replace("http", "ws", 1) + path
@@ -118,128 +118,134 @@ async def socket(
     try:
         yield connection
     finally:
-        # The end is told once: whoever has read it already would wait for ever.
+        # `None` is delivered once: if it was read already, another read would wait forever.
         is_over = connection.close_code is not None
         connection.close()
         while not is_over and await connection.read_message() is not None:
             pass
 
 
-async def is_refused(hub: RunningHub, path: str, headers: dict[str, str]) -> bool:
+async def is_denied(hub: RunningHub, path: str, headers: dict[str, str]) -> bool:
     try:
-        async with socket(hub, path, headers):
+        async with open_websocket(hub, path, headers):
             return False
     except HTTPClientError as error:
         return error.code in (302, 403)
 
 
 def page(client: httpx.Client, path: str, headers: dict[str, str]) -> httpx.Response:
-    """Return where somebody ends who opens an address."""
+    """Return the final response after redirects."""
     return client.get(path, headers=headers, follow_redirects=True)
 
 
 def visitor(client: httpx.Client) -> dict[str, str]:
-    """Return the header with which a guest's browser proves its visits."""
+    """Return the Cookie header with the visitor's token."""
     found = [c.value for c in client.cookies.jar if c.name == "bai-visit"]
     return {"Cookie": f"bai-visit={found[0]}"} if found else {}
 
 
-async def test_a_person_comes_by_the_link_and_gets_that_app_alone(place: Place) -> None:
-    share = place.share(place.app, user="user2")
-    shared = f"{place.session['url']}shared/{place.app}/"
-    with place.hub.sign_in("user2") as guest:
+async def test_the_link_of_a_share_opens_only_that_app(shared_port: SharedPort) -> None:
+    share = shared_port.share(shared_port.app, user="user2")
+    shared = f"{shared_port.session['url']}shared/{shared_port.app}/"
+    with shared_port.hub.sign_in("user2") as guest:
         answer = guest.get(share["url"], follow_redirects=True)
         assert answer.status_code == 200, answer.text
         assert (answer.url.path, answer.url.query) == (shared, b"")
         seen = answer.json()
         assert seen["path"] == "/"
-        # Neither the visitor's pass nor a sign-in of theirs reaches the owner's program.
+        # Neither the visitor's token nor the visitor's sign-in reaches the owner's program.
         assert "bai-visit" not in str(seen) and "Authorization" not in seen
         assert seen["X-Forwarded-Prefix"] == shared.rstrip("/")
-        async with socket(place.hub, f"{shared}ws", visitor(guest)) as echo:
+        async with open_websocket(shared_port.hub, f"{shared}ws", visitor(guest)) as echo:
             await echo.write_message("hello")
             assert await echo.read_message() == "hello"
-        # Nothing else of the session, by whatever address.
-        for path in place.routes(place.app)[:-1]:
+        # All other paths of the session are denied.
+        for path in shared_port.routes(shared_port.app)[:-1]:
             assert guest.get(path, follow_redirects=True).status_code == 403, path
-            assert await is_refused(place.hub, f"{path}ws", visitor(guest)), path
+            assert await is_denied(shared_port.hub, f"{path}ws", visitor(guest)), path
         for path in ("lab", "bai/api/apps", "api/contents", "terminals/websocket/1"):
-            inside = f"{place.session['url']}{path}"
+            inside = f"{shared_port.session['url']}{path}"
             assert guest.get(inside, follow_redirects=True).status_code == 403, path
-        elsewhere = f"{place.session['url']}shared/tensorboard/"
+        elsewhere = f"{shared_port.session['url']}shared/tensorboard/"
         assert guest.get(elsewhere, headers=visitor(guest)).status_code == 403
-        place.rest.delete(f"/sessions/{place.session['id']}/app-shares/{share['id']}")
+        shared_port.rest.delete(f"/sessions/{shared_port.session['id']}/app-shares/{share['id']}")
         wait_until(lambda: guest.get(shared).status_code == 403, 60, "the share to end")
-        assert await is_refused(place.hub, f"{shared}ws", visitor(guest))
+        assert await is_denied(shared_port.hub, f"{shared}ws", visitor(guest))
 
 
-async def test_a_websocket_is_closed_when_its_share_is_taken_back(place: Place) -> None:
-    share = place.share(place.app, user="user2")
-    shared = f"{place.session['url']}shared/{place.app}/"
-    with place.hub.sign_in("user2") as guest:
+async def test_revoking_a_share_closes_its_websockets(shared_port: SharedPort) -> None:
+    share = shared_port.share(shared_port.app, user="user2")
+    shared = f"{shared_port.session['url']}shared/{shared_port.app}/"
+    with shared_port.hub.sign_in("user2") as guest:
         assert guest.get(share["url"], follow_redirects=True).status_code == 200
-        async with socket(place.hub, f"{shared}ws", visitor(guest)) as echo:
-            place.rest.delete(f"/sessions/{place.session['id']}/app-shares/{share['id']}")
+        async with open_websocket(shared_port.hub, f"{shared}ws", visitor(guest)) as echo:
+            shared_port.rest.delete(
+                f"/sessions/{shared_port.session['id']}/app-shares/{share['id']}"
+            )
             assert await asyncio.wait_for(echo.read_message(), 60) is None
             assert echo.close_code == 1008
 
 
 @pytest.mark.parametrize("app", ["tensorboard", "port"])
 @pytest.mark.parametrize("who", ["anonymous", "other", "same project", "expired"])
-async def test_whoever_has_no_share_is_refused_everywhere(place: Place, app: str, who: str) -> None:
-    name = place.app if app == "port" else app
+async def test_users_without_a_valid_share_are_denied_everywhere(
+    shared_port: SharedPort, app: str, who: str
+) -> None:
+    name = shared_port.app if app == "port" else app
     person = {"other": "acme-user", "same project": "user2", "expired": "user2"}.get(who)
-    # Somebody else has one: that it exists helps nobody.
-    place.share(name, user="domain-admin")
+    # A share for another user exists, but it gives no access.
+    shared_port.share(name, user="domain-admin")
     if person is None:
-        with place.hub.client() as nobody:
-            await refused_everywhere(place, name, nobody, {})
+        with shared_port.hub.client() as nobody:
+            await assert_denied_everywhere(shared_port, name, nobody, {})
         return
-    with place.hub.sign_in(person) as guest:
+    with shared_port.hub.sign_in(person) as guest:
         headers: dict[str, str] = {}
         if who == "expired":
-            short = place.share(name, user=person, expires_in=15)
+            short = shared_port.share(name, user=person, expires_in=15)
             assert guest.get(short["url"], follow_redirects=True).status_code == 200
             headers = visitor(guest)
             assert headers
-            shared = f"{place.session['url']}shared/{name}/"
+            shared = f"{shared_port.session['url']}shared/{name}/"
             wait_until(lambda: guest.get(shared).status_code == 403, 60, "the share to expire")
-            # A visitor's pass ends with the full second before its share does.
+            # The visitor's token may expire up to 1 s before its share.
             wait_until(
                 lambda: guest.get(short["url"], follow_redirects=True).status_code == 404,
                 5,
-                "the link to say so too",
+                "the link to expire",
             )
-        await refused_everywhere(place, name, guest, headers)
+        await assert_denied_everywhere(shared_port, name, guest, headers)
 
 
-async def refused_everywhere(
-    place: Place, app: str, client: httpx.Client, headers: dict[str, str]
+async def assert_denied_everywhere(
+    shared_port: SharedPort, app: str, client: httpx.Client, headers: dict[str, str]
 ) -> None:
-    for path in place.routes(app):
+    for path in shared_port.routes(app):
         answer = page(client, path, headers)
         is_login = answer.url.path == "/hub/login"
         assert answer.status_code == 403 or is_login, (path, answer.status_code, answer.url)
-        assert await is_refused(place.hub, f"{path}ws", headers), path
-    other = place.share(app, user="domain-admin")
+        assert await is_denied(shared_port.hub, f"{path}ws", headers), path
+    other = shared_port.share(app, user="domain-admin")
     link = page(client, other["url"], headers)
     assert link.status_code == 404 or link.url.path == "/hub/login", link.url
 
 
-async def test_a_public_share_is_for_anybody_from_the_named_addresses(place: Place) -> None:
-    shared = f"{place.session['url']}shared/{place.app}/"
-    open_to = place.share(place.app, public=True, allowed_addresses=["127.0.0.0/8"])
-    with place.hub.client() as nobody:
+async def test_a_public_share_is_accessible_only_from_the_allowed_addresses(
+    shared_port: SharedPort,
+) -> None:
+    shared = f"{shared_port.session['url']}shared/{shared_port.app}/"
+    open_to = shared_port.share(shared_port.app, public=True, allowed_addresses=["127.0.0.0/8"])
+    with shared_port.hub.client() as nobody:
         answer = nobody.get(open_to["url"], follow_redirects=True)
         assert (answer.status_code, answer.url.path) == (200, shared)
-        async with socket(place.hub, f"{shared}ws", visitor(nobody)) as echo:
+        async with open_websocket(shared_port.hub, f"{shared}ws", visitor(nobody)) as echo:
             await echo.write_message("hello")
             assert await echo.read_message() == "hello"
-        for path in place.routes(place.app)[:-1]:
+        for path in shared_port.routes(shared_port.app)[:-1]:
             found = nobody.get(path, follow_redirects=True)
             assert found.url.path == "/hub/login", path
-    elsewhere = place.share(place.app, public=True, allowed_addresses=["192.0.2.0/24"])
-    with place.hub.client() as nobody:
+    elsewhere = shared_port.share(shared_port.app, public=True, allowed_addresses=["192.0.2.0/24"])
+    with shared_port.hub.client() as nobody:
         answer = nobody.get(elsewhere["url"], follow_redirects=True)
         assert answer.status_code == 404
         forged = {"X-Forwarded-For": "192.0.2.7"}
@@ -247,9 +253,9 @@ async def test_a_public_share_is_for_anybody_from_the_named_addresses(place: Pla
         assert answer.status_code == 404
 
 
-def test_the_panel_lists_what_is_shared(place: Place) -> None:
-    share = place.share(place.app, project="default")
-    server = jupyter(place.hub, place.rest, place.session)
+def test_the_panel_lists_the_shares_of_the_session(shared_port: SharedPort) -> None:
+    share = shared_port.share(shared_port.app, project="default")
+    server = jupyter(shared_port.hub, shared_port.rest, shared_port.session)
     items = {item["id"]: item for item in server.get("bai/api/shares").json()["items"]}
     assert items[share["id"]]["project"] == "default"
     assert "session_id" not in items[share["id"]]

@@ -1,4 +1,4 @@
-"""Real batch sessions on each engine: output, exit code, failure, timeout, dependencies."""
+"""Batch sessions on each engine: output, exit code, failure, timeout, dependencies."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ def ended(rest: httpx.Client, session: JSON, status: str = "TERMINATED") -> JSON
 
 
 def log_of(rest: httpx.Client, session: JSON) -> str:
-    """Return what the session has said as soon as it has said anything.
+    """Wait until the session's log is not empty and return it.
 
-    A running one may not have come to it yet; that of an ended one is kept when the Hub has
-    stopped its server, which may be after the agent has told of the end.
+    The log of an ended session is stored only after the Hub has stopped its server, which may be
+    later than the agent's report of the end.
     """
     path = f"/sessions/{session['id']}/logs"
     return wait_until(lambda: str(checked(rest.get(path), 200)["log"]), 30, "its log")
 
 
-def test_batch_sessions(any_hub: RunningHub) -> None:
+def test_batch_sessions_report_result_exit_code_and_log(any_hub: RunningHub) -> None:
     jobs = [
         {"name": "e2e-load", "startup_command": "id -u; pwd; echo to stderr >&2"},
         {"name": "e2e-train", "startup_command": "exit 3", "dependencies": ["e2e-load"]},
@@ -42,7 +42,7 @@ def test_batch_sessions(any_hub: RunningHub) -> None:
         done = ended(rest, load)
         assert (done["result"], done["exit_code"]) == ("success", 0)
         assert done["status_info"] == "the command ended with exit code 0"
-        # Two pipes: what goes to the one may be told before what went to the other earlier.
+        # stdout and stderr are separate pipes, so their lines may be logged in another order.
         lines = log_of(rest, load).splitlines()
         lines.remove("to stderr")
         uid, home = lines
@@ -61,7 +61,7 @@ def test_batch_sessions(any_hub: RunningHub) -> None:
         assert log_of(rest, long) == "on\n"
 
 
-def test_nobody_learns_anything_at_its_address(any_hub: RunningHub) -> None:
+def test_the_url_of_a_batch_session_exposes_nothing(any_hub: RunningHub) -> None:
     with any_hub.rest("user") as rest:
         job = {**BATCH, "name": "e2e-quiet", "startup_command": "echo secret; sleep 600"}
         session = checked(rest.post("/sessions", json=job), 201)

@@ -1,4 +1,4 @@
-"""``bai login URL``: the browser says who it is, the terminal gets a token."""
+"""``bai login URL``: the user signs in with the browser, and the terminal gets a token."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ pytestmark = [pytest.mark.e2e, pytest.mark.browser]
 BAI = (sys.executable, "-m", "bai_services.cli.main")
 
 
-async def test_a_terminal_is_signed_in_by_the_browser(
+async def test_bai_login_gets_a_token_through_the_browser(
     browser: Browser, hub: RunningHub, tmp_path: Path
 ) -> None:
     environment = {
@@ -44,8 +44,8 @@ async def test_a_terminal_is_signed_in_by_the_browser(
     await page.get_by_text("Signed in").wait_for()
     assert await asyncio.wait_for(login.wait(), 60) == 0
 
-    asked = await asyncio.create_subprocess_exec(
+    whoami = await asyncio.create_subprocess_exec(
         *BAI, "whoami", "--json", env=environment, stdout=asyncio.subprocess.PIPE
     )
-    answer, _ = await asyncio.wait_for(asked.communicate(), 60)
+    answer, _ = await asyncio.wait_for(whoami.communicate(), 60)
     assert json.loads(answer)["username"] == "user2"

@@ -1,7 +1,7 @@
-"""kill -9 of every component at random points of many starts and stops: no leaks, no duplicates.
+"""SIGKILL of every component at random points of many starts and stops: no leaks, no duplicates.
 
 ``BAI_FAULT_CYCLES`` is the number of sessions that are started and stopped (60; `make soak` runs
-200), ``BAI_FAULT_SEED`` the seed of all random choices; a failed run prints its seed.
+200). ``BAI_FAULT_SEED`` is the seed of all random choices; a failed run prints its seed.
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ from tests.testbed.wait import wait_until
 CYCLES = int(os.environ.get("BAI_FAULT_CYCLES", "60"))
 SEED = int(os.environ.get("BAI_FAULT_SEED", "0")) or random.randrange(2**32)
 WORKERS = 6
-# Each kill costs the wait until everything is up again.
+# After each kill the test waits until all components are up again.
 CYCLES_PER_KILL = 15
 PATIENCE_SECONDS = 240
-PARTS: tuple[Part, ...] = ("hub", "manager", "agent", "proxy")
+COMPONENTS: tuple[Part, ...] = ("hub", "manager", "agent", "proxy")
 USERS = ("user", "user2", "acme-user")
 SLOTS = (
     {},
@@ -46,29 +46,29 @@ SLOTS = (
     {"cuda.shares": "1"},
     {"cuda.device": "1"},
 )
-# One thread probes whether the demo is up; the others wait for its result.
-PROBING = threading.Lock()
-# The status after which a session is stopped; None: at once.
-POINTS = (None, "SCHEDULED", "PREPARING", "PREPARED", "RUNNING", "RUNNING", "RUNNING")
+# Held by the only thread that probes whether the demo is up; the others wait for its result.
+PROBE_LOCK = threading.Lock()
+# The status after which a session is stopped; None: immediately.
+STOP_STATUSES = (None, "SCHEDULED", "PREPARING", "PREPARED", "RUNNING", "RUNNING", "RUNNING")
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(1800)]
 
 Session = dict[str, Any]
 
 
-class Caller:
+class RetryingClient:
     """A client that retries while a component is down."""
 
     def __init__(self, hub: RunningHub, name: str) -> None:
         self._hub = hub
         self._http = hub.rest(name)
-        # Set when another caller failed, so that the others do not hide the failure by waiting.
-        self.gives_up = threading.Event()
+        # Set after a failure of any client, so that the others do not delay its report by waiting.
+        self.is_aborted = threading.Event()
 
     def call(self, method: str, path: str, **options: Any) -> httpx.Response:
         def answer() -> httpx.Response | None:
-            if self.gives_up.is_set():
-                raise RuntimeError("another caller failed")
+            if self.is_aborted.is_set():
+                raise RuntimeError("another client failed")
             try:
                 found = self._http.request(method, path, **options)
             except httpx.TransportError:
@@ -77,12 +77,12 @@ class Caller:
             is_ours = found is not None and "json" in found.headers.get("Content-Type", "")
             if found is not None and is_ours and found.status_code < 500:
                 return found
-            # A stopping manager answers 5xx, then nothing answers for a while.
-            with PROBING:
+            # A stopping manager responds with 5xx, then there is no response for a while.
+            with PROBE_LOCK:
                 wait_until(self._hub.is_up, PATIENCE_SECONDS, "the demo to be up again")
             return None
 
-        found = wait_until(answer, PATIENCE_SECONDS, f"an answer to {method} {path}")
+        found = wait_until(answer, PATIENCE_SECONDS, f"a response to {method} {path}")
         assert found is not None
         return found
 
@@ -104,7 +104,7 @@ class Caller:
 
 
 class Steps:
-    """Counts steps of the workers, and notifies the killer of its next point."""
+    """Counts the steps of the workers and tells the killer thread when to kill."""
 
     def __init__(self, points: list[int]) -> None:
         self._points = sorted(points)
@@ -122,56 +122,55 @@ class Steps:
             self.is_over = True
             self._condition.notify_all()
 
-    def each_point(self) -> Iterator[int]:
+    def kill_points(self) -> Iterator[int]:
+        """Yield each point when it is reached, and the remaining ones when all workers are done."""
         for point in self._points:
             with self._condition:
                 self._condition.wait_for(lambda p=point: self.is_over or self._count >= p)  # type: ignore[misc]
-                if self.is_over:
-                    return
             yield point
 
 
-def cycle(caller: Caller, steps: Steps, number: int, chance: random.Random) -> str:
-    """Start a session, stop it at a random point, and return how it ended."""
+def cycle(client: RetryingClient, steps: Steps, number: int, chance: random.Random) -> str:
+    """Start a session, stop it in a random status, and return its final status."""
     steps.step()
     slots = {"cpu": "1", "mem": "256m", **chance.choice(SLOTS)}
     body = {"name": f"fault-{number:04}", "project": "default", "resources": slots}
-    made = caller.call("POST", "/sessions", json=body)
+    made = client.call("POST", "/sessions", json=body)
     assert made.status_code in (200, 201), made.text
     key = made.json()["id"]
     steps.step()
-    point = chance.choice(POINTS)
-    if point is not None:
-        caller.session(key, wait=point, timeout="20")
+    status = chance.choice(STOP_STATUSES)
+    if status is not None:
+        client.session(key, wait=status, timeout="20")
     steps.step()
     forced = {"force": "true"} if chance.random() < 0.3 else {}
-    answer = caller.call("DELETE", f"/sessions/{key}", params=forced)
+    answer = client.call("DELETE", f"/sessions/{key}", params=forced)
     assert answer.status_code in (202, 404, 409), answer.text
     steps.step()
-    return str(caller.end_of(key)["status"])
+    return str(client.end_of(key)["status"])
 
 
-def kill(hub: RunningHub, part: Part) -> None:
-    """Kill a component and wait until everything answers again."""
-    old = hub.process_of(part)
-    hub.kill(part)
-    if part == "hub":
+def kill(hub: RunningHub, component: Part) -> None:
+    """Kill a component and wait until all components are up again."""
+    old = hub.process_of(component)
+    hub.kill(component)
+    if component == "hub":
         hub.start()
         return
-    wait_until(hub.is_up, PATIENCE_SECONDS, f"the demo to be up without its {part}")
+    wait_until(hub.is_up, PATIENCE_SECONDS, f"the demo to be up after the kill of its {component}")
 
     def is_back() -> bool:
         try:
-            return hub.process_of(part) != old
+            return hub.process_of(component) != old
         except TimeoutError:
             # The Hub checks its services only twice a minute.
             return False
 
-    wait_until(is_back, PATIENCE_SECONDS, f"a new {part}")
+    wait_until(is_back, PATIENCE_SECONDS, f"a new {component}")
 
 
 def session_processes(hub: RunningHub) -> dict[str, list[int]]:
-    """Return the running servers, by session."""
+    """Return the process ids of running session servers, by session id."""
     found: dict[str, list[int]] = {}
     for process in hub.left_running():
         try:
@@ -184,19 +183,19 @@ def session_processes(hub: RunningHub) -> dict[str, list[int]]:
 
 @pytest.fixture
 def hub(own_hub: Callable[..., RunningHub], tmp_path: Path) -> RunningHub:
-    """The demo with light sessions, on an agent with room for many."""
-    config = tmp_path / "light.py"
-    light = ROOT / "tests/testbed/fake_session.py"
+    """The demo with fake session servers, on an agent with capacity for many."""
+    config = tmp_path / "fake_sessions.py"
+    server = ROOT / "tests/testbed/fake_session.py"
     config.write_text(
-        f"c.BaiSpawner.cmd = [{sys.executable!r}, '-I', {str(light)!r}]\n"
-        f"c.ProcessEngine.readable_paths = [{str(light.parent)!r}]\n"
+        f"c.BaiSpawner.cmd = [{sys.executable!r}, '-I', {str(server)!r}]\n"
+        f"c.ProcessEngine.readable_paths = [{str(server.parent)!r}]\n"
         "c.ProcessEngine.stop_grace_seconds = 2\n"
     )
-    room = {"BAI_AGENT_CPU": "16", "BAI_AGENT_MEM": "16g", "BAI_CONFIG": str(config)}
-    return own_hub(environment=room).start()
+    capacity = {"BAI_AGENT_CPU": "16", "BAI_AGENT_MEM": "16g", "BAI_CONFIG": str(config)}
+    return own_hub(environment=capacity).start()
 
 
-async def test_nothing_leaks_and_nothing_is_allocated_twice(hub: RunningHub) -> None:
+async def test_killed_components_leak_nothing_and_allocate_nothing_twice(hub: RunningHub) -> None:
     print(f"BAI_FAULT_SEED={SEED} BAI_FAULT_CYCLES={CYCLES}")
     chance = random.Random(SEED)
     steady = running_session(hub, "domain-admin")
@@ -205,7 +204,7 @@ async def test_nothing_leaks_and_nothing_is_allocated_twice(hub: RunningHub) -> 
     assert sum(ends.values()) == CYCLES
     print(f"ended as {dict(ends)}")
 
-    # A session that ran all the time is still the same process, reachable through the proxy.
+    # The session that ran throughout is still the same process, and reachable through the proxy.
     assert session_processes(hub) == {steady["id"]: pids}
     owner = hub.rest("domain-admin")
     reached = hub.jupyter(owner, steady["url"]).get("api")
@@ -213,7 +212,7 @@ async def test_nothing_leaks_and_nothing_is_allocated_twice(hub: RunningHub) -> 
     with hub.rest("admin") as admin:
         held = admin.get("/allocations", params={"limit": "500"}).json()["items"]
         assert {item["session_id"] for item in held} == {steady["id"]}
-    Caller(hub, "domain-admin").call("DELETE", f"/sessions/{steady['id']}")
+    RetryingClient(hub, "domain-admin").call("DELETE", f"/sessions/{steady['id']}")
     session_in(hub, "domain-admin", steady["id"], "TERMINATED")
     wait_until(lambda: not session_processes(hub), PATIENCE_SECONDS, "the last process to end")
     assert active_servers(hub) == []
@@ -221,13 +220,13 @@ async def test_nothing_leaks_and_nothing_is_allocated_twice(hub: RunningHub) -> 
     database = Database(f"sqlite+aiosqlite:///{hub.home}/bai.sqlite")
     try:
         assert await AllocationStore(database).audit() == []
-        assert await doubled(database) == []
+        assert await over_allocations(database) == []
     finally:
         await database.close()
 
 
-async def doubled(database: Database) -> list[str]:
-    """Return every moment in the ledger's history at which a device was over-allocated."""
+async def over_allocations(database: Database) -> list[str]:
+    """Return a description of each time in the ledger at which a device was over-allocated."""
     async with database.read() as tx:
         rows = (
             await tx.execute(sa.select(allocations).where(allocations.c.device_id.is_not(None)))
@@ -249,30 +248,34 @@ async def doubled(database: Database) -> list[str]:
 
 
 def churn(hub: RunningHub, chance: random.Random) -> Counter[str]:
-    """Run all cycles while components are killed; return the number of sessions per result."""
-    kills = max(len(PARTS), CYCLES // CYCLES_PER_KILL)
+    """Run all cycles while components are killed; return the number of sessions per status."""
+    kills = max(len(COMPONENTS), CYCLES // CYCLES_PER_KILL)
     steps = Steps([chance.randrange(4 * CYCLES * 9 // 10) for _ in range(kills)])
-    # Every component at least once, in any order.
-    victims = [*PARTS, *(chance.choice(PARTS) for _ in range(kills - len(PARTS)))]
+    # Every component at least once, in random order.
+    victims = [*COMPONENTS, *(chance.choice(COMPONENTS) for _ in range(kills - len(COMPONENTS)))]
     chance.shuffle(victims)
     seeds = [chance.random() for _ in range(CYCLES)]
-    callers = [Caller(hub, name) for name in USERS]
+    clients = [RetryingClient(hub, name) for name in USERS]
 
     def work(number: int) -> str:
-        caller = callers[number % len(callers)]
+        client = clients[number % len(clients)]
         try:
-            return cycle(caller, steps, number, random.Random(seeds[number]))
+            return cycle(client, steps, number, random.Random(seeds[number]))
         except BaseException:
-            for other in callers:
-                other.gives_up.set()
+            for each in clients:
+                each.is_aborted.set()
             raise
 
     def attack() -> None:
-        for point, part in zip(steps.each_point(), victims, strict=False):
-            print(f"killing the {part} after step {point}", flush=True)
-            kill(hub, part)
-            doubled = {key: pids for key, pids in session_processes(hub).items() if len(pids) > 1}
-            assert not doubled
+        for point, component in zip(steps.kill_points(), victims, strict=True):
+            if clients[0].is_aborted.is_set():
+                return
+            print(f"killing the {component} after step {point}", flush=True)
+            kill(hub, component)
+            duplicates = {
+                key: pids for key, pids in session_processes(hub).items() if len(pids) > 1
+            }
+            assert not duplicates
 
     with ThreadPoolExecutor(WORKERS + 1) as pool:
         attacker = pool.submit(attack)
@@ -297,19 +300,19 @@ def active_servers(hub: RunningHub) -> list[str]:
     return [f"{user['name']}/{name}" for user in answer.json() for name in user["servers"]]
 
 
-def test_what_waits_still_waits_and_starts_in_its_turn(hub: RunningHub) -> None:
-    """Both GPUs are taken: a third session stays pending while every component is killed."""
+def test_a_pending_session_survives_the_kill_of_every_component(hub: RunningHub) -> None:
+    """Both GPUs are allocated, so a third session stays pending until one is released."""
     whole = {"cpu": "1", "mem": "256m", "cuda.device": "1"}
     first, second = (running_session(hub, "user", resources=whole) for _ in range(2))
-    waits = Caller(hub, "user2")
-    body = {"name": "waits-here", "project": "default", "resources": whole}
-    made = waits.call("POST", "/sessions", json=body)
+    client = RetryingClient(hub, "user2")
+    body = {"name": "pending-session", "project": "default", "resources": whole}
+    made = client.call("POST", "/sessions", json=body)
     assert made.status_code == 201, made.text
     key = made.json()["id"]
-    for part in PARTS:
-        kill(hub, part)
-        assert waits.session(key)["status"] == "PENDING"
+    for component in COMPONENTS:
+        kill(hub, component)
+        assert client.session(key)["status"] == "PENDING"
         assert set(session_processes(hub)) == {first["id"], second["id"]}
-    Caller(hub, "user").call("DELETE", f"/sessions/{first['id']}")
+    RetryingClient(hub, "user").call("DELETE", f"/sessions/{first['id']}")
     session_in(hub, "user2", key, "RUNNING", ended=("ERROR", "CANCELLED", "TERMINATED"))
     assert set(session_processes(hub)) == {second["id"], key}

@@ -1,4 +1,4 @@
-"""The Hub's own pages and REST API on servers whose sessions wait, start, fail and end."""
+"""The Hub's own pages and REST API for servers whose sessions are pending, start, fail and end."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.e2e
 
 SMALL = {"resources": {"cpu": "1", "mem": "256m"}}
-# What a start or a removal may be answered while others of the same server are in progress.
-ORDERLY = {201, 202, 204, 400, 404, 409}
-# Python does not come up with it: a start that fails at once.
-FAILS = {**SMALL, "environ": {"PYTHONHOME": "/nowhere"}}
+# Acceptable statuses of concurrent starts and removals of one server.
+EXPECTED_STATUSES = {201, 202, 204, 400, 404, 409}
+# Python exits at startup with this environment, so the start fails immediately.
+FAILING_START = {**SMALL, "environ": {"PYTHONHOME": "/nowhere"}}
 
 
 def hub_api_of(hub: RunningHub) -> httpx.Client:
@@ -37,7 +37,7 @@ def hub_api_of(hub: RunningHub) -> httpx.Client:
 
 @pytest.fixture
 def no_gpus_free(hub: RunningHub) -> Iterator[None]:
-    """A session that takes all GPUs, so that the next one that asks for one waits."""
+    """Allocate all GPUs to a session, so that the next session that requests one stays pending."""
     rest = hub.rest("user")
     now = rest.get("/sessions/options").json()["limits"]["cuda.shares"]["now"]
     body = {"name": "takes-gpus", "resources": {"cuda.shares": now}}
@@ -56,29 +56,29 @@ async def sign_in(page: Page, hub: RunningHub, name: str) -> None:
     await page.locator("#logout").wait_for()
 
 
-def of_server(rest: httpx.Client, server: str) -> JSON | None:
+def latest_session(rest: httpx.Client, server: str) -> JSON | None:
     query = {"hub_user": "user", "hub_server": server, "sort": "-created_at", "limit": 1}
     items: list[JSON] = rest.get("/sessions", params=query).json()["items"]
     return items[0] if items else None
 
 
-def test_a_start_right_after_a_failed_start_is_no_internal_error(hub: RunningHub) -> None:
-    """The manager removes the server of the failed start while the next one begins."""
-    # A manager that is still compiling its scheduler may answer too late for the Hub.
+def test_a_start_after_a_failed_start_causes_no_internal_error(hub: RunningHub) -> None:
+    """The manager removes the server of the failed start while the next start begins."""
+    # Wait until the scheduler is compiled: before that, the manager may respond too late.
     running = running_session(hub, "user", **SMALL)
     checked(hub.rest("user").delete(f"/sessions/{running['id']}"), 202)
     hub_api = hub_api_of(hub)
     path = "/users/user/servers/fails-often"
     for attempt in range(8):
-        answer = hub_api.post(path, json={"user_options": FAILS})
+        answer = hub_api.post(path, json={"user_options": FAILING_START})
         text = f"attempt {attempt}: {answer.text}"
         assert answer.status_code >= HTTPStatus.BAD_REQUEST, text
-        # The start's own failure, in our words, and nothing of the Hub's records.
+        # The message explains the failed start and exposes no internal error of the Hub.
         assert "its server ended at once" in answer.json()["message"], text
 
 
-def test_starts_and_removals_at_once_are_no_internal_errors(hub: RunningHub) -> None:
-    """A double click on start, a removal during a start, and many of both."""
+def test_simultaneous_starts_and_removals_cause_no_internal_error(hub: RunningHub) -> None:
+    """A double click on start, a removal during a start, and several of both."""
     hub_api = hub_api_of(hub)
     path = "/users/user/servers/at-once"
 
@@ -90,16 +90,16 @@ def test_starts_and_removals_at_once_are_no_internal_errors(hub: RunningHub) -> 
 
     with ThreadPoolExecutor(12) as pool:
         for calls in ([start, start], [start, remove, start], [start, remove] * 6):
-            asked = [(call.__name__, pool.submit(call)) for call in calls]
-            answers = [(name, asking.result()) for name, asking in asked]
+            futures = [(call.__name__, pool.submit(call)) for call in calls]
+            answers = [(name, future.result()) for name, future in futures]
             codes = [(name, answer.status_code) for name, answer in answers]
-            wrong = [answer.text for _, answer in answers if answer.status_code not in ORDERLY]
-            assert not wrong, f"{codes}: {wrong}"
+            unexpected = [a.text for _, a in answers if a.status_code not in EXPECTED_STATUSES]
+            assert not unexpected, f"{codes}: {unexpected}"
     wait_until(lambda: remove().status_code == HTTPStatus.NOT_FOUND, 60, "the end of the server")
 
 
 @pytest.mark.browser
-async def test_stop_on_the_waiting_page_stops_that_server_only(
+async def test_stop_on_the_page_of_a_pending_session_stops_only_that_server(
     browser: Browser, hub: RunningHub, no_gpus_free: None
 ) -> None:
     rest, hub_api = hub.rest("user"), hub_api_of(hub)
@@ -107,7 +107,7 @@ async def test_stop_on_the_waiting_page_stops_that_server_only(
     await sign_in(page, hub, "user")
     started = hub_api.post("/users/user/server", json={"user_options": SMALL}, timeout=120)
     assert started.status_code in (HTTPStatus.CREATED, HTTPStatus.ACCEPTED), started.text
-    default = wait_until(lambda: of_server(rest, ""), 20, "the default session")
+    default = wait_until(lambda: latest_session(rest, ""), 20, "the default session")
     wait_for(rest, default["id"], "RUNNING")
 
     await page.goto(f"{hub.url}/hub/spawn/user/waits")
@@ -115,7 +115,7 @@ async def test_stop_on_the_waiting_page_stops_that_server_only(
     await page.fill('input[name="resource:cuda.shares"]', "1")
     await page.click('.bai-start button[type="submit"]')
     await page.wait_for_url(f"{hub.url}/hub/spawn-pending/**", timeout=lab.PATIENCE_MS)
-    session = wait_until(lambda: of_server(rest, "waits"), 20, "the session")
+    session = wait_until(lambda: latest_session(rest, "waits"), 20, "the session")
     await page.get_by_role("button", name=re.compile("^Stop")).click()
 
     wait_for(rest, session["id"], "CANCELLED")
@@ -126,7 +126,7 @@ async def test_stop_on_the_waiting_page_stops_that_server_only(
 
 
 @pytest.mark.browser
-async def test_home_shows_a_queued_session_as_waiting(
+async def test_home_page_shows_a_pending_session_as_waiting(
     browser: Browser, hub: RunningHub, no_gpus_free: None
 ) -> None:
     rest, hub_api = hub.rest("user"), hub_api_of(hub)
@@ -137,7 +137,7 @@ async def test_home_shows_a_queued_session_as_waiting(
     page = await browser.new_page()
     await sign_in(page, hub, "user")
     links = page.locator(f'a[data-bai-waiting][href="{session["page"]}"]')
-    # Also before the Hub has a server for it.
+    # The session is listed even before the Hub has a server for it.
     await page.goto(f"{hub.url}/hub/home")
     assert await links.count() == 1
     wait_until(lambda: hub_api.get(path).status_code == 200, 30, "the Hub's server")
@@ -147,7 +147,7 @@ async def test_home_shows_a_queued_session_as_waiting(
     assert await page.get_by_text("Pending", exact=True).count() == 1
     for action in ("start", "stop", "delete"):
         assert await page.locator(f"#{action}-{server}").count() == 0
-    # The form of a session that exists would be refused: its page is shown instead.
+    # The start form redirects to the session's page if the session exists.
     await page.goto(f"{hub.url}/hub/spawn/user/{server}")
     assert page.url.endswith(session["page"])
     await page.get_by_text("Why it is pending").wait_for()
@@ -163,7 +163,7 @@ async def test_home_shows_a_queued_session_as_waiting(
     "name, sees_all",
     [pytest.param("domain-admin", False, id="domain admin"), pytest.param("admin", True)],
 )
-async def test_every_control_of_the_admin_page_works(
+async def test_the_admin_page_lists_searches_and_links_sessions(
     browser: Browser, hub: RunningHub, name: str, sees_all: bool
 ) -> None:
     rest = hub.rest("user")
@@ -181,12 +181,12 @@ async def test_every_control_of_the_admin_page_works(
     shown = await users.all_inner_texts()
     assert {"user", name} <= set(shown)
     assert ("acme-user" in shown) is sees_all
-    # The sessions of a superadmin are a superadmin's to see.
+    # Only superadmins can see sessions of superadmins.
     links = page.locator("#bai-users")
     assert await links.get_by_role("link", name=session["name"]).count() == 1
     assert (await links.get_by_role("link", name=above["name"]).count() == 1) is sees_all
     checked(superadmin.delete(f"/sessions/{above['id']}"), 202)
-    # No user is added, changed or impersonated, no server started, no Hub shut down here.
+    # The page has no buttons to change users, start servers or shut down the Hub.
     main = page.locator(".container:has(#bai-users)")
     assert await main.get_by_role("button").all_inner_texts() == ["Search"]
 

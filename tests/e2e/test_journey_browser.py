@@ -1,4 +1,4 @@
-"""A session from sign-in to stop in a browser, as a person sees it."""
+"""A session from sign-in to stop in a browser, with the actions of a user."""
 
 from __future__ import annotations
 
@@ -27,7 +27,14 @@ async def sign_in(page: Page, hub: RunningHub, name: str) -> None:
 
 async def open_form(page: Page, hub: RunningHub) -> None:
     """Open the start form without the values of an earlier start."""
-    await page.goto(f"{hub.url}/hub/spawn")
+
+    async def has_form() -> bool:
+        # There is no form while the Hub still stops the previous default server, which may
+        # take longer than its session: the Hub then shows another page.
+        await page.goto(f"{hub.url}/hub/spawn")
+        return await page.locator("#bai-preset").count() == 1
+
+    await wait_until_async(has_form, lab.PATIENCE_MS / 1000, "the start form")
     reset = page.locator("#bai-reset")
     if await reset.is_visible():
         await reset.click()
@@ -35,22 +42,27 @@ async def open_form(page: Page, hub: RunningHub) -> None:
 
 
 async def start_with_folder(page: Page, hub: RunningHub, folder: str) -> None:
-    """Fill the Hub's own start form: a quarter of a GPU and a folder at ``data``."""
+    """Start a session with a quarter of a GPU and a folder mounted at ``data``."""
     await open_form(page, hub)
     await page.select_option("#bai-preset", value="")
     await page.fill('input[name="resource:cuda.shares"]', "0.25")
     await page.click("#bai-add-mount")
     await page.select_option('[name="mount_vfolder"]', label=folder)
     await page.fill('[name="mount_path"]', "data")
+    await submit_form(page, hub)
+
+
+async def submit_form(page: Page, hub: RunningHub) -> None:
+    """Submit the start form and wait until JupyterLab is loaded."""
     await page.click('.bai-start button[type="submit"]')
     await page.wait_for_url(f"{hub.url}/user/**/lab**", timeout=lab.PATIENCE_MS)
-    # JupyterLab reports a theme whose load is interrupted in a dialog that covers the page.
+    # Leaving the page while JupyterLab loads its theme opens a dialog that covers the page.
     await page.locator("body[data-jp-theme-name]").wait_for(
         state="attached", timeout=lab.PATIENCE_MS
     )
 
 
-async def test_files_outlive_the_session(browser: Browser, any_hub: RunningHub) -> None:
+async def test_files_in_a_folder_outlive_the_session(browser: Browser, any_hub: RunningHub) -> None:
     rest = any_hub.rest("user")
     folder = checked(rest.post("/vfolders", json={"name": "browsed"}), 201)
     page = await browser.new_page()
@@ -66,12 +78,12 @@ async def test_files_outlive_the_session(browser: Browser, any_hub: RunningHub) 
     session = checked(rest.get("/sessions/default"), 200)
     await page.goto(f"{any_hub.url}/services/bai/sessions/{session['id']}")
     await page.get_by_text("RUNNING").first.wait_for()
-    # Simulated GPUs hold nobody to a share, and the page says so beside it.
+    # Shares of simulated GPUs are not enforced, and the page shows this.
     await page.locator("#bai-allocations").get_by_text("Not enforced").wait_for()
     await page.goto(f"{any_hub.url}/hub/home")
     await page.click("#stop")
     wait_for(rest, session["id"], "TERMINATED")
-    # The Hub tidies up a moment longer, and starts no server that it still stops.
+    # The Hub cleans up after the session has ended, and cannot start the server before that.
     await page.locator("#stop").wait_for(state="hidden")
 
     await start_with_folder(page, any_hub, "browsed")
@@ -88,9 +100,7 @@ async def test_files_outlive_the_session(browser: Browser, any_hub: RunningHub) 
     checked(rest.delete(f"/vfolders/{folder['id']}"), 204)
 
 
-async def test_a_directory_of_a_folder_from_the_form_to_the_session(
-    browser: Browser, hub: RunningHub
-) -> None:
+async def test_the_form_mounts_a_directory_of_a_folder(browser: Browser, hub: RunningHub) -> None:
     rest = hub.rest("user")
     folder = checked(rest.post("/vfolders", json={"name": "layered"}), 201)
     files = f"/vfolders/{folder['id']}/content"
@@ -103,24 +113,23 @@ async def test_a_directory_of_a_folder_from_the_form_to_the_session(
     await page.select_option('[name="mount_vfolder"]', label="layered")
     await page.fill('[name="mount_subpath"]', "raw/../2024")
     await page.click('.bai-start button[type="submit"]')
-    # What was sent is there again, with the reason beside it.
+    # The form shows the submitted values again, with the error message.
     await page.get_by_text("'..'").first.wait_for()
     assert await page.input_value('[name="mount_subpath"]') == "raw/../2024"
     await page.fill('[name="mount_subpath"]', "raw/2024")
     await page.fill('[name="mount_path"]', "data")
     more = page.locator("#bai-more")
-    # Open already where an earlier form had something in it.
+    # The section may already be open if an earlier form had values in it.
     await more.evaluate("node => { node.open = true; }")
     await page.fill('[name="preopen_ports"]', "8501 8501")
     await page.get_by_text("Port 8501 is listed twice.").wait_for()
-    # Nothing is sent, and the field shows itself.
+    # The invalid form is not submitted, and the section opens to show the field.
     await more.evaluate("node => { node.open = false; }")
     await page.click('.bai-start button[type="submit"]')
     await page.locator('[name="preopen_ports"]').wait_for()
     await page.fill('[name="preopen_ports"]', "8501 9000")
     await page.locator("#bai-ports-problem").wait_for(state="hidden")
-    await page.click('.bai-start button[type="submit"]')
-    await page.wait_for_url(f"{hub.url}/user/**/lab**", timeout=lab.PATIENCE_MS)
+    await submit_form(page, hub)
     session = checked(rest.get("/sessions/default"), 200)
     assert session["preopen_ports"] == [8501, 9000]
     (mount,) = session["mounts"]

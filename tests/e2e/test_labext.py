@@ -13,7 +13,7 @@ import httpx
 import pytest
 
 from tests.e2e import lab
-from tests.e2e.contrast import look_at_contrast
+from tests.e2e.contrast import assert_contrast
 from tests.e2e.engines import checked, start, stop, wait_for
 from tests.e2e.test_journey_browser import sign_in
 from tests.hub import RunningHub
@@ -156,10 +156,10 @@ async def test_the_panel_shows_the_session(
         await panel.locator(".bai-Chart.bai-mod-warning").wait_for(timeout=lab.PATIENCE_MS)
         await page.locator(".bai-Status.bai-mod-alarm").wait_for(timeout=lab.PATIENCE_MS)
         shown = page.locator("#bai-session-panel, .bai-Status")
-        await look_at_contrast(shown, f"panel-{theme}-{any_hub.engine}", tmp_path)
+        await assert_contrast(shown, f"panel-{theme}-{any_hub.engine}", tmp_path)
         if theme == "dark":
             await choose_theme(page, HIGH_CONTRAST)
-            await look_at_contrast(shown, f"panel-high-contrast-{any_hub.engine}", tmp_path)
+            await assert_contrast(shown, f"panel-high-contrast-{any_hub.engine}", tmp_path)
         await page.unroute_all(behavior="wait")
         await panel.evaluate("node => node.scrollTo(0, node.scrollHeight)")
         await look(page, f"panel-{theme}-{any_hub.engine}-end", tmp_path)
@@ -331,7 +331,7 @@ async def test_the_log_is_followed_searched_and_downloaded(
         await view.get_by_placeholder("Search").fill("no-such-page")
         await view.locator("mark").first.wait_for(timeout=lab.PATIENCE_MS)
         await view.get_by_text("Lines: ").wait_for()
-        await look_at_contrast(view, f"log-{any_hub.engine}", tmp_path)
+        await assert_contrast(view, f"log-{any_hub.engine}", tmp_path)
         async with page.expect_download() as begun:
             await view.get_by_role("button", name="Download").click()
         found = await (await begun.value).path()

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.e2e import lab
-from tests.e2e.contrast import look_at_contrast
+from tests.e2e.contrast import assert_contrast
 from tests.e2e.engines import checked, start, stop
 from tests.e2e.test_labext import look, panel_of
 from tests.hub import RunningHub
@@ -189,7 +189,7 @@ async def test_a_session_is_started_from_the_panel(
         assert await dialog.get_by_label("Name").input_value() == "x"
         await dialog.get_by_label("Name").and_(page.locator(":focus")).wait_for()
         await look(page, "start", tmp_path)
-        await look_at_contrast(dialog, "start", tmp_path)
+        await assert_contrast(dialog, "start", tmp_path)
         await dialog.get_by_role("link", name="Your own ports").click()
         await dialog.get_by_label("Your own ports").and_(page.locator(":focus")).wait_for()
         await dialog.get_by_label("Name").fill("from-the-panel")
@@ -216,7 +216,7 @@ async def test_who_does_not_allow_it_and_who_has_allowed_it_for_too_long(
             await page.locator(".jp-Dialog").get_by_role("button", name="Open window").click()
         window = await opened.value
         await window.locator("#bai-refuse").wait_for()
-        await look_at_contrast(window.locator("main"), "allow", tmp_path)
+        await assert_contrast(window.locator("main"), "allow", tmp_path)
         await window.locator("#bai-refuse").click()
         await share.click()
         await page.locator(".jp-Dialog").get_by_role("button", name="Open window").wait_for()

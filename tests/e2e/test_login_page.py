@@ -1,4 +1,4 @@
-"""The login page in a browser: keyboard, screen reader, themes, narrow windows, languages."""
+"""The sign-in page in a browser: keyboard, screen reader, themes, narrow windows, languages."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ pytestmark = [pytest.mark.e2e, pytest.mark.browser]
 
 ENGLISH = translator("en")
 
-# The contrast of every text on the page against what lies behind it, after WCAG 2.
+# Returns the contrast ratio of every text on the page to its background (WCAG 2).
 CONTRASTS = """
 () => {
   const parse = (text) => text.match(/[\\d.]+/g).map(Number);
@@ -43,50 +43,52 @@ CONTRASTS = """
 """
 
 
-async def focus_is_on(page: Page, field: str) -> None:
-    """Wait for it: what has the focus by itself gets it when the page is first painted."""
+async def wait_for_focus(page: Page, field: str) -> None:
+    """Wait until a field has the focus; autofocus takes effect only at the first paint."""
     await page.locator(f"#{field}:focus").wait_for()
 
 
-async def try_to_sign_in(page: Page, name: str, password: str) -> None:
+async def submit_sign_in(page: Page, name: str, password: str) -> None:
     await page.fill("#username_input", name)
     await page.fill("#password_input", password)
     async with page.expect_navigation():
         await page.keyboard.press("Enter")
 
 
-async def test_with_the_keyboard_alone(hub: RunningHub, browser: Browser) -> None:
+async def test_sign_in_works_with_the_keyboard_only(hub: RunningHub, browser: Browser) -> None:
     page = await browser.new_page()
     await page.goto(f"{hub.url}/hub/login")
-    await focus_is_on(page, "username_input")
+    await wait_for_focus(page, "username_input")
     await page.keyboard.type("user")
     await page.keyboard.press("Tab")
-    await focus_is_on(page, "password_input")
+    await wait_for_focus(page, "password_input")
     await page.keyboard.type(hub.password)
     async with page.expect_navigation():
         await page.keyboard.press("Enter")
     assert "/hub/login" not in page.url
     await page.goto(f"{hub.url}/hub/change-password")
-    await focus_is_on(page, "old_password")
+    await wait_for_focus(page, "old_password")
 
 
-async def test_an_error_is_read_out_where_the_focus_is(hub: RunningHub, browser: Browser) -> None:
+async def test_an_error_is_announced_at_the_focused_field(
+    hub: RunningHub, browser: Browser
+) -> None:
     page = await browser.new_page()
     await page.goto(f"{hub.url}/hub/login")
-    await try_to_sign_in(page, "user", "wrong")
-    await focus_is_on(page, "password_input")
+    await submit_sign_in(page, "user", "wrong")
+    await wait_for_focus(page, "password_input")
     field = page.locator("#password_input")
     assert await field.get_attribute("aria-invalid") == "true"
     described = (await field.get_attribute("aria-describedby") or "").split()
     texts = [await page.locator(f"#{name}").inner_text() for name in described]
     assert texts == [ENGLISH("sign_in.refused")]
     assert await page.get_by_role("alert").inner_text() == ENGLISH("sign_in.refused")
-    # Every field is found by its label, and the name need not be typed again.
+    # Every field has a label, and the name remains filled in.
     assert await page.get_by_label(ENGLISH("sign_in.name")).input_value() == "user"
     assert await page.get_by_label(ENGLISH("sign_in.password"), exact=True).count() == 1
 
 
-async def test_a_password_can_be_shown(hub: RunningHub, browser: Browser) -> None:
+async def test_the_button_shows_and_hides_the_password(hub: RunningHub, browser: Browser) -> None:
     page = await browser.new_page()
     await page.goto(f"{hub.url}/hub/login")
     button = page.get_by_role("button", name=ENGLISH("common.show_password"))
@@ -98,7 +100,7 @@ async def test_a_password_can_be_shown(hub: RunningHub, browser: Browser) -> Non
 
 
 @pytest.mark.parametrize("theme", ["light", "dark"])
-async def test_texts_can_be_read_in_both_themes(
+async def test_texts_have_sufficient_contrast_in_both_themes(
     hub: RunningHub, browser: Browser, theme: str
 ) -> None:
     page = await browser.new_page(color_scheme="light")
@@ -106,7 +108,7 @@ async def test_texts_can_be_read_in_both_themes(
     if theme == "dark":
         await page.click("#dark-theme-toggle")
     assert await page.locator("html").get_attribute("data-bs-theme") == theme
-    await try_to_sign_in(page, "nobody", "wrong")
+    await submit_sign_in(page, "nobody", "wrong")
     assert await page.locator("html").get_attribute("data-bs-theme") == theme
     contrasts = await page.evaluate(CONTRASTS)
     assert ENGLISH("sign_in.refused") in contrasts
@@ -114,17 +116,17 @@ async def test_texts_can_be_read_in_both_themes(
 
 
 @pytest.mark.parametrize("language", LANGUAGES)
-async def test_nothing_sticks_out_of_a_narrow_window(
+async def test_a_narrow_window_needs_no_horizontal_scrolling(
     hub: RunningHub, browser: Browser, language: str
 ) -> None:
     page = await browser.new_page(viewport={"width": 320, "height": 568}, locale=language)
     await page.goto(f"{hub.url}/hub/login")
-    await try_to_sign_in(page, "nobody", "wrong")
+    await submit_sign_in(page, "nobody", "wrong")
     assert translator(language)("sign_in.refused") in await page.inner_text("main")
     assert await page.evaluate("document.documentElement.scrollWidth") <= 320
 
 
-async def test_the_language_menu_is_remembered(hub: RunningHub, browser: Browser) -> None:
+async def test_the_selected_language_is_remembered(hub: RunningHub, browser: Browser) -> None:
     page = await browser.new_page(locale="en-GB")
     await page.goto(f"{hub.url}/hub/login?next=%2Fhub%2Fhome")
     await page.get_by_role("link", name="日本語").click()
@@ -132,8 +134,8 @@ async def test_the_language_menu_is_remembered(hub: RunningHub, browser: Browser
     heading = page.get_by_role("heading", name=japanese("sign_in.title"))
     await heading.wait_for()
     assert await page.locator("html").get_attribute("lang") == "ja"
-    await try_to_sign_in(page, "user", hub.password)
-    # Where the person wanted to go has not been lost on the way.
+    await submit_sign_in(page, "user", hub.password)
+    # The `next` URL survives the change of language.
     assert page.url == f"{hub.url}/hub/home"
     await page.goto(f"{hub.url}/hub/change-password")
     await page.get_by_role("heading", name=japanese("password.title")).wait_for()

@@ -1,4 +1,4 @@
-"""With Docker, the client's real address counts: allowed addresses, public shares, audit log."""
+"""The client's real IP address with Docker: allowed addresses, public shares, audit log."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def machine() -> Iterator[SecondMachine]:
 
 @dataclass(frozen=True)
 class Account:
-    """An account that may sign in from the second machine only."""
+    """An account that may sign in only from the second machine."""
 
     name: str
     body: dict[str, str]
@@ -76,7 +76,7 @@ def account(docker_hub: RunningHub, machine: SecondMachine) -> Account:
     return Account(name, {"name": name, "password": PASSWORD})
 
 
-def asked(url: str, body: Any, **headers: str) -> str:
+def request_arguments(url: str, body: Any, **headers: str) -> str:
     return json.dumps([url, body, headers])
 
 
@@ -85,14 +85,17 @@ def test_with_docker_the_manager_sees_the_address_of_the_client(
 ) -> None:
     outside = f"http://{machine.peer_address}:{docker_hub.port}"
     tokens = "/services/bai/api/v1/auth/token"
-    assert machine.python(REQUEST, asked(outside + tokens, account.body)) in ("200", "201")
+    assert machine.python(REQUEST, request_arguments(outside + tokens, account.body)) in (
+        "200",
+        "201",
+    )
     assert machine.python(SIGN_IN, json.dumps([outside, account.name, PASSWORD])) == "302"
     with docker_hub.rest("admin") as admin:
         query = {"actor": account.name, "sort": "-id"}
         entries = checked(admin.get("/audit-log", params=query), 200)["items"]
         addresses = {e["client_ip"] for e in entries if e["action"].startswith("sign-in.")}
         assert addresses == {machine.address}
-    # From here it is refused, whatever the client says of itself.
+    # From this machine the sign-in is rejected, even with forged headers.
     for header in ("X-Forwarded-For", "X-Real-Ip"):
         forged = {header: machine.address}
         answer = httpx.post(docker_hub.url + tokens, json=account.body, headers=forged)
@@ -104,7 +107,7 @@ def test_with_docker_the_manager_sees_the_address_of_the_client(
             assert answer.status_code == 403, (header, answer.status_code)
 
 
-def test_a_session_forges_no_address_and_a_public_share_goes_by_the_real_one(
+def test_sessions_cannot_forge_addresses_and_public_shares_use_the_real_one(
     docker_hub: RunningHub, docker_engine: DockerEngine, machine: SecondMachine, account: Account
 ) -> None:
     with docker_hub.rest("admin") as admin:
@@ -115,7 +118,7 @@ def test_a_session_forges_no_address_and_a_public_share_goes_by_the_real_one(
     try:
         container = f"bai-{session['id']}-main1"
         manager = "$BAI_MANAGER_URL/api/v1/auth/token"
-        ask = asked("MANAGER", account.body, **{"X-Forwarded-For": machine.address})
+        ask = request_arguments("MANAGER", account.body, **{"X-Forwarded-For": machine.address})
         script = f'exec python -c "$0" "$(echo "$1" | sed "s|MANAGER|{manager}|")"'
         status = docker_engine.run("exec", container, "sh", "-c", script, REQUEST, ask)
         assert status in ("401", "403")
@@ -123,7 +126,7 @@ def test_a_session_forges_no_address_and_a_public_share_goes_by_the_real_one(
         made = checked(rest.post(f"/sessions/{session['id']}/app-shares", json=share), 201)
         path = httpx.URL(made["url"]).raw_path.decode()
         outside = f"http://{machine.peer_address}:{docker_hub.port}{path}"
-        assert machine.python(REQUEST, asked(outside, None)) in ("302", "303")
+        assert machine.python(REQUEST, request_arguments(outside, None)) in ("302", "303")
         assert httpx.get(docker_hub.url + path).status_code == 404
     finally:
         stop(rest, session["id"])

@@ -1,4 +1,4 @@
-"""What a failed test left is gone before its second try; what was there before is not."""
+"""The clean-up after a failed test: it removes only what was created since the test began."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.hub import RunningHub
 pytestmark = pytest.mark.e2e
 
 
-def test_what_was_made_since_is_removed(hub: RunningHub) -> None:
+def test_remove_made_since_removes_only_newer_sessions_and_folders(hub: RunningHub) -> None:
     rest = hub.rest("user")
     kept = start(rest, "made-before")
     folder = checked(rest.post("/vfolders", json={"name": "made-before"}), 201)

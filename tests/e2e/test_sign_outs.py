@@ -1,9 +1,10 @@
-"""What a sign-out of any kind ends within 5 s: cookies, tokens, open websockets and streams."""
+"""Every kind of sign-out ends cookies, tokens, open websockets and streams within 5 s."""
 
 from __future__ import annotations
 
 import secrets
 import threading
+import time
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -31,7 +32,7 @@ def admin(hub: RunningHub) -> Iterator[httpx.Client]:
 
 
 @dataclass(frozen=True)
-class Person:
+class Account:
     """An account with one running session."""
 
     hub: RunningHub
@@ -44,7 +45,7 @@ class Person:
 
     @contextmanager
     def browser(self, password: str = PASSWORD) -> Iterator[httpx.Client]:
-        """Sign in, and open the session and the page of the manager as a browser does."""
+        """Sign in, and open the session and its page of the manager like a browser."""
         with self.hub.sign_in(self.name, password) as client:
             client.follow_redirects = True
             assert client.get(self.server + "lab").status_code == 200
@@ -55,69 +56,69 @@ class Person:
             yield client
 
     def token(self, password: str = PASSWORD) -> str:
-        body = {"name": self.name, "password": password}
-        answer = httpx.post(f"{self.hub.api}/auth/token", json=body, timeout=30)
-        assert answer.status_code == 200, answer.text
-        return str(answer.json()["token"])
+        return new_token(self.hub, self.name, password)
+
+
+def new_token(hub: RunningHub, name: str, password: str) -> str:
+    body = {"name": name, "password": password}
+    answer = httpx.post(f"{hub.api}/auth/token", json=body, timeout=30)
+    assert answer.status_code == 200, answer.text
+    return str(answer.json()["token"])
 
 
 @pytest.fixture
-def person(hub: RunningHub, admin: httpx.Client) -> Iterator[Person]:
+def account(hub: RunningHub, admin: httpx.Client) -> Iterator[Account]:
     name = f"p-{uuid.uuid4().hex[:10]}"
-    account = {
+    fields = {
         "username": name,
         "email": f"{name}@example.org",
         "password": PASSWORD,
         "domain": "default",
         "projects": ["default"],
     }
-    answer = admin.post("/users", json=account)
+    answer = admin.post("/users", json=fields)
     assert answer.status_code == 201, answer.text
     spec = {
         "name": f"out-{secrets.token_hex(4)}",
         "project": "default",
-        "owner": name,
         "resources": {"cpu": "1", "mem": "512m"},
     }
-    body = {"name": name, "password": PASSWORD}
-    token = httpx.post(f"{hub.api}/auth/token", json=body, timeout=30).json()["token"]
-    own = {"Authorization": f"Bearer {token}"}
-    del spec["owner"]
+    own = {"Authorization": f"Bearer {new_token(hub, name, PASSWORD)}"}
     made = httpx.post(f"{hub.api}/sessions", json=spec, headers=own, timeout=60)
     assert made.status_code == 201, made.text
     key = made.json()["id"]
     session = session_in(hub, "admin", key, "RUNNING", ended=("ERROR", "CANCELLED", "TERMINATED"))
-    yield Person(hub, name, session)
+    yield Account(hub, name, session)
     admin.delete(f"/sessions/{key}")
     session_in(hub, "admin", key, "TERMINATED")
 
 
-def accepted(person: Person, client: httpx.Client) -> set[str]:
-    """Return the parts that let in a browser with these cookies."""
+def accepted(account: Account, client: httpx.Client) -> set[str]:
+    """Return the components that accept these cookies."""
     answers = {
         "hub": client.get("/hub/home"),
         "manager": client.get("/services/bai/api/v1/me"),
-        "session": client.get(person.server + "api/contents?content=0"),
+        "session": client.get(account.server + "api/contents?content=0"),
     }
     return {part for part, answer in answers.items() if answer.status_code == 200}
 
 
-def replayed(person: Person, client: httpx.Client) -> httpx.Client:
-    """Return a client with a copy of the cookies, which no answer can take from it."""
+def replayed(account: Account, client: httpx.Client) -> httpx.Client:
+    """Return a client with a copy of the cookies, out of reach of any Set-Cookie header."""
     cookies = [(c.name, c.value or "", c.path) for c in client.cookies.jar]
-    copy = httpx.Client(base_url=person.hub.url, timeout=30)
+    copy = httpx.Client(base_url=account.hub.url, timeout=30)
     for name, value, path in cookies:
         copy.cookies.set(name, value, domain="127.0.0.1", path=path)
     return copy
 
 
 @contextmanager
-def open_websocket(person: Person, client: httpx.Client) -> Iterator[Callable[[], bool]]:
-    """Open a websocket of the session; the block gets a function that says whether it is open."""
-    url = person.hub.url.replace("http", "ws") + person.server + "api/events/subscribe"
-    request = client.build_request("GET", person.server + "api/events/subscribe")
+def open_websocket(account: Account, client: httpx.Client) -> Iterator[Callable[[], bool]]:
+    """Open a websocket of the session; yield a function that returns whether it is open."""
+    url = account.hub.url.replace("http", "ws") + account.server + "api/events/subscribe"
+    request = client.build_request("GET", account.server + "api/events/subscribe")
     header = {"Cookie": request.headers["Cookie"]}
-    found = websocket.create_connection(url, header=header, origin=person.hub.url, timeout=60)
+    found = websocket.create_connection(url, header=header, origin=account.hub.url, timeout=60)
     closed = threading.Event()
 
     def read() -> None:
@@ -139,8 +140,8 @@ def open_websocket(person: Person, client: httpx.Client) -> Iterator[Callable[[]
 
 
 @contextmanager
-def open_stream(person: Person, client: httpx.Client) -> Iterator[Callable[[], bool]]:
-    """Follow the manager's events; the block gets a function that says whether they are open."""
+def open_stream(account: Account, client: httpx.Client) -> Iterator[Callable[[], bool]]:
+    """Open the manager's event stream; yield a function that returns whether it is open."""
     ended = threading.Event()
     with client.stream("GET", "/services/bai/api/v1/events", timeout=60) as response:
         lines = response.iter_lines()
@@ -159,79 +160,92 @@ def open_stream(person: Person, client: httpx.Client) -> Iterator[Callable[[], b
 
 
 @contextmanager
-def all_end(person: Person, client: httpx.Client) -> Iterator[None]:
-    """Check that whatever ``client``'s cookies opened ends within 5 s after the block."""
+def assert_access_ends(account: Account, client: httpx.Client) -> Iterator[None]:
+    """Assert that ``client``'s cookies and their connections are invalid 5 s after the block."""
     with ExitStack() as stack:
-        copy = stack.enter_context(replayed(person, client))
-        # Its own client: one that streams keeps a connection.
-        streaming = stack.enter_context(replayed(person, client))
+        copy = stack.enter_context(replayed(account, client))
+        # A separate client, because the stream occupies its connection.
+        streaming = stack.enter_context(replayed(account, client))
         is_open = [
-            stack.enter_context(open_websocket(person, copy)),
-            stack.enter_context(open_stream(person, streaming)),
+            stack.enter_context(open_websocket(account, copy)),
+            stack.enter_context(open_stream(account, streaming)),
         ]
-        # A first request warms the caches that the answers to the next ones come from.
-        assert accepted(person, copy) == {"hub", "manager", "session"}
+        # Warm the authorization caches: a stale entry must not outlive the limit.
+        assert accepted(account, copy) == {"hub", "manager", "session"}
         yield
+        deadline = time.monotonic() + LIMIT_SECONDS
         wait_until(
-            lambda: not accepted(person, copy),
+            lambda: not accepted(account, copy),
             LIMIT_SECONDS,
-            "the cookies to be refused everywhere",
+            "all components to reject the cookies",
         )
         wait_until(
-            lambda: not any(each() for each in is_open), LIMIT_SECONDS, "what was open to end"
+            lambda: not any(each() for each in is_open),
+            deadline - time.monotonic(),
+            "the websocket and the stream to close",
         )
 
 
-def is_accepted(person: Person, token: str) -> bool:
+def is_accepted(account: Account, token: str) -> bool:
     headers = {"Authorization": f"Bearer {token}"}
-    answer = httpx.get(f"{person.hub.api}/me", headers=headers, timeout=30)
+    answer = httpx.get(f"{account.hub.api}/me", headers=headers, timeout=30)
     return answer.status_code == 200
 
 
-def test_a_logout_ends_the_cookies_of_that_browser_alone(person: Person) -> None:
-    token = person.token()
-    with person.browser() as leaving, person.browser() as staying:
-        with all_end(person, leaving):
+def test_a_logout_ends_only_the_cookies_of_that_browser(account: Account) -> None:
+    token = account.token()
+    with account.browser() as leaving, account.browser() as staying:
+        with assert_access_ends(account, leaving):
             leaving.get("/hub/logout")
-        assert accepted(person, staying) == {"hub", "manager", "session"}
-        assert is_accepted(person, token)
+        assert accepted(account, staying) == {"hub", "manager", "session"}
+        assert is_accepted(account, token)
 
 
-def test_an_oauth_code_of_before_the_logout_is_worth_nothing(person: Person) -> None:
-    with person.browser() as client:
-        # A browser without the manager's cookie gets a code, and keeps it for later.
+@pytest.mark.parametrize("is_logged_out", [True, False], ids=["after logout", "before logout"])
+def test_logout_invalidates_a_pending_oauth_code(account: Account, is_logged_out: bool) -> None:
+    with account.browser() as client:
+        # Without the manager's cookie, the browser gets an OAuth code, which the test stores.
         for cookie in [c for c in client.cookies.jar if c.path.startswith("/services/bai")]:
             client.cookies.jar.clear(cookie.domain, cookie.path, cookie.name)
-        answer = client.get(f"/services/bai/sessions/{person.session['id']}")
+        answer = client.get(f"/services/bai/sessions/{account.session['id']}")
         answer = client.get(answer.headers["Location"])
         callback = answer.headers["Location"]
         assert "code=" in callback
-        with replayed(person, client) as thief:
-            client.get("/hub/logout")
+        with replayed(account, client) as thief:
+            if is_logged_out:
+                client.get("/hub/logout")
             thief.get(callback)
-            assert "manager" not in accepted(person, thief)
-            wait_until(lambda: not accepted(person, thief), LIMIT_SECONDS, "the thief to be out")
+            # Without the logout, the code is valid: the callback is a real one.
+            assert ("manager" in accepted(account, thief)) is not is_logged_out
+            if is_logged_out:
+                wait_until(
+                    lambda: not accepted(account, thief),
+                    LIMIT_SECONDS,
+                    "the copied cookies to be rejected",
+                )
 
 
-def test_another_session_id_does_not_outlive_the_logout(person: Person) -> None:
-    with person.browser() as client, replayed(person, client) as thief:
+def test_a_forged_session_id_ends_with_the_logout(account: Account) -> None:
+    with account.browser() as client, replayed(account, client) as thief:
         for cookie in list(thief.cookies.jar):
             if cookie.name == "jupyterhub-session-id" or not cookie.path.startswith("/hub"):
                 thief.cookies.jar.clear(cookie.domain, cookie.path, cookie.name)
         thief.cookies.set("jupyterhub-session-id", "chosen", domain="127.0.0.1", path="/")
         thief.follow_redirects = True
-        thief.get(f"/services/bai/sessions/{person.session['id']}")
-        assert "manager" in accepted(person, thief)
+        thief.get(f"/services/bai/sessions/{account.session['id']}")
+        assert "manager" in accepted(account, thief)
         client.get("/hub/logout")
         thief.follow_redirects = False
-        wait_until(lambda: not accepted(person, thief), LIMIT_SECONDS, "the thief to be out")
+        wait_until(
+            lambda: not accepted(account, thief), LIMIT_SECONDS, "the copied cookies to be rejected"
+        )
 
 
-def test_a_new_password_ends_all_other_sign_ins(person: Person) -> None:
-    token = person.token()
-    with person.browser() as other, person.browser() as own:
-        with all_end(person, other):
-            answer = person.hub.post_form(
+def test_a_password_change_ends_all_other_sign_ins(account: Account) -> None:
+    token = account.token()
+    with account.browser() as other, account.browser() as own:
+        with assert_access_ends(account, other):
+            answer = account.hub.post_form(
                 own,
                 "/hub/change-password",
                 old_password=PASSWORD,
@@ -239,55 +253,61 @@ def test_a_new_password_ends_all_other_sign_ins(person: Person) -> None:
                 repeat_password=NEW_PASSWORD,
             )
             assert answer.status_code == 200, answer.text
-        assert accepted(person, own) == {"hub", "manager", "session"}
-        # API tokens stay unless that is asked for.
-        assert is_accepted(person, token)
-        body = {"name": person.name, "old_password": NEW_PASSWORD, "new_password": PASSWORD}
+        assert accepted(account, own) == {"hub", "manager", "session"}
+        # API tokens remain valid unless their revocation is requested.
+        assert is_accepted(account, token)
+        body = {"name": account.name, "old_password": NEW_PASSWORD, "new_password": PASSWORD}
         answer = httpx.post(
-            f"{person.hub.api}/auth/password", json={**body, "revoke_tokens": True}, timeout=30
+            f"{account.hub.api}/auth/password", json={**body, "revoke_tokens": True}, timeout=30
         )
         assert answer.status_code == 204, answer.text
-        wait_until(lambda: not is_accepted(person, token), LIMIT_SECONDS, "the token to be refused")
-        wait_until(lambda: not accepted(person, own), LIMIT_SECONDS, "the browser to be out")
-    session_in(person.hub, "admin", person.session["id"], "RUNNING")
+        deadline = time.monotonic() + LIMIT_SECONDS
+        wait_until(lambda: not is_accepted(account, token), LIMIT_SECONDS, "the token's rejection")
+        remaining = deadline - time.monotonic()
+        wait_until(lambda: not accepted(account, own), remaining, "the cookies' rejection")
+    session_in(account.hub, "admin", account.session["id"], "RUNNING")
 
 
-def test_a_reset_by_an_administrator_ends_everything_but_sessions(
-    person: Person, admin: httpx.Client
+def test_a_password_set_by_an_administrator_ends_all_access_except_sessions(
+    account: Account, admin: httpx.Client
 ) -> None:
-    token = person.token()
-    with person.browser() as client, all_end(person, client):
-        answer = admin.patch(f"/users/{person.name}", json={"password": NEW_PASSWORD})
+    token = account.token()
+    with account.browser() as client, assert_access_ends(account, client):
+        answer = admin.patch(f"/users/{account.name}", json={"password": NEW_PASSWORD})
         assert answer.status_code == 200, answer.text
-    wait_until(lambda: not is_accepted(person, token), LIMIT_SECONDS, "the token to be refused")
-    with person.browser(NEW_PASSWORD) as client:
-        # The session's own token was not revoked: its panel still reaches the manager.
-        assert client.get(person.server + "bai/api/session").status_code == 200
+    wait_until(lambda: not is_accepted(account, token), LIMIT_SECONDS, "the token to be refused")
+    with account.browser(NEW_PASSWORD) as client:
+        # The session's own token is not revoked: its panel can still call the manager.
+        assert client.get(account.server + "bai/api/session").status_code == 200
 
 
-@pytest.mark.parametrize("how", ["sign-out", "deactivated"])
-def test_an_administrator_signs_somebody_out(person: Person, admin: httpx.Client, how: str) -> None:
-    token = person.token()
-    with person.browser() as client, all_end(person, client):
-        if how == "sign-out":
-            assert admin.post(f"/users/{person.name}/sign-out").status_code == 202
+@pytest.mark.parametrize("action", ["sign-out", "deactivation"])
+def test_an_administrator_ends_the_access_of_a_user(
+    account: Account, admin: httpx.Client, action: str
+) -> None:
+    token = account.token()
+    with account.browser() as client, assert_access_ends(account, client):
+        if action == "sign-out":
+            assert admin.post(f"/users/{account.name}/sign-out").status_code == 202
         else:
-            answer = admin.patch(f"/users/{person.name}", json={"status": "inactive"})
+            answer = admin.patch(f"/users/{account.name}", json={"status": "inactive"})
             assert answer.status_code == 200, answer.text
-    wait_until(lambda: not is_accepted(person, token), LIMIT_SECONDS, "the token to be refused")
+    wait_until(lambda: not is_accepted(account, token), LIMIT_SECONDS, "the token to be refused")
     headers = {"Authorization": f"Bearer {token}"}
-    answer = httpx.get(f"{person.hub.url}/hub/api/user", headers=headers, timeout=30)
+    answer = httpx.get(f"{account.hub.url}/hub/api/user", headers=headers, timeout=30)
     assert answer.status_code in (401, 403)
 
 
-def test_at_most_as_many_browsers_as_the_policy_says(person: Person, admin: httpx.Client) -> None:
+def test_a_sign_in_above_the_limit_of_the_policy_ends_the_oldest(
+    account: Account, admin: httpx.Client
+) -> None:
     policy = f"two-{secrets.token_hex(3)}"
     answer = admin.post("/user-policies", json={"name": policy, "max_concurrent_logins": 2})
     assert answer.status_code == 201, answer.text
-    assert admin.patch(f"/users/{person.name}", json={"resource_policy": policy}).is_success
-    with person.browser() as first, person.browser() as second:
-        with all_end(person, first), person.browser() as third:
-            assert accepted(person, second) == accepted(person, third)
-        assert accepted(person, second) == {"hub", "manager", "session"}
-    assert admin.patch(f"/users/{person.name}", json={"resource_policy": "default"}).is_success
+    assert admin.patch(f"/users/{account.name}", json={"resource_policy": policy}).is_success
+    with account.browser() as first, account.browser() as second:
+        with assert_access_ends(account, first), account.browser() as third:
+            assert accepted(account, second) == accepted(account, third)
+        assert accepted(account, second) == {"hub", "manager", "session"}
+    assert admin.patch(f"/users/{account.name}", json={"resource_policy": "default"}).is_success
     assert admin.delete(f"/user-policies/{policy}").status_code == 204

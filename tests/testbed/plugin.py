@@ -79,7 +79,7 @@ LONGEST_FIRST = (
     "e2e/test_labext.py",
     "e2e/test_start_form.py",
     "e2e/test_run.py",
-    "e2e/test_gang.py",
+    "e2e/test_cluster_sessions.py",
     "e2e/test_journey_browser.py",
     "e2e/test_faults.py",
     "e2e/test_journey_rest.py",
