@@ -1,4 +1,4 @@
-"""Apps of a session, by their default route and by port: for the owner, for guests, for nobody."""
+"""Shared apps of a session, by name and by port: access of the owner, of visitors and of others."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.e2e
 
-# Says what it was sent; its websocket says everything again.
+# Returns the path and headers of each request; its websocket echoes messages.
 SERVER = """
 import asyncio, json, sys
 from tornado.web import Application, RequestHandler

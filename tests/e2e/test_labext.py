@@ -1,86 +1,39 @@
-"""The session panel in JupyterLab, as its person sees it."""
+"""The session panel in JupyterLab, in a browser."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import httpx
 import pytest
 
 from tests.e2e import lab
 from tests.e2e.contrast import assert_contrast
 from tests.e2e.engines import checked, start, stop, wait_for
+from tests.e2e.panel import (
+    HIGH_CONTRAST,
+    THEMES,
+    app_row,
+    choose_theme,
+    load,
+    panel_of,
+    panel_of_new_session,
+    take_screenshot,
+)
 from tests.e2e.test_journey_browser import sign_in
 from tests.hub import RunningHub
-from tests.testbed.jupyter import JupyterServer
 
 if TYPE_CHECKING:
     from playwright.async_api import Browser, Page, Route
 
 pytestmark = [pytest.mark.e2e, pytest.mark.browser]
 
-THEMES = {"light": "JupyterLab Light", "dark": "JupyterLab Dark"}
-HIGH_CONTRAST = "JupyterLab Dark High Contrast"
 
-
-async def open_panel(page: Page) -> None:
-    """Open the panel unless it is; another click would close it."""
-    # At a first visit it opens by itself.
-    await page.wait_for_function(
-        "Object.keys(localStorage).some(key => key.startsWith('bai-labext:panel-opened:'))"
-    )
-    tab = page.locator('.lm-TabBar-tab[data-id="bai-session-panel"]')
-    if "lm-mod-current" not in (await tab.get_attribute("class") or ""):
-        await tab.click()
-
-
-async def load(page: Page, hub: RunningHub, session: dict[str, Any]) -> None:
-    """Load JupyterLab without a layout of before: it comes late and may close the panel."""
-    await page.goto(f"{hub.url}{session['url']}lab?reset")
-    tab = page.locator('.lm-TabBar-tab[data-id="bai-session-panel"]')
-    await tab.wait_for(timeout=lab.PATIENCE_MS)
-
-
-async def choose_theme(page: Page, name: str) -> None:
-    await page.get_by_text("Settings", exact=True).click()
-    await page.get_by_text("Theme", exact=True).hover()
-    await page.get_by_text(name, exact=True).click()
-    await page.locator(f'body[data-jp-theme-name="{name}"]').wait_for(state="attached")
-
-
-@asynccontextmanager
-async def panel_of(
-    browser: Browser,
-    hub: RunningHub,
-    session: dict[str, Any],
-    theme: str = "light",
-    language: str = "en",
-) -> AsyncIterator[Page]:
-    """Give a page with the session's JupyterLab and its panel open."""
-    page = await browser.new_page(viewport={"width": 1280, "height": 1000})
-    try:
-        await sign_in(page, hub, "user")
-        cookie = {"name": "bai_lang", "value": language, "url": hub.url}
-        await page.context.add_cookies([cookie])  # type: ignore[list-item]  # a TypedDict
-        await load(page, hub, session)
-        if theme == "dark":
-            await choose_theme(page, THEMES[theme])
-        await open_panel(page)
-        await page.locator(".bai-Head h2", has_text=session["name"]).wait_for(
-            timeout=lab.PATIENCE_MS
-        )
-        yield page
-    finally:
-        await page.close()
-
-
-# What reaches over the panel's right edge, as wide as it is or as it is made.
-STICKS_OUT = """
+# Returns elements beyond the panel's right edge, optionally after setting the panel's width.
+OVERFLOWING_ELEMENTS = """
 (node, width) => {
     if (width) node.style.width = `${width}px`;
     const edge = node.getBoundingClientRect().right + 0.5;
@@ -92,7 +45,7 @@ STICKS_OUT = """
 
 
 def nearly_full() -> Callable[[Route], Awaitable[None]]:
-    """Answer what the session's server does, and that memory and device are nearly used up."""
+    """Return a route handler that changes responses: memory and devices are nearly full."""
 
     async def answer_so(route: Route) -> None:
         answer = await route.fetch()
@@ -106,15 +59,6 @@ def nearly_full() -> Callable[[Route], Awaitable[None]]:
         await route.fulfill(response=answer, json=found)
 
     return answer_so
-
-
-async def look(page: Page, name: str, folder: Path) -> None:
-    """Take a picture for people to look at."""
-    await page.screenshot(path=folder / f"{name}.png")
-
-
-def app_row(page: Page, title: str) -> Any:
-    return page.locator(".bai-List li", has=page.locator(".bai-List-title", has_text=title))
 
 
 @pytest.mark.parametrize("theme", THEMES)
@@ -145,13 +89,13 @@ async def test_the_panel_shows_the_session(
         for text in ("default (default)", session["image"], session["agent"], "/home/work/data"):
             await panel.get_by_text(text).first.wait_for()
         await panel.get_by_text("Share 0.25").wait_for()
-        # A sample comes with the agent's next heartbeat.
+        # The first sample arrives with the agent's next heartbeat.
         await panel.locator(".bai-Chart", has_text="Memory").first.wait_for(timeout=lab.PATIENCE_MS)
         await panel.get_by_text(f"panel-{theme}").nth(1).wait_for()
         await panel.get_by_text(f"later-{theme}").wait_for()
         status = page.locator(".bai-Status")
         await status.get_by_text(re.compile(r"^GPU ¼ · (\S+) of 4 GiB$")).wait_for()
-        await look(page, f"panel-{theme}-{any_hub.engine}", tmp_path)
+        await take_screenshot(page, f"panel-{theme}-{any_hub.engine}", tmp_path)
         await page.route("**/bai/api/look?**", nearly_full())
         await panel.locator(".bai-Chart.bai-mod-warning").wait_for(timeout=lab.PATIENCE_MS)
         await page.locator(".bai-Status.bai-mod-alarm").wait_for(timeout=lab.PATIENCE_MS)
@@ -162,26 +106,24 @@ async def test_the_panel_shows_the_session(
             await assert_contrast(shown, f"panel-high-contrast-{any_hub.engine}", tmp_path)
         await page.unroute_all(behavior="wait")
         await panel.evaluate("node => node.scrollTo(0, node.scrollHeight)")
-        await look(page, f"panel-{theme}-{any_hub.engine}-end", tmp_path)
+        await take_screenshot(page, f"panel-{theme}-{any_hub.engine}-end", tmp_path)
     stop(rest, waiting["id"])
     stop(rest, session["id"])
     checked(rest.delete(f"/vfolders/{folder['id']}"), 204)
 
 
-async def test_apps_are_started_and_stopped_from_the_panel(
+async def test_the_panel_starts_opens_and_stops_apps(
     browser: Browser, any_hub: RunningHub, tmp_path: Path
 ) -> None:
-    rest = any_hub.rest("user")
-    session = start(rest, "panel-apps")
-    async with panel_of(browser, any_hub, session) as page:
+    async with panel_of_new_session(browser, any_hub, "panel-apps") as (page, _session):
         row = app_row(page, "TensorBoard")
         await row.get_by_text("not started").wait_for()
         await row.get_by_role("button", name="Start: TensorBoard").click()
         dialog = page.locator(".jp-Dialog")
         await dialog.get_by_label("Log folder").fill("/proc/none")
-        await look(page, f"app-start-{any_hub.engine}", tmp_path)
+        await take_screenshot(page, f"app-start-{any_hub.engine}", tmp_path)
         await dialog.get_by_role("button", name="Start").click()
-        # What was wrong is said in the form, which stays.
+        # The form stays open and shows the error.
         await dialog.get_by_role("alert").wait_for()
         await dialog.get_by_label("Log folder").fill("runs")
         await dialog.get_by_role("button", name="Start").click()
@@ -193,13 +135,12 @@ async def test_apps_are_started_and_stopped_from_the_panel(
         await board.close()
         await row.get_by_role("button", name="Log: TensorBoard").click()
         await page.locator(".bai-LogView .bai-Log").wait_for()
-        await look(page, f"app-log-{any_hub.engine}", tmp_path)
+        await take_screenshot(page, f"app-log-{any_hub.engine}", tmp_path)
         await row.get_by_role("button", name="Stop: TensorBoard").click()
         await row.get_by_text("not started").wait_for(timeout=lab.PATIENCE_MS)
-    stop(rest, session["id"])
 
 
-async def test_the_panel_opens_at_the_first_visit_and_not_again_once_closed(
+async def test_the_panel_opens_at_the_first_visit_and_stays_closed_afterwards(
     browser: Browser, hub: RunningHub
 ) -> None:
     rest = hub.rest("user")
@@ -221,7 +162,7 @@ async def test_the_panel_opens_at_the_first_visit_and_not_again_once_closed(
     stop(rest, session["id"])
 
 
-async def test_renaming_and_stopping_say_what_happens(
+async def test_the_panel_renames_and_stops_sessions(
     browser: Browser, hub: RunningHub, tmp_path: Path
 ) -> None:
     rest = hub.rest("user")
@@ -242,8 +183,8 @@ async def test_renaming_and_stopping_say_what_happens(
         await panel.get_by_role("button", name="Stop", exact=True).click()
         dialog = page.locator(".jp-Dialog")
         await dialog.get_by_text("every file of this session is lost").wait_for()
-        await look(page, "stop", tmp_path)
-        # Enter alone is "Cancel".
+        await take_screenshot(page, "stop", tmp_path)
+        # Enter activates the default button, "Cancel".
         await page.keyboard.press("Enter")
         await dialog.wait_for(state="hidden")
         assert checked(rest.get(f"/sessions/{session['id']}"), 200)["status"] == "RUNNING"
@@ -253,13 +194,11 @@ async def test_renaming_and_stopping_say_what_happens(
         wait_for(rest, session["id"], "TERMINATED")
 
 
-async def test_nothing_is_asked_while_the_page_is_hidden_and_no_token_is_seen(
+async def test_a_hidden_page_sends_no_requests_and_responses_contain_no_token(
     browser: Browser, hub: RunningHub
 ) -> None:
-    rest = hub.rest("user")
-    session = start(rest, "panel-quiet")
     token = re.compile(r"[Bb]earer|JUPYTERHUB_API_TOKEN")
-    async with panel_of(browser, hub, session) as page:
+    async with panel_of_new_session(browser, hub, "panel-quiet") as (page, session):
         asked: list[str] = []
         page.on("request", lambda request: asked.append(request.url))
         answer = await page.evaluate(
@@ -267,7 +206,7 @@ async def test_nothing_is_asked_while_the_page_is_hidden_and_no_token_is_seen(
             f"{hub.url}{session['url']}bai/api/session",
         )
         assert not token.search(answer) and '"environ"' not in answer
-        # What it has seen once is not sent again.
+        # The server does not send unchanged parts again.
         async with page.expect_response(re.compile(r"/bai/api/look\?.*apps=\w")) as looked:
             pass
         assert "apps" not in await (await looked.value).json()
@@ -278,40 +217,40 @@ async def test_nothing_is_asked_while_the_page_is_hidden_and_no_token_is_seen(
                 document.dispatchEvent(new Event('visibilitychange'));
             }"""
         )
-        # The page's own clock: the round that was begun ends, then two more would come.
+        # A poll in progress ends within 5 s; in the following 12 s there would be two more.
         pause = "ms => new Promise(done => setTimeout(done, ms))"
         await page.evaluate(pause, 5000)
         asked.clear()
         await page.evaluate(pause, 12000)
         assert not [url for url in asked if "/bai/api/" in url], asked
-    stop(rest, session["id"])
 
 
 @pytest.mark.parametrize("language", ["en", "ko", "ja", "th"])
-async def test_nothing_sticks_out_of_the_panel(
+async def test_no_element_overflows_the_panel(
     browser: Browser, hub: RunningHub, language: str, tmp_path: Path
 ) -> None:
-    rest = hub.rest("user")
-    session = start(rest, "panel-narrow", resources={"cpu": "1", "mem": "1g", "cuda.shares": "0.1"})
-    async with panel_of(browser, hub, session, language=language) as page:
+    async with panel_of_new_session(
+        browser,
+        hub,
+        "panel-narrow",
+        resources={"cpu": "1", "mem": "1g", "cuda.shares": "0.1"},
+        language=language,
+    ) as (page, _session):
         panel = page.locator("#bai-session-panel")
-        # The longest values: of what is read and written each second.
+        # The longest values are the read and write rates.
         await panel.locator(".bai-Chart").last.wait_for(timeout=lab.PATIENCE_MS)
         await panel.locator(".bai-Chart-value").last.evaluate(
             "node => { node.textContent += ' 1023 KiB/s · 1023 KiB/s'; }"
         )
-        assert await panel.evaluate(STICKS_OUT) == []
-        assert await panel.evaluate(STICKS_OUT, 240) == []
-        await look(page, f"narrow-{language}", tmp_path)
-    stop(rest, session["id"])
+        assert await panel.evaluate(OVERFLOWING_ELEMENTS) == []
+        assert await panel.evaluate(OVERFLOWING_ELEMENTS, 240) == []
+        await take_screenshot(page, f"narrow-{language}", tmp_path)
 
 
-async def test_the_log_is_followed_searched_and_downloaded(
+async def test_the_log_view_follows_searches_and_downloads_the_log(
     browser: Browser, any_hub: RunningHub, tmp_path: Path
 ) -> None:
-    rest = any_hub.rest("user")
-    session = start(rest, "panel-log")
-    async with panel_of(browser, any_hub, session) as page:
+    async with panel_of_new_session(browser, any_hub, "panel-log") as (page, session):
         await (
             page.locator("#bai-session-panel").get_by_role("button", name="Log", exact=True).click()
         )
@@ -321,7 +260,7 @@ async def test_the_log_is_followed_searched_and_downloaded(
         await log.get_by_text("ServerApp]").first.wait_for(timeout=lab.PATIENCE_MS)
         await view.get_by_label("Server log").uncheck()
         await log.get_by_text("ServerApp]").first.wait_for(state="detached")
-        # A page that is not there is logged, comes by itself, and is shown on request.
+        # The request of a missing page is logged; the view shows it without a reload.
         await page.evaluate("url => fetch(url)", f"{session['url']}no-such-page")
         await view.get_by_label("Times").check()
         await view.get_by_text("no-such-page").wait_for(state="detached")
@@ -336,149 +275,30 @@ async def test_the_log_is_followed_searched_and_downloaded(
             await view.get_by_role("button", name="Download").click()
         found = await (await begun.value).path()
         assert "no-such-page" in found.read_text()
-    stop(rest, session["id"])
 
 
-def nearly_over() -> Callable[[Route], Awaitable[None]]:
-    """Answer what the session's server does, and that nobody has used it for fifty minutes.
-
-    The end stays the same: of one that is put off people are told anew.
-    """
-    now = datetime.now(UTC)
-    times = {
-        "idle_since": (now - timedelta(minutes=50)).isoformat(),
-        "idle_ends_at": (now + timedelta(minutes=10)).isoformat(),
-    }
-
-    async def answer_so(route: Route) -> None:
-        answer = await route.fetch()
-        found = await answer.json()
-        if "session" in found:
-            found["session"] |= times
-        await route.fulfill(response=answer, json=found)
-
-    return answer_so
-
-
-async def keep_alive_on_its_page(
-    browser: Browser, hub: RunningHub, session: dict[str, Any]
-) -> None:
-    """Press the button there, and see that the session is taken as used by that."""
-    rest = hub.rest("user")
-    before = idle_since(rest, session)
-    page = await browser.new_page()
-    try:
-        await sign_in(page, hub, "user")
-        await page.goto(hub.url + session["page"])
-        await page.get_by_text("unless it is used").wait_for(timeout=lab.PATIENCE_MS)
-        path = f"/sessions/{session['id']}/activity"
-        async with page.expect_response(lambda answer: answer.url.endswith(path)) as answered:
-            await page.get_by_role("button", name="Keep it alive").click()
-        assert (await answered.value).ok
-    finally:
-        await page.close()
-    assert idle_since(rest, session) > before
-
-
-def idle_since(rest: httpx.Client, session: dict[str, Any]) -> datetime:
-    found = checked(rest.get(f"/sessions/{session['id']}"), 200)
-    return datetime.fromisoformat(found["idle_since"])
-
-
-def end_unused(hub: RunningHub, session: dict[str, Any]) -> None:
-    """Leave a session unused for longer than its policy allows, with its page open."""
-    rest, admin = hub.rest("user"), hub.rest("admin")
-    limit = {"idle_timeout_seconds": 3}
-    checked(admin.patch("/keypair-policies/default", json=limit), 200)
-    # A use, which tells the session of the limit as well.
-    token = rest.headers["Authorization"].partition(" ")[2]
-    server = JupyterServer(hub.url + session["url"], token)
-    assert server.request("POST", "bai/api/session/activity").status_code == 200
-    ended = wait_for(rest, session["id"], "TERMINATED")
-    assert ended["status_info"].startswith("idle-timeout: unused for 3s"), ended
-    steps = checked(rest.get(f"/sessions/{session['id']}/history"), 200)["items"]
-    assert [step["reason"] for step in steps if step["to_status"] == "TERMINATING"] == [
-        ended["status_info"]
-    ]
-
-
-async def test_a_coming_end_is_told_and_put_off_and_the_end_itself_is_said(
-    browser: Browser, hub: RunningHub, tmp_path: Path
-) -> None:
-    rest, admin = hub.rest("user"), hub.rest("admin")
-    session = start(rest, "panel-ends")
-    policy = {
-        "max_session_lifetime_seconds": 1500,
-        "max_lifetime_extension_seconds": 5400,
-        "idle_timeout_seconds": 3600,
-    }
-    checked(admin.patch("/keypair-policies/default", json=policy), 200)
-    try:
-        async with panel_of(browser, hub, session) as page:
-            panel = page.locator("#bai-session-panel")
-            await panel.get_by_text("This session will be stopped in").wait_for()
-            await (
-                page.locator(".Toastify").get_by_text("This session will be stopped in").wait_for()
-            )
-            await look(page, "stops-soon", tmp_path)
-            await panel.get_by_role("button", name="Keep it alive").click()
-            await panel.get_by_text("This session will be stopped in").wait_for(state="hidden")
-            kept = checked(rest.get(f"/sessions/{session['id']}"), 200)["lifetime"]
-            assert kept["added_seconds"] == 3600 and kept["addable_seconds"] == 1800
-            await panel.get_by_text("Ends in", exact=True).wait_for()
-            await panel.get_by_text("If unused, ends in").wait_for()
-            checked(admin.patch(f"/agents/{session['agent']}", json={"schedulable": False}), 200)
-            await page.route("**/bai/api/look?**", nearly_over())
-            await load(page, hub, session)
-            await open_panel(page)
-            await panel.get_by_text("accepts no new sessions").wait_for(timeout=lab.PATIENCE_MS)
-            checked(admin.patch(f"/agents/{session['agent']}", json={"schedulable": True}), 200)
-            unused = "This session is unused"
-            await panel.get_by_text(unused).wait_for()
-            await page.locator(".Toastify").get_by_text(unused).wait_for()
-            await look(page, "stops-unused", tmp_path)
-            await page.unroute_all(behavior="wait")
-            await panel.get_by_role("button", name="I am still here").click()
-            await panel.get_by_text(unused).wait_for(state="hidden")
-            await page.locator(".Toastify").get_by_text(unused).wait_for(state="hidden")
-            await keep_alive_on_its_page(browser, hub, session)
-            end_unused(hub, session)
-            # Whoever goes on here must hear that nothing of it arrives any more.
-            await panel.get_by_text("This session has ended:").wait_for(timeout=lab.PATIENCE_MS)
-            # Nor is anything offered that could not be had.
-            await app_row(page, "TensorBoard").wait_for(state="hidden")
-            await look(page, "ended", tmp_path)
-    finally:
-        unlimited = dict.fromkeys(policy, 0)
-        checked(admin.patch("/keypair-policies/default", json=unlimited), 200)
-        checked(admin.patch(f"/agents/{session['agent']}", json={"schedulable": True}), 200)
-
-
-async def test_a_manager_that_goes_away_and_comes_back(
+async def test_the_panel_recovers_after_an_outage_of_the_manager(
     browser: Browser, own_hub: Any, tmp_path: Path
 ) -> None:
     hub = own_hub().start()
-    rest = hub.rest("user")
-    session = start(rest, "panel-away")
-    async with panel_of(browser, hub, session) as page:
+    async with panel_of_new_session(browser, hub, "panel-away") as (page, _session):
         panel = page.locator("#bai-session-panel")
         hub.process_of("manager").suspend()
         await panel.get_by_text("The resource manager cannot be reached now").wait_for(
             timeout=lab.PATIENCE_MS
         )
-        # Apps are the session's own.
+        # Apps do not depend on the manager.
         await app_row(page, "TensorBoard").get_by_role("button", name="Start").wait_for()
-        await look(page, "away", tmp_path)
+        await take_screenshot(page, "away", tmp_path)
         hub.process_of("manager").resume()
         await panel.get_by_role("button", name="Try now").click()
         await panel.get_by_text("The resource manager cannot be reached now").wait_for(
             state="hidden", timeout=lab.PATIENCE_MS
         )
-    stop(rest, session["id"])
 
 
-async def every_control_by_tab(page: Page) -> None:
-    """Go from the panel's beginning through its controls, and see where the focus is."""
+async def assert_tab_reaches_every_control(page: Page) -> None:
+    """Press Tab from the beginning of the panel and assert that each control gets the focus."""
     controls = page.locator("#bai-session-panel").locator("button, summary")
     for number in range(await controls.count()):
         await page.keyboard.press("Tab")
@@ -487,7 +307,7 @@ async def every_control_by_tab(page: Page) -> None:
         assert await control.evaluate("node => getComputedStyle(node).outlineStyle") == "solid"
 
 
-async def by_palette(page: Page, command: str) -> None:
+async def run_in_palette(page: Page, command: str) -> None:
     await page.keyboard.press("Control+Shift+c")
     await page.locator(".lm-CommandPalette-input:focus").wait_for()
     await page.keyboard.type(command)
@@ -495,25 +315,23 @@ async def by_palette(page: Page, command: str) -> None:
     await page.keyboard.press("Enter")
 
 
-async def test_the_panel_by_keyboard_palette_and_launcher(
+async def test_the_panel_works_with_keyboard_palette_and_launcher(
     browser: Browser, hub: RunningHub, tmp_path: Path
 ) -> None:
-    rest = hub.rest("user")
-    session = start(rest, "panel-keys")
-    async with panel_of(browser, hub, session) as page:
+    async with panel_of_new_session(browser, hub, "panel-keys") as (page, _session):
         tile = page.locator(
             '.jp-LauncherCard[data-category="Apps of the session"]', has_text="TensorBoard"
         )
         await tile.locator("svg").wait_for(timeout=lab.PATIENCE_MS)
-        # One tile for each app, in one section with a picture of its own.
+        # One tile per app, in one section with its own icon.
         assert await page.locator(".jp-LauncherCard", has_text="TensorBoard").count() == 1
         await page.locator(".jp-Launcher-sectionHeader svg").last.wait_for()
-        await by_palette(page, "Show the session's log")
+        await run_in_palette(page, "Show the session's log")
         await page.locator(".bai-LogView").wait_for()
-        await by_palette(page, "Show the session panel")
+        await run_in_palette(page, "Show the session panel")
         await page.locator("#bai-session-panel:focus").wait_for()
         await page.get_by_role("button", name="New session").wait_for()
-        await every_control_by_tab(page)
+        await assert_tab_reaches_every_control(page)
         summary = page.locator(".bai-Section summary", has_text="My folders")
         await summary.focus()
         await page.keyboard.press("Enter")
@@ -524,4 +342,3 @@ async def test_the_panel_by_keyboard_palette_and_launcher(
                 .map(inner => inner.outerHTML)"""
         )
         assert unnamed == []
-    stop(rest, session["id"])

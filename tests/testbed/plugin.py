@@ -84,7 +84,8 @@ LONGEST_FIRST = (
     "e2e/test_faults.py",
     "e2e/test_journey_rest.py",
     "e2e/test_remote_cli.py",
-    "e2e/test_labext_person.py",
+    "e2e/test_labext_consent.py",
+    "e2e/test_labext_limits.py",
     "e2e/test_hub_roles.py",
     "e2e/test_ssh.py",
 )

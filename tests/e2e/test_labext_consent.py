@@ -1,4 +1,4 @@
-"""What the panel does as its person: shares, uploads and starts, once they have allowed it."""
+"""Actions of the panel as the user: sharing, uploading and creating, after the user's consent."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ import pytest
 
 from tests.e2e import lab
 from tests.e2e.contrast import assert_contrast
-from tests.e2e.engines import checked, start, stop
-from tests.e2e.test_labext import look, panel_of
+from tests.e2e.engines import checked, stop
+from tests.e2e.panel import panel_of_new_session, take_screenshot
 from tests.hub import RunningHub
 from tests.testbed.wait import wait_until_async
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 pytestmark = [pytest.mark.e2e, pytest.mark.browser]
 
-# Three pieces; bytes that differ, so that one in a wrong place is noticed.
+# Three chunks with different bytes, so that a chunk at a wrong offset is detected.
 SIZE = 20_000_000
 DROP = """
 (node, [name, size]) => {
@@ -33,9 +33,9 @@ DROP = """
     }
 }
 """
-# A browser that has no idle moment for a while, and the moment after which it had one.
-BUSY = "window.requestIdleCallback = done => setTimeout(done, 2000)"
-WHEN_IDLE = "new Promise(done => requestIdleCallback(done))"
+# Makes the browser appear busy for 2 s; resolves when it is idle.
+DELAY_IDLE = "window.requestIdleCallback = done => setTimeout(done, 2000)"
+WAIT_FOR_IDLE = "new Promise(done => requestIdleCallback(done))"
 
 
 def content(size: int) -> bytes:
@@ -48,37 +48,36 @@ def row_of(page: Page, name: str) -> Locator:
 
 
 async def allow(page: Page, hub: RunningHub) -> None:
-    """Say yes in the window that the manager opens for it."""
+    """Consent in the window that the manager opens."""
     async with page.expect_popup() as opened:
         await page.locator(".jp-Dialog").get_by_role("button", name="Open window").click()
     window = await opened.value
     await window.wait_for_url(f"{hub.url}/services/bai/panel-login?**")
     async with page.expect_response("**/auth/code/redeem"), window.expect_event("close"):
         await window.click('form button[type="submit"]')
-    # An element of a page in the background takes the focus without a focus event.
+    # In a background page, an element gets the focus without a focus event.
     await page.bring_to_front()
 
 
-async def test_a_folder_is_shared_by_name(
+async def test_the_panel_shares_folders_and_accepts_invitations(
     browser: Browser, any_hub: RunningHub, tmp_path: Path
 ) -> None:
     rest = any_hub.rest("user")
     folder = checked(rest.post("/vfolders", json={"name": "to-share"}), 201)
-    session = start(rest, "panel-share")
-    async with panel_of(browser, any_hub, session) as page:
+    async with panel_of_new_session(browser, any_hub, "panel-share") as (page, session):
         await page.get_by_role("button", name="Share: to-share").click()
         await allow(page, any_hub)
         dialog = page.locator(".jp-Dialog")
         await dialog.get_by_text("It is not shared.").wait_for(timeout=lab.PATIENCE_MS)
         await dialog.get_by_label("User name or e-mail").fill("user2")
         await dialog.get_by_label("Permission", exact=True).select_option("rw")
-        # Enter does what the form does, not what the dialog would do with it.
+        # Enter submits the form, not the dialog.
         await dialog.get_by_label("User name or e-mail").press("Enter")
         await dialog.get_by_text("user2 was invited").wait_for()
         await dialog.get_by_label("User name or e-mail").fill("nobody-of-that-name")
         await dialog.get_by_role("button", name="Invite").click()
         await dialog.get_by_role("alert").get_by_text("nobody-of-that-name").wait_for()
-        await look(page, f"share-{any_hub.engine}", tmp_path)
+        await take_screenshot(page, f"share-{any_hub.engine}", tmp_path)
         other = any_hub.rest("user2")
         found = checked(other.get("/vfolder-invitations"), 200)["items"]
         invitation = next(item for item in found if item["vfolder_id"] == folder["id"])
@@ -86,7 +85,7 @@ async def test_a_folder_is_shared_by_name(
         await dialog.get_by_role("button", name="Withdraw: user2").click()
         await dialog.get_by_role("button", name="Withdraw: user2").wait_for(state="hidden")
         await dialog.get_by_role("button", name="Close", exact=True).click()
-        # What others offer is accepted in the panel too, and is in the list of folders then.
+        # Invitations are accepted in the panel; the folder is then in the list.
         lent = checked(other.post("/vfolders", json={"name": "lent"}), 201)
         checked(other.put(f"/vfolders/{lent['id']}/grants/user", json={"permission": "ro"}), 200)
         assert rest.get(f"/vfolders/{lent['id']}").status_code == 404
@@ -97,16 +96,14 @@ async def test_a_folder_is_shared_by_name(
         await row_of(page, "lent").wait_for(timeout=lab.PATIENCE_MS)
     assert checked(rest.get(f"/vfolders/{lent['id']}"), 200)["permission"] == "ro"
     checked(other.delete(f"/vfolders/{lent['id']}"), 204)
-    stop(rest, session["id"])
     checked(rest.delete(f"/vfolders/{folder['id']}"), 204)
 
 
-async def test_files_are_dropped_into_a_folder_and_what_breaks_off_goes_on(
+async def test_dropped_files_are_uploaded_and_interrupted_uploads_resume(
     browser: Browser, any_hub: RunningHub, tmp_path: Path
 ) -> None:
     rest = any_hub.rest("user")
     folder = checked(rest.post("/vfolders", json={"name": "dropped"}), 201)
-    session = start(rest, "panel-upload")
     broken: list[str] = []
 
     async def break_once(route: Route) -> None:
@@ -117,7 +114,7 @@ async def test_files_are_dropped_into_a_folder_and_what_breaks_off_goes_on(
         else:
             await route.continue_()
 
-    async with panel_of(browser, any_hub, session) as page:
+    async with panel_of_new_session(browser, any_hub, "panel-upload") as (page, session):
         await page.route("**/uploads/*", break_once)
         row = row_of(page, "dropped")
         await row.evaluate(DROP, ["big.bin", SIZE])
@@ -127,10 +124,10 @@ async def test_files_are_dropped_into_a_folder_and_what_breaks_off_goes_on(
         kept = rest.get(f"/vfolders/{folder['id']}/content", params={"path": "big.bin"})
         assert hashlib.sha256(kept.content).digest() == hashlib.sha256(content(SIZE)).digest()
 
-        # A file that is there already is not replaced unless somebody says so.
+        # An existing file is replaced only after confirmation.
         await row.evaluate(DROP, ["big.bin", 12])
         await row.get_by_text("A file with this name exists already.").wait_for()
-        await look(page, f"upload-exists-{any_hub.engine}", tmp_path)
+        await take_screenshot(page, f"upload-exists-{any_hub.engine}", tmp_path)
         assert size_of(rest, folder, "big.bin") == SIZE
         await row.get_by_role("button", name="Replace: big.bin").click()
         await row.get_by_text("2 of 2 files uploaded").wait_for(timeout=lab.PATIENCE_MS)
@@ -138,7 +135,6 @@ async def test_files_are_dropped_into_a_folder_and_what_breaks_off_goes_on(
         await row.evaluate(DROP, ["empty", 0])
         await row.get_by_text("3 of 3 files uploaded").wait_for(timeout=lab.PATIENCE_MS)
         assert size_of(rest, folder, "empty") == 0
-    stop(rest, session["id"])
     checked(rest.delete(f"/vfolders/{folder['id']}"), 204)
 
 
@@ -150,8 +146,8 @@ def size_of(rest: Any, folder: dict[str, Any], name: str) -> int:
 async def tab_into_form(page: Page, dialog: Locator) -> None:
     """Press Tab on the last button until the first field has the focus.
 
-    The window gets the focus back from the closed sign-in window at a moment of its own, and the
-    dialog then puts the focus on its button.
+    The page regains the focus from the closed consent window after an unknown delay; the dialog
+    then moves the focus to its button.
     """
     first = dialog.get_by_label("Name").and_(page.locator(":focus"))
 
@@ -162,23 +158,22 @@ async def tab_into_form(page: Page, dialog: Locator) -> None:
     await wait_until_async(has_focus, lab.PATIENCE_MS / 1000, "the focus on the first field")
 
 
-async def test_a_session_is_started_from_the_panel(
+async def test_the_panel_creates_a_session(
     browser: Browser, hub: RunningHub, tmp_path: Path
 ) -> None:
     rest = hub.rest("user")
-    session = start(rest, "panel-start")
-    async with panel_of(browser, hub, session) as page:
-        await page.evaluate(BUSY)
+    async with panel_of_new_session(browser, hub, "panel-start") as (page, session):
+        await page.evaluate(DELAY_IDLE)
         await page.get_by_role("button", name="New session").click()
         await allow(page, hub)
         dialog = page.get_by_role("dialog", name="New session")
         await dialog.get_by_label("Name").wait_for(timeout=lab.PATIENCE_MS)
-        await page.evaluate(WHEN_IDLE)
+        await page.evaluate(WAIT_FOR_IDLE)
         await tab_into_form(page, dialog)
         await page.keyboard.type("x")
         await dialog.get_by_label("Your own ports").fill("8501, 2200")
         await dialog.get_by_role("button", name="Start").click()
-        # All that is wrong is said, each at its field, and what was filled in stays.
+        # Each error is shown at its field, and the values remain filled in.
         await dialog.get_by_role("alert").get_by_text("4 to 64").wait_for()
         await dialog.get_by_role("alert").get_by_text("Port 2200 is used").wait_for()
         for label, why in (("Name", "4 to 64"), ("Your own ports", "Port 2200 is used")):
@@ -188,7 +183,7 @@ async def test_a_session_is_started_from_the_panel(
             assert why in await page.locator(f"#{described}").inner_text()
         assert await dialog.get_by_label("Name").input_value() == "x"
         await dialog.get_by_label("Name").and_(page.locator(":focus")).wait_for()
-        await look(page, "start", tmp_path)
+        await take_screenshot(page, "start", tmp_path)
         await assert_contrast(dialog, "start", tmp_path)
         await dialog.get_by_role("link", name="Your own ports").click()
         await dialog.get_by_label("Your own ports").and_(page.locator(":focus")).wait_for()
@@ -200,16 +195,14 @@ async def test_a_session_is_started_from_the_panel(
     made = checked(rest.get("/sessions/from-the-panel"), 200)
     assert (made["image"], made["preopen_ports"]) == (session["image"], [8501, 9000])
     stop(rest, made["id"])
-    stop(rest, session["id"])
 
 
-async def test_who_does_not_allow_it_and_who_has_allowed_it_for_too_long(
+async def test_the_panel_asks_for_consent_again_after_denial_and_expiry(
     browser: Browser, hub: RunningHub, tmp_path: Path
 ) -> None:
     rest = hub.rest("user")
     folder = checked(rest.post("/vfolders", json={"name": "refused"}), 201)
-    session = start(rest, "panel-refused")
-    async with panel_of(browser, hub, session) as page:
+    async with panel_of_new_session(browser, hub, "panel-refused") as (page, session):
         share = page.get_by_role("button", name="Share: refused")
         await share.click()
         async with page.expect_popup() as opened:
@@ -224,7 +217,7 @@ async def test_who_does_not_allow_it_and_who_has_allowed_it_for_too_long(
         dialog = page.locator(".jp-Dialog")
         await dialog.get_by_text("It is not shared.").wait_for(timeout=lab.PATIENCE_MS)
         await dialog.get_by_role("button", name="Close", exact=True).click()
-        # The manager does not take it any more: the person is asked anew, nothing is lost.
+        # The manager rejects the expired token: the user is asked for consent again.
         await page.route("**/grants?*", lambda route: route.fulfill(status=401, body="{}"))
         await share.click()
         await dialog.get_by_role("alert").wait_for()
@@ -233,5 +226,4 @@ async def test_who_does_not_allow_it_and_who_has_allowed_it_for_too_long(
         await share.click()
         await allow(page, hub)
         await dialog.get_by_text("It is not shared.").wait_for(timeout=lab.PATIENCE_MS)
-    stop(rest, session["id"])
     checked(rest.delete(f"/vfolders/{folder['id']}"), 204)

@@ -1,0 +1,138 @@
+"""Time limits and idle timeouts in the session panel, in a browser."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import httpx
+import pytest
+
+from tests.e2e import lab
+from tests.e2e.engines import checked, start, wait_for
+from tests.e2e.panel import app_row, load, open_panel, panel_of, take_screenshot
+from tests.e2e.test_journey_browser import sign_in
+from tests.hub import RunningHub
+from tests.testbed.jupyter import JupyterServer
+
+if TYPE_CHECKING:
+    from playwright.async_api import Browser, Route
+
+pytestmark = [pytest.mark.e2e, pytest.mark.browser]
+
+
+def nearly_over() -> Callable[[Route], Awaitable[None]]:
+    """Return a route handler that changes responses: idle for 50 min, stopped in 10 min.
+
+    The end is constant, because the panel shows a new warning if it changes.
+    """
+    now = datetime.now(UTC)
+    times = {
+        "idle_since": (now - timedelta(minutes=50)).isoformat(),
+        "idle_ends_at": (now + timedelta(minutes=10)).isoformat(),
+    }
+
+    async def answer_so(route: Route) -> None:
+        answer = await route.fetch()
+        found = await answer.json()
+        if "session" in found:
+            found["session"] |= times
+        await route.fulfill(response=answer, json=found)
+
+    return answer_so
+
+
+async def keep_alive_on_the_session_page(
+    browser: Browser, hub: RunningHub, session: dict[str, Any]
+) -> None:
+    """Press the button on the session's page and assert that this counts as activity."""
+    rest = hub.rest("user")
+    before = idle_since(rest, session)
+    page = await browser.new_page()
+    try:
+        await sign_in(page, hub, "user")
+        await page.goto(hub.url + session["page"])
+        await page.get_by_text("unless it is used").wait_for(timeout=lab.PATIENCE_MS)
+        path = f"/sessions/{session['id']}/activity"
+        async with page.expect_response(lambda answer: answer.url.endswith(path)) as answered:
+            await page.get_by_role("button", name="Keep it alive").click()
+        assert (await answered.value).ok
+    finally:
+        await page.close()
+    assert idle_since(rest, session) > before
+
+
+def idle_since(rest: httpx.Client, session: dict[str, Any]) -> datetime:
+    found = checked(rest.get(f"/sessions/{session['id']}"), 200)
+    return datetime.fromisoformat(found["idle_since"])
+
+
+def wait_for_idle_timeout(hub: RunningHub, session: dict[str, Any]) -> None:
+    """Set an idle timeout of 3 s and wait until it stops the session, whose page is open."""
+    rest, admin = hub.rest("user"), hub.rest("admin")
+    limit = {"idle_timeout_seconds": 3}
+    checked(admin.patch("/keypair-policies/default", json=limit), 200)
+    # Report activity: the response notifies the session of the new limit.
+    token = rest.headers["Authorization"].partition(" ")[2]
+    server = JupyterServer(hub.url + session["url"], token)
+    assert server.request("POST", "bai/api/session/activity").status_code == 200
+    ended = wait_for(rest, session["id"], "TERMINATED")
+    assert ended["status_info"].startswith("idle-timeout: unused for 3s"), ended
+    steps = checked(rest.get(f"/sessions/{session['id']}/history"), 200)["items"]
+    assert [step["reason"] for step in steps if step["to_status"] == "TERMINATING"] == [
+        ended["status_info"]
+    ]
+
+
+async def test_the_panel_warns_before_time_limits_extends_them_and_shows_the_end(
+    browser: Browser, hub: RunningHub, tmp_path: Path
+) -> None:
+    rest, admin = hub.rest("user"), hub.rest("admin")
+    session = start(rest, "panel-ends")
+    policy = {
+        "max_session_lifetime_seconds": 1500,
+        "max_lifetime_extension_seconds": 5400,
+        "idle_timeout_seconds": 3600,
+    }
+    checked(admin.patch("/keypair-policies/default", json=policy), 200)
+    try:
+        async with panel_of(browser, hub, session) as page:
+            panel = page.locator("#bai-session-panel")
+            await panel.get_by_text("This session will be stopped in").wait_for()
+            await (
+                page.locator(".Toastify").get_by_text("This session will be stopped in").wait_for()
+            )
+            await take_screenshot(page, "stops-soon", tmp_path)
+            await panel.get_by_role("button", name="Keep it alive").click()
+            await panel.get_by_text("This session will be stopped in").wait_for(state="hidden")
+            kept = checked(rest.get(f"/sessions/{session['id']}"), 200)["lifetime"]
+            assert kept["added_seconds"] == 3600 and kept["addable_seconds"] == 1800
+            await panel.get_by_text("Ends in", exact=True).wait_for()
+            await panel.get_by_text("If unused, ends in").wait_for()
+            checked(admin.patch(f"/agents/{session['agent']}", json={"schedulable": False}), 200)
+            await page.route("**/bai/api/look?**", nearly_over())
+            await load(page, hub, session)
+            await open_panel(page)
+            await panel.get_by_text("accepts no new sessions").wait_for(timeout=lab.PATIENCE_MS)
+            checked(admin.patch(f"/agents/{session['agent']}", json={"schedulable": True}), 200)
+            unused = "This session is unused"
+            await panel.get_by_text(unused).wait_for()
+            await page.locator(".Toastify").get_by_text(unused).wait_for()
+            await take_screenshot(page, "stops-unused", tmp_path)
+            await page.unroute_all(behavior="wait")
+            await panel.get_by_role("button", name="I am still here").click()
+            await panel.get_by_text(unused).wait_for(state="hidden")
+            await page.locator(".Toastify").get_by_text(unused).wait_for(state="hidden")
+            await keep_alive_on_the_session_page(browser, hub, session)
+            wait_for_idle_timeout(hub, session)
+            # The panel must show that further actions have no effect.
+            await panel.get_by_text("This session has ended:").wait_for(timeout=lab.PATIENCE_MS)
+            # Apps of the ended session are not offered any more.
+            await app_row(page, "TensorBoard").wait_for(state="hidden")
+            await take_screenshot(page, "ended", tmp_path)
+    finally:
+        unlimited = dict.fromkeys(policy, 0)
+        checked(admin.patch("/keypair-policies/default", json=unlimited), 200)
+        checked(admin.patch(f"/agents/{session['agent']}", json={"schedulable": True}), 200)
