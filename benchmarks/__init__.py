@@ -1,1 +1,1 @@
-"""One command for each figure of docs/figures.md: `python -m benchmarks.NAME --help`."""
+"""The benchmarks of docs/figures.md: `python -m benchmarks.NAME --help`."""

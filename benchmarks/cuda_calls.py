@@ -1,6 +1,6 @@
-"""The few calls of the CUDA driver and of cuBLAS that the measurements need, through ctypes.
+"""Bindings for the CUDA driver and cuBLAS (ctypes), as far as the GPU benchmarks need them.
 
-Only the driver is required, and cuBLAS for matrix products.
+Only the driver is required; matrix products also need cuBLAS.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ from ctypes import c_float, c_int, c_size_t, c_uint64, c_void_p
 from pathlib import Path
 
 OUT_OF_MEMORY = 2
-BF16, COMPUTE_F32, DEFAULT_ALGORITHM, PLAIN = 14, 68, -1, 0
+BF16, COMPUTE_F32, DEFAULT_ALGORITHM, CUBLAS_OP_N = 14, 68, -1, 0
 BYTES_OF_BF16 = 2
 CUBLAS = ("libcublas.so.13", "libcublas.so.12", "libcublas.so.11")
 
 
 class CudaFailed(Exception):
-    """A call failed; ``code`` is the library's."""
+    """A failed call; ``code`` is the error code of the library."""
 
     def __init__(self, name: str, code: int) -> None:
         super().__init__(f"{name} failed with {code}")
@@ -29,7 +29,7 @@ class Cuda:
     """A context on the first device visible to this process."""
 
     def __init__(self) -> None:
-        """Open it.
+        """Create the context.
 
         Raises
         ------
@@ -72,15 +72,15 @@ class Copy:
         cuda.clear(self._source, size)
 
     def run(self, times: int) -> None:
-        """Copy that many times and wait for the last copy."""
+        """Copy ``times`` times and wait for the last copy."""
         target, source = c_uint64(self._target), c_uint64(self._source)
         for _ in range(times):
             self._cuda.call("cuMemcpyDtoD_v2", target, source, c_size_t(self._size))
         self._cuda.wait()
 
 
-# A kernel that writes to an invalid address.
-STRAY_WRITE = b""".version 6.0
+# PTX code of a kernel that writes to an invalid address.
+INVALID_WRITE_PTX = b""".version 6.0
 .target sm_50
 .address_size 64
 .visible .entry stray() {
@@ -92,10 +92,10 @@ STRAY_WRITE = b""".version 6.0
 \0"""
 
 
-def write_astray(cuda: Cuda) -> int:
-    """Let a kernel fault and return the device's error; 0: none."""
+def trigger_memory_fault(cuda: Cuda) -> int:
+    """Run a kernel with a memory fault and return the error code; 0 if there is no error."""
     module, function = c_void_p(), c_void_p()
-    cuda.call("cuModuleLoadData", ctypes.byref(module), STRAY_WRITE)
+    cuda.call("cuModuleLoadData", ctypes.byref(module), INVALID_WRITE_PTX)
     cuda.call("cuModuleGetFunction", ctypes.byref(function), module, b"stray")
     cuda.call("cuLaunchKernel", function, *[c_int(1)] * 6, c_int(0), None, None, None)
     try:
@@ -125,12 +125,12 @@ class Product:
         return 2 * int(self._size) ** 3
 
     def run(self, times: int) -> None:
-        """Compute that many products and wait for the last one."""
+        """Compute the product ``times`` times and wait for the last one."""
         n = c_int(self._size)
         left, right, result = (c_void_p(address) for address in self._matrices)
         for _ in range(times):
             self._check(
-                "cublasGemmEx", self._handle, c_int(PLAIN), c_int(PLAIN), n, n, n,
+                "cublasGemmEx", self._handle, c_int(CUBLAS_OP_N), c_int(CUBLAS_OP_N), n, n, n,
                 ctypes.byref(self._one), left, c_int(BF16), n, right, c_int(BF16), n,
                 ctypes.byref(self._zero), result, c_int(BF16), n,
                 c_int(COMPUTE_F32), c_int(DEFAULT_ALGORITHM),
@@ -144,18 +144,16 @@ class Product:
 
 
 def _open_cublas() -> ctypes.CDLL:
-    for path in _places():
+    for path in _cublas_paths():
         try:
             return ctypes.CDLL(path)
         except OSError:
             continue
-    raise OSError(f"{', '.join(CUBLAS)}: none of them can be loaded")
+    raise OSError(f"cannot load cuBLAS (tried {', '.join(CUBLAS)})")
 
 
-def _places() -> Iterator[str]:
-    """Yield possible locations of cuBLAS: the loader's paths, the toolkit, packages of this
-    Python.
-    """
+def _cublas_paths() -> Iterator[str]:
+    """Yield possible paths of cuBLAS: default search path, CUDA toolkit, Python packages."""
     yield from CUBLAS
     folders = [Path("/usr/local/cuda/lib64"), Path("/usr/local/cuda/targets/x86_64-linux/lib")]
     folders += [Path(entry) / "nvidia" / "cublas" / "lib" for entry in sys.path if entry]
@@ -163,8 +161,8 @@ def _places() -> Iterator[str]:
         yield from (str(folder / name) for name in CUBLAS)
 
 
-def why_not() -> str:
-    """Return why nothing can be measured in this process, or an empty text."""
+def unavailable_reason() -> str:
+    """Return why CUDA cannot be used in this process; empty if it can."""
     try:
         Cuda()
         _open_cublas()

@@ -1,4 +1,4 @@
-"""Interference between tenants of a GPU, and the effect of killed or faulting neighbours."""
+"""Interference between tenants of a GPU, and the effects of killed and faulting neighbours."""
 
 from __future__ import annotations
 
@@ -7,18 +7,18 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from .gpu_tenants import Environ, Tenant, ask, median_rate, together
+from .gpu_tenants import Environ, Tenant, concurrent_rates, median_rate, run_worker
 
-# Rows of a matrix so small that one product leaves most of a GPU idle.
+# Number of rows of a small matrix: one product leaves most of a GPU idle.
 SMALL = 256
 RECOVERY_SECONDS = 60.0
 
 
 @dataclass(frozen=True, slots=True)
 class Kinds:
-    """Command line of a tenant of each kind, and its rate alone."""
+    """Worker arguments for each kind of tenant, and its rate without other tenants."""
 
-    words: Mapping[str, Sequence[object]]
+    args: Mapping[str, Sequence[object]]
     alone: Mapping[str, float]
 
     @classmethod
@@ -31,12 +31,12 @@ class Kinds:
         return cls(words, {kind: median_rate(w, environ, runs) for kind, w in words.items()})
 
     def side_by_side(self, kinds: Sequence[str], environ: Environ) -> dict[str, float]:
-        """Return the sum of the tenants' rates relative to their rates alone, and Jain's index.
+        """Return the sum of the tenants' rates, relative to their rates alone, and Jain's index.
 
-        Tenants one after the other would give a sum of 1; the index is 1 if all relative rates are
-        equal.
+        The sum is 1 if the GPU only alternates between tenants. The index is 1 if all relative
+        rates are equal.
         """
-        rates = together([(self.words[kind], environ) for kind in kinds])
+        rates = concurrent_rates([(self.args[kind], environ) for kind in kinds])
         parts = [rate / self.alone[kind] for rate, kind in zip(rates, kinds, strict=True)]
         fairness = sum(parts) ** 2 / (len(parts) * sum(part**2 for part in parts))
         return {"of_one_alone": round(sum(parts), 3), "fairness": round(fairness, 3)}
@@ -50,51 +50,47 @@ class Kinds:
         return {kind: self.side_by_side([kind] * count, environ) for kind in ("large", "small")}
 
 
-def killed_neighbour(words: Sequence[object], environ: Environ) -> dict[str, Any]:
-    """Kill a working tenant; return whether its neighbour continues and when a new one can
-    compute.
-    """
-    with Tenant(words, environ) as killed, Tenant(words, environ) as neighbour:
+def killed_neighbour(args: Sequence[object], environ: Environ) -> dict[str, Any]:
+    """Kill a tenant; return whether its neighbour continues and when a new tenant is ready."""
+    with Tenant(args, environ) as killed, Tenant(args, environ) as neighbour:
         for tenant in (killed, neighbour):
-            tenant.answer()
+            tenant.message()
         for tenant in (killed, neighbour):
             tenant.go()
         killed.process.kill()
-        seconds = seconds_until_one_works(words, environ)
-        return {"new_tenant_seconds": seconds, "neighbour_goes_on": _goes_on(neighbour)}
+        seconds = seconds_until_tenant_ready(args, environ)
+        return {"new_tenant_seconds": seconds, "neighbour_goes_on": _continues(neighbour)}
 
 
-def fault_of_a_neighbour(words: Sequence[object], environ: Environ) -> dict[str, Any]:
-    """Let a tenant's kernel fault; return its error, the effect on its neighbour, and the recovery
-    time.
-    """
-    with Tenant(words, environ) as neighbour:
-        neighbour.answer()
+def fault_of_a_neighbour(args: Sequence[object], environ: Environ) -> dict[str, Any]:
+    """Cause a fault in a tenant; return its error, the effects and the recovery time."""
+    with Tenant(args, environ) as neighbour:
+        neighbour.message()
         neighbour.go()
         try:
-            code = ask(["fault"], environ)["code"]
+            code = run_worker(["fault"], environ)["code"]
         except RuntimeError as error:
             return {"why_not": str(error)}
-        seconds = seconds_until_one_works(words, environ)
+        seconds = seconds_until_tenant_ready(args, environ)
         found = {"error_code": code, "new_tenant_seconds": seconds}
-        return {**found, "neighbour_goes_on": _goes_on(neighbour)}
+        return {**found, "neighbour_goes_on": _continues(neighbour)}
 
 
-def seconds_until_one_works(words: Sequence[object], environ: Environ) -> float | None:
-    """Return how long it takes until a new tenant is ready; None after a timeout."""
+def seconds_until_tenant_ready(args: Sequence[object], environ: Environ) -> float | None:
+    """Return the seconds until a new tenant is ready; None after the timeout."""
     started = time.perf_counter()
     while time.perf_counter() - started < RECOVERY_SECONDS:
-        with Tenant(words, environ) as new:
+        with Tenant(args, environ) as new:
             try:
-                new.answer()
+                new.message()
             except RuntimeError:
                 continue
             return round(time.perf_counter() - started, 2)
     return None
 
 
-def _goes_on(tenant: Tenant) -> bool:
+def _continues(tenant: Tenant) -> bool:
     try:
-        return "per_second" in tenant.answer()
+        return "per_second" in tenant.message()
     except RuntimeError:
         return False

@@ -30,7 +30,7 @@ from bai_services.agent.kernels import Task
 from bai_services.agent.processes import ProcessEngine
 
 from .gpu_neighbours import Kinds, fault_of_a_neighbour, killed_neighbour
-from .gpu_tenants import Tenant, ask, median_rate, mps
+from .gpu_tenants import Tenant, median_rate, mps, run_worker
 
 MISSING = 6
 AGENT = "bench"
@@ -54,7 +54,7 @@ def main() -> int:
         print("there is no NVIDIA GPU whose driver tells its memory", file=sys.stderr)
         return MISSING
     gpu = gpus[0]
-    if why_not := ask(["check"], plain(gpu))["why_not"]:
+    if why_not := run_worker(["check"], plain(gpu))["why_not"]:
         print(f"nothing can be computed on {gpu.model}: {why_not}", file=sys.stderr)
         return MISSING
     with tempfile.TemporaryDirectory(prefix="bai-") as name:
@@ -79,7 +79,7 @@ def measure(gpu: Device, total: int, folder: Path, spec: argparse.Namespace) -> 
             "teraflops": teraflops(alone.alone["large"]),
             "copy_gigabytes_per_second": round(alone.alone["copy"] / 1e9, 1),
             "launch_microseconds": launch(plain(gpu)),
-            "max_memory_percent": percent(ask(["fill"], plain(gpu))["bytes"], total),
+            "max_memory_percent": percent(run_worker(["fill"], plain(gpu))["bytes"], total),
             "pairs": alone.pairs(plain(gpu)),
             **{f"{n}_tenants": alone.crowd(n, plain(gpu)) for n in CROWDS},
         },
@@ -97,18 +97,18 @@ def with_mps(
     gpu: Device, total: int, alone: Kinds, folder: Path, spec: argparse.Namespace
 ) -> dict[str, Any]:
     """Return the figures with MPS; the fault comes last, because it may break the daemon."""
-    large = alone.words["large"]
+    large = alone.args["large"]
     rates, found = {}, {}
     for share in PERCENTS:
         with mps(folder, gpu.id, Limits.of(share * 10, total)) as environ:
             rates[share] = median_rate(large, environ, spec.runs)
     with mps(folder, gpu.id, Limits.of(WHOLE, total)) as environ:
-        copied = median_rate(alone.words["copy"], environ, spec.runs)
+        copied = median_rate(alone.args["copy"], environ, spec.runs)
         found["launch_microseconds"] = launch(environ)
         found["pairs_at_100_percent"] = alone.pairs(environ)
     with mps(folder, gpu.id, Limits.of(QUARTER, total)) as environ:
         memory = quarter(environ, total)
-        bypass = percent(ask(["fill"], plain(gpu))["bytes"], total)
+        bypass = percent(run_worker(["fill"], plain(gpu))["bytes"], total)
         killed = killed_neighbour(large, environ)
     for count in CROWDS:
         with mps(folder, gpu.id, Limits.of(WHOLE // count, total)) as environ:
@@ -139,7 +139,7 @@ def overhead(before: float, after: float) -> float:
 
 
 def launch(environ: Mapping[str, str]) -> float:
-    return round(float(ask(["launch"], environ)["microseconds"]), 1)
+    return round(float(run_worker(["launch"], environ)["microseconds"]), 1)
 
 
 def quarter(environ: Mapping[str, str], total: int) -> dict[str, float]:
@@ -151,7 +151,7 @@ def quarter(environ: Mapping[str, str], total: int) -> dict[str, float]:
         "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE": "100",
     }
     tries = {"unset": environ, "raised": {**environ, **raised}}
-    return {name: percent(ask(["fill"], own)["bytes"], total) for name, own in tries.items()}
+    return {name: percent(run_worker(["fill"], own)["bytes"], total) for name, own in tries.items()}
 
 
 def compute_error(rates: Mapping[int, float]) -> float:
@@ -180,7 +180,7 @@ async def watchdog_seconds(gpu: Device, total: int, folder: Path) -> float | Non
     holdings.add(task, [granted])
     size = min(2 * (granted.memory_bytes or 0) + GIB, total // 2)
     with Tenant(["hold", size], {**plain(gpu), **marks}) as tenant:
-        await asyncio.to_thread(tenant.answer)
+        await asyncio.to_thread(tenant.message)
         started = time.perf_counter()
         watching = asyncio.create_task(watchdog.run())
         try:

@@ -1,4 +1,4 @@
-"""Tenants of a GPU as processes, with or without MPS, for gpu_share."""
+"""Tenants of a GPU as worker processes, with or without MPS, for gpu_share."""
 
 from __future__ import annotations
 
@@ -7,30 +7,31 @@ import os
 import statistics
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
 from bai_services.agent.devices.nvidia.mps import Limits, MpsControl
 
-ANSWER_SECONDS = 120.0
+MESSAGE_TIMEOUT_SECONDS = 120.0
 Environ = Mapping[str, str]
 
 
 class Tenant:
-    """A worker process; compute and hold workers wait until ``go``."""
+    """A worker process. Workers that compute, copy or hold memory report ready and await `go`."""
 
-    def __init__(self, words: Sequence[object], environ: Environ) -> None:
-        # With MPS a tenant sees its GPU as number 0, whatever its number outside.
-        kept = {
+    def __init__(self, args: Sequence[object], environ: Environ) -> None:
+        # With MPS a tenant sees its GPU as number 0, so the machine's numbers are not inherited.
+        inherited = {
             name: text
             for name, text in os.environ.items()
             if "MPS" not in name and name != "CUDA_VISIBLE_DEVICES"
         }
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "benchmarks.gpu_worker", *map(str, words)],
-            env={**kept, **environ},
+            [sys.executable, "-m", "benchmarks.gpu_worker", *map(str, args)],
+            env={**inherited, **environ},
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
@@ -43,22 +44,27 @@ class Tenant:
         self.process.kill()
         self.process.communicate()
 
-    def answer(self) -> dict[str, Any]:
-        """Return the worker's next message.
+    def message(self, timeout_seconds: float = MESSAGE_TIMEOUT_SECONDS) -> dict[str, Any]:
+        """Return the worker's next message; kill the worker after the timeout.
 
         Raises
         ------
         RuntimeError
-            If it ends without a message, or CUDA fails.
+            If the worker exits without a message (also after the timeout), or CUDA fails.
         """
         assert self.process.stdout is not None
-        line = self.process.stdout.readline()
+        timer = threading.Timer(timeout_seconds, self.process.kill)
+        timer.start()
+        try:
+            line = self.process.stdout.readline()
+        finally:
+            timer.cancel()
         if not line:
-            raise RuntimeError(f"a tenant ended with {self.process.wait(ANSWER_SECONDS)}")
-        said: dict[str, Any] = json.loads(line)
-        if "error" in said:
-            raise RuntimeError(f"a tenant cannot go on: {said['error']}")
-        return said
+            raise RuntimeError(f"a tenant exited with {self.process.wait(timeout_seconds)}")
+        message: dict[str, Any] = json.loads(line)
+        if "error" in message:
+            raise RuntimeError(f"CUDA failed in a tenant: {message['error']}")
+        return message
 
     def go(self) -> None:
         assert self.process.stdin is not None
@@ -66,32 +72,29 @@ class Tenant:
         self.process.stdin.flush()
 
 
-def ask(words: Sequence[object], environ: Environ) -> dict[str, Any]:
-    """Run a worker to its end and return its result."""
-    with Tenant(words, environ) as tenant:
-        return tenant.answer()
+def run_worker(args: Sequence[object], environ: Environ) -> dict[str, Any]:
+    """Run a worker and return its result."""
+    with Tenant(args, environ) as tenant:
+        return tenant.message()
 
 
-def together(tasks: Sequence[tuple[Sequence[object], Environ]]) -> list[float]:
+def concurrent_rates(tasks: Sequence[tuple[Sequence[object], Environ]]) -> list[float]:
     """Run tenants at the same time and return the rate of each.
 
-    A task is the command line of a worker that computes or copies, and its environment.
+    A task consists of the arguments of a worker that computes or copies, and its environment.
     """
-    tenants = [Tenant(words, environ) for words, environ in tasks]
-    try:
+    with ExitStack() as stack:
+        tenants = [stack.enter_context(Tenant(args, environ)) for args, environ in tasks]
         for tenant in tenants:
-            tenant.answer()
+            tenant.message()
         for tenant in tenants:
             tenant.go()
-        return [float(tenant.answer()["per_second"]) for tenant in tenants]
-    finally:
-        for tenant in tenants:
-            tenant.__exit__()
+        return [float(tenant.message()["per_second"]) for tenant in tenants]
 
 
-def median_rate(words: Sequence[object], environ: Environ, runs: int) -> float:
+def median_rate(args: Sequence[object], environ: Environ, runs: int) -> float:
     """Return the median rate of one tenant."""
-    return statistics.median(together([(words, environ)])[0] for _ in range(runs))
+    return statistics.median(concurrent_rates([(args, environ)])[0] for _ in range(runs))
 
 
 @contextmanager

@@ -1,10 +1,10 @@
 """One tenant of a GPU in a separate process: ``python -m benchmarks.gpu_worker ACTION``.
 
-``check`` reports why it cannot work, ``fill`` how many bytes it could allocate, ``hold BYTES``
-allocates that much and stays, ``compute SECONDS SIZE`` multiplies matrices, ``copy SECONDS`` copies
+``check`` reports why CUDA is unavailable, ``fill`` how many bytes can be allocated, ``hold BYTES``
+allocates memory and waits, ``compute SECONDS SIZE`` multiplies matrices, ``copy SECONDS`` copies
 memory, ``launch`` reports the microseconds for a tiny kernel, ``fault`` writes to an invalid
-address. Each prints one JSON object, with the key ``error`` where CUDA fails; hold, compute and
-copy print ``{"ready": true}`` first and start when they read a line from standard input.
+address. Each prints one JSON object, with the key ``error`` if CUDA fails. The actions hold,
+compute and copy first print ``{"ready": true}`` and wait for a line on standard input.
 """
 
 from __future__ import annotations
@@ -14,10 +14,18 @@ import sys
 import time
 from collections.abc import Callable
 
-from .cuda_calls import OUT_OF_MEMORY, Copy, Cuda, CudaFailed, Product, why_not, write_astray
+from .cuda_calls import (
+    OUT_OF_MEMORY,
+    Copy,
+    Cuda,
+    CudaFailed,
+    Product,
+    trigger_memory_fault,
+    unavailable_reason,
+)
 
 STEP = 256 * 2**20
-AT_ONCE = 4
+RUNS_PER_CHECK = 4
 LAUNCHES = 2000
 
 
@@ -39,7 +47,7 @@ def hold(size: int) -> None:
     cuda = Cuda()
     cuda.clear(cuda.allocate(size), size)
     cuda.wait()
-    say({"ready": True})
+    send({"ready": True})
     sys.stdin.readline()
 
 
@@ -56,13 +64,13 @@ def copy(seconds: float) -> float:
 
 def rate(run: Callable[[int], None], seconds: float) -> float:
     """Return the rate of an action, measured after the start signal."""
-    run(AT_ONCE)
-    say({"ready": True})
+    run(RUNS_PER_CHECK)
+    send({"ready": True})
     sys.stdin.readline()
     started, done = time.perf_counter(), 0
     while time.perf_counter() - started < seconds:
-        run(AT_ONCE)
-        done += AT_ONCE
+        run(RUNS_PER_CHECK)
+        done += RUNS_PER_CHECK
     return done / (time.perf_counter() - started)
 
 
@@ -79,34 +87,34 @@ def launch() -> float:
     return (time.perf_counter() - started) / LAUNCHES * 1e6
 
 
-def say(thing: object) -> None:
-    print(json.dumps(thing), flush=True)
+def send(message: object) -> None:
+    print(json.dumps(message), flush=True)
 
 
 def main() -> int:
     try:
         return work(sys.argv[1:])
     except CudaFailed as error:
-        say({"error": str(error), "code": error.code})
+        send({"error": str(error), "code": error.code})
         return 1
 
 
-def work(words: list[str]) -> int:
-    match words:
+def work(args: list[str]) -> int:
+    match args:
         case ["check"]:
-            say({"why_not": why_not()})
+            send({"why_not": unavailable_reason()})
         case ["fill"]:
-            say({"bytes": fill()})
+            send({"bytes": fill()})
         case ["hold", size]:
             hold(int(size))
         case ["compute", seconds, size]:
-            say({"per_second": compute(float(seconds), int(size))})
+            send({"per_second": compute(float(seconds), int(size))})
         case ["copy", seconds]:
-            say({"per_second": copy(float(seconds))})
+            send({"per_second": copy(float(seconds))})
         case ["launch"]:
-            say({"microseconds": launch()})
+            send({"microseconds": launch()})
         case ["fault"]:
-            say({"code": write_astray(Cuda())})
+            send({"code": trigger_memory_fault(Cuda())})
         case _:
             print(__doc__, file=sys.stderr)
             return 2

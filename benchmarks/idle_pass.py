@@ -1,8 +1,8 @@
-"""Cost of a pass while 10,000 sessions wait that cannot start.
+"""Cost of a scheduling pass with 10,000 pending sessions, none of which can start.
 
-`milliseconds` is a pass with no change since the last one. `after_a_change_milliseconds` is one
-after another session was created that cannot start either: it examines every distinct request
-again. `first_milliseconds` is the first pass over all of them.
+`milliseconds` is the duration of a pass without changes since the previous one.
+`after_a_change_milliseconds` is the pass after one more such session is added, which re-evaluates
+every distinct request. `first_milliseconds` is the first pass over all sessions.
 """
 
 from __future__ import annotations
@@ -29,16 +29,16 @@ def main() -> int:
     snapshot = replace(
         snapshot,
         agents=[replace(a, used=dict(a.capacity)) for a in snapshot.agents],
-        running=[_holder(a) for a in snapshot.agents],
+        running=[_full_session(a) for a in snapshot.agents],
     )
     run_pass(replace(snapshot, pending=snapshot.pending[:200]))  # compiles the hot loops
     queue = Queue(snapshot)
-    first = _seconds(queue, 0)
-    idle = [_seconds(queue, n) for n in range(1, spec.rounds)]
+    first = _time_pass(queue, 0)
+    idle = [_time_pass(queue, n) for n in range(1, spec.rounds)]
     changed = []
     for n in range(spec.rounds):
         queue.apply(Changes(pending=[replace(snapshot.pending[n], id=f"more-{n}", sequence=-n)]))
-        changed.append(_seconds(queue, spec.rounds + n))
+        changed.append(_time_pass(queue, spec.rounds + n))
     figures = {
         "milliseconds": round(statistics.median(idle) * 1000, 4),
         "after_a_change_milliseconds": round(statistics.median(changed) * 1000, 2),
@@ -50,8 +50,8 @@ def main() -> int:
     return 0
 
 
-def _holder(agent: AgentState) -> RunningSession:
-    """Return a session that holds all of an agent for an hour."""
+def _full_session(agent: AgentState) -> RunningSession:
+    """Return a session to which a complete agent is allocated for one hour."""
     slots = ResourceSlots(agent.capacity)
     placements = (Placement(agent.id, slots),)
     return RunningSession(
@@ -59,9 +59,9 @@ def _holder(agent: AgentState) -> RunningSession:
     )
 
 
-def _seconds(queue: Queue, second: int) -> float:
-    """Return the duration of a pass without decisions at that second."""
-    now = queue.now + timedelta(seconds=second)
+def _time_pass(queue: Queue, offset_seconds: int) -> float:
+    """Return the duration of one pass, ``offset_seconds`` later; it must make no decision."""
+    now = queue.now + timedelta(seconds=offset_seconds)
     start = time.perf_counter()
     result = queue.run(now)
     seconds = time.perf_counter() - start

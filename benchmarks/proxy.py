@@ -1,9 +1,9 @@
 """Overhead of the path to a session's app, and throughput of `bai app --tcp`.
 
-An app (HTTP, a websocket, plain TCP) runs beside a session of the process engine. It is called
-directly, through a bare configurable-http-proxy, and as users call it: through the Hub's proxy, the
-session's authentication and jupyter-server-proxy. App and client are as light as possible, so that
-the path dominates the time. Cases take turns; results are medians over the rounds.
+An app (HTTP, a websocket, plain TCP) runs on the machine of a session of the process engine. It is
+called directly, through a bare configurable-http-proxy, and like users call it: through the Hub's
+proxy, the session's authentication and jupyter-server-proxy. App and client have minimal overhead,
+so that the path dominates the time. Routes are interleaved; results are medians over the rounds.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ import psutil
 
 from bai_labext.fast_path import ENABLED_VARIABLE
 from benchmarks.bare_hub import proxy_command
-from benchmarks.proxy_load import copied, fetched, latencies, websocket_times
+from benchmarks.proxy_load import bytes_per_second, latencies, requests_per_second, websocket_times
 from tests.e2e.engines import start, stop
 from tests.e2e.test_tunnel import opened
 from tests.hub import RunningHub
@@ -36,19 +36,19 @@ from tests.testbed.wait import wait_until
 
 EXIT_MISSING = 6
 MIB = 2**20
-AT_ONCE = 32
-# Hub configuration: the fast path is off in sessions whose name begins with this.
-STANDARD = "bench-standard"
-SWITCH = f"""
+CONCURRENCY = 32
+# The fast path is disabled in sessions whose name has this prefix.
+WITHOUT_FAST_PATH_PREFIX = "bench-standard"
+HUB_CONFIG = f"""
 def fast_path(spawner):
-    return "off" if spawner.name.startswith({STANDARD!r}) else "on"
+    return "off" if spawner.name.startswith({WITHOUT_FAST_PATH_PREFIX!r}) else "on"
 
 c.BaiSpawner.environment = {{{ENABLED_VARIABLE!r}: fast_path}}
 """
-# Far more than needed; after that something hangs.
-WAYS_SECONDS = 240
-# Processes that take part in an app's response, by a word of the command line.
-PARTS = {
+# Timeout of one measurement; exceeding it means that something hangs.
+MEASUREMENT_TIMEOUT_SECONDS = 240
+# Processes on the path of a response, by a string in their command line.
+PROCESSES = {
     "proxy": "configurable-http-proxy",
     "session": "bai_labext",
     "app": "benchmarks.proxy_app",
@@ -65,7 +65,7 @@ def main() -> int:
     measure = _fast_path_gain if spec.only_fast_path else _measure
     with tempfile.TemporaryDirectory(prefix="bai-bench-") as folder:
         config = Path(folder) / "bench.py"
-        config.write_text(SWITCH)
+        config.write_text(HUB_CONFIG)
         hub = RunningHub(Path(folder) / "home", environment={"BAI_CONFIG": str(config)}).start()
         try:
             figures = measure(hub, spec)
@@ -86,27 +86,31 @@ def _missing() -> str:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.proxy", description=__doc__)
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--requests", type=int, default=5000, help="small ones, one at a time")
-    parser.add_argument("--mebibytes", type=int, default=256, help="of one big answer or stream")
+    parser.add_argument("--requests", type=int, default=5000, help="number of small requests")
+    parser.add_argument(
+        "--mebibytes", type=int, default=256, help="size of large responses and streams"
+    )
     parser.add_argument(
         "--only-fast-path",
         action="store_true",
-        help="two sessions in turns, one with the fast path and one without; nothing else",
+        help="only compare a session with the fast path to one without it",
     )
     return parser
 
 
 def _fast_path_gain(hub: RunningHub, spec: argparse.Namespace) -> dict[str, Any]:
-    """Compare two sessions in pairs: requests a second and throughput with the fast path on."""
+    """Return the gain of the fast path in request rate and throughput (medians of ratios)."""
     rest = hub.rest("user")
-    sessions = [start(rest, name) for name in (STANDARD, "bench-fast")]
+    sessions = [start(rest, name) for name in (WITHOUT_FAST_PATH_PREFIX, "bench-fast")]
     headers = {"Authorization": rest.headers["Authorization"]}
     address = hub.url.removeprefix("http://")
     with _app() as ports:
         standard, fast = (
-            Way(address, f"{s['url']}proxy/{ports['http']}/", "", "", headers) for s in sessions
+            Route(address, f"{s['url']}proxy/{ports['http']}/", "", "", headers) for s in sessions
         )
-        ratios = asyncio.run(asyncio.wait_for(_ratios(standard, fast, spec), WAYS_SECONDS))
+        ratios = asyncio.run(
+            asyncio.wait_for(_paired_ratios(standard, fast, spec), MEASUREMENT_TIMEOUT_SECONDS)
+        )
     for session in sessions:
         stop(rest, session["id"])
     return {
@@ -122,22 +126,26 @@ def _measure(hub: RunningHub, spec: argparse.Namespace) -> dict[str, Any]:
     token = rest.headers["Authorization"]
     with _app() as ports:
         with _bare_proxy(ports["http"]) as bare, _bare_proxy(ports["ws"]) as bare_ws:
-            hub_place, to_apps = hub.url.removeprefix("http://"), f"{session['url']}proxy"
+            hub_address, to_apps = hub.url.removeprefix("http://"), f"{session['url']}proxy"
             http, ws = (f"127.0.0.1:{ports[name]}" for name in ("http", "ws"))
-            ways = {
-                "direct": Way(http, "/", ws, "/"),
-                "bare": Way(f"127.0.0.1:{bare}", "/", f"127.0.0.1:{bare_ws}", "/"),
-                "hub": Way(
-                    hub_place,
+            routes = {
+                "direct": Route(http, "/", ws, "/"),
+                "bare": Route(f"127.0.0.1:{bare}", "/", f"127.0.0.1:{bare_ws}", "/"),
+                "hub": Route(
+                    hub_address,
                     f"{to_apps}/{ports['http']}/",
-                    hub_place,
+                    hub_address,
                     f"{to_apps}/{ports['ws']}/",
                     {"Authorization": token},
                 ),
             }
-            found = asyncio.run(asyncio.wait_for(_ways(hub, ways, spec), WAYS_SECONDS))
-            pairs = _ratios(ways["bare"], ways["hub"], spec)
-            figures = _compared(found, asyncio.run(asyncio.wait_for(pairs, WAYS_SECONDS)))
+            found = asyncio.run(
+                asyncio.wait_for(_medians(hub, routes, spec), MEASUREMENT_TIMEOUT_SECONDS)
+            )
+            pairs = _paired_ratios(routes["bare"], routes["hub"], spec)
+            figures = _compared(
+                found, asyncio.run(asyncio.wait_for(pairs, MEASUREMENT_TIMEOUT_SECONDS))
+            )
         with opened(hub, rest, session["name"], "--tcp", str(ports["tcp"])) as local:
             figures |= _tcp(hub, local["port"], spec)
     stop(rest, session["id"])
@@ -145,65 +153,73 @@ def _measure(hub: RunningHub, spec: argparse.Namespace) -> dict[str, Any]:
 
 
 @dataclass(frozen=True)
-class Way:
-    """A path to the app: its HTTP address, and that of its websocket."""
+class Route:
+    """A route to the app: host, port and path for HTTP, and for the websocket."""
 
-    place: str
+    address: str
     path: str
-    ws_place: str
+    ws_address: str
     ws_path: str
     headers: Mapping[str, str] = field(default_factory=dict)
 
 
-async def _ways(
-    hub: RunningHub, ways: Mapping[str, Way], spec: argparse.Namespace
+async def _medians(
+    hub: RunningHub, routes: Mapping[str, Route], spec: argparse.Namespace
 ) -> dict[str, dict[str, float]]:
-    """Return the medians of each path, measured in turns."""
-    found: dict[str, dict[str, list[float]]] = {name: {} for name in ways}
+    """Return the medians of each route, from interleaved measurements."""
+    found: dict[str, dict[str, list[float]]] = {name: {} for name in routes}
     for _ in range(spec.rounds):
-        for name, way in ways.items():
-            for key, value in (await _one_way(hub, way, spec)).items():
+        for name, route in routes.items():
+            for key, value in (await _measure_route(hub, route, spec)).items():
                 found[name].setdefault(key, []).append(value)
     return {
-        way: {name: statistics.median(values) for name, values in one.items()}
-        for way, one in found.items()
+        route: {name: statistics.median(values) for name, values in one.items()}
+        for route, one in found.items()
     }
 
 
-async def _one_way(hub: RunningHub, way: Way, spec: argparse.Namespace) -> dict[str, float]:
-    place, path, headers = way.place, way.path, way.headers
+async def _measure_route(
+    hub: RunningHub, route: Route, spec: argparse.Namespace
+) -> dict[str, float]:
+    address, path, headers = route.address, route.path, route.headers
     one: dict[str, float] = {}
-    taken = await latencies(place, path + "small", headers, spec.requests)
+    taken = await latencies(address, path + "small", headers, spec.requests)
     one["p50"] = taken[len(taken) // 2] * 1000
     one["p99"] = taken[len(taken) * 99 // 100] * 1000
-    parts = _parts(hub)
+    parts = _path_processes(hub)
     before = _cpu_seconds(parts)
-    one["rate"] = await fetched(place, path + "small", headers, spec.requests, AT_ONCE)
+    one["rate"] = await requests_per_second(
+        address, path + "small", headers, spec.requests, CONCURRENCY
+    )
     after = _cpu_seconds(parts)
     for name, seconds in after.items():
         one[f"cpu_ms_{name}"] = (seconds - before[name]) * 1000 / spec.requests
-    one["mb"] = await _big(way, spec)
-    times = await websocket_times(way.ws_place, way.ws_path + "ws", headers, 300)
+    one["mb"] = await _megabytes_per_second(route, spec)
+    times = await websocket_times(route.ws_address, route.ws_path + "ws", headers, 300)
     one["ws"] = statistics.median(times) * 1000
     return one
 
 
-async def _big(way: Way, spec: argparse.Namespace) -> float:
+async def _megabytes_per_second(route: Route, spec: argparse.Namespace) -> float:
     size = spec.mebibytes * MIB
-    path = f"{way.path}big?{size}"
-    answers = await fetched(way.place, path, way.headers, 1, 1)
+    path = f"{route.path}big?{size}"
+    answers = await requests_per_second(route.address, path, route.headers, 1, 1)
     return float(answers * size / 1e6)
 
 
-async def _ratios(bare: Way, hub: Way, spec: argparse.Namespace) -> dict[str, list[float]]:
-    """Compare the two in pairs, one right after the other, because the machine's speed varies."""
+async def _paired_ratios(
+    baseline: Route, candidate: Route, spec: argparse.Namespace
+) -> dict[str, list[float]]:
+    """Return ratios of candidate to baseline, in consecutive pairs, because load varies."""
     found: dict[str, list[float]] = {"throughput": [], "requests": []}
     for _ in range(3 * spec.rounds):
-        big = [await _big(way, spec) for way in (bare, hub)]
+        big = [await _megabytes_per_second(route, spec) for route in (baseline, candidate)]
         found["throughput"].append(round(big[1] / big[0], 2))
         rates = [
-            await fetched(w.place, w.path + "small", w.headers, spec.requests, AT_ONCE)
-            for w in (bare, hub)
+            await requests_per_second(
+                w.address, w.path + "small", w.headers, spec.requests, CONCURRENCY
+            )
+            for w in (baseline, candidate)
         ]
         found["requests"].append(round(rates[1] / rates[0], 2))
     return found
@@ -221,17 +237,15 @@ def _compared(
         "added_p50_ms": round(hub["p50"] - direct["p50"], 2),
         "ws_added_ms": round(hub["ws"] - direct["ws"], 2),
         "ways": {
-            way: {name: round(value, 3) for name, value in one.items()}
-            for way, one in median.items()
+            route: {name: round(value, 3) for name, value in one.items()}
+            for route, one in median.items()
         },
     }
 
 
 def _tcp(hub: RunningHub, port: int, spec: argparse.Namespace) -> dict[str, Any]:
-    """Transfer data over one stream and over fifty, in both directions; record the memory of both
-    ends.
-    """
-    parts = _parts(hub)
+    """Measure throughput of one and fifty streams in both directions, and memory of both ends."""
+    parts = _path_processes(hub)
     ends = [parts["session"], parts["bai"]]
     before = sum(p.memory_info().rss for p in ends)
     rates: dict[str, list[float]] = {}
@@ -243,7 +257,7 @@ def _tcp(hub: RunningHub, port: int, spec: argparse.Namespace) -> dict[str, Any]
             for is_push in (False, True):
                 name = f"{'push' if is_push else 'pull'}_{streams}"
                 cpu = _cpu_seconds(parts)
-                rate = copied(port, streams, each, is_push=is_push) / 1e6
+                rate = bytes_per_second(port, streams, each, is_push=is_push) / 1e6
                 rates.setdefault(name, []).append(rate)
                 for part, seconds in _cpu_seconds(parts).items():
                     used = (seconds - cpu[part]) / (streams * each / 1e9)
@@ -258,19 +272,17 @@ def _tcp(hub: RunningHub, port: int, spec: argparse.Namespace) -> dict[str, Any]
     }
 
 
-def _parts(hub: RunningHub) -> dict[str, psutil.Process]:
-    """Return the processes that take part in a response: the Hub's proxy, the session, this
-    process.
-    """
+def _path_processes(hub: RunningHub) -> dict[str, psutil.Process]:
+    """Return the processes on the path of a response: Hub's proxy, session, app and `bai`."""
     found: dict[str, psutil.Process] = {}
+    # The bare proxy is a child of this process; the Hub's proxy comes later and replaces it.
     for process in [*psutil.Process().children(), *hub.left_running()]:
         try:
             words = " ".join(process.cmdline())
         except psutil.Error:
             continue
-        for name, word in PARTS.items():
+        for name, word in PROCESSES.items():
             if word in words:
-                # The bare proxy was started first, the Hub's own proxy second.
                 found[name] = process
     return found
 

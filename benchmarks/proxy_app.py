@@ -11,12 +11,12 @@ import tornado.netutil
 import tornado.web
 import tornado.websocket
 
-PIECE = b"x" * (256 * 1024)
+CHUNK = b"x" * (256 * 1024)
 SMALL = b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: 500\r\n\r\n" + b"y" * 500
 
 
 class Http(asyncio.Protocol):
-    """Answers `/small` at once and `/big?BYTES` in pieces, with minimal overhead."""
+    """Responds to `/small` in one write and to `/big?BYTES` in chunks, with minimal overhead."""
 
     _transport: asyncio.Transport
     _left = 0
@@ -48,9 +48,9 @@ class Http(asyncio.Protocol):
 
     def _go_on(self) -> None:
         while self._left > 0 and not self._is_full:
-            piece = PIECE[: self._left]
-            self._left -= len(piece)
-            self._transport.write(piece)
+            chunk = CHUNK[: self._left]
+            self._left -= len(chunk)
+            self._transport.write(chunk)
 
 
 class Echo(tornado.websocket.WebSocketHandler):
@@ -62,12 +62,12 @@ class Echo(tornado.websocket.WebSocketHandler):
 
 
 async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    """Send as many bytes as the first line says, or with 0 receive all and report their number."""
+    """Send the number of bytes in the first line; if it is 0, count the received bytes."""
     left = int(await reader.readline())
     if left:
         while left > 0:
-            writer.write(PIECE[:left])
-            left -= len(PIECE)
+            writer.write(CHUNK[:left])
+            left -= len(CHUNK)
             await writer.drain()
     else:
         count = 0

@@ -1,4 +1,4 @@
-"""Client of `benchmarks.proxy`, on plain sockets for minimal overhead."""
+"""HTTP, websocket and TCP client of `benchmarks.proxy`, with minimal overhead."""
 
 from __future__ import annotations
 
@@ -11,22 +11,22 @@ from collections.abc import Mapping
 from tornado.httpclient import HTTPRequest
 from tornado.websocket import websocket_connect
 
-PIECE = b"z" * 2**20
+CHUNK = b"z" * 2**20
 PATIENCE_SECONDS = 60
 
 
 class _Connection(asyncio.BufferedProtocol):
-    """One kept connection of HTTP/1.1."""
+    """A persistent HTTP/1.1 connection."""
 
     _transport: asyncio.Transport
     _answer: asyncio.Future[None]
 
-    def __init__(self, place: str, path: str, headers: Mapping[str, str]) -> None:
-        self._place = place
+    def __init__(self, address: str, path: str, headers: Mapping[str, str]) -> None:
+        self._address = address
         self._buffer = memoryview(bytearray(2**18))
         lines = [
             f"GET {path} HTTP/1.1",
-            f"Host: {place}",
+            f"Host: {address}",
             *(f"{k}: {v}" for k, v in headers.items()),
         ]
         self._request = "\r\n".join([*lines, "", ""]).encode()
@@ -36,7 +36,7 @@ class _Connection(asyncio.BufferedProtocol):
         self._end = b""
 
     async def open(self) -> None:
-        host, _, port = self._place.rpartition(":")
+        host, _, port = self._address.rpartition(":")
         loop = asyncio.get_running_loop()
         self._transport, _ = await loop.create_connection(lambda: self, host, int(port))
 
@@ -63,7 +63,7 @@ class _Connection(asyncio.BufferedProtocol):
                 return
             self._begin(head.lower())
         if self._is_chunked:
-            # These bytes occur only at the very end of the app's response.
+            # The last chunk; these bytes do not occur earlier in the app's response.
             self._end = (self._end + data)[-5:]
             if self._end == b"0\r\n\r\n":
                 self._answer.set_result(None)
@@ -78,7 +78,7 @@ class _Connection(asyncio.BufferedProtocol):
 
     def connection_lost(self, error: Exception | None) -> None:
         if not self._answer.done():
-            self._answer.set_exception(EOFError(self._place))
+            self._answer.set_exception(EOFError(self._address))
 
     def close(self) -> None:
         self._transport.close()
@@ -91,11 +91,9 @@ class _Connection(asyncio.BufferedProtocol):
         self._left, self._end = int(length or 0), b""
 
 
-async def latencies(place: str, path: str, headers: Mapping[str, str], count: int) -> list[float]:
-    """Return the sorted durations of requests, one after the other on one connection, in
-    seconds.
-    """
-    connection = _Connection(place, path, headers)
+async def latencies(address: str, path: str, headers: Mapping[str, str], count: int) -> list[float]:
+    """Return the sorted durations, in seconds, of sequential requests on one connection."""
+    connection = _Connection(address, path, headers)
     await connection.open()
     taken = []
     for _ in range(count):
@@ -106,11 +104,11 @@ async def latencies(place: str, path: str, headers: Mapping[str, str], count: in
     return sorted(taken)
 
 
-async def fetched(
-    place: str, path: str, headers: Mapping[str, str], count: int, at_once: int
+async def requests_per_second(
+    address: str, path: str, headers: Mapping[str, str], count: int, at_once: int
 ) -> float:
-    """Return requests per second over several connections that have been used before."""
-    connections = [_Connection(place, path, headers) for _ in range(at_once)]
+    """Return requests per second over several connections that are already warm."""
+    connections = [_Connection(address, path, headers) for _ in range(at_once)]
     for connection in connections:
         await connection.open()
     if count > at_once:
@@ -129,10 +127,10 @@ async def fetched(
 
 
 async def websocket_times(
-    place: str, path: str, headers: Mapping[str, str], count: int
+    address: str, path: str, headers: Mapping[str, str], count: int
 ) -> list[float]:
     """Return the durations of round trips over one websocket, in seconds."""
-    websocket = await websocket_connect(HTTPRequest(f"ws://{place}{path}", headers=dict(headers)))
+    websocket = await websocket_connect(HTTPRequest(f"ws://{address}{path}", headers=dict(headers)))
     taken = []
     for _ in range(count):
         begun = time.perf_counter()
@@ -143,8 +141,8 @@ async def websocket_times(
     return taken
 
 
-def copied(port: int, streams: int, each: int, *, is_push: bool) -> float:
-    """Return the total bytes per second of all streams."""
+def bytes_per_second(port: int, streams: int, each: int, *, is_push: bool) -> float:
+    """Transfer ``each`` bytes over each stream and return the total bytes per second."""
     failures: list[str] = []
 
     def one() -> None:
@@ -177,8 +175,8 @@ def _push(port: int, size: int) -> int:
         there.sendall(b"0\n")
         left = size
         while left > 0:
-            there.sendall(PIECE[:left])
-            left -= len(PIECE)
+            there.sendall(CHUNK[:left])
+            left -= len(CHUNK)
         there.shutdown(socket.SHUT_WR)
         answer = b""
         while content := there.recv(100):

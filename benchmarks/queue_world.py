@@ -1,4 +1,4 @@
-"""A generated cluster with its queue, deterministic, for the queue benchmarks."""
+"""A generated cluster with a queue for the scheduler benchmarks; deterministic."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ GROUP = "main"
 NOW = datetime(2030, 1, 1, 12, tzinfo=UTC)
 GIB = 2**30
 _DAYS = 28
-# Requests: cores, GiB, devices. Together about 40 distinct ones.
+# 48 distinct requests: combinations of cores, GiB and devices.
 _CORES, _GIBS = (1, 2, 4, 8), (4, 8, 16)
 _DEVICES: tuple[dict[str, int], ...] = (
     {},
@@ -46,11 +46,11 @@ class WorldSpec:
 
 
 def world(spec: WorldSpec) -> Snapshot:
-    """Return agents of 8 GPUs, users in projects and domains with caps, history and sessions."""
+    """Return agents with 8 GPUs each, users with caps and history, and pending sessions."""
     rng = random.Random(7)
     users = max(20, spec.pending // 50)
-    people = [_scopes(user, users) for user in range(users)]
-    scopes = sorted({scope for mine in people for scope in mine})
+    user_scopes = [_scopes(user, users) for user in range(users)]
+    scopes = sorted({scope for each in user_scopes for scope in each})
     day = (NOW - datetime(1970, 1, 1, tzinfo=UTC)).days
     history = {
         scope: [
@@ -61,7 +61,7 @@ def world(spec: WorldSpec) -> Snapshot:
         if scope.kind in (ScopeKind.DOMAIN, ScopeKind.PROJECT, ScopeKind.USER)
     }
     return Snapshot(
-        pending=[_session(n, rng, people) for n in range(spec.pending)],
+        pending=[_session(n, rng, user_scopes) for n in range(spec.pending)],
         agents=[_agent(n, spec.cores) for n in range(spec.agents)],
         caps={scope: _caps(scope, spec.pending) for scope in scopes},
         usage={scope: {} for scope in scopes},
@@ -87,7 +87,7 @@ def _scopes(user: int, users: int) -> tuple[Scope, ...]:
 
 
 def _caps(scope: Scope, pending: int) -> ScopeCaps:
-    """Return caps that bind for a few of the keypairs and are only counted for the others."""
+    """Return caps: tight for one keypair in ten, never reached in other scopes."""
     if scope.kind == ScopeKind.KEYPAIR:
         is_tight = scope.id.endswith("7")
         slots = {"cpu": 10**6, "mem": 10**13, "cuda.device": 10**4, "cuda.shares": 10**6}
@@ -102,14 +102,14 @@ def _agent(n: int, cores: int) -> AgentState:
     return AgentState(name, GROUP, "x86_64", "docker", capacity, {}, devices)
 
 
-def _session(n: int, rng: random.Random, people: list[tuple[Scope, ...]]) -> PendingSession:
+def _session(n: int, rng: random.Random, user_scopes: list[tuple[Scope, ...]]) -> PendingSession:
     slots = {"cpu": rng.choice(_CORES) * 1000, "mem": rng.choice(_GIBS) * GIB}
     request = Request(ResourceSlots({**slots, **rng.choice(_DEVICES)}), GROUP, "x86_64")
     return PendingSession(
         f"session-{n:06d}",
         n,
         request,
-        rng.choice(people),
+        rng.choice(user_scopes),
         priority=rng.choice((10, 10, 10, 20)),
         created_at=NOW - timedelta(seconds=n),
         max_run_seconds=rng.choice((None, 3600, 86400)),
