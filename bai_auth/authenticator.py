@@ -19,11 +19,11 @@ from bai_services.client_address import TrustedProxies
 from bai_services.core import errors
 from bai_services.i18n.catalogue import translator_for
 from bai_services.service_client import ServiceClient
+from bai_services.single_flight import FreshSingleFlight
 
 from . import browser_sign_ins, handlers, hub_pages
 from .account import USER_ROLE, USERNAME_PATTERN, authentication, is_up_to_date, is_username
 from .failures import PasswordChangeNeeded, sign_in_failed
-from .single_flight import SingleFlight
 
 Model = dict[str, Any]
 
@@ -70,7 +70,7 @@ class BaiAuthenticator(Authenticator):
 
     _client: ServiceClient | None = None
     _proxies: TrustedProxies | None = None
-    _accounts: SingleFlight[Model] | None = None
+    _accounts: FreshSingleFlight[str, Model] | None = None
 
     @default("manager_url")
     def _manager_url_default(self) -> str:
@@ -225,11 +225,11 @@ class BaiAuthenticator(Authenticator):
         return authentication(account, _default_roles(handler))
 
     async def _read_account(self, name: str) -> Model:
+        """Read an account; a burst of starts of one user reads it twice, not once per start."""
         if self._accounts is None:
-            self._accounts = SingleFlight(
-                lambda name: self.client.get(f"/auth/accounts/{quote(name, safe='')}")
-            )
-        return await self._accounts(name)
+            self._accounts = FreshSingleFlight()
+        path = f"/auth/accounts/{quote(name, safe='')}"
+        return await self._accounts(name, lambda: self.client.get(path))
 
     def client_address(self, request: HTTPServerRequest) -> str:
         """Return the client address of a request; use headers of trusted proxies only."""

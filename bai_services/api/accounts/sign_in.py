@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import hashlib
 import hmac
 import time
@@ -21,6 +20,7 @@ from bai_services.core.accounts.roles import SESSION_SCOPE, Caller, Role
 from bai_services.core.errors import Forbidden, InvalidRequest, NotSignedIn, Unavailable
 from bai_services.manager.accounts.callers import SignedRequest
 from bai_services.manager.manager import Manager
+from bai_services.single_flight import SingleFlight
 
 # A token that was revoked in the Hub is accepted at most this much longer. The account is not
 # cached: a deactivation takes effect at once.
@@ -46,7 +46,7 @@ class SignIn:
         self._hub_oauth = hub_oauth
         self._proxies = TrustedProxies.parse(manager.settings.trusted_proxies)
         self._tokens: dict[bytes, tuple[float, TokenOwner | None]] = {}
-        self._asked: dict[bytes, asyncio.Future[Mapping[str, Any] | None]] = {}
+        self._token_models: SingleFlight[bytes, Mapping[str, Any] | None] = SingleFlight()
 
     async def caller_of(self, handler: RequestHandler) -> Caller:
         """Return the caller.
@@ -170,13 +170,8 @@ class SignIn:
             return cached[1]
         if not self._manager.hub.is_known:
             return None
-        asked = self._asked.get(key)
-        if asked is None:
-            # Single-flight: a burst of requests with one token queries the Hub once.
-            asked = asyncio.ensure_future(self._manager.hub.user_of_token(token))
-            self._asked[key] = asked
-            asked.add_done_callback(lambda _: self._asked.pop(key, None))
-        model = await asyncio.shield(asked)
+        # A burst of requests with one token queries the Hub once.
+        model = await self._token_models(key, lambda: self._manager.hub.user_of_token(token))
         owner = None if model is None else self._owner_in(model)
         if len(self._tokens) >= TOKEN_CACHE_SIZE:
             self._tokens = {k: entry for k, entry in self._tokens.items() if entry[0] > now}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -12,6 +11,7 @@ from bai_services.core.cluster.device_sharing import Level
 from bai_services.core.cluster.devices import SHARES, Device
 from bai_services.core.resources import CPU, MEM
 from bai_services.core.scheduling.placement import AgentState, Placer, Policy, Request
+from bai_services.single_flight import SingleFlight
 
 from ..scheduling.jit_warmup import JitWarmup
 
@@ -84,7 +84,7 @@ class AgentCapacityCache:
     def __init__(self, jit_warmup: JitWarmup) -> None:
         self._jit_warmup = jit_warmup
         self._of_group: dict[str, AgentCapacity] = {}
-        self._being_read: dict[str, asyncio.Task[Sequence[AgentState]]] = {}
+        self._reads: SingleFlight[str, Sequence[AgentState]] = SingleFlight()
 
     async def read(
         self, group: str, read: Callable[[], Coroutine[Any, Any, Sequence[AgentState]]]
@@ -93,12 +93,7 @@ class AgentCapacityCache:
 
         The computed capacity is discarded as soon as anything differs.
         """
-        task = self._being_read.get(group)
-        if task is None:
-            task = self._being_read[group] = asyncio.create_task(read())
-            task.add_done_callback(lambda _: self._being_read.pop(group))
-        # A caller that is cancelled must not cancel the read for the others.
-        agents = await asyncio.shield(task)
+        agents = await self._reads(group, read)
         can_tell = await self._jit_warmup.is_over(PATIENCE_SECONDS)
         known = self._of_group.get(group)
         if known is None or known.agents != agents or known.can_tell != can_tell:

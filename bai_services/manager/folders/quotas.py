@@ -14,6 +14,7 @@ from bai_services.core.errors import BaiError, InvalidRequest, NotFound, QuotaEx
 from bai_services.core.listing import ListQuery, Page
 from bai_services.db.folders.quota_scopes import UNLIMITED, QuotaScopeRow, QuotaStore
 from bai_services.db.folders.vfolders import VfolderRow, VfolderStore
+from bai_services.single_flight import SingleFlight
 from bai_services.storage.base import Capability, Location, Scope
 
 from ..accounts import authorizer
@@ -81,14 +82,14 @@ class Quotas:
         # Bytes received through the manager since the scope was last counted.
         self._arrived: dict[tuple[str, str], int] = {}
         self._slow: set[str] = set()
-        self._counting: dict[str, asyncio.Task[FolderUsage]] = {}
+        self._counts: SingleFlight[str, FolderUsage] = SingleFlight()
 
     def start(self) -> None:
         self._loop.start()
 
     async def stop(self) -> None:
         await self._loop.stop()
-        counting = list(self._counting.values())
+        counting = list(self._counts.running.values())
         for task in counting:
             task.cancel()
         await asyncio.gather(*counting, return_exceptions=True)
@@ -205,7 +206,7 @@ class Quotas:
                 self._loop.wake()
                 return
             for row in await self._folders.by_id(folder_id):
-                if row.id not in self._counting:
+                if row.id not in self._counts.running:
                     await self._try_count(row)
 
     async def _try_count(self, row: VfolderRow) -> None:
@@ -219,13 +220,8 @@ class Quotas:
             log.warning("folder %s cannot be counted: %s", row.id, error)
 
     async def _count(self, row: VfolderRow) -> FolderUsage:
-        # Single-flight: concurrent requests share one walk of the folder.
-        task = self._counting.get(row.id)
-        if task is None:
-            task = asyncio.create_task(self._counted(row), name=f"count {row.id}")
-            self._counting[row.id] = task
-            task.add_done_callback(lambda _: self._counting.pop(row.id, None))
-        return await asyncio.shield(task)
+        # Concurrent requests share one walk of the folder.
+        return await self._counts(row.id, lambda: self._counted(row))
 
     async def _counted(self, row: VfolderRow) -> FolderUsage:
         at, started = self._clock(), time.monotonic()
