@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import re
 from collections.abc import Mapping, Sequence
 from contextvars import ContextVar
@@ -12,10 +11,10 @@ from itertools import zip_longest
 from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
-from markupsafe import Markup
 
 from bai_services.core import errors
 from bai_services.i18n.catalogue import LANGUAGES, Translator, translator
+from bai_services.script_json import script_json
 
 from .refused_fields import problems_of, refused_fields
 from .server import SessionServer
@@ -213,7 +212,7 @@ async def render(spawner: SessionServer) -> str:
         values=values,
         server=spawner.display_name or spawner.name or "default",
         is_named=bool(spawner.name),
-        as_json=as_json,
+        script_json=script_json,
         label_of=lambda slot: label_of(slot, translate),
     )
 
@@ -291,11 +290,3 @@ def label_of(slot: str, translate: Translator) -> str:
     if kind == "device":
         return translate("spawn.devices", family=family)
     return slot
-
-
-def as_json(value: Any) -> Markup:
-    """Return JSON for a script element, escaped so that it can neither close nor open a tag."""
-    text = json.dumps(value, ensure_ascii=False)
-    for character, escaped in (("<", "\\u003c"), (">", "\\u003e"), ("&", "\\u0026")):
-        text = text.replace(character, escaped)
-    return Markup(text)

@@ -10,7 +10,8 @@ import pytest
 from bai_services.core.cluster.device_sharing import Level
 from bai_services.core.errors import InvalidRequest
 from bai_services.i18n.catalogue import translator
-from bai_spawner.form import as_json, default_group, parse, showable, with_secrets
+from bai_services.script_json import script_json
+from bai_spawner.form import default_group, parse, showable, with_secrets
 from bai_spawner.start import request_again
 
 EMPTY = {"project": [""], "mount_vfolder": [""], "mount_path": [""], "mount_permission": ["rw"]}
@@ -111,7 +112,7 @@ def test_whatever_was_saved_can_be_shown(saved: dict[str, Any], shown: dict[str,
 
 def test_json_in_a_page_cannot_end_its_element() -> None:
     value = {"name": "</script><script>alert(1)</script>&amp;"}
-    text = str(as_json(value))
+    text = str(script_json(value))
     assert "<" not in text and ">" not in text and "&" not in text
     assert json.loads(text) == value
 

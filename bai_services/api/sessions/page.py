@@ -10,12 +10,12 @@ from typing import Any
 from jinja2 import ChoiceLoader, Environment, FileSystemLoader, PackageLoader
 from jupyterhub._data import DATA_FILES_PATH
 from jupyterhub.services.auth import HubOAuthCallbackHandler, HubOAuthenticated
-from markupsafe import Markup
 from tornado.web import RequestHandler
 
 from bai_services.core import errors
 from bai_services.core.accounts.roles import Caller
 from bai_services.i18n.catalogue import Translator, translator_for
+from bai_services.script_json import script_json
 
 from ..base import HTTP_STATUS, manager_of
 
@@ -88,7 +88,7 @@ class PageHandler(HubOAuthenticated, RequestHandler):  # type: ignore[misc]  # j
             translate=translate,
             # The session page uses the start form's descriptions of enforcement levels.
             texts={**_enforcement_texts(translate), **translate.area("session")},
-            as_json=as_json,
+            script_json=script_json,
             user=PageUser(caller.username) if caller else None,
             no_spawner_check=True,
             base_url=hub,
@@ -123,14 +123,6 @@ class SessionPageHandler(PageHandler):
         else:
             api = manager_of(self).settings.base_url.rstrip("/") + "/api/v1"
             self.render_page("session.html", caller, session=session, api=api)
-
-
-def as_json(value: Any) -> Markup:
-    """Return JSON for a script element, escaped so that it cannot end or start an element."""
-    text = json.dumps(value, ensure_ascii=False, default=str)
-    for character, escaped in (("<", "\\u003c"), (">", "\\u003e"), ("&", "\\u0026")):
-        text = text.replace(character, escaped)
-    return Markup(text)
 
 
 # Below the service's base URL.
