@@ -20,17 +20,13 @@ from tests.testbed.manager import MovableClock, make_world, manager_on
 
 async def main(home: Path, port: int) -> None:
     state = home / "state.json"
-    async with manager_on(
-        f"sqlite+aiosqlite:///{home}/bai.sqlite", home, MovableClock()
-    ) as manager:
+    facts = json.loads(state.read_text()) if state.exists() else None
+    # The testbed has a new encryption key in each process; use the key of the previous one.
+    options = {} if facts is None else {"key": facts["key"].encode()}
+    database = f"sqlite+aiosqlite:///{home}/bai.sqlite"
+    async with manager_on(database, home, MovableClock(), **options) as manager:
         await manager.folders.vfolders.start()
-        if state.exists():
-            facts = json.loads(state.read_text())
-            # ``manager_on`` creates a new encryption key; use the key of the previous process.
-            manager.accounts.callers._secrets = manager.accounts.callers._secrets.__class__(
-                facts["key"].encode()
-            )
-        else:
+        if facts is None:
             world = await make_world(manager, manager.clock)  # type: ignore[arg-type]
             folder = await manager.folders.vfolders.create(
                 await world.caller("user"), {"name": "data"}

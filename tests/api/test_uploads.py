@@ -12,6 +12,7 @@ import subprocess
 import sys
 import tarfile
 import time
+from collections.abc import AsyncIterator
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -24,9 +25,10 @@ from tusclient.client import TusClient
 from bai_services.client import Client
 from bai_services.core.accounts import signature
 from bai_services.core.errors import Forbidden
+from bai_services.db.folders.vfolders import VfolderStore
 from bai_services.manager.folders.open_uploads import OpenUploads
 from bai_services.manager.folders.quotas import location_of
-from tests.testbed.manager import Api
+from tests.testbed.manager import Api, MovableClock, known_world, manager_on, serving
 from tests.testbed.wait import wait_until, wait_until_async
 
 MIB = 2**20
@@ -183,7 +185,7 @@ async def test_aborted_upload_is_deleted(user: Client) -> None:
 async def test_abandoned_upload_expires(api: Api, user: Client) -> None:
     upload = await begin(user, 10, "f")
     (host,) = api.world.manager.folders.storage_hosts.every()
-    row = (await api.world.manager.folders.vfolders._store.by_id(upload.split("/")[2]))[0]
+    (row,) = await VfolderStore(api.world.manager.database).by_id(upload.split("/")[2])
     staging = host.staging(location_of(row))
     assert staging.sweep(0, is_start=False) == 0
     assert staging.sweep(2**40, is_start=False) == 1
@@ -225,8 +227,22 @@ async def test_uploaded_archive_is_unpacked_when_complete(user: Client) -> None:
     assert await content_of(user, "into/a/b.txt") == b"hi"
 
 
-async def test_unfinished_uploads_per_user_are_limited(api: Api, user: Client) -> None:
-    api.world.manager.folders.uploads._open._limit = 3
+@pytest.fixture
+async def api_with_three_uploads(tmp_path: Path, demo_database_url: str) -> AsyncIterator[Api]:
+    """The API of a manager that allows three unfinished uploads per user."""
+    clock, options = MovableClock(), {"is_migrated": True, "max_open_uploads": 3}
+    async with (
+        manager_on(demo_database_url, tmp_path, clock, **options) as manager,
+        serving(await known_world(manager, clock)) as api,
+    ):
+        await manager.folders.vfolders.start()
+        yield api
+
+
+async def test_unfinished_uploads_per_user_are_limited(api_with_three_uploads: Api) -> None:
+    api = api_with_three_uploads
+    user = await api.client("user")
+    await user.post("/vfolders", {"name": "data"})
 
     async def post(length: int = 4) -> httpx.Response:
         headers = {"Upload-Length": str(length), "Upload-Metadata": metadata(path="f")}

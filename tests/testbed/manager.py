@@ -60,8 +60,7 @@ def settings(database_url: str, home: Path, **others: object) -> Settings:
         storage_root=home / "vfolders",
         hub_token=HUB_TOKEN,
         agent_token=AGENT_TOKEN,
-        key=KEY,
-        **{**CHEAP_HASHES, **others},  # type: ignore[arg-type]  # fields by name
+        **{"key": KEY, **CHEAP_HASHES, **others},  # type: ignore[arg-type]  # fields by name
     )
 
 
