@@ -1,6 +1,7 @@
-"""Print what an extra of a pyproject.toml asks for, one requirement a line.
+"""Print the requirements of an extra in a pyproject.toml, one per line.
 
-Own file and own build stage: the layer that installs these is then kept while only code changes.
+A separate file in a separate build stage, so that code changes do not invalidate the layer that
+installs the requirements.
 """
 
 from __future__ import annotations
@@ -12,8 +13,8 @@ import tomllib
 def main(path: str, extra: str) -> None:
     with open(path, "rb") as file:
         project = tomllib.load(file)["project"]
-    wanted = [*project["dependencies"], *project["optional-dependencies"][extra]]
-    sys.stdout.write("".join(f"{requirement}\n" for requirement in sorted(wanted)))
+    requirements = [*project["dependencies"], *project["optional-dependencies"][extra]]
+    sys.stdout.write("".join(f"{requirement}\n" for requirement in sorted(requirements)))
 
 
 if __name__ == "__main__":

@@ -141,10 +141,10 @@ def test_a_port_in_use_is_named(tmp_path: Path) -> None:
     "environment, text",
     [
         ({"BAI_ENGINE": "odd"}, "BAI_ENGINE=odd is unknown"),
-        ({"BAI_PORT": "many"}, "BAI_PORT=many is no port"),
+        ({"BAI_PORT": "many"}, "BAI_PORT=many is not a valid port"),
         (
             {"BAI_ENGINE": "docker", "DOCKER_HOST": "unix:///no/such/socket"},
-            "BAI_ENGINE=docker, but no Docker engine answers",
+            "BAI_ENGINE=docker, but no Docker engine responds",
         ),
     ],
     ids=["unknown engine", "odd port", "Docker was asked for and is not there"],
@@ -160,4 +160,4 @@ def test_without_docker_sessions_are_processes(own_hub: Callable[..., RunningHub
     hub = own_hub(engine="", environment={"DOCKER_HOST": "unix:///no/such/socket"}).start()
     text = hub.wait_for_output("Ctrl-C")
     assert "Sessions run as processes." in text
-    assert "Not in Docker: no Docker engine answers" in text
+    assert "Not in Docker: no Docker engine responds" in text
