@@ -11,11 +11,11 @@ export default typescript.config(
       parserOptions: { project: './tests/tsconfig.json', tsconfigRootDir: import.meta.dirname }
     },
     rules: {
-      // a handler that is one call
+      // allows event handlers that consist of one call
       '@typescript-eslint/no-confusing-void-expression': ['error', { ignoreArrowShorthand: true }],
-      // numbers in texts are meant
+      // allows numbers in template strings
       '@typescript-eslint/restrict-template-expressions': ['error', { allowNumber: true }],
-      // node's own `test` returns a promise that nobody awaits
+      // the promise of node's `test` need not be awaited
       '@typescript-eslint/no-floating-promises': ['error', { allowForKnownSafeCalls: ['test'] }]
     }
   }

@@ -22,18 +22,16 @@ import { showSharing } from './share';
 import { startSession } from './startform';
 import type { App, Folder, OtherSession } from './types';
 import type { Translate } from './texts';
-import { Upload, Uploads, Wanted } from './uploads';
+import { FileToUpload, Upload, Uploads } from './uploads';
 
 const KEEP_ALIVE_SECONDS = 3600;
-/** Commands of JupyterLab itself for some apps. */
+/** JupyterLab's own commands for some apps. */
 const OWN_COMMANDS: Record<string, string> = {
   terminal: 'terminal:create-new',
   filebrowser: 'filebrowser:activate'
 };
 
-/**
- * Actions of the panel's buttons and commands; failures are shown in a dialog.
- */
+/** Actions of the panel's buttons and commands; errors are shown in a dialog. */
 export class Actions {
   readonly uploads: Uploads;
   private readonly person: Person;
@@ -44,24 +42,24 @@ export class Actions {
     private readonly t: Translate,
     private readonly app: JupyterFrontEnd
   ) {
-    // The manager's pages are siblings below one path.
+    // The session's page is below the path of the manager.
     this.person = new Person(() => (model.session?.page ?? '').replace(/\/sessions\/.*$/, ''));
     this.uploads = new Uploads(this.person);
-    this.uploads.landed.connect(() => model.refresh());
+    this.uploads.finished.connect(() => model.refresh());
   }
 
   openApp(app: App): void {
     const { baseUrl } = this.model.api;
     const own = OWN_COMMANDS[app.name];
     if (own && this.app.commands.hasCommand(own)) {
-      void this.said(() => this.app.commands.execute(own));
+      void this.showErrors(() => this.app.commands.execute(own));
     } else {
       window.open(URLExt.join(baseUrl, app.path), '_blank', 'noopener');
     }
   }
 
   startApp(app: App): void {
-    void this.said(async () => {
+    void this.showErrors(async () => {
       let problem = '';
       for (;;) {
         const args = app.arguments.length ? await askArguments(app, this.t, problem) : {};
@@ -83,7 +81,7 @@ export class Actions {
   }
 
   shareApp(app: App): void {
-    void this.said(async () => {
+    void this.showErrors(async () => {
       const { session } = this.model;
       if (session && (await this.isAllowed())) {
         await showAppSharing(app, session, this.person, this.t);
@@ -92,7 +90,7 @@ export class Actions {
   }
 
   stopApp(app: App): void {
-    void this.said(() => this.model.stopApp(app.name));
+    void this.showErrors(() => this.model.stopApp(app.name));
   }
 
   showAppLog(app: App): void {
@@ -104,15 +102,15 @@ export class Actions {
   }
 
   rename(): void {
-    void this.said(async () => {
-      const answer = await InputDialog.getText({
+    void this.showErrors(async () => {
+      const result = await InputDialog.getText({
         title: this.t('rename-title'),
         text: this.name,
         okLabel: this.t('rename'),
         cancelLabel: this.t('cancel')
       });
-      if (answer.button.accept && answer.value && answer.value !== this.name) {
-        await this.model.api.rename(answer.value);
+      if (result.button.accept && result.value && result.value !== this.name) {
+        await this.model.api.rename(result.value);
         this.model.refresh();
       }
     });
@@ -127,12 +125,12 @@ export class Actions {
   }
 
   stop(): void {
-    void this.said(async () => {
-      const kept = this.model.session?.mounts.map(mount => mount.path) ?? [];
-      const lost = kept.length
-        ? this.t('stop-keeps', { paths: kept.join(', ') })
+    void this.showErrors(async () => {
+      const paths = this.model.session?.mounts.map(mount => mount.path) ?? [];
+      const warning = paths.length
+        ? this.t('stop-keeps', { paths: paths.join(', ') })
         : this.t('stop-keeps-nothing');
-      if (await this.isSure(this.t('stop-question', { name: this.name }), lost)) {
+      if (await this.confirmStop(this.t('stop-question', { name: this.name }), warning)) {
         await this.model.api.stop();
         window.location.assign(this.model.session?.page ?? '/');
       }
@@ -140,9 +138,9 @@ export class Actions {
   }
 
   stopOther(session: OtherSession): void {
-    void this.said(async () => {
+    void this.showErrors(async () => {
       const title = this.t('stop-question', { name: session.name });
-      if (await this.isSure(title, this.t('stop-other'))) {
+      if (await this.confirmStop(title, this.t('stop-other'))) {
         await this.model.api.stopOther(session.id);
         this.model.refresh();
       }
@@ -150,38 +148,38 @@ export class Actions {
   }
 
   openSession(session: OtherSession): void {
-    const place = session.status === 'RUNNING' ? session.url : session.page;
-    window.open(place, '_blank', 'noopener');
+    const url = session.status === 'RUNNING' ? session.url : session.page;
+    window.open(url, '_blank', 'noopener');
   }
 
   startSession(): void {
-    void this.said(async () => {
+    void this.showErrors(async () => {
       if (!(await this.isAllowed())) {
         return;
       }
       const form = `${PageConfig.getOption('hubPrefix') || '/hub/'}spawn`;
-      const filed = await startSession(this.model.session, this.person, form, this.t);
-      if (filed) {
-        Notification.success(this.t('filed', { name: filed.name }), { autoClose: 5000 });
+      const created = await startSession(this.model.session, this.person, form, this.t);
+      if (created) {
+        Notification.success(this.t('filed', { name: created.name }), { autoClose: 5000 });
         this.model.refresh();
       }
     });
   }
 
   keepAlive(): void {
-    void this.said(async () => {
-      const most = this.model.session?.lifetime?.addable_seconds ?? 0;
-      const seconds = Math.min(KEEP_ALIVE_SECONDS, most);
+    void this.showErrors(async () => {
+      const addable = this.model.session?.lifetime?.addable_seconds ?? 0;
+      const seconds = Math.min(KEEP_ALIVE_SECONDS, addable);
       this.model.session = await this.model.api.extend(seconds);
       Notification.success(this.t('kept-alive', { time: duration(seconds) }), { autoClose: 5000 });
       this.model.refresh();
     });
   }
 
-  /** Count as use: the idle time begins again. */
+  /** Report a use, which resets the idle time. */
   stayHere(): void {
-    void this.said(async () => {
-      await this.model.api.atWork();
+    void this.showErrors(async () => {
+      await this.model.api.reportActivity();
       this.model.refresh();
     });
   }
@@ -190,23 +188,25 @@ export class Actions {
     window.open(this.model.session?.page ?? '/', '_blank', 'noopener');
   }
 
-  /** A page of the session's server redirects to the Hub's sign-in and back. */
+  /** Open a page of the session's server, which redirects to the Hub's sign-in and back. */
   signInAgain(): void {
     window.open(URLExt.join(this.model.api.baseUrl, 'lab'), '_blank', 'noopener');
   }
 
-  /** The file browser only knows paths below the server's root. */
+  /** Whether the file browser can open a path: it must be below the server's root. */
   canBrowse(path: string): boolean {
     return path.startsWith(`${rootPath()}/`);
   }
 
   browse(folder: Folder): void {
     const relative = (folder.path ?? '').slice(rootPath().length + 1);
-    void this.said(() => this.app.commands.execute('filebrowser:open-path', { path: relative }));
+    void this.showErrors(() =>
+      this.app.commands.execute('filebrowser:open-path', { path: relative })
+    );
   }
 
   showReceived(): void {
-    void this.said(async () => {
+    void this.showErrors(async () => {
       if (await this.isAllowed()) {
         await showReceived(this.person, this.t);
         this.model.refresh();
@@ -215,26 +215,26 @@ export class Actions {
   }
 
   share(folder: Folder): void {
-    void this.said(async () => {
+    void this.showErrors(async () => {
       if (await this.isAllowed()) {
         await showSharing(folder, this.person, this.t);
       }
     });
   }
 
-  upload(folder: Folder, files: Promise<Wanted[]>): void {
-    void this.said(async () => {
-      const wanted = await files;
-      if (wanted.length > 0 && (await this.isAllowed())) {
-        this.uploads.add(folder.id, wanted);
+  upload(folder: Folder, files: Promise<FileToUpload[]>): void {
+    void this.showErrors(async () => {
+      const chosen = await files;
+      if (chosen.length > 0 && (await this.isAllowed())) {
+        this.uploads.add(folder.id, chosen);
       }
     });
   }
 
   uploadAgain(upload: Upload): void {
-    void this.said(async () => {
+    void this.showErrors(async () => {
       if (await this.isAllowed()) {
-        this.uploads.again(upload);
+        this.uploads.resume(upload);
       }
     });
   }
@@ -243,7 +243,7 @@ export class Actions {
     return this.model.session?.name ?? '';
   }
 
-  /** Whether the panel may act as the user; asks once. */
+  /** Whether the panel may act as the user; asks the user if that is not known yet. */
   private async isAllowed(): Promise<boolean> {
     if (this.person.isAllowed) {
       return true;
@@ -251,9 +251,8 @@ export class Actions {
     if (!this.person.canAsk) {
       throw new Error(this.t('allow-needs-tls'));
     }
-    // Browsers only open a window in response to a click, here on the dialog's
-    // button.
-    const answer = await showDialog({
+    // Browsers open a window only in response to a click, here on the dialog's button.
+    const result = await showDialog({
       title: this.t('allow-title'),
       body: this.t('allow-why'),
       buttons: [
@@ -261,11 +260,11 @@ export class Actions {
         Dialog.okButton({ label: this.t('allow-go-on') })
       ]
     });
-    return answer.button.accept && (await this.person.allow());
+    return result.button.accept && (await this.person.allow());
   }
 
   private showLogs(key: string): void {
-    void this.said(async () => {
+    void this.showErrors(async () => {
       this.logs?.dispose();
       const kernels = this.model.session?.kernels.map(kernel => kernel.hostname) ?? [];
       const apps = this.model.apps.filter(app => app.state !== 'builtin');
@@ -277,21 +276,21 @@ export class Actions {
     });
   }
 
-  private async isSure(title: string, body: string): Promise<boolean> {
-    const answer = await showDialog({
+  private async confirmStop(title: string, body: string): Promise<boolean> {
+    const result = await showDialog({
       title,
       body,
-      // Pressing Enter alone must not end a session.
+      // Pressing Enter alone must not stop a session.
       defaultButton: 0,
       buttons: [
         Dialog.cancelButton({ label: this.t('cancel') }),
         Dialog.warnButton({ label: this.t('stop') })
       ]
     });
-    return answer.button.accept;
+    return result.button.accept;
   }
 
-  private async said(action: () => Promise<unknown>): Promise<void> {
+  private async showErrors(action: () => Promise<unknown>): Promise<void> {
     try {
       await action();
     } catch (error) {

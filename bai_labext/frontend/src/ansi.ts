@@ -1,49 +1,53 @@
-/** Colours of terminals in what programs print. */
+/** ANSI escape sequences in the output of programs. */
 
-/** A piece of text with the classes of its colours. */
-export interface Piece {
+/** A part of a text with uniform style, and the CSS classes of the style. */
+export interface Segment {
   text: string;
   className: string;
 }
 
-// Written by code points: control characters have no place in a pattern's text.
+// As escape codes, because control characters are not allowed in a regular expression.
 const [ESC, BEL] = ['\\x1b', '\\x07'];
 const SEQUENCE = new RegExp(
   `${ESC}(?:\\[([0-9;?]*)([A-Za-z])|\\][^${BEL}${ESC}]*(?:${BEL}|${ESC}\\\\)|[@-Z\\\\_-])`,
   'g'
 );
 
-/** "\u001b[1;31mbad\u001b[0m" -> "bad", bold and red; whatever moves the cursor is left out. */
-export function pieces(text: string): Piece[] {
-  const found: Piece[] = [];
+/**
+ * Split a text into segments: "\u001b[1;31mbad\u001b[0m" -> "bad", bold and red. Sequences other
+ * than styles, such as cursor movements, are removed.
+ */
+export function parseAnsi(text: string): Segment[] {
+  const segments: Segment[] = [];
   let styles = new Map<string, string>();
   let from = 0;
   const add = (to: number): void => {
     if (to > from) {
-      found.push({ text: text.slice(from, to), className: [...styles.values()].join(' ') });
+      segments.push({ text: text.slice(from, to), className: [...styles.values()].join(' ') });
     }
   };
   for (const match of text.matchAll(SEQUENCE)) {
     add(match.index);
     from = match.index + match[0].length;
     if (match[2] === 'm') {
-      styles = styled(styles, (match[1] ?? '').split(';').map(Number));
+      styles = applyCodes(styles, (match[1] ?? '').split(';').map(Number));
     }
   }
   add(text.length);
-  return found;
+  return segments;
 }
 
+/** Remove all escape sequences. */
 export function plain(text: string): string {
   return text.replace(SEQUENCE, '');
 }
 
-/** What a progress bar wrote over itself, as a terminal would leave it: the last of each line. */
-export function settled(text: string): string {
+/** Keep of each line only what follows its last carriage return, as a progress bar overwrites it. */
+export function withoutOverwritten(text: string): string {
   return text.replace(/\r+\n/g, '\n').replace(/[^\n]*\r(?=[^\n])/g, '');
 }
 
-function styled(before: Map<string, string>, codes: number[]): Map<string, string> {
+function applyCodes(before: Map<string, string>, codes: number[]): Map<string, string> {
   const styles = new Map(before);
   for (const code of codes) {
     if (code === 0) {
@@ -57,7 +61,7 @@ function styled(before: Map<string, string>, codes: number[]): Map<string, strin
     } else if ((code >= 30 && code <= 37) || (code >= 90 && code <= 97)) {
       styles.set('color', `bai-ansi-${code % 10}`);
     } else if (code === 38 || code === 48) {
-      // One of many colours: what follows says which, and is no code of its own.
+      // 256-colour and RGB styles are ignored; the following numbers are their parameters.
       break;
     }
   }

@@ -1,18 +1,15 @@
 import { URLExt } from '@jupyterlab/coreutils';
 import { ServerConnection } from '@jupyterlab/services';
 
-import type { AppState, Log, Look, Marks, Session } from './types';
+import type { AppState, Log, Marks, PollResponse, Session } from './types';
 
 const FORBIDDEN = 403;
 const FAILED_DEPENDENCY = 424;
 
-/**
- * Why nothing is known now: what does not answer, or that the sign-in has
- * expired.
- */
+/** Why the panel has no current data. */
 export type Trouble = 'manager' | 'unreachable' | 'ended' | 'signed-out' | 'other';
 
-/** An error answer; `message` is for users. */
+/** An error response; `message` is for users. */
 export class ApiError extends Error {
   constructor(
     message: string,
@@ -36,10 +33,7 @@ export class ApiError extends Error {
   }
 }
 
-/**
- * The session's server under `bai/api`; it calls the manager, so no token is
- * needed here.
- */
+/** Client of the session's server (`bai/api`), which calls the manager with the session's token. */
 export class Api {
   constructor(private readonly settings: ServerConnection.ISettings) {}
 
@@ -47,8 +41,8 @@ export class Api {
     return this.settings.baseUrl;
   }
 
-  /** Query parts; a part that has not changed since its mark is left out. */
-  look = (marks: Marks): Promise<Look> =>
+  /** Query the sections with a mark; sections that have not changed since then are omitted. */
+  poll = (marks: Marks): Promise<PollResponse> =>
     this.call(`look?${new URLSearchParams(marks).toString()}`);
 
   rename = (name: string): Promise<Session> => this.call('session', 'PATCH', { name });
@@ -63,7 +57,7 @@ export class Api {
     this.call('session/lifetime', 'POST', { seconds });
 
   /** Report that the session is in use now. */
-  atWork = (): Promise<unknown> => this.call('session/activity', 'POST');
+  reportActivity = (): Promise<unknown> => this.call('session/activity', 'POST');
 
   log = (kernel: string, mark = '', hasTimes = false): Promise<Log> => {
     const query = new URLSearchParams({ kernel, mark, times: String(hasTimes) });
@@ -80,7 +74,7 @@ export class Api {
     try {
       response = await ServerConnection.makeRequest(url, init, this.settings);
     } catch {
-      throw new ApiError('the session does not answer', 'unreachable');
+      throw new ApiError('the session does not respond', 'unreachable');
     }
     const content = (await response.json().catch(() => ({}))) as Record<string, string>;
     if (!response.ok) {
@@ -91,12 +85,9 @@ export class Api {
   }
 }
 
-/**
- * Meaning of a status that does not come from our own routes of the session's
- * server.
- */
+/** Error code for a response that does not come from our own routes. */
 function codeOf(status: number): string {
-  // The Hub's answer for a server that is not running.
+  // The Hub's response for a server that is not running.
   if (status === FAILED_DEPENDENCY) {
     return 'ended';
   }

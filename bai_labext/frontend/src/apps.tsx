@@ -1,7 +1,7 @@
 import * as React from 'react';
 
 import type { Actions } from './actions';
-import { asksFirst } from './appstart';
+import { needsArguments } from './appstart';
 import { Button } from './button';
 import type { Model } from './model';
 import type { Translate } from './texts';
@@ -13,7 +13,7 @@ interface Props {
   t: Translate;
 }
 
-/** Every app that the session offers, with its state and actions. */
+/** List of the apps that the session offers, with their states and buttons. */
 export function Apps({ model, actions, t }: Props): React.ReactElement {
   return (
     <ul className="bai-List">
@@ -41,26 +41,29 @@ function AppButtons(props: { app: App; actions: Actions; t: Translate }): React.
   const { app, actions, t } = props;
   const isUp = app.state === 'running' || app.state === 'starting';
   const isProcess = app.kind === 'process';
-  // An app that listens by itself can be opened once it does; others at any
-  // time.
+  // A port can be opened once a program listens on it; opening another app starts it.
   const canOpen =
     app.kind === 'tcp' ? false : app.kind === 'port' ? isUp : app.state !== 'starting';
   return (
     <span className="bai-Buttons">
-      {canOpen && (isUp || !asksFirst(app)) && (
-        <Button label={t('open')} of={app.title} onClick={() => actions.openApp(app)} />
+      {canOpen && (isUp || !needsArguments(app)) && (
+        <Button label={t('open')} target={app.title} onClick={() => actions.openApp(app)} />
       )}
       {isProcess && !isUp && (
-        <Button label={t('start')} of={app.title} onClick={() => actions.startApp(app)} />
+        <Button label={t('start')} target={app.title} onClick={() => actions.startApp(app)} />
       )}
       {isProcess && isUp && (
-        <Button label={t('stop')} of={app.title} onClick={() => actions.stopApp(app)} />
+        <Button label={t('stop')} target={app.title} onClick={() => actions.stopApp(app)} />
       )}
       {(isProcess || app.kind === 'port') && (
-        <Button label={t('share-button')} of={app.title} onClick={() => actions.shareApp(app)} />
+        <Button
+          label={t('share-button')}
+          target={app.title}
+          onClick={() => actions.shareApp(app)}
+        />
       )}
       {isProcess && (
-        <Button label={t('log')} of={app.title} onClick={() => actions.showAppLog(app)} />
+        <Button label={t('log')} target={app.title} onClick={() => actions.showAppLog(app)} />
       )}
     </span>
   );

@@ -11,7 +11,7 @@ import type { App, AppShare, Items, Session } from './types';
 const DAY_SECONDS = 86_400;
 const DAYS = [1, 7, 30];
 
-/** Show and edit who else may open an app of this session. */
+/** Show a dialog to share an app of this session with other users. */
 export async function showAppSharing(
   app: App,
   session: Session,
@@ -52,29 +52,31 @@ interface Props {
 function Shares({ app, session, person, t }: Props): React.ReactElement {
   const base = `/sessions/${session.id}/app-shares`;
   const [shares, setShares] = React.useState<AppShare[] | null>(null);
-  const [wrong, setWrong] = React.useState('');
+  const [problem, setProblem] = React.useState('');
   const latest = React.useRef(0);
-  const doing = (action: () => Promise<unknown>): void => {
+  const runAndReload = (action: () => Promise<unknown>): void => {
     const turn = (latest.current += 1);
-    setWrong('');
+    setProblem('');
     action()
       .then(() => person.get<Items<AppShare>>(`${base}?limit=200`))
       .then(({ items }) => items.filter(share => share.app === app.name))
-      // Ignore the answer of an older, slower request.
-      .then(seen => turn === latest.current && setShares(seen))
-      .catch((error: unknown) => setWrong(error instanceof Error ? error.message : String(error)));
+      // Ignore the response to an older, slower request.
+      .then(loaded => turn === latest.current && setShares(loaded))
+      .catch((error: unknown) =>
+        setProblem(error instanceof Error ? error.message : String(error))
+      );
   };
-  React.useEffect(() => doing(() => Promise.resolve()), []);
+  React.useEffect(() => runAndReload(() => Promise.resolve()), []);
   return (
     <>
       <NewShare
         session={session}
         t={t}
-        onShare={wish => doing(() => person.post(base, { app: app.name, ...wish }))}
+        onShare={share => runAndReload(() => person.post(base, { app: app.name, ...share }))}
       />
-      {wrong && (
+      {problem && (
         <p className="bai-Problem" role="alert">
-          {wrong}
+          {problem}
         </p>
       )}
       {shares?.length === 0 && <p className="bai-Hint">{t('app-shared-with-nobody')}</p>}
@@ -92,15 +94,15 @@ function Shares({ app, session, person, t }: Props): React.ReactElement {
             <span className="bai-Buttons">
               <Button
                 label={t('copy-address')}
-                of={share.user ?? share.project ?? t('everybody')}
+                target={share.user ?? share.project ?? t('everybody')}
                 onClick={() =>
                   Clipboard.copyToSystem(new URL(share.url, window.location.href).href)
                 }
               />
               <Button
                 label={t('stop-sharing')}
-                of={share.user ?? share.project ?? t('everybody')}
-                onClick={() => doing(() => person.delete(`${base}/${share.id}`))}
+                target={share.user ?? share.project ?? t('everybody')}
+                onClick={() => runAndReload(() => person.delete(`${base}/${share.id}`))}
               />
             </span>
           </li>
@@ -113,7 +115,7 @@ function Shares({ app, session, person, t }: Props): React.ReactElement {
 function NewShare(props: {
   session: Session;
   t: Translate;
-  onShare: (wish: Record<string, unknown>) => void;
+  onShare: (share: Record<string, unknown>) => void;
 }): React.ReactElement {
   const { session, t, onShare } = props;
   const [audience, setAudience] = React.useState('user');

@@ -5,15 +5,12 @@ import { Form } from './form';
 import type { Translate } from './texts';
 import type { App } from './types';
 
-/**
- * Whether to ask before a start: an argument is missing, or files would be
- * lost.
- */
-export function asksFirst(app: App): boolean {
+/** Whether to ask for arguments before a start: one is missing, or its path is temporary. */
+export function needsArguments(app: App): boolean {
   return app.arguments.some(each => (each.is_required && !each.value) || each.is_temporary);
 }
 
-/** Ask for the arguments of an app; null if cancelled. */
+/** Show a dialog for the arguments of an app; null if the user cancels. */
 export async function askArguments(
   app: App,
   t: Translate,
@@ -21,12 +18,12 @@ export async function askArguments(
 ): Promise<Record<string, string> | null> {
   const title = t('start-app', { name: app.title });
   const body = new ArgumentForm(title, app, problem, t);
-  const answer = await showDialog({
+  const result = await showDialog({
     title,
     body,
     buttons: [Dialog.cancelButton({ label: t('cancel') }), Dialog.okButton({ label: t('start') })]
   });
-  return answer.button.accept ? body.values : null;
+  return result.button.accept ? body.values : null;
 }
 
 class ArgumentForm extends Form {

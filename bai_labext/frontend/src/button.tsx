@@ -2,20 +2,17 @@ import * as React from 'react';
 
 export function Button(props: {
   label: string;
-  /**
-   * The object of the action: distinguishes buttons with equal labels for
-   * screen readers.
-   */
-  of?: string;
+  /** Object of the action, by which screen readers distinguish buttons with equal labels. */
+  target?: string;
   onClick: () => void;
   isDanger?: boolean;
 }): React.ReactElement {
-  const { label, of, onClick, isDanger = false } = props;
+  const { label, target, onClick, isDanger = false } = props;
   return (
     <button
       type="button"
       className={`bai-Button${isDanger ? ' bai-mod-danger' : ''}`}
-      aria-label={of ? `${label}: ${of}` : label}
+      aria-label={target ? `${label}: ${target}` : label}
       onClick={onClick}
     >
       {label}

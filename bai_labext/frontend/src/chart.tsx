@@ -4,25 +4,22 @@ const WIDTH = 120;
 const HEIGHT = 28;
 const DASH = 8;
 
-/**
- * A line over the last minutes with the current value; gaps where it is
- * unknown.
- */
+/** Sparkline of recent values, and the current value as text; unknown values are skipped. */
 export function Chart(props: {
   label: string;
-  shown: string;
+  current: string;
   values: (number | null)[];
   second?: (number | null)[];
   limit?: number;
   level?: string;
 }): React.ReactElement {
-  const { label, shown, values, second = [], limit = 0, level = 'ok' } = props;
+  const { label, current, values, second = [], limit = 0, level = 'ok' } = props;
   const known = [...values, ...second].filter(value => value !== null);
   const top = Math.max(limit, ...known) || 1;
   return (
-    <div className={`bai-Chart bai-mod-${level}`} role="img" aria-label={`${label}: ${shown}`}>
+    <div className={`bai-Chart bai-mod-${level}`} role="img" aria-label={`${label}: ${current}`}>
       <span className="bai-Chart-label">{label}</span>
-      <span className="bai-Chart-value">{shown}</span>
+      <span className="bai-Chart-value">{current}</span>
       {known.length > 0 && (
         <svg viewBox={`0 0 ${WIDTH} ${HEIGHT}`} preserveAspectRatio="none" aria-hidden="true">
           <polygon className="bai-Chart-area" points={area(values, top)} />
@@ -46,7 +43,7 @@ function points(values: (number | null)[], top: number): [number, number][] {
 function line(values: (number | null)[], top: number): string {
   const found = points(values, top);
   const [only] = found;
-  // A single point would be invisible.
+  // Draw a single point, which would be invisible, as a dash.
   const drawn =
     found.length === 1 && only
       ? [Math.max(0, only[0] - DASH), Math.max(DASH, only[0])].map(x => [x, only[1]] as const)

@@ -14,7 +14,7 @@ interface Props {
 
 type Pick = (sample: Sample) => number | null;
 
-/** Usage and limits over the last minutes. */
+/** Charts of the session's usage over the last minutes. */
 export function Charts({ model, t }: Props): React.ReactElement {
   const { samples, last } = model.series;
   if (!last) {
@@ -29,13 +29,13 @@ export function Charts({ model, t }: Props): React.ReactElement {
     <div className="bai-Charts">
       <Chart
         label={t('cpu')}
-        shown={ofLimit(cores(last.cpu), cores(cpuLimit))}
+        current={ofLimit(cores(last.cpu), cores(cpuLimit))}
         values={of(sample => sample.cpu)}
         limit={cpuLimit}
       />
       <Chart
         label={t('memory')}
-        shown={ofLimit(bytes(last.memory), bytes(memoryLimit))}
+        current={ofLimit(bytes(last.memory), bytes(memoryLimit))}
         values={of(sample => sample.memory)}
         limit={memoryLimit}
         level={level(last.memory, memoryLimit)}
@@ -45,13 +45,13 @@ export function Charts({ model, t }: Props): React.ReactElement {
       ))}
       <Chart
         label={t('network')}
-        shown={rates('in-out', last.received, last.sent, t)}
+        current={rates('in-out', last.received, last.sent, t)}
         values={of(sample => sample.received)}
         second={of(sample => sample.sent)}
       />
       <Chart
         label={t('io')}
-        shown={rates('read-written', last.read, last.written, t)}
+        current={rates('read-written', last.read, last.written, t)}
         values={of(sample => sample.read)}
         second={of(sample => sample.written)}
       />
@@ -59,9 +59,7 @@ export function Charts({ model, t }: Props): React.ReactElement {
   );
 }
 
-/**
- * Memory and utilization of one device; figures without a driver are unknown.
- */
+/** Charts of a device's memory and utilization; both are unknown without a driver. */
 function DeviceCharts(props: Props & { device: Device; index: number }): React.ReactElement {
   const { model, t, device, index } = props;
   const { samples, last } = model.series;
@@ -69,14 +67,14 @@ function DeviceCharts(props: Props & { device: Device; index: number }): React.R
   const memory = used?.memory ?? null;
   const load = used?.utilization ?? null;
   const limit = used?.limit || (device.memory_bytes ?? 0);
-  // Several devices of one model are distinguished by number.
+  // Several devices are numbered.
   const isOnly = (model.session?.devices.length ?? 0) < 2;
   const name = isOnly ? '' : ` ${index + 1}`;
   return (
     <>
       <Chart
         label={t('device-memory') + name}
-        shown={t('of-limit', {
+        current={t('of-limit', {
           used: memory === null ? t('unknown') : bytes(memory),
           limit: limit ? bytes(limit) : t('unknown')
         })}
@@ -86,7 +84,7 @@ function DeviceCharts(props: Props & { device: Device; index: number }): React.R
       />
       <Chart
         label={t('device-utilization') + name}
-        shown={load === null ? t('unknown') : `${Math.round(load)} %`}
+        current={load === null ? t('unknown') : `${Math.round(load)} %`}
         values={samples.map(sample => sample.devices[device.id]?.utilization ?? null)}
         limit={100}
       />

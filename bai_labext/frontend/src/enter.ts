@@ -1,9 +1,9 @@
 import * as React from 'react';
 
 /**
- * Keep Enter from JupyterLab's dialog, whose own button it would press.
+ * Handle Enter inside an element of a dialog; JupyterLab would press the dialog's default button.
  *
- * In a field it does `onEnter`, on a button what the button does.
+ * Enter calls `onEnter` in a field, and clicks a button that has the focus.
  */
 export function useOwnEnter(within: React.RefObject<HTMLElement>, onEnter: () => void): void {
   const latest = React.useRef(onEnter);

@@ -5,7 +5,7 @@ import { amount, bytes, duration } from './format';
 import type { Device, Session } from './types';
 import type { Translate } from './texts';
 
-/** Facts about this session. */
+/** Details of this session. */
 export function Facts(props: {
   session: Session;
   hasEnded: boolean;
@@ -69,7 +69,7 @@ function Amounts({ session }: { session: Session }): React.ReactElement {
   );
 }
 
-/** The enforcement level of a session's share, if known. */
+/** Enforcement level of a device's share, or "unknown". */
 function enforcementOf(device: Device, session: Session): string {
   return device.enforcement ?? session.enforcement?.[device.family] ?? 'unknown';
 }

@@ -8,7 +8,7 @@ import type { Model } from './model';
 import { level } from './samples';
 import type { Translate } from './texts';
 import type { Folder, Quota } from './types';
-import { Upload, wantedOf } from './uploads';
+import { Upload, droppedFiles } from './uploads';
 
 interface Props {
   model: Model;
@@ -16,7 +16,7 @@ interface Props {
   t: Translate;
 }
 
-/** The user's folders, and where they are mounted in this session. */
+/** List of the user's folders with their mount points in this session. */
 export function Folders(props: Props): React.ReactElement {
   const { model, t } = props;
   if (!model.folders) {
@@ -77,7 +77,7 @@ function FolderRow(props: Props & { folder: Folder }): React.ReactElement {
     event.preventDefault();
     setOver(false);
     if (canTake) {
-      actions.upload(folder, wantedOf(event.dataTransfer));
+      actions.upload(folder, droppedFiles(event.dataTransfer));
     }
   };
   const choose = (event: React.ChangeEvent<HTMLInputElement>): void => {
@@ -99,15 +99,19 @@ function FolderRow(props: Props & { folder: Folder }): React.ReactElement {
       </div>
       <span className="bai-Buttons">
         {folder.path && actions.canBrowse(folder.path) && (
-          <Button label={t('open')} of={folder.name} onClick={() => actions.browse(folder)} />
+          <Button label={t('open')} target={folder.name} onClick={() => actions.browse(folder)} />
         )}
         {canTake && (
-          <Button label={t('upload')} of={folder.name} onClick={() => chosen.current?.click()} />
+          <Button
+            label={t('upload')}
+            target={folder.name}
+            onClick={() => chosen.current?.click()}
+          />
         )}
         {folder.is_owner && !folder.project && folder.status === 'ready' && (
           <Button
             label={t('share-button')}
-            of={folder.name}
+            target={folder.name}
             onClick={() => actions.share(folder)}
           />
         )}
@@ -116,17 +120,14 @@ function FolderRow(props: Props & { folder: Folder }): React.ReactElement {
         <input ref={chosen} type="file" multiple hidden aria-hidden="true" onChange={choose} />
       )}
       <UseSignal signal={actions.uploads.changed}>
-        {() => <Sent folder={folder} actions={actions} t={t} />}
+        {() => <UploadList folder={folder} actions={actions} t={t} />}
       </UseSignal>
     </li>
   );
 }
 
-/**
- * Uploads into a folder: one line in total, and one for each that needs
- * attention.
- */
-function Sent(props: { folder: Folder; actions: Actions; t: Translate }): React.ReactElement {
+/** Uploads into a folder: a summary, and a line for each upload that needs a decision. */
+function UploadList(props: { folder: Folder; actions: Actions; t: Translate }): React.ReactElement {
   const { folder, actions, t } = props;
   const all = actions.uploads.of(folder.id);
   if (all.length === 0) {
@@ -139,8 +140,7 @@ function Sent(props: { folder: Folder; actions: Actions; t: Translate }): React.
   return (
     <div className="bai-Uploads">
       <span className="bai-Hint">
-        {/* The byte counts change many times a second, so they are not read
-           out. */}
+        {/* The byte counts change too often to be announced by a screen reader. */}
         <span aria-live="polite">{t('uploaded', { done, count: all.length })}</span>
         {` · ${bytes(sent)} / ${bytes(total)}`}
       </span>
@@ -149,11 +149,11 @@ function Sent(props: { folder: Folder; actions: Actions; t: Translate }): React.
       ) : (
         <Button
           label={t('clear')}
-          of={folder.name}
+          target={folder.name}
           onClick={() => actions.uploads.clear(folder.id)}
         />
       )}
-      {all.filter(needsWord).map(upload => (
+      {all.filter(needsDecision).map(upload => (
         <div key={upload.path} className="bai-Uploads-item">
           <span className="bai-Problem" role="alert">
             {upload.path}: {upload.state === 'exists' ? t('upload-exists') : upload.message}
@@ -162,19 +162,19 @@ function Sent(props: { folder: Folder; actions: Actions; t: Translate }): React.
             {upload.state === 'exists' ? (
               <Button
                 label={t('replace')}
-                of={upload.path}
+                target={upload.path}
                 onClick={() => actions.uploads.replace(upload)}
               />
             ) : (
               <Button
                 label={t('go-on')}
-                of={upload.path}
+                target={upload.path}
                 onClick={() => actions.uploadAgain(upload)}
               />
             )}
             <Button
               label={t('leave-out')}
-              of={upload.path}
+              target={upload.path}
               onClick={() => actions.uploads.stop(upload)}
             />
           </span>
@@ -183,7 +183,7 @@ function Sent(props: { folder: Folder; actions: Actions; t: Translate }): React.
       {isUnderWay && (
         <Button
           label={t('cancel')}
-          of={t('upload')}
+          target={t('upload')}
           onClick={() => all.forEach(upload => actions.uploads.stop(upload))}
         />
       )}
@@ -191,7 +191,7 @@ function Sent(props: { folder: Folder; actions: Actions; t: Translate }): React.
   );
 }
 
-function needsWord(upload: Upload): boolean {
+function needsDecision(upload: Upload): boolean {
   return upload.state === 'failed' || upload.state === 'exists';
 }
 

@@ -4,10 +4,10 @@ import type { Message } from '@lumino/messaging';
 const FIELDS = 'input, select, button, a[href]';
 
 /**
- * The body of a dialog that is accessible by keyboard and screen reader.
+ * Dialog body that is accessible by keyboard and screen reader.
  *
- * JupyterLab gives a dialog a title but no name. It looks for the first field once, when the dialog
- * opens: a form that renders its fields later, or anew, would never get the focus from Tab.
+ * A JupyterLab dialog has no accessible name. It determines its first field when it opens, so Tab
+ * would never reach fields that are rendered later.
  */
 export abstract class Form extends ReactWidget {
   constructor(private readonly name: string) {
@@ -17,16 +17,16 @@ export abstract class Form extends ReactWidget {
 
   protected override onAfterAttach(message: Message): void {
     super.onAfterAttach(message);
-    // With a promise to wait for, the dialog focuses its button in the next idle period. On a busy
-    // machine that would take the focus from a user who already fills in the form.
+    // If there is a promise, the dialog waits for it and moves the focus to its button when the
+    // browser is idle. On a slow machine the user may already be typing in the form by then.
     delete this.renderPromise;
     const dialog = this.node.closest<HTMLElement>('.jp-Dialog');
     dialog?.setAttribute('aria-label', this.name);
-    // In the capture phase, like the dialog's own listener, which stops the event.
+    // In the capture phase, because the dialog's own listener stops the event there.
     dialog?.addEventListener('keydown', this.leaveButtons, true);
   }
 
-  /** Move the focus from the last button of the dialog to the first field as it is now. */
+  /** Move the focus from the dialog's last button to the current first field. */
   private readonly leaveButtons = (event: KeyboardEvent): void => {
     if (event.key !== 'Tab' || event.shiftKey) {
       return;

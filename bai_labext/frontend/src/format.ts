@@ -1,4 +1,4 @@
-/** Format amounts and times for users. */
+/** Formatting of quantities and times for users. */
 
 const UNITS = ['B', 'KiB', 'MiB', 'GiB', 'TiB', 'PiB'];
 const SUFFIXES = 'kmgtpe';
@@ -15,7 +15,7 @@ export function bytes(count: number): string {
   return `${trimmed(value.toFixed(digits))} ${UNITS[unit] ?? ''}`;
 }
 
-/** Usage in the unit of its limit: 1.2 and 4 GiB -> ["1.2", "4 GiB"] */
+/** Usage in the unit of its limit, and the limit: 1.2 GiB of 4 GiB -> ["1.2", "4 GiB"] */
 export function usedOf(used: number, limit: number): [string, string] {
   const shown = bytes(limit);
   const unit = 1024 ** UNITS.indexOf(shown.split(' ')[1] ?? 'B');
@@ -30,7 +30,7 @@ export function fraction(share: string): string {
   return FRACTIONS[trimmed(share)] ?? trimmed(share);
 }
 
-/** An amount of memory as the manager writes it: "1.5g" -> 1610612736; NaN for anything else. */
+/** Parse the manager's notation of memory: "1.5g" -> 1610612736; NaN for other texts. */
 export function parseAmount(text: string): number {
   const match = /^(\d+(?:\.\d+)?)([kmgtpe]?)$/i.exec(text.trim());
   if (!match) {
@@ -40,7 +40,7 @@ export function parseAmount(text: string): number {
   return Number(match[1]) * (match[2] ? 1024 ** power : 1);
 }
 
-/** A slot and its amount: ("mem", "2g") -> "2 GiB", ("cpu", "1") -> "1" */
+/** Quantity of a resource slot: ("mem", "2g") -> "2 GiB", ("cpu", "1") -> "1" */
 export function amount(slot: string, text: string): string {
   const value = slot === 'mem' ? parseAmount(text) : NaN;
   return Number.isNaN(value) ? text : bytes(value);
@@ -55,7 +55,7 @@ export function duration(seconds: number): string {
   return (days ? `${days}d ` : '') + clock.join(':');
 }
 
-/** Replace the manager's times in a text by local times. */
+/** Replace the timestamps in a text by local times. */
 export function inLocalTime(text: string): string {
   return text.replace(/\d{4}-\d\d-\d\dT[\d:.]+(?:Z|[+-]\d\d:\d\d)/g, time =>
     new Date(time).toLocaleString()

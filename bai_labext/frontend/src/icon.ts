@@ -19,9 +19,9 @@ const APP = `<svg xmlns="http://www.w3.org/2000/svg" width="16" viewBox="0 0 16 
 <path class="jp-icon3" fill="#616161" d="M1 2h14v12H1zm1 3v8h12V5zm1-2v1h1V3zm2 0v1h1V3z"/>
 </svg>`;
 
-/** A device with its pins. */
+/** The icon of the panel: a chip with pins. */
 export const sessionIcon = new LabIcon({ name: 'bai-labext:session', svgstr: SESSION });
-/** Default icon of apps. */
+/** Icon of apps without an own icon. */
 const appIcon = new LabIcon({ name: 'bai-labext:app', svgstr: APP });
 
 const PICTURES: Record<string, string> = {

@@ -12,7 +12,7 @@ import { sessionIcon } from './icon';
 import { Tiles } from './launcher';
 import { Model } from './model';
 import { SessionPanel } from './panel';
-import { tellOfPresence } from './presence';
+import { reportPresence } from './presence';
 import { StatusItem } from './status';
 import { Stops } from './stops';
 import { Translate, loadTexts } from './texts';
@@ -56,14 +56,13 @@ const plugin: JupyterFrontEndPlugin<void> = {
     void openAtFirstVisit(app, panel.id);
 
     const show = (): void => {
-      // Later, because the palette moves the focus back after a command has
-      // run.
+      // Wait a frame, because the palette moves the focus back after running a command.
       requestAnimationFrame(() => app.shell.activateById(panel.id));
     };
     addCommands(app, palette, t, actions, show);
     new Tiles(app, launcher, model, actions, t);
     new Stops(model, t, actions);
-    tellOfPresence(api);
+    reportPresence(api);
     const composite = settings?.composite ?? {};
     if (statusBar && composite.statusBar !== false) {
       const item = new StatusItem(model, t, show);

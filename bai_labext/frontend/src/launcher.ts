@@ -2,7 +2,7 @@ import type { JupyterFrontEnd } from '@jupyterlab/application';
 import type { ILauncher } from '@jupyterlab/launcher';
 
 import type { Actions } from './actions';
-import { asksFirst } from './appstart';
+import { needsArguments } from './appstart';
 import { iconOf, sessionIcon } from './icon';
 import type { Model } from './model';
 import type { Translate } from './texts';
@@ -10,7 +10,7 @@ import type { App } from './types';
 
 const COMMAND = 'bai:open-app';
 
-/** A launcher tile for every offered app that JupyterLab has no tile for. */
+/** Launcher tiles of the apps for which JupyterLab itself has none. */
 export class Tiles {
   private tiles = new Map<string, ReturnType<ILauncher['add']>>();
 
@@ -21,29 +21,29 @@ export class Tiles {
     actions: Actions,
     private readonly t: Translate
   ) {
-    const named = (name: unknown): App | undefined => model.apps.find(item => item.name === name);
+    const find = (name: unknown): App | undefined => model.apps.find(item => item.name === name);
     app.commands.addCommand(COMMAND, {
-      label: args => named(args['name'])?.title ?? t('open'),
+      label: args => find(args['name'])?.title ?? t('open'),
       caption: args => {
-        const found = named(args['name']);
+        const found = find(args['name']);
         return found ? `${found.title}: ${t(`app-${found.state}`)}` : '';
       },
-      // The launcher requests a section's icon without naming a tile.
+      // Without a name, the launcher requests the icon of the section.
       icon: args => (typeof args['name'] === 'string' ? iconOf(args['name']) : sessionIcon),
       execute: args => {
-        const found = named(args['name']);
-        if (found && asksFirst(found) && found.state !== 'running') {
+        const found = find(args['name']);
+        if (found && needsArguments(found) && found.state !== 'running') {
           actions.startApp(found);
         } else if (found) {
           actions.openApp(found);
         }
       }
     });
-    model.changed.connect(() => this.look());
+    model.changed.connect(() => this.update());
   }
 
-  private look(): void {
-    const shown = this.model.apps.filter(isTile);
+  private update(): void {
+    const shown = this.model.apps.filter(hasTile);
     for (const [name, tile] of this.tiles) {
       if (!shown.some(app => app.name === name)) {
         tile.dispose();
@@ -60,7 +60,6 @@ export class Tiles {
   }
 }
 
-/** Apps with JupyterLab's own tiles are left out. */
-function isTile(app: App): boolean {
+function hasTile(app: App): boolean {
   return app.kind === 'process' || (app.kind === 'port' && app.state === 'running');
 }

@@ -5,7 +5,7 @@ import { Poll } from '@lumino/polling';
 import { Signal } from '@lumino/signaling';
 import * as React from 'react';
 
-import { pieces, plain, settled } from './ansi';
+import { parseAnsi, plain, withoutOverwritten } from './ansi';
 import type { Api } from './api';
 import { Button } from './button';
 import { withoutServerLog } from './serverlog';
@@ -13,25 +13,25 @@ import type { Translate } from './texts';
 import type { Log } from './types';
 
 const INTERVAL_MILLISECONDS = 3000;
-const MOST_MILLISECONDS = 30_000;
+const MAX_BACKOFF_MILLISECONDS = 30_000;
 
 /** Source of output: a kernel of the session, or an app. */
 export interface Source {
   key: string;
   title: string;
-  /** Whether the time of each line is known. */
-  keepsTimes: boolean;
+  /** Whether the source can prefix each line with a timestamp. */
+  canShowTimes: boolean;
   read: (mark: string, hasTimes: boolean) => Promise<Log>;
 }
 
-/** The output of a source, followed while it is visible. */
+/** The output of the selected source, polled while the log is visible and followed. */
 class LogModel {
   text = '';
   problem = '';
   isLive = true;
   isFollowed = true;
   hasTimes = false;
-  /** Whether the log of the session's own server is shown beside the user's output. */
+  /** Whether the log of the session's Jupyter server is shown, too. */
   hasServerLog = false;
   source: Source;
   readonly changed = new Signal<this, void>(this);
@@ -45,8 +45,8 @@ class LogModel {
     this.source = first;
     this.poll = new Poll({
       auto: false,
-      factory: () => this.look(),
-      frequency: { interval: INTERVAL_MILLISECONDS, backoff: true, max: MOST_MILLISECONDS },
+      factory: () => this.read(),
+      frequency: { interval: INTERVAL_MILLISECONDS, backoff: true, max: MAX_BACKOFF_MILLISECONDS },
       standby: () => document.hidden || !this.isFollowed,
       linger: 0,
       name: 'bai-labext:log'
@@ -68,12 +68,12 @@ class LogModel {
 
   choose(key: string): void {
     this.source = this.sources.find(source => source.key === key) ?? this.source;
-    this.renew();
+    this.restart();
   }
 
   showTimes(hasTimes: boolean): void {
     this.hasTimes = hasTimes;
-    this.renew();
+    this.restart();
   }
 
   showServerLog(hasServerLog: boolean): void {
@@ -81,10 +81,10 @@ class LogModel {
     this.changed.emit();
   }
 
-  /** The lines that are shown, searched and downloaded. */
+  /** The lines to show, search and download. */
   get lines(): string[] {
-    const lines = settled(this.text).split('\n');
-    return this.hasServerLog || !this.source.keepsTimes ? lines : withoutServerLog(lines, plain);
+    const lines = withoutOverwritten(this.text).split('\n');
+    return this.hasServerLog || !this.source.canShowTimes ? lines : withoutServerLog(lines, plain);
   }
 
   follow(isFollowed: boolean): void {
@@ -95,25 +95,25 @@ class LogModel {
     }
   }
 
-  private renew(): void {
+  private restart(): void {
     Object.assign(this, { text: '', mark: '', problem: '' });
     this.changed.emit();
     void this.poll.refresh();
   }
 
-  private async look(): Promise<void> {
+  private async read(): Promise<void> {
     const { source, hasTimes } = this;
     try {
-      const found = await source.read(this.mark, hasTimes);
+      const response = await source.read(this.mark, hasTimes);
       if (source !== this.source || hasTimes !== this.hasTimes) {
-        return;
+        return; // the selection has changed meanwhile
       }
-      this.text = found.is_more ? this.text + found.log : found.log;
-      this.mark = found.mark ?? '';
-      this.isLive = found.is_live ?? true;
+      this.text = response.is_more ? this.text + response.log : response.log;
+      this.mark = response.mark ?? '';
+      this.isLive = response.is_live ?? true;
       this.problem = '';
     } catch (error) {
-      // Output read so far stays; reading is retried.
+      // Keep the output; the poll retries.
       this.problem = error instanceof Error ? error.message : String(error);
       throw error;
     } finally {
@@ -146,7 +146,7 @@ class LogView extends ReactWidget {
 
   protected override onAfterAttach(message: Message): void {
     super.onAfterAttach(message);
-    // A widget attached visibly is never "shown" afterwards.
+    // `onAfterShow` is not called for a widget that is visible when it is attached.
     if (this.isVisible) {
       this.model.start();
     }
@@ -161,7 +161,7 @@ class LogView extends ReactWidget {
   }
 }
 
-/** Create a main area with logs; it shows the one with that key first. */
+/** Create a main area widget with logs, which first shows the source with that key. */
 export function logWidget(sources: Source[], key: string, t: Translate): MainAreaWidget {
   const first = sources.find(source => source.key === key) ?? sources[0];
   if (!first) {
@@ -176,7 +176,7 @@ export function logWidget(sources: Source[], key: string, t: Translate): MainAre
   return widget;
 }
 
-/** The output of a session's kernel, or of the app of that name. */
+/** The sources for the kernels and apps of a session. */
 export function sourcesOf(
   api: Api,
   kernels: string[],
@@ -186,28 +186,28 @@ export function sourcesOf(
     ...kernels.map(name => ({
       key: `kernel:${name}`,
       title: name,
-      keepsTimes: true,
+      canShowTimes: true,
       read: (mark: string, hasTimes: boolean): Promise<Log> => api.log(name, mark, hasTimes)
     })),
     ...apps.map(app => ({
       key: `app:${app.name}`,
       title: app.title,
-      keepsTimes: false,
+      canShowTimes: false,
       read: (): Promise<Log> => api.appLog(app.name)
     }))
   ];
 }
 
 function View({ model, t }: { model: LogModel; t: Translate }): React.ReactElement {
-  const [sought, seek] = React.useState('');
+  const [query, setQuery] = React.useState('');
   const output = React.useRef<HTMLPreElement>(null);
   const lines = model.lines;
-  const found = sought ? lines.filter(line => holds(plain(line), sought)) : lines;
+  const matching = query ? lines.filter(line => matches(plain(line), query)) : lines;
   React.useEffect(() => {
     if (model.isFollowed && output.current) {
       output.current.scrollTop = output.current.scrollHeight;
     }
-  }, [model.text, model.isFollowed, sought]);
+  }, [model.text, model.isFollowed, query]);
   return (
     <>
       <div className="bai-LogView-bar" role="toolbar" aria-label={t('log')}>
@@ -223,43 +223,34 @@ function View({ model, t }: { model: LogModel; t: Translate }): React.ReactEleme
             </select>
           </label>
         )}
-        <label>
-          <input
-            type="checkbox"
-            checked={model.isFollowed}
-            onChange={event => model.follow(event.target.checked)}
-          />
-          {t('follow')}
-        </label>
-        {model.source.keepsTimes && (
-          <label>
-            <input
-              type="checkbox"
-              checked={model.hasTimes}
-              onChange={event => model.showTimes(event.target.checked)}
+        <Checkbox
+          label={t('follow')}
+          isChecked={model.isFollowed}
+          onChange={isChecked => model.follow(isChecked)}
+        />
+        {model.source.canShowTimes && (
+          <>
+            <Checkbox
+              label={t('times')}
+              isChecked={model.hasTimes}
+              onChange={isChecked => model.showTimes(isChecked)}
             />
-            {t('times')}
-          </label>
-        )}
-        {model.source.keepsTimes && (
-          <label>
-            <input
-              type="checkbox"
-              checked={model.hasServerLog}
-              onChange={event => model.showServerLog(event.target.checked)}
+            <Checkbox
+              label={t('server-log')}
+              isChecked={model.hasServerLog}
+              onChange={isChecked => model.showServerLog(isChecked)}
             />
-            {t('server-log')}
-          </label>
+          </>
         )}
         <input
           type="search"
-          value={sought}
+          value={query}
           placeholder={t('search')}
           aria-label={t('search')}
-          onChange={event => seek(event.target.value)}
+          onChange={event => setQuery(event.target.value)}
         />
         <span className="bai-Hint" role="status">
-          {sought ? t('lines-found', { count: found.length }) : ''}
+          {query ? t('lines-found', { count: matching.length }) : ''}
           {!model.isLive && t('log-ended')}
         </span>
         <Button label={t('download')} onClick={() => download(model)} />
@@ -271,39 +262,62 @@ function View({ model, t }: { model: LogModel; t: Translate }): React.ReactEleme
       )}
       <pre ref={output} className="bai-Log" tabIndex={0} aria-label={model.source.title}>
         {!lines.join('').trim() && !model.problem && t('log-empty')}
-        {sought ? <Marked lines={found} sought={sought} /> : <Coloured text={lines.join('\n')} />}
+        {query ? (
+          <MatchingLines lines={matching} query={query} />
+        ) : (
+          <ColouredText text={lines.join('\n')} />
+        )}
       </pre>
     </>
   );
 }
 
-function Coloured({ text }: { text: string }): React.ReactElement {
+function Checkbox(props: {
+  label: string;
+  isChecked: boolean;
+  onChange: (isChecked: boolean) => void;
+}): React.ReactElement {
+  const { label, isChecked, onChange } = props;
+  return (
+    <label>
+      <input
+        type="checkbox"
+        checked={isChecked}
+        onChange={event => onChange(event.target.checked)}
+      />
+      {label}
+    </label>
+  );
+}
+
+function ColouredText({ text }: { text: string }): React.ReactElement {
   return (
     <>
-      {pieces(text).map((piece, i) =>
-        piece.className ? (
-          <span key={i} className={piece.className}>
-            {piece.text}
+      {parseAnsi(text).map((segment, i) =>
+        segment.className ? (
+          <span key={i} className={segment.className}>
+            {segment.text}
           </span>
         ) : (
-          piece.text
+          segment.text
         )
       )}
     </>
   );
 }
 
-function Marked({ lines, sought }: { lines: string[]; sought: string }): React.ReactElement {
+/** Lines without colours, each with its first match highlighted. */
+function MatchingLines({ lines, query }: { lines: string[]; query: string }): React.ReactElement {
   return (
     <>
       {lines.map((line, i) => {
         const text = plain(line);
-        const at = text.toLowerCase().indexOf(sought.toLowerCase());
+        const at = text.toLowerCase().indexOf(query.toLowerCase());
         return (
           <div key={i}>
             {text.slice(0, at)}
-            <mark>{text.slice(at, at + sought.length)}</mark>
-            {text.slice(at + sought.length)}
+            <mark>{text.slice(at, at + query.length)}</mark>
+            {text.slice(at + query.length)}
           </div>
         );
       })}
@@ -311,8 +325,8 @@ function Marked({ lines, sought }: { lines: string[]; sought: string }): React.R
   );
 }
 
-function holds(line: string, sought: string): boolean {
-  return line.toLowerCase().includes(sought.toLowerCase());
+function matches(line: string, query: string): boolean {
+  return line.toLowerCase().includes(query.toLowerCase());
 }
 
 function download(model: LogModel): void {

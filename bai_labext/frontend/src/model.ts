@@ -3,12 +3,22 @@ import { ISignal, Signal } from '@lumino/signaling';
 
 import { Api, ApiError, Trouble } from './api';
 import { Series } from './samples';
-import type { App, Folder, Look, Marks, OtherSession, Parts, Quota, Session, Usage } from './types';
+import type {
+  App,
+  Folder,
+  Marks,
+  OtherSession,
+  PollResponse,
+  Quota,
+  Sections,
+  Session,
+  Usage
+} from './types';
 
 /** Polling interval of an app's state while it starts. */
-const STARTING_SECONDS = 1;
-/** Parts that change rarely are queried once in this many samples. */
-const SELDOM = 6;
+const STARTING_INTERVAL_SECONDS = 1;
+/** Sections that change rarely are queried in every sixth poll. */
+const RARE_SECTIONS_EVERY = 6;
 
 /** State of the session, polled while the panel or status bar is visible. */
 export class Model {
@@ -18,7 +28,7 @@ export class Model {
   folders: Folder[] | null = null;
   quotas: Quota[] = [];
   sessions: OtherSession[] | null = null;
-  /** Why nothing is known now; null while it is. */
+  /** Why there is no current data; null if there is. */
   trouble: { kind: Trouble; message: string } | null = null;
   readonly series = new Series();
 
@@ -31,7 +41,7 @@ export class Model {
   constructor(readonly api: Api) {
     this.poll = new Poll({
       auto: false,
-      factory: () => this.look(),
+      factory: () => this.readSections(),
       frequency: { interval: 5000, backoff: true, max: 60_000 },
       // No polling while the browser's tab is hidden.
       standby: 'when-hidden',
@@ -59,7 +69,7 @@ export class Model {
     this.poll.frequency = { ...this.poll.frequency, interval: seconds * 1000 };
   }
 
-  /** While the panel is hidden, only what the status bar shows is queried. */
+  /** While the panel is hidden, only the data of the status bar is polled. */
   setPanelShown(isShown: boolean): void {
     this.isPanelShown = isShown;
     if (isShown) {
@@ -67,7 +77,7 @@ export class Model {
     }
   }
 
-  /** Query everything now, because something was changed. */
+  /** Query all sections now, for example after a change. */
   refresh(): void {
     this.rounds = 0;
     this.marks = {};
@@ -76,37 +86,37 @@ export class Model {
 
   async startApp(name: string, args: Record<string, string>): Promise<void> {
     await this.api.startApp(name, args);
-    await this.lookAtApps();
+    await this.readApps();
     while (this.apps.some(app => app.name === name && app.state === 'starting')) {
-      await new Promise(resolve => setTimeout(resolve, STARTING_SECONDS * 1000));
-      await this.lookAtApps();
+      await new Promise(resolve => setTimeout(resolve, STARTING_INTERVAL_SECONDS * 1000));
+      await this.readApps();
     }
   }
 
   async stopApp(name: string): Promise<void> {
     await this.api.stopApp(name);
-    await this.lookAtApps();
+    await this.readApps();
   }
 
-  async lookAtApps(): Promise<void> {
-    await this.ask(['apps']);
+  async readApps(): Promise<void> {
+    await this.query(['apps']);
     this._changed.emit();
   }
 
-  private async look(): Promise<void> {
-    const isSeldom = this.rounds % SELDOM === 0;
+  private async readSections(): Promise<void> {
+    const includesRare = this.rounds % RARE_SECTIONS_EVERY === 0;
     this.rounds += 1;
     try {
-      // Apps are known to the session's own server; a query of everything waits
+      // Query the apps alone first: the session's server knows them, but the other sections wait
       // for the manager.
       if (this.trouble || this.apps.length === 0) {
-        await this.lookAtApps();
+        await this.readApps();
       }
-      await this.ask([
+      await this.query([
         'usage',
-        ...(isSeldom || !this.session ? (['session'] as const) : []),
+        ...(includesRare || !this.session ? (['session'] as const) : []),
         ...(this.isPanelShown ? (['apps'] as const) : []),
-        ...(this.isPanelShown && isSeldom ? (['folders', 'sessions'] as const) : [])
+        ...(this.isPanelShown && includesRare ? (['folders', 'sessions'] as const) : [])
       ]);
       this.trouble = null;
     } catch (error) {
@@ -114,7 +124,7 @@ export class Model {
         error instanceof ApiError
           ? { kind: error.trouble, message: error.message }
           : { kind: 'other', message: String(error) };
-      // When it is back, everything is queried again.
+      // Make the next successful poll query all sections.
       this.rounds = 0;
       this._changed.emit();
       throw error;
@@ -122,26 +132,26 @@ export class Model {
     this._changed.emit();
   }
 
-  /** Query parts in one request: each request carries 2 KB of headers. */
-  private async ask(parts: (keyof Parts)[]): Promise<void> {
-    const known = parts.map(part => [part, this.marks[part] ?? '']);
-    const found = await this.api.look(Object.fromEntries(known) as Marks);
-    this.take(found);
-    if (found.error) {
-      throw new ApiError(found.message ?? '', found.error);
+  /** Query sections in one request, because each request has 2 KB of headers. */
+  private async query(sections: (keyof Sections)[]): Promise<void> {
+    const known = sections.map(section => [section, this.marks[section] ?? '']);
+    const response = await this.api.poll(Object.fromEntries(known) as Marks);
+    this.apply(response);
+    if (response.error) {
+      throw new ApiError(response.message ?? '', response.error);
     }
   }
 
-  private take(found: Look): void {
-    Object.assign(this.marks, found.marks);
-    this.apps = found.apps?.items ?? this.apps;
-    this.session = found.session ?? this.session;
-    this.folders = found.folders?.items ?? this.folders;
-    this.quotas = found.folders?.quotas ?? this.quotas;
-    this.sessions = found.sessions?.items ?? this.sessions;
-    if (found.usage) {
-      this.usage = found.usage;
-      this.series.add(found.usage);
+  private apply(response: PollResponse): void {
+    Object.assign(this.marks, response.marks);
+    this.apps = response.apps?.items ?? this.apps;
+    this.session = response.session ?? this.session;
+    this.folders = response.folders?.items ?? this.folders;
+    this.quotas = response.folders?.quotas ?? this.quotas;
+    this.sessions = response.sessions?.items ?? this.sessions;
+    if (response.usage) {
+      this.usage = response.usage;
+      this.series.add(response.usage);
     }
   }
 }

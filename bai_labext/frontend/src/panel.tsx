@@ -35,7 +35,7 @@ export class SessionPanel extends ReactWidget {
     this.title.caption = t('session');
     this.node.setAttribute('role', 'region');
     this.node.setAttribute('aria-label', t('session'));
-    // Can be focused and scrolled with the keyboard.
+    // Makes the panel focusable, so that it can be scrolled with the keyboard.
     this.node.tabIndex = -1;
   }
 
@@ -63,7 +63,7 @@ export class SessionPanel extends ReactWidget {
 function Content(props: Props): React.ReactElement {
   const { model, actions, t } = props;
   const { session, usage } = model;
-  // The last data is older than the end of the session.
+  // The data does not show the end of the session, because it was read before.
   const hasEnded = model.trouble?.kind === 'ended';
   const status = hasEnded ? 'TERMINATED' : session?.status;
   return (
@@ -110,7 +110,7 @@ function Content(props: Props): React.ReactElement {
   );
 }
 
-/** What does not answer, and what the user can do about it. */
+/** Notice that the session or manager does not respond, with what the user can do. */
 function TroubleNotice({ model, actions, t }: Props): React.ReactElement {
   const { trouble } = model;
   if (!trouble) {
@@ -134,7 +134,7 @@ function TroubleNotice({ model, actions, t }: Props): React.ReactElement {
   );
 }
 
-/** When and why the session will end, and how to postpone it. */
+/** Notices of when and why the session will be stopped, with buttons to postpone it. */
 function StopNotice({ model, actions, t }: Props): React.ReactElement {
   const { session } = model;
   const left = session ? secondsLeft(session) : null;

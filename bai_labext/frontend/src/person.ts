@@ -1,10 +1,8 @@
 import { ApiError } from './api';
 
-const WAIT_MILLISECONDS = 300_000;
-const LOOK_MILLISECONDS = 500;
-/**
- * Meaning of statuses whose answers have no body: HEAD, and the proxy's own.
- */
+const CONSENT_TIMEOUT_MILLISECONDS = 300_000;
+const POLL_INTERVAL_MILLISECONDS = 500;
+/** Error codes of responses without a body: to HEAD, and from the proxy. */
 const CODES: Record<number, string> = {
   401: 'not-signed-in',
   404: 'not-found',
@@ -13,46 +11,44 @@ const CODES: Record<number, string> = {
 };
 const WINDOW = 'popup,width=560,height=640';
 
-interface Refusal {
+interface ErrorBody {
   message?: string;
   error?: string;
   details?: Record<string, unknown>;
 }
 
-/** The message from the sign-in window. */
-interface Answer {
+/** The message of the consent window. */
+interface ConsentMessage {
   bai: string;
   code: string;
   state: string;
 }
 
 /**
- * The person at the browser, to the manager: what a session itself may not do.
+ * Client of the manager that acts as the user at the browser, for what the session itself may not
+ * do.
  *
- * They say so once per page, in a window of the manager. The token stays in this object and is
- * withdrawn with the page.
+ * The user consents once per page, in a window of the manager. The token is only stored in this
+ * object and is revoked when the page is closed.
  */
 export class Person {
   private token = '';
 
   /** `base` is the path of the manager at the Hub: `/services/bai`. */
   constructor(private readonly base: () => string) {
-    window.addEventListener('pagehide', () => this.forget());
+    window.addEventListener('pagehide', () => this.revoke());
   }
 
   get isAllowed(): boolean {
     return this.token !== '';
   }
 
-  /** Whether this page can ask: digests need a page loaded over HTTPS. */
+  /** Whether this page can ask for consent; the browser computes digests only on HTTPS pages. */
   get canAsk(): boolean {
     return window.isSecureContext && this.base() !== '';
   }
 
-  /**
-   * Ask the user; must be called while a click is handled, or the browser
-   * blocks the window.
-   */
+  /** Ask the user for consent. Call this while handling a click; else the browser blocks the window. */
   async allow(): Promise<boolean> {
     const verifier = random(48);
     const state = random(18);
@@ -62,11 +58,11 @@ export class Person {
     }
     const query = new URLSearchParams({ challenge: await challenge(verifier), state });
     opened.location.href = `${this.base()}/panel-login?${query.toString()}`;
-    const code = await answer(opened, state);
+    const code = await waitForCode(opened, state);
     if (!code) {
       return false;
     }
-    const redeemed = await this.fetched('/auth/code/redeem', {
+    const redeemed = await this.request('/auth/code/redeem', {
       method: 'POST',
       body: JSON.stringify({ code, verifier })
     });
@@ -79,26 +75,27 @@ export class Person {
     this.json<T>(path, { method: 'POST', body: JSON.stringify(body) });
   put = <T>(path: string, body: unknown): Promise<T> =>
     this.json<T>(path, { method: 'PUT', body: JSON.stringify(body) });
-  delete = (path: string): Promise<Response> => this.fetched(path, { method: 'DELETE' });
+  delete = (path: string): Promise<Response> => this.request(path, { method: 'DELETE' });
 
-  /** The address of an API path, and the headers that identify the user. */
+  /** URL of a path of the API; URLs from responses are returned unchanged. */
   url(path: string): string {
     return path.startsWith(`${this.base()}/`) ? path : `${this.base()}/api/v1${path}`;
   }
 
+  /** Headers that authorize a request. */
   get headers(): Record<string, string> {
     return this.token ? { Authorization: `Bearer ${this.token}` } : {};
   }
 
-  /** Forget a token that the manager refused: it has expired or was revoked. */
-  expired(): void {
+  /** Discard a token that the manager has rejected, because it has expired or was revoked. */
+  discardToken(): void {
     this.token = '';
   }
 
-  async fetched(path: string, init: RequestInit): Promise<Response> {
+  async request(path: string, init: RequestInit): Promise<Response> {
     let response: Response;
     try {
-      // Without the cookie: only the token in the header grants permission.
+      // Without cookies, so that only the token authorizes the request.
       response = await fetch(this.url(path), {
         ...init,
         credentials: 'omit',
@@ -111,9 +108,9 @@ export class Person {
       return response;
     }
     if (response.status === 401) {
-      this.expired();
+      this.discardToken();
     }
-    const content = (await response.json().catch(() => ({}))) as Refusal;
+    const content = (await response.json().catch(() => ({}))) as ErrorBody;
     throw new ApiError(
       content.message ?? response.statusText,
       content.error ?? CODES[response.status] ?? 'http',
@@ -122,10 +119,10 @@ export class Person {
   }
 
   private async json<T>(path: string, init: RequestInit): Promise<T> {
-    return (await (await this.fetched(path, init)).json()) as T;
+    return (await (await this.request(path, init)).json()) as T;
   }
 
-  private forget(): void {
+  private revoke(): void {
     if (this.token) {
       const init: RequestInit = { method: 'DELETE', credentials: 'omit', keepalive: true };
       void fetch(this.url('/auth/token'), { ...init, headers: this.headers });
@@ -134,32 +131,31 @@ export class Person {
   }
 }
 
-/** Wait for the window's message; empty if the user closes it. */
-function answer(opened: Window, state: string): Promise<string> {
+/** Wait for the code in the window's message; empty if the user closes the window. */
+function waitForCode(opened: Window, state: string): Promise<string> {
   return new Promise(resolve => {
     const end = (code: string): void => {
       window.removeEventListener('message', listen);
-      clearInterval(looking);
-      clearTimeout(patience);
+      clearInterval(polling);
+      clearTimeout(timeout);
       resolve(code);
     };
     const listen = (event: MessageEvent): void => {
-      const found = event.data as Partial<Answer> | null;
+      const message = event.data as Partial<ConsentMessage> | null;
       const isOurs = event.origin === window.location.origin && event.source === opened;
-      if (isOurs && found?.bai === 'panel-login' && found.state === state) {
-        // Closed here, because a message of a window that closes itself may be
-        // lost.
+      if (isOurs && message?.bai === 'panel-login' && message.state === state) {
+        // The window must not close itself, because its message could be lost.
         opened.close();
-        end(found.code ?? '');
+        end(message.code ?? '');
       }
     };
-    const looking = setInterval(() => {
+    const polling = setInterval(() => {
       if (opened.closed) {
-        // The message may still be on its way.
-        setTimeout(() => end(''), LOOK_MILLISECONDS);
+        // The message may still be in transit.
+        setTimeout(() => end(''), POLL_INTERVAL_MILLISECONDS);
       }
-    }, LOOK_MILLISECONDS);
-    const patience = setTimeout(() => end(''), WAIT_MILLISECONDS);
+    }, POLL_INTERVAL_MILLISECONDS);
+    const timeout = setTimeout(() => end(''), CONSENT_TIMEOUT_MILLISECONDS);
     window.addEventListener('message', listen);
   });
 }

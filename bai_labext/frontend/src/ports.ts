@@ -1,4 +1,4 @@
-/** Ports of a user's own programs, which a session shows as apps. */
+/** Ports of a user's own programs, which the panel shows as apps. */
 
 export interface PortLimits {
   count: number;
@@ -7,42 +7,42 @@ export interface PortLimits {
   reserved: number[];
 }
 
-/** Key of a text and the values of its placeholders. */
-export interface Refusal {
+/** A message: the key of its text and the values of the placeholders. */
+export interface Problem {
   key: string;
-  places: Record<string, string | number>;
+  values: Record<string, string | number>;
 }
 
-/** The words of a field, separated by commas or spaces. */
+/** Split the text of a field at commas and spaces. */
 export function words(field: string): string[] {
   return field.split(/[\s,]+/).filter(Boolean);
 }
 
 /**
- * Why a session would be refused with these ports; null if nothing is known against them.
+ * The problem with requested ports; null if there is none.
  *
- * The manager checks them too: it alone knows on which ports the image's own apps listen.
+ * The manager validates them again, because only it knows the ports of the image's apps.
  */
-export function whyNotPorts(named: string[], limits: PortLimits): Refusal | null {
+export function portsProblem(named: string[], limits: PortLimits): Problem | null {
   const { count, lowest, highest, reserved } = limits;
   const wrong = named.find(word => portOf(word) < lowest || portOf(word) > highest);
   if (wrong !== undefined) {
-    return { key: 'port-range', places: { port: wrong, lowest, highest } };
+    return { key: 'port-range', values: { port: wrong, lowest, highest } };
   }
   const numbers = named.map(portOf);
   const taken = numbers.find(number => reserved.includes(number));
   if (taken !== undefined) {
-    return { key: 'port-reserved', places: { port: taken } };
+    return { key: 'port-reserved', values: { port: taken } };
   }
   const twice = numbers.find((number, at) => numbers.indexOf(number) !== at);
   if (twice !== undefined) {
-    return { key: 'port-twice', places: { port: twice } };
+    return { key: 'port-twice', values: { port: twice } };
   }
   const asked = numbers.length;
-  return asked > count ? { key: 'port-count', places: { asked, most: count } } : null;
+  return asked > count ? { key: 'port-count', values: { asked, most: count } } : null;
 }
 
-/** The number in a word, 0 if it is not one. */
+/** The number in a word; 0 if it is not a number. */
 function portOf(word: string): number {
   return /^\d{1,5}$/.test(word) ? Number(word) : 0;
 }

@@ -1,20 +1,18 @@
 import type { Api } from './api';
 
-const PAUSE_MS = 60_000;
+const INTERVAL_MILLISECONDS = 60_000;
 
-/**
- * Report that the user is active in the session's page, at most once a minute.
- */
-export function tellOfPresence(api: Api): void {
-  let toldAt = 0;
-  const tell = (): void => {
-    if (Date.now() - toldAt >= PAUSE_MS) {
-      toldAt = Date.now();
-      // The panel shows what does not answer.
-      api.atWork().catch(() => undefined);
+/** Report the user's activity in the page to the session, at most once a minute. */
+export function reportPresence(api: Api): void {
+  let reportedAt = 0;
+  const report = (): void => {
+    if (Date.now() - reportedAt >= INTERVAL_MILLISECONDS) {
+      reportedAt = Date.now();
+      // The panel shows when the session or the manager does not respond.
+      api.reportActivity().catch(() => undefined);
     }
   };
-  for (const doing of ['keydown', 'pointerdown', 'wheel']) {
-    document.addEventListener(doing, tell, { capture: true, passive: true });
+  for (const type of ['keydown', 'pointerdown', 'wheel']) {
+    document.addEventListener(type, report, { capture: true, passive: true });
   }
 }

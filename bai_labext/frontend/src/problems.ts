@@ -1,7 +1,4 @@
-/**
- * Problems of a form, by field; those of fields that the form does not have
- * under ''.
- */
+/** Problems of a form by field; the key '' has the problems of fields that are not in the form. */
 export type Problems = Record<string, string>;
 
 interface Reported {
@@ -10,9 +7,9 @@ interface Reported {
 }
 
 /**
- * What the details of a refusal say of the fields of a form.
+ * Assign the problems in the details of an error to the fields of a form.
  *
- * `preopen_ports.0` is a problem of `preopen_ports`; what is of no field of the form is ''.
+ * `preopen_ports.0` is a problem of `preopen_ports`.
  */
 export function problemsOf(
   message: string,

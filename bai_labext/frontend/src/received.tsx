@@ -15,7 +15,7 @@ interface Invitation {
   permission: string;
 }
 
-/** Show the folders that others offer, to be accepted or declined. */
+/** Show a dialog to accept or decline invitations to folders of other users. */
 export async function showReceived(person: Person, t: Translate): Promise<void> {
   const title = t('received-title');
   await showDialog({
@@ -42,7 +42,7 @@ class Received extends Form {
 function Invitations(props: { person: Person; t: Translate }): React.ReactElement {
   const { person, t } = props;
   const [pending, setPending] = React.useState<Invitation[] | null>(null);
-  const [wrong, setWrong] = React.useState('');
+  const [problem, setProblem] = React.useState('');
 
   const load = async (): Promise<Invitation[]> => {
     const me = await person.get<{ username: string }>('/me');
@@ -50,20 +50,22 @@ function Invitations(props: { person: Person; t: Translate }): React.ReactElemen
     const path = `/vfolder-invitations?limit=100&status=pending&invitee=${invitee}`;
     return (await person.get<Items<Invitation>>(path)).items;
   };
-  const act = (action: () => Promise<unknown>): void => {
-    setWrong('');
+  const runAndReload = (action: () => Promise<unknown>): void => {
+    setProblem('');
     action()
       .then(load)
       .then(setPending)
-      .catch((error: unknown) => setWrong(error instanceof Error ? error.message : String(error)));
+      .catch((error: unknown) =>
+        setProblem(error instanceof Error ? error.message : String(error))
+      );
   };
-  React.useEffect(() => act(() => Promise.resolve()), []);
+  React.useEffect(() => runAndReload(() => Promise.resolve()), []);
 
   return (
     <>
-      {wrong && (
+      {problem && (
         <p className="bai-Problem" role="alert">
-          {wrong}
+          {problem}
         </p>
       )}
       <p className="bai-Hint" role="status">
@@ -80,13 +82,17 @@ function Invitations(props: { person: Person; t: Translate }): React.ReactElemen
             </span>
             <Button
               label={t('accept')}
-              of={vfolder}
-              onClick={() => act(() => person.post(`/vfolder-invitations/${id}/accept`, {}))}
+              target={vfolder}
+              onClick={() =>
+                runAndReload(() => person.post(`/vfolder-invitations/${id}/accept`, {}))
+              }
             />
             <Button
               label={t('decline')}
-              of={vfolder}
-              onClick={() => act(() => person.post(`/vfolder-invitations/${id}/decline`, {}))}
+              target={vfolder}
+              onClick={() =>
+                runAndReload(() => person.post(`/vfolder-invitations/${id}/decline`, {}))
+              }
             />
           </li>
         ))}

@@ -1,4 +1,4 @@
-/** Converts usage reports into the series of the charts. */
+/** Conversion of usage reports into the time series of the charts. */
 
 import type { DeviceUse, Usage } from './types';
 
@@ -9,9 +9,7 @@ export interface DeviceSample {
   utilization: number | null;
 }
 
-/**
- * Total usage of all kernels of the session at one time; rates are per second.
- */
+/** Total usage of all kernels of the session at one time; `received` to `written` are per second. */
 export interface Sample {
   at: number;
   cpu: number;
@@ -35,14 +33,12 @@ const COUNTERS: Counter[] = ['net_rx_bytes', 'net_tx_bytes', 'io_read_bytes', 'i
 
 export const KEPT_SECONDS = 300;
 
-/** The last minutes; increasing counters are converted into rates. */
+/** The samples of the last minutes; counters are converted into rates. */
 export class Series {
   private before: Totals | null = null;
   samples: Sample[] = [];
 
-  /**
-   * Add a report; ignored if the agent has not renewed it since the last one.
-   */
+  /** Add a report; return false and ignore it if it is not newer than the last one. */
   add(usage: Usage): boolean {
     const uses = usage.kernels.map(kernel => kernel.usage);
     const times = usage.kernels.map(kernel => Date.parse(kernel.at ?? '')).filter(isNumber);
@@ -84,12 +80,12 @@ export class Series {
     if (now === null || before === null || before === undefined || !this.before) {
       return null;
     }
-    // The counts of an ended process are lost, so the sum may decrease.
+    // The sum decreases if a process ends, because its counters are lost.
     return Math.max(0, (now - before) / (at - this.before.at));
   }
 }
 
-/** How close to a limit: warning from 80 %, alarm from 95 %. */
+/** Alert level of a usage: warning from 80 % of the limit, alarm from 95 %. */
 export function level(used: number, limit: number): 'ok' | 'warning' | 'alarm' {
   const part = limit > 0 ? used / limit : 0;
   return part >= 0.95 ? 'alarm' : part >= 0.8 ? 'warning' : 'ok';
@@ -102,10 +98,7 @@ export function deviceNotices(usage: Usage): string[] {
     .filter(text => text !== '');
 }
 
-/**
- * A device shared by several kernels appears once; its utilization is the
- * total.
- */
+/** Merge the reports of kernels that share a device; each reports the device's total utilization. */
 function byDevice(uses: DeviceUse[]): Record<string, DeviceSample> {
   const ids = [...new Set(uses.map(use => use.id))];
   return Object.fromEntries(
@@ -116,7 +109,7 @@ function byDevice(uses: DeviceUse[]): Record<string, DeviceSample> {
         {
           memory: sumOrNull(same.map(use => use.memory_bytes)),
           limit: sum(same.map(use => use.limit_bytes)),
-          utilization: mostOrNull(same.map(use => use.utilization_percent))
+          utilization: maxOrNull(same.map(use => use.utilization_percent))
         }
       ];
     })
@@ -135,7 +128,7 @@ function sumOrNull(values: (number | null | undefined)[]): number | null {
   return values.some(isNumber) ? sum(values) : null;
 }
 
-function mostOrNull(values: (number | null | undefined)[]): number | null {
+function maxOrNull(values: (number | null | undefined)[]): number | null {
   const known = values.filter(isNumber);
   return known.length ? Math.max(...known) : null;
 }

@@ -1,21 +1,18 @@
 const TIME = '(?:\\d{4}-\\d\\d-\\d\\dT[\\d:.]+Z )?';
 const STAMP = '\\d{4}-\\d\\d-\\d\\d [\\d:.]+';
-const PLACE = '(?: [\\w.]+:\\d+)?';
+const SOURCE = '(?: [\\w.]+:\\d+)?';
 // "[I 2026-11-22 18:43:13.123 ServerApp] ": Jupyter's prefix; JupyterHub's ends with " log:192]".
-const PREFIX = `^${TIME}\\[[DIWEC] ${STAMP} [\\w.]+${PLACE}\\] `;
+const PREFIX = `^${TIME}\\[[DIWEC] ${STAMP} [\\w.]+${SOURCE}\\] `;
 const METHODS = 'GET|HEAD|POST|PUT|PATCH|DELETE|OPTIONS|PROPFIND';
 const REQUEST = new RegExp(`${PREFIX}(?:\\d{3} )?(?:${METHODS}) /`);
-// For a failed request the server also logs the headers, as a block of JSON.
+// After a failed request the server logs the headers as a block of JSON.
 const HEADERS_BEGIN = new RegExp(`${PREFIX}\\{$`);
 const HEADERS_END = new RegExp(`^${TIME}\\}$`);
-const SERVER = new RegExp(`^${TIME}\\[[DIWEC] ${STAMP} \\w*(?:App|HubSingleUser)${PLACE}\\]`);
+const SERVER = new RegExp(`^${TIME}\\[[DIWEC] ${STAMP} \\w*(?:App|HubSingleUser)${SOURCE}\\]`);
 // Jupyter indents the continuation lines of a message.
-const FURTHER = new RegExp(`^${TIME}(?: {4}|\\t)`);
+const CONTINUATION = new RegExp(`^${TIME}(?: {4}|\\t)`);
 
-/**
- * Remove the log of the session's own server, including its requests; `plain`
- * removes colours.
- */
+/** Remove the log of the session's Jupyter server and its requests; `plain` removes colours. */
 export function withoutServerLog(lines: string[], plain: (line: string) => string): string[] {
   const kept: string[] = [];
   let isInHeaders = false;
@@ -27,7 +24,8 @@ export function withoutServerLog(lines: string[], plain: (line: string) => strin
     } else if (HEADERS_BEGIN.test(text)) {
       isInHeaders = true;
     } else {
-      isInMessage = REQUEST.test(text) || SERVER.test(text) || (isInMessage && FURTHER.test(text));
+      const isContinuation: boolean = isInMessage && CONTINUATION.test(text);
+      isInMessage = REQUEST.test(text) || SERVER.test(text) || isContinuation;
       if (!isInMessage) {
         kept.push(line);
       }

@@ -13,7 +13,7 @@ interface Props {
   t: Translate;
 }
 
-/** The user's other sessions; for pending ones, queue position and reason. */
+/** List of the user's other sessions; for a pending one also its queue position and the reason. */
 export function Sessions({ model, actions, t }: Props): React.ReactElement {
   if (!model.sessions) {
     return <p className="bai-Hint">{t('loading')}</p>;
@@ -28,19 +28,19 @@ export function Sessions({ model, actions, t }: Props): React.ReactElement {
               <span className="bai-List-title">{session.name}</span>
               <span className={`bai-State bai-mod-${session.status}`}>{t(session.status)}</span>
               <span className="bai-Hint">{sessionFacts(session, t)}</span>
-              {session.status === 'PENDING' && whyWaiting(session) && (
-                <span className="bai-Hint">{whyWaiting(session)}</span>
+              {session.status === 'PENDING' && pendingReason(session) && (
+                <span className="bai-Hint">{pendingReason(session)}</span>
               )}
             </div>
             <span className="bai-Buttons">
               <Button
                 label={t('open')}
-                of={session.name}
+                target={session.name}
                 onClick={() => actions.openSession(session)}
               />
               <Button
                 label={t('stop')}
-                of={session.name}
+                target={session.name}
                 onClick={() => actions.stopOther(session)}
               />
             </span>
@@ -54,7 +54,7 @@ export function Sessions({ model, actions, t }: Props): React.ReactElement {
   );
 }
 
-function whyWaiting(session: OtherSession): string {
+function pendingReason(session: OtherSession): string {
   return inLocalTime(session.reason || session.status_info);
 }
 

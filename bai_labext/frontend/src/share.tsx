@@ -20,15 +20,15 @@ interface Invitation {
   status: string;
 }
 
-interface Shown {
+interface SharingState {
   grants: Grant[];
   invitations: Invitation[];
-  said: string;
+  message: string;
 }
 
-const NOTHING_YET: Shown = { grants: [], invitations: [], said: '' };
+const INITIAL_STATE: SharingState = { grants: [], invitations: [], message: '' };
 
-/** Show and edit with whom a folder is shared. */
+/** Show a dialog to share a folder with other users. */
 export async function showSharing(folder: Folder, person: Person, t: Translate): Promise<void> {
   const title = t('share-title', { name: folder.name });
   await showDialog({
@@ -56,45 +56,47 @@ class Sharing extends Form {
 function Shares(props: { folder: Folder; person: Person; t: Translate }): React.ReactElement {
   const { folder, person, t } = props;
   const base = `/vfolders/${folder.id}`;
-  const [{ grants, invitations, said }, setShown] = React.useState<Shown>(NOTHING_YET);
-  const [wrong, setWrong] = React.useState('');
+  const [{ grants, invitations, message }, setState] = React.useState(INITIAL_STATE);
+  const [problem, setProblem] = React.useState('');
   const latest = React.useRef(0);
 
-  const look = async (done: string): Promise<Shown> => {
-    const [given, offered] = await Promise.all([
+  const load = async (done: string): Promise<SharingState> => {
+    const [grants, invitations] = await Promise.all([
       person.get<Items<Grant>>(`${base}/grants?limit=100`),
       person.get<Items<Invitation>>(`${base}/invitations?limit=100&status=pending`)
     ]);
-    const isNobody = given.items.length + offered.items.length === 0;
-    const said = done || (isNobody ? t('shared-with-nobody') : '');
-    return { grants: given.items, invitations: offered.items, said };
+    const isShared = grants.items.length + invitations.items.length > 0;
+    const message = done || (isShared ? '' : t('shared-with-nobody'));
+    return { grants: grants.items, invitations: invitations.items, message };
   };
-  const doing = (action: () => Promise<unknown>, done = ''): void => {
+  const runAndReload = (action: () => Promise<unknown>, done = ''): void => {
     const turn = (latest.current += 1);
-    setWrong('');
+    setProblem('');
     action()
-      .then(() => look(done))
-      // Ignore the answer of an older, slower request.
-      .then(seen => turn === latest.current && setShown(seen))
-      .catch((error: unknown) => setWrong(error instanceof Error ? error.message : String(error)));
+      .then(() => load(done))
+      // Ignore the response to an older, slower request.
+      .then(loaded => turn === latest.current && setState(loaded))
+      .catch((error: unknown) =>
+        setProblem(error instanceof Error ? error.message : String(error))
+      );
   };
-  React.useEffect(() => doing(() => Promise.resolve()), []);
+  React.useEffect(() => runAndReload(() => Promise.resolve()), []);
 
   const invite = (user: string, permission: string): void =>
-    doing(
+    runAndReload(
       () => person.post(`${base}/invitations`, { user, permission }),
       t('invited', { name: user })
     );
   return (
     <>
       <Invite onInvite={invite} t={t} />
-      {wrong && (
+      {problem && (
         <p className="bai-Problem" role="alert">
-          {wrong}
+          {problem}
         </p>
       )}
       <p className="bai-Hint" role="status">
-        {said}
+        {message}
       </p>
       <ul className="bai-List">
         {grants.map(({ user, permission }) => (
@@ -105,16 +107,16 @@ function Shares(props: { folder: Folder; person: Person; t: Translate }): React.
               value={permission}
               t={t}
               onChange={changed =>
-                doing(() =>
+                runAndReload(() =>
                   person.put(`${base}/grants/${encodeURIComponent(user)}`, { permission: changed })
                 )
               }
             />
             <Button
               label={t('stop-sharing')}
-              of={user}
+              target={user}
               onClick={() =>
-                doing(() => person.delete(`${base}/grants/${encodeURIComponent(user)}`))
+                runAndReload(() => person.delete(`${base}/grants/${encodeURIComponent(user)}`))
               }
             />
           </li>
@@ -129,8 +131,8 @@ function Shares(props: { folder: Folder; person: Person; t: Translate }): React.
             </span>
             <Button
               label={t('withdraw')}
-              of={invitee}
-              onClick={() => doing(() => person.delete(`/vfolder-invitations/${id}`))}
+              target={invitee}
+              onClick={() => runAndReload(() => person.delete(`/vfolder-invitations/${id}`))}
             />
           </li>
         ))}

@@ -6,11 +6,11 @@ import { Form } from './form';
 import { amount } from './format';
 import type { Person } from './person';
 import { problemsOf, type Problems } from './problems';
-import { whyNotPorts, words, type PortLimits } from './ports';
+import { portsProblem, words, type PortLimits } from './ports';
 import type { Translate } from './texts';
 import type { OtherSession, Session } from './types';
 
-/** The fields of a request that the form has, in its order. */
+/** The request fields in the form, in the order of the form. */
 const FIELDS = ['name', 'project', 'resource_group', 'image', 'preset', 'preopen_ports'] as const;
 type Field = (typeof FIELDS)[number];
 const LABELS: Record<Field, string> = {
@@ -33,8 +33,8 @@ interface Options {
   preopen_limits: PortLimits;
 }
 
-/** The values of the form; empty texts leave the choice to the manager. */
-interface Wish {
+/** The values of the form; the manager chooses for empty texts. */
+interface Values {
   name: string;
   project: string;
   resource_group: string;
@@ -42,7 +42,7 @@ interface Wish {
   image: string;
 }
 
-/** Ask for the values of a new session and create it; null if cancelled. */
+/** Show the form of a new session and create the session; null if the user cancels. */
 export async function startSession(
   like: Session | null,
   person: Person,
@@ -52,21 +52,21 @@ export async function startSession(
   const body = new StartForm(like, person, formUrl, t);
   await body.load();
   for (;;) {
-    const answer = await showDialog({
+    const result = await showDialog({
       title: t('new-session'),
       body,
       buttons: [Dialog.cancelButton({ label: t('cancel') }), Dialog.okButton({ label: t('start') })]
     });
-    if (!answer.button.accept) {
+    if (!result.button.accept) {
       return null;
     }
     try {
-      const filed = await body.file();
-      if (filed) {
-        return filed;
+      const created = await body.create();
+      if (created) {
+        return created;
       }
     } catch (error) {
-      // Shown above the filled-in form, not instead of it.
+      // Show the form again, with the values and the problems.
       const message = error instanceof Error ? error.message : String(error);
       const details = error instanceof ApiError ? error.details : {};
       body.problems = problemsOf(message, details, FIELDS);
@@ -74,7 +74,7 @@ export async function startSession(
   }
 }
 
-type Marked = Pick<
+type FieldAttributes = Pick<
   React.HTMLAttributes<HTMLElement>,
   'id' | 'aria-invalid' | 'aria-describedby' | 'autoFocus'
 >;
@@ -84,7 +84,7 @@ const idOf = (field: Field): string => `bai-Form-field-${field}`;
 class StartForm extends Form {
   problems: Problems = {};
   private options: Options | null = null;
-  private wish: Wish;
+  private values: Values;
   private ports = '';
 
   constructor(
@@ -94,7 +94,7 @@ class StartForm extends Form {
     private readonly t: Translate
   ) {
     super(t('new-session'));
-    this.wish = {
+    this.values = {
       name: '',
       project: like?.project ?? '',
       resource_group: like?.resource_group ?? '',
@@ -103,60 +103,60 @@ class StartForm extends Form {
     };
   }
 
-  /** Load the choices for the selected project and group. */
+  /** Load the options for the selected project and resource group. */
   async load(): Promise<void> {
-    const { project, resource_group } = this.wish;
+    const { project, resource_group } = this.values;
     const query = new URLSearchParams(
       Object.entries({ project, resource_group }).filter(([, value]) => value)
     );
     const options = await this.person.get<Options>(`/sessions/options?${query.toString()}`);
     this.options = options;
-    const kept = (value: string, of: { name: string }[]): string =>
-      of.some(({ name }) => name === value) ? value : (of[0]?.name ?? '');
-    this.wish = {
-      ...this.wish,
+    const valueOrFirst = (value: string, choices: { name: string }[]): string =>
+      choices.some(({ name }) => name === value) ? value : (choices[0]?.name ?? '');
+    this.values = {
+      ...this.values,
       project: options.project ?? '',
       resource_group: options.resource_group ?? '',
-      image: kept(this.wish.image, options.images),
-      preset: kept(
-        this.wish.preset || (options.presets.find(preset => preset.allocatable)?.name ?? ''),
+      image: valueOrFirst(this.values.image, options.images),
+      preset: valueOrFirst(
+        this.values.preset || (options.presets.find(preset => preset.allocatable)?.name ?? ''),
         options.presets
       )
     };
     this.update();
   }
 
-  /** The created session; null if `problems` must be corrected first. */
-  async file(): Promise<OtherSession | null> {
-    const { name, ...rest } = this.wish;
+  /** Create the session; null if the user must correct `problems` first. */
+  async create(): Promise<OtherSession | null> {
+    const { name, ...rest } = this.values;
     const ports = words(this.ports);
-    const refusal = this.options && whyNotPorts(ports, this.options.preopen_limits);
+    const problem = this.options && portsProblem(ports, this.options.preopen_limits);
     this.problems = {
       ...(name && !NAME.test(name) ? { name: this.t('name-rule') } : {}),
-      ...(refusal ? { preopen_ports: this.t(refusal.key, refusal.places) } : {})
+      ...(problem ? { preopen_ports: this.t(problem.key, problem.values) } : {})
     };
     if (Object.keys(this.problems).length) {
       return null;
     }
-    const given = Object.fromEntries(Object.entries(rest).filter(([, value]) => value));
+    const filledIn = Object.fromEntries(Object.entries(rest).filter(([, value]) => value));
     return this.person.post<OtherSession>('/sessions', {
-      ...given,
+      ...filledIn,
       preopen_ports: ports.map(Number),
       name: name || `lab-${Date.now().toString(36)}`
     });
   }
 
   protected override render(): React.ReactElement {
-    const { options, wish, t } = this;
-    const set = (change: Partial<Wish>): void => {
-      this.wish = { ...this.wish, ...change };
-      Object.keys(change).forEach(field => this.forget(field));
+    const { options, values, t } = this;
+    const set = (change: Partial<Values>): void => {
+      this.values = { ...this.values, ...change };
+      Object.keys(change).forEach(field => this.clearProblem(field));
       this.update();
     };
     if (!options) {
       return <p className="bai-Hint">{t('loading')}</p>;
     }
-    const renew = (change: Partial<Wish>): void => {
+    const setAndReload = (change: Partial<Values>): void => {
       set(change);
       void this.load();
     };
@@ -167,41 +167,41 @@ class StartForm extends Form {
           {t('name')}
           <input
             className="jp-mod-styled"
-            {...this.marked('name')}
-            value={wish.name}
+            {...this.attributes('name')}
+            value={values.name}
             placeholder={t('name-by-itself')}
             onChange={event => set({ name: event.target.value })}
           />
         </label>
         {this.why('name')}
         <Choice
-          marked={this.marked('project')}
+          attributes={this.attributes('project')}
           label={t('project')}
-          value={wish.project}
+          value={values.project}
           options={options.projects.map(({ name, id }) => [id, name])}
-          onChange={project => renew({ project })}
+          onChange={project => setAndReload({ project })}
         />
         {this.why('project')}
         <Choice
-          marked={this.marked('resource_group')}
+          attributes={this.attributes('resource_group')}
           label={t('resource-group')}
-          value={wish.resource_group}
+          value={values.resource_group}
           options={options.resource_groups.map(({ name }) => [name, name])}
-          onChange={group => renew({ resource_group: group })}
+          onChange={group => setAndReload({ resource_group: group })}
         />
         {this.why('resource_group')}
         <Choice
-          marked={this.marked('image')}
+          attributes={this.attributes('image')}
           label={t('image')}
-          value={wish.image}
+          value={values.image}
           options={options.images.map(({ name }) => [name, name])}
           onChange={image => set({ image })}
         />
         {this.why('image')}
         <Choice
-          marked={this.marked('preset')}
+          attributes={this.attributes('preset')}
           label={t('preset')}
-          value={wish.preset}
+          value={values.preset}
           options={options.presets.map(preset => [preset.name, this.presetText(preset)])}
           onChange={preset => set({ preset })}
         />
@@ -212,10 +212,10 @@ class StartForm extends Form {
             className="jp-mod-styled"
             value={this.ports}
             placeholder="8501, 9000"
-            {...this.marked('preopen_ports', 'bai-Form-ports')}
+            {...this.attributes('preopen_ports', 'bai-Form-ports')}
             onChange={event => {
               this.ports = event.target.value;
-              this.forget('preopen_ports');
+              this.clearProblem('preopen_ports');
               this.update();
             }}
           />
@@ -234,9 +234,7 @@ class StartForm extends Form {
     );
   }
 
-  /**
-   * All problems, in the order of the fields, each with a link to its field.
-   */
+  /** The problems in the order of the fields, each with a link to its field. */
   private summary(): React.ReactElement | null {
     const { t, problems } = this;
     const wrong = FIELDS.filter(field => problems[field]);
@@ -271,11 +269,8 @@ class StartForm extends Form {
     );
   }
 
-  /**
-   * Attributes of a field: its problem belongs to its description; the first
-   * one gets the focus.
-   */
-  private marked(field: Field, hint?: string): Marked {
+  /** Attributes that mark an invalid field; the first invalid field gets the focus. */
+  private attributes(field: Field, hint?: string): FieldAttributes {
     const isWrong = Boolean(this.problems[field]);
     const described = [isWrong ? `${idOf(field)}-problem` : '', hint].filter(Boolean).join(' ');
     return {
@@ -295,8 +290,7 @@ class StartForm extends Form {
     ) : null;
   }
 
-  /** Clear the problem of a changed field until the form is sent again. */
-  private forget(field: string): void {
+  private clearProblem(field: string): void {
     this.problems = Object.fromEntries(
       Object.entries(this.problems).filter(([each]) => each !== field)
     );
@@ -313,19 +307,19 @@ class StartForm extends Form {
 
 function Choice(props: {
   label: string;
-  marked: Marked;
+  attributes: FieldAttributes;
   value: string;
   options: [string, string][];
   onChange: (value: string) => void;
 }): React.ReactElement {
-  const { label, marked, value, options, onChange } = props;
+  const { label, attributes, value, options, onChange } = props;
   if (options.length === 0) {
     return <></>;
   }
   return (
     <label>
       {label}
-      <select {...marked} value={value} onChange={event => onChange(event.target.value)}>
+      <select {...attributes} value={value} onChange={event => onChange(event.target.value)}>
         {options.map(([key, text]) => (
           <option key={key} value={key}>
             {text}

@@ -8,10 +8,7 @@ import type { Translate } from './texts';
 
 const GPU_FAMILIES = new Set(['cuda', 'rocm']);
 
-/**
- * Share and used memory of the device; the session's own memory if it has no
- * device.
- */
+/** Status bar item: share and used memory of the devices, or the session's memory without any. */
 export class StatusItem extends ReactWidget {
   constructor(
     private readonly model: Model,

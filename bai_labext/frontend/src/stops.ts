@@ -6,36 +6,33 @@ import type { Model } from './model';
 import type { Translate } from './texts';
 import type { Session } from './types';
 
-/** What the user can do to postpone the end. */
-interface Ways {
+/** Actions that postpone the end of the session. */
+interface PostponeActions {
   keepAlive(): void;
   stayHere(): void;
 }
 
-/**
- * Notifications of a coming stop, of possible maintenance, and of the end
- * itself.
- */
+/** Notifications before the session is stopped, of possible maintenance, and of the end itself. */
 export class Stops {
-  private readonly end = new Coming();
-  private readonly idleEnd = new Coming();
+  private readonly endWarning = new StepWarning();
+  private readonly idleWarning = new StepWarning();
   private isDraining = false;
   private hasEnded = false;
 
   constructor(
     private readonly model: Model,
     private readonly t: Translate,
-    private readonly ways: Ways
+    private readonly postpone: PostponeActions
   ) {
-    model.changed.connect(() => this.look());
+    model.changed.connect(() => this.check());
   }
 
-  private look(): void {
+  private check(): void {
     const { session, trouble } = this.model;
     if (session && !trouble) {
-      this.lookAtEnd(session);
-      this.lookAtIdleness(session);
-      this.lookAtDrain(session);
+      this.checkEnd(session);
+      this.checkIdleTime(session);
+      this.checkDrain(session);
     }
     const isEnding = session !== null && session.status !== 'RUNNING';
     const hasEnded = trouble?.kind === 'ended' || isEnding;
@@ -45,35 +42,35 @@ export class Stops {
     this.hasEnded = hasEnded;
   }
 
-  private lookAtEnd(session: Session): void {
+  private checkEnd(session: Session): void {
     const left = secondsLeft(session);
     const step = left === null ? null : stepReached(left);
     const canKeep = (session.lifetime?.addable_seconds ?? 0) > 0;
-    this.end.look(session.ends_at, step, () =>
+    this.endWarning.update(session.ends_at, step, () =>
       this.warn(
         this.t('stops-in', { time: duration(left ?? 0) }),
-        canKeep ? [{ label: this.t('keep-alive'), callback: () => this.ways.keepAlive() }] : []
+        canKeep ? [{ label: this.t('keep-alive'), callback: () => this.postpone.keepAlive() }] : []
       )
     );
   }
 
-  private lookAtIdleness(session: Session): void {
+  private checkIdleTime(session: Session): void {
     const left = idleSecondsLeft(session);
-    this.idleEnd.look(session.idle_ends_at, idleStepReached(session), () =>
+    this.idleWarning.update(session.idle_ends_at, idleStepReached(session), () =>
       this.warn(this.t('idle-stops-in', { time: duration(left ?? 0) }), [
-        { label: this.t('still-here'), callback: () => this.ways.stayHere() }
+        { label: this.t('still-here'), callback: () => this.postpone.stayHere() }
       ])
     );
   }
 
-  private warn(text: string, ways: { label: string; callback: () => void }[]): string {
+  private warn(text: string, actions: { label: string; callback: () => void }[]): string {
     return Notification.warning(text, {
       autoClose: false,
-      actions: ways.map(way => ({ ...way, displayType: 'accent' }))
+      actions: actions.map(action => ({ ...action, displayType: 'accent' }))
     });
   }
 
-  private lookAtDrain(session: Session): void {
+  private checkDrain(session: Session): void {
     const isDraining = session.is_draining ?? false;
     if (isDraining && !this.isDraining) {
       Notification.info(this.t('draining'), { autoClose: false });
@@ -82,17 +79,16 @@ export class Stops {
   }
 }
 
-/**
- * A coming end: one notification per step, and again after it was postponed.
- */
-class Coming {
-  private told: string | null = null;
+/** Warnings of one end: one notification per step, and again after the end was postponed. */
+class StepWarning {
+  private notification: string | null = null;
   private endsAt: string | null = null;
   private step: number | null = null;
 
-  look(endsAt: string | null, step: number | null, tell: () => string): void {
+  /** Call `notify`, which returns the id of its notification, if a new step has been reached. */
+  update(endsAt: string | null, step: number | null, notify: () => string): void {
     if (endsAt !== this.endsAt) {
-      // It was postponed, or the limit has changed.
+      // The end was postponed, or the limit has changed.
       this.endsAt = endsAt;
       this.step = null;
       this.dismiss();
@@ -102,13 +98,13 @@ class Coming {
     }
     this.step = step;
     this.dismiss();
-    this.told = tell();
+    this.notification = notify();
   }
 
   private dismiss(): void {
-    if (this.told !== null) {
-      Notification.dismiss(this.told);
-      this.told = null;
+    if (this.notification !== null) {
+      Notification.dismiss(this.notification);
+      this.notification = null;
     }
   }
 }

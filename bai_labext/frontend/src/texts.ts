@@ -1,15 +1,9 @@
 import type { Api } from './api';
 
-/**
- * Returns the text of a key with `{name}` filled in; a missing key is returned
- * itself.
- */
+/** Return the text of a key with its placeholders `{name}` replaced; the key if it has no text. */
 export type Translate = (key: string, values?: Record<string, string | number>) => string;
 
-/**
- * Load the panel's texts in JupyterLab's language if one is set, else in that
- * of the Hub's pages.
- */
+/** Load the texts in JupyterLab's language; if it is the default, in the language of the Hub's pages. */
 export async function loadTexts(api: Api, languageCode: string): Promise<Translate> {
   const chosen = languageCode.split(/[-_]/)[0] ?? '';
   let texts: Record<string, string> = {};

@@ -1,4 +1,4 @@
-/** Answers of the session's server under `bai/api`. */
+/** Responses of the session's server under `bai/api`. */
 
 export interface Mount {
   vfolder: string;
@@ -53,11 +53,11 @@ export interface Session {
   devices: Device[];
   kernels: Kernel[];
   enforcement: Record<string, string> | null;
-  /** When a time limit ends it; null: never. */
+  /** When it reaches its maximum run time; null: it has none. */
   ends_at: string | null;
   lifetime: Lifetime | null;
   idle_since: string | null;
-  /** When it ends if it stays unused; null: never. */
+  /** When it is stopped if it stays idle; null: never. */
   idle_ends_at: string | null;
   is_draining: boolean | null;
 }
@@ -176,8 +176,8 @@ export interface Items<T> {
   items: T[];
 }
 
-/** The data that the panel polls. */
-export interface Parts {
+/** The sections of data that the panel polls. */
+export interface Sections {
   apps: Items<App>;
   session: Session;
   usage: Usage;
@@ -185,16 +185,11 @@ export interface Parts {
   sessions: Items<OtherSession>;
 }
 
-/**
- * Marks by which an unchanged part is recognized; missing for unknown parts.
- */
-export type Marks = Partial<Record<keyof Parts, string>>;
+/** Hashes by which unchanged sections are recognized. */
+export type Marks = Partial<Record<keyof Sections, string>>;
 
-/**
- * Changed parts with their new marks; `error` if the manager did not answer
- * completely.
- */
-export type Look = Partial<Parts> & {
+/** The changed sections with their new marks; `error` if the manager could not be queried. */
+export type PollResponse = Partial<Sections> & {
   marks: Marks;
   error?: string;
   message?: string;

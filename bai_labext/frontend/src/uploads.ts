@@ -3,37 +3,35 @@ import { ISignal, Signal } from '@lumino/signaling';
 import { ApiError } from './api';
 import type { Person } from './person';
 
-const PIECE_BYTES = 8 * 1024 * 1024;
-const AT_ONCE = 3;
-const TRIES = 5;
+const CHUNK_BYTES = 8 * 1024 * 1024;
+const MAX_CONCURRENT_UPLOADS = 3;
+const MAX_ATTEMPTS = 5;
 const FIRST_PAUSE_MILLISECONDS = 1000;
 const TUS = { 'Tus-Resumable': '1.0.0' };
 
 export type UploadState = 'waiting' | 'sending' | 'done' | 'failed' | 'exists' | 'stopped';
 
 /** A file and its path in the folder. */
-export interface Wanted {
+export interface FileToUpload {
   file: File;
   path: string;
 }
 
-export interface Upload extends Wanted {
+export interface Upload extends FileToUpload {
   folder: string;
   sent: number;
   state: UploadState;
   message: string;
-  /** The upload's URL at the manager, once it has been created. */
-  place: string;
+  /** The upload's URL at the manager; empty before the manager has created it. */
+  url: string;
   replaces: boolean;
 }
 
-/**
- * Uploads into folders with tus; interrupted ones continue where they stopped.
- */
+/** Uploads into folders with the tus protocol, which resumes interrupted uploads. */
 export class Uploads {
   items: Upload[] = [];
   private readonly _changed = new Signal<this, void>(this);
-  private readonly _landed = new Signal<this, void>(this);
+  private readonly _finished = new Signal<this, void>(this);
   private running = 0;
   private readonly sending = new Map<Upload, XMLHttpRequest>();
 
@@ -44,105 +42,108 @@ export class Uploads {
   }
 
   /** Emitted when no upload is in progress and at least one has finished. */
-  get landed(): ISignal<this, void> {
-    return this._landed;
+  get finished(): ISignal<this, void> {
+    return this._finished;
   }
 
   of(folder: string): Upload[] {
     return this.items.filter(upload => upload.folder === folder);
   }
 
-  add(folder: string, files: Wanted[]): void {
-    const fresh = { folder, sent: 0, message: '', place: '', replaces: false };
+  add(folder: string, files: FileToUpload[]): void {
+    const initial = { folder, sent: 0, message: '', url: '', replaces: false };
     this.items = [
       ...this.items,
-      ...files.map((wanted): Upload => ({ ...wanted, ...fresh, state: 'waiting' }))
+      ...files.map((file): Upload => ({ ...file, ...initial, state: 'waiting' }))
     ];
-    this.go();
+    this.startWaiting();
   }
 
-  /** Continue a failed upload where it stopped. */
-  again(upload: Upload): void {
+  /** Resume a failed upload. */
+  resume(upload: Upload): void {
     Object.assign(upload, { state: 'waiting', message: '' });
-    this.go();
+    this.startWaiting();
   }
 
+  /** Repeat an upload and replace the existing file. */
   replace(upload: Upload): void {
     upload.replaces = true;
-    this.again(upload);
+    this.resume(upload);
   }
 
-  /** Abort an upload; its bytes are deleted. */
+  /** Abort an upload and delete its bytes at the manager. */
   stop(upload: Upload): void {
     upload.state = 'stopped';
     this.sending.get(upload)?.abort();
-    if (upload.place) {
-      this.person.fetched(upload.place, { method: 'DELETE', headers: TUS }).catch(() => undefined);
+    if (upload.url) {
+      this.person.request(upload.url, { method: 'DELETE', headers: TUS }).catch(() => undefined);
     }
-    this.drop([upload]);
+    this.remove([upload]);
   }
 
-  /** Remove ended uploads from the list. */
+  /** Remove completed uploads from the list. */
   clear(folder: string): void {
-    this.drop(this.of(folder).filter(upload => upload.state === 'done'));
+    this.remove(this.of(folder).filter(upload => upload.state === 'done'));
   }
 
-  private drop(gone: Upload[]): void {
-    this.items = this.items.filter(upload => !gone.includes(upload));
+  private remove(removed: Upload[]): void {
+    this.items = this.items.filter(upload => !removed.includes(upload));
     this._changed.emit();
   }
 
-  private go(): void {
+  private startWaiting(): void {
     this._changed.emit();
     for (const upload of this.items.filter(item => item.state === 'waiting')) {
-      if (this.running >= AT_ONCE) {
+      if (this.running >= MAX_CONCURRENT_UPLOADS) {
         return;
       }
       this.running += 1;
       upload.state = 'sending';
       void this.send(upload).finally(() => {
         this.running -= 1;
-        this.go();
+        this.startWaiting();
         if (this.running === 0) {
-          this._landed.emit();
+          this._finished.emit();
         }
       });
     }
   }
 
   private async send(upload: Upload): Promise<void> {
-    for (let tried = 0; upload.state === 'sending'; tried += 1) {
+    for (let failures = 0; upload.state === 'sending'; failures += 1) {
       const before = upload.sent;
       try {
         await this.sendAll(upload);
         return;
       } catch (error) {
-        const found = error instanceof ApiError ? error : new ApiError(String(error), 'http');
-        // Progress resets the number of tries.
-        tried = upload.sent > before ? 0 : tried;
-        if (!(await this.mayGoOn(upload, found, tried))) {
+        const failure = error instanceof ApiError ? error : new ApiError(String(error), 'http');
+        // Progress resets the number of failures.
+        failures = upload.sent > before ? 0 : failures;
+        if (!(await this.prepareRetry(upload, failure, failures))) {
           return;
         }
       }
     }
   }
 
-  private async mayGoOn(upload: Upload, error: ApiError, tried: number): Promise<boolean> {
+  /** Prepare the next attempt, after a pause if needed; return false if there is none. */
+  private async prepareRetry(upload: Upload, error: ApiError, failures: number): Promise<boolean> {
     if (upload.state !== 'sending') {
       return false;
     }
-    if (error.code === 'unavailable' && tried + 1 < TRIES) {
-      await new Promise(go => setTimeout(go, FIRST_PAUSE_MILLISECONDS * 2 ** tried));
+    const hasAttemptsLeft = failures + 1 < MAX_ATTEMPTS;
+    if (error.code === 'unavailable' && hasAttemptsLeft) {
+      await new Promise(done => setTimeout(done, FIRST_PAUSE_MILLISECONDS * 2 ** failures));
       return true;
     }
-    // Its offset differs from ours: query it.
-    if (error.code === 'conflict' && upload.place) {
-      return tried + 1 < TRIES;
+    // The manager has another offset, which the next attempt queries.
+    if (error.code === 'conflict' && upload.url) {
+      return hasAttemptsLeft;
     }
-    // The manager no longer has it: the next try starts again.
-    if (error.code === 'not-found' && upload.place) {
-      Object.assign(upload, { place: '', sent: 0 });
-      return tried + 1 < TRIES;
+    // The manager has deleted the upload, so the next attempt creates a new one.
+    if (error.code === 'not-found' && upload.url) {
+      Object.assign(upload, { url: '', sent: 0 });
+      return hasAttemptsLeft;
     }
     upload.state = error.code === 'changed' ? 'exists' : 'failed';
     upload.message = error.message;
@@ -151,14 +152,14 @@ export class Uploads {
   }
 
   private async sendAll(upload: Upload): Promise<void> {
-    if (upload.place) {
-      const known = await this.person.fetched(upload.place, { method: 'HEAD', headers: TUS });
-      upload.sent = Number(known.headers.get('Upload-Offset') ?? '0');
+    if (upload.url) {
+      const response = await this.person.request(upload.url, { method: 'HEAD', headers: TUS });
+      upload.sent = Number(response.headers.get('Upload-Offset') ?? '0');
     } else {
-      await this.begin(upload);
+      await this.create(upload);
     }
     while (upload.sent < upload.file.size && upload.state === 'sending') {
-      await this.sendPiece(upload);
+      await this.sendChunk(upload);
     }
     if (upload.state === 'sending') {
       upload.state = 'done';
@@ -166,13 +167,13 @@ export class Uploads {
     }
   }
 
-  private async begin(upload: Upload): Promise<void> {
-    const facts: Record<string, string> = { path: upload.path };
+  private async create(upload: Upload): Promise<void> {
+    const values: Record<string, string> = { path: upload.path };
     if (!upload.replaces) {
-      facts['if-none-match'] = '*';
+      values['if-none-match'] = '*';
     }
-    const metadata = Object.entries(facts).map(([name, value]) => `${name} ${base64(value)}`);
-    const made = await this.person.fetched(`/vfolders/${upload.folder}/uploads`, {
+    const metadata = Object.entries(values).map(([name, value]) => `${name} ${base64(value)}`);
+    const response = await this.person.request(`/vfolders/${upload.folder}/uploads`, {
       method: 'POST',
       headers: {
         ...TUS,
@@ -180,19 +181,19 @@ export class Uploads {
         'Upload-Metadata': metadata.join(',')
       }
     });
-    // An empty file is complete already.
-    upload.place = upload.file.size ? (made.headers.get('Location') ?? '') : '';
+    // The upload of an empty file is complete when it is created.
+    upload.url = upload.file.size ? (response.headers.get('Location') ?? '') : '';
     upload.sent = 0;
   }
 
-  /** `fetch` does not report upload progress; XMLHttpRequest does. */
-  private sendPiece(upload: Upload): Promise<void> {
+  /** Send a chunk with XMLHttpRequest, because `fetch` does not report upload progress. */
+  private sendChunk(upload: Upload): Promise<void> {
     const start = upload.sent;
-    const piece = upload.file.slice(start, start + PIECE_BYTES);
+    const chunk = upload.file.slice(start, start + CHUNK_BYTES);
     return new Promise((resolve, reject) => {
       const request = new XMLHttpRequest();
       this.sending.set(upload, request);
-      const ended = (error?: ApiError): void => {
+      const end = (error?: ApiError): void => {
         this.sending.delete(upload);
         if (error) {
           reject(error);
@@ -200,7 +201,7 @@ export class Uploads {
           resolve();
         }
       };
-      request.open('PATCH', this.person.url(upload.place));
+      request.open('PATCH', this.person.url(upload.url));
       const headers = {
         ...TUS,
         ...this.person.headers,
@@ -216,21 +217,21 @@ export class Uploads {
       };
       request.onload = () => {
         if (request.status < 300) {
-          upload.sent = start + piece.size;
-          ended();
+          upload.sent = start + chunk.size;
+          end();
         } else {
           upload.sent = start;
           if (request.status === 401) {
-            this.person.expired();
+            this.person.discardToken();
           }
-          ended(errorOf(request));
+          end(errorOf(request));
         }
       };
       request.onerror = request.onabort = () => {
         upload.sent = start;
-        ended(new ApiError('the connection broke off', 'unavailable'));
+        end(new ApiError('the connection was lost', 'unavailable'));
       };
-      request.send(piece);
+      request.send(chunk);
     });
   }
 }
@@ -240,7 +241,7 @@ function errorOf(request: XMLHttpRequest): ApiError {
     const content = JSON.parse(request.responseText) as Record<string, string>;
     return new ApiError(content.message ?? '', content.error ?? 'http');
   } catch {
-    // The answer of the proxy while the manager is unavailable.
+    // The response of the proxy while the manager is unavailable.
     return new ApiError(request.statusText, 'unavailable');
   }
 }
@@ -249,25 +250,23 @@ function base64(text: string): string {
   return btoa(String.fromCharCode(...new TextEncoder().encode(text)));
 }
 
-/**
- * Dropped or chosen files, including those below directories, with their paths.
- */
-export async function wantedOf(data: DataTransfer): Promise<Wanted[]> {
-  // All items at once: the list is empty after the first await.
+/** The dropped files with their paths, including files in dropped directories. */
+export async function droppedFiles(data: DataTransfer): Promise<FileToUpload[]> {
+  // Read all items before the first await, after which the browser empties the list.
   const dropped = [...data.items].map(item => [item.webkitGetAsEntry(), item.getAsFile()] as const);
-  const found = await Promise.all(
+  const files = await Promise.all(
     dropped.flatMap(([entry, file]) => {
       if (entry) {
-        return [below(entry)];
+        return [filesBelow(entry)];
       }
-      // Dragged from another page, not from the disk.
+      // A file that was dragged from another page has no entry.
       return file ? [Promise.resolve([{ file, path: file.name }])] : [];
     })
   );
-  return found.flat();
+  return files.flat();
 }
 
-async function below(entry: FileSystemEntry): Promise<Wanted[]> {
+async function filesBelow(entry: FileSystemEntry): Promise<FileToUpload[]> {
   const path = entry.fullPath.replace(/^\//, '');
   if (entry.isFile) {
     const file = await new Promise<File>((resolve, reject) => {
@@ -276,15 +275,15 @@ async function below(entry: FileSystemEntry): Promise<Wanted[]> {
     return [{ file, path }];
   }
   const reader = (entry as FileSystemDirectoryEntry).createReader();
-  const found: Wanted[] = [];
+  const files: FileToUpload[] = [];
   for (;;) {
-    // Browsers return at most a hundred entries at a time.
-    const some = await new Promise<FileSystemEntry[]>((resolve, reject) => {
+    // Browsers return at most 100 entries per call.
+    const entries = await new Promise<FileSystemEntry[]>((resolve, reject) => {
       reader.readEntries(resolve, reject);
     });
-    if (some.length === 0) {
-      return found;
+    if (entries.length === 0) {
+      return files;
     }
-    found.push(...(await Promise.all(some.map(below))).flat());
+    files.push(...(await Promise.all(entries.map(filesBelow))).flat());
   }
 }

@@ -11,13 +11,13 @@ import {
 
 const NOW = Date.parse('2030-01-01T00:00:00Z');
 
-test('a session without a limit of time has no end', () => {
+test('secondsLeft is null without a maximum run time and never negative', () => {
   assert.equal(secondsLeft({ ends_at: null }, NOW), null);
   assert.equal(secondsLeft({ ends_at: '2030-01-01T00:10:00+00:00' }, NOW), 600);
   assert.equal(secondsLeft({ ends_at: '2029-12-31T23:00:00+00:00' }, NOW), 0);
 });
 
-test('an end is told of at half an hour, ten minutes and two', () => {
+test('warnings of the end are shown 30, 10 and 2 minutes before', () => {
   assert.deepEqual([1801, 1800, 700, 600, 121, 60, 0].map(stepReached), [
     null,
     1800,
@@ -29,20 +29,20 @@ test('an end is told of at half an hour, ten minutes and two', () => {
   ]);
 });
 
-test('what is left unused is told of from half of its time on', () => {
-  const unused = (limit: number): Idleness => ({
+test('idle warnings are shown only after half of the idle timeout', () => {
+  const idle = (limit: number): Idleness => ({
     idle_since: new Date(NOW).toISOString(),
     idle_ends_at: new Date(NOW + limit * 1000).toISOString()
   });
   const after = (limit: number, ...seconds: number[]): (number | null)[] =>
-    seconds.map(each => idleStepReached(unused(limit), NOW + each * 1000));
+    seconds.map(each => idleStepReached(idle(limit), NOW + each * 1000));
   assert.deepEqual(after(7200, 5399, 5400, 6600, 7080, 7200), [null, 1800, 600, 120, 120]);
   assert.deepEqual(after(600, 299, 300, 480, 9000), [null, 300, 120, 120]);
   assert.deepEqual(after(60, 29, 30, 60), [null, 30, 30]);
   assert.equal(idleStepReached({ idle_since: null, idle_ends_at: null }, NOW), null);
 });
 
-test('the countdown of what is left unused ends at zero', () => {
+test('idleSecondsLeft is null without an idle timeout and never negative', () => {
   const ends = { idle_since: '2029-12-31T23:00:00Z', idle_ends_at: '2030-01-01T00:10:00+00:00' };
   assert.equal(idleSecondsLeft(ends, NOW), 600);
   assert.equal(idleSecondsLeft(ends, NOW + 700_000), 0);

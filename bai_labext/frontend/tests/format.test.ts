@@ -3,12 +3,12 @@ import test from 'node:test';
 
 import { amount, bytes, cores, duration, fraction, parseAmount, usedOf } from '../src/format.ts';
 
-test('bytes are in the unit that leaves the fewest digits', () => {
+test('bytes chooses the unit with the fewest digits', () => {
   const shown = [0, 1023, 1536, 1024 ** 2, 20 * 1024 ** 3].map(bytes);
   assert.deepEqual(shown, ['0 B', '1023 B', '1.5 KiB', '1 MiB', '20 GiB']);
 });
 
-test('amounts of memory are read as the manager writes them', () => {
+test("parseAmount reads the manager's notation of memory", () => {
   assert.equal(parseAmount('1.5g'), 1.5 * 1024 ** 3);
   assert.equal(parseAmount('64m'), 64 * 1024 ** 2);
   assert.ok(Number.isNaN(parseAmount('much')));
@@ -16,7 +16,7 @@ test('amounts of memory are read as the manager writes them', () => {
   assert.equal(amount('cuda.shares', '0.25'), '0.25');
 });
 
-test('durations are a clock, days in front', () => {
+test('duration shows days and a clock', () => {
   assert.deepEqual([59, 3725, 90061, -4].map(duration), [
     '0:00:59',
     '1:02:05',
@@ -25,11 +25,11 @@ test('durations are a clock, days in front', () => {
   ]);
 });
 
-test('cores lose no digit that counts', () => {
+test('cores rounds small numbers to two decimals', () => {
   assert.deepEqual([0, 0.251, 1.5, 100].map(cores), ['0', '0.25', '1.5', '100']);
 });
 
-test('the status bar shows use and limit in one unit, and quarters as fractions', () => {
+test('usedOf uses the unit of the limit; fraction shows quarters as symbols', () => {
   const gib = 1024 ** 3;
   assert.deepEqual(usedOf(1.2 * gib, 4 * gib), ['1.2', '4 GiB']);
   assert.deepEqual(usedOf(50 * 1024 ** 2, 4 * gib), ['0.05', '4 GiB']);

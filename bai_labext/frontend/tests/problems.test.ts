@@ -5,7 +5,7 @@ import { problemsOf } from '../src/problems.ts';
 
 const FIELDS = ['name', 'image', 'preopen_ports'];
 
-test('each problem is at its field, and what the form has not is in the summary', () => {
+test('problemsOf assigns problems to fields, and those of other fields to the summary', () => {
   const problems = [
     { field: 'name', problem: 'bad' },
     { field: 'preopen_ports.0', problem: 'no number' },
@@ -19,7 +19,7 @@ test('each problem is at its field, and what the form has not is in the summary'
   });
 });
 
-test('a refusal of one field or of none', () => {
+test('problemsOf assigns the message to the only field, or to the summary', () => {
   assert.deepEqual(problemsOf('why', { field: 'image' }, FIELDS), { image: 'why' });
   assert.deepEqual(problemsOf('why', {}, FIELDS), { '': 'why' });
 });

@@ -14,7 +14,7 @@ function report(
   return { kernels: uses.map(usage => ({ at, usage })) };
 }
 
-test('counters become rates, the first report has none', () => {
+test('counters become rates, which are unknown for the first report', () => {
   const series = new Series();
   series.add(report(0, { io_read_bytes: 100 }));
   series.add(report(5, { io_read_bytes: 600 }));
@@ -25,7 +25,7 @@ test('counters become rates, the first report has none', () => {
   );
 });
 
-test('kernels count together; what nobody tells is unknown, not nothing', () => {
+test('a sample is the total of all kernels; values that none reports are null', () => {
   const series = new Series();
   series.add(report(0, { cpu_cores: 1, mem_bytes: 10 }, { cpu_cores: 0.5, mem_bytes: 5 }));
   assert.equal(series.last?.cpu, 1.5);
@@ -34,7 +34,7 @@ test('kernels count together; what nobody tells is unknown, not nothing', () => 
   assert.equal(series.last.deviceMemory, null);
 });
 
-test('a report that says nothing new is left out', () => {
+test('a report that is not newer is ignored', () => {
   const series = new Series();
   assert.ok(series.add(report(0, { cpu_cores: 1 })));
   assert.ok(!series.add(report(0, { cpu_cores: 2 })));
@@ -51,7 +51,7 @@ test('only the last minutes are kept', () => {
   assert.equal(series.samples.length, KEPT_SECONDS / 5);
 });
 
-test('devices: memory held against the share, and what the agent notices', () => {
+test('device memory is compared with the share; notices of the agent are listed', () => {
   const series = new Series();
   const usage = report(0, {
     devices: [{ id: 'gpu-0', memory_bytes: 96, limit_bytes: 100 }],
@@ -62,7 +62,7 @@ test('devices: memory held against the share, and what the agent notices', () =>
   assert.deepEqual(deviceNotices(usage), ['over its share']);
 });
 
-test('levels', () => {
+test('level is warning from 80 % and alarm from 95 %', () => {
   assert.deepEqual(
     [level(79, 100), level(80, 100), level(95, 100), level(5, 0)],
     ['ok', 'warning', 'alarm', 'ok']

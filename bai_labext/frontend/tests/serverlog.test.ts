@@ -6,7 +6,7 @@ import { withoutServerLog } from '../src/serverlog.ts';
 
 const AT = '[W 2026-11-22 18:43:13.123 ServerApp]';
 
-test('requests to the server are left out, what the user prints stays', () => {
+test('removes requests to the server and keeps output of the user', () => {
   const lines = [
     'epoch 1: loss 0.3',
     '[I 2026-11-22 18:43:13.123 ServerApp log:192] 200 GET /user/ann/lab (ann@127.0.0.1) 1.10ms',
@@ -22,7 +22,7 @@ test('requests to the server are left out, what the user prints stays', () => {
   assert.deepEqual(withoutServerLog(lines, plain), [lines[0], lines[7], lines[8], lines[9]]);
 });
 
-test('the log of the server itself is left out, with the further lines of its messages', () => {
+test("removes the server's own log, including continuation lines", () => {
   const lines = [
     '[I 2026-11-22 18:43:13.123 ServerApp] jupyterlab | extension was successfully linked.',
     "[W 2026-11-22 18:43:13.123 LabApp] Setting new xsrf cookie for b'2|a1:b2' {'path': '/'}",
