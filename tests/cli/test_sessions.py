@@ -191,7 +191,7 @@ async def test_why_tells_what_a_session_waits_for(bai: Bai, api: Api, agent: Fak
     assert "big2: number 1 in resource group default, priority 10" in text
     assert "  ok    resource-group: resource group default is active" in text
     assert "  FAIL  resources: resource group default: cpu=6 requested, but at most 2" in text
-    assert "  - with cpu=2 there is room now" in text
+    assert "  - it would start now with cpu=2" in text
     document = (await bai("session", "why", "big2", "--json", by="user")).document
     assert (document["position"], document["is_complete"]) == (1, True)
     running = await bai("session", "why", "big1", by="user")

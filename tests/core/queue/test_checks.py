@@ -79,7 +79,7 @@ def capped(scope: Scope, **caps: Any) -> Snapshot:
             snapshot([pending_session(1, not_before=NOW + timedelta(hours=1))], [agent()]),
             "s1",
             "not-before",
-            "starts not before 2030-01-01T13:00:00+00:00",
+            "does not start before 2030-01-01T13:00:00+00:00",
             id="its time has not come",
         ),
         pytest.param(
@@ -120,14 +120,14 @@ def capped(scope: Scope, **caps: Any) -> Snapshot:
             snapshot([pending_session(1)], []),
             "s1",
             "resources",
-            "has no agent; not even with nothing running",
+            "has no agent, even without any other session",
             id="a group without agents",
         ),
         pytest.param(
             snapshot([pending_session(1, wanted=request(cpu="9"))], [agent()]),
             "s1",
             "resources",
-            "cpu=9 requested, but at most 8 is free on one agent; not even with",
+            "cpu=9 requested, but at most 8 is free on one agent, even without",
             id="more than any agent has",
         ),
         pytest.param(
@@ -146,8 +146,8 @@ def capped(scope: Scope, **caps: Any) -> Snapshot:
             ),
             "s2",
             "order",
-            "waits for its turn: an earlier session of resource group main waits for room",
-            id="backfill off: it would fit, but an earlier one waits for room",
+            "waits for its turn: an earlier session of resource group main waits for capacity",
+            id="backfill off: an earlier session waits for capacity",
         ),
         pytest.param(
             snapshot(
@@ -157,7 +157,8 @@ def capped(scope: Scope, **caps: Any) -> Snapshot:
             ),
             "s2",
             "reservation",
-            "would delay an earlier one, which has a place reserved from 2030-01-01T13:00:00",
+            "would delay an earlier session, for which capacity is reserved from 2030-01-01T13"
+            ":00:00",
             id="reserving: it would fit, but not end before the reserved one starts",
         ),
     ],

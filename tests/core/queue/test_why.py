@@ -1,4 +1,4 @@
-"""The explanation of one waiting session: checks, estimated start, suggestions."""
+"""The explanation of one pending session: checks, estimated start, suggestions."""
 
 from __future__ import annotations
 
@@ -37,23 +37,21 @@ HOUR = timedelta(hours=1)
 
 
 def why(world: Snapshot, session_id: str = "s1", **choices: Any) -> Explanation:
-    queue = Queue(world)
-    queue.run(NOW)
-    found = explain_one(queue, session_id, Choices(**choices))
+    found = explain_one(queue_after_pass(world), session_id, Choices(**choices))
     assert found is not None
     return found
 
 
-def full(**facts: Any) -> Snapshot:
-    """Return a session that requests 2 cores, where another holds 7 of 8 for an hour."""
+def nearly_full_snapshot(**facts: Any) -> Snapshot:
+    """Return a snapshot with 7 of 8 cores in use for an hour and a pending session for 2 cores."""
     holds = running("r", BOB, "a", slots(cpu="7"), ends_at=NOW + HOUR)
     agents = [with_usage(agent(), slots(cpu="7")), agent("b", resource_group="side")]
     return snapshot([pending_session(1, wanted=request(cpu="2"))], agents, running=[holds], **facts)
 
 
-def test_every_check_is_reported_passed_or_failed() -> None:
+def test_every_check_is_reportedqueue_after_pass_or_failed() -> None:
     caps = {ANN: ScopeCaps(ANN, "ann", {"cpu": 1000}, max_sessions=3)}
-    found = why(full(caps=caps))
+    found = why(nearly_full_snapshot(caps=caps))
     assert [(check["check"], check["passed"]) for check in found.checks] == [
         ("account", True),
         ("resource-group", True),
@@ -64,13 +62,13 @@ def test_every_check_is_reported_passed_or_failed() -> None:
         ("resources", False),
         ("order", True),
     ]
-    assert found.checks[5]["message"] == "user ann holds sessions=0 of 3; 1 more asked"
+    assert found.checks[5]["message"] == "user ann uses sessions=0 of 3; 1 more requested"
     assert found.checks[5]["left"] == "3"
     assert found.checks[6]["shortages"] == [{"slot": "cpu", "asked": "2", "available": "1"}]
 
 
 def test_reservation_is_reported_with_its_time() -> None:
-    found = why(full())
+    found = why(nearly_full_snapshot())
     assert found.checks[-1]["check"] == "reservation"
     assert found.checks[-1]["starts_at"] == (NOW + HOUR).isoformat()
     assert found.estimate.starts_at == NOW + HOUR
@@ -78,7 +76,7 @@ def test_reservation_is_reported_with_its_time() -> None:
     assert (found.position, found.ahead) == (1, 0)
 
 
-def test_nothing_tells_when_what_runs_has_no_known_end() -> None:
+def test_estimate_unknown_without_end_of_running_session() -> None:
     world = snapshot(
         [pending_session(1, wanted=request(cpu="8"))],
         [with_usage(agent(), slots())],
@@ -92,23 +90,25 @@ def test_nothing_tells_when_what_runs_has_no_known_end() -> None:
     "world, choices, expected",
     [
         pytest.param(
-            full(),
+            nearly_full_snapshot(),
             {"groups": ["main", "side", "gone"]},
-            [("resource-group", "resource group side has room for it now")] * 1
-            + [("smaller", "with cpu=1 there is room now")],
-            id="another group that it may use, and less of what is short",
+            [
+                ("resource-group", "resource group side has capacity for it now"),
+                ("smaller", "it would start now with cpu=1"),
+            ],
+            id="another permitted group; smaller request",
         ),
         pytest.param(
-            full(groups={}, caps={MAIN: ScopeCaps(MAIN, "main")}),
+            nearly_full_snapshot(groups={}, caps={MAIN: ScopeCaps(MAIN, "main")}),
             {"presets": {"small": slots(), "large": slots(cpu="4")}},
             [
-                ("smaller", "with cpu=1 there is room now"),
-                ("preset", "there is room for the preset small (cpu=1 mem=1g) now"),
+                ("smaller", "it would start now with cpu=1"),
+                ("preset", "it would start now with the preset small (cpu=1 mem=1g)"),
             ],
             id="a preset that fits now",
         ),
         pytest.param(
-            full(caps={ANN: ScopeCaps(ANN, "ann", max_sessions=0)}),
+            nearly_full_snapshot(caps={ANN: ScopeCaps(ANN, "ann", max_sessions=0)}),
             {"groups": ["side"], "presets": {"small": slots()}},
             [
                 (
@@ -117,14 +117,14 @@ def test_nothing_tells_when_what_runs_has_no_known_end() -> None:
                     "is raised or one of them ends",
                 )
             ],
-            id="its own quota, which no group and no preset helps with",
+            id="own quota: neither a group nor a preset helps",
         ),
         pytest.param(
             snapshot([pending_session(1, wanted=request(cuda_shares="0.8"))], [
                 agent(gpus=1, devices=(agent(gpus=1).devices[0].__class__("g", "cuda", used=700),))
             ]),
             {},
-            [("smaller", "with cuda.shares=0.3 there is room now")],
+            [("smaller", "it would start now with cuda.shares=0.3")],
             id="a smaller share of a GPU",
         ),
         pytest.param(
@@ -137,18 +137,18 @@ def test_nothing_tells_when_what_runs_has_no_known_end() -> None:
             snapshot([pending_session(1, wanted=request(cpu="2"))], [agent(used={"cpu": 8000})]),
             {"presets": {"small": slots()}},
             [],
-            id="nothing, when there is no room at all",
+            id="no suggestion without any free capacity",
         ),
     ],
 )  # fmt: skip
-def test_what_would_start_it_sooner(
+def test_suggestions(
     world: Snapshot, choices: dict[str, Any], expected: list[tuple[str, str]]
 ) -> None:
     found = why(world, **choices).suggestions
     assert [(s.kind, s.message) for s in found] == expected
 
 
-def test_a_quota_names_the_sessions_that_hold_it() -> None:
+def test_quota_suggestion_names_running_sessions() -> None:
     caps = {ANN: ScopeCaps(ANN, "ann", max_sessions=1)}
     queue = Queue(snapshot([pending_session(1), pending_session(2)], [agent()], caps=caps))
     queue.run(NOW)
@@ -157,8 +157,8 @@ def test_a_quota_names_the_sessions_that_hold_it() -> None:
     assert found.suggestions[-1].facts["first_ids"] == ["s1"]
 
 
-def test_fits_does_not_change_the_placer() -> None:
-    queue = Queue(full(caps={ANN: ScopeCaps(ANN, "ann", {"cpu": 1000})}))
+def test_explain_does_not_change_the_queue() -> None:
+    queue = Queue(nearly_full_snapshot(caps={ANN: ScopeCaps(ANN, "ann", {"cpu": 1000})}))
     before = queue.run(NOW)
     placer = queue.group_queue("main").placer
     agents, used = placer.agents(), queue.quotas.all_usage()
@@ -168,7 +168,7 @@ def test_fits_does_not_change_the_placer() -> None:
     assert queue.run(NOW).reasons["s1"] == before.reasons["s1"]
 
 
-def test_it_is_current_after_each_change() -> None:
+def test_explanation_is_current_after_each_change() -> None:
     queue = Queue(snapshot([pending_session(1), pending_session(2)], [agent(used={"cpu": 8000})]))
     queue.run(NOW)
     explainer = Explainer(queue)
@@ -195,7 +195,7 @@ def test_session_behind_a_blocking_one_names_it() -> None:
 
 def test_only_the_session_with_a_reservation_reports_it() -> None:
     """Other sessions of its shape keep their reasons, however often the reservation moves."""
-    queue = Queue(full())
+    queue = Queue(nearly_full_snapshot())
     queue.apply(Changes(pending=[pending_session(2, wanted=request(cpu="2"))]))
     reasons = queue.run(NOW).reasons
     assert [check["check"] for check in reasons["s1"]] == ["resources", "reservation"]
@@ -208,26 +208,26 @@ def test_only_the_session_with_a_reservation_reports_it() -> None:
     assert queue.run(NOW).changed == {}
 
 
-def test_a_fork_stays_as_it_was() -> None:
-    queue = Queue(full())
+def test_fork_is_independent_of_the_queue() -> None:
+    queue = Queue(nearly_full_snapshot())
     queue.run(NOW)
     fork = queue.fork()
     queue.apply(Changes(gone=["r"], pending=[pending_session(2)]))
     assert {d.session_id for d in queue.run(NOW).decisions} == {"s1", "s2"}
     found = explain_one(fork, "s1")
     assert found is not None
-    assert found == explain_one(_passed(full()), "s1")
+    assert found == explain_one(queue_after_pass(nearly_full_snapshot()), "s1")
     assert explain_one(fork, "s2") is None
 
 
-def _passed(world: Snapshot) -> Queue:
+def queue_after_pass(world: Snapshot) -> Queue:
     queue = Queue(world)
     queue.run(NOW)
     return queue
 
 
 def test_reservation_message_does_not_promise_a_start() -> None:
-    """A session that only a quota holds back goes first once the quota allows it."""
+    """A session that only exceeds a quota starts first once the quota allows it."""
     caps = {ANN: ScopeCaps(ANN, "ann", max_sessions=1)}
     line = [
         pending_session(0, ANN, max_run_seconds=10),

@@ -1,4 +1,4 @@
-"""Labels for simulated starts: which are ``known`` and which only ``estimated``."""
+"""Label simulated starts as ``known`` or ``estimated``."""
 
 from __future__ import annotations
 
@@ -21,14 +21,15 @@ class _Group:
     """State of the labels in one resource group."""
 
     group_queue: GroupQueue
-    root: str  # equal for groups that share caps
-    # "Sealed": so far no later arrival could have started that would still run when it matters.
+    root: str  # equal for groups that are coupled; see ``_coupled``
+    # Sealed: until now in the simulation, no session that arrives later could have started and
+    # still delay others.
     is_sealed: bool
-    # "Head": the first session that waits for room since the simulation began; no later arrival can
-    # delay it.
+    # Head: id of the session that has been first to need capacity since the simulation began; no
+    # session that arrives later can delay it. ``head_at``: its reserved start, if any.
     head: str = ""
     head_at: datetime | None = None
-    # "Window": later arrivals may run if they end before this reserved session starts.
+    # Window: sessions that arrive later may run if they end before this reserved session starts.
     window_from: datetime | None = None
     window_of: Reservation | None = None
     priorities: Counter[int] = field(default_factory=Counter)
@@ -37,15 +38,14 @@ class _Group:
 class Labels:
     """Labels the starts of a simulation, pass by pass.
 
-    A start is ``known`` if it is exact, provided that sessions run until their limits and no
-    session of a higher priority arrives (for LIFO: no session at all). Both of these conditions
-    must hold:
+    A start is ``known`` if it is exact, provided that sessions run until their limits and that no
+    session of a higher priority (for LIFO: no session at all) arrives. Two conditions must hold:
 
-    - Every session that runs before it, in its group and in those that share caps with it, ends at
-      a limit, and no dependency is assumed to succeed.
-    - No later arrival can start before it and delay it. This holds for starts of the current pass,
-      for the head, and as long as an arrival would find no room, or room only until the reserved
-      session starts.
+    - Every session that runs before it, in its group and in coupled groups, ends at a limit, and
+      no dependency is assumed to succeed.
+    - No session that arrives later can start before it and delay it. This is true of starts in the
+      current pass and of the head, and as long as such a session would not fit, or only until the
+      reserved session starts.
 
     Any other start is ``estimated``: it is exact if no session arrives and every run time is right.
     """
@@ -60,7 +60,7 @@ class Labels:
             for name in queue.groups()
             for group_queue in [queue.group_queue(name)]
         }
-        # By root: starts after this time depend on something uncertain.
+        # By root: starts after this time are uncertain.
         self._uncertain_after: dict[str, datetime] = {}
         for group in self._groups.values():
             if group.group_queue.state.placement is Policy.RANDOM:
@@ -79,7 +79,7 @@ class Labels:
         group.priorities[pending.priority] += 1
         group.is_sealed &= pending.id not in self._capped
         if pending.unmet_dependencies and not pending.dependency_ids:
-            # Its condition is unknown.
+            # It is unknown when its dependencies end.
             self._mark_uncertain(group, self._began_at)
 
     def _group(self, session_id: str) -> _Group:
@@ -89,11 +89,11 @@ class Labels:
         self._uncertain_after[group.root] = min(after, self._uncertain_after.get(group.root, after))
 
     def note_dependencies_ended(self, pending: PendingSession, at: datetime) -> None:
-        """Note that a session's dependencies have ended; success is assumed."""
+        """Record that the dependencies of a session have ended; their success is assumed."""
         self._mark_uncertain(self._group(pending.id), at - _TICK)
 
     def note_uncertain_end(self, pending: PendingSession, at: datetime) -> None:
-        """Note that a session has started that may end before its limit, or has no limit."""
+        """Record the start of a session that may end before its limit, or has no limit."""
         self._mark_uncertain(self._group(pending.id), at)
 
     def label_pass(self, at: datetime, result: PassResult) -> dict[str, Certainty]:
@@ -128,7 +128,7 @@ class Labels:
         self._check_room(group, at)
         return found
 
-    # ---- The head: later arrivals cannot pass it ----
+    # ---- The head: sessions that arrive later cannot overtake it ----
 
     def _set_head(self, group: _Group) -> None:
         group_queue = group.group_queue
@@ -158,9 +158,7 @@ class Labels:
         )
 
     def _check_head(self, group: _Group, at: datetime, started: list[str]) -> None:
-        """Drop the head when an earlier session of the order has started, or the head started
-        late.
-        """
+        """Drop the head if a session before it in the order has started, or if it started late."""
         if not group.head:
             return
         first = _sort_key(group.group_queue, self._pending[group.head])
@@ -169,10 +167,10 @@ class Labels:
         ):
             group.head = ""
 
-    # ---- The seal: later arrivals find no room ----
+    # ---- The seal: sessions that arrive later do not fit ----
 
     def _check_window(self, group: _Group, at: datetime) -> None:
-        """Break the seal if a session starts while short arrivals may use its room."""
+        """Break the seal if a session starts while short sessions may use its capacity."""
         reservation = group.window_of
         if (
             reservation is not None
@@ -182,16 +180,16 @@ class Labels:
             group.is_sealed = False
 
     def _check_priorities(self, group: _Group, started: list[str]) -> None:
-        """Break the seal if a session has passed a waiting one of higher priority.
+        """Break the seal if a session has overtaken a pending one of higher priority.
 
-        An arrival with a priority between the two could have passed it as well.
+        A session that arrives with a priority between the two could have started instead.
         """
         highest = max((p for p, n in group.priorities.items() if n), default=None)
         if highest is not None and any(self._pending[s].priority < highest for s in started):
             group.is_sealed = False
 
     def _check_room(self, group: _Group, at: datetime) -> None:
-        """Break the seal if an arrival could start after this pass and outlast the next ones."""
+        """Break the seal if an arriving session could start now and still run at later passes."""
         if not group.is_sealed:
             return
         group_queue, reservation = group.group_queue, _reservation_of(group.group_queue)
@@ -233,9 +231,10 @@ def _sort_key(group_queue: GroupQueue, pending: PendingSession) -> tuple[int, in
 
 
 def _coupled(queue: Queue, pending: Iterable[PendingSession]) -> dict[str, str]:
-    """Return a root name for each group, equal for groups whose sessions share caps.
+    """Return a root for each group: the name of one group, equal for all groups that are coupled.
 
-    A session that depends on one of another group couples the two groups as well.
+    Two groups are coupled if their sessions share a cap, or if a session of one depends on a
+    session of the other.
     """
     found = {name: name for name in queue.groups()}
 

@@ -1,4 +1,4 @@
-"""Estimated starts, from a simulation of the queue on a copy."""
+"""Estimate the starts of pending sessions by simulating a copy of the queue."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ _NOTHING = Estimate(None, Certainty.UNKNOWN)
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """Limits of one simulation. Sessions that it does not reach get the label ``rough``."""
+    """Limits of one simulation. Starts that it does not reach get the label ``rough``."""
 
-    sessions: int = 2_000  # starts simulated
-    seconds: float = 0.5  # wall-clock time
+    sessions: int = 2_000  # maximum number of simulated starts
+    seconds: float = 0.5  # maximum time by ``clock``
     clock: Callable[[], float] = time.perf_counter
 
 
@@ -36,13 +36,12 @@ class _End(NamedTuple):
 
 
 def estimate_starts(queue: Queue, budget: Budget | None = None) -> dict[str, Estimate]:
-    """Return the estimated start of every waiting session in any group of a queue.
+    """Return the estimated start of every pending session of a queue.
 
-    Passes are those of ``Queue``, on a copy: one each time a session ends, a begin time arrives or
-    a reservation is due. A running session ends at its limit, else at the time learned for its
-    kind; a started session ends likewise, or earlier where the learned time is shorter. A session
-    whose dependencies have all ended is assumed to be released. ``certainty`` says how sure each
-    estimate is; see ``Labels``.
+    The simulation runs passes on a copy: whenever a session ends, a start time arrives or a
+    reservation is due. A running session ends at its limit, or without one after the run time
+    learned for its kind. A started session ends at the earlier of the two. A session may start when
+    all its dependencies have ended. ``Labels`` determines the certainty of each estimate.
 
     The queue is not changed. It must not change during the call.
     """
@@ -63,8 +62,7 @@ class _Simulation:
         self._starts: dict[str, Estimate] = {}
         self._is_cut = False
         self._labels = Labels(queue, self._pending)
-        # Sessions with dependencies: the number of unfinished ones, and the sessions that depend on
-        # each.
+        # Number of unfinished dependencies by session; dependent sessions by dependency.
         self._left: dict[str, int] = {}
         self._dependents: dict[str, list[str]] = {}
         for running in queue.all_running():
@@ -86,7 +84,7 @@ class _Simulation:
             heappush(self._ends, _End(later(now, seconds), len(self._ends), session_id))
 
     def run(self) -> None:
-        """Run passes until no more events follow or the budget is spent."""
+        """Run passes until no event is left or the budget is spent."""
         queue = self._queue
         self._pass(queue.now)
         while queue.count_pending():
@@ -105,7 +103,9 @@ class _Simulation:
         return len(self._starts) >= budget.sessions or budget.clock() >= self._stop_at
 
     def _next(self) -> datetime | None:
-        """Return the time of the next pass: an end, or a time at which the queue must run again."""
+        """Return the time of the next pass: the next end, or when the queue is due; None if no
+        event is left.
+        """
         times = [self._ends[0].at] if self._ends else []
         wake = self._queue.next_wake_at()
         if wake is not None and (self._ends or self._queue.count_deferred()):
@@ -119,7 +119,7 @@ class _Simulation:
         return ended
 
     def _release_dependents(self, ended: Iterable[str], at: datetime) -> list[PendingSession]:
-        """Return the sessions whose last dependency has ended."""
+        """Return the sessions whose last dependency has ended, ready to start."""
         found = []
         for other in ended:
             for session_id in self._dependents.get(other, ()):
@@ -147,8 +147,8 @@ class _Simulation:
                 labels.note_uncertain_end(pending, at)
 
     def estimates(self) -> dict[str, Estimate]:
-        """Return the results; sessions that were not reached get an estimate from the group's
-        pace.
+        """Return all estimates; starts that were not simulated are extrapolated from the start rate
+        of the group.
         """
         starts = self._starts
         found = {key: starts.get(key, _NOTHING) for key in self._pending}

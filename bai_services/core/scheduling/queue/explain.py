@@ -1,4 +1,4 @@
-"""Why a session waits (step 7): the failed checks with their numbers, once per shape."""
+"""Explain why sessions are pending (step 7 of a pass): the failed checks, once per shape."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def reason(check: str, message: str, passed: bool = False, **facts: Any) -> Reas
 
 
 def blocked_reasons(pending: PendingSession) -> tuple[Reason, ...]:
-    """Return why a session is excluded from passes, whatever room there is."""
+    """Return why a session is excluded from passes."""
     found = []
     if pending.blocked_reason:
         found.append(reason(ACCOUNT, pending.blocked_reason))
@@ -35,14 +35,14 @@ def blocked_reasons(pending: PendingSession) -> tuple[Reason, ...]:
         found.append(reason(DEPENDENCIES, pending.unmet_dependencies))
     if not found and pending.not_before is not None:
         at = pending.not_before.isoformat()
-        found.append(reason(NOT_BEFORE, f"starts not before {at}", not_before=at))
+        found.append(reason(NOT_BEFORE, f"does not start before {at}", not_before=at))
     return tuple(found)
 
 
 def explain_group(group_queue: GroupQueue, give_way: GiveWay = no_op) -> None:
-    """Set the reasons of every shape that still waits in a group after a pass.
+    """Set the reasons of every shape of a group after a pass.
 
-    Only a session with a reservation has reasons of its own. All others of a shape share theirs,
+    All sessions of a shape share their reasons. Only a session with a reservation has its own,
     because reservations change often.
     """
     group_queue.capacity_reasons = {
@@ -68,7 +68,10 @@ def explain_group(group_queue: GroupQueue, give_way: GiveWay = no_op) -> None:
 def _shape_reasons(
     group_queue: GroupQueue, shape: Shape, shared: tuple[tuple[Reason, ...], ...]
 ) -> tuple[Reason, ...]:
-    """Return the checks that a shape failed; ``shared`` caches equal reasons of several shapes."""
+    """Return the checks that a shape failed.
+
+    ``shared`` holds the tuples of reasons that several shapes share.
+    """
     in_reserved_room, in_turn, in_closed_group = shared
     if not group_queue.state.is_active:
         return in_closed_group
@@ -86,8 +89,8 @@ def _shape_reasons(
 def _capacity_reasons(
     group_queue: GroupQueue, handle: int, give_way: GiveWay
 ) -> tuple[Reason, ...]:
-    """Return why there is no room for a request, empty if there is; equal results are one
-    object.
+    """Return why a request does not fit; empty if it fits. An unchanged result is the same object
+    as before.
     """
     give_way()
     why = capacity_reason(group_queue, handle)
@@ -98,7 +101,7 @@ def _capacity_reasons(
 
 
 def capacity_reason(group_queue: GroupQueue, handle: int) -> Reason | None:
-    """Return why there is no room for a request, None when there is."""
+    """Return why a request does not fit; None if it fits."""
     if group_queue.placer.fits(handle):
         return None
     return no_capacity(
@@ -111,14 +114,15 @@ def inactive(group: str) -> Reason:
 
 
 def policy_reasons(group_queue: GroupQueue, shape: Shape) -> tuple[Reason, ...]:
-    """Return every cap that prevents a session, of any scope."""
+    """Return every cap of any scope that a session would exceed."""
     found = group_queue.quotas.violations(shape.rows, shape.need)
     return tuple({"check": POLICY, "passed": False, **violation_facts(v)} for v in found)
 
 
 def no_capacity(refusal: Refusal, *, is_ever: bool = True) -> Reason:
-    """Return why no agent fits a session; without ``is_ever`` none would fit even if all were
-    empty.
+    """Return why no agent fits a session.
+
+    ``is_ever``: whether an agent would fit if the group were empty and healthy.
     """
     facts = [
         {
@@ -128,7 +132,7 @@ def no_capacity(refusal: Refusal, *, is_ever: bool = True) -> Reason:
         }
         for s in refusal.shortages
     ]
-    more = "" if is_ever else "; not even with nothing running there"
+    more = "" if is_ever else ", even without any other session"
     return reason(
         RESOURCES,
         refusal.message + more,
@@ -139,28 +143,26 @@ def no_capacity(refusal: Refusal, *, is_ever: bool = True) -> Reason:
 
 
 def behind(group_queue: GroupQueue) -> Reason:
-    """Return the reason of a session behind an earlier one that waits for room and must not be
-    passed.
-    """
+    """Return the reason of a session behind an earlier one that must not be overtaken."""
     return reason(
         ORDER,
         f"waits for its turn: an earlier session of resource group {group_queue.state.name} "
-        "waits for room",
+        "waits for capacity",
         behind=group_queue.stopped_by,
     )
 
 
 def reserved(reservation: Reservation) -> Reason:
-    """Return, as a passed check, that room is reserved and from when.
+    """Return, as a passed check, that capacity is reserved and from when.
 
-    Only the estimate says how certain the start is: a session that a quota holds back now may go
-    first.
+    The start is not certain: a session that exceeds a quota now may start first. The estimate
+    contains the certainty.
     """
     at = reservation.starts_at
-    when = "; when it comes free is not known" if at is None else f" from {at.isoformat()}"
+    when = "; it is not known when it becomes free" if at is None else f" from {at.isoformat()}"
     return reason(
         RESERVATION,
-        f"a place is reserved{when}",
+        f"capacity is reserved{when}",
         passed=True,
         session_id=reservation.session_id,
         starts_at=None if at is None else at.isoformat(),
@@ -169,13 +171,13 @@ def reserved(reservation: Reservation) -> Reason:
 
 
 def delaying(group_queue: GroupQueue) -> Reason:
-    """Return that there is room, but that using it would delay a session with a reservation."""
+    """Return the reason of a session that fits, but would delay one with a reservation."""
     times = [r.starts_at for r in group_queue.reservations if r.starts_at is not None]
     at = min(times).isoformat() if times else None
     return reason(
         RESERVATION,
-        "there is room now, but a session that starts there would delay an earlier one, which has "
-        f"a place reserved{'' if at is None else f' from {at}'}",
+        "it would fit now, but would delay an earlier session, for which capacity is reserved"
+        f"{'' if at is None else f' from {at}'}",
         reserved_for=[r.session_id for r in group_queue.reservations],
         starts_at=at,
     )

@@ -41,12 +41,12 @@ class GroupPass:
         self._now = now
         self._durations = durations
         self._no_capacity: set[int] = set()
-        self._no_capacity_beside: set[int] = (
-            set()
-        )  # requests without room outside the reserved placement
-        self._full: set[int] = set()  # requests without room at this version of the placer
+        # Requests that do not fit outside the reserved placements.
+        self._no_capacity_beside: set[int] = set()
+        # Requests that do not fit at version ``_full_version`` of the placer.
+        self._full: set[int] = set()
         self._full_version = -1
-        # room state of each request, as passed to the last selection
+        # Capacity state by handle, as passed to the last selection.
         self._known_states: dict[int, int] = {}
         self._moves = 0
         self._is_cut = False  # whether shapes follow that are not in the current turns
@@ -144,11 +144,15 @@ class GroupPass:
             # A request that did not fit earlier in this pass does not fit now.
             asked = [n for n in handles if n not in self._full]
             fits = placer.fits_each(asked)
-            self._full.update(n for n, has_room in zip(asked, fits, strict=True) if not has_room)
+            self._full.update(
+                n for n, is_fitting in zip(asked, fits, strict=True) if not is_fitting
+            )
             self._full_version = placer.version
         without = self._full | self._no_capacity
         states = [HAS_CAPACITY] * len(handles)
-        open_at: list[int] = []  # where there is room, and a second question
+        open_at: list[
+            int
+        ] = []  # indices of requests that fit; do they fit outside the reserved placements?
         for at, n in enumerate(handles):
             if n in without:
                 states[at] = NO_CAPACITY

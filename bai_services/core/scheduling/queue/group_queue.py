@@ -66,12 +66,10 @@ class GroupQueue:
         self.is_dirty = True
         self.quota_version = -1
         self.stopped_by: str = ""  # id of the session that no later one may overtake
-        self.has_capped_ahead = (
-            False  # a session held back by caps precedes the one that needs room
-        )
-        self.has_spare_beside_reservation = (
-            False  # there is room beside the reserved session when it starts
-        )
+        # A session over a cap precedes the one that needs capacity.
+        self.has_capped_ahead = False
+        # An agent has free cpu when the reserved session has started.
+        self.has_spare_beside_reservation = False
         self.reservations: tuple[Reservation, ...] = ()
         # By handle; an empty tuple: the request fits.
         self.capacity_reasons: dict[int, tuple[Reason, ...]] = {}

@@ -1,4 +1,4 @@
-"""Caps and usage of scopes as integer matrices: one row per scope, one column per slot."""
+"""Caps and usage of scopes as integer matrices, with a row per scope and a column per slot."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _ROWS = 64
 
 @njit(cache=True, nogil=True)
 def _exceeds_cap(usage, caps, rows, need):  # type: ignore[no-untyped-def]
-    """Return whether any scope would exceed a cap with ``need`` more."""
+    """Return whether ``need`` more would exceed a cap of any scope."""
     for row in rows:
         for slot in range(need.size):
             if need[slot] > 0 and usage[row, slot] + need[slot] > caps[row, slot]:
@@ -37,9 +37,9 @@ def _add_usage(usage, rows, need, sign):  # type: ignore[no-untyped-def]
 
 
 class Quotas:
-    """Caps and counters of all scopes, across resource groups.
+    """Caps and usage counters of all scopes, across resource groups.
 
-    Sessions refer to rows and needs, which are computed once per shape::
+    ``rows`` and ``need`` are computed once per shape of a session::
 
         rows, need = quotas.rows(scopes), quotas.need(slots)
         if not quotas.holds_back(rows, need):
@@ -76,7 +76,7 @@ class Quotas:
         return other
 
     def rows(self, scopes: tuple[Scope, ...]) -> Ints:
-        """Return the rows of scopes; unknown scopes get new rows."""
+        """Return the row numbers of scopes; unknown scopes get new rows."""
         rows = self._rows_of.get(scopes)
         if rows is None:
             rows = np.array([self._add_scope(scope) for scope in scopes], np.int64)
@@ -84,9 +84,9 @@ class Quotas:
         return rows
 
     def need(self, slots: ResourceSlots) -> Ints:
-        """Return the columns of what one session counts: its slots and itself.
+        """Return what one session with ``slots`` is charged, by column: its slots, and 1 session.
 
-        Slots that become known later lie beyond the end of this array: they count 0.
+        Columns of slots that are added later lie beyond the end of this array and count as 0.
         """
         need = self._need_of.get(slots)
         if need is None:
@@ -102,11 +102,11 @@ class Quotas:
         return bool(_exceeds_cap(self._usage, self._limits, rows, need))
 
     def columns(self) -> tuple[Ints, Ints]:
-        """Return usage and limits by row and slot; valid until a row or slot is added."""
+        """Return the matrices of usage and limits; valid until a row or column is added."""
         return self._usage, self._limits
 
     def is_capped(self, rows: Ints, need: Ints) -> bool:
-        """Return whether any scope has a cap on anything requested."""
+        """Return whether any scope has a cap on a requested slot."""
         return bool((self._limits[rows][:, : len(need)][:, need > 0] < UNLIMITED).any())
 
     def allocate(self, rows: Ints, need: Ints) -> None:
@@ -116,7 +116,7 @@ class Quotas:
         _add_usage(self._usage, rows, need, -1)
 
     def checks(self, rows: Ints, need: Ints) -> list[tuple[bool, Violation]]:
-        """Return every cap that applies to a session and whether it passes, in order."""
+        """Return every cap that applies to a session and whether the session keeps it, in order."""
         return [
             (asked + used <= limit, violation(caps, slot, asked, limit, used))
             for caps, slot, asked, limit, used in self._limited_slots(rows, need)
@@ -133,7 +133,9 @@ class Quotas:
         ]
 
     def left(self, rows: Ints, need: Ints) -> dict[str, int]:
-        """Return what the tightest scope has left of each capped slot that a session requests."""
+        """Return the remaining amount of each capped slot that a session requests, in the scope
+        with the least.
+        """
         found: dict[str, int] = {}
         for _, slot, _, limit, used in self._limited_slots(rows, need):
             left = max(0, limit - used)
@@ -149,7 +151,7 @@ class Quotas:
         return {scope: self.used(scope) for scope in self._row}
 
     def _limited_slots(self, rows: Ints, need: Ints) -> list[tuple[ScopeCaps, str, int, int, int]]:
-        """Return caps, slot, requested quantity, limit and usage, where there is a limit."""
+        """Return (caps, slot, requested amount, limit, usage) for every slot with a limit."""
         found = []
         for row in rows.tolist():
             caps = self._caps[row]
@@ -176,7 +178,7 @@ class Quotas:
         }
 
     def set_caps(self, scope: Scope, caps: ScopeCaps | None) -> None:
-        """Set the caps of a scope; None: no limit at all."""
+        """Set the caps of a scope; None: no limits."""
         row = self._add_scope(scope)
         if caps is not None:
             self._add_slots(caps.slots)

@@ -76,7 +76,7 @@ class Reserver:
             future.release(releases[count].placements)
             count += 1
         placements = future.place(shape)
-        assert placements is not None  # it fitted before, and more room has been released since
+        assert placements is not None  # it fitted before, and more has been released since
         self._shape, self._seconds = shape, seconds
         self._set_placements(placements)
         self._future, self._usable = future, self._placer.fork()

@@ -1,4 +1,4 @@
-"""The numbered cycle of a pass, and the queue that keeps its state between passes."""
+"""The queue of all resource groups, its state between passes, and the steps of a pass."""
 
 from __future__ import annotations
 
@@ -32,31 +32,34 @@ from .shares import amounts_of, fair_scopes, today
 
 
 def run_pass(snapshot: Snapshot) -> PassResult:
-    """Decide which sessions start where, and why the others wait; deterministic."""
+    """Run one pass: decide which sessions start where, and explain why the others do not.
+
+    The result is deterministic.
+    """
     return Queue(snapshot).run(snapshot.now)
 
 
-# Maximum turns of a group in one pass; more than three are rarely needed.
+# Maximum number of turns of a group in one pass; more than three are rarely needed.
 MAX_TURNS = 10
 
 
 class Queue:
-    """The queue of all resource groups: changes in, decisions and reasons out.
+    """The queue of all resource groups: it receives changes and returns decisions and reasons.
 
-    It holds a snapshot as integer columns and applies changes to it::
+    It stores a snapshot as integer columns and applies changes to it::
 
         queue = Queue(snapshot)
         result = queue.run(now)            # decisions count as running from then on
         queue.apply(Changes(gone=["s1"]))  # a session ended: its resources and counters are free
         queue.apply(Changes(waiting=[w]))  # new; or a decision that could not be written
-        queue.run(now)                     # costs next to nothing where nothing has changed
+        queue.run(now)                     # takes almost no time if nothing has changed
 
-    Not thread-safe. An updated queue decides as one created from the same state, except for ties
-    that a placement policy breaks by its history.
+    Not thread-safe. An updated queue decides like one that is created from the same state, except
+    for ties that a placement policy breaks by its history.
     """
 
     def __init__(self, snapshot: Snapshot, give_way: GiveWay = no_op) -> None:
-        """``give_way`` is called repeatedly in every method that takes long."""
+        """Load a snapshot; ``give_way`` is called repeatedly in every method that takes long."""
         self.give_way = give_way
         self._now = snapshot.now
         self._pending: dict[str, PendingSession] = {}
@@ -97,7 +100,7 @@ class Queue:
         return group_queue
 
     def group_queue(self, group: str) -> GroupQueue:
-        """Return the queue of a resource group; an empty one if the group is unknown."""
+        """Return the queue of a resource group; create an empty one if the group is unknown."""
         group_queue = self._group_queues.get(group)
         if group_queue is None:
             self._group_queues[group] = group_queue = self._new_group_queue(GroupState(group), ())
@@ -105,11 +108,11 @@ class Queue:
         return group_queue
 
     def pending(self, session_id: str) -> PendingSession | None:
-        """Return a waiting session."""
+        """Return a pending session, or None."""
         return self._pending.get(session_id)
 
     def running_session(self, session_id: str) -> RunningSession | None:
-        """Return a session that holds resources."""
+        """Return a session with allocated resources, or None."""
         return self._running.get(session_id)
 
     def running(self, group: str) -> list[RunningSession]:
@@ -121,7 +124,7 @@ class Queue:
         return list(self._running.values())
 
     def all_pending(self) -> dict[str, PendingSession]:
-        """Return all waiting sessions by id."""
+        """Return all pending sessions by id."""
         return dict(self._pending)
 
     def is_capped(self, pending: PendingSession) -> bool:
@@ -130,18 +133,18 @@ class Queue:
         return self._quotas.is_capped(self._quotas.rows(pending.scopes), need)
 
     def pending_in(self, group: str) -> list[PendingSession]:
-        """Return all waiting sessions of a group, in no particular order."""
+        """Return all pending sessions of a group, in no particular order."""
         return [self._pending[session_id] for session_id in self.group_queue(group).pending_ids()]
 
     def running_in_scope(self, kind: str, scope_id: str) -> list[str]:
-        """Return the ids of the sessions that count in a scope, oldest first."""
+        """Return the ids of the running sessions that are charged to a scope, oldest first."""
         scope = Scope(kind, scope_id)
         found = [r for r in self._running.values() if scope in r.scopes]
         return [r.id for r in sorted(found, key=lambda r: (r.started_at, r.id))]
 
     @property
     def revision(self) -> int:
-        """A number that grows with every change and every pass that did something."""
+        """A number that grows with every change and every pass that is not skipped."""
         return self._revision
 
     @property
@@ -151,7 +154,7 @@ class Queue:
 
     @property
     def durations(self) -> Mapping[str, Sequence[int]]:
-        """Run times of ended sessions of a kind, in seconds."""
+        """Run times of ended sessions in seconds, by kind."""
         return self._durations
 
     @property
@@ -166,8 +169,8 @@ class Queue:
     def fork(self) -> Queue:
         """Return a read-only copy of the current state, for an ``Explainer`` in another thread.
 
-        It copies dicts and columns, which is cheap compared with a pass. Run passes and apply
-        changes on the original only.
+        A copy of dicts and columns takes much less time than a pass. Run passes and apply changes
+        on the original only.
         """
         other = copy.copy(self)
         other._pending, other._running = dict(self._pending), dict(self._running)
@@ -181,7 +184,7 @@ class Queue:
         return other
 
     def fork_to_run(self) -> Queue:
-        """Return a copy on which passes can be run; works on a fork, too."""
+        """Return a copy on which passes can be run; a fork has this method, too."""
         other = self.fork()
         other._group_queues = {
             name: group_queue.fork_to_run(other._quotas, other._pending)
@@ -193,7 +196,7 @@ class Queue:
     # ---- Changes ----
 
     def apply(self, changes: Changes) -> None:
-        """Apply changes."""
+        """Apply changes; the next pass takes them into account."""
         self._revision += 1
         for session_id in changes.gone:
             self._remove(session_id)
@@ -259,7 +262,7 @@ class Queue:
         self._book(running, 1)
 
     def _book(self, running: RunningSession, sign: int) -> None:
-        """Count a session that started or ended without a decision of this queue."""
+        """Charge (``sign`` 1) or release (-1) a session that this queue did not start."""
         group_queue = self.group_queue(running.group)
         if sign > 0:
             group_queue.placer.allocate(running.placements)
@@ -293,11 +296,12 @@ class Queue:
     # ---- A pass ----
 
     def run(self, now: datetime, *, explains: bool = True) -> PassResult:
-        """Run one pass and return its decisions; the passing of time counts as a change.
+        """Run one pass and return its decisions. It is skipped if neither a change nor the time
+        requires it.
 
-        Without ``explains`` the last step is skipped: replays do not need reasons.
+        Without ``explains`` the last step is skipped, because simulations do not need reasons.
         """
-        # 1. Snapshot: the current columns, with the clock of this pass.
+        # 1. Snapshot: the current columns, at the time of this pass.
         self._now = now
         for group_queue in self._group_queues.values():
             group_queue.set_day(today(now))
@@ -312,7 +316,7 @@ class Queue:
         self._revision += 1
         # 2.-6. Order, admit, place, reserve, backfill.
         decisions = self._decide(group_queues)
-        # 7. Explain: also where only the counters have changed.
+        # 7. Explain: also for groups of which only the counters have changed.
         changed: dict[str, tuple[Reason, ...]] = {}
         for group_queue in self._group_queues.values():
             if group_queue.is_dirty or group_queue.quota_version != self._version:
@@ -337,11 +341,12 @@ class Queue:
         return group_queue.is_dirty or group_queue.quota_version != self._version
 
     def _decide(self, group_queues: list[GroupQueue]) -> list[Decision]:
-        """Run the pass of each group; quota of reserved sessions is withheld from all other groups.
+        """Run the pass of each group.
 
-        What a later group starts or reserves may use up a cap that the reserved session of an
-        earlier group needs, which must then let others pass. So groups get further turns until none
-        is affected by the others' decisions.
+        The quota of sessions with a reservation is withheld from all other groups. A later group
+        may still exhaust a cap that the reserved session of an earlier group needs, so that this
+        session must be skipped. So groups get further turns until no group is affected by the
+        decisions of others.
         """
         decisions: list[Decision] = []
         known: dict[str, int] = {}  # by group: number of decisions made when it was decided
@@ -361,10 +366,10 @@ class Queue:
         return decisions
 
     def _affected(self, before: set[str], known: Mapping[str, int], made: int) -> list[GroupQueue]:
-        """Return the groups affected by others' decisions or reservations since their turn."""
+        """Return the groups affected by decisions or reservations of others since their turn."""
         if len(self._group_queues) == 1:
             return []
-        # A reserved session that has started counts the same as before.
+        # A reserved session that has started is charged the same as before.
         if before & self._pending.keys() != self._reserved():
             return list(self._group_queues.values())
         return [
@@ -398,9 +403,7 @@ class Queue:
         return last
 
     def next_wake_at(self) -> datetime | None:
-        """Return when the next pass is due without any change; None if only a change requires
-        one.
-        """
+        """Return when the next pass is due even if nothing changes; None if it is not needed."""
         times = [
             at
             for group_queue in self._group_queues.values()
@@ -415,7 +418,7 @@ class Queue:
         session_id: str,
         placements: tuple[Placement, ...],
     ) -> RunningSession:
-        """Count a session placed by a pass as running."""
+        """Turn a pending session that a pass has placed into a running one."""
         pending = self._pending.pop(session_id)
         seconds = pending.max_run_seconds
         running = RunningSession(
@@ -435,24 +438,24 @@ class Queue:
         return running
 
     def reasons_of(self, session_id: str) -> tuple[Reason, ...]:
-        """Return why a session waits, as found by the last pass.
+        """Return why a session is pending, as found by the last pass.
 
         Raises
         ------
         KeyError
-            If it does not wait.
+            If it is not pending.
         """
         pending = self._pending[session_id]
         found = self.group_queue(pending.request.resource_group).reasons_of(session_id)
         return blocked_reasons(pending) if found is None else found
 
     def pending_ids(self) -> Iterator[str]:
-        """Return the ids of all waiting sessions."""
+        """Return the ids of all pending sessions."""
         return iter(self._pending)
 
     def count_pending(self) -> int:
         return len(self._pending)
 
     def count_deferred(self) -> int:
-        """Return how many sessions wait for their ``starts_at``."""
+        """Return the number of sessions whose start time has not come."""
         return sum(len(group_queue.deferred) for group_queue in self._group_queues.values())

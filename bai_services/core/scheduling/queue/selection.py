@@ -50,7 +50,7 @@ def _is_before(facts, one, other):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True, nogil=True)
-def _select(facts, rows, need, usage, limits, room, longest, is_shared, first, found):  # type: ignore[no-untyped-def]
+def _select(facts, rows, need, usage, limits, states, longest, is_shared, first, found):  # type: ignore[no-untyped-def]
     """Write the indices of the selected shapes to ``found``; return (count, first capped shape).
 
     ``first`` is scratch: for each lane and request, the first shape without capacity, which
@@ -62,9 +62,9 @@ def _select(facts, rows, need, usage, limits, room, longest, is_shared, first, f
     first[:] = -1
     for n in range(facts.shape[0]):
         handle = facts[n, HANDLE]
-        if handle < 0 or room[handle] == NEVER_FITS:
+        if handle < 0 or states[handle] == NEVER_FITS:
             continue
-        state = room[handle]
+        state = states[handle]
         is_long = longest >= -1 and facts[n, MAX_SECONDS] > longest
         if longest >= -1 and (state == NO_CAPACITY or (is_long and state == HAS_CAPACITY)):
             continue
@@ -91,11 +91,11 @@ def _select(facts, rows, need, usage, limits, room, longest, is_shared, first, f
 
 
 @njit(cache=True, nogil=True)
-def _drop_after_first_full(facts, room, found, count):  # type: ignore[no-untyped-def]
+def _drop_after_first_full(facts, states, found, count):  # type: ignore[no-untyped-def]
     """Drop the shapes behind the first one without capacity; return the number that remains."""
     last = -1
     for at in range(count):
-        if room[facts[found[at], HANDLE]] == NO_CAPACITY and _is_before(facts, found[at], last):
+        if states[facts[found[at], HANDLE]] == NO_CAPACITY and _is_before(facts, found[at], last):
             last = found[at]
     if last < 0:
         return count
@@ -136,15 +136,15 @@ class _Scratch:
     """Scratch arrays that are reused by the next selection."""
 
     def __init__(self) -> None:
-        self.room: Ints = np.empty(0, np.int64)  # by handle
+        self.states: Ints = np.empty(0, np.int64)  # by handle
         self.first: Ints = np.empty((0, 0), np.int64)  # by lane and handle
         self.found: Ints = np.empty(0, np.int64)
 
     def fit(self, handles: int, shapes: int, lanes: int, width: int) -> None:
         """Resize every array; clear only what a selection reads before it writes."""
-        if len(self.room) != handles:
-            self.room = np.empty(handles, np.int64)
-        self.room.fill(NEVER_FITS)
+        if len(self.states) != handles:
+            self.states = np.empty(handles, np.int64)
+        self.states.fill(NEVER_FITS)
         if len(self.found) != shapes:
             self.found = np.empty(shapes, np.int64)
         if self.first.shape != (lanes, width):
@@ -261,7 +261,7 @@ class Selection:
     def select(
         self,
         quotas: Quotas,
-        rooms: Callable[[list[int]], list[int]],
+        capacity_states: Callable[[list[int]], list[int]],
         order: Order,
         longest: int | None = None,
     ) -> Selected:
@@ -276,8 +276,8 @@ class Selection:
         width = 1 if longest is None else highest + 1
         scratch = self._scratch
         scratch.fit(highest + 1, len(self._facts), len(self._lanes), width)
-        room, found = scratch.room, scratch.found
-        room[handles] = rooms(handles)
+        states, found = scratch.states, scratch.found
+        states[handles] = capacity_states(handles)
         is_shared = order in (Order.FIFO, Order.LIFO)
         facts = self._facts[:used]
         count, capped = _select(
@@ -285,14 +285,14 @@ class Selection:
             self._rows[:used],
             self._need[:used],
             *quotas.columns(),
-            room,
+            states,
             -2 if longest is None else longest,
             is_shared,
             scratch.first,
             found,
         )
         if longest is None and is_shared:
-            count = _drop_after_first_full(facts, room, found, count)
+            count = _drop_after_first_full(facts, states, found, count)
         is_cut = is_shared and count > _MAX_SELECTED
         if is_cut:
             _sort_first(facts, found, count, _MAX_SELECTED)

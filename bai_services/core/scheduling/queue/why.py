@@ -1,4 +1,4 @@
-"""Everything known about why one session waits: position, checks, estimated start, suggestions."""
+"""Explain one pending session: position, checks, estimated start and suggestions."""
 
 from __future__ import annotations
 
@@ -41,13 +41,13 @@ from .run import Queue
 from .shape import session_slots
 
 _NOTHING = Estimate(None, Certainty.UNKNOWN)
-# Maximum number of sessions named that use up a cap.
+# Maximum number of session ids in the facts of a quota suggestion.
 _MAX_NAMED = 5
 
 
 @dataclass(frozen=True, slots=True)
 class Choices:
-    """Alternatives that the owner of a waiting session could request."""
+    """Alternatives that the owner of a pending session could request."""
 
     groups: Sequence[str] = ()  # resource groups that the session may run in
     presets: Mapping[str, ResourceSlots] = field(default_factory=dict)
@@ -62,9 +62,9 @@ class _GroupView:
 
 
 class Explainer:
-    """Explains waiting sessions; positions and estimates are computed once per queue revision.
+    """Explains pending sessions; positions and estimates are computed once per queue revision.
 
-    Thread-safe only as far as its queue is.
+    Not thread-safe, like its queue.
     """
 
     def __init__(self, queue: Queue, budget: Budget | None = None) -> None:
@@ -81,7 +81,7 @@ class Explainer:
         return self._queue
 
     def explain(self, session_id: str, choices: Choices | None = None) -> Explanation | None:
-        """Return why a session waits; None when it does not wait."""
+        """Return why a session is pending; None if it is not pending."""
         pending = self._queue.pending(session_id)
         if pending is None:
             return None
@@ -94,17 +94,19 @@ class Explainer:
         return Explanation(session_id, position, position - 1, checks, estimate, suggestions)
 
     def positions(self, group: str) -> Mapping[str, int]:
-        """Return the position of every session that waits in a group."""
+        """Return the position of every pending session of a group."""
         return self._view(self._queue.group_queue(group)).positions
 
     def estimates(self, group: str) -> Mapping[str, Estimate]:
-        """Return the estimated start of every session that waits in a group."""
+        """Return the estimated start of every pending session of a group."""
         ids = self._queue.group_queue(group).pending_ids()
         starts = self._estimates()
         return {session_id: starts.get(session_id, _NOTHING) for session_id in ids}
 
     def _estimates(self) -> Mapping[str, Estimate]:
-        """Return the estimated starts of all groups at once, because groups share caps."""
+        """Return the estimated starts of all groups; computed together, because groups can share
+        caps.
+        """
         if self._starts_revision != self._queue.revision:
             self._starts = estimate_starts(self._queue, self._budget)
             self._starts_revision = self._queue.revision
@@ -125,7 +127,7 @@ class Explainer:
 def explain_one(
     queue: Queue, session_id: str, choices: Choices | None = None
 ) -> Explanation | None:
-    """Return why one session of a queue waits; None when it does not wait."""
+    """Return why one session of a queue is pending; None if it is not pending."""
     return Explainer(queue).explain(session_id, choices)
 
 
@@ -183,15 +185,15 @@ def _not_before(queue: Queue, pending: PendingSession) -> Reason:
         return reason(NOT_BEFORE, "may start at any time", passed=True)
     at = pending.not_before.isoformat()
     passed = pending.not_before <= queue.now
-    message = f"its time came at {at}" if passed else f"starts not before {at}"
+    message = f"its start time was {at}" if passed else f"does not start before {at}"
     return reason(NOT_BEFORE, message, passed, not_before=at)
 
 
 def _within(violation: Violation) -> str:
     what = "sessions" if violation.slot == "sessions" else violation.slot
     return (
-        f"{violation.scope} {violation.scope_id} holds {what}={violation.used} of "
-        f"{violation.limit}; {violation.asked} more asked"
+        f"{violation.scope} {violation.scope_id} uses {what}={violation.used} of "
+        f"{violation.limit}; {violation.asked} more requested"
     )
 
 
@@ -201,7 +203,7 @@ def _resources(group_queue: GroupQueue, pending: PendingSession) -> Reason:
         return why
     return reason(
         RESOURCES,
-        f"resource group {group_queue.state.name} has room for {pending.request.slots}",
+        f"resource group {group_queue.state.name} has capacity for {pending.request.slots}",
         passed=True,
     )
 
@@ -216,14 +218,14 @@ def _turn(group_queue: GroupQueue, pending: PendingSession, position: int) -> Re
     if stopper and stopper != pending.id and pending.id in group_queue.shape_of:
         return reason(
             ORDER,
-            f"number {position} in resource group {group_queue.state.name}: an earlier session "
-            "waits for room, and nothing may pass it",
+            f"position {position} in resource group {group_queue.state.name}: an earlier session "
+            "waits for capacity, and no later one may overtake it",
             behind=stopper,
             **facts,
         )
     return reason(
         ORDER,
-        f"number {position} in resource group {group_queue.state.name}; "
+        f"position {position} in resource group {group_queue.state.name}; "
         "no earlier session blocks it",
         passed=True,
         **facts,
@@ -234,7 +236,7 @@ def _turn(group_queue: GroupQueue, pending: PendingSession, position: int) -> Re
 
 
 class _SuggestionFinder:
-    """Searches for changes by the owner that would make room at once."""
+    """Searches for changes by the owner that would let a session start now."""
 
     def __init__(self, queue: Queue, pending: PendingSession, checks: Sequence[Reason]) -> None:
         self._queue = queue
@@ -242,7 +244,7 @@ class _SuggestionFinder:
         self._failed = [check for check in checks if not check["passed"]]
 
     def find(self, choices: Choices) -> tuple[Suggestion, ...]:
-        """Return the suggestions; none if it waits for a time or other sessions."""
+        """Return the suggestions; none if its owner is inactive or it may not start yet."""
         kinds = {check["check"] for check in self._failed}
         if kinds & {ACCOUNT, DEPENDENCIES, NOT_BEFORE}:
             return ()
@@ -256,7 +258,7 @@ class _SuggestionFinder:
         return tuple(found)
 
     def _would_start(self, pending: PendingSession) -> bool:
-        """Return whether it could start at once, by its caps and on the agents."""
+        """Return whether a session could start now, by its caps and on the agents."""
         queue = self._queue
         group_queue = queue.group_queue(pending.request.resource_group)
         rows, need = queue.quotas.rows(pending.scopes), queue.quotas.need(session_slots(pending))
@@ -281,7 +283,7 @@ class _SuggestionFinder:
                 s._replace(id=group) if s.kind == GROUP else s for s in self._pending.scopes
             )
             if self._would_start(replace(self._pending, request=request, scopes=scopes)):
-                message = f"resource group {group} has room for it now"
+                message = f"resource group {group} has capacity for it now"
                 found.append(
                     Suggestion(SuggestionKind.RESOURCE_GROUP, message, {"resource_group": group})
                 )
@@ -292,7 +294,7 @@ class _SuggestionFinder:
         return self._would_start(replace(self._pending, request=request))
 
     def _smaller(self) -> list[Suggestion]:
-        """Return the largest quantities, slot by slot, that would fit at once."""
+        """Suggest the largest amounts of each slot with which the session could start now."""
         asked = self._pending.request.slots
         least = dict(asked)
         for slot, amount in self._spare().items():
@@ -307,11 +309,13 @@ class _SuggestionFinder:
         changed = {s: format_amount(s, n) for s, n in smaller.items() if n != asked[s]}
         text = " ".join(f"{slot}={amount}" for slot, amount in changed.items())
         return [
-            Suggestion(SuggestionKind.SMALLER, f"with {text} there is room now", {"slots": changed})
+            Suggestion(
+                SuggestionKind.SMALLER, f"it would start now with {text}", {"slots": changed}
+            )
         ]
 
     def _spare(self) -> dict[str, int]:
-        """Return the remaining quantity of each scarce slot: on one agent, and within each cap."""
+        """Return the remaining amount of each scarce slot: on one agent, and within all caps."""
         request = self._pending.request
         found: dict[str, int] = {}
         queue, group_queue = self._queue, self._queue.group_queue(request.resource_group)
@@ -334,13 +338,13 @@ class _SuggestionFinder:
         for name, slots in sorted(presets.items()):
             has = {slot.partition(".")[0] for slot in slots if is_device_slot(slot)}
             if slots != asked and has == families and self._with(slots):
-                message = f"there is room for the preset {name} ({slots}) now"
+                message = f"it would start now with the preset {name} ({slots})"
                 facts = {"preset": name, "slots": slots.format()}
                 found.append(Suggestion(SuggestionKind.PRESET, message, facts))
         return found
 
     def _quotas(self) -> list[Suggestion]:
-        """Return the caps that hold it back, and which of the owner's sessions use them up."""
+        """Return the exceeded caps, with the running sessions that are charged to their scopes."""
         found = []
         seen = set()
         for check in self._failed:
