@@ -1,4 +1,4 @@
-"""Workload from a hub's own history: its sessions and agents, as listed by the REST API."""
+"""Read a workload from the history of a hub: sessions and agents, as listed by the REST API."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ _SHAPE = 'write {"sessions": […], "agents": […]}, each as the REST API lists
 def read_history(document: Any, file: str, group: str | None = None) -> Workload:
     """Return the workload of one resource group of a hub.
 
-    The document is ``{"sessions": [...], "agents": [...]}``, or the sessions alone: a list, or a
-    page with ``items``. A session that still runs is replayed with its run time until the last
-    event in the record; one that never started is skipped.
+    The document is ``{"sessions": [...], "agents": [...]}``, or only the sessions: a list, or a
+    page with ``items``. A session that is still running is replayed with its run time until the
+    last event in the document; a session that never started is skipped.
 
     Raises
     ------
     InvalidRequest
-        If the document has another form, or holds several groups and none is chosen.
+        If the document has another form, or contains several groups and ``group`` is None.
     """
     sessions, agents = _parts(document, file)
     groups = sorted({str(s.get("resource_group", "")) for s in sessions if isinstance(s, Mapping)})
@@ -102,7 +102,7 @@ def _session(row: Any) -> _Session:
 
 
 def _jobs(sessions: Sequence[_Session]) -> tuple[Job, ...]:
-    """Return the jobs of sessions that have started, by the time of their creation."""
+    """Return the jobs of started sessions, in the order of their creation."""
     times = [t for s in sessions for t in (s.created, s.started, s.ended) if t is not None]
     if not times:
         return ()

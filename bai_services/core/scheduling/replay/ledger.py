@@ -1,4 +1,4 @@
-"""Daily usage in a replay, as input of the order fair-share."""
+"""Record the daily usage during a replay, as input of the order fair-share."""
 
 from __future__ import annotations
 
@@ -15,17 +15,19 @@ _EVERY = 3600
 
 
 class Ledger:
-    """Daily usage of ended jobs per scope of one resource group."""
+    """Daily usage of ended jobs by scope, for one resource group."""
 
     def __init__(self, group: str, first_day: int = 10957) -> None:
-        """Start empty; ``first_day`` is the day of second 0, counted from 1970-01-01."""
+        """Create an empty ledger; ``first_day`` is the day of second 0, in days since
+        1970-01-01.
+        """
         self._group = group
         self._first_day = first_day
         self._used: dict[Scope, dict[int, dict[str, int]]] = {}
         self._due = 0
 
     def add(self, job: Job, started: int) -> None:
-        """Count an ended job on each of the days that it ran on."""
+        """Add the usage of an ended job to each day on which it ran."""
         for scope in _scopes(job):
             days = self._used.setdefault(scope, {})
             for day, seconds in days_of(started, started + job.seconds):
@@ -34,14 +36,14 @@ class Ledger:
                     used[slot] += amount * job.kernels * seconds
 
     def is_due(self, seconds: int) -> bool:
-        """Return whether the queue must receive the usage again."""
+        """Return whether the queue must receive the usage again, at most once per interval."""
         if seconds < self._due:
             return False
         self._due = seconds + _EVERY
         return True
 
     def history(self) -> Mapping[str, Mapping[Scope, Sequence[DailyUsage]]]:
-        """Return all buckets in the form of a snapshot."""
+        """Return the daily usage in the form of ``Snapshot.history``."""
         found = {
             scope: [DailyUsage(day, dict(used)) for day, used in sorted(days.items())]
             for scope, days in self._used.items()
@@ -50,7 +52,7 @@ class Ledger:
 
 
 def days_of(start: int, end: int) -> list[tuple[int, int]]:
-    """Return each day between two times with the seconds of it."""
+    """Return (day, seconds on that day) for each day between two times in seconds."""
     found = []
     while start < end:
         day = start // DAY

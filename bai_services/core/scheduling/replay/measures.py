@@ -1,4 +1,4 @@
-"""Measures of a replay: waits, slowdowns, utilisation, fairness, fragmentation."""
+"""Measures of a replay: wait times, slowdowns, utilization, fairness and fragmentation."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from .simulate import Outcome, Replay
 
 Floats = NDArray[np.float64]
 
-# Shorter jobs count as if they ran this long, so that short waits of tiny jobs do not dominate.
+# Shorter jobs count as if they had run this long, so that short waits of tiny jobs do not dominate.
 SHORTEST_SECONDS = 10
-# Maximum number of jobs named that never started.
+# Maximum number of jobs that never started to be listed in the report.
 _MAX_NAMED = 20
 
 
@@ -49,7 +49,7 @@ def report(replayed: Replay) -> dict[str, Any]:
 
 
 def slowdown(outcome: Outcome) -> float:
-    """Return the bounded slowdown of a job that started: time in the system over time to run."""
+    """Return the bounded slowdown of a started job: (wait + run time) / run time, at least 1."""
     wait = outcome.waited or 0
     run = outcome.job.seconds
     return max(1.0, (wait + run) / max(run, SHORTEST_SECONDS))
@@ -71,7 +71,7 @@ def _spread(values: Floats) -> dict[str, float]:
 
 
 def use_of(outcome: Outcome) -> dict[str, int]:
-    """Return what a job uses while it runs: millicores, and thousandths per device family."""
+    """Return the usage of a running job: cpu in millicores, devices in thousandths by family."""
     used: dict[str, int] = defaultdict(int)
     for placement in outcome.placements:
         used[CPU] += placement.slots.get(CPU, 0)
@@ -104,7 +104,9 @@ def _utilisation(
 
 
 def _fragmentation(replayed: Replay) -> dict[str, float]:
-    """Return the free fraction of all devices that no typical request can use: mean and maximum."""
+    """Return the mean and maximum percentage of device capacity that is free but unusable for a
+    typical request.
+    """
     samples = replayed.samples
     if not samples:
         return {"mean": 0.0, "max": 0.0}
@@ -116,7 +118,9 @@ def _fragmentation(replayed: Replay) -> dict[str, float]:
 
 
 def _fairness(started: Iterable[Outcome]) -> dict[str, float]:
-    """Return Jain's index of the users' mean bounded slowdowns (1: all equal), and the worst."""
+    """Return Jain's index of the mean bounded slowdowns of the users (1: all equal), and the
+    largest of these means.
+    """
     by_user: dict[str, list[float]] = defaultdict(list)
     for outcome in started:
         by_user[outcome.job.user].append(slowdown(outcome))
@@ -132,8 +136,8 @@ def _fairness(started: Iterable[Outcome]) -> dict[str, float]:
 
 
 def use_over_time(replayed: Replay) -> Mapping[str, tuple[list[int], list[float]]]:
-    """Return for each resource the times at which its usage changes, with the percentage from then
-    on.
+    """Return for each resource the times (seconds) at which its usage changes, and the usage in
+    percent from each of these times.
     """
     changes: dict[str, dict[int, int]] = defaultdict(lambda: defaultdict(int))
     for outcome in replayed.outcomes:

@@ -1,4 +1,4 @@
-"""The openb format: a node list and a pod list as CSV."""
+"""Read the openb format: a node list and a pod list as CSV."""
 
 from __future__ import annotations
 
@@ -40,10 +40,9 @@ def read_nodes(lines: Iterable[str], file: str) -> tuple[list[AgentState], list[
 def read_pods(lines: Iterable[str], file: str) -> Workload:
     """Return the workload of a pod list.
 
-    A pod ran from ``scheduled_time`` to ``deletion_time``; one that was never scheduled from its
-    creation, as if it had not waited. The run time has no limit. In a list without times all pods
-    are created at once, and each runs for ``DEFAULT_RUN_SECONDS``; without ``gpu_spec`` any GPU
-    model is accepted.
+    A pod ran from ``scheduled_time`` (default: ``creation_time``) to ``deletion_time``; its run
+    time has no limit. In a list without times, all pods are created at second 0 and run for
+    ``DEFAULT_RUN_SECONDS``. Without ``gpu_spec``, any GPU model is accepted.
 
     Raises
     ------
@@ -99,7 +98,7 @@ def _devices(count: int, share: int) -> dict[str, int]:
     if share == 1000:
         return {"cuda.device": count}
     if count > 1 or not 1 <= share < 1000:
-        raise RowError("gpu_milli", f"{share} with {count} devices; a share is of one device")
+        raise RowError("gpu_milli", f"{share} with {count} devices; a share is part of one device")
     return {"cuda.shares": share}
 
 
@@ -143,7 +142,7 @@ def _read(
             thing = make(row)
             name = row[columns[0]] or ""
             if name in known:
-                raise RowError(columns[0], f"{name!r} stands there twice")
+                raise RowError(columns[0], f"duplicate {name!r}")
             known.add(name)
             found.append(thing)
         except RowError as error:

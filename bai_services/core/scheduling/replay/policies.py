@@ -1,4 +1,4 @@
-"""The policy of a replay: the options of a resource group."""
+"""The policy of a replay: order and options of a resource group."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class ReplayPolicy:
 
     @classmethod
     def of(cls, document: Any, name: str) -> ReplayPolicy:
-        """Read ``{"scheduler": …, "scheduler_opts": {…}}``, the form of a resource group.
+        """Parse ``{"scheduler": …, "scheduler_opts": {…}}``, as in a resource group.
 
         Raises
         ------

@@ -1,4 +1,4 @@
-"""Replay of a workload through the real queue: the clock jumps from one event to the next."""
+"""Replay a workload through the scheduler's queue; the clock jumps from event to event."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ from .workload import GROUP, Job
 EPOCH = datetime(2000, 1, 1, tzinfo=UTC)
 # Maximum number of usage samples, evenly spaced over the replay.
 _SAMPLES = 1000
-# Number of the group's requests that a mix is learned from, as in the manager.
+# Number of the latest requests from which a mix is learned, as in the manager.
 _RECENT = 2000
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """Result of a job; ``started`` is None when it never did."""
+    """Result of a job; ``started`` is None if it never started."""
 
     job: Job
     started: int | None
@@ -48,7 +48,7 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """State of the group at a time, in seconds from the origin of the record."""
+    """State of the group at a time (seconds from the origin of the record)."""
 
     seconds: int
     pending: int
@@ -58,10 +58,10 @@ class Sample:
 
 @dataclass(frozen=True, slots=True)
 class Replay:
-    """Result of a replay: outcomes of jobs, and samples over time.
+    """Result of a replay.
 
-    ``reasons`` are those of the jobs that never started; ``promises`` the first reservation that
-    each job got, with the second in which it was made.
+    ``reasons`` are those of the jobs that never started; ``promises`` holds the first reservation
+    of each job and the second in which it was made.
     """
 
     agents: tuple[AgentState, ...]
@@ -74,7 +74,7 @@ class Replay:
 
 @dataclass(slots=True)
 class _World:
-    """Simulated world outside the queue."""
+    """State of the simulation outside the queue."""
 
     started: dict[str, tuple[int, tuple[Placement, ...]]] = field(default_factory=dict)
     ends: list[tuple[int, str]] = field(default_factory=list)
@@ -91,13 +91,11 @@ def replay(
     strategy: Strategy = Strategy.EVENLY,
     allow_fragmentation: bool = False,
 ) -> Replay:
-    """Replay a workload on empty agents under the options of a resource group.
+    """Replay a workload on empty agents under the options of a resource group; deterministic.
 
-    Policies that learn a mix of requests get the mix of the workload.
-
-    Jobs arrive, start when a pass decides so, run as long as recorded, and end. Passes run as in
-    the manager, one at each second with an event; durations and shares are learned during the
-    replay as in production. Deterministic.
+    Jobs arrive, start when a pass decides so, run as long as recorded, and end. A pass runs in each
+    second with an event. Run times and shares are learned during the replay, as in production.
+    Policies that need a mix of requests use the mix of the workload.
     """
     driver = _Driver(jobs, agents, state, strategy, allow_fragmentation)
     driver.run()
@@ -139,7 +137,9 @@ class _Driver:
         )
 
     def _learned(self, state: GroupState) -> GroupState:
-        """Return the group with tables of its mix; needed for fragmentation under any policy."""
+        """Return the group with tables of its mix. Every policy needs them, because they define
+        fragmentation.
+        """
         if state.tables is not None:
             return state
         jobs = self._arrivals[-_RECENT:]
@@ -162,7 +162,7 @@ class _Driver:
             wake = self._step(min(times))
 
     def _step(self, seconds: int) -> int | None:
-        """Simulate one second; return the time of the next pass that needs no event."""
+        """Simulate one second; return the time at which the next pass is due without an event."""
         world, queue = self._world, self._queue
         gone = self._ended(seconds)
         history = None
@@ -179,7 +179,7 @@ class _Driver:
             self._sample(seconds)
         if result.wake_at is None:
             return None
-        # Rounded up: the clock of the record counts whole seconds.
+        # Rounded up, because the replay has whole seconds.
         return max(seconds + 1, -int((EPOCH - result.wake_at).total_seconds() // 1))
 
     def _ended(self, seconds: int) -> list[str]:
@@ -262,7 +262,7 @@ class _Driver:
 
 
 def scopes_of(job: Job, group: str = GROUP) -> tuple[Scope, ...]:
-    """Return the scopes that a recorded session counts in."""
+    """Return the scopes to which a recorded session is charged."""
     found = [
         Scope(ScopeKind.DOMAIN, job.domain),
         Scope(ScopeKind.PROJECT, job.project),

@@ -1,4 +1,4 @@
-"""The Standard Workload Format, version 2.2: one job per line, 18 numbers, -1 for unknown."""
+"""Read the Standard Workload Format 2.2: one job of 18 numbers per line; -1 means unknown."""
 
 from __future__ import annotations
 
@@ -47,11 +47,11 @@ _NO_MEMORY = 2**50  # the format does not record the memory of a node
 def read_swf(lines: Iterable[str], file: str) -> Workload:
     """Return the workload of a file in the Standard Workload Format.
 
-    A processor is a core. The header defines the machine: ``MaxNodes`` agents that share
-    ``MaxProcs`` cores, one agent without ``MaxNodes``, and the cores of the widest job without a
-    header. A job wider than one agent becomes as few equal kernels as possible, each placed on its
-    own. Memory, the order of preceding jobs and think times are not replayed; jobs that never ran
-    are skipped.
+    A processor is a core. The header defines the agents: ``MaxNodes`` (default 1) agents with
+    ``MaxProcs`` cores in total. Without a header there is one agent with the cores of the widest
+    job. A job that is wider than one agent becomes a multi-node session with as few equal kernels
+    as possible. Memory, preceding jobs and think times are not replayed; jobs that never ran are
+    skipped.
 
     Raises
     ------
@@ -90,7 +90,7 @@ def read_swf(lines: Iterable[str], file: str) -> Workload:
             broken.append(BrokenRow(file, number, error.column, str(error)))
     jobs.sort(key=lambda job: job.submitted)
     broken.sort(key=lambda row: row.row)
-    # The first agents get one more core each if the cores do not divide evenly.
+    # If the cores do not divide evenly, the first agents have one more core each.
     agents = [_agent(number, each + (number < rest)) for number in range(nodes)]
     return Workload(tuple(jobs), tuple(agents), tuple(broken), dict(left_out))
 
@@ -117,7 +117,7 @@ def _numbers(text: str) -> list[float]:
             raise RowError(name, f"{shown(part)!r} is not a number")
         number = float(-read if part.startswith("-") else read)
         if not UNKNOWN <= number < 2**53:
-            raise RowError(name, f"{part} is neither a number of 0 or more nor -1 (not known)")
+            raise RowError(name, f"{part} is neither a number of 0 or more nor -1 (unknown)")
         found.append(number)
     return found
 
@@ -149,7 +149,7 @@ def _job(values: list[float], each: int) -> Job:
     return Job(
         id=str(int(values[0])),
         submitted=int(values[1]),
-        # The limit is enforced here; some records let jobs run a little longer.
+        # Some records contain jobs that ran a little longer than their limit.
         seconds=ran if limit is None else min(ran, limit),
         slots=ResourceSlots({"cpu": processors // kernels * _MILLICORES}),
         user=_name(values[11]),

@@ -1,4 +1,4 @@
-"""A recorded workload: jobs with their times, the agents, and broken rows."""
+"""A recorded workload: jobs with their times, agents, and rows that could not be read."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ GROUP = "replay"
 ARCHITECTURE = "x86_64"
 ENGINE = "docker"
 
-# Maximum number of broken rows that are named.
+# Maximum number of broken rows in the message.
 _MAX_NAMED = 10
 
 
@@ -22,8 +22,8 @@ _MAX_NAMED = 10
 class Job:
     """A recorded session. Times are in seconds from the origin of the record.
 
-    ``slots`` are those of one kernel. ``seconds`` is its run time, ``limit`` its allowed run time;
-    None: unlimited.
+    ``slots`` are those of one kernel. ``seconds`` is the run time, ``limit`` the maximum run time;
+    None: no limit.
     """
 
     id: str
@@ -44,7 +44,7 @@ class Job:
 
 @dataclass(frozen=True, slots=True)
 class BrokenRow:
-    """A row that cannot be read: its position and the problem."""
+    """Position and error of a row that cannot be read."""
 
     file: str
     row: int
@@ -56,7 +56,7 @@ class BrokenRow:
 
 
 class RowError(Exception):
-    """A value of one row is invalid for its column."""
+    """A value of a row is invalid for its column."""
 
     def __init__(self, column: str, message: str) -> None:
         super().__init__(message)
@@ -65,10 +65,10 @@ class RowError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Workload:
-    """Everything read from a record.
+    """The content of a record.
 
-    ``agents`` are those that the record itself names; ``left_out`` counts the valid rows that
-    cannot be replayed, by reason.
+    ``agents`` are empty if the record does not contain them. ``left_out`` counts the valid rows
+    that cannot be replayed, by reason.
     """
 
     jobs: tuple[Job, ...]
@@ -92,17 +92,17 @@ def whole(row: Mapping[str, str | None], column: str, least: int = 0) -> int:
     if text.startswith("-"):
         number = -number
     if not least <= number < 2**53:
-        raise RowError(column, f"{number} is not a number of {least} or more that can be counted")
+        raise RowError(column, f"{number} is not a whole number from {least} to {2**53 - 1}")
     return number
 
 
 def refuse_broken(broken: Sequence[BrokenRow]) -> None:
-    """Refuse a file with broken rows, the first of them named.
+    """Reject a file with broken rows.
 
     Raises
     ------
     InvalidRequest
-        If there are any.
+        If there are any; the message contains the first ones.
     """
     if not broken:
         return

@@ -1,0 +1,174 @@
+"""Rules by which devices are shared, divided and combined, one sentence per row."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from bai_services.core.cluster.devices import check_exclusive, split_shares
+from bai_services.core.errors import InvalidRequest
+from bai_services.core.resources import parse_amount
+from bai_services.core.scheduling.placement import Placer, Policy
+
+from .worlds import agent, request, where
+
+PART_STEP, UNIT, MIN_PART = 10, 1000, 50
+
+
+def place_on(free: list[int], **spec: Any) -> list[int] | None:
+    """Place a request on devices with these free thousandths; return the amount allocated on each
+    device, or None.
+    """
+    on = agent("a", tuple(UNIT - thousandths for thousandths in free))
+    placements = where(Placer([on], Policy.BEST_FIT), request(**spec))
+    if placements is None:
+        return None
+    parts = placements[0][1]
+    return [parts.get(f"g{n}", 0) for n in range(len(free))]
+
+
+@pytest.mark.parametrize(
+    "free, spec, parts",
+    [
+        pytest.param(
+            [1000, 500, 700], {"shares": "0.5"}, [0, 500, 0],
+            id="best fit: a share goes to the device with the least sufficient free capacity",
+        ),
+        pytest.param(
+            [400, 400], {"shares": "0.5"}, None,
+            id="a share of at most one device is never divided",
+        ),
+        pytest.param(
+            [1000, 1000, 1000], {"shares": "2"}, [1000, 1000, 0],
+            id="a share larger than a device is divided evenly over the fewest devices",
+        ),
+        pytest.param(
+            [1000, 400, 400], {"shares": "1.2"}, [400, 400, 400],
+            id="an even division uses more devices if fewer do not have the capacity",
+        ),
+        pytest.param(
+            [1000, 330, 330], {"shares": "1.01"}, None,
+            id="parts stay equal: a shortage on one device is not made up on another",
+        ),
+        pytest.param(
+            [1000, 340, 330], {"shares": "1"}, [1000, 0, 0],
+            id="a share of exactly 1 is placed on one empty device",
+        ),
+        pytest.param(
+            [340, 340, 330], {"shares": "1.01"}, [340, 340, 330],
+            id="parts differ by at most one step; larger parts are on devices with more free",
+        ),
+        pytest.param(
+            [1000, 990], {"device": 2}, None,
+            id="a device in partial use is not allocated as a whole device",
+        ),
+        pytest.param(
+            [990, 1000, 1000], {"device": 2}, [0, 1, 1],
+            id="whole devices are counted in units of one",
+        ),
+    ],
+)  # fmt: skip
+def test_allocated_amounts_per_device(
+    free: list[int], spec: dict[str, Any], parts: list[int] | None
+) -> None:
+    assert place_on(free, **spec) == parts
+
+
+@pytest.mark.parametrize(
+    "slots, message",
+    [
+        pytest.param(
+            {"cuda.device": 1, "cuda.shares": 500},
+            "cuda.device and cuda.shares exclude each other",
+            id="whole devices and shares of one family exclude each other",
+        ),
+        pytest.param(
+            {"cuda.mig-1g.10gb": 1, "cuda.shares": 500}, "exclude each other",
+            id="shares and MIG instances exclude each other",
+        ),
+        pytest.param(
+            {"cuda.mig-1g.10gb": 1, "cuda.mig-2g.20gb": 1}, "exclude each other",
+            id="instances of two MIG profiles exclude each other",
+        ),
+    ],
+)  # fmt: skip
+def test_combination_of_slots_is_rejected(slots: dict[str, int], message: str) -> None:
+    with pytest.raises(InvalidRequest, match=message):
+        check_exclusive(slots)
+
+
+@pytest.mark.parametrize(
+    "slots",
+    [
+        pytest.param({"cuda.device": 1}, id="whole devices only"),
+        pytest.param({"cuda.shares": 500, "rocm.device": 1}, id="two families"),
+    ],
+)
+def test_combination_of_slots_is_accepted(slots: dict[str, int]) -> None:
+    check_exclusive(slots)
+
+
+@pytest.mark.parametrize(
+    "text, amount",
+    [
+        pytest.param("0.05", 50, id="smallest share"),
+        pytest.param("0.25", 250, id="multiple of a hundredth"),
+    ],
+)
+def test_share_is_accepted(text: str, amount: int) -> None:
+    assert parse_amount("cuda.shares", text) == amount
+
+
+@pytest.mark.parametrize(
+    "text, message",
+    [
+        pytest.param("0.04", "smallest amount 0.05", id="below the minimum, which is stated"),
+        pytest.param("0.333", "step", id="not a multiple of the step"),
+    ],
+)
+def test_share_is_rejected(text: str, message: str) -> None:
+    with pytest.raises(InvalidRequest, match=message):
+        parse_amount("cuda.shares", text)
+
+
+def reference_fits(free: list[int], amount: int) -> bool:
+    """Return whether a share fits: reference implementation of the rule of even division."""
+    if amount <= UNIT:
+        return max(free) >= amount
+    for n in range(-(-amount // UNIT), len(free) + 1):
+        part = amount // n // PART_STEP * PART_STEP
+        extras = -(-(amount - n * part) // PART_STEP)
+        has_larger = sum(on_device >= part + PART_STEP for on_device in free) >= extras
+        if part >= MIN_PART and has_larger and sum(on_device >= part for on_device in free) >= n:
+            return True
+    return False
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    free=st.lists(st.integers(0, 100).map(lambda n: n * PART_STEP), min_size=1, max_size=5),
+    amount=st.integers(5, 400).map(lambda n: n * PART_STEP),
+)
+def test_placer_matches_the_reference_rule_of_even_division(free: list[int], amount: int) -> None:
+    parts = place_on(free, shares=amount / UNIT)
+    assert (parts is not None) == reference_fits(free, amount)
+    if parts is not None:
+        allocated = [part for part in parts if part]
+        assert sum(allocated) == amount
+        assert max(allocated) - min(allocated) <= PART_STEP
+        assert all(part <= on_device for part, on_device in zip(parts, free, strict=True))
+
+
+@pytest.mark.parametrize(
+    "amount, parts",
+    [
+        pytest.param(1000, [1000], id="a share of one device is one part"),
+        pytest.param(1010, [510, 500], id="the odd step goes to the first part"),
+        pytest.param(2500, [840, 830, 830], id="as few parts as devices are needed"),
+    ],
+)
+def test_share_is_split_into_equal_parts(amount: int, parts: list[int]) -> None:
+    assert split_shares(amount) == parts
