@@ -1,6 +1,6 @@
 """Response times of the API: idle, during a large scheduling pass, and for large lists.
 
-The manager serves in a separate process; clients sign with keypairs from this one.
+The manager runs in a separate process; the clients in this process sign requests with keypairs.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ PAGE = 50
 
 
 class Call(NamedTuple):
-    """One request, with the name under which its times are shown."""
+    """A request, with the name under which its times are reported."""
 
     name: str
     send: Callable[[Client], Awaitable[Any]]
@@ -58,14 +58,14 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--sessions", type=int, default=100_000, help="ended sessions to list")
     parser.add_argument("--pending", type=int, default=10_000, help="sessions that a pass places")
     parser.add_argument("--agents", type=int, default=250, help="machines with 64 cores each")
-    parser.add_argument("--requests", type=int, default=2_000, help="requests of each part")
-    parser.add_argument("--callers", type=int, default=4, help="how many ask at the same time")
+    parser.add_argument("--requests", type=int, default=2_000, help="requests per measurement")
+    parser.add_argument("--callers", type=int, default=4, help="number of concurrent clients")
     return parser
 
 
 @contextmanager
 def _database(kind: str) -> Iterator[str | None]:
-    """Yield a database's URL, "" for the one in the folder, None where the server is missing."""
+    """Yield a database URL: "" means SQLite in the home folder, None that there is no server."""
     if kind == "sqlite":
         yield ""
         return
@@ -96,7 +96,7 @@ async def _measure(served: Served, spec: argparse.Namespace) -> dict[str, Any]:
     try:
         for client in clients:
             await client.post("/vfolders", {"name": "bench"})
-        await _timed(clients, MIX, 100)  # caches that the first calls fill are not measured
+        await _timed(clients, MIX, 100)  # fills caches, not measured
         began = served.ask("cpu")["seconds"]
         alone = await _timed(clients, MIX, spec.requests)
         cpu_seconds = served.ask("cpu")["seconds"] - began
@@ -131,7 +131,7 @@ async def _measure(served: Served, spec: argparse.Namespace) -> dict[str, Any]:
 
 
 def _by_name(taken: Sequence[Taken]) -> dict[str, dict[str, float]]:
-    """Return the median and the 99th percentile of each name."""
+    """Return the median and the 99th percentile for each name."""
     of_name: dict[str, list[Taken]] = {}
     for one in taken:
         of_name.setdefault(one.name, []).append(one)
@@ -144,7 +144,7 @@ def _by_name(taken: Sequence[Taken]) -> dict[str, dict[str, float]]:
 async def _during_pass(
     served: Served, clients: Sequence[Client]
 ) -> tuple[list[Taken], dict[str, Any]]:
-    """Send requests until the pass is over and return the duration of each."""
+    """Send requests until the pass is complete; return their durations and the pass's result."""
     running = asyncio.create_task(asyncio.to_thread(served.ask, "pass"))
     taken: list[Taken] = []
     turns = 0
@@ -173,7 +173,7 @@ async def _timed(clients: Sequence[Client], calls: Sequence[Call], count: int) -
 
 
 async def _time(client: Client, call: Call) -> Taken:
-    """Return the duration of a call; a refused call raises, because it is not a measurement."""
+    """Return the duration of a call; an error response raises."""
     began = time.perf_counter()
     await call.send(client)
     return Taken(call.name, (time.perf_counter() - began) * 1000)
@@ -190,7 +190,7 @@ def _write(client: Client) -> Awaitable[Any]:
     return client.patch("/vfolders/bench", {"permission": permission})
 
 
-# Typical requests of pages and scripts, one in eight a write.
+# Typical requests of pages and scripts; one in eight is a write.
 MIX: Sequence[Call] = (
     _get("/me"),
     _get("/sessions", limit=20, status="RUNNING"),

@@ -1,13 +1,12 @@
-"""Effect of reserving backfill: bounded slowdown compared with first come, first served, on a
-replay.
+"""Effect of reserving backfill on the bounded slowdown of a replay, compared with no backfill.
 
-One JSON object on standard output. Without ``--workload`` jobs are generated, from a fixed seed, by
+Prints one JSON object. Without ``--workload`` jobs are generated, with a fixed seed, by
 the model of Lublin and Feitelson of parallel supercomputers: a quarter of the jobs is serial; the
-logarithms of the other sizes follow a two-stage uniform distribution, three quarters of them on a
-power of two; the logarithm of the run time is one of two gamma variables, of which the longer is
-likelier for larger jobs; gaps between arrivals are exponentials of a gamma variable, shorter by day
-than by night. Users request up to five times the time that they need. Arrivals are then stretched
-to the given load.
+logarithms of the other sizes follow a two-stage uniform distribution, and three quarters of these
+sizes are powers of two; the logarithm of the run time is one of two gamma variables, and larger
+jobs are more likely to get the longer one; gaps between arrivals are exponentials of a gamma
+variable and shorter by day than by night. Users request up to five times the time that they need.
+Arrivals are scaled to the given load.
 """
 
 from __future__ import annotations
@@ -33,9 +32,9 @@ from bai_services.core.scheduling.replay.workload import GROUP, Job, refuse_brok
 SEED = 20
 PROCESSORS = 128
 USERS = 60
-LONGEST_SECONDS = 36 * 3600
-# Users request multiples of a quarter of an hour.
-ASK_STEP_SECONDS = 900
+MAX_RUN_SECONDS = 36 * 3600
+# Requested times are multiples of a quarter of an hour.
+REQUEST_STEP_SECONDS = 900
 
 
 def draw_workload(count: int, load: float, seed: int = SEED) -> list[str]:
@@ -49,13 +48,13 @@ def draw_workload(count: int, load: float, seed: int = SEED) -> list[str]:
     lines = [f"; MaxProcs: {PROCESSORS}"]
     for number in range(count):
         row = dict.fromkeys(FIELDS, -1)
-        asked = min(seconds[number] * rng.uniform(1, 5), LONGEST_SECONDS)
+        asked = min(seconds[number] * rng.uniform(1, 5), MAX_RUN_SECONDS)
         row |= {
             "job number": number + 1,
             "submit time": round(arrivals[number] * stretch),
             "run time": seconds[number],
             "requested processors": sizes[number],
-            "requested time": math.ceil(asked / ASK_STEP_SECONDS) * ASK_STEP_SECONDS,
+            "requested time": math.ceil(asked / REQUEST_STEP_SECONDS) * REQUEST_STEP_SECONDS,
             "status": 1,
             "user id": min(USERS, int(rng.paretovariate(0.8))),
             "executable number": rng.randrange(20),
@@ -77,7 +76,7 @@ def _size(rng: random.Random) -> int:
 def _seconds(rng: random.Random, size: int) -> int:
     is_short = rng.random() < max(0.05, 0.78 - 0.0054 * size)
     exponent = rng.gammavariate(4.2, 0.94) if is_short else rng.gammavariate(312, 0.03)
-    return max(1, min(LONGEST_SECONDS, round(math.exp(exponent))))
+    return max(1, min(MAX_RUN_SECONDS, round(math.exp(exponent))))
 
 
 def _arrivals(rng: random.Random, count: int) -> list[float]:
@@ -105,7 +104,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--workload", type=Path, help="a file in the Standard Workload Format")
     parser.add_argument("--jobs", type=int, default=10_000)
-    parser.add_argument("--load", type=float, default=0.6, help="work offered, of what there is")
+    parser.add_argument("--load", type=float, default=0.6, help="offered load, 1 is the capacity")
     parser.add_argument("--seed", type=int, default=SEED)
     options = parser.parse_args()
     if options.workload:
@@ -118,7 +117,7 @@ def main() -> int:
     except InvalidRequest as error:
         print(error, file=sys.stderr)
         return 2
-    # A few jobs first: compilation must not be measured.
+    # Run a few jobs first, so that compilation is not measured.
     measure(workload.jobs[:50], workload.agents, Backfill.RESERVING)
     fifo, fifo_seconds = measure(workload.jobs, workload.agents, Backfill.OFF)
     reserving, seconds = measure(workload.jobs, workload.agents, Backfill.RESERVING)

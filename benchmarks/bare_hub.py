@@ -1,4 +1,4 @@
-"""A JupyterHub without our components: its maximum rate of starts."""
+"""A JupyterHub without bai-hub, the reference for the rate of starts."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ c.JupyterHub.load_roles = [
 
 
 class NoopSpawner(Spawner):  # type: ignore[misc]
-    """Starts nothing: every server has the address of one HTTP server that answers all requests."""
+    """Starts no process: every server has the URL of one HTTP server that answers all requests."""
 
     _is_up = False
 
@@ -60,7 +60,7 @@ class NoopSpawner(Spawner):  # type: ignore[misc]
 
 
 class BareHub:
-    """A running Hub with its proxy, and a token that may start servers."""
+    """A running Hub with its proxy, and a client with a token that may start servers."""
 
     def __init__(self, process: psutil.Popen, url: str, token: str) -> None:
         self.process = process
@@ -72,9 +72,7 @@ class BareHub:
         self._http.post("/users", json={"usernames": list(users)}).raise_for_status()
 
     def start_servers(self, users: tuple[str, ...], first: int, number: int, callers: int) -> None:
-        """Start that many named servers, round-robin over the users, and return when all are
-        ready.
-        """
+        """Start ``number`` named servers, round-robin over the users; wait until all are ready."""
 
         def start(index: int) -> None:
             path = f"/users/{users[index % len(users)]}/servers/bench-{index}"
@@ -107,7 +105,7 @@ def proxy_command() -> list[str]:
 
 @contextmanager
 def bare_hub(folder: Path, root: Path, environment: dict[str, Any]) -> Iterator[BareHub]:
-    """Run a Hub with an empty database in ``folder`` until the block ends."""
+    """Run a Hub with an empty database in ``folder`` for the block."""
     port, token = free_port(), secrets.token_hex(16)
     config = folder / "bare_config.py"
     config.write_text(

@@ -1,9 +1,9 @@
-"""Decisions written durably per second, on SQLite and on PostgreSQL.
+"""Scheduling decisions written per second, on SQLite and on PostgreSQL.
 
-Each decision is what the scheduler writes: the session's status and history, the kernel's agent,
-the ledger, and every counter of domain, project, user, keypair, resource group, agent and device
-that it changes. PostgreSQL commits to disk; SQLite's write-ahead log survives the end of any
-process. Python's garbage collector is configured as in the manager.
+A decision writes the session's status and history, the kernel's agent, the ledger, and all changed
+counters of domain, project, user, keypair, resource group, agent and devices. PostgreSQL commits to
+disk; SQLite's write-ahead log survives the end of any process. Python's garbage collector is
+configured as in the manager.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from tests.testbed import ComponentMissing, postgres
 
 EXIT_MISSING = 6
 SLOTS = {"cpu": "0.5", "mem": "512m", "cuda.shares": "0.25"}
-_FILED_AT_ONCE = 500
+_INSERT_BATCH = 500
 
 
 def main() -> int:
@@ -65,7 +65,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--batch",
         type=int,
-        help="decisions of one transaction; default: as many as a manager writes",
+        help="decisions per transaction; default: the manager's batch size",
     )
     parser.add_argument("--runs", type=int, default=3)
     return parser
@@ -99,14 +99,14 @@ async def _measure(url: str, spec: argparse.Namespace) -> float:
         await world.write(sa.update(accounts.user_policies).values(max_pending_sessions=None))
         for number in range(spec.agents):
             await world.add_agent(f"m{number}", cpu=64, mem=512, gpus=8)
-        for start in range(0, spec.decisions, _FILED_AT_ONCE):
-            numbers = range(start, min(start + _FILED_AT_ONCE, spec.decisions))
+        for start in range(0, spec.decisions, _INSERT_BATCH):
+            numbers = range(start, min(start + _INSERT_BATCH, spec.decisions))
             news = [world.new(f"lab{n}", SLOTS) for n in numbers]
             await world.sessions.enqueue_all(news, NOW + timedelta(seconds=start))
         snapshot = await world.queue.snapshot(NOW)
         decisions = run_pass(snapshot).decisions
         if len(decisions) < spec.decisions:
-            raise SystemExit(f"only {len(decisions)} of {spec.decisions} fit; ask for more agents")
+            raise SystemExit(f"only {len(decisions)} of {spec.decisions} fit; use more --agents")
         token = await LeaseStore(world.database).acquire("benchmark", None, NOW)
         began = time.perf_counter()
         placed = await _commit(

@@ -1,10 +1,11 @@
-"""Utilisation of a cluster under a policy when sessions also end: steady state, and lost requests.
+"""Steady-state utilization and lost demand of a cluster under a placement policy.
 
-Requests of a published trace arrive at random (Poisson) and stay as long as they did there, but at
-most ten times the median; a request that does not fit is lost. One JSON object on standard output:
-per policy and load the mean percentage of GPUs in use over the second half of the requests, and the
-fraction of the demand that was lost, means over the seeds. Placement is that of a scheduling pass.
-`--mix cpu-bound` requests shares without the largest ones, so that cpu runs out first.
+Requests of a published trace arrive at random (Poisson) and run as long as in the trace, but at
+most ten times the median; a request that does not fit is lost. Prints one JSON object: for each
+policy and load, the mean percentage of allocated GPUs over the second half of the requests, and the
+percentage of lost demand, as means over the seeds. The placement code is that of a scheduling pass.
+With `--mix cpu-bound` more requests are shares, without the largest ones, so that cpu is exhausted
+before the GPUs.
 """
 
 from __future__ import annotations
@@ -28,14 +29,14 @@ from bai_services.core.scheduling.placement.tables import Variant
 from .trace import FIRST_SEED, MISSING, BadFile, Pod, make_tables, read_files
 
 POLICIES = ("priced", "fgd", "best-fit", "pack", "spread", "random")
-# In the cpu-bound mix this fraction of the demand is shares, each smaller than this limit.
+# In the cpu-bound mix, the fraction of the demand that is shares, and their upper limit (1/1000).
 SHARED_PART, LARGE = 0.6, 800
-# Maximum stay as a multiple of the median.
-LONGEST = 10
+# Maximum run time as a multiple of the median.
+MAX_RUN_TIME_FACTOR = 10
 
 
 def weights_of(pods: Sequence[Pod], mix: str) -> list[float]:
-    """Return the frequency of each row."""
+    """Return the relative frequency of each row in the mix."""
     if mix == "own":
         return [1.0] * len(pods)
     is_share = [0 < pod.gpu_milli < 1000 for pod in pods]
@@ -49,7 +50,7 @@ def weights_of(pods: Sequence[Pod], mix: str) -> list[float]:
 
 
 class SteadyState:
-    """A cluster at which requests arrive and from which they leave."""
+    """A simulated cluster with arriving and ending requests."""
 
     def __init__(
         self, pods: Sequence[Pod], weights: Sequence[float], capacity: int, load: float
@@ -61,7 +62,7 @@ class SteadyState:
         self._capacity = capacity
 
     def run(self, placer: Placer, arrivals: int, seed: int) -> tuple[float, float]:
-        """Return the percentage of GPUs in use, and of lost demand, in the second half."""
+        """Return the percentages of allocated GPUs and of lost demand in the second half."""
         rng = random.Random(seed)
         ends: list[tuple[float, int, int, tuple[Placement, ...]]] = []
         now = held = area = 0.0
@@ -88,7 +89,7 @@ class SteadyState:
 
 
 def weighted(pods: Sequence[Pod], weights: Sequence[float]) -> list[Pod]:
-    """Return rows in the proportions of the weights, from which the tables learn."""
+    """Return rows, repeated according to their weights, as training data of the tables."""
     scale = 4 / max(min(w for w in weights if w), 1e-9)
     return [p for p, w in zip(pods, weights, strict=True) for _ in range(min(40, round(w * scale)))]
 
@@ -98,8 +99,8 @@ def measure(
 ) -> dict[str, Any]:
     capacity = sum(len(node.devices) for node in nodes) * 1000
     weights = weights_of(pods, args.mix)
-    # A few rows ran a thousand times as long as most: no steady state would be reached.
-    longest = int(LONGEST * statistics.median(pod.seconds for pod in pods))
+    # A few rows ran a thousand times as long as most; with them there is no steady state.
+    longest = int(MAX_RUN_TIME_FACTOR * statistics.median(pod.seconds for pod in pods))
     pods = [replace(pod, seconds=min(pod.seconds, longest)) for pod in pods]
     learned = weighted(pods, weights)
     answer: dict[str, Any] = {"mix": args.mix, "arrivals": args.arrivals}
@@ -136,10 +137,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--variant", choices=["chosen", *Variant], default="chosen")
     args = parser.parse_args(arguments)
     if args.seeds < 1:
-        parser.error("--seeds is at least 1")
+        parser.error("--seeds must be at least 1")
     for path in (args.nodes, args.pods):
         if not path.is_file():
-            print(f"{path} is not there: the trace is no part of this project", file=sys.stderr)
+            print(f"{path} not found: the trace is not part of this project", file=sys.stderr)
             return MISSING
     try:
         nodes, pods = read_files(args.nodes, args.pods)

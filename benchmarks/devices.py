@@ -1,8 +1,7 @@
-"""Duration of a device check of an agent: discovery, sampling, and memory per process.
+"""Duration of an agent's device check: discovery, sampling, and memory per process.
 
-``python -m benchmarks.devices`` builds a library that answers like NVML, with 8 GPUs and the
-processes of 64 sessions, and reads it through the real binding. Exits with 6 where there is no C
-compiler.
+``python -m benchmarks.devices`` builds a fake NVML library with 8 GPUs and the processes of 64
+sessions, and queries it through the real binding. Exits with 6 if there is no C compiler.
 """
 
 from __future__ import annotations
@@ -40,7 +39,7 @@ def main() -> int:
     parser.add_argument("--gpus", type=int, default=8)
     parser.add_argument("--sessions", type=int, default=64)
     parser.add_argument("--runs", type=int, default=21)
-    # A new process: the library's path must be in the environment before the start.
+    # Runs in a new process, because the library path must be set before the process starts.
     parser.add_argument("--inside", type=Path, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.inside is not None:
@@ -48,7 +47,7 @@ def main() -> int:
         return 0
     compiler = shutil.which("gcc") or shutil.which("cc")
     if compiler is None:
-        print("there is no C compiler to build the stand-in for NVML", file=sys.stderr)
+        print("there is no C compiler to build the fake NVML library", file=sys.stderr)
         return MISSING
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
@@ -65,7 +64,7 @@ def main() -> int:
 
 
 async def measure(folder: Path, options: argparse.Namespace) -> dict[str, Any]:
-    """Return medians, in milliseconds, of complete checks after the first one."""
+    """Return the medians, in milliseconds, of complete checks after the first one."""
     inventory = Inventory([CudaGpus()])
     engine = ProcessEngine(AGENT, Folders(folder), 1.0)
     holdings = DeviceGrants(Folders(folder))
@@ -102,7 +101,7 @@ async def measure(folder: Path, options: argparse.Namespace) -> dict[str, Any]:
 
 
 def start_sessions(sessions: list[str]) -> list[subprocess.Popen[bytes]]:
-    """Start a process for each session, with the marks by which the agent recognises it."""
+    """Start a process per session, with the environment by which the agent identifies it."""
     return [
         subprocess.Popen(
             ["sleep", "600"],
@@ -124,7 +123,7 @@ def give(
     inventory: Inventory,
     holdings: DeviceGrants,
 ) -> None:
-    """Give each session a share, and let its process use some memory of that GPU."""
+    """Allocate a share to each session, and let its process use memory of that GPU."""
     devices = sorted(inventory.devices.values(), key=lambda d: d.index)
     lines = []
     for number, (session, process) in enumerate(zip(sessions, processes, strict=True)):

@@ -1,18 +1,18 @@
-"""Accuracy of estimated starts, simulation speed, and their cost for a pass.
+"""Accuracy and speed of estimated starts, and the delay that they cause for a scheduling pass.
 
 `known_exact_percent` is the percentage of estimates labelled `known` that were exact to the second
-when every session ran until its limit, `known_late_percent` the percentage that started later. Both
-count two workloads on generated clusters with reservations: `together`, where all sessions are
-submitted at once, and `arriving`, where they arrive one after the other with equal priority. The
-reference is a replay that builds a new queue for each pass. `exact_percent` is the same for all
-estimates of `together`, whatever their label, and `known_percent` is the percentage of `known`
-estimates among them.
+when every session ran until its limit; `known_late_percent` is the percentage that started later.
+Both cover two workloads on generated clusters with reservations: in `together` all sessions are
+submitted at time 0, in `arriving` they arrive one after the other with equal priority. The
+reference is a replay that builds a new queue for each pass. `exact_percent` covers all estimates of
+`together`, regardless of their label; `known_percent` is the percentage of `known` estimates among
+them.
 
-`horizon_sessions` is the number of starts simulated in one second of CPU time where 2,000 sessions
-wait for a full cluster (2,000 if that is all of them), `horizon_seconds` the CPU time for all of
-them; both are medians. `pass_delay_ms` is how much longer a pass on that cluster takes while
-estimates run continuously in another thread, which yields as in the manager: the median difference
-between short series of passes with and without estimates.
+`horizon_sessions` is the number of starts simulated in one second of CPU time, with 2,000 sessions
+pending for a full cluster (at most 2,000); `horizon_seconds` is the CPU time for all of them. Both
+are medians. `pass_delay_ms` is the additional duration of a pass on that cluster while estimates
+run continuously in another thread, which yields as in the manager: the median difference between
+short series of passes with and without estimates.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ from bai_services.manager.scheduling.idle_scheduling import WorkGate
 from .queue_world import GROUP, NOW, WorldSpec, world
 
 AMPLE = Budget(sessions=10**6, seconds=600)
-_TURN = 10  # passes per series, with or without estimates
+_PASSES_PER_SERIES = 10
 _LIMITS = (600, 900, 1800, 3600, 5400, 7200, 14400, 28800)
 
 
@@ -94,7 +94,7 @@ def _is_known(claim: _Claim) -> bool:
 
 
 def _off(pair: tuple[_Claim, datetime]) -> float:
-    """Return by how many seconds a session started later than estimated."""
+    """Return the delay of the real start after the estimated one, in seconds."""
     claim, started = pair
     assert claim.estimate.starts_at is not None
     return (started - claim.estimate.starts_at).total_seconds()
@@ -104,7 +104,7 @@ def _off(pair: tuple[_Claim, datetime]) -> float:
 
 
 def _truth(rng: random.Random, count: int, *, arrive: bool) -> list[tuple[_Claim, datetime]]:
-    """Replay a generated workload; return each estimate of each pass with the real start."""
+    """Replay a generated workload; return the estimates of each pass with the real starts."""
     agents = [_agent(n, rng.choice((2, 4, 8))) for n in range(rng.randint(1, 3))]
     coming = _workload(rng, count, arrive=arrive)
     running: dict[str, RunningSession] = {}
@@ -187,7 +187,7 @@ class _Speed:
         )
         self.queue = Queue(base)
         self.queue.run(NOW)
-        # Sessions have run for different times, so their ends are spread.
+        # Spread the ends, as if sessions had started at different times.
         spread = [
             replace(
                 r, ends_at=_end(r) - timedelta(seconds=rng.randrange(int(left.total_seconds())))
@@ -201,9 +201,7 @@ class _Speed:
         self.queue.run(NOW)
 
     def horizon(self) -> int:
-        """Return the number of starts simulated in one second of CPU time, the median of five
-        runs.
-        """
+        """Return the number of starts simulated in 1 s of CPU time, the median of five runs."""
         budget = Budget(sessions=10**6, seconds=1.0, clock=time.thread_time)
         found = []
         for _ in range(5):
@@ -221,7 +219,7 @@ class _Speed:
         return round(statistics.median(found), 2)
 
     def pass_delay_ms(self, passes: int) -> float:
-        """Return how much longer a pass takes during estimates: the median over pairs of series."""
+        """Return the delay of a pass by concurrent estimates, the median over pairs of series."""
         gate = WorkGate()
         stop = threading.Event()
         fork = self.queue.fork()
@@ -232,7 +230,7 @@ class _Speed:
                 estimate_starts(fork)
 
         found = []
-        for pair in range(max(1, passes // (2 * _TURN))):
+        for pair in range(max(1, passes // (2 * _PASSES_PER_SERIES))):
             medians: dict[bool, float] = {}
             # Alternate the order, because the load of the machine drifts.
             for is_beside in (False, True) if pair % 2 else (True, False):
@@ -241,7 +239,7 @@ class _Speed:
                 if is_beside:
                     thread.start()
                 seconds = []
-                for _ in range(_TURN):
+                for _ in range(_PASSES_PER_SERIES):
                     time.sleep(0.01)
                     seconds.append(self._pass(gate))
                 stop.set()
@@ -252,7 +250,7 @@ class _Speed:
         return round(statistics.median(found) * 1000, 3)
 
     def _pass(self, gate: WorkGate) -> float:
-        """Return the duration of the next end and its pass, in seconds."""
+        """End the next session and return the duration of the following pass, in seconds."""
         ends = {r.id: _end(r) for r in self.queue.all_running()}
         first = min(ends, key=lambda key: (ends[key], key))
         began = time.perf_counter()

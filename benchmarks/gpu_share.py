@@ -1,8 +1,8 @@
-"""Enforcement of a GPU share: memory, computing, overhead of MPS, neighbours, the watchdog.
+"""Enforcement of GPU shares: memory, compute, overhead of MPS, neighbours, watchdog.
 
-``python -m benchmarks.gpu_share`` needs one NVIDIA GPU with driver and cuBLAS, no Docker and no
-root. It changes no setting of the device: compute mode, MIG and clocks stay as they are. Without
-nvidia-cuda-mps-control the figures that need it are null. Exits with 6 where there is no GPU.
+``python -m benchmarks.gpu_share`` requires an NVIDIA GPU with driver and cuBLAS, but neither Docker
+nor root. It does not change settings of the device (compute mode, MIG, clocks). Without
+nvidia-cuda-mps-control the results that need MPS are null. Exits with 6 if there is no GPU.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from .gpu_tenants import Tenant, median_rate, mps, run_worker
 MISSING = 6
 AGENT = "bench"
 PERCENTS = (5, 10, 25, 50, 75, 100)
-# A smaller share is below the granularity of the GPU.
+# Smaller shares are below the granularity of the GPU and not compared.
 MIN_COMPARED = 10
 WHOLE, QUARTER = 1000, 250
 CROWDS = (2, 4, 10)
@@ -45,13 +45,13 @@ PATIENCE_SECONDS = 30.0
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--seconds", type=float, default=5.0, help="of each computation")
-    parser.add_argument("--runs", type=int, default=5, help="of which the median is taken")
-    parser.add_argument("--size", type=int, default=8192, help="rows of a matrix")
+    parser.add_argument("--seconds", type=float, default=5.0, help="duration of each computation")
+    parser.add_argument("--runs", type=int, default=5, help="runs per median")
+    parser.add_argument("--size", type=int, default=8192, help="number of matrix rows")
     spec = parser.parse_args()
     gpus = [device for device in CudaGpus().discover() if device.is_healthy and not device.slot]
     if not gpus or not gpus[0].memory_bytes:
-        print("there is no NVIDIA GPU whose driver tells its memory", file=sys.stderr)
+        print("there is no NVIDIA GPU whose driver reports its memory", file=sys.stderr)
         return MISSING
     gpu = gpus[0]
     if why_not := run_worker(["check"], plain(gpu))["why_not"]:
@@ -63,7 +63,7 @@ def main() -> int:
 
 
 def measure(gpu: Device, total: int, folder: Path, spec: argparse.Namespace) -> dict[str, Any]:
-    """Return every figure; None where the machine lacks what it needs."""
+    """Return all results; None if the machine lacks a requirement."""
     alone = Kinds.measure(plain(gpu), spec.seconds, spec.size, spec.runs)
     figures: dict[str, Any] = {
         "level": "soft",
@@ -96,7 +96,7 @@ def measure(gpu: Device, total: int, folder: Path, spec: argparse.Namespace) -> 
 def with_mps(
     gpu: Device, total: int, alone: Kinds, folder: Path, spec: argparse.Namespace
 ) -> dict[str, Any]:
-    """Return the figures with MPS; the fault comes last, because it may break the daemon."""
+    """Return the results with MPS; the fault is last, because it may break the daemon."""
     large = alone.args["large"]
     rates, found = {}, {}
     for share in PERCENTS:
@@ -134,7 +134,7 @@ def with_mps(
 
 
 def overhead(before: float, after: float) -> float:
-    """Return by how many percent a rate has dropped."""
+    """Return the decrease of a rate in percent."""
     return round((1 - after / before) * 100, 2)
 
 
@@ -143,9 +143,7 @@ def launch(environ: Mapping[str, str]) -> float:
 
 
 def quarter(environ: Mapping[str, str], total: int) -> dict[str, float]:
-    """Return the largest allocation at a quarter share, whatever a tenant sets in its
-    environment.
-    """
+    """Return the largest allocation at a quarter share, with and without environment overrides."""
     raised = {
         "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT": "0=1000G",
         "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE": "100",
@@ -166,7 +164,7 @@ def compute_error(rates: Mapping[int, float]) -> float:
 
 
 async def watchdog_seconds(gpu: Device, total: int, folder: Path) -> float | None:
-    """Return how long a session with twice its share of memory survives; None after a timeout."""
+    """Return the seconds until a session with twice its memory share is stopped, or None."""
     inventory, folders = Inventory([CudaGpus()]), Folders(folder)
     await inventory.look()
     engine = ProcessEngine(AGENT, folders, 1.0)

@@ -31,7 +31,7 @@ OPEN_SECONDS = 60
 SETTLE_SECONDS = 10
 # The panel's scripts; blocking them gives JupyterLab without the extension.
 SCRIPTS = "**/lab/extensions/bai-labext/**"
-# Processes that serve an open panel, by a word that only their command line contains.
+# Processes that serve an open panel, by a string that only their command line contains.
 PARTS = {"session": "-m bai_labext", "manager": "bai_services.app", "hub_proxy": "http-proxy"}
 PATIENCE_MS = 120_000
 # Milliseconds from JupyterLab's first paint to the panel's tab, and to its content.
@@ -56,7 +56,7 @@ def bundle_bytes() -> tuple[int, int]:
 
 
 async def minute_of(page: Page, hub: RunningHub) -> dict[str, float]:
-    """Wait a minute and return its cost: requests, bytes of headers and bodies, CPU time."""
+    """Wait one minute and return its requests, bytes of headers and bodies, and CPU time."""
     asked: list[Response] = []
 
     def note(response: Response) -> None:
@@ -89,7 +89,7 @@ def parts_of(hub: RunningHub) -> dict[str, psutil.Process]:
     found: dict[str, psutil.Process] = {}
     for process in hub.left_running():
         words = " ".join(process.cmdline())
-        # The sandbox wrapper has the session's command line too; count it only once.
+        # The sandbox wrapper has the same command line as the session; do not count it.
         is_shell = "bwrap" in words
         found |= {name: process for name, word in PARTS.items() if word in words and not is_shell}
     return found
@@ -101,14 +101,14 @@ def cpu_seconds(parts: Mapping[str, psutil.Process]) -> dict[str, float]:
 
 
 async def page_seconds(browser: CDPSession) -> dict[str, float]:
-    """Return the CPU seconds of the page's main thread so far, and those in scripts."""
+    """Return the CPU seconds of the page's main thread so far, in total and in scripts."""
     metrics = (await browser.send("Performance.getMetrics"))["metrics"]
     found = {metric["name"]: metric["value"] for metric in metrics}
     return {"page": found["TaskDuration"], "page_script": found["ScriptDuration"]}
 
 
 async def minutes(page: Page, hub: RunningHub, url: str) -> dict[str, Any]:
-    """Compare minutes with the panel open and minutes without the extension, in turns."""
+    """Compare minutes with an open panel and minutes without the extension, interleaved."""
     found: dict[str, list[dict[str, float]]] = {"open": [], "without": []}
     for _ in range(MINUTES):
         await page.route(SCRIPTS, lambda route: route.abort())
@@ -139,7 +139,7 @@ async def minutes(page: Page, hub: RunningHub, url: str) -> dict[str, Any]:
 
 
 async def settled(page: Page) -> None:
-    """Wait until the page's one-time work after loading is done."""
+    """Wait until the page has completed its one-time work after loading."""
     await page.evaluate("ms => new Promise(done => setTimeout(done, ms))", SETTLE_SECONDS * 1000)
 
 

@@ -1,7 +1,7 @@
-"""Time from the release of resources to the decision that uses them, while thousands wait.
+"""Time from the release of resources to the decision that uses them, with many pending sessions.
 
-A manager's scheduler runs on a full cluster. Sessions end one after the other, and each time the
-clock runs from the commit of the end until the next session is SCHEDULED in the database.
+A manager's scheduler runs on a full cluster. Sessions end one after the other; each measurement is
+the time from the commit of the end until the next session is SCHEDULED in the database.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ async def _measure(url: str, home: Path, spec: argparse.Namespace) -> dict[str, 
 
 
 async def _release(manager: Manager) -> float:
-    """End one session and return the milliseconds until another has its resources."""
+    """End one session and return the milliseconds until another session is placed."""
     placed = asyncio.Event()
 
     def listen(row: SessionRow) -> None:

@@ -1,10 +1,10 @@
-"""Decisions per second of the scheduling pass, with quota tree, history and reasons.
+"""Decisions per second of a scheduling pass, with quotas, history and reasons.
 
-One process, no database: the cost of the pass itself. Each round creates a new queue, in which most
-sessions start and the rest get reasons, and times the pass over it: order, admission in five
-scopes, node and device, reservations, reasons. Columns are kept between rounds, as in the manager;
-`cold_decisions_per_second` rebuilds everything from a snapshot instead. A decision is a session
-that was placed or got its reasons.
+One process without a database, so that only the pass is measured. Each round adds all sessions to
+an empty cluster, on which most of them start and the others get reasons, and measures the pass:
+order, admission in five scopes, agent and devices, reservations, reasons. Columns are reused
+between rounds, as in the manager; for `cold_decisions_per_second` they are rebuilt from a snapshot.
+A decision is a session that was placed or got its reasons.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from bai_services.core.scheduling.queue import Backfill, Changes, Order, Queue, 
 from .queue_world import WorldSpec, world
 
 ROUNDS = 5
-# The other two sizes in the figures: agents, pending sessions.
+# Sizes of the additional measurements of `--all`: agents, pending sessions.
 SMALL, LARGE = (200, 1_000), (10_000, 10_000)
 
 
@@ -47,7 +47,7 @@ def main() -> int:
 
 
 def measure(spec: WorldSpec, rounds: int) -> dict[str, float]:
-    """Return the figures of one size: medians over the rounds."""
+    """Return the results for one size: medians over the rounds."""
     snapshot = world(spec)
     run_pass(replace(snapshot, pending=snapshot.pending[:200]))  # compiles the hot loops
     cold = [_cold(snapshot) for _ in range(min(3, rounds))]
@@ -76,7 +76,7 @@ def _cold(snapshot: Snapshot) -> float:
 
 
 def _warm(queue: Queue, snapshot: Snapshot) -> float:
-    """Return the duration of a pass over all sessions, created again on an empty cluster."""
+    """Return the duration of a pass over all sessions, added again to an empty cluster."""
     queue.apply(Changes(pending=snapshot.pending))
     gc.collect()
     start = time.perf_counter()

@@ -21,13 +21,11 @@ from bai_services.manager.scheduling.jit_warmup import warm_up
 from tests.testbed.manager import MovableClock, World, make_world, manager_on, serving
 
 GIB = 2**30
-_AT_ONCE = 2_000
+_INSERT_BATCH = 2_000
 
 
 class Served:
-    """Controller in the benchmark's process. ``keys`` maps a demo user to access key and secret
-    key.
-    """
+    """Controller in the benchmark's process; ``keys`` is demo user -> (access key, secret key)."""
 
     def __init__(self, home: Path, database_url: str) -> None:
         self._command = [sys.executable, "-m", "benchmarks.served", str(home), database_url]
@@ -48,7 +46,7 @@ class Served:
         self._process.stdout.close()
 
     def ask(self, what: str, **facts: Any) -> dict[str, Any]:
-        """Send an order and return its result."""
+        """Send a command and return its result."""
         assert self._process.stdin is not None
         self._process.stdin.write(json.dumps({"what": what, **facts}) + "\n")
         self._process.stdin.flush()
@@ -58,13 +56,13 @@ class Served:
         assert self._process.stdout is not None
         line = self._process.stdout.readline()
         if not line:
-            raise RuntimeError("the manager of the benchmark has ended")
+            raise RuntimeError("the benchmark's manager has exited")
         answer: dict[str, Any] = json.loads(line)
         return answer
 
 
 class Orders:
-    """Orders executed in the manager's process, one method each."""
+    """Commands executed in the manager's process, one method each."""
 
     def __init__(self, world: World) -> None:
         self._world = world
@@ -77,7 +75,7 @@ class Orders:
         return {}
 
     async def queue(self, pending: int, agents: int) -> dict[str, Any]:
-        """Insert waiting sessions, and agents with room for them."""
+        """Insert pending sessions, and agents with capacity for them."""
         now = self._world.clock()
         machines = [f"bench-{number}" for number in range(agents)]
         async with self._database.write() as tx:
@@ -114,7 +112,7 @@ class Orders:
         return {}
 
     async def warm(self) -> dict[str, Any]:
-        """Warm up caches and compiled code, as in a manager that has run for a while."""
+        """Warm up caches and compiled code."""
         await warm_up()
         return {}
 
@@ -145,9 +143,9 @@ class Orders:
         project = await self._world.project_id()
         began = self._world.clock() - timedelta(days=90)
         is_live = status == "PENDING"
-        for first in range(0, count, _AT_ONCE):
+        for first in range(0, count, _INSERT_BATCH):
             rows = []
-            for number in range(first, min(first + _AT_ONCE, count)):
+            for number in range(first, min(first + _INSERT_BATCH, count)):
                 who = number % len(people)
                 at = began + timedelta(seconds=number)
                 name = f"{status.lower()}-{number}"
@@ -190,7 +188,7 @@ class Orders:
             await self._insert(rows)
         if not self._database.is_sqlite:
             async with self._database.write() as tx:
-                # PostgreSQL's autovacuum does this within a minute; until then its planner guesses.
+                # PostgreSQL's autovacuum does this within a minute; before, plans are poor.
                 await tx.execute(sa.text("ANALYZE"))
 
     async def _insert(self, rows: list[dict[str, Any]]) -> None:

@@ -1,9 +1,8 @@
 """Time from POST /sessions to a usable JupyterLab, compared with `docker run` of the same image.
 
-Both are measured in turns on the same machine, and medians are printed. Usable means that GET /lab
-answers 200 and the kernels API answers. Then the same on processes, and starts per second with an
-engine that does nothing, compared with a Hub without our components; `--only-rate` measures that
-alone and needs no Docker.
+Both are interleaved on the same machine; results are medians. Usable means that GET /lab and the
+kernels API return 200. Then the same on the process engine, and starts per second with a no-op
+engine, compared with a Hub without bai-hub; `--only-rate` measures only this and needs no Docker.
 """
 
 from __future__ import annotations
@@ -103,7 +102,7 @@ def on_processes(runs: int) -> dict[str, Any]:
 def in_turns(
     runs: int, one: Callable[[], float], other: Callable[[], float]
 ) -> tuple[list[float], list[float]]:
-    """Measure both, one after the other; the first run of each only warms up."""
+    """Measure both alternately; the first run of each is a warm-up."""
     measured = [(one(), other()) for _ in range(runs + 1)][1:]
     return [pair[0] for pair in measured], [pair[1] for pair in measured]
 
@@ -119,7 +118,7 @@ def demo(engine: str, environment: dict[str, str] | None = None) -> Iterator[Run
 
 
 def session_seconds(hub: RunningHub) -> float:
-    """Start one session, wait until JupyterLab is usable through the proxy, stop it."""
+    """Start a session and return the time until JupyterLab is usable through the proxy; stop it."""
     with hub.rest("user") as rest:
         body = {"name": f"bench-{secrets.token_hex(4)}", "resources": AMOUNTS}
         began = time.perf_counter()
@@ -184,7 +183,7 @@ def bare_process_seconds() -> float:
 
 
 def wait_until_usable(url: str, authorization: str) -> None:
-    """Return when /lab answers 200 and the kernels API answers."""
+    """Wait until /lab and the kernels API return 200."""
     deadline = time.monotonic() + PATIENCE_SECONDS
     headers = {"Authorization": authorization}
     with httpx.Client(base_url=url, headers=headers, timeout=30) as client:

@@ -1,7 +1,8 @@
-"""Sessions started per second with an engine that does nothing, compared with a plain Hub.
+"""Session starts per second with a no-op engine, compared with a Hub without bai-hub.
 
-Both are driven alike, in turns in one run: as many clients, users and servers, the same proxy, and
-one HTTP server that answers for every session. So the ratio measures our overhead, on any machine.
+Both are measured alternately with the same number of clients, users and servers, the same proxy,
+and one HTTP server that answers for every session. The ratio is therefore the overhead of bai-hub
+and hardly depends on the machine.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ PAGE = 500
 
 
 def rates(starts: int) -> dict[str, Any]:
-    """Measure both in turns; return medians, and the CPU time of each process per start."""
+    """Measure both alternately; return medians, and the CPU time of each process per start."""
     most = (ROUNDS + 1) * starts
     with serve_empty_responses() as url, tempfile.TemporaryDirectory(prefix="bai-bench-") as name:
         folder = Path(name)
@@ -75,7 +76,7 @@ def _in_turns(ours: _Sessions, bare: _Servers, starts: int) -> dict[str, Any]:
 
 
 class _Sessions:
-    """Our system: a demo whose engine does nothing."""
+    """bai-hub's demo with a no-op engine."""
 
     def __init__(self, hub: RunningHub) -> None:
         self._processes = {part: psutil.Process(hub.process_of(part).pid) for part in PARTS}
@@ -89,7 +90,7 @@ class _Sessions:
         return {part: spent.user + spent.system for part, spent in times.items()}
 
     def start(self, round_number: int, starts: int) -> float:
-        """Start that many sessions and return the rate until the last one runs."""
+        """Start ``starts`` sessions and return the rate until the last one is running."""
 
         def post(index: int) -> None:
             body = {
@@ -105,7 +106,7 @@ class _Sessions:
         return starts / (self._last_start(round_number, starts) - began)
 
     def _last_start(self, round_number: int, starts: int) -> float:
-        """Wait until all sessions of a round run and return the time of the last start."""
+        """Wait until all sessions of a round are running; return the time of the last start."""
         query: dict[str, str | int] = {
             "status": "RUNNING",
             "name__contains": f"bench-{round_number}-",

@@ -1,8 +1,7 @@
-"""Throughput and memory of file transfers through the manager, compared with a copy on the same
-disk.
+"""Throughput and memory of file transfers through the manager, compared with a plain copy.
 
-The manager serves in a separate process; the client does as little work as possible, so that the
-manager is what is measured.
+The manager runs in a separate process; the client has minimal overhead, so that the manager
+dominates the result.
 """
 
 from __future__ import annotations
@@ -60,9 +59,11 @@ def main() -> int:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.storage", description=__doc__)
-    parser.add_argument("--directory", help="where the files lie; default: the temporary one")
-    parser.add_argument("--size-mib", type=int, default=2048, help="of each of 8 streams")
-    parser.add_argument("--single-mib", type=int, default=1024, help="of the one stream alone")
+    parser.add_argument(
+        "--directory", help="folder for the files; default: the system's temporary folder"
+    )
+    parser.add_argument("--size-mib", type=int, default=2048, help="size of each of 8 streams")
+    parser.add_argument("--single-mib", type=int, default=1024, help="size of the single stream")
     parser.add_argument("--files", type=int, default=10_000, help="small files of 4 KiB")
     parser.add_argument("--entries", type=int, default=100_000, help="entries of one directory")
     parser.add_argument("--serve", help=argparse.SUPPRESS)
@@ -113,7 +114,7 @@ class _Client:
             self._answer(wire)
 
     def get(self, path: str, target: Path) -> None:
-        """Receive a file and flush it to the disk, as the copy does."""
+        """Receive a file and flush it to disk, like the copy."""
         with target.open("wb") as file, self._connected() as wire:
             self._head(wire, "GET", f"/content?path={quote(path)}")
             head, left = self._answer(wire)
@@ -237,16 +238,16 @@ def _compared(client: _Client, home: Path, streams: int, size_mib: int) -> dict[
 
 
 def _clear(client: _Client, home: Path) -> None:
-    """Delete the target files, so that copy and upload start alike."""
+    """Delete the target files, so that copy and upload start in the same state."""
     for path in (*home.glob("copy-*"), *_folder(client, home).glob("file-*")):
         path.unlink()
 
 
 def _make_room(home: Path, size_mib: int) -> None:
-    """Allocate and free as much memory as a step needs, before the step.
+    """Allocate and free the memory that a step needs, before the step.
 
-    A virtual machine returns free memory to its host, and a step that must get it back takes up to
-    three times as long: the order of the steps must not matter.
+    A virtual machine returns free memory to its host. A step that must get it back takes up to
+    three times as long, so the result would depend on the order of the steps.
     """
     block = bytes(MIB)
     with (home / "room").open("wb") as file:
@@ -268,7 +269,7 @@ def _seconds(streams: int, work: Callable[[int], None]) -> float:
 
 
 def _copy(source: Path, target: Path) -> None:
-    """Copy as ``cp`` does, and flush to the disk: an upload is durable when it is acknowledged."""
+    """Copy like ``cp`` and flush to disk, because an acknowledged upload is on disk too."""
     with source.open("rb") as a, target.open("wb") as b:
         shutil.copyfileobj(a, b, MIB)
         b.flush()
@@ -286,7 +287,7 @@ def _fill(path: Path, size_mib: int) -> None:
 
 @contextlib.contextmanager
 def _most_resident(client: _Client) -> Iterator[list[int]]:
-    """Yield a list whose one element is the manager's peak resident memory meanwhile."""
+    """Yield a list whose only element is updated to the manager's peak resident memory."""
     most, over = [client.resident_bytes()], threading.Event()
 
     def watch() -> None:
@@ -321,7 +322,7 @@ def _listing(client: _Client, home: Path, entries: int) -> dict[str, float]:
     big.mkdir()
     for number in range(entries):
         os.close(os.open(big / f"entry-{number:06}", os.O_CREAT | os.O_WRONLY))
-    # The first page is uncached: this is what a user sees who opens the directory.
+    # The first page is uncached, as when a user opens the directory.
     cold = client.page_seconds("big")
     rest = [client.page_seconds("big") for _ in range(9)]
     return {

@@ -1,9 +1,9 @@
-"""GPU allocation under a policy: a published GPU trace, placed row by row.
+"""GPU allocation under a placement policy: a published GPU trace, placed row by row.
 
-One JSON object on standard output. The protocol is the published one: all rows in a shuffled order,
-additional rows drawn until the load is reached, nothing ever leaves, rows that do not fit are
-dropped at once; the GPU allocation is the mean over the rows at the final load. Placement is that
-of a scheduling pass.
+Prints one JSON object. The protocol is the published one: the rows are shuffled, additional rows
+are drawn until the load is reached, nothing ends, and rows that do not fit are dropped. The GPU
+allocation is the mean over the rows at the final load. The placement code is that of a scheduling
+pass.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ POLICIES = ("random", "best-fit", "fgd", "priced", "pack", "spread", "round-robi
 
 
 class BadFile(Exception):
-    """An unusable file; the message has the position and the problem."""
+    """An unusable file; the message names the position and the problem."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +55,7 @@ def read_files(nodes: Path, pods: Path) -> tuple[list[AgentState], list[Pod]]:
     Raises
     ------
     BadFile
-        If a file is not in the format or has broken or no rows.
+        If a file has the wrong format, invalid rows or no rows.
     """
     try:
         with nodes.open(newline="", encoding="utf-8") as file:
@@ -109,7 +109,7 @@ def arrivals(pods: Sequence[Pod], capacity: int, load: float, seed: int) -> list
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """Result of one seed; ``trace_seconds`` is for as many rows as the file has."""
+    """Result of one seed; ``trace_seconds`` is the time for the number of rows in the file."""
 
     seconds: float
     deciding_seconds: float
@@ -181,10 +181,10 @@ def make_tables(
     *,
     have_ends: bool = False,
 ) -> Tables:
-    """Return the tables that are known beforehand: the mix of the workload, nothing of its order.
+    """Return the policy's tables, trained with the workload's mix but not with its order.
 
-    priced and fgd use them; for the other policies they only measure fragmentation. ``have_ends``:
-    also the run times of requests, where they end.
+    priced and fgd use them; for other policies they only measure fragmentation. With ``have_ends``
+    they are also trained with the run times of the requests.
     """
     mix = mix_of(pods)
     if policy == Policy.PRICED and variant == "chosen":
@@ -233,15 +233,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "--variant",
         choices=["chosen", *Variant],
         default="chosen",
-        help="table of priced; chosen: the one that serves a simulation of the mix best",
+        help="variant of priced; chosen: the best one in a simulation of the mix",
     )
     args = parser.parse_args(arguments)
     for path in (args.nodes, args.pods):
         if not path.is_file():
-            print(f"{path} is not there: the trace is no part of this project", file=sys.stderr)
+            print(f"{path} not found: the trace is not part of this project", file=sys.stderr)
             return MISSING
     if args.seeds < 1 or not 0 < args.load <= 10:
-        parser.error("--seeds is at least 1, --load above 0 and at most 10")
+        parser.error("--seeds must be at least 1, and --load above 0 and at most 10")
     policy = Policy(args.policy)
     try:
         nodes, pods = read_files(args.nodes, args.pods)
@@ -251,7 +251,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     began = time.perf_counter()
     tables = make_tables(pods, nodes, policy, args.variant)
     table_seconds = time.perf_counter() - began
-    # Compilation is not part of a decision: a manager compiles at its start.
+    # Exclude compilation from the measurement: a manager compiles when it starts.
     warm = Placer(nodes[:1], policy, tables)
     warm.place(warm.prepare(pods[0].request))
     runs = [run(nodes, pods, policy, tables, args.load, FIRST_SEED + i) for i in range(args.seeds)]

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.e2e import lab
-from tests.e2e.engines import checked, wait_for
+from tests.e2e.engines import checked, start, stop, wait_for
 from tests.hub import RunningHub
 from tests.testbed.wait import wait_until_async
 
@@ -102,6 +102,9 @@ async def test_files_in_a_folder_outlive_the_session(browser: Browser, any_hub: 
 
 async def test_the_form_mounts_a_directory_of_a_folder(browser: Browser, hub: RunningHub) -> None:
     rest = hub.rest("user")
+    # Wait until the scheduler is compiled. Before that, the manager may take longer to reject the
+    # form than the Hub waits (10 s), and the Hub shows its progress page instead of the form.
+    stop(rest, start(rest, "warm-up")["id"])
     folder = checked(rest.post("/vfolders", json={"name": "layered"}), 201)
     files = f"/vfolders/{folder['id']}/content"
     for path in ("raw/2024/inside", "raw/beside"):

@@ -1,4 +1,4 @@
-"""What shares hold on a real NVIDIA GPU. No setting of the device is changed."""
+"""Enforcement of GPU shares on a real NVIDIA GPU; settings of the device are not changed."""
 
 from __future__ import annotations
 
@@ -35,36 +35,36 @@ def mps_figure(figures: Any, name: str) -> Any:
 
 
 @pytest.mark.timeout(1200)
-def test_a_session_over_its_share_is_ended_soon(figures: Any) -> None:
+def test_the_watchdog_stops_a_session_above_its_share_within_3_s(figures: Any) -> None:
     assert figures["watchdog_seconds"] is not None
     assert figures["watchdog_seconds"] <= 3
 
 
-def test_nobody_gets_more_memory_than_a_quarter(figures: Any) -> None:
+def test_a_quarter_share_gets_at_most_a_quarter_of_the_memory(figures: Any) -> None:
     assert mps_figure(figures, "max_memory_percent_at_quarter") <= 25
 
 
-def test_computing_is_in_proportion(figures: Any) -> None:
+def test_compute_rates_are_proportional_to_shares(figures: Any) -> None:
     assert mps_figure(figures, "compute_error_percent") <= 15
 
 
-def test_one_client_pays_little_for_mps(figures: Any) -> None:
+def test_mps_costs_a_single_client_at_most_3_percent(figures: Any) -> None:
     assert mps_figure(figures, "overhead_percent") <= 3
 
 
-def test_copies_pay_little_for_mps(figures: Any) -> None:
+def test_mps_costs_copies_at_most_3_percent(figures: Any) -> None:
     assert mps_figure(figures, "copy_overhead_percent") <= 3
 
 
-def test_small_work_gains_by_computing_side_by_side(figures: Any) -> None:
+def test_small_computations_are_faster_in_parallel_under_mps(figures: Any) -> None:
     sliced = figures["without_mps"]["pairs"]["small+small"]["of_one_alone"]
     side_by_side = mps_figure(figures, "with_mps")["pairs_at_50_percent"]["small+small"]
     assert side_by_side["of_one_alone"] > sliced
 
 
-def test_somebody_new_computes_after_a_fault(figures: Any) -> None:
+def test_a_new_tenant_can_compute_after_a_fault(figures: Any) -> None:
     assert mps_figure(figures, "fault").get("new_tenant_seconds") is not None
 
 
-def test_a_killed_neighbour_harms_nobody(figures: Any) -> None:
+def test_a_killed_tenant_does_not_stop_its_neighbour(figures: Any) -> None:
     assert mps_figure(figures, "recovery")["neighbour_goes_on"]
